@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fail.h — how the engine reports a failure: once, at the place that knows. */
+#ifndef RP_BASE_FAIL_H
+#define RP_BASE_FAIL_H
+
+#include <stdlib.h>
+
+#include "ringpack/error.h"
+
+/** Fill *error (if not NULL) and return `code`, which must be negative. `hint` may be NULL.
+ *  Usage: return rp_fail(error, -RP_E_FORMAT, "run `ringpack inspect FILE`", "%s: expected …", path); */
+int rp_fail(struct rp_error *error, int code, const char *hint, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/** Put "prefix: " in front of a message that a callee set. Returns error->code or `code`. */
+int rp_fail_context(struct rp_error *error, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* RP_ASSERT is for our own mistakes and is always on; bytes from a file, a peer or a user are never
+ * asserted on but validated. RP_DASSERT is for the per-document paths and is off in release builds. */
+void rp_assert_failed(const char *expression, const char *file, int line) __attribute__((noreturn));
+#define RP_ASSERT(e) ((e) ? (void)0 : rp_assert_failed(#e, __FILE__, __LINE__))
+#ifdef NDEBUG
+#define RP_DASSERT(e) ((void)0)
+#else
+#define RP_DASSERT(e) RP_ASSERT(e)
+#endif
+
+#endif

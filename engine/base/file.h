@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* file.h — files, with every result checked. All functions return 0 or a negative code and fill *error
+ * with the path. EINTR is retried here and nowhere else. */
+#ifndef RP_BASE_FILE_H
+#define RP_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/fail.h"
+
+/** Open a regular file for reading; a directory, FIFO or device is refused by name without blocking.
+ *  *bytes_out (may be NULL) receives its size. Returns a file descriptor >= 0. */
+RP_MUST_CHECK int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *error);
+
+/** Read exactly `bytes` at `offset`. A file that ends earlier is -RP_E_CHANGED with both lengths. */
+RP_MUST_CHECK int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes, uint64_t offset,
+                                  struct rp_error *error);
+
+/** Write all of `buffer` at the file position. */
+RP_MUST_CHECK int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
+                                struct rp_error *error);
+
+/** The whole of a regular file, with a NUL after it (not counted). Refuses more than `bytes_max`. */
+RP_MUST_CHECK int rp_file_read_all(const char *path, uint64_t bytes_max, char **text_out,
+                                   size_t *bytes_out, struct rp_error *error);
+
+/** Replace `path` by `bytes` of `buffer` so that a crash leaves the old or the new content: temporary
+ *  file in the same directory, fsync, rename, fsync of the directory. */
+RP_MUST_CHECK int rp_file_replace(const char *path, const void *buffer, size_t bytes,
+                                  struct rp_error *error);
+
+/** Create a directory and its parents with mode 0700; an existing directory is fine. */
+RP_MUST_CHECK int rp_dir_make(const char *path, struct rp_error *error);
+
+/** A private read-only mapping of a whole regular file. *bytes_out may be 0 (then *map_out is NULL). */
+struct rp_map {
+    const uint8_t *data;
+    uint64_t bytes;
+};
+RP_MUST_CHECK int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error);
+void rp_map_close(struct rp_map *map);
+
+/** path up to and without the last '/', or "."; the caller frees it. NULL when out of memory. */
+char *rp_path_directory(const char *path);
+
+#endif

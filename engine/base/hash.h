@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hash.h — the one door to libxxhash. XXH3 detects damage; it is no defence against a forger. */
+#ifndef RP_BASE_HASH_H
+#define RP_BASE_HASH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A 128-bit value, low half first; as bytes it is 16 bytes little-endian. */
+struct rp_hash128 {
+    uint64_t low, high;
+};
+
+uint64_t rp_hash64(const void *data, size_t bytes);
+struct rp_hash128 rp_hash128(const void *data, size_t bytes);
+
+/* Incremental XXH3-128. open allocates (NULL when out of memory); finish frees and returns the hash. */
+struct rp_hasher;
+struct rp_hasher *rp_hasher_open(void);
+void rp_hasher_add(struct rp_hasher *hasher, const void *data, size_t bytes);
+struct rp_hash128 rp_hasher_finish(struct rp_hasher *hasher);
+
+static inline bool rp_hash128_equal(struct rp_hash128 a, struct rp_hash128 b)
+{
+    return a.low == b.low && a.high == b.high;
+}
+/* Sum modulo 2^128: how the digests of disjoint row sets combine (engine/plan/STREAM.md, "Digest"). */
+static inline struct rp_hash128 rp_hash128_sum(struct rp_hash128 a, struct rp_hash128 b)
+{
+    struct rp_hash128 sum = {a.low + b.low, a.high + b.high};
+    sum.high += sum.low < a.low;
+    return sum;
+}
+
+#define RP_HASH_HEX_BYTES 33
+/** 32 hex digits, most significant first, and a NUL. Returns `text`. */
+char *rp_hash128_hex(struct rp_hash128 hash, char text[RP_HASH_HEX_BYTES]);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* log.h — one line per event, to stderr. Never called on the data plane. */
+#ifndef RP_BASE_LOG_H
+#define RP_BASE_LOG_H
+
+enum rp_log_level { RP_LOG_ERROR, RP_LOG_WARNING, RP_LOG_INFO, RP_LOG_DEBUG };
+
+void rp_log_set_level(enum rp_log_level level); /* INFO at start */
+void rp_log(enum rp_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

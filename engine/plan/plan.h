@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.h — which fragments make up row g.
+ *
+ * The plan is a pure, sequential function of the corpus' document lengths, the seed and the parameters
+ * (STREAM.md is its specification). It reads no token, starts no thread, and its whole state is the
+ * state token. A plan is a value: open as many as needed; each is used by one thread at a time. */
+#ifndef RP_PLAN_PLAN_H
+#define RP_PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+#include "base/hash.h"
+
+enum rp_shuffle { RP_SHUFFLE_NONE, RP_SHUFFLE_DOCUMENT, RP_SHUFFLE_BLOCK };
+enum rp_packing { RP_PACKING_LOOKAHEAD, RP_PACKING_CONCAT, RP_PACKING_BEST_FIT };
+enum rp_fill { RP_FILL_PAD, RP_FILL_SPLIT };
+enum rp_long_doc { RP_LONG_DOC_SPLIT, RP_LONG_DOC_TRUNCATE, RP_LONG_DOC_DROP };
+
+#define RP_SEQ_LEN_MAX (1u << 24)
+#define RP_WINDOW_MAX 4096u
+#define RP_LANES_MAX 1024u
+#define RP_SOURCES_MAX 4096u
+
+/* What a length function returns for a document whose index entry is damaged. */
+#define RP_LENGTH_BAD UINT64_MAX
+
+/* One source as the plan sees it. `lengths` is borrowed and must outlive the plan. */
+struct rp_plan_source {
+    uint64_t documents; /* >= 1, < 2^63 */
+    uint64_t weight;    /* 1 .. 2^32-1 */
+    const void *lengths;
+    uint64_t (*length)(const void *lengths, uint64_t document); /* tokens, or RP_LENGTH_BAD */
+};
+
+/* The parameters of STREAM.md section 1, in its order. rp_plan_open zeroes the unused ones. */
+struct rp_plan_config {
+    uint64_t seed;
+    uint64_t num_epochs; /* 0 = endless */
+    uint32_t seq_len;
+    enum rp_shuffle shuffle;
+    uint32_t block_documents, window_blocks;
+    enum rp_packing packing;
+    uint32_t window;
+    enum rp_fill fill;
+    enum rp_long_doc long_doc;
+    uint32_t max_docs_per_row;
+    uint32_t lanes;
+    struct rp_hash128 corpus_sampled, corpus_full; /* fingerprints; full is zero when not known */
+};
+
+/* `length` tokens of `document` from token `offset` on; also the provenance record of a batch. */
+struct rp_fragment {
+    uint64_t document, offset;
+    uint32_t source, length;
+};
+_Static_assert(sizeof(struct rp_fragment) == 24, "the provenance record is part of the ABI");
+
+/* One planned row. `fragments` points into the plan and stays valid until the next call on it. */
+struct rp_row {
+    uint64_t row;
+    uint32_t count;  /* fragments; 0 is a row of padding only */
+    uint32_t tokens; /* sum of their lengths, at most seq_len */
+    const struct rp_fragment *fragments;
+};
+
+/* Every token of the documents taken so far is in one of these (STREAM.md section 8). Over all lanes. */
+struct rp_plan_counts {
+    uint64_t documents, empty;                             /* documents */
+    uint64_t tokens_read, truncated, dropped, emitted;     /* tokens */
+    uint64_t padding;                                      /* tokens of padding in rows with a fragment */
+    uint64_t buffered;                                     /* tokens in FIFOs, pending pieces, open rows */
+    uint64_t cuts;     /* fragments after which their document goes on: since open, not in the token */
+    uint64_t capped;   /* rows closed with a gap by max_docs_per_row: since open, not in the token */
+};
+
+struct rp_plan;
+
+/** Make a plan that stands at row 0. Copies config and sources; allocates all it will ever need.
+ *  Errors: -RP_E_CONFIG (a parameter out of range, a source with fewer units than lanes), -ENOMEM. */
+RP_MUST_CHECK int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,
+                               const struct rp_plan_source *sources, uint32_t source_count,
+                               struct rp_error *error);
+void rp_plan_close(struct rp_plan *plan); /* NULL is fine */
+
+/** Plan the next row. Returns 1 with *row set, 0 at the end of the stream, or -RP_E_CORRUPT when an
+ *  index entry is bad (the message names source and document; the plan is then unusable), or
+ *  -RP_E_EMPTY when a whole pass over an endless corpus yields no token. */
+RP_MUST_CHECK int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *error);
+
+/** Number of the row that rp_plan_next would return. */
+uint64_t rp_plan_row(const struct rp_plan *plan);
+
+/** Plan up to, and without, `row`. Returns 0, or -RP_E_USAGE if `row` lies behind, or the stream ends
+ *  before it, or what rp_plan_next returned. */
+RP_MUST_CHECK int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error);
+
+/** Upper bound of a state token of this plan, in bytes, at any row. */
+size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
+
+/** Write the state token of the present position; returns its length, at most rp_plan_state_bytes_max. */
+size_t rp_plan_save(const struct rp_plan *plan, void *token);
+
+/** Take the position of a token. Every byte is checked first; on failure the plan is as it was.
+ *  accept_weights: take the plan's own weights from this row on, whatever the token says.
+ *  Errors: -RP_E_CORRUPT, -RP_E_VERSION, -RP_E_MISMATCH (names the field, both values, the way out). */
+RP_MUST_CHECK int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes,
+                               bool accept_weights, struct rp_error *error);
+
+void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
+
+/** Hash of everything that identifies the stream (STREAM.md section 8, bytes 16 .. 95, but the full
+ *  fingerprint, and the source table). Equal on every rank and node of a run. */
+struct rp_hash128 rp_plan_identity(const struct rp_plan *plan);
+
+/* The header of a token, for listings: needs no plan and no corpus. */
+struct rp_state_info {
+    struct rp_plan_config config;
+    uint64_t next_row;
+    uint32_t source_count;
+    uint32_t bytes;
+    struct rp_plan_counts counts; /* cuts and capped are 0 */
+};
+/** Check a token's framing and hash and read its header. Errors: -RP_E_CORRUPT, -RP_E_VERSION. */
+RP_MUST_CHECK int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
+                                struct rp_error *error);
+
+const char *rp_shuffle_name(enum rp_shuffle shuffle);
+const char *rp_packing_name(enum rp_packing packing);
+const char *rp_fill_name(enum rp_fill fill);
+const char *rp_long_doc_name(enum rp_long_doc long_doc);
+
+#endif
