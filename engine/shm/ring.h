@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ring.h — a batch ring: one engine publishes batches in order, one trainer borrows and returns them.
+ *
+ * Invariants
+ *   I1  release <= tail <= release + slots: checked with one unsigned compare at every load of a peer's word.
+ *   I2  A slot is written only while its batch is in [tail, release + slots); it is read only below tail.
+ *   I3  Only `tail` publishes and only `release` gives back; each is one monotonic word with one release store,
+ *       so a kill at any instruction leaves a valid ring (two words could be torn apart).
+ *
+ * A trainer's death is learnt from its socket, never from these words. */
+#ifndef RP_SHM_RING_H
+#define RP_SHM_RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+#include "base/hash.h"
+#include "ringpack/batch.h"
+#include "shm/layout.h"
+#include "shm/segment.h"
+
+/** Fill in offsets and sizes: *geometry has rows, seq_len, max_docs_per_row, slots (a power of two), state_bytes set;
+ *  sections is a bit mask (1 << enum rp_section); token_dtype is for ids, labels and positions (with U16 the latter two
+ *  are I32). Sections are 64-byte aligned, slots page-aligned. Returns total bytes of a data segment, or 0 on overflow. */
+uint64_t rp_geometry_layout(struct rp_geometry *geometry, uint32_t sections, uint32_t token_dtype);
+
+/* ---- engine's end ---------------------------------------------------------------------------------- */
+
+struct rp_ring {
+    struct rp_segment data, control; /* control.fd == -1: nobody attached */
+    struct rp_geometry geometry;     /* private copy: never re-read from shared memory */
+    uint64_t tail;                   /* private copies of the two words */
+    uint64_t release;
+    bool quarantined;
+};
+
+RP_MUST_CHECK int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry,
+                                 struct rp_hash128 identity, uint64_t generation, uint64_t first_batch,
+                                 struct rp_error *error);
+/** A fresh control page for a new trainer that starts at `batch`. Unless batch is in [release, tail] the ring is
+ *  emptied and both words stand at `batch`. Only after the last trainer's death is proven. */
+RP_MUST_CHECK int rp_ring_attach_trainer(struct rp_ring *ring, uint64_t batch, struct rp_error *error);
+/** The trainer is dead: its control page is dropped; what it had not released stays. */
+void rp_ring_detach_trainer(struct rp_ring *ring);
+/** Read the trainer's release word once, check it (I1), keep it. On a violation the ring is quarantined (status and
+ *  message set, trainer woken) and -RP_E_PROTOCOL returned. Without a trainer, 0 and nothing changes. */
+int rp_ring_poll_release(struct rp_ring *ring);
+/** The slot of batch k; k in [tail, release + slots). */
+uint8_t *rp_ring_slot(const struct rp_ring *ring, uint64_t batch);
+/** Publish every batch below `tail` (>= the present one); wake the trainer if it sleeps. */
+void rp_ring_publish(struct rp_ring *ring, uint64_t tail);
+void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end, const char *message);
+/** want_space: ask for (or no longer ask for) the doorbell. After asking, poll the release word once more. */
+void rp_ring_want_space(struct rp_ring *ring, bool wanted);
+void rp_ring_close(struct rp_ring *ring);
+
+/* ---- trainer's end ---------------------------------------------------------------------------------- */
+
+struct rp_ring_view {
+    struct rp_segment data, control;
+    struct rp_geometry geometry; /* validated private copy */
+    struct rp_hash128 identity;
+    uint64_t generation;
+    uint64_t next;    /* next batch to take */
+    uint64_t tail;    /* last tail seen */
+    uint64_t release; /* last release stored */
+};
+/** Map and validate both segments (magic, ABI, hash, every offset against the size). Takes both fds. */
+RP_MUST_CHECK int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd, uint64_t first_batch,
+                                    struct rp_error *error);
+enum rp_ring_take { RP_RING_TAKEN, RP_RING_EMPTY, RP_RING_CLOSED };
+/** The next batch if it is published: *slot points at its (checked) header. CLOSED: the status is not RUNNING and
+ *  there will be no such batch. -RP_E_PROTOCOL if the engine's words make no sense. Never waits. */
+int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot, struct rp_error *error);
+/** Spin, then sleep until tail moves, the status changes, or timeout_ns has passed. */
+void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns);
+/** Batches below `release` go back. Returns true if the engine asked for the doorbell. */
+bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release);
+void rp_ring_view_close(struct rp_ring_view *view);
+
+#endif
