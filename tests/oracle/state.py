@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sections 7 and 8 of engine/plan/STREAM.md: the digest of rows and the state token."""
+
+import struct
+
+import xxhash
+from stream import COUNTS, FILL, LONG_DOC, PACKING, SHUFFLE, OpenRow, Piece
+
+# ---- 7. Digest -----------------------------------------------------------------------------------
+
+
+def hash128(data):
+    """XXH3-128 as its low and its high u64."""
+    value = xxhash.xxh3_128_intdigest(data)
+    return value & (2**64 - 1), value >> 64
+
+
+def row_digest(spec, g, row):
+    """H(g); 0 for a row without fragments."""
+    if not row:
+        return 0
+    content = struct.pack("<I", len(row)) + b"".join(
+        struct.pack("<I", fragment.length) for fragment in row
+    )
+    for source, document, offset, length in row:
+        tokens = spec.corpora[source].tokens(document, offset, length)
+        content += struct.pack("<%dI" % length, *tokens)
+    return xxhash.xxh3_128_intdigest(struct.pack("<QQQ", g, *hash128(content)))
+
+
+# ---- 8. State token ------------------------------------------------------------------------------
+
+
+def token_header(spec, size, next_row):
+    header = b"RPSTATE\0" + struct.pack("<II", 1, size)
+    header += spec.corpus_sampled.to_bytes(16, "little") + spec.corpus_full.to_bytes(16, "little")
+    header += struct.pack("<QI", spec.seed, spec.L)
+    header += bytes(
+        [SHUFFLE[spec.shuffle], PACKING[spec.packing], FILL[spec.fill], LONG_DOC[spec.long_doc]]
+    )
+    header += struct.pack("<6I", spec.W, spec.D, spec.B, spec.V, spec.lanes, len(spec.lengths))
+    header += struct.pack("<QQ", spec.num_epochs, next_row)
+    for weight, lengths in zip(spec.weights, spec.lengths):
+        header += struct.pack("<QQ", weight, len(lengths))
+    return header
+
+
+def lane_state(lane):
+    pending = [] if lane.pending is None else [lane.pending]
+    state = struct.pack("<8Q", *(lane.count[name] for name in COUNTS))
+    state += struct.pack("<4I", len(lane.fifo), len(pending), len(lane.open), 0)
+    for cursor in zip(lane.epoch, lane.position, lane.mixed):
+        state += struct.pack("<3Q", *cursor)
+    for piece in lane.fifo + pending:
+        state += struct.pack("<3Q2I", piece.document, piece.offset, piece.length, piece.source, 0)
+    for row in lane.open:
+        state += struct.pack("<Q2I", row.opened_at, len(row.fragments), 0)
+        for fragment in row.fragments:
+            state += struct.pack(
+                "<2Q2I", fragment.document, fragment.offset, fragment.source, fragment.length
+            )
+    return state
+
+
+def save_token(plan):
+    body = b"".join(lane_state(lane) for lane in plan.lanes)
+    size = len(token_header(plan.spec, 0, 0)) + len(body) + 16
+    token = token_header(plan.spec, size, plan.next_row) + body
+    return token + struct.pack("<QQ", *hash128(token))
+
+
+def load_token(plan, token):
+    spec, sources = plan.spec, len(plan.spec.lengths)
+    at = 0
+
+    def read(layout):
+        nonlocal at
+        values = struct.unpack_from("<" + layout, token, at)
+        at += struct.calcsize("<" + layout)
+        return values
+
+    if hash128(token[:-16]) != struct.unpack("<QQ", token[-16:]):
+        raise ValueError("state token: the hash at its end does not match its bytes")
+    plan.next_row = struct.unpack_from("<Q", token, 96)[0]
+    header = bytearray(token_header(spec, len(token), plan.next_row))
+    if spec.corpus_full == 0 or token[32:48] == bytes(16):
+        header[32:48] = token[32:48]
+    weights_at = range(104, 104 + 16 * sources, 16)
+    changed_weights = any(header[i : i + 8] != token[i : i + 8] for i in weights_at)
+    for i in weights_at:
+        header[i : i + 8] = token[i : i + 8]
+    if token[: len(header)] != header:
+        raise ValueError("state token: it belongs to another stream")
+    at = len(header)
+    for lane in plan.lanes:
+        lane.count = dict(zip(COUNTS, read("8Q")))
+        in_fifo, pending, open_rows, _ = read("4I")
+        for j in range(sources):
+            lane.epoch[j], lane.position[j], lane.mixed[j] = read("3Q")
+        pieces = []
+        for _ in range(in_fifo + pending):
+            document, offset, length, source, _ = read("3Q2I")
+            pieces.append(Piece(source, document, offset, length))
+        lane.fifo, lane.pending = pieces[:in_fifo], pieces[in_fifo] if pending else None
+        for _ in range(open_rows):
+            opened_at, fragments, _ = read("Q2I")
+            row = OpenRow(opened_at, [])
+            for _ in range(fragments):
+                document, offset, source, length = read("2Q2I")
+                row.fragments.append(Piece(source, document, offset, length))
+            lane.open.append(row)
+        if changed_weights:
+            lane.mixed = [0] * sources
