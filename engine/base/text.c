@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text — see text.h. */
+#include "base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/bits.h"
+
+/* The digits at the start of `text`; *rest is what follows them. */
+static bool leading_digits(const char *text, uint64_t *value, const char **rest)
+{
+    if (!isdigit((unsigned char)text[0])) /* strtoull would take blanks and signs */
+        return false;
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    *rest = end;
+    return errno == 0;
+}
+
+bool rp_text_u64(const char *text, uint64_t *value)
+{
+    const char *rest;
+    uint64_t number;
+    if (!leading_digits(text, &number, &rest) || *rest)
+        return false;
+    *value = number;
+    return true;
+}
+
+/* Skips one letter of "kmgt" and returns base to the power of its place, or 1. */
+static uint64_t suffix_scale(const char **text, uint64_t base)
+{
+    static const char letters[] = "kmgt";
+    const char *found = **text ? strchr(letters, tolower((unsigned char)**text)) : NULL;
+    uint64_t scale = 1;
+    if (found) {
+        for (const char *letter = letters; letter <= found; letter++)
+            scale *= base;
+        ++*text;
+    }
+    return scale;
+}
+
+bool rp_text_count(const char *text, uint64_t *value)
+{
+    const char *rest;
+    uint64_t number;
+    if (!leading_digits(text, &number, &rest))
+        return false;
+    uint64_t scale = suffix_scale(&rest, 1000);
+    return *rest == '\0' && rp_mul_u64(number, scale, value);
+}
+
+bool rp_text_bytes(const char *text, uint64_t *value)
+{
+    const char *rest;
+    uint64_t number;
+    if (!leading_digits(text, &number, &rest))
+        return false;
+    uint64_t scale = suffix_scale(&rest, 1024);
+    bool unit = *rest == '\0' || !strcasecmp(rest, "b") || (scale > 1 && !strcasecmp(rest, "ib"));
+    return unit && rp_mul_u64(number, scale, value);
+}
+
+/* Optimal string alignment distance, upper bounded by nothing: words are short. */
+static size_t word_distance(const char *a, const char *b)
+{
+    size_t rows[3][RP_TEXT_WORD_MAX + 1];
+    size_t *before = rows[0], *above = rows[1], *row = rows[2];
+    size_t width = strlen(b);
+    for (size_t j = 0; j <= width; j++)
+        above[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        row[0] = i;
+        for (size_t j = 1; j <= width; j++) {
+            size_t replaced = above[j - 1] + (a[i - 1] != b[j - 1]);
+            size_t shifted = rp_min_u64(above[j], row[j - 1]) + 1;
+            row[j] = rp_min_u64(replaced, shifted);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = rp_min_u64(row[j], before[j - 2] + 1);
+        }
+        size_t *oldest = before;
+        before = above;
+        above = row;
+        row = oldest;
+    }
+    return above[width];
+}
+
+void rp_text_offer(struct rp_text_near *near, const char *candidate)
+{
+    size_t length = strlen(near->word);
+    if (length > RP_TEXT_WORD_MAX || strlen(candidate) > RP_TEXT_WORD_MAX)
+        return;
+    size_t distance = word_distance(near->word, candidate);
+    size_t allowed = length < 4 ? 1 : length / 3 + 1;
+    if (distance <= allowed && (!near->best || distance < near->distance)) {
+        near->best = candidate;
+        near->distance = distance;
+    }
+}

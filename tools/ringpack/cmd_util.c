@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_util — how the program speaks to people: errors, numbers and progress, the same in every verb. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "cmd.h"
+
+static const char *error_name(int code)
+{
+    switch (-code) {
+#define RP_ERROR_NAME(name, value, text)                                                             \
+    case value:                                                                                      \
+        return #name;
+        RP_ERROR_CODES(RP_ERROR_NAME)
+#undef RP_ERROR_NAME
+    default:
+        return strerrorname_np(-code) ? strerrorname_np(-code) : "unknown";
+    }
+}
+
+int rp_cmd_report(const struct rp_error *error)
+{
+    fflush(stdout);
+    const char *message = error->message[0] ? error->message : rp_strerror(error->code);
+    fprintf(stderr, "ringpack: error %s: %s\n", error_name(error->code), message);
+    if (error->hint[0])
+        fprintf(stderr, "  next: %s\n", error->hint);
+    return RP_EXIT_TROUBLE;
+}
+
+int rp_cmd_misuse(const char *verb, const char *format, ...)
+{
+    fflush(stdout);
+    if (format) {
+        va_list arguments;
+        va_start(arguments, format);
+        fprintf(stderr, "ringpack: error RP_E_USAGE: %s: ", verb);
+        vfprintf(stderr, format, arguments);
+        fputc('\n', stderr);
+        va_end(arguments);
+    }
+    fprintf(stderr, "  next: `ringpack help %s` shows what %s understands\n", verb, verb);
+    return RP_EXIT_TROUBLE;
+}
+
+char *rp_cmd_bytes_text(uint64_t bytes, char text[RP_CMD_TEXT_BYTES])
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    if (bytes < 1024) {
+        snprintf(text, RP_CMD_TEXT_BYTES, "%" PRIu64 " B", bytes);
+        return text;
+    }
+    double value = (double)bytes / 1024;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < RP_ARRAY_COUNT(units); unit++)
+        value /= 1024;
+    snprintf(text, RP_CMD_TEXT_BYTES, "%.1f %s", value, units[unit]);
+    return text;
+}
+
+char *rp_cmd_count_text(uint64_t count, char text[RP_CMD_TEXT_BYTES])
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%" PRIu64, count);
+    char *out = text;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            *out++ = ',';
+        *out++ = digits[i];
+    }
+    *out = '\0';
+    return text;
+}
+
+char *rp_cmd_short_text(double value, char text[RP_CMD_TEXT_BYTES])
+{
+    static const char *const units[] = {"", " k", " M", " G", " T", " P"};
+    size_t unit = 0;
+    for (; value >= 1000 && unit + 1 < RP_ARRAY_COUNT(units); unit++)
+        value /= 1000;
+    snprintf(text, RP_CMD_TEXT_BYTES, value >= 100 || unit == 0 ? "%.0f%s" : "%.1f%s", value,
+             units[unit]);
+    return text;
+}
+
+char *rp_cmd_seconds_text(double seconds, char text[RP_CMD_TEXT_BYTES])
+{
+    if (seconds < 1e-3)
+        snprintf(text, RP_CMD_TEXT_BYTES, "%.0f us", seconds * 1e6);
+    else if (seconds < 1)
+        snprintf(text, RP_CMD_TEXT_BYTES, "%.0f ms", seconds * 1e3);
+    else if (seconds < 100)
+        snprintf(text, RP_CMD_TEXT_BYTES, "%.1f s", seconds);
+    else
+        snprintf(text, RP_CMD_TEXT_BYTES, "%.0f min %02.0f s", (double)((uint64_t)seconds / 60),
+                 (double)((uint64_t)seconds % 60));
+    return text;
+}
+
+void rp_cmd_progress_begin(struct rp_cmd_progress *progress, const char *label, bool bytes)
+{
+    *progress = (struct rp_cmd_progress){.label = label,
+                                         .bytes = bytes,
+                                         .shown = isatty(STDERR_FILENO) == 1,
+                                         .started_ns = rp_now_ns()};
+}
+
+void rp_cmd_progress(void *context, uint64_t done, uint64_t total)
+{
+    struct rp_cmd_progress *progress = context;
+    uint64_t now = rp_now_ns();
+    if (!progress->shown || now - progress->drawn_ns < 100000000u)
+        return;
+    progress->drawn_ns = now;
+    double seconds = (double)(now - progress->started_ns) / 1e9;
+    uint64_t rate = seconds > 0 ? (uint64_t)((double)done / seconds) : 0;
+    char done_text[RP_CMD_TEXT_BYTES], rate_text[RP_CMD_TEXT_BYTES], percent[16] = "";
+    if (total)
+        snprintf(percent, sizeof percent, "%3.0f %%  ", 100.0 * (double)done / (double)total);
+    if (progress->bytes) {
+        rp_cmd_bytes_text(done, done_text);
+        rp_cmd_bytes_text(rate, rate_text);
+    } else {
+        rp_cmd_short_text((double)done, done_text);
+        rp_cmd_short_text((double)rate, rate_text);
+    }
+    fprintf(stderr, "\r\033[K%s  %s%s  %s/s", progress->label, percent, done_text, rate_text);
+    fflush(stderr);
+}
+
+void rp_cmd_progress_end(struct rp_cmd_progress *progress)
+{
+    if (progress->shown && progress->drawn_ns)
+        fputs("\r\033[K", stderr);
+    progress->shown = false;
+}

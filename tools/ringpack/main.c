@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main — one table of verbs is the dispatcher and the usage text. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/text.h"
+#include "cmd.h"
+
+struct verb {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+};
+
+static const struct verb verbs[] = {
+    {"demo", rp_cmd_demo, "make a corpus, serve it, kill everything, resume, compare: in a minute"},
+    {"index", rp_cmd_index, "scan token files once, so that runs start at once and damage is noticed"},
+    {"convert", rp_cmd_convert, "turn text or JSONL into token files (Megatron .bin/.idx)"},
+    {"inspect", rp_cmd_inspect, "say what a path is and why, and how long its documents are"},
+    {"plan", rp_cmd_plan, "show how a config packs its corpus, without reading a token"},
+    {"serve", rp_cmd_serve, "feed the trainers of this machine"},
+    {"attach", rp_cmd_attach, "drain one rank as a trainer would: tokens/s, waits, digest"},
+    {"stat", rp_cmd_stat, "show what a running engine is doing"},
+    {"verify", rp_cmd_verify, "prove that a killed and resumed run gives the same rows"},
+    {"checkpoint", rp_cmd_checkpoint, "list, show, verify or rewind the checkpoints of a run"},
+    {"doctor", rp_cmd_doctor, "check this machine and say what to change"},
+};
+
+static void print_usage(FILE *out)
+{
+    fputs("usage: ringpack VERB [arguments]\n\n", out);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(verbs); i++)
+        fprintf(out, "  %-12s%s\n", verbs[i].name, verbs[i].help);
+    fputs("\n`ringpack help VERB` explains a verb; `ringpack --version` prints the version.\n"
+          "Exit status: 0 fine, 1 checked and it differs, 2 trouble.\n",
+          out);
+}
+
+static const struct verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < RP_ARRAY_COUNT(verbs); i++)
+        if (!strcmp(verbs[i].name, name))
+            return &verbs[i];
+    struct rp_text_near near = {.word = name};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(verbs); i++)
+        rp_text_offer(&near, verbs[i].name);
+    fprintf(stderr, "ringpack: error RP_E_USAGE: there is no verb `%s`", name);
+    if (near.best)
+        fprintf(stderr, "; did you mean `%s`?", near.best);
+    fputs("\n  next: `ringpack help` lists the verbs\n", stderr);
+    return NULL;
+}
+
+static int run_verb(const char *name, int argc, char **argv)
+{
+    const struct verb *verb = find_verb(name);
+    if (verb && !verb->run)
+        return rp_cmd_misuse(name, "not built yet");
+    return verb ? verb->run(argc, argv) : RP_EXIT_TROUBLE;
+}
+
+static int run_help(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stdout);
+        return RP_EXIT_FINE;
+    }
+    char option[] = "--help";
+    char *arguments[] = {argv[1], option, NULL};
+    return run_verb(argv[1], 2, arguments);
+}
+
+/* Indexes and sidecars are mapped. When such a file is cut short under us, or its disk fails, the next
+ * look at it raises SIGBUS: no bug of ours and nothing is lost, so say that instead of dumping core.
+ * Nothing but write and _exit is safe here. */
+static void on_bus_error(int signal_number)
+{
+    static const char text[] =
+        "ringpack: error RP_E_CHANGED: a mapped index file was truncated, or its disk failed, while it was"
+        " in use\n  next: checkpoints and delivered batches are safe; check the disk (dmesg), restore the"
+        " file or run `ringpack index` again, then restart\n";
+    (void)signal_number;
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written;
+    _exit(RP_EXIT_TROUBLE);
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = on_bus_error};
+    sigaction(SIGBUS, &action, NULL);
+
+    if (argc < 2) {
+        print_usage(stderr);
+        return RP_EXIT_TROUBLE;
+    }
+    const char *verb = argv[1];
+    int status;
+    if (!strcmp(verb, "--version")) {
+        puts("ringpack " RP_VERSION);
+        status = RP_EXIT_FINE;
+    } else if (!strcmp(verb, "help") || !strcmp(verb, "--help") || !strcmp(verb, "-h")) {
+        status = run_help(argc - 1, argv + 1);
+    } else {
+        status = run_verb(verb, argc - 1, argv + 1);
+    }
+    if (fflush(stdout) != 0 && status == RP_EXIT_FINE) {
+        perror("ringpack: error: standard output"); /* a report that was not written is no success */
+        status = RP_EXIT_TROUBLE;
+    }
+    return status;
+}
