@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* file — see file.h.
+ *
+ * Invariants: a path is looked at with stat(2) before it is opened, because opening a FIFO blocks and
+ * opening a device can act; it is looked at again after the opening, because it may have been replaced.
+ * A new file replaces an old one only by rename(2) after fsync(2), never by truncating it. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+
+static int fail_errno(struct rp_error *error, const char *path, const char *verb)
+{
+    int code = -errno;
+    const char *hint = NULL;
+    if (code == -ENOSPC || code == -EDQUOT)
+        hint = "make room on this file system, or write to another one; nothing was replaced";
+    else if (code == -EACCES || code == -EPERM)
+        hint = "check the permissions of the file and of every directory above it";
+    return rp_fail(error, code, hint, "%s: cannot %s: %s", path, verb, strerror(-code));
+}
+
+static const char *kind_name(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR:
+        return "a directory";
+    case S_IFIFO:
+        return "a FIFO";
+    case S_IFSOCK:
+        return "a socket";
+    case S_IFCHR:
+    case S_IFBLK:
+        return "a device";
+    default:
+        return "something else";
+    }
+}
+
+static int refuse_irregular(const char *path, const struct stat *info, struct rp_error *error)
+{
+    if (S_ISREG(info->st_mode))
+        return 0;
+    int code = S_ISDIR(info->st_mode) ? -EISDIR : -EINVAL;
+    return rp_fail(error, code, "give the path of a regular file", "%s: expected a regular file, found %s",
+                   path, kind_name(info->st_mode));
+}
+
+int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *error)
+{
+    struct stat info;
+    if (stat(path, &info) < 0)
+        return fail_errno(error, path, "open");
+    int code = refuse_irregular(path, &info, error);
+    if (code < 0)
+        return code;
+    int fd;
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return fail_errno(error, path, "open");
+    code = fstat(fd, &info) < 0 ? fail_errno(error, path, "stat") : refuse_irregular(path, &info, error);
+    /* O_NONBLOCK was for the moment of opening; io_uring would take it as "never wait for the disk". */
+    if (code == 0 && fcntl(fd, F_SETFL, 0) < 0)
+        code = fail_errno(error, path, "open");
+    if (code < 0) {
+        close(fd);
+        return code;
+    }
+    if (bytes_out)
+        *bytes_out = (uint64_t)info.st_size;
+    return fd;
+}
+
+int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes, uint64_t offset,
+                    struct rp_error *error)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t got = pread(fd, (char *)buffer + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno(error, path, "read");
+        if (got == 0)
+            return rp_fail(error, -RP_E_CHANGED, "was the file truncated while it was read?",
+                           "%s: the file ends early: expected %zu bytes at offset %" PRIu64 ", found %zu",
+                           path, bytes, offset, done);
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes, struct rp_error *error)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t put = write(fd, (const char *)buffer + done, bytes - done);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return fail_errno(error, path, "write");
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+int rp_file_write_at(int fd, const char *path, const void *buffer, size_t bytes, uint64_t offset,
+                     struct rp_error *error)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t put = pwrite(fd, (const char *)buffer + done, bytes - done, (off_t)(offset + done));
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return fail_errno(error, path, "write");
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+int rp_file_read_all(const char *path, uint64_t bytes_max, char **text_out, size_t *bytes_out,
+                     struct rp_error *error)
+{
+    uint64_t bytes;
+    int fd = rp_file_open_read(path, &bytes, error);
+    if (fd < 0)
+        return fd;
+    int code = 0;
+    char *text = NULL;
+    if (bytes > bytes_max)
+        code = rp_fail(error, -EFBIG, NULL, "%s: expected at most %" PRIu64 " bytes, found %" PRIu64, path,
+                       bytes_max, bytes);
+    else if (!(text = malloc((size_t)bytes + 1)))
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " bytes", path, bytes);
+    else
+        code = rp_file_read_at(fd, path, text, (size_t)bytes, 0, error);
+    close(fd);
+    if (code < 0) {
+        free(text);
+        return code;
+    }
+    text[bytes] = 0;
+    *text_out = text;
+    if (bytes_out)
+        *bytes_out = (size_t)bytes;
+    return 0;
+}
+
+/* A temporary name beside the target: the process and a counter make it ours, O_EXCL makes sure. */
+static int new_file_named(struct rp_new_file *new_file, struct rp_error *error)
+{
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        new_file->temporary = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
+        if (!new_file->temporary)
+            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
+        new_file->fd = open(new_file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (new_file->fd >= 0)
+            return 0;
+        int code = fail_errno(error, new_file->temporary, "create");
+        free(new_file->temporary);
+        new_file->temporary = NULL;
+        if (code != -EEXIST && code != -EINTR)
+            return code;
+    }
+    return rp_fail(error, -EEXIST, "remove the old *.tmp.* files beside it",
+                   "%s: 1000 temporary files are already there", new_file->path);
+}
+
+int rp_new_file_open(struct rp_new_file *new_file, const char *path, struct rp_error *error)
+{
+    *new_file = (struct rp_new_file){.fd = -1, .path = strdup(path)};
+    char *directory = rp_path_directory(path);
+    int code = 0;
+    if (!new_file->path || !directory) {
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    } else {
+        new_file->fd = open(directory, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+        if (new_file->fd < 0) /* whatever the reason, the named way works or says it better */
+            code = new_file_named(new_file, error);
+    }
+    free(directory);
+    if (code < 0)
+        rp_new_file_discard(new_file);
+    return code;
+}
+
+/* Give a nameless file a temporary name: linkat(2) cannot replace, rename(2) can. */
+static int new_file_link(struct rp_new_file *new_file, struct rp_error *error)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", new_file->fd);
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        char *name = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
+        if (!name)
+            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0) {
+            new_file->temporary = name;
+            return 0;
+        }
+        free(name);
+        if (errno != EEXIST)
+            return fail_errno(error, new_file->path, "name the new file");
+    }
+    return rp_fail(error, -EEXIST, "remove the old *.tmp.* files beside it",
+                   "%s: 1000 temporary files are already there", new_file->path);
+}
+
+static int directory_sync(const char *path, struct rp_error *error)
+{
+    char *directory = rp_path_directory(path);
+    if (!directory)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int code = fd < 0 ? fail_errno(error, directory, "open") : 0;
+    /* EINVAL: a file system on which directories cannot be synced; it has nothing better to offer. */
+    if (code == 0 && fsync(fd) < 0 && errno != EINVAL)
+        code = fail_errno(error, directory, "sync");
+    if (fd >= 0)
+        close(fd);
+    free(directory);
+    return code;
+}
+
+int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error)
+{
+    RP_ASSERT(new_file->fd >= 0);
+    int code = 0;
+    if (fsync(new_file->fd) < 0)
+        code = fail_errno(error, new_file->path, "sync the new file");
+    if (code == 0 && !new_file->temporary)
+        code = new_file_link(new_file, error);
+    if (code == 0 && rename(new_file->temporary, new_file->path) < 0)
+        code = fail_errno(error, new_file->path, "replace");
+    if (code == 0) {
+        free(new_file->temporary);
+        new_file->temporary = NULL; /* it is the real file now: discard must not unlink it */
+        code = directory_sync(new_file->path, error);
+    }
+    rp_new_file_discard(new_file);
+    return code;
+}
+
+void rp_new_file_discard(struct rp_new_file *new_file)
+{
+    if (new_file->temporary)
+        unlink(new_file->temporary);
+    if (new_file->fd >= 0)
+        close(new_file->fd);
+    free(new_file->temporary);
+    free(new_file->path);
+    *new_file = (struct rp_new_file){.fd = -1};
+}
+
+int rp_file_replace(const char *path, const void *buffer, size_t bytes, struct rp_error *error)
+{
+    struct rp_new_file new_file;
+    int code = rp_new_file_open(&new_file, path, error);
+    if (code < 0)
+        return code;
+    code = rp_file_write(new_file.fd, path, buffer, bytes, error);
+    if (code == 0)
+        return rp_new_file_publish(&new_file, error);
+    rp_new_file_discard(&new_file);
+    return code;
+}
+
+int rp_dir_make(const char *path, struct rp_error *error)
+{
+    char *partial = strdup(path);
+    if (!partial)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    int code = 0;
+    for (char *at = partial; code == 0 && *at; ) {
+        at += strspn(at, "/");
+        at += strcspn(at, "/");
+        char separator = *at;
+        *at = 0;
+        struct stat info;
+        if (mkdir(partial, 0700) < 0 && errno != EEXIST && stat(partial, &info) < 0)
+            code = fail_errno(error, partial, "create the directory");
+        else if (stat(partial, &info) < 0)
+            code = fail_errno(error, partial, "stat");
+        else if (!S_ISDIR(info.st_mode))
+            code = rp_fail(error, -ENOTDIR, NULL, "%s: expected a directory, found another kind of file",
+                           partial);
+        *at = separator;
+    }
+    free(partial);
+    return code;
+}
+
+int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error)
+{
+    *map = (struct rp_map){0};
+    uint64_t bytes;
+    int fd = rp_file_open_read(path, &bytes, error);
+    if (fd < 0)
+        return fd;
+    int code = 0;
+    if (bytes > 0) {
+        void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED)
+            code = fail_errno(error, path, "map");
+        else
+            *map = (struct rp_map){data, bytes};
+    }
+    close(fd);
+    return code;
+}
+
+void rp_map_close(struct rp_map *map)
+{
+    if (map->data)
+        munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
+    *map = (struct rp_map){0};
+}
+
+char *rp_path_directory(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return strdup(".");
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
