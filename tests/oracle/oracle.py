@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The oracle: prints the stream that a spec defines, by engine/plan/STREAM.md alone.
 
-    oracle.py --spec spec.json [--rows N] [--from-token FILE] [--digest]   rows, then a summary
-    oracle.py --spec spec.json [--from-token FILE] --state-at ROW          the state token in hex
-    oracle.py --check                                                      known answers
+    oracle.py --spec spec.json [--rows N] [--from-token FILE] [--digest] [--states]
+    oracle.py --spec spec.json [--from-token FILE] --state-at ROW
+    oracle.py --check
+
+The first prints rows, then a summary; the second the state token before ROW in hex; the third
+checks the generator.
 
 spec.json holds the inputs of section 1 by name; "sources": [{"weight": 3, "lengths": [...]}] with
 lengths in tokens, or "megatron": "prefix" of a .bin/.idx pair, in place of "lengths"; and the
-fingerprints "corpus_sampled" and "corpus_full" as 32 hex digits, most significant first. A source
-given by lengths has the tokens of rule_token. Output is JSON lines.
+fingerprints "corpus_sampled" and "corpus_full" as 32 hex digits, most significant first. The seed
+may be a string, for readers of JSON that have no u64. A source given by lengths has the tokens of
+rule_token. Output is JSON lines.
 
 stream.py is sections 1 to 6 of the page, state.py is sections 7 and 8; tokens and the command are
 here. Needs the `xxhash` package; everything else is the standard library.
@@ -93,6 +97,25 @@ def check_known_answers():
         assert sorted(permute(n, keys, x) for x in range(n)) == list(range(n))
 
 
+def print_rows(plan, end, N, options):
+    digest = 0
+    while plan.next_row < end:
+        line = {"row": plan.next_row}
+        if options.states:
+            line["state"] = save_token(plan).hex()
+        row = plan.row()
+        line["fragments"] = [list(fragment) for fragment in row]
+        print(json.dumps(line))
+        if options.digest:
+            digest = (digest + row_digest(plan.spec, line["row"], row)) % 2**128
+    summary = {"next_row": plan.next_row, "N": N, "counts": plan.counts()}
+    if options.states:
+        summary["state"] = save_token(plan).hex()
+    if options.digest:
+        summary["digest"] = "%032x" % digest
+    print(json.dumps(summary))
+
+
 def main():
     parser = argparse.ArgumentParser(description="the reference for engine/plan/STREAM.md")
     parser.add_argument("--spec", help="JSON file with the inputs")
@@ -102,6 +125,7 @@ def main():
         "--state-at", type=int, metavar="ROW", help="print the state token before ROW in hex"
     )
     parser.add_argument("--digest", action="store_true", help="add the digest of the printed rows")
+    parser.add_argument("--states", action="store_true", help="add the state token before each row")
     parser.add_argument("--check", action="store_true", help="check the generator and exit")
     options = parser.parse_args()
     if options.check:
@@ -130,16 +154,7 @@ def main():
     if options.rows is None and N is None:
         parser.error("an endless stream needs --rows")
     end = N if options.rows is None else plan.next_row + options.rows
-    digest = 0
-    while plan.next_row < end:
-        g, row = plan.next_row, plan.row()
-        print(json.dumps({"row": g, "fragments": [list(fragment) for fragment in row]}))
-        if options.digest:
-            digest = (digest + row_digest(spec, g, row)) % 2**128
-    summary = {"next_row": plan.next_row, "N": N, "counts": plan.counts()}
-    if options.digest:
-        summary["digest"] = "%032x" % digest
-    print(json.dumps(summary))
+    print_rows(plan, end if N is None else min(end, N), N, options)
 
 
 if __name__ == "__main__":

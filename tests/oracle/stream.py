@@ -26,7 +26,7 @@ class Spec:
     """The inputs of the stream. corpora[j].lengths are the documents of source j."""
 
     def __init__(self, inputs, corpora):
-        self.seed = inputs["seed"]
+        self.seed = int(str(inputs["seed"]), 0)
         self.L = inputs["seq_len"]
         self.shuffle = inputs["shuffle"]
         self.packing = inputs["packing"]
@@ -198,6 +198,11 @@ class Lane:
             return self.lookahead()
         return self.best_fit()
 
+    def held(self):
+        """Every piece that was read and not emitted."""
+        pending = [] if self.pending is None else [self.pending]
+        return self.fifo + pending + [piece for row in self.open for piece in row.fragments]
+
     def gap(self, row):
         return self.spec.L - sum(fragment.length for fragment in row)
 
@@ -349,7 +354,10 @@ class Plan:
         return lane.next_row()
 
     def counts(self):
-        return {name: sum(lane.count[name] for lane in self.lanes) for name in COUNTS}
+        """Sums over the lanes, `placed` aside; `buffered` are the tokens read and not emitted."""
+        counts = {name: sum(lane.count[name] for lane in self.lanes) for name in COUNTS[:-1]}
+        counts["buffered"] = sum(piece.length for lane in self.lanes for piece in lane.held())
+        return counts
 
 
 def count_rows(plan):
