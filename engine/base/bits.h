@@ -12,6 +12,13 @@
 #error "ringpack's files and shared memory are little-endian; this machine is not"
 #endif
 
+/* C11 and C++17 spell it differently, and the headers must compile as both. */
+#ifdef __cplusplus
+#define RP_STATIC_ASSERT(e, text) static_assert(e, text)
+#else
+#define RP_STATIC_ASSERT(e, text) _Static_assert(e, text)
+#endif
+
 #define RP_ARRAY_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static inline uint64_t rp_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }

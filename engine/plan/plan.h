@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bits.h"
 #include "base/fail.h"
 #include "base/hash.h"
 
@@ -56,7 +57,7 @@ struct rp_fragment {
     uint64_t document, offset;
     uint32_t source, length;
 };
-_Static_assert(sizeof(struct rp_fragment) == 24, "the provenance record is part of the ABI");
+RP_STATIC_ASSERT(sizeof(struct rp_fragment) == 24, "the provenance record is part of the ABI");
 
 /* One planned row. `fragments` points into the plan and stays valid until the next call on it. */
 struct rp_row {

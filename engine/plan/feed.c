@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* feed — see feed.h. */
+#include "plan/feed.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+
+int rp_feed_open(struct rp_feed *feed, const struct rp_plan_config *config,
+                 const struct rp_plan_source *sources, const uint64_t *weight, uint32_t source_count,
+                 uint32_t lane, struct rp_error *error)
+{
+    *feed = (struct rp_feed){
+        .config = config,
+        .sources = sources,
+        .source_count = source_count,
+        .cursors = rp_calloc(source_count, sizeof *feed->cursors),
+        .mixing = {.heap = rp_calloc(source_count, sizeof *feed->mixing.heap),
+                   .weight = weight,
+                   .mixed = rp_calloc(source_count, sizeof *feed->mixing.mixed)},
+        .finished = rp_calloc(source_count, 1),
+    };
+    if (!feed->cursors || !feed->mixing.heap || !feed->mixing.mixed || !feed->finished) {
+        rp_feed_close(feed);
+        return rp_fail(error, -ENOMEM, "fewer lanes or sources need less memory",
+                       "no memory for the cursors of %" PRIu32 " sources in lane %" PRIu32,
+                       source_count, lane);
+    }
+    for (uint32_t s = 0; s < source_count; s++)
+        rp_order_init(&feed->cursors[s].order, config, sources[s].documents, s, lane);
+    rp_feed_place(feed);
+    return 0;
+}
+
+void rp_feed_close(struct rp_feed *feed)
+{
+    free(feed->cursors);
+    free(feed->mixing.heap);
+    free(feed->mixing.mixed);
+    free(feed->finished);
+    *feed = (struct rp_feed){0};
+}
+
+static bool is_last_epoch_over(const struct rp_feed *feed, uint64_t epoch)
+{
+    return feed->config->num_epochs > 0 && epoch == feed->config->num_epochs;
+}
+
+void rp_feed_place(struct rp_feed *feed)
+{
+    for (uint32_t s = 0; s < feed->source_count; s++) {
+        struct rp_cursor *cursor = &feed->cursors[s];
+        cursor->ahead_next = cursor->ahead_count = 0;
+        feed->finished[s] = is_last_epoch_over(feed, cursor->epoch);
+    }
+    rp_mixing_build(&feed->mixing, feed->finished, feed->source_count);
+}
+
+/* The lengths are looked up here, one after another without a dependency, so that their cache misses
+ * overlap. A bad one is only reported when its document is due. */
+static void read_ahead(struct rp_cursor *cursor, const struct rp_plan_source *source)
+{
+    rp_order_enter(&cursor->order, cursor->epoch);
+    cursor->ahead_next = 0;
+    cursor->ahead_count = rp_order_read(&cursor->order, cursor->position, cursor->ahead_document);
+    for (uint32_t i = 0; i < cursor->ahead_count; i++)
+        cursor->ahead_length[i] = source->length(source->lengths, cursor->ahead_document[i]);
+}
+
+/* A damaged entry counts as a token: whoever goes on will meet it and report it. */
+static bool gives_token(const struct rp_feed *feed, uint64_t length)
+{
+    return length == RP_LENGTH_BAD || rp_length_kept(feed->config, length) > 0;
+}
+
+/* Can no document of the source ever give a token to this lane? Asked after the lane has seen as many
+ * documents as the source has, and no token. Without shuffling that was all of them; with it, the
+ * lane's documents change from epoch to epoch, so the whole source counts. */
+static bool is_barren(const struct rp_feed *feed, uint32_t s)
+{
+    const struct rp_plan_source *source = &feed->sources[s];
+    if (feed->config->shuffle == RP_SHUFFLE_NONE)
+        return true;
+    for (uint64_t d = 0; d < source->documents; d++)
+        if (gives_token(feed, source->length(source->lengths, d)))
+            return false;
+    return true;
+}
+
+static int fail_bad_entry(uint32_t source, uint64_t document, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_CORRUPT,
+                   "what was delivered so far is valid; repair or rebuild this source's index",
+                   "source %" PRIu32 ": the index entry of document %" PRIu64 " is damaged", source,
+                   document);
+}
+
+static int fail_barren(const struct rp_feed *feed, uint32_t source, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_EMPTY,
+                   "remove the source, or look at its lengths and at long_doc with `ringpack inspect`",
+                   "source %" PRIu32 ": none of its %" PRIu64 " documents gives a token (all are empty%s)",
+                   source, feed->sources[source].documents,
+                   feed->config->long_doc == RP_LONG_DOC_DROP ? " or longer than seq_len" : "");
+}
+
+/* Take one document off the cursor. */
+static void advance(struct rp_feed *feed, uint32_t source)
+{
+    struct rp_cursor *cursor = &feed->cursors[source];
+    cursor->ahead_next++;
+    if (++cursor->position < cursor->order.documents)
+        return;
+    cursor->position = 0;
+    cursor->epoch++;
+    feed->finished[source] = is_last_epoch_over(feed, cursor->epoch);
+}
+
+int rp_feed_next(struct rp_feed *feed, struct rp_piece *piece, struct rp_lane_counts *counts,
+                 struct rp_error *error)
+{
+    uint64_t fruitless = 0;
+    while (feed->mixing.count > 0) {
+        uint32_t s = rp_mixing_first(&feed->mixing);
+        struct rp_cursor *cursor = &feed->cursors[s];
+        if (cursor->ahead_next == cursor->ahead_count)
+            read_ahead(cursor, &feed->sources[s]);
+        uint64_t document = cursor->ahead_document[cursor->ahead_next];
+        uint64_t length = cursor->ahead_length[cursor->ahead_next];
+        if (length == RP_LENGTH_BAD)
+            return fail_bad_entry(s, document, error);
+
+        advance(feed, s);
+        uint64_t kept = rp_length_kept(feed->config, length);
+        counts->documents++;
+        counts->tokens_read += length;
+        if (kept < length)
+            *(kept > 0 ? &counts->truncated : &counts->dropped) += length - kept;
+        counts->empty += length == 0;
+
+        rp_mixing_advance_first(&feed->mixing, kept, feed->finished[s]);
+        if (kept > 0) {
+            *piece = (struct rp_piece){document, 0, kept, s};
+            return 1;
+        }
+        if (++fruitless >= feed->sources[s].documents && feed->config->num_epochs == 0) {
+            if (is_barren(feed, s))
+                return fail_barren(feed, s, error);
+            fruitless = 0;
+        }
+    }
+    return 0;
+}
+
+/* Does any document from (cursor's epoch, position) to the end give a token? */
+static bool cursor_has_more(const struct rp_feed *feed, uint32_t s)
+{
+    const struct rp_plan_source *source = &feed->sources[s];
+    const struct rp_cursor *cursor = &feed->cursors[s];
+    for (uint32_t i = cursor->ahead_next; i < cursor->ahead_count; i++)
+        if (gives_token(feed, cursor->ahead_length[i]))
+            return true;
+
+    struct rp_order order = cursor->order;
+    uint64_t position = cursor->position + (cursor->ahead_count - cursor->ahead_next);
+    for (uint64_t epoch = cursor->epoch; !is_last_epoch_over(feed, epoch); epoch++, position = 0) {
+        rp_order_enter(&order, epoch);
+        while (position < order.documents) {
+            uint64_t document[RP_ORDER_READ_MAX];
+            uint32_t count = rp_order_read(&order, position, document);
+            for (uint32_t i = 0; i < count; i++)
+                if (gives_token(feed, source->length(source->lengths, document[i])))
+                    return true;
+            position += count;
+        }
+    }
+    return false;
+}
+
+bool rp_feed_has_more(const struct rp_feed *feed)
+{
+    if (feed->config->num_epochs == 0)
+        return true;
+    for (uint32_t s = 0; s < feed->source_count; s++)
+        if (!feed->finished[s] && cursor_has_more(feed, s))
+            return true;
+    return false;
+}

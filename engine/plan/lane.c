@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lane — see lane.h. */
+#include "plan/lane.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+
+static int open_packing(struct rp_lane *lane, struct rp_error *error)
+{
+    const struct rp_plan_config *config = lane->config;
+    if (config->packing == RP_PACKING_CONCAT)
+        return 0;
+    bool is_fifo = config->packing == RP_PACKING_LOOKAHEAD;
+    int failed = rp_window_open(&lane->window, config->window, is_fifo, error);
+    if (failed < 0)
+        return failed;
+    if (is_fifo) {
+        lane->pieces = rp_calloc(config->window, sizeof *lane->pieces);
+    } else {
+        lane->open_rows = rp_calloc(config->window, sizeof *lane->open_rows);
+        lane->open_fragments = rp_calloc((size_t)config->window * config->max_docs_per_row,
+                                         sizeof *lane->open_fragments);
+    }
+    if (is_fifo ? !lane->pieces : !lane->open_rows || !lane->open_fragments)
+        return rp_fail(error, -ENOMEM, "a smaller window or max_docs_per_row needs less memory",
+                       "no memory for %" PRIu32 " %s", config->window,
+                       is_fifo ? "buffered documents" : "open rows");
+    return 0;
+}
+
+int rp_lane_open(struct rp_lane *lane, const struct rp_plan_config *config,
+                 const struct rp_plan_source *sources, const uint64_t *weight, uint32_t source_count,
+                 uint32_t number, struct rp_error *error)
+{
+    *lane = (struct rp_lane){.config = config};
+    int failed = rp_feed_open(&lane->feed, config, sources, weight, source_count, number, error);
+    if (failed == 0)
+        failed = open_packing(lane, error);
+    if (failed < 0)
+        rp_lane_close(lane);
+    return failed;
+}
+
+void rp_lane_close(struct rp_lane *lane)
+{
+    rp_feed_close(&lane->feed);
+    rp_window_close(&lane->window);
+    free(lane->pieces);
+    free(lane->open_rows);
+    free(lane->open_fragments);
+    *lane = (struct rp_lane){0};
+}
+
+uint64_t rp_lane_buffered(const struct rp_lane *lane)
+{
+    const struct rp_window *window = &lane->window;
+    uint64_t tokens = lane->pending.length;
+    for (uint32_t i = 0; i < window->count; i++) {
+        uint32_t slot = rp_window_slot(window, i);
+        tokens += lane->pieces ? lane->pieces[slot].length
+                               : lane->config->seq_len - lane->open_rows[slot].gap;
+    }
+    return tokens;
+}
+
+bool rp_lane_is_over(const struct rp_lane *lane)
+{
+    return lane->window.count == 0 && lane->pending.length == 0 && !rp_feed_has_more(&lane->feed);
+}
+
+void rp_lane_add_piece(struct rp_lane *lane, const struct rp_piece *piece)
+{
+    uint32_t value = (uint32_t)rp_min_u64(piece->length, lane->config->seq_len + 1);
+    lane->pieces[rp_window_add(&lane->window, value)] = *piece;
+}
+
+uint32_t rp_lane_add_open_row(struct rp_lane *lane, uint64_t opened_at, uint32_t gap)
+{
+    uint32_t slot = rp_window_add(&lane->window, gap);
+    lane->open_rows[slot] = (struct rp_open_row){.opened_at = opened_at, .count = 0, .gap = gap};
+    return slot;
+}

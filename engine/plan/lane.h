@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lane.h — one lane: a feed, and what its packing holds back between two rows (STREAM.md section 5).
+ *
+ * All three packings use the same struct; what a packing does not use stays empty. So the state token
+ * has one layout, and its checks one place. */
+#ifndef RP_PLAN_LANE_H
+#define RP_PLAN_LANE_H
+
+#include "plan/feed.h"
+#include "plan/window.h"
+
+/* A row that best_fit keeps open. Its fragments: rp_open_fragments. */
+struct rp_open_row {
+    uint64_t opened_at;
+    uint32_t count, gap;
+};
+
+struct rp_lane {
+    const struct rp_plan_config *config;
+    struct rp_feed feed;
+    struct rp_lane_counts counts;
+
+    struct rp_window window;            /* lookahead: the FIFO; best_fit: the open rows */
+    struct rp_piece *pieces;            /* lookahead, by slot */
+    struct rp_piece pending;            /* concat, best_fit; length 0: none */
+    struct rp_open_row *open_rows;      /* best_fit, by slot */
+    struct rp_fragment *open_fragments; /* best_fit */
+
+    uint64_t cuts, capped; /* since open, not in the token */
+};
+
+static inline struct rp_fragment *rp_open_fragments(const struct rp_lane *lane, uint32_t slot)
+{
+    return lane->open_fragments + (size_t)slot * lane->config->max_docs_per_row;
+}
+
+RP_MUST_CHECK int rp_lane_open(struct rp_lane *lane, const struct rp_plan_config *config,
+                               const struct rp_plan_source *sources, const uint64_t *weight,
+                               uint32_t source_count, uint32_t number, struct rp_error *error);
+void rp_lane_close(struct rp_lane *lane);
+
+/** Tokens that were read and neither emitted nor given up. */
+uint64_t rp_lane_buffered(const struct rp_lane *lane);
+
+/** Has the lane ended: will every further row be without fragments? Changes nothing. */
+bool rp_lane_is_over(const struct rp_lane *lane);
+
+/* Pieces of the FIFO and open rows, as the packings and the state token put them in. */
+void rp_lane_add_piece(struct rp_lane *lane, const struct rp_piece *piece);
+/** Open a row and return its slot; `gap` > 0 is what its fragments (not yet there) will leave. */
+uint32_t rp_lane_add_open_row(struct rp_lane *lane, uint64_t opened_at, uint32_t gap);
+
+#endif

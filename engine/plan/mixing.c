@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mixing — see mixing.h. */
+#include "plan/mixing.h"
+
+__extension__ typedef unsigned __int128 wide; /* mixed * weight needs 96 bits */
+
+static bool is_before(const struct rp_mixing *mixing, uint32_t a, uint32_t b)
+{
+    wide left = (wide)mixing->mixed[a] * mixing->weight[b];
+    wide right = (wide)mixing->mixed[b] * mixing->weight[a];
+    return left != right ? left < right : a < b;
+}
+
+static void sink(struct rp_mixing *mixing, uint32_t at)
+{
+    uint32_t *heap = mixing->heap, source = heap[at];
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= mixing->count)
+            break;
+        if (child + 1 < mixing->count && is_before(mixing, heap[child + 1], heap[child]))
+            child++;
+        if (!is_before(mixing, heap[child], source))
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = source;
+}
+
+void rp_mixing_build(struct rp_mixing *mixing, const uint8_t *finished, uint32_t source_count)
+{
+    mixing->count = 0;
+    for (uint32_t source = 0; source < source_count; source++)
+        if (!finished[source])
+            mixing->heap[mixing->count++] = source;
+    for (uint32_t at = mixing->count / 2; at > 0; at--)
+        sink(mixing, at - 1);
+}
+
+void rp_mixing_advance_first(struct rp_mixing *mixing, uint64_t tokens, bool finished)
+{
+    mixing->mixed[mixing->heap[0]] += tokens;
+    if (finished)
+        mixing->heap[0] = mixing->heap[--mixing->count];
+    if (mixing->count > 1)
+        sink(mixing, 0);
+}

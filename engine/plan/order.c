@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* order — see order.h.
+ *
+ * `block` is two permutations: of the blocks over the source, then of the documents over a window of the
+ * lane's blocks. Only the last block of a source can be short. Where it falls in an epoch is asked of the
+ * inverse permutation once, so the start of every window is known without walking the ones before it. */
+#include "plan/order.h"
+
+#include "base/bits.h"
+#include "base/fail.h"
+
+enum { STAGE_UNITS = 0, STAGE_WINDOW = 1 };
+#define NO_UNIT UINT64_MAX
+
+uint64_t rp_order_units(const struct rp_plan_config *config, uint64_t documents)
+{
+    return config->shuffle == RP_SHUFFLE_BLOCK ? rp_div_up(documents, config->block_documents)
+                                               : documents;
+}
+
+void rp_order_init(struct rp_order *order, const struct rp_plan_config *config, uint64_t documents,
+                   uint32_t source, uint32_t lane)
+{
+    bool blocks = config->shuffle == RP_SHUFFLE_BLOCK;
+    uint64_t units = rp_order_units(config, documents);
+    uint64_t unit_documents = blocks ? config->block_documents : 1;
+    RP_ASSERT(units >= config->lanes && lane < config->lanes);
+    *order = (struct rp_order){
+        .seed = config->seed,
+        .units = units,
+        .lane_units = rp_div_up(units - lane, config->lanes),
+        .unit_documents = unit_documents,
+        .last_unit_documents = documents - (units - 1) * unit_documents,
+        .window_units = blocks ? config->window_blocks : 0,
+        .source = source,
+        .lane = lane,
+        .lanes = config->lanes,
+        .shuffle = config->shuffle,
+    };
+}
+
+static uint64_t missing(const struct rp_order *order)
+{
+    return order->unit_documents - order->last_unit_documents;
+}
+
+uint64_t rp_order_documents_min(const struct rp_order *order)
+{
+    return order->lane_units * order->unit_documents - missing(order);
+}
+
+void rp_order_enter(struct rp_order *order, uint64_t epoch)
+{
+    if (order->entered && order->epoch == epoch)
+        return;
+    order->entered = true;
+    order->epoch = epoch;
+    order->window_known = false;
+    order->short_unit = NO_UNIT;
+    if (order->shuffle != RP_SHUFFLE_NONE) {
+        order->epoch_key = rp_epoch_key(order->seed, order->source, epoch);
+        order->unit_permutation = rp_permutation_make(order->units, order->epoch_key, STAGE_UNITS, 0);
+    }
+    if (missing(order) > 0) {
+        uint64_t dealt = rp_permute_inverse(&order->unit_permutation, order->units - 1);
+        if (dealt % order->lanes == order->lane)
+            order->short_unit = dealt / order->lanes;
+    }
+    order->documents = order->lane_units * order->unit_documents;
+    if (order->short_unit != NO_UNIT)
+        order->documents -= missing(order);
+}
+
+/* Turn the lane's unit numbers k into units of the source. */
+static void units_of_lane(const struct rp_order *order, uint64_t *k, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        k[i] = k[i] * order->lanes + order->lane;
+    if (order->shuffle != RP_SHUFFLE_NONE)
+        rp_permute_many(&order->unit_permutation, k, count);
+}
+
+/* The window that holds a position, its first position and how many documents it has. */
+struct window {
+    uint64_t number, start, documents;
+};
+
+/* Documents in the lane's units before unit k. */
+static uint64_t documents_before(const struct rp_order *order, uint64_t k)
+{
+    return k * order->unit_documents - (k > order->short_unit ? missing(order) : 0);
+}
+
+static struct window window_at(const struct rp_order *order, uint64_t position)
+{
+    uint64_t number = position / (order->window_units * order->unit_documents);
+    /* Behind the short unit windows start early, by less than a unit. */
+    uint64_t next = rp_min_u64((number + 1) * order->window_units, order->lane_units);
+    if (position >= documents_before(order, next)) {
+        number++;
+        next = rp_min_u64(next + order->window_units, order->lane_units);
+    }
+    uint64_t start = documents_before(order, number * order->window_units);
+    return (struct window){number, start, documents_before(order, next) - start};
+}
+
+static uint32_t read_window(struct rp_order *order, uint64_t position, uint64_t *documents)
+{
+    struct window window = window_at(order, position);
+    if (!order->window_known || order->window != window.number) {
+        order->window_known = true;
+        order->window = window.number;
+        order->window_permutation =
+            rp_permutation_make(window.documents, order->epoch_key, STAGE_WINDOW,
+                                window.number * order->lanes + order->lane);
+    }
+    uint64_t place = position - window.start;
+    uint32_t count = (uint32_t)rp_min_u64(RP_ORDER_READ_MAX, window.documents - place);
+    for (uint32_t i = 0; i < count; i++)
+        documents[i] = place + i;
+    rp_permute_many(&order->window_permutation, documents, count);
+
+    uint64_t unit[RP_ORDER_READ_MAX], offset[RP_ORDER_READ_MAX];
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t in_lane = window.start + documents[i];
+        /* Count as if the short unit were full: then a division finds unit and offset. */
+        if (order->short_unit != NO_UNIT &&
+            in_lane >= order->short_unit * order->unit_documents + order->last_unit_documents)
+            in_lane += missing(order);
+        unit[i] = in_lane / order->unit_documents;
+        offset[i] = in_lane % order->unit_documents;
+        RP_DASSERT(unit[i] < order->lane_units);
+    }
+    units_of_lane(order, unit, count);
+    for (uint32_t i = 0; i < count; i++)
+        documents[i] = unit[i] * order->unit_documents + offset[i];
+    return count;
+}
+
+uint32_t rp_order_read(struct rp_order *order, uint64_t position, uint64_t *documents)
+{
+    RP_DASSERT(order->entered && position < order->documents);
+    if (order->shuffle == RP_SHUFFLE_BLOCK)
+        return read_window(order, position, documents);
+    uint32_t count = (uint32_t)rp_min_u64(RP_ORDER_READ_MAX, order->documents - position);
+    for (uint32_t i = 0; i < count; i++)
+        documents[i] = position + i;
+    units_of_lane(order, documents, count);
+    return count;
+}

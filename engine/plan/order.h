@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* order.h — where the documents of a source stand in an epoch of one lane (STREAM.md section 3).
+ *
+ * An order is geometry and cached keys; it has no position of its own, and any position can be asked
+ * for in O(1). Copying one by value is fine. */
+#ifndef RP_PLAN_ORDER_H
+#define RP_PLAN_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/permutation.h"
+#include "plan/plan.h"
+
+#define RP_ORDER_READ_MAX RP_PERMUTE_MANY_MAX
+
+struct rp_order {
+    /* Fixed: one source under one lane. A unit is a document, or a block of `unit_documents`. */
+    uint64_t seed;
+    uint64_t units, lane_units;
+    uint64_t unit_documents, last_unit_documents; /* the last unit of the source may be short */
+    uint64_t window_units;
+    uint32_t source, lane, lanes;
+    enum rp_shuffle shuffle;
+
+    /* The epoch that rp_order_enter was last called with. */
+    bool entered;
+    uint64_t epoch;
+    struct rp_epoch_key epoch_key;
+    struct rp_permutation unit_permutation;
+    uint64_t documents;  /* of this lane in this epoch */
+    uint64_t short_unit; /* which of the lane's units lacks documents; UINT64_MAX if none does */
+
+    /* `block`: the window that was last read from. */
+    bool window_known;
+    uint64_t window;
+    struct rp_permutation window_permutation;
+};
+
+void rp_order_init(struct rp_order *order, const struct rp_plan_config *config, uint64_t documents,
+                   uint32_t source, uint32_t lane);
+
+/** Units (documents or blocks) of a source: what lanes are dealt. */
+uint64_t rp_order_units(const struct rp_plan_config *config, uint64_t documents);
+
+/** Fewest documents that this lane has in any epoch; the most are order->lane_units * unit_documents. */
+uint64_t rp_order_documents_min(const struct rp_order *order);
+
+/** Make `epoch` the current one; afterwards order->documents is valid. Nothing if it already is. */
+void rp_order_enter(struct rp_order *order, uint64_t epoch);
+
+/** The documents from `position` < order->documents on, at most RP_ORDER_READ_MAX, of the entered epoch.
+ *  Returns how many, at least 1: a read ends with the epoch, and with a window. */
+uint32_t rp_order_read(struct rp_order *order, uint64_t position, uint64_t *documents);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan — see plan.h. This file is the row loop and the end of the stream; what is in a row is decided in
+ * packing_*.c, and the state token is token*.c. */
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "plan/packing.h"
+#include "plan/plan_state.h"
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static int check_range(const char *name, uint64_t value, uint64_t least, uint64_t most,
+                       struct rp_error *error)
+{
+    if (value >= least && value <= most)
+        return 0;
+    return rp_fail(error, -RP_E_CONFIG, NULL,
+                   "%s is %" PRIu64 "; expected %" PRIu64 " to %" PRIu64, name, value, least, most);
+}
+
+/* Set what the choices do not use to 0, so that it can make no difference, and check the rest. */
+static int check_config(struct rp_plan_config *config, struct rp_error *error)
+{
+    if (config->shuffle != RP_SHUFFLE_BLOCK)
+        config->block_documents = config->window_blocks = 0;
+    if (config->packing == RP_PACKING_CONCAT) {
+        config->window = 0;
+        config->fill = RP_FILL_PAD;
+    }
+    const struct {
+        const char *name;
+        uint64_t value, least, most;
+        bool used;
+    } checks[] = {
+        {"seq_len", config->seq_len, 1, RP_SEQ_LEN_MAX, true},
+        {"shuffle", config->shuffle, 0, RP_SHUFFLE_BLOCK, true},
+        {"block_documents", config->block_documents, 1, UINT32_MAX,
+         config->shuffle == RP_SHUFFLE_BLOCK},
+        {"window_blocks", config->window_blocks, 1, UINT32_MAX, config->shuffle == RP_SHUFFLE_BLOCK},
+        {"packing", config->packing, 0, RP_PACKING_BEST_FIT, true},
+        {"window", config->window, 1, RP_WINDOW_MAX, config->packing != RP_PACKING_CONCAT},
+        {"fill", config->fill, 0, RP_FILL_SPLIT, true},
+        {"long_doc", config->long_doc, 0, RP_LONG_DOC_DROP, true},
+        {"max_docs_per_row", config->max_docs_per_row, 1, config->seq_len, true},
+        {"lanes", config->lanes, 1, RP_LANES_MAX, true},
+    };
+    for (size_t i = 0; i < RP_ARRAY_COUNT(checks); i++) {
+        int failed = checks[i].used ? check_range(checks[i].name, checks[i].value, checks[i].least,
+                                                  checks[i].most, error)
+                                    : 0;
+        if (failed < 0)
+            return failed;
+    }
+    return 0;
+}
+
+static int check_sources(const struct rp_plan_config *config, const struct rp_plan_source *sources,
+                         uint32_t source_count, struct rp_error *error)
+{
+    int failed = check_range("number of sources", source_count, 1, RP_SOURCES_MAX, error);
+    for (uint32_t s = 0; s < source_count && failed == 0; s++) {
+        failed = check_range("documents", sources[s].documents, 1, INT64_MAX, error);
+        if (failed == 0)
+            failed = check_range("weight", sources[s].weight, 1, UINT32_MAX, error);
+        if (failed < 0)
+            return rp_fail_context(error, failed, "source %" PRIu32, s);
+        uint64_t units = rp_order_units(config, sources[s].documents);
+        if (units < config->lanes)
+            return rp_fail(error, -RP_E_CONFIG, "use fewer lanes, or smaller blocks",
+                           "source %" PRIu32 " has %" PRIu64 " %s for %" PRIu32
+                           " lanes; each lane needs one",
+                           s, units, config->shuffle == RP_SHUFFLE_BLOCK ? "blocks" : "documents",
+                           config->lanes);
+    }
+    return failed;
+}
+
+static int check_token_bytes(const struct rp_plan_config *config, uint32_t source_count,
+                             struct rp_error *error)
+{
+    uint64_t bytes = rp_token_bytes_max(config, source_count);
+    if (bytes <= UINT32_MAX)
+        return 0;
+    return rp_fail(error, -RP_E_CONFIG, "lower window, max_docs_per_row or lanes",
+                   "a state token of this configuration could take %" PRIu64
+                   " bytes; at most %" PRIu32 " are possible",
+                   bytes, UINT32_MAX);
+}
+
+/* Allocate and fill what hangs off a plan; on failure rp_plan_close frees what is there. */
+static int open_parts(struct rp_plan *plan, const struct rp_plan_source *sources,
+                      struct rp_error *error)
+{
+    uint32_t source_count = plan->source_count;
+    plan->sources = rp_calloc(source_count, sizeof *plan->sources);
+    plan->weights = rp_calloc(source_count, sizeof *plan->weights);
+    plan->lanes = rp_calloc(plan->config.lanes, sizeof *plan->lanes);
+    plan->row_fragments = rp_calloc(plan->config.max_docs_per_row, sizeof *plan->row_fragments);
+    if (!plan->sources || !plan->weights || !plan->lanes || !plan->row_fragments)
+        return rp_fail(error, -ENOMEM, NULL,
+                       "no memory for a plan of %" PRIu32 " sources and %" PRIu32 " lanes",
+                       source_count, plan->config.lanes);
+    for (uint32_t s = 0; s < source_count; s++) {
+        plan->sources[s] = sources[s];
+        plan->weights[s] = sources[s].weight;
+    }
+    for (uint32_t lane = 0; lane < plan->config.lanes; lane++) {
+        int failed = rp_lane_open(&plan->lanes[lane], &plan->config, plan->sources, plan->weights,
+                                  source_count, lane, error);
+        if (failed < 0)
+            return failed;
+    }
+    return rp_token_identity(plan, &plan->identity, error);
+}
+
+int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,
+                 const struct rp_plan_source *sources, uint32_t source_count, struct rp_error *error)
+{
+    *plan_out = NULL;
+    struct rp_plan_config checked = *config;
+    int failed = check_config(&checked, error);
+    if (failed == 0)
+        failed = check_sources(&checked, sources, source_count, error);
+    if (failed == 0)
+        failed = check_token_bytes(&checked, source_count, error);
+    if (failed < 0)
+        return failed;
+
+    struct rp_plan *plan = rp_calloc(1, sizeof *plan);
+    if (!plan)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a plan");
+    plan->config = checked;
+    plan->source_count = source_count;
+    failed = open_parts(plan, sources, error);
+    if (failed < 0) {
+        rp_plan_close(plan);
+        return failed;
+    }
+    *plan_out = plan;
+    return 0;
+}
+
+void rp_plan_close(struct rp_plan *plan)
+{
+    if (!plan)
+        return;
+    for (uint32_t lane = 0; plan->lanes && lane < plan->config.lanes; lane++)
+        rp_lane_close(&plan->lanes[lane]);
+    free(plan->sources);
+    free(plan->weights);
+    free(plan->lanes);
+    free(plan->row_fragments);
+    free(plan);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------- */
+
+static int make_row(struct rp_lane *lane, struct rp_draft *draft, struct rp_error *error)
+{
+    switch (lane->config->packing) {
+    case RP_PACKING_CONCAT:
+        return rp_concat_row(lane, draft, error);
+    case RP_PACKING_BEST_FIT:
+        return rp_best_fit_row(lane, draft, error);
+    default:
+        return rp_lookahead_row(lane, draft, error);
+    }
+}
+
+/* Does no row from here on have a fragment? Asked without planning, so that the state at the end of the
+ * stream is the state after its last row, however often somebody asks for one more. */
+static bool is_over(const struct rp_plan *plan)
+{
+    for (uint64_t i = 0; i < plan->config.lanes; i++)
+        if (!rp_lane_is_over(rp_plan_lane(plan, plan->next_row + i)))
+            return false;
+    return true;
+}
+
+/* A row that failed half-way leaves a state that is nowhere: the plan answers with the failure for good. */
+static int report_failure(const struct rp_plan *plan, struct rp_error *error)
+{
+    if (error)
+        *error = plan->failure;
+    return plan->failure.code;
+}
+
+int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *error)
+{
+    if (plan->failed)
+        return report_failure(plan, error);
+    if (is_over(plan))
+        return 0;
+
+    struct rp_lane *lane = rp_plan_lane(plan, plan->next_row);
+    struct rp_draft draft = {plan->row_fragments, 0, plan->config.seq_len};
+    int failed = make_row(lane, &draft, &plan->failure);
+    if (failed < 0) {
+        plan->failed = true;
+        return report_failure(plan, error);
+    }
+    uint32_t tokens = plan->config.seq_len - draft.gap;
+    if (draft.count > 0) {
+        lane->counts.emitted += tokens;
+        lane->counts.padding += draft.gap;
+        lane->capped += draft.gap > 0 && draft.count == plan->config.max_docs_per_row;
+    }
+    *row = (struct rp_row){plan->next_row++, draft.count, tokens, draft.fragments};
+    return 1;
+}
+
+uint64_t rp_plan_row(const struct rp_plan *plan) { return plan->next_row; }
+
+int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
+{
+    if (row < plan->next_row)
+        return rp_fail(error, -RP_E_USAGE, "open a new plan, or load an earlier state token",
+                       "cannot seek back to row %" PRIu64 ": the plan stands at row %" PRIu64, row,
+                       plan->next_row);
+    while (plan->next_row < row) {
+        struct rp_row passed;
+        int planned = rp_plan_next(plan, &passed, error);
+        if (planned < 0)
+            return planned;
+        if (planned == 0)
+            return rp_fail(error, -RP_E_USAGE, NULL,
+                           "cannot seek to row %" PRIu64 ": the stream ends with %" PRIu64 " rows", row,
+                           plan->next_row);
+    }
+    return 0;
+}
+
+/* ---- what it knows of itself ------------------------------------------------------------------ */
+
+void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
+{
+    *counts = (struct rp_plan_counts){0};
+    for (uint32_t i = 0; i < plan->config.lanes; i++) {
+        const struct rp_lane *lane = &plan->lanes[i];
+        counts->documents += lane->counts.documents;
+        counts->empty += lane->counts.empty;
+        counts->tokens_read += lane->counts.tokens_read;
+        counts->truncated += lane->counts.truncated;
+        counts->dropped += lane->counts.dropped;
+        counts->emitted += lane->counts.emitted;
+        counts->padding += lane->counts.padding;
+        counts->buffered += rp_lane_buffered(lane);
+        counts->cuts += lane->cuts;
+        counts->capped += lane->capped;
+    }
+}
+
+size_t rp_plan_state_bytes_max(const struct rp_plan *plan)
+{
+    return (size_t)rp_token_bytes_max(&plan->config, plan->source_count);
+}
+
+struct rp_hash128 rp_plan_identity(const struct rp_plan *plan) { return plan->identity; }

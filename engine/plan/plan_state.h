@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_state.h — the inside of a plan, shared by plan.c and token.c only. */
+#ifndef RP_PLAN_PLAN_STATE_H
+#define RP_PLAN_PLAN_STATE_H
+
+#include "plan/lane.h"
+
+struct rp_plan {
+    struct rp_plan_config config; /* unused parameters are 0 */
+    uint32_t source_count;
+    struct rp_plan_source *sources;
+    uint64_t *weights; /* by source, close together for the mixing */
+    struct rp_lane *lanes;
+    struct rp_fragment *row_fragments; /* the row handed out, but for best_fit's own */
+    uint64_t next_row;
+    struct rp_hash128 identity;
+    bool failed; /* rp_plan_next failed in the middle of a row */
+    struct rp_error failure;
+};
+
+/** The lane of `row`. */
+static inline struct rp_lane *rp_plan_lane(const struct rp_plan *plan, uint64_t row)
+{
+    return &plan->lanes[plan->config.lanes == 1 ? 0 : row % plan->config.lanes];
+}
+
+/** rp_plan_state_bytes_max for a configuration that was checked. */
+uint64_t rp_token_bytes_max(const struct rp_plan_config *config, uint32_t source_count);
+
+/** rp_plan_identity of an opened plan. -ENOMEM. */
+RP_MUST_CHECK int rp_token_identity(const struct rp_plan *plan, struct rp_hash128 *identity,
+                                    struct rp_error *error);
+
+#endif

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* token_verify — is a state token of this stream, and could the plan have written it?
+ *
+ * Flow: rp_token_match compares the header with the plan (a difference is the user's and has a way
+ * out); rp_token_verify goes over the lanes (a difference is damage). Only then is the plan touched.
+ *
+ * Invariants: every number that later indexes, is subtracted or bounds a loop is checked here against
+ * the corpus and the configuration, and the counts are checked against each other, so that a token that
+ * passes can be planned on from without a further check. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/bits.h"
+#include "plan/token.h"
+
+__extension__ typedef unsigned __int128 wide; /* sums of u64 that came from outside */
+
+/* ---- is it of this stream? -------------------------------------------------------------------- */
+
+static int mismatch(const char *field, const char *in_token, const char *in_plan,
+                    struct rp_error *error)
+{
+    char hint[256];
+    snprintf(hint, sizeof hint,
+             "nothing was changed; set %s back to %s to go on with this stream, or start a new one without "
+             "the state",
+             field, in_token);
+    return rp_fail(error, -RP_E_MISMATCH, hint, "%s differs: the state has %s, this run has %s", field,
+                   in_token, in_plan);
+}
+
+static int match_number(const char *field, uint64_t in_token, uint64_t in_plan, struct rp_error *error)
+{
+    if (in_token == in_plan)
+        return 0;
+    char token_text[24], plan_text[24];
+    snprintf(token_text, sizeof token_text, "%" PRIu64, in_token);
+    snprintf(plan_text, sizeof plan_text, "%" PRIu64, in_plan);
+    return mismatch(field, token_text, plan_text, error);
+}
+
+static int match_fingerprint(const char *field, struct rp_hash128 in_token, struct rp_hash128 in_plan,
+                             struct rp_error *error)
+{
+    if (rp_hash128_equal(in_token, in_plan))
+        return 0;
+    char token_text[RP_HASH_HEX_BYTES], plan_text[RP_HASH_HEX_BYTES];
+    return rp_fail(error, -RP_E_MISMATCH,
+                   "nothing was changed; the corpus is another one, or its content changed: point the "
+                   "configuration at the corpus that the state was made with",
+                   "%s differs: the state has %s, this run has %s", field,
+                   rp_hash128_hex(in_token, token_text), rp_hash128_hex(in_plan, plan_text));
+}
+
+static int match_choices(const struct rp_token_header *token, const struct rp_token_header *plan,
+                         struct rp_error *error)
+{
+    if (token->shuffle != plan->shuffle)
+        return mismatch("shuffle", rp_shuffle_name((enum rp_shuffle)token->shuffle),
+                        rp_shuffle_name((enum rp_shuffle)plan->shuffle), error);
+    if (token->packing != plan->packing)
+        return mismatch("packing", rp_packing_name((enum rp_packing)token->packing),
+                        rp_packing_name((enum rp_packing)plan->packing), error);
+    if (token->fill != plan->fill)
+        return mismatch("fill", rp_fill_name((enum rp_fill)token->fill),
+                        rp_fill_name((enum rp_fill)plan->fill), error);
+    if (token->long_doc != plan->long_doc)
+        return mismatch("long_doc", rp_long_doc_name((enum rp_long_doc)token->long_doc),
+                        rp_long_doc_name((enum rp_long_doc)plan->long_doc), error);
+    return 0;
+}
+
+static int match_header(const struct rp_token_header *token, const struct rp_token_header *plan,
+                        struct rp_error *error)
+{
+    const struct {
+        const char *field;
+        uint64_t token, plan;
+    } numbers[] = {
+        {"seed", token->seed, plan->seed},
+        {"seq_len", token->seq_len, plan->seq_len},
+        {"window", token->window, plan->window},
+        {"max_docs_per_row", token->max_docs_per_row, plan->max_docs_per_row},
+        {"block_documents", token->block_documents, plan->block_documents},
+        {"window_blocks", token->window_blocks, plan->window_blocks},
+        {"lanes", token->lanes, plan->lanes},
+        {"num_epochs", token->num_epochs, plan->num_epochs},
+        {"number of sources", token->source_count, plan->source_count},
+    };
+    int failed = match_choices(token, plan, error);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(numbers) && failed == 0; i++)
+        failed = match_number(numbers[i].field, numbers[i].token, numbers[i].plan, error);
+    return failed;
+}
+
+int rp_token_match(struct rp_token_reader *reader, const struct rp_token_header *header,
+                   const struct rp_plan *plan, bool accept_weights, bool *weights_differ,
+                   struct rp_error *error)
+{
+    struct rp_token_header own = rp_token_header_of(plan);
+    int failed = match_header(header, &own, error);
+    for (uint32_t s = 0; s < plan->source_count && failed == 0; s++) {
+        struct rp_token_source source;
+        char field[48];
+        if (!rp_token_read(reader, &source, sizeof source))
+            return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                           "state token: it ends in its table of %" PRIu32 " sources",
+                           plan->source_count);
+        snprintf(field, sizeof field, "documents of source %" PRIu32, s);
+        failed = match_number(field, source.documents, plan->sources[s].documents, error);
+        if (source.weight == plan->weights[s])
+            continue;
+        *weights_differ = true;
+        snprintf(field, sizeof field, "weight of source %" PRIu32, s);
+        if (failed == 0 && !accept_weights)
+            failed = match_number(field, source.weight, plan->weights[s], error);
+    }
+    const struct rp_hash128 unknown = {0, 0};
+    if (failed == 0)
+        failed = match_fingerprint("sampled fingerprint of the corpus", header->corpus_sampled,
+                                   own.corpus_sampled, error);
+    if (failed == 0 && !rp_hash128_equal(header->corpus_full, unknown) &&
+        !rp_hash128_equal(own.corpus_full, unknown))
+        failed = match_fingerprint("full fingerprint of the corpus", header->corpus_full,
+                                   own.corpus_full, error);
+    return failed;
+}
+
+/* ---- could the plan have written it? ---------------------------------------------------------- */
+
+/* One lane under examination, and what its records add up to. */
+struct check {
+    const struct rp_plan *plan;
+    const struct rp_lane *lane;
+    uint32_t number; /* of the lane */
+    struct rp_token_reader *reader;
+    struct rp_error *error;
+    struct rp_token_lane record;
+
+    wide documents_min, documents_max, mixed, buffered;
+    bool finished; /* all sources */
+};
+
+#define DAMAGED(check, format, ...)                                                                  \
+    rp_fail((check)->error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,                                    \
+            "state token, lane %" PRIu32 ": " format, (check)->number, __VA_ARGS__)
+
+static int read_record(struct check *check, void *record, size_t bytes)
+{
+    if (rp_token_read(check->reader, record, bytes))
+        return 0;
+    return DAMAGED(check, "%zu bytes are left, a record of %zu is expected", check->reader->left, bytes);
+}
+
+static int check_held(const struct check *check)
+{
+    const struct rp_plan_config *config = &check->plan->config;
+    const struct rp_token_lane *record = &check->record;
+    uint32_t fifo_max = config->packing == RP_PACKING_LOOKAHEAD ? config->window : 0;
+    uint32_t open_max = config->packing == RP_PACKING_BEST_FIT ? config->window : 0;
+    uint32_t pending_max = config->packing == RP_PACKING_LOOKAHEAD ? 0 : 1;
+    if (record->fifo > fifo_max || record->pending > pending_max || record->open_rows > open_max ||
+        record->zero != 0)
+        return DAMAGED(check,
+                       "%" PRIu32 " pieces in the FIFO, %" PRIu32 " pending, %" PRIu32
+                       " open rows; at most %" PRIu32 ", %" PRIu32 ", %" PRIu32 " are possible",
+                       record->fifo, record->pending, record->open_rows, fifo_max, pending_max,
+                       open_max);
+    return 0;
+}
+
+static int check_cursor(struct check *check, uint32_t source)
+{
+    uint64_t epochs = check->plan->config.num_epochs;
+    struct rp_token_cursor cursor;
+    int failed = read_record(check, &cursor, sizeof cursor);
+    if (failed < 0)
+        return failed;
+    if (epochs > 0 && cursor.epoch > epochs)
+        return DAMAGED(check, "source %" PRIu32 " is in epoch %" PRIu64 " of %" PRIu64, source,
+                       cursor.epoch, epochs);
+    struct rp_order order = check->lane->feed.cursors[source].order;
+    bool finished = epochs > 0 && cursor.epoch == epochs;
+    uint64_t positions = 1; /* a finished source stands at 0 */
+    if (!finished) {
+        rp_order_enter(&order, cursor.epoch);
+        positions = order.documents;
+    }
+    if (cursor.position >= positions)
+        return DAMAGED(check, "source %" PRIu32 " is at position %" PRIu64 " of %" PRIu64, source,
+                       cursor.position, positions);
+
+    uint64_t fewest = rp_order_documents_min(&order);
+    uint64_t most = order.lanes == 1 ? fewest : order.lane_units * order.unit_documents;
+    check->documents_min += (wide)cursor.epoch * fewest + cursor.position;
+    check->documents_max += (wide)cursor.epoch * most + cursor.position;
+    check->mixed += cursor.mixed;
+    check->finished = check->finished && finished;
+    return 0;
+}
+
+/* `offset` and `length` must reach exactly to the end of what long_doc leaves of the document: packing
+ * only ever takes from the front. */
+static int check_tail(const struct check *check, const char *what, uint32_t index, uint32_t source,
+                      uint64_t document, uint64_t offset, uint64_t length)
+{
+    const struct rp_plan *plan = check->plan;
+    if (source >= plan->source_count || document >= plan->sources[source].documents)
+        return DAMAGED(check,
+                       "%s %" PRIu32 " is document %" PRIu64 " of source %" PRIu32
+                       ", which does not exist",
+                       what, index, document, source);
+    uint64_t stored = plan->sources[source].length(plan->sources[source].lengths, document);
+    if (stored == RP_LENGTH_BAD)
+        return rp_fail(check->error, -RP_E_CORRUPT, "repair or rebuild this source's index",
+                       "source %" PRIu32 ": the index entry of document %" PRIu64 " is damaged", source,
+                       document);
+    uint64_t kept = rp_length_kept(&plan->config, stored);
+    if (length == 0 || offset > kept || length != kept - offset)
+        return DAMAGED(check,
+                       "%s %" PRIu32 " is %" PRIu64 " tokens from %" PRIu64 " on of document %" PRIu64
+                       " of source %" PRIu32 ", which has %" PRIu64,
+                       what, index, length, offset, document, source, kept);
+    return 0;
+}
+
+static int check_piece(struct check *check, const char *what, uint32_t index, bool may_be_cut)
+{
+    struct rp_token_piece piece;
+    int failed = read_record(check, &piece, sizeof piece);
+    if (failed < 0)
+        return failed;
+    if (piece.zero != 0 || (piece.offset != 0 && !may_be_cut))
+        return DAMAGED(check, "%s %" PRIu32 " begins at token %" PRIu64 " of its document; expected 0",
+                       what, index, piece.offset);
+    check->buffered += piece.length;
+    return check_tail(check, what, index, piece.source, piece.document, piece.offset, piece.length);
+}
+
+/* *opened_min: an open row was opened after the ones before it. */
+static int check_open_row(struct check *check, uint32_t index, uint64_t *opened_min)
+{
+    const struct rp_plan_config *config = &check->plan->config;
+    struct rp_token_open_row row;
+    int failed = read_record(check, &row, sizeof row);
+    if (failed < 0)
+        return failed;
+    if (row.opened_at < *opened_min || row.opened_at >= check->record.counts.placed || row.zero != 0)
+        return DAMAGED(check,
+                       "open row %" PRIu32 " was opened at %" PRIu64 "; expected %" PRIu64
+                       " or more, and less than the %" PRIu64 " documents placed",
+                       index, row.opened_at, *opened_min, check->record.counts.placed);
+    *opened_min = row.opened_at + 1;
+    if (row.fragments == 0 || row.fragments >= config->max_docs_per_row)
+        return DAMAGED(check,
+                       "open row %" PRIu32 " has %" PRIu32 " fragments; expected 1 to %" PRIu32, index,
+                       row.fragments, config->max_docs_per_row - 1);
+    uint64_t tokens = 0;
+    for (uint32_t i = 0; i < row.fragments; i++) {
+        struct rp_fragment fragment;
+        failed = read_record(check, &fragment, sizeof fragment);
+        if (failed == 0)
+            failed = check_tail(check, "fragment", i, fragment.source, fragment.document,
+                                fragment.offset, fragment.length);
+        if (failed < 0)
+            return failed;
+        tokens += fragment.length;
+    }
+    if (tokens >= config->seq_len)
+        return DAMAGED(check, "open row %" PRIu32 " has %" PRIu64 " tokens; expected less than %" PRIu32,
+                       index, tokens, config->seq_len);
+    check->buffered += tokens;
+    return 0;
+}
+
+/* The rows of this lane before `next_row`. */
+static uint64_t rows_of_lane(const struct check *check, uint64_t next_row)
+{
+    return next_row > check->number
+               ? (next_row - 1 - check->number) / check->plan->config.lanes + 1
+               : 0;
+}
+
+static int check_counts(const struct check *check, uint64_t next_row)
+{
+    const struct rp_plan_config *config = &check->plan->config;
+    const struct rp_lane_counts *counts = &check->record.counts;
+
+    wide given_up = (wide)counts->truncated + counts->dropped;
+    if (counts->tokens_read != counts->emitted + given_up + check->buffered)
+        return DAMAGED(check,
+                       "%" PRIu64 " tokens were read; %" PRIu64 " emitted, %" PRIu64
+                       " truncated, %" PRIu64 " dropped and the buffered ones are not as many",
+                       counts->tokens_read, counts->emitted, counts->truncated, counts->dropped);
+    if (counts->documents < check->documents_min || counts->documents > check->documents_max ||
+        counts->empty > counts->documents || counts->placed > counts->documents)
+        return DAMAGED(check,
+                       "%" PRIu64 " documents were read, %" PRIu64 " empty, %" PRIu64
+                       " placed: the sources' positions say otherwise",
+                       counts->documents, counts->empty, counts->placed);
+    if ((counts->truncated > 0 && config->long_doc != RP_LONG_DOC_TRUNCATE) ||
+        (counts->dropped > 0 && config->long_doc != RP_LONG_DOC_DROP) ||
+        (counts->placed > 0 && config->packing != RP_PACKING_BEST_FIT) ||
+        check->mixed > counts->tokens_read - given_up)
+        return DAMAGED(check,
+                       "%" PRIu64 " tokens truncated, %" PRIu64 " dropped, %" PRIu64
+                       " documents placed, or the mixing's tokens: not possible with these parameters",
+                       counts->truncated, counts->dropped, counts->placed);
+
+    wide capacity = (wide)counts->emitted + counts->padding;
+    uint64_t rows = rows_of_lane(check, next_row);
+    bool ended = check->finished && check->buffered == 0;
+    if (capacity % config->seq_len != 0 || capacity / config->seq_len > rows ||
+        (capacity / config->seq_len < rows && !ended))
+        return DAMAGED(check,
+                       "%" PRIu64 " tokens emitted and %" PRIu64 " of padding do not make the %" PRIu64
+                       " rows before row %" PRIu64,
+                       counts->emitted, counts->padding, rows, next_row);
+    return 0;
+}
+
+static int check_lane(struct check *check, uint64_t next_row)
+{
+    int failed = read_record(check, &check->record, sizeof check->record);
+    if (failed == 0)
+        failed = check_held(check);
+    for (uint32_t s = 0; s < check->plan->source_count && failed == 0; s++)
+        failed = check_cursor(check, s);
+    for (uint32_t i = 0; i < check->record.fifo && failed == 0; i++)
+        failed = check_piece(check, "FIFO piece", i, i == 0);
+    for (uint32_t i = 0; i < check->record.pending && failed == 0; i++)
+        failed = check_piece(check, "pending piece", i, true);
+    uint64_t opened_min = 0;
+    for (uint32_t i = 0; i < check->record.open_rows && failed == 0; i++)
+        failed = check_open_row(check, i, &opened_min);
+    return failed < 0 ? failed : check_counts(check, next_row);
+}
+
+int rp_token_verify(struct rp_token_reader reader, const struct rp_token_header *header,
+                    const struct rp_plan *plan, struct rp_error *error)
+{
+    for (uint32_t lane = 0; lane < plan->config.lanes; lane++) {
+        struct check check = {
+            .plan = plan,
+            .lane = &plan->lanes[lane],
+            .number = lane,
+            .reader = &reader,
+            .error = error,
+            .finished = true,
+        };
+        int failed = check_lane(&check, header->next_row);
+        if (failed < 0)
+            return failed;
+    }
+    if (reader.left > 0)
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: %zu bytes too many after the last lane", reader.left);
+    return 0;
+}
