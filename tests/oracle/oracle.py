@@ -26,7 +26,7 @@ import sys
 
 import xxhash
 from state import load_token, row_digest, save_token
-from stream import Plan, Spec, count_rows, lo, permute, philox2x32, philox4x32, round_keys
+from stream import Plan, Spec, count_rows, lo, philox2x32, philox4x32
 
 # ---- Corpora: lengths and tokens -----------------------------------------------------------------
 
@@ -80,7 +80,7 @@ def make_spec(inputs):
 
 
 def check_known_answers():
-    """Random123's kat_vectors, and that every permutation is one."""
+    """Random123's kat_vectors."""
     ones, pi = 0xFFFFFFFF, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
     assert philox4x32((0, 0), (0, 0, 0, 0)) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
     assert philox4x32((ones, ones), (ones,) * 4) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
@@ -92,9 +92,6 @@ def check_known_answers():
     )
     assert philox2x32(0, (0, 0)) == (0x257A3673, 0xCD26BE2A)
     assert philox2x32(0x13198A2E, pi[:2]) == (0xBEDBBE6B, 0xE4C770B3)
-    for n in list(range(1, 70)) + [1000, 4096, 4097]:
-        keys = round_keys(7, 1, 2, 0, 0)
-        assert sorted(permute(n, keys, x) for x in range(n)) == list(range(n))
 
 
 def print_rows(plan, end, N, options):

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan against the golden vectors of stream version 1, which the oracle wrote from STREAM.md:
+ * first rows, number of rows, counts, digest, and state tokens byte by byte, saved and loaded.
+ *
+ * The control is a vector with one parameter changed: it must not match. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <glob.h>
+
+#include "../oracle/plan_spec.h"
+
+#ifndef RP_GOLDEN_DIR
+#define RP_GOLDEN_DIR "tests/golden/stream-v1"
+#endif
+
+/* Where the vector and the plan part; empty while they agree. */
+struct difference {
+    char text[256];
+};
+
+static void differ(struct difference *difference, const char *what, uint64_t where)
+{
+    if (difference->text[0] == 0)
+        snprintf(difference->text, sizeof difference->text, "%s at row %" PRIu64, what, where);
+}
+
+static struct rp_plan *open_plan(const struct rp_spec *spec)
+{
+    struct rp_error error = {0};
+    struct rp_plan *plan = NULL;
+    if (rp_plan_open(&plan, &spec->config, spec->sources, spec->source_count, &error) != 0)
+        fail_msg("rp_plan_open: %s", error.message);
+    return plan;
+}
+
+static bool fragments_equal(const json_t *golden, const struct rp_row *row)
+{
+    if (json_array_size(golden) != row->count)
+        return false;
+    for (uint32_t i = 0; i < row->count; i++) {
+        const json_t *wanted = json_array_get(golden, i);
+        const struct rp_fragment *found = &row->fragments[i];
+        const uint64_t fields[] = {found->source, found->document, found->offset, found->length};
+        for (size_t k = 0; k < 4; k++) {
+            if ((uint64_t)json_integer_value(json_array_get(wanted, k)) != fields[k])
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The token that the vector has for a row, in hex; NULL if it has none. */
+static const char *golden_state(const json_t *golden, uint64_t row)
+{
+    size_t i;
+    json_t *state;
+    json_array_foreach(rp_spec_get(golden, "states"), i, state) {
+        if (rp_spec_u64(state, "row") == row)
+            return json_string_value(rp_spec_get(state, "token"));
+    }
+    return NULL;
+}
+
+static void compare_state(const json_t *golden, const struct rp_plan *plan,
+                          struct difference *difference)
+{
+    const char *wanted = golden_state(golden, rp_plan_row(plan));
+    if (wanted == NULL)
+        return;
+    char *found = rp_spec_state(plan);
+    if (strcmp(wanted, found) != 0)
+        differ(difference, "state token", rp_plan_row(plan));
+    free(found);
+}
+
+static void compare_counts(const json_t *golden, const struct rp_plan *plan,
+                           struct difference *difference)
+{
+    const json_t *wanted = rp_spec_get(golden, "counts");
+    struct rp_plan_counts counts;
+    rp_plan_counts(plan, &counts);
+    if (rp_spec_u64(wanted, "documents") != counts.documents ||
+        rp_spec_u64(wanted, "empty") != counts.empty ||
+        rp_spec_u64(wanted, "tokens_read") != counts.tokens_read ||
+        rp_spec_u64(wanted, "truncated") != counts.truncated ||
+        rp_spec_u64(wanted, "dropped") != counts.dropped ||
+        rp_spec_u64(wanted, "emitted") != counts.emitted ||
+        rp_spec_u64(wanted, "padding") != counts.padding ||
+        rp_spec_u64(wanted, "buffered") != counts.buffered)
+        differ(difference, "counts", rp_plan_row(plan));
+}
+
+/* Plan rows up to the end of the vector, comparing what it holds, and add up their digests. */
+static struct rp_hash128 compare_rows(const json_t *golden, struct rp_plan *plan,
+                                      struct difference *difference)
+{
+    struct rp_hash128 digest = {0, 0};
+    const json_t *rows = rp_spec_get(golden, "rows");
+    uint64_t end = rp_spec_u64(golden, "end");
+    compare_state(golden, plan, difference);
+    for (uint64_t g = rp_plan_row(plan); g < end; g++) {
+        struct rp_error error = {0};
+        struct rp_row row;
+        int more = rp_plan_next(plan, &row, &error);
+        if (more != 1 || row.row != g) {
+            differ(difference, more < 0 ? error.message : "number of the row", g);
+            break;
+        }
+        if (g < json_array_size(rows) && !fragments_equal(json_array_get(rows, g), &row))
+            differ(difference, "fragments", g);
+        digest = rp_hash128_sum(digest, rp_spec_row_digest(&row));
+        compare_state(golden, plan, difference);
+    }
+    return digest;
+}
+
+static void compare_end(const json_t *golden, struct rp_plan *plan, struct difference *difference)
+{
+    struct rp_error error = {0};
+    struct rp_row row;
+    int more = rp_plan_next(plan, &row, &error);
+    bool endless = json_is_null(rp_spec_get(golden, "N"));
+    if (more != (endless ? 1 : 0))
+        differ(difference, "end of the stream", rp_plan_row(plan));
+}
+
+static struct difference compare(const json_t *golden)
+{
+    struct difference difference = {0};
+    struct rp_spec spec = rp_spec_read(rp_spec_get(golden, "spec"));
+    struct rp_plan *plan = open_plan(&spec);
+    char digest[RP_HASH_HEX_BYTES];
+    rp_hash128_hex(compare_rows(golden, plan, &difference), digest);
+    if (strcmp(json_string_value(rp_spec_get(golden, "digest")), digest) != 0)
+        differ(&difference, "digest", rp_plan_row(plan));
+    compare_counts(golden, plan, &difference);
+    compare_end(golden, plan, &difference);
+    rp_plan_close(plan);
+    rp_spec_free(&spec);
+    return difference;
+}
+
+/* Load one of the vector's tokens into a fresh plan and go on from there. */
+static struct difference compare_resumed(const json_t *golden, const char *hex)
+{
+    struct difference difference = {0};
+    struct rp_spec spec = rp_spec_read(rp_spec_get(golden, "spec"));
+    struct rp_plan *plan = open_plan(&spec);
+    size_t bytes = strlen(hex) / 2;
+    unsigned char *token = malloc(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        sscanf(hex + 2 * i, "%2hhx", &token[i]);
+    struct rp_error error = {0};
+    if (rp_plan_load(plan, token, bytes, false, &error) != 0) {
+        differ(&difference, error.message, rp_plan_row(plan));
+    } else {
+        compare_rows(golden, plan, &difference);
+        compare_counts(golden, plan, &difference);
+        compare_end(golden, plan, &difference);
+    }
+    free(token);
+    rp_plan_close(plan);
+    rp_spec_free(&spec);
+    return difference;
+}
+
+static json_t *load(const char *path)
+{
+    json_error_t error;
+    json_t *golden = json_load_file(path, 0, &error);
+    if (golden == NULL)
+        fail_msg("%s:%d: %s", path, error.line, error.text);
+    return golden;
+}
+
+static glob_t golden_files(void)
+{
+    glob_t files = {0};
+    assert_int_equal(glob(RP_GOLDEN_DIR "/*.json", 0, NULL, &files), 0);
+    assert_true(files.gl_pathc >= 12);
+    return files;
+}
+
+static void plan_equals_every_vector(void **state)
+{
+    (void)state;
+    glob_t files = golden_files();
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        json_t *golden = load(files.gl_pathv[i]);
+        struct difference difference = compare(golden);
+        if (difference.text[0] != 0)
+            fail_msg("%s: %s", files.gl_pathv[i], difference.text);
+        json_decref(golden);
+    }
+    globfree(&files);
+}
+
+static void plan_resumes_from_every_token(void **state)
+{
+    (void)state;
+    glob_t files = golden_files();
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        json_t *golden = load(files.gl_pathv[i]);
+        size_t s;
+        json_t *golden_state;
+        json_array_foreach(rp_spec_get(golden, "states"), s, golden_state) {
+            const char *hex = json_string_value(rp_spec_get(golden_state, "token"));
+            struct difference difference = compare_resumed(golden, hex);
+            if (difference.text[0] != 0)
+                fail_msg("%s, token %zu: %s", files.gl_pathv[i], s, difference.text);
+        }
+        json_decref(golden);
+    }
+    globfree(&files);
+}
+
+static void changed_vectors_are_noticed(void **state)
+{
+    (void)state;
+    json_t *golden = load(RP_GOLDEN_DIR "/lookahead-split-lanes.json");
+    json_t *spec = rp_spec_get(golden, "spec");
+    json_object_set_new(spec, "window", json_integer(rp_spec_u32(spec, "window") + 1));
+    assert_true(compare(golden).text[0] != 0);
+    json_decref(golden);
+
+    golden = load(RP_GOLDEN_DIR "/concat.json"); /* past the rows that the vector spells out */
+    json_t *source = json_array_get(rp_spec_get(rp_spec_get(golden, "spec"), "sources"), 0);
+    json_object_set_new(source, "weight", json_integer(2));
+    assert_true(compare(golden).text[0] != 0);
+    json_object_set_new(source, "weight", json_integer(1));
+    assert_string_equal(compare(golden).text, "");
+    json_object_set_new(golden, "digest", json_string("00000000000000000000000000000000"));
+    assert_true(strncmp(compare(golden).text, "digest", 6) == 0);
+    json_decref(golden);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_equals_every_vector),
+        cmocka_unit_test(plan_resumes_from_every_token),
+        cmocka_unit_test(changed_vectors_are_noticed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
