@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* contents — an array of runs in order, and one buffer of bytes. See contents.h. */
+#include "flow/contents.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+
+struct rp_contents {
+    struct rp_content_run *runs;
+    size_t count, capacity;
+    uint8_t *bytes;
+    size_t bytes_used, bytes_capacity;
+};
+
+struct rp_contents *rp_contents_new(void)
+{
+    return calloc(1, sizeof(struct rp_contents));
+}
+
+void rp_contents_free(struct rp_contents *contents)
+{
+    if (!contents)
+        return;
+    free(contents->runs);
+    free(contents->bytes);
+    free(contents);
+}
+
+static int reserve(void **memory, size_t *capacity, size_t needed, size_t size)
+{
+    if (needed <= *capacity)
+        return 0;
+    size_t wanted = *capacity ? *capacity * 2 : 1024;
+    wanted = wanted < needed ? needed : wanted;
+    void *grown = reallocarray(*memory, wanted, size);
+    if (!grown)
+        return -ENOMEM;
+    *memory = grown;
+    *capacity = wanted;
+    return 0;
+}
+
+int rp_contents_add(struct rp_contents *contents, uint64_t row, uint32_t offset, uint32_t count,
+                    uint32_t width, const void *tokens)
+{
+    if (count == 0 || (width != 1 && width != 2 && width != 4 && width != 8) || offset + count < offset)
+        return -RP_E_CORRUPT;
+    if (contents->count) {
+        const struct rp_content_run *last = &contents->runs[contents->count - 1];
+        if (row < last->row || (row == last->row && offset < last->offset + last->count))
+            return -RP_E_CORRUPT;
+    }
+    size_t bytes = (size_t)count * width;
+    if (reserve((void **)&contents->runs, &contents->capacity, contents->count + 1,
+                sizeof *contents->runs) < 0 ||
+        reserve((void **)&contents->bytes, &contents->bytes_capacity, contents->bytes_used + bytes, 1) < 0)
+        return -ENOMEM;
+    contents->runs[contents->count++] = (struct rp_content_run){
+        .row = row, .byte_offset = contents->bytes_used, .offset = offset, .count = count, .width = width};
+    memcpy(contents->bytes + contents->bytes_used, tokens, bytes);
+    contents->bytes_used += bytes;
+    return 0;
+}
+
+const struct rp_content_run *rp_contents_find(const struct rp_contents *contents, uint64_t row,
+                                              uint32_t offset, uint32_t count)
+{
+    /* the last run at or before (row, offset) */
+    size_t low = 0, high = contents->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct rp_content_run *run = &contents->runs[middle];
+        if (run->row < row || (run->row == row && run->offset <= offset))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0)
+        return NULL;
+    const struct rp_content_run *run = &contents->runs[low - 1];
+    bool inside = run->row == row && offset - run->offset <= run->count &&
+                  count <= run->count - (offset - run->offset);
+    return inside ? run : NULL;
+}
+
+const uint8_t *rp_contents_bytes(const struct rp_contents *contents, uint64_t *bytes_out)
+{
+    *bytes_out = contents->bytes_used;
+    return contents->bytes;
+}
+
+uint64_t rp_contents_end_row(const struct rp_contents *contents, uint64_t row_first)
+{
+    return contents->count ? contents->runs[contents->count - 1].row + 1 : row_first;
+}
+
+size_t rp_contents_count(const struct rp_contents *contents)
+{
+    return contents->count;
+}
+
+const struct rp_content_run *rp_contents_run(const struct rp_contents *contents, size_t index)
+{
+    RP_ASSERT(index < contents->count);
+    return &contents->runs[index];
+}

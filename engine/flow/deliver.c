@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* deliver — retires tickets in plan order; when the last ticket of a micro-batch is packed, completes the batch in every
+ * local ring (cu_seqlens, slot header, state token) and publishes it.
+ *
+ * Invariants: batches are published in order, each once in an attach; a slot is completed before its tail store and not
+ * touched after it until the trainer has released it. Words that trainers write reach packers only through free_until, after
+ * rp_ring_poll_release has checked them. */
+#include "flow/deliver.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "flow/widen.h"
+
+/* ---- completing a batch ---------------------------------------------------------------------------------- */
+
+struct totals {
+    uint64_t sum_len_squared;
+    uint32_t rows_real, tokens_real, tokens_loss, max_seqlen, segments;
+};
+
+static void add_segment(struct totals *totals, int32_t *ends, uint32_t *end, uint32_t length)
+{
+    *end += length;
+    totals->segments++;
+    if (ends)
+        ends[totals->segments] = (int32_t)*end;
+    totals->max_seqlen = length > totals->max_seqlen ? length : totals->max_seqlen;
+}
+
+/* Ends of all segments over the flat batch (a pad tail is a segment of its own), then the end of the batch up to the
+ * capacity; and the sums of the header on the way. */
+static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *slot)
+{
+    const int32_t *lengths = (const int32_t *)(const void *)(slot + g->sections[RP_SECTION_DOC_LENS].offset);
+    const struct rp_row_info *rows =
+        (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset);
+    const struct rp_section_layout *layout = &g->sections[RP_SECTION_CU_SEQLENS];
+    int32_t *ends = layout->offset ? (int32_t *)(void *)(slot + layout->offset) : NULL;
+    struct totals totals = {0};
+    uint32_t end = 0;
+    if (ends)
+        ends[0] = 0;
+    for (uint32_t i = 0; i < g->rows; i++, lengths += g->max_docs_per_row) {
+        for (uint32_t f = 0; f < rows[i].fragments; f++) {
+            uint32_t length = (uint32_t)lengths[f];
+            add_segment(&totals, ends, &end, length);
+            totals.sum_len_squared += (uint64_t)length * length;
+        }
+        if (rows[i].tokens < g->seq_len)
+            add_segment(&totals, ends, &end, g->seq_len - rows[i].tokens);
+        totals.rows_real += rows[i].fragments > 0;
+        totals.tokens_real += rows[i].tokens;
+        totals.tokens_loss += rows[i].tokens - rows[i].fragments;
+    }
+    if (ends)
+        for (uint64_t i = totals.segments + 1; i < layout->bytes / sizeof *ends; i++)
+            ends[i] = (int32_t)end;
+    return totals;
+}
+
+static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
+{
+    const struct rp_geometry *g = &d->rings[ring].geometry;
+    uint8_t *slot = rp_ring_slot(&d->rings[ring], batch);
+    struct totals totals = complete_boundaries(g, slot);
+    size_t state_bytes;
+    uint64_t next_row;
+    const void *state = rp_arena_state_at(d->arena, batch + 1, &state_bytes, &next_row);
+    RP_ASSERT(state); /* kept as long as a slot can wait: rp_flow_open sizes it so */
+    struct rp_slot_header *header = (struct rp_slot_header *)(void *)slot;
+    uint64_t state_offset = rp_align_up(sizeof *header, 64);
+    *header = (struct rp_slot_header){
+        .batch = batch,
+        .generation = ((const struct rp_ring_header *)(const void *)d->rings[ring].data.data)->generation,
+        .first_row = d->base_row + (batch * g->world + g->rank) * g->rows,
+        .next_row = next_row,
+        .sum_len_squared = totals.sum_len_squared,
+        .rows_real = totals.rows_real,
+        .tokens_real = totals.tokens_real,
+        .tokens_loss = totals.tokens_loss,
+        .max_seqlen = totals.max_seqlen,
+        .segments = totals.segments,
+        .state_bytes = (uint32_t)state_bytes,
+        .state_offset = state_offset,
+    };
+    memcpy(slot + state_offset, state, state_bytes);
+    d->batches++;
+    d->rows += totals.rows_real;
+    d->tokens += totals.tokens_real;
+}
+
+static void publish_batch(struct rp_deliver *d, uint64_t batch)
+{
+    for (uint32_t r = 0; r < d->options->rank_count; r++) {
+        if (batch < d->rings[r].tail)
+            continue; /* this ring has had it before the flow was started anew */
+        RP_ASSERT(batch == d->rings[r].tail);
+        complete_batch(d, r, batch);
+        rp_ring_publish(&d->rings[r], batch + 1);
+    }
+}
+
+/* ---- retiring tickets ------------------------------------------------------------------------------------- */
+
+/* Find the token id that a packer rejected, to name its place. */
+static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *ticket, uint64_t number,
+                            struct rp_error *error)
+{
+    const uint8_t *data = rp_arena_data(d->arena, number);
+    for (uint32_t i = 0; i < ticket->piece_count; i++) {
+        const struct rp_piece *piece = &ticket->pieces[i];
+        for (uint32_t t = 0; t < piece->fragment.length; t++) {
+            uint64_t token = rp_token_at(data + piece->data_offset, piece->width, t);
+            if (token < d->options->token_limit)
+                continue;
+            const struct rp_source *source = rp_corpus_source(d->options->corpus, piece->fragment.source);
+            return rp_fail(error, -RP_E_VOCABULARY,
+                           "set vocab_size to that of the tokenizer, or choose a wider token_dtype; "
+                           "batches before this one were delivered",
+                           "source %s, document %" PRIu64 ", token %" PRIu64
+                           ": expected a token id below %" PRIu64 ", found %" PRIu64,
+                           rp_source_name(source), piece->fragment.document, piece->fragment.offset + t,
+                           d->options->token_limit, token);
+        }
+    }
+    RP_ASSERT(!"a rejected token id is in the ticket");
+    return -RP_E_VOCABULARY;
+}
+
+static int retire_ticket(struct rp_deliver *d, uint64_t number, struct rp_error *error)
+{
+    const struct rp_ticket *ticket = rp_arena_ticket(d->arena, number);
+    if (ticket->error)
+        return rp_fail(error, ticket->error, ticket->hint, "%s", ticket->message);
+    if (ticket->bad_token)
+        return report_bad_token(d, ticket, number, error);
+    if (ticket->stream_ends) {
+        for (uint32_t r = 0; r < d->options->rank_count; r++)
+            rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, NULL);
+        d->ended = true;
+    } else if (ticket->batch_ends) {
+        publish_batch(d, ticket->batch);
+    }
+    return 0;
+}
+
+bool rp_deliver_has_work(const struct rp_deliver *d)
+{
+    return rp_a64_load_acquire(&rp_arena_ticket(d->arena, d->next_ticket)->state) ==
+           rp_ticket_word(d->next_ticket, RP_TICKET_PACKED); /* PAIRS ticket-state */
+}
+
+int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
+{
+    bool worked = rp_deliver_poll_space(d);
+    while (!d->ended && rp_deliver_has_work(d)) {
+        int code = retire_ticket(d, d->next_ticket, error);
+        if (code < 0)
+            return code;
+        d->next_ticket++;
+        worked = true;
+        uint64_t retired = d->held ? rp_min_u64(d->held_ticket, d->next_ticket) : d->next_ticket;
+        rp_a64_store_release(&d->arena->words->retired, retired);
+        rp_event_signal(&d->arena->words->retired_event);
+    }
+    return worked ? RP_FLOW_WORKED : d->ended ? RP_FLOW_ENDED : RP_FLOW_IDLE;
+}
+
+/* ---- space ---------------------------------------------------------------------------------------------------- */
+
+bool rp_deliver_poll_space(struct rp_deliver *d)
+{
+    bool moved = false;
+    for (uint32_t r = 0; r < d->options->rank_count; r++) {
+        struct rp_ring *ring = &d->rings[r];
+        (void)rp_ring_poll_release(ring); /* a violation quarantines the ring; its batches just stay */
+        uint64_t released = d->held ? rp_min_u64(ring->release, d->held_batch) : ring->release;
+        uint64_t free_until = released + ring->geometry.slots;
+        if (free_until > rp_a64_load_relaxed(&d->arena->free_until[r])) {
+            rp_a64_store_release(&d->arena->free_until[r], free_until); /* PAIRS batch-space */
+            moved = true;
+        }
+    }
+    if (moved)
+        rp_event_signal(&d->arena->words->space);
+    return moved;
+}

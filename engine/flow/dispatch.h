@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dispatch.h — stage 0: the plan becomes tickets. One thread; the only one that calls the plan. */
+#ifndef RP_FLOW_DISPATCH_H
+#define RP_FLOW_DISPATCH_H
+
+#include <pthread.h>
+
+#include "flow/files.h"
+#include "flow/flow.h"
+
+struct rp_dispatch {
+    const struct rp_flow_options *options;
+    struct rp_arena *arena;
+    struct rp_files *files;
+    struct rp_plan *plan, *scout; /* scout runs one step ahead; NULL unless drop_last on a finite stream */
+    uint64_t base_row, batch;     /* batch = next micro-batch to plan */
+    const uint64_t *start_batch;  /* [ring]: micro-batches below are not made for it */
+    uint64_t micro_batches;       /* in a step */
+
+    struct rp_row row;            /* the row peeked at, while has_row */
+    bool has_row, ended;
+    struct rp_ticket *ticket;     /* under construction, or NULL */
+    uint64_t next_ticket;
+    uint64_t data_used;           /* of its slot */
+
+    pthread_t thread;
+    bool started;
+};
+
+RP_MUST_CHECK int rp_dispatch_start(struct rp_dispatch *dispatch, struct rp_error *error);
+void rp_dispatch_join(struct rp_dispatch *dispatch);
+
+#endif

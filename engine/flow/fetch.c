@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fetch — reader threads: submit the reads of planned tickets, mark a ticket READY when its last read is done.
+ *
+ * Flow: take planned tickets in order while there is room for reads in flight → wait for completions in any order → check
+ * blocks against the sidecar → READY. Reads land in the ticket's own slot: there is no bounce copy.
+ *
+ * Invariant: a slot with a read in flight is never reused, because its ticket is not READY, so not retired. At stop the
+ * thread waits for its reads (nothing can cancel them) before the slots are used again.
+ * Fails: a failed read marks its ticket; deliver meets it in order and stops the stream there. */
+#include "flow/fetch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "flow/contents.h"
+
+#define COMPLETIONS_MAX 64u
+
+/* A tag is the ticket and the read in it. */
+static uint64_t tag_of(uint64_t ticket, uint32_t read)
+{
+    return ticket * RP_TICKET_PIECES_MAX + read;
+}
+
+static void fail_ticket(struct rp_ticket *ticket, int code, const struct rp_error *error)
+{
+    if (ticket->error)
+        return; /* the first failure is the one to report */
+    ticket->error = code;
+    snprintf(ticket->message, sizeof ticket->message, "%s", error->message);
+    snprintf(ticket->hint, sizeof ticket->hint, "%s", error->hint);
+}
+
+static void finish_ticket(struct rp_fetcher *f, uint64_t number)
+{
+    struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
+    rp_a64_store_release(&ticket->state, rp_ticket_word(number, RP_TICKET_READY)); /* PAIRS ticket-state */
+    rp_event_signal(&f->arena->words->ready);
+}
+
+/* What a read that came back with `result` means for its ticket. */
+static int check_read(const struct rp_fetcher *f, const struct rp_read *read, const uint8_t *data, int result,
+                      struct rp_error *error)
+{
+    const struct rp_file *file = &f->files->files[read->shard];
+    const struct rp_shard *shard = rp_corpus_shard(f->options->corpus, read->shard);
+    if (result < 0) {
+        if (rp_shard_check(shard, file->fd, error) < 0)
+            return error->code;
+        return rp_fail(error, result, "check the disk and the file; batches before this one were delivered",
+                       "%s: cannot read %u bytes at offset %" PRIu64 ": %s", shard->path, read->bytes_needed,
+                       read->offset, rp_strerror(result));
+    }
+    if (!file->checked)
+        return 0;
+    return rp_files_verify(f->files, read->shard, read->offset, data, read->bytes_needed, error);
+}
+
+static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)
+{
+    uint64_t number = done->tag / RP_TICKET_PIECES_MAX;
+    struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
+    const struct rp_read *read = &ticket->reads[done->tag % RP_TICKET_PIECES_MAX];
+    struct rp_error error = {0};
+    int code = check_read(f, read, rp_arena_data(f->arena, number) + read->data_offset, done->result, &error);
+    if (code < 0)
+        fail_ticket(ticket, code, &error);
+    uint32_t *left = &f->reads_left[number & (f->arena->slot_count - 1)];
+    RP_ASSERT(*left > 0);
+    if (--*left == 0)
+        finish_ticket(f, number);
+}
+
+/* Contents of a checkpoint are in memory: copying them is the whole read. */
+static void copy_contents(struct rp_fetcher *f, uint64_t number, const struct rp_read *read)
+{
+    uint64_t bytes;
+    const uint8_t *contents = rp_contents_bytes(f->options->contents, &bytes);
+    RP_ASSERT(rp_range_inside(read->offset, read->bytes_needed, bytes));
+    memcpy(rp_arena_data(f->arena, number) + read->data_offset, contents + read->offset, read->bytes_needed);
+}
+
+/* Submit reads of one ticket while there is room. True when all of them are under way or done. */
+static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
+{
+    struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
+    uint32_t *left = &f->reads_left[number & (f->arena->slot_count - 1)];
+    if (f->next_read == 0)
+        *left = ticket->read_count + 1; /* one more, so that it is not finished half submitted */
+    while (f->next_read < ticket->read_count) {
+        const struct rp_read *read = &ticket->reads[f->next_read];
+        if (read->shard == RP_READ_CONTENTS) {
+            copy_contents(f, number, read);
+            --*left;
+        } else {
+            if (rp_io_room(f->io) == 0)
+                return false;
+            const struct rp_file *file = &f->files->files[read->shard];
+            struct rp_io_read request = {.fd = file->fd,
+                                         .bytes = read->bytes,
+                                         .bytes_needed = read->bytes_needed,
+                                         .alignment = file->direct ? file->alignment : 1,
+                                         .offset = read->offset,
+                                         .buffer = rp_arena_data(f->arena, number) + read->data_offset,
+                                         .tag = tag_of(number, f->next_read)};
+            rp_io_submit(f->io, &request, 1);
+        }
+        f->next_read++;
+    }
+    f->next_read = 0;
+    if (--*left == 0)
+        finish_ticket(f, number);
+    return true;
+}
+
+static bool is_planned(const struct rp_fetcher *f, uint64_t number)
+{
+    return rp_a64_load_acquire(&rp_arena_ticket(f->arena, number)->state) ==
+           rp_ticket_word(number, RP_TICKET_PLANNED); /* PAIRS ticket-state */
+}
+
+static void sleep_until_planned(struct rp_fetcher *f)
+{
+    struct rp_event *planned = &f->arena->words->planned;
+    uint32_t epoch = rp_event_prepare(planned);
+    if (is_planned(f, f->next_ticket) || rp_arena_stopping(f->arena))
+        rp_event_cancel(planned);
+    else
+        rp_event_sleep(planned, epoch, 100000000);
+}
+
+static void publish_counts(struct rp_fetcher *f)
+{
+    struct rp_io_counts counts;
+    rp_io_counts(f->io, &counts);
+    rp_a64_store_relaxed(&f->reads, counts.reads);
+    rp_a64_store_relaxed(&f->read_bytes, counts.bytes);
+    rp_a64_store_relaxed(&f->short_reads, counts.short_reads);
+    rp_a64_store_relaxed(&f->retries, counts.retries);
+}
+
+static void fetch_all(struct rp_fetcher *f)
+{
+    struct rp_io_done done[COMPLETIONS_MAX];
+    while (!rp_arena_stopping(f->arena)) {
+        while (is_planned(f, f->next_ticket) && submit_ticket(f, f->next_ticket))
+            f->next_ticket += f->options->readers;
+        if (rp_io_in_flight(f->io) == 0) {
+            sleep_until_planned(f);
+            continue;
+        }
+        unsigned count = rp_io_wait(f->io, done, COMPLETIONS_MAX, 1);
+        for (unsigned i = 0; i < count; i++)
+            complete_read(f, &done[i]);
+        publish_counts(f);
+    }
+}
+
+static void *fetch_main(void *argument)
+{
+    struct rp_fetcher *f = argument;
+    struct rp_io_options options = {.depth = f->options->io_depth,
+                                    .region = f->arena->data,
+                                    .region_bytes = f->arena->slot_count * f->arena->slot_data_bytes};
+    int code = rp_io_open(&f->io, f->options->method, &options, &f->error);
+    rp_a32_store_release(&f->opened, code < 0 ? 2 : 1); /* PAIRS fetcher-opened */
+    rp_event_signal(&f->opened_event);
+    if (code < 0)
+        return NULL;
+    fetch_all(f);
+    rp_io_close(f->io);
+    f->io = NULL;
+    return NULL;
+}
+
+int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
+{
+    f->next_ticket = f->index;
+    f->next_read = 0;
+    rp_a32_store_relaxed(&f->opened, 0);
+    f->reads_left = rp_calloc(f->arena->slot_count, sizeof *f->reads_left);
+    if (!f->reads_left)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for reader %u", f->index);
+    int failed = pthread_create(&f->thread, NULL, fetch_main, f);
+    if (failed)
+        return rp_fail(error, -failed, NULL, "cannot start reader thread %u", f->index);
+    f->started = true;
+    while (rp_a32_load_acquire(&f->opened) == 0) { /* PAIRS fetcher-opened */
+        uint32_t epoch = rp_event_prepare(&f->opened_event);
+        if (rp_a32_load_acquire(&f->opened))
+            rp_event_cancel(&f->opened_event);
+        else
+            rp_event_sleep(&f->opened_event, epoch, 100000000);
+    }
+    if (rp_a32_load_acquire(&f->opened) == 1)
+        return 0;
+    return rp_fail(error, f->error.code, f->error.hint, "%s", f->error.message);
+}
+
+void rp_fetcher_join(struct rp_fetcher *f)
+{
+    if (f->started)
+        pthread_join(f->thread, NULL);
+    f->started = false;
+    free(f->reads_left);
+    f->reads_left = NULL;
+}

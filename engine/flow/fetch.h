@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fetch.h — stage 1: tickets become bytes. Reader r of R takes the tickets that are r modulo R. */
+#ifndef RP_FLOW_FETCH_H
+#define RP_FLOW_FETCH_H
+
+#include <pthread.h>
+
+#include "flow/files.h"
+#include "flow/flow.h"
+
+struct rp_fetcher {
+    const struct rp_flow_options *options;
+    struct rp_arena *arena;
+    const struct rp_files *files;
+    uint32_t index;
+
+    struct rp_io *io;          /* opened and closed on the reader's own thread */
+    uint32_t *reads_left;      /* [slot]: reads of its ticket not yet done */
+    uint64_t next_ticket;      /* first ticket of ours not yet taken */
+    uint32_t next_read;        /* of it, first not yet submitted */
+
+    pthread_t thread;
+    bool started;
+    struct rp_a32 opened;      /* 1 = io is open, 2 = it could not be */
+    struct rp_event opened_event;
+    struct rp_error error;
+    struct rp_a64 reads, read_bytes, short_reads, retries; /* for stat; writer: the reader */
+};
+
+RP_MUST_CHECK int rp_fetcher_start(struct rp_fetcher *fetcher, struct rp_error *error);
+void rp_fetcher_join(struct rp_fetcher *fetcher);
+
+#endif

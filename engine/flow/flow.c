@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* flow — builds, starts and stops the pipeline; holds no per-document work of its own. */
+#include "flow/flow.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "flow/deliver.h"
+#include "flow/dispatch.h"
+#include "flow/fetch.h"
+#include "flow/files.h"
+#include "flow/pack.h"
+
+/* Data of one prefetch slot: enough that a read is long, small enough that the packer finds it in cache. */
+#define SLOT_DATA_BYTES (256u << 10)
+#define SLOTS_MIN 8u
+#define SLOTS_MAX 1024u
+
+struct rp_flow {
+    struct rp_flow_options options;
+    struct rp_arena arena;
+    struct rp_files files;
+    struct rp_dispatch dispatch;
+    struct rp_fetcher *fetchers; /* [readers] */
+    struct rp_pack_plan pack_plan;
+    struct rp_pack_target *targets; /* [rank_count] */
+    struct rp_packer *packers;      /* [packers] */
+    struct rp_deliver deliver;
+    uint64_t *start_batch; /* [rank_count] */
+    uint64_t packers_replaced;
+    bool running;
+};
+
+static uint32_t pow2_at_least(uint64_t v)
+{
+    uint32_t p = 1;
+    while (p < v)
+        p *= 2;
+    return p;
+}
+
+static int create_arena(struct rp_flow *flow, struct rp_error *error)
+{
+    const struct rp_flow_options *o = &flow->options;
+    /* the longest piece: a whole row of the widest tokens, rounded out to blocks at both ends */
+    uint64_t piece_bytes = (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
+    uint64_t data_bytes = rp_align_up(rp_max_u64(SLOT_DATA_BYTES, piece_bytes), RP_BLOCK_BYTES);
+    uint64_t wanted = rp_max_u64(SLOTS_MIN, rp_min_u64(SLOTS_MAX, o->prefetch_bytes / data_bytes));
+    uint32_t slots = pow2_at_least(wanted);
+    if (slots > wanted && slots > SLOTS_MIN)
+        slots /= 2;
+    /* a position is asked for until every ring has released it, and planned at most `slots` micro-batches ahead */
+    uint32_t states = pow2_at_least((uint64_t)slots + o->batch_slots + 4);
+    return rp_arena_create(&flow->arena, o->rank_count, slots, data_bytes, states, o->state_bytes, error);
+}
+
+int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,
+                 struct rp_error *error)
+{
+    RP_ASSERT(options->readers >= 1 && options->readers <= RP_READERS_MAX);
+    RP_ASSERT(options->packers >= 1 && options->packers <= RP_PACKERS_MAX);
+    struct rp_flow *flow = rp_calloc(1, sizeof *flow);
+    if (!flow)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
+    flow->options = *options;
+    flow->arena.segment.fd = -1;
+    flow->fetchers = rp_calloc(options->readers, sizeof *flow->fetchers);
+    flow->packers = rp_calloc(options->packers, sizeof *flow->packers);
+    flow->targets = rp_calloc(options->rank_count, sizeof *flow->targets);
+    flow->start_batch = rp_calloc(options->rank_count, sizeof *flow->start_batch);
+    int code = flow->fetchers && flow->packers && flow->targets && flow->start_batch
+                   ? create_arena(flow, error)
+                   : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
+    if (code >= 0)
+        code = rp_files_open(&flow->files, &flow->options, error);
+    if (code < 0) {
+        rp_flow_close(flow);
+        return code;
+    }
+    flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
+                                            .targets = flow->targets,
+                                            .packers = options->packers,
+                                            .token_limit = options->token_limit,
+                                            .pad_id = options->pad_id,
+                                            .wake_fd = wake_fd};
+    for (uint32_t i = 0; i < options->packers; i++)
+        flow->packers[i] = (struct rp_packer){.plan = &flow->pack_plan, .index = i, .pidfd = -1};
+    for (uint32_t i = 0; i < options->readers; i++)
+        flow->fetchers[i] = (struct rp_fetcher){
+            .options = &flow->options, .arena = &flow->arena, .files = &flow->files, .index = i};
+    *flow_out = flow;
+    return 0;
+}
+
+void rp_flow_close(struct rp_flow *flow)
+{
+    if (!flow)
+        return;
+    rp_flow_stop(flow);
+    if (flow->files.files)
+        rp_files_close(&flow->files);
+    rp_arena_close(&flow->arena);
+    free(flow->fetchers);
+    free(flow->packers);
+    free(flow->targets);
+    free(flow->start_batch);
+    free(flow);
+}
+
+static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
+                          uint64_t base_row, uint64_t batch, struct rp_ring *rings)
+{
+    const struct rp_flow_options *o = &flow->options;
+    rp_arena_reset(&flow->arena);
+    for (uint32_t r = 0; r < o->rank_count; r++) {
+        flow->start_batch[r] = rings[r].tail;
+        rp_pack_target_init(&flow->targets[r], &rings[r]);
+        rp_a64_store_relaxed(&flow->arena.free_until[r], rings[r].release + rings[r].geometry.slots);
+    }
+    struct rp_deliver *d = &flow->deliver;
+    *d = (struct rp_deliver){.options = &flow->options,
+                             .arena = &flow->arena,
+                             .rings = rings,
+                             .targets = flow->targets,
+                             .base_row = base_row,
+                             .batches = d->batches,
+                             .rows = d->rows,
+                             .tokens = d->tokens};
+    flow->dispatch = (struct rp_dispatch){.options = &flow->options,
+                                          .arena = &flow->arena,
+                                          .files = &flow->files,
+                                          .plan = plan,
+                                          .scout = scout,
+                                          .base_row = base_row,
+                                          .batch = batch,
+                                          .start_batch = flow->start_batch};
+}
+
+int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout, uint64_t base_row,
+                  uint64_t batch, struct rp_ring *rings, struct rp_error *error)
+{
+    const struct rp_flow_options *o = &flow->options;
+    RP_ASSERT(!flow->running);
+    prepare_start(flow, plan, scout, base_row, batch, rings);
+    flow->running = true;
+    int code = 0;
+    /* processes first: a child is forked before the threads of this start exist */
+    for (uint32_t i = 0; i < o->packers && code >= 0; i++)
+        code = rp_packer_start(&flow->packers[i], o->packer_processes, error);
+    for (uint32_t i = 0; i < o->readers && code >= 0; i++)
+        code = rp_fetcher_start(&flow->fetchers[i], error);
+    if (code >= 0)
+        code = rp_dispatch_start(&flow->dispatch, error);
+    if (code < 0)
+        rp_flow_stop(flow);
+    return code;
+}
+
+void rp_flow_stop(struct rp_flow *flow)
+{
+    if (!flow->running)
+        return;
+    struct rp_arena_words *words = flow->arena.words;
+    rp_a32_store_release(&words->stop, 1);
+    rp_event_signal(&words->planned);
+    rp_event_signal(&words->ready);
+    rp_event_signal(&words->retired_event);
+    rp_event_signal(&words->space);
+    rp_dispatch_join(&flow->dispatch);
+    for (uint32_t i = 0; i < flow->options.readers; i++)
+        rp_fetcher_join(&flow->fetchers[i]);
+    for (uint32_t i = 0; i < flow->options.packers; i++)
+        rp_packer_join(&flow->packers[i]);
+    flow->running = false;
+}
+
+int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
+{
+    RP_ASSERT(flow->running);
+    return rp_deliver_step(&flow->deliver, error);
+}
+
+bool rp_flow_park(struct rp_flow *flow)
+{
+    struct rp_deliver *d = &flow->deliver;
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        rp_ring_want_space(&d->rings[r], d->rings[r].tail - d->rings[r].release == d->rings[r].geometry.slots);
+    rp_a32_store_relaxed(&flow->arena.words->parked, 1);
+    rp_fence_seq_cst(); /* PAIRS deliver-park */
+    return !rp_deliver_poll_space(d) && !(rp_deliver_has_work(d) && !d->ended);
+}
+
+void rp_flow_unpark(struct rp_flow *flow)
+{
+    rp_a32_store_relaxed(&flow->arena.words->parked, 0);
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        rp_ring_want_space(&flow->deliver.rings[r], false);
+}
+
+int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer)
+{
+    RP_ASSERT(packer < flow->options.packers);
+    return flow->packers[packer].started ? flow->packers[packer].pidfd : -1;
+}
+
+int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_error *error)
+{
+    RP_ASSERT(packer < flow->options.packers);
+    rp_packer_join(&flow->packers[packer]); /* the proof of its death: it can write nothing any more */
+    flow->packers_replaced++;
+    rp_log(RP_LOG_WARNING, "packer process %u died; a new one does its ticket again", packer);
+    return rp_packer_start(&flow->packers[packer], true, error);
+}
+
+void rp_flow_hold(struct rp_flow *flow, uint64_t batch)
+{
+    flow->deliver.held_batch = batch;
+    flow->deliver.held_ticket = flow->deliver.next_ticket;
+    flow->deliver.held = true;
+}
+
+void rp_flow_release_hold(struct rp_flow *flow)
+{
+    flow->deliver.held = false;
+    if (flow->running) {
+        rp_a64_store_release(&flow->arena.words->retired, flow->deliver.next_ticket);
+        rp_event_signal(&flow->arena.words->retired_event);
+        (void)rp_deliver_poll_space(&flow->deliver);
+    }
+}
+
+const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
+                             uint64_t *next_row_out)
+{
+    return rp_arena_state_at(&flow->arena, position, bytes_out, next_row_out);
+}
+
+struct rp_arena *rp_flow_arena(struct rp_flow *flow)
+{
+    return &flow->arena;
+}
+
+void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last)
+{
+    *first = flow->deliver.next_ticket;
+    *last = *first + flow->arena.slot_count;
+}
+
+void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
+{
+    const struct rp_deliver *d = &flow->deliver;
+    *counts = (struct rp_flow_counts){.batches = d->batches,
+                                      .rows = d->rows,
+                                      .tokens = d->tokens,
+                                      .packers_replaced = flow->packers_replaced};
+    for (uint32_t i = 0; i < flow->options.readers; i++) {
+        const struct rp_fetcher *f = &flow->fetchers[i];
+        counts->reads += rp_a64_load_relaxed(&f->reads);
+        counts->read_bytes += rp_a64_load_relaxed(&f->read_bytes);
+        counts->short_reads += rp_a64_load_relaxed(&f->short_reads);
+        counts->read_retries += rp_a64_load_relaxed(&f->retries);
+    }
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pack — copy and widen the tokens of READY tickets into their final addresses in the batch slots.
+ *
+ * Flow: wait for the ticket → wait until the slot of its micro-batch is free in every ring it writes to → copy every piece
+ * once, writing all sections that depend on it while its tokens are in cache → finish the rows that end here → PACKED.
+ * What depends on a whole batch (cu_seqlens, slot header) is deliver's, which publishes it.
+ *
+ * Invariants: packers share no batch position (a piece is in one ticket), so there is no order among them; and packing a
+ * ticket twice writes the same bytes, so a killed packer's ticket is simply done again. */
+#include "flow/pack.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "flow/widen.h"
+
+#define LABEL_IGNORED (-100)
+
+void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring)
+{
+    const struct rp_geometry *g = &ring->geometry;
+    const struct rp_ring_header *header = (const struct rp_ring_header *)(const void *)ring->data.data;
+    *target = (struct rp_pack_target){
+        .slots = ring->data.data + header->slots_offset,
+        .geometry = *g,
+        .ids_dtype = g->sections[RP_SECTION_INPUT_IDS].dtype,
+        .labels_dtype = g->sections[RP_SECTION_LABELS].dtype,
+        .positions_dtype = g->sections[RP_SECTION_POSITION_IDS].dtype,
+    };
+}
+
+/* Address of element `index` of a section of `size`-byte elements, or NULL where the run does not have it. */
+static void *section_at(const struct rp_pack_target *target, uint8_t *slot, enum rp_section section,
+                        uint64_t index, size_t size)
+{
+    const struct rp_section_layout *layout = &target->geometry.sections[section];
+    RP_DASSERT(layout->offset == 0 || index * size < layout->bytes);
+    return layout->offset ? slot + layout->offset + index * size : NULL;
+}
+
+static uint8_t *slot_of(const struct rp_pack_target *target, uint64_t batch)
+{
+    return target->slots + (batch & (target->geometry.slots - 1)) * target->geometry.slot_bytes;
+}
+
+/* ---- one piece ----------------------------------------------------------------------------------------- */
+
+static void write_labels(const struct rp_pack_target *target, uint8_t *slot, uint64_t at,
+                         const uint8_t *source, const struct rp_piece *piece)
+{
+    enum rp_dtype dtype = target->labels_dtype;
+    size_t size = rp_dtype_bytes(dtype), n = piece->fragment.length;
+    uint8_t *labels = section_at(target, slot, RP_SECTION_LABELS, at, size);
+    if (!labels)
+        return;
+    size_t ignored = 0; /* position of the token without a label */
+    if (target->geometry.label_mode == RP_LABELS_SHIFTED) {
+        rp_widen(labels, dtype, source + piece->width, piece->width, n - 1);
+        ignored = n - 1;
+    } else {
+        rp_widen(labels, dtype, source, piece->width, n);
+    }
+    rp_fill_value(labels + ignored * size, dtype, LABEL_IGNORED, 1);
+}
+
+static void write_loss_mask(float *mask, size_t n)
+{
+    for (size_t i = 0; i + 1 < n; i++)
+        mask[i] = 1.0f;
+    mask[n - 1] = 0.0f;
+}
+
+/* Returns the largest token id of the piece. */
+static uint64_t pack_piece(const struct rp_pack_target *target, uint8_t *slot, const uint8_t *data,
+                           const struct rp_piece *piece)
+{
+    const struct rp_geometry *g = &target->geometry;
+    const uint8_t *source = data + piece->data_offset;
+    size_t n = piece->fragment.length;
+    uint64_t at = (uint64_t)piece->row * g->seq_len + piece->offset;
+    uint64_t fragment_at = (uint64_t)piece->row * g->max_docs_per_row + piece->index;
+    RP_DASSERT(piece->row < g->rows && piece->offset + n <= g->seq_len);
+    RP_DASSERT(piece->index < g->max_docs_per_row);
+
+    void *ids = section_at(target, slot, RP_SECTION_INPUT_IDS, at, rp_dtype_bytes(target->ids_dtype));
+    uint64_t largest = rp_widen(ids, target->ids_dtype, source, piece->width, n);
+    write_labels(target, slot, at, source, piece);
+    void *positions =
+        section_at(target, slot, RP_SECTION_POSITION_IDS, at, rp_dtype_bytes(target->positions_dtype));
+    if (positions)
+        rp_count_up(positions, target->positions_dtype, 0, n);
+    void *segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t));
+    if (segments)
+        rp_fill_value(segments, RP_DTYPE_I32, (int64_t)piece->index + 1, n);
+    float *mask = section_at(target, slot, RP_SECTION_LOSS_MASK, at, sizeof(float));
+    if (mask)
+        write_loss_mask(mask, n);
+    int32_t *lengths = section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t));
+    *lengths = (int32_t)n;
+    struct rp_provenance *provenance =
+        section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at, sizeof *provenance);
+    if (provenance)
+        memcpy(provenance, &piece->fragment, sizeof *provenance);
+    return largest;
+}
+
+/* ---- the end of a row ------------------------------------------------------------------------------------ */
+
+/* Padding from the last token on, zeros behind the last fragment, and the row's line in the batch. */
+static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64_t pad_id,
+                       const struct rp_row_end *end)
+{
+    const struct rp_geometry *g = &target->geometry;
+    uint64_t at = (uint64_t)end->row_in_batch * g->seq_len + end->tokens;
+    size_t pads = g->seq_len - end->tokens;
+    if (pads) {
+        rp_fill_value(section_at(target, slot, RP_SECTION_INPUT_IDS, at, rp_dtype_bytes(target->ids_dtype)),
+                      target->ids_dtype, pad_id, pads);
+        void *labels = section_at(target, slot, RP_SECTION_LABELS, at, rp_dtype_bytes(target->labels_dtype));
+        if (labels)
+            rp_fill_value(labels, target->labels_dtype, LABEL_IGNORED, pads);
+        void *positions =
+            section_at(target, slot, RP_SECTION_POSITION_IDS, at, rp_dtype_bytes(target->positions_dtype));
+        if (positions)
+            rp_count_up(positions, target->positions_dtype, 0, pads);
+        void *segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t));
+        if (segments)
+            memset(segments, 0, pads * sizeof(int32_t));
+        void *mask = section_at(target, slot, RP_SECTION_LOSS_MASK, at, sizeof(float));
+        if (mask)
+            memset(mask, 0, pads * sizeof(float));
+    }
+    uint64_t fragment_at = (uint64_t)end->row_in_batch * g->max_docs_per_row + end->fragments;
+    size_t unused = g->max_docs_per_row - end->fragments;
+    if (unused) {
+        memset(section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t)), 0,
+               unused * sizeof(int32_t));
+        void *provenance =
+            section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at, sizeof(struct rp_provenance));
+        if (provenance)
+            memset(provenance, 0, unused * sizeof(struct rp_provenance));
+    }
+    struct rp_row_info *info =
+        section_at(target, slot, RP_SECTION_ROWS, end->row_in_batch, sizeof *info);
+    *info = (struct rp_row_info){.row = end->row, .fragments = end->fragments, .tokens = end->tokens};
+}
+
+/* ---- one ticket ------------------------------------------------------------------------------------------- */
+
+/* Wait until batch slots of `ring` may be written. False when the flow is stopping. */
+static bool wait_for_space(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
+{
+    const struct rp_a64 *free_until = &arena->free_until[ring];
+    struct rp_event *space = &arena->words->space;
+    while (batch >= rp_a64_load_acquire(free_until)) { /* PAIRS batch-space */
+        uint32_t epoch = rp_event_prepare(space);
+        if (batch < rp_a64_load_acquire(free_until) || rp_arena_stopping(arena))
+            rp_event_cancel(space);
+        else
+            rp_event_sleep(space, epoch, 100000000);
+        if (rp_arena_stopping(arena))
+            return false;
+    }
+    return true;
+}
+
+static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticket, const uint8_t *data)
+{
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < ticket->piece_count; i++) {
+        const struct rp_piece *piece = &ticket->pieces[i];
+        if (!wait_for_space(plan->arena, piece->ring, ticket->batch))
+            return false;
+        const struct rp_pack_target *target = &plan->targets[piece->ring];
+        uint64_t token = pack_piece(target, slot_of(target, ticket->batch), data, piece);
+        largest = token > largest ? token : largest;
+    }
+    for (uint32_t i = 0; i < ticket->row_count; i++) {
+        const struct rp_row_end *end = &ticket->rows[i];
+        if (!wait_for_space(plan->arena, end->ring, ticket->batch))
+            return false;
+        const struct rp_pack_target *target = &plan->targets[end->ring];
+        finish_row(target, slot_of(target, ticket->batch), plan->pad_id, end);
+    }
+    if (largest >= plan->token_limit)
+        ticket->bad_token = 1;
+    return true;
+}
+
+/* Wait until a ticket is READY or further. Returns its state word, 0 when the flow is stopping. */
+static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
+{
+    struct rp_event *ready = &arena->words->ready;
+    const struct rp_a64 *state = &rp_arena_ticket(arena, number)->state;
+    uint64_t wanted = rp_ticket_word(number, RP_TICKET_READY);
+    for (;;) {
+        if (rp_arena_stopping(arena))
+            return 0;
+        uint64_t word = rp_a64_load_acquire(state); /* PAIRS ticket-state */
+        if (word >= wanted)
+            return word;
+        uint32_t epoch = rp_event_prepare(ready);
+        if (rp_a64_load_acquire(state) >= wanted || rp_arena_stopping(arena))
+            rp_event_cancel(ready);
+        else
+            rp_event_sleep(ready, epoch, 100000000);
+    }
+}
+
+static void wake_deliver(const struct rp_pack_plan *plan)
+{
+    rp_fence_seq_cst(); /* PAIRS deliver-park */
+    if (rp_a32_load_relaxed(&plan->arena->words->parked)) {
+        uint64_t one = 1;
+        ssize_t written = write(plan->wake_fd, &one, sizeof one);
+        (void)written; /* full means that it is awake already */
+    }
+}
+
+void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
+{
+    const struct rp_arena *arena = plan->arena;
+    /* a replacement begins with the first ticket of ours that is not packed yet */
+    uint64_t retired = rp_a64_load_acquire(&arena->words->retired);
+    uint64_t number = retired + (index + plan->packers - retired % plan->packers) % plan->packers;
+    for (;; number += plan->packers) {
+        uint64_t word = wait_for_ticket(arena, number);
+        if (word == 0)
+            return;
+        if (word >= rp_ticket_word(number, RP_TICKET_PACKED))
+            continue;
+        struct rp_ticket *ticket = rp_arena_ticket(arena, number);
+        if (ticket->error == 0 && !pack_ticket(plan, ticket, rp_arena_data(arena, number)))
+            return;
+        rp_a64_store_release(&ticket->state, rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */
+        wake_deliver(plan);
+    }
+}
+
+/* ---- thread or process --------------------------------------------------------------------------------------- */
+
+static void *packer_thread(void *argument)
+{
+    struct rp_packer *packer = argument;
+    rp_packer_run(packer->plan, packer->index);
+    return NULL;
+}
+
+/* The child of a threaded process: only async-signal-safe work from here on. It keeps the mappings (a sealed
+ * segment can be written only through those that exist) and drops every descriptor but the eventfd, so that it
+ * cannot keep a trainer's socket open after the engine has died. */
+static void run_child(const struct rp_packer *packer, pid_t engine)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != engine)
+        _exit(0);
+    sigset_t none;
+    sigemptyset(&none);
+    signal(SIGTERM, SIG_IGN); /* the engine decides when packers end */
+    signal(SIGINT, SIG_IGN);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    unsigned wake = (unsigned)packer->plan->wake_fd;
+    if (wake > 3)
+        syscall(SYS_close_range, 3, wake - 1, 0);
+    syscall(SYS_close_range, wake + 1, ~0u, 0);
+    rp_packer_run(packer->plan, packer->index);
+    _exit(0);
+}
+
+static int start_process(struct rp_packer *packer, struct rp_error *error)
+{
+    pid_t engine = getpid();
+    pid_t pid = fork();
+    if (pid < 0)
+        return rp_fail(error, -errno, "packer_processes: false needs no processes", "cannot fork packer %u: %s",
+                       packer->index, rp_strerror(-errno));
+    if (pid == 0)
+        run_child(packer, engine);
+    packer->pid = pid;
+    packer->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    return 0;
+}
+
+int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *error)
+{
+    packer->is_process = as_process;
+    packer->pidfd = -1;
+    int code = 0;
+    if (as_process) {
+        code = start_process(packer, error);
+    } else {
+        int failed = pthread_create(&packer->thread, NULL, packer_thread, packer);
+        if (failed)
+            code = rp_fail(error, -failed, NULL, "cannot start packer thread %u", packer->index);
+    }
+    packer->started = code == 0;
+    return code;
+}
+
+void rp_packer_join(struct rp_packer *packer)
+{
+    if (!packer->started)
+        return;
+    if (packer->is_process) {
+        while (waitpid(packer->pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
+        if (packer->pidfd >= 0)
+            close(packer->pidfd);
+        packer->pidfd = -1;
+    } else {
+        pthread_join(packer->thread, NULL);
+    }
+    packer->started = false;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pack.h — stage 2: bytes become rows. Packer w of P takes the tickets that are w modulo P, as a thread or a process. */
+#ifndef RP_FLOW_PACK_H
+#define RP_FLOW_PACK_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "flow/flow.h"
+
+/* A batch ring as a packer sees it: where the slots are, and their immutable shape. Never the ring's moving words. */
+struct rp_pack_target {
+    uint8_t *slots;
+    struct rp_geometry geometry;
+    uint32_t ids_dtype, labels_dtype, positions_dtype;
+};
+
+/* What all packers of a flow share; read-only while they run. */
+struct rp_pack_plan {
+    const struct rp_arena *arena;
+    const struct rp_pack_target *targets; /* [ring] */
+    uint32_t packers;
+    uint64_t token_limit;
+    int64_t pad_id;
+    int wake_fd; /* eventfd of deliver */
+};
+
+struct rp_packer {
+    const struct rp_pack_plan *plan;
+    uint32_t index;
+    bool is_process;
+    pthread_t thread;
+    bool started;
+    pid_t pid;
+    int pidfd; /* -1 when there is none */
+};
+
+void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring);
+
+RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *error);
+/** After stop was set and the events were signalled. */
+void rp_packer_join(struct rp_packer *packer);
+
+/** The loop itself: returns when the flow stops. Allocates nothing and takes no lock: a forked child may run it. */
+void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ticket.h — the prefetch ring: a reorder ring of tickets in shared memory.
+ *
+ * A ticket is a unit of work in plan order: some rows of one micro-batch, the reads that bring their tokens, and the
+ * pieces that say where each run of tokens goes. Ticket t lives in slot t mod slot_count. Readers finish tickets in
+ * any order and packers take them in any order; dispatch and deliver go in order. There is no queue and no CAS:
+ *
+ *     dispatch ──PLANNED──► fetch (reader t mod readers) ──READY──► pack (packer t mod packers) ──PACKED──► deliver
+ *         ▲                                                                                               │
+ *         └────────────────────────────────── retired: slots below may be reused ◄────────────────────────┘
+ *
+ * Invariants
+ *   I1  A slot's state word is 4 t + phase and only grows; its one writer is the stage that owns the ticket then.
+ *   I2  Before PLANNED the slot is dispatch's, then fetch's (and the kernel's, while reads are in flight), then after
+ *       READY everything in it is immutable until deliver retires the ticket.
+ *   I3  Packing a ticket twice writes the same bytes to the same places: a killed packer's ticket is done again.
+ *   I4  dispatch reuses the slot of ticket t only when t < retired.
+ *
+ * Packers may be processes, so everything here is offsets and indices (I3 of DESIGN: no pointers). */
+#ifndef RP_FLOW_TICKET_H
+#define RP_FLOW_TICKET_H
+
+#include <stdint.h>
+
+#include "base/atomic.h"
+#include "plan/plan.h"
+#include "shm/segment.h"
+#include "shm/wait.h"
+
+#define RP_TICKET_PIECES_MAX 512u
+#define RP_TICKET_ROWS_MAX 256u
+
+enum rp_ticket_phase { RP_TICKET_PLANNED = 1, RP_TICKET_READY = 2, RP_TICKET_PACKED = 3 };
+
+static inline uint64_t rp_ticket_word(uint64_t ticket, enum rp_ticket_phase phase)
+{
+    return 4 * ticket + (uint64_t)phase;
+}
+
+/* One read of a token file, or (shard = RP_READ_CONTENTS) a copy out of a checkpoint's contents. */
+#define RP_READ_CONTENTS UINT32_MAX
+struct rp_read {
+    uint64_t offset;     /* in the file, or in the contents */
+    uint32_t bytes;      /* to ask for: rounded to the alignment */
+    uint32_t bytes_needed; /* up to the file's end */
+    uint32_t shard;
+    uint32_t data_offset; /* where it goes in the slot's data */
+};
+
+/* `fragment.length` tokens to be copied from the slot's data into a row. */
+struct rp_piece {
+    struct rp_fragment fragment; /* provenance */
+    uint32_t data_offset;        /* of its first token in the slot's data */
+    uint32_t width;              /* bytes a token there */
+    uint32_t ring;               /* local rank: index of the batch ring */
+    uint32_t row;                /* in the batch */
+    uint32_t offset;             /* in the row, in tokens */
+    uint32_t index;              /* of the fragment in its row */
+};
+
+/* A row whose last piece is in this ticket: the packer writes its padding and its row_info. */
+struct rp_row_end {
+    uint64_t row; /* global number */
+    uint32_t ring, row_in_batch;
+    uint32_t fragments, tokens;
+};
+
+struct rp_ticket {
+    _Alignas(128) struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
+    uint64_t batch;
+    uint32_t piece_count, read_count, row_count;
+    uint32_t batch_ends;  /* 1: the last ticket of its micro-batch */
+    uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no pieces */
+    int32_t error;        /* negative code: the reads or the plan failed; message says why */
+    uint32_t bad_token;   /* 1: a packer met a token id at or over the limit */
+    struct rp_read reads[RP_TICKET_PIECES_MAX];
+    struct rp_piece pieces[RP_TICKET_PIECES_MAX];
+    struct rp_row_end rows[RP_TICKET_ROWS_MAX];
+    char message[768], hint[384];
+};
+
+/* The words that the stages share beside the slots. */
+struct rp_arena_words {
+    _Alignas(128) struct rp_event planned; /* readers sleep here; dispatch signals */
+    _Alignas(128) struct rp_event ready;   /* packers sleep here; readers signal */
+    _Alignas(128) struct rp_event retired_event; /* dispatch sleeps here; deliver signals */
+    _Alignas(128) struct rp_event space;   /* packers sleep here for a batch slot; deliver signals */
+    _Alignas(128) struct rp_a64 retired;   /* writer: deliver. I4 */
+    _Alignas(128) struct rp_a32 stop;      /* writer: deliver. 1: every stage ends */
+    _Alignas(128) struct rp_a32 parked;    /* writer: deliver. 1: wake it through the eventfd after PACKED */
+};
+
+/* The state token at a micro-batch boundary: position k is the state before micro-batch k. */
+struct rp_state_slot {
+    struct rp_a64 position; /* k + 1 when it holds k, 0 when empty. PAIRS state-slot: release / acquire */
+    uint64_t next_row;
+    uint64_t bytes;
+};
+
+/* The memory of it all: one segment [words | free_until per ring | tickets | state slots | data]. */
+struct rp_arena {
+    struct rp_segment segment;
+    uint32_t slot_count;      /* tickets in the ring; a power of two */
+    uint32_t state_count;     /* positions whose tokens are kept; a power of two */
+    uint64_t slot_data_bytes; /* of one slot's data; a multiple of 4096 */
+    uint64_t state_bytes;     /* capacity of one token */
+    struct rp_arena_words *words;
+    struct rp_a64 *free_until; /* [ring]: batches below it may be written. Writer: deliver, from validated words */
+    struct rp_ticket *tickets;
+    uint8_t *states;
+    uint8_t *data;
+};
+
+/** Bytes of an arena with these sizes, and its creation (touched, huge pages where possible). */
+RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_count,
+                                  uint64_t slot_data_bytes, uint32_t state_count, uint64_t state_bytes,
+                                  struct rp_error *error);
+/** Forget all tickets: the next one is number 0. No stage may run. State slots are kept. */
+void rp_arena_reset(struct rp_arena *arena);
+void rp_arena_close(struct rp_arena *arena);
+
+static inline struct rp_ticket *rp_arena_ticket(const struct rp_arena *arena, uint64_t ticket)
+{
+    return &arena->tickets[ticket & (arena->slot_count - 1)];
+}
+static inline uint8_t *rp_arena_data(const struct rp_arena *arena, uint64_t ticket)
+{
+    return arena->data + (ticket & (arena->slot_count - 1)) * arena->slot_data_bytes;
+}
+static inline struct rp_state_slot *rp_arena_state(const struct rp_arena *arena, uint64_t position)
+{
+    uint64_t stride = sizeof(struct rp_state_slot) + arena->state_bytes;
+    return (struct rp_state_slot *)(void *)(arena->states + (position & (arena->state_count - 1)) * stride);
+}
+/** The token kept for a position: NULL if it is not (or no longer) kept. */
+const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, size_t *bytes_out,
+                              uint64_t *next_row_out);
+
+/** True when the stages should end. */
+static inline int rp_arena_stopping(const struct rp_arena *arena)
+{
+    return rp_a32_load_acquire(&arena->words->stop) != 0;
+}
+
+#endif
