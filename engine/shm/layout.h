@@ -31,6 +31,8 @@
 #define RP_ABI_VERSION 1u
 #define RP_RING_MAGIC 0x31474e4952505231ull
 #define RP_PAGE_BYTES 4096u
+#define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
+#define RP_SLOT_STATE_OFFSET 128u  /* a slot: header, state token, sections */
 #define RP_RING_SLOTS_MAX 4096u
 #define RP_RUN_NAME_BYTES 65u
 
@@ -52,7 +54,7 @@ enum rp_ring_status {
     RP_RING_RUNNING, /* more batches will come */
     RP_RING_END,     /* batches end before number `end`; all of them have been or will be published */
     RP_RING_STOPPED, /* the engine was asked to stop: no more batches in this generation */
-    RP_RING_FAILED,  /* the engine met an error; text in `message` */
+    RP_RING_FAILED,  /* the engine met an error: text in `message`, its negative code in `end` */
     RP_RING_QUARANTINED, /* this ring's trainer broke the protocol */
 };
 
@@ -134,7 +136,9 @@ struct rp_request {
     uint32_t world;     /* ATTACH: dp_world_size the trainer believes in, 0 = whatever it is */
     uint32_t rows;      /* ATTACH: batch_size, 0 = whatever it is */
     uint32_t seq_len;   /* ATTACH: 0 = whatever it is */
-    uint64_t next_row;  /* ATTACH: row boundary to go on from, or RP_NEXT_ROW_ANY = where the engine stands */
+    /* ATTACH: row boundary to go on from. RP_NEXT_ROW_ANY: that of the state token, or without one the row the
+     * engine started at. */
+    uint64_t next_row;
     struct rp_hash128 identity; /* ATTACH: of the stream seen so far; zero = none yet */
     uint32_t state_bytes;       /* ATTACH: of the state token at next_row, 0 = none */
     int32_t pid;                /* for listings only */
@@ -142,7 +146,8 @@ struct rp_request {
 
 enum rp_reply_kind { RP_REPLY_WELCOME = 1, RP_REPLY_REFUSED, RP_REPLY_TEXT };
 
-/* text_bytes bytes of text follow (an error message and, after a newline, its hint; or JSON). */
+/* text_bytes bytes follow. WELCOME: the state token before first_batch. REFUSED: an error message and, after a
+ * newline, its hint. TEXT: JSON or a path. */
 struct rp_reply {
     uint64_t magic;
     uint32_t abi_version;

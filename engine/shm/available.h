@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* available.h — how much memory can still be taken before the kernel starts to kill. */
+#ifndef RP_SHM_AVAILABLE_H
+#define RP_SHM_AVAILABLE_H
+
+#include <stdint.h>
+
+struct rp_available {
+    uint64_t bytes; /* UINT64_MAX: not known */
+    char limit[320]; /* what sets it: "MemAvailable of /proc/meminfo", or the path of a cgroup's limit */
+};
+/** The least of the machine's available memory and of what is left in each enclosing cgroup (v1 and v2). An
+ *  estimate: others take memory too. */
+struct rp_available rp_memory_available(void);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ring_geometry — where everything lies in a slot. A pure function of a few parameters, so the trainer checks a
+ * header it was given by computing it again. */
+#include <string.h>
+
+#include "base/bits.h"
+#include "shm/ring.h"
+
+#define RP_SECTION_ALIGN 64u
+#define RP_SECTIONS_ALWAYS ((1u << RP_SECTION_ROWS) | (1u << RP_SECTION_DOC_LENS) | (1u << RP_SECTION_INPUT_IDS))
+
+static uint64_t dtype_bytes(uint32_t dtype)
+{
+    switch (dtype) {
+    case RP_DTYPE_U16:
+        return 2;
+    case RP_DTYPE_I32:
+    case RP_DTYPE_F32:
+        return 4;
+    case RP_DTYPE_I64:
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+struct shape {
+    uint32_t dtype;
+    uint64_t elements, element_bytes;
+};
+
+/* All counts are below 2^32 and rows * seq_len below 2^31 (checked before), so no product here wraps. */
+static struct shape section_shape(const struct rp_geometry *g, enum rp_section section, uint32_t token_dtype)
+{
+    uint32_t wide = token_dtype == RP_DTYPE_U16 ? RP_DTYPE_I32 : token_dtype;
+    uint64_t tokens = (uint64_t)g->rows * g->seq_len;
+    uint64_t documents = (uint64_t)g->rows * g->max_docs_per_row;
+    switch (section) {
+    case RP_SECTION_ROWS:
+        return (struct shape){RP_DTYPE_RECORD, g->rows, sizeof(struct rp_row_info)};
+    case RP_SECTION_DOC_LENS:
+        return (struct shape){RP_DTYPE_I32, documents, 4};
+    case RP_SECTION_INPUT_IDS:
+        return (struct shape){token_dtype, tokens, dtype_bytes(token_dtype)};
+    case RP_SECTION_LABELS:
+    case RP_SECTION_POSITION_IDS:
+        return (struct shape){wide, tokens, dtype_bytes(wide)};
+    case RP_SECTION_SEGMENT_IDS:
+        return (struct shape){RP_DTYPE_I32, tokens, 4};
+    case RP_SECTION_LOSS_MASK:
+        return (struct shape){RP_DTYPE_F32, tokens, 4};
+    case RP_SECTION_CU_SEQLENS:
+        return (struct shape){RP_DTYPE_I32, documents + g->rows + 1, 4};
+    case RP_SECTION_PROVENANCE:
+        return (struct shape){RP_DTYPE_RECORD, documents, sizeof(struct rp_provenance)};
+    default:
+        return (struct shape){0};
+    }
+}
+
+static bool parameters_fit(const struct rp_geometry *g, uint32_t token_dtype)
+{
+    if (token_dtype != RP_DTYPE_U16 && token_dtype != RP_DTYPE_I32 && token_dtype != RP_DTYPE_I64)
+        return false;
+    if (g->rows == 0 || g->seq_len == 0 || g->max_docs_per_row == 0 || g->max_docs_per_row > g->seq_len)
+        return false;
+    if (!rp_is_pow2(g->slots) || g->slots > RP_RING_SLOTS_MAX || g->state_bytes > UINT32_MAX)
+        return false;
+    return g->world > 0 && g->rank < g->world && (uint64_t)g->rows * g->seq_len <= INT32_MAX;
+}
+
+uint64_t rp_geometry_layout(struct rp_geometry *g, uint32_t sections, uint32_t token_dtype)
+{
+    if (!parameters_fit(g, token_dtype))
+        return 0;
+    uint64_t offset = rp_align_up(RP_SLOT_STATE_OFFSET + g->state_bytes, RP_SECTION_ALIGN);
+    for (unsigned i = 0; i < RP_SECTION_COUNT; i++) {
+        g->sections[i] = (struct rp_section_layout){0};
+        if (!((sections | RP_SECTIONS_ALWAYS) & (1u << i)))
+            continue;
+        struct shape shape = section_shape(g, (enum rp_section)i, token_dtype);
+        g->sections[i] = (struct rp_section_layout){
+            .offset = offset, .bytes = shape.elements * shape.element_bytes, .dtype = shape.dtype};
+        offset = rp_align_up(offset + g->sections[i].bytes, RP_SECTION_ALIGN);
+    }
+    g->slot_bytes = rp_align_up(offset, RP_PAGE_BYTES);
+    return RP_RING_SLOTS_OFFSET + g->slots * g->slot_bytes;
+}
+
+uint64_t rp_geometry_total(const struct rp_geometry *geometry)
+{
+    struct rp_geometry again = *geometry;
+    uint32_t sections = 0;
+    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
+        if (geometry->sections[i].offset)
+            sections |= 1u << i;
+    uint64_t total = rp_geometry_layout(&again, sections, geometry->sections[RP_SECTION_INPUT_IDS].dtype);
+    return memcmp(&again, geometry, sizeof again) == 0 ? total : 0;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ring_view — the trainer's end of a batch ring.
+ *
+ * The engine is trusted more than a trainer is, but a damaged header must not make a trainer read wild memory: the
+ * header is copied once, checked as a whole, and only the copy is used. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "shm/ring.h"
+#include "shm/wait.h"
+
+#define RP_HINT_ENGINE_MEMORY "the engine's memory is damaged: restart it; a state token taken so far stays valid"
+
+static struct rp_ring_engine *engine_words(const struct rp_ring_view *view)
+{
+    return (struct rp_ring_engine *)(void *)(view->data.data + RP_PAGE_BYTES); /* read-only memory */
+}
+
+static struct rp_ring_control *control_words(const struct rp_ring_view *view)
+{
+    return (struct rp_ring_control *)(void *)view->control.data;
+}
+
+static int check_header(const struct rp_ring_header *header, uint64_t bytes, struct rp_error *error)
+{
+    if (header->magic != RP_RING_MAGIC)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
+                       "batch ring: magic %016" PRIx64 " expected, %016" PRIx64 " found",
+                       (uint64_t)RP_RING_MAGIC, header->magic);
+    if (header->abi_version != RP_ABI_VERSION || header->header_bytes != sizeof *header)
+        return rp_fail(error, -RP_E_VERSION, "use the engine and the trainer library of one ringpack version",
+                       "batch ring: memory layout %u expected, %" PRIu32 " found", RP_ABI_VERSION,
+                       header->abi_version);
+    struct rp_hash128 hash = rp_hash128(header, offsetof(struct rp_ring_header, header_hash));
+    if (!rp_hash128_equal(hash, header->header_hash))
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY, "batch ring: the header's hash differs");
+    uint64_t total = rp_geometry_total(&header->geometry);
+    if (total == 0 || total != header->total_bytes || total > bytes ||
+        header->slots_offset != RP_RING_SLOTS_OFFSET)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
+                       "batch ring: geometry needs %" PRIu64 " bytes, header says %" PRIu64 ", segment has "
+                       "%" PRIu64, total, header->total_bytes, bytes);
+    return 0;
+}
+
+static int open_header(struct rp_ring_view *view, struct rp_error *error)
+{
+    const struct rp_ring_header *shared = (const struct rp_ring_header *)(const void *)view->data.data;
+    if (rp_a32_load_acquire(&shared->ready) != 1) /* PAIRS ring-ready */
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY, "batch ring: it is not ready");
+    struct rp_ring_header header;
+    memcpy(&header, shared, sizeof header);
+    int code = check_header(&header, view->data.bytes, error);
+    if (code < 0)
+        return code;
+    view->geometry = header.geometry;
+    view->identity = header.identity;
+    view->generation = header.generation;
+    return 0;
+}
+
+int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd, uint64_t first_batch,
+                      struct rp_error *error)
+{
+    *view = (struct rp_ring_view){
+        .control.fd = control_fd, .next = first_batch, .tail = first_batch, .release = first_batch};
+    int code = rp_segment_attach(&view->data, data_fd, false, RP_RING_SLOTS_OFFSET, error);
+    if (code == 0)
+        code = rp_segment_attach(&view->control, control_fd, true, RP_PAGE_BYTES, error);
+    if (code == 0)
+        code = open_header(view, error);
+    if (code < 0)
+        rp_ring_view_close(view);
+    return code;
+}
+
+/* Read tail once and keep it if it lies where it may. */
+static int load_tail(struct rp_ring_view *view, struct rp_error *error)
+{
+    uint64_t tail = rp_a64_load_acquire(&engine_words(view)->tail); /* PAIRS ring-publish */
+    if (tail - view->tail > view->release + view->geometry.slots - view->tail)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
+                       "batch ring: tail %" PRIu64 " to %" PRIu64 " expected, %" PRIu64 " found", view->tail,
+                       view->release + view->geometry.slots, tail);
+    view->tail = tail;
+    return 0;
+}
+
+static int check_slot(const struct rp_ring_view *view, const struct rp_slot_header *header,
+                      struct rp_error *error)
+{
+    const struct rp_geometry *g = &view->geometry;
+    uint64_t step_rows = (uint64_t)g->rows * g->world;
+    uint64_t next_row = g->base_row + (view->next + 1) * step_rows;
+    uint64_t first_row = next_row - step_rows + (uint64_t)g->rank * g->rows;
+    if (header->batch != view->next || header->generation != view->generation ||
+        header->first_row != first_row || header->next_row != next_row)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
+                       "batch ring: batch %" PRIu64 " at row %" PRIu64 " expected, batch %" PRIu64
+                       " at row %" PRIu64 " found", view->next, first_row, header->batch, header->first_row);
+    if (header->rows_real > g->rows || header->tokens_real > (uint64_t)g->rows * g->seq_len ||
+        header->state_bytes > g->state_bytes || header->state_offset != RP_SLOT_STATE_OFFSET)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
+                       "batch ring: the header of batch %" PRIu64 " is out of range", view->next);
+    return 0;
+}
+
+static int take_slot(struct rp_ring_view *view, const uint8_t **slot, struct rp_slot_header *header,
+                     struct rp_error *error)
+{
+    uint64_t index = view->next & (view->geometry.slots - 1);
+    *slot = view->data.data + RP_RING_SLOTS_OFFSET + index * view->geometry.slot_bytes;
+    memcpy(header, *slot, sizeof *header);
+    int code = check_slot(view, header, error);
+    if (code < 0)
+        return code;
+    view->next++;
+    return RP_RING_TAKEN;
+}
+
+int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot, struct rp_slot_header *header,
+                      struct rp_error *error)
+{
+    RP_ASSERT(view->next - view->release < view->geometry.slots);
+    if (view->tail != view->next)
+        return take_slot(view, slot, header, error);
+    /* The status first: what was published before it was set is then seen by the look at tail. */
+    const struct rp_ring_engine *words = engine_words(view);
+    uint32_t status = rp_a32_load_acquire(&words->status); /* PAIRS ring-status */
+    uint64_t end = rp_a64_load_relaxed(&words->end);
+    int code = load_tail(view, error);
+    if (code < 0)
+        return code;
+    if (view->tail != view->next)
+        return take_slot(view, slot, header, error);
+    if (status > RP_RING_QUARANTINED)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
+                       "batch ring: status %" PRIu32 " found, at most %d expected", status, RP_RING_QUARANTINED);
+    view->status = (enum rp_ring_status)status;
+    view->end = end;
+    if (status == RP_RING_RUNNING || (status == RP_RING_END && view->next < end))
+        return RP_RING_EMPTY;
+    return RP_RING_CLOSED;
+}
+
+void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "%.*s", (int)sizeof engine_words(view)->message, engine_words(view)->message);
+}
+
+static bool nothing_new(const struct rp_ring_view *view)
+{
+    const struct rp_ring_engine *words = engine_words(view);
+    return rp_a64_load_acquire(&words->tail) == view->tail &&
+           rp_a32_load_acquire(&words->status) == view->status;
+}
+
+void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)
+{
+    struct rp_ring_control *control = control_words(view);
+    for (uint32_t spins = 0; nothing_new(view);) {
+        if (rp_spin(&spins))
+            continue;
+        rp_a32_store_relaxed(&control->want_data, 1);
+        rp_fence_seq_cst(); /* PAIRS ring-data */
+        if (nothing_new(view))
+            rp_futex_wait(rp_a64_low(&engine_words(view)->tail), (uint32_t)view->tail, timeout_ns);
+        rp_a32_store_relaxed(&control->want_data, 0);
+        return;
+    }
+}
+
+bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release)
+{
+    RP_ASSERT(release - view->release <= view->next - view->release);
+    view->release = release;
+    rp_a64_store_release(&control_words(view)->release, release); /* PAIRS ring-release */
+    rp_fence_seq_cst();                                           /* PAIRS ring-space */
+    return rp_a32_load_relaxed(&engine_words(view)->want_space) != 0;
+}
+
+void rp_ring_view_close(struct rp_ring_view *view)
+{
+    rp_segment_close(&view->control);
+    rp_segment_close(&view->data);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* segment — the order matters: ask whether there is room (an over-committed machine does not refuse, it kills),
+ * reserve (ftruncate alone succeeds and SIGBUS comes later), touch, collapse, seal. */
+#include "shm/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "shm/available.h"
+#include "shm/layout.h"
+
+#define RP_HUGE_BYTES (2u << 20)
+
+/* Newer than the C library's headers may be. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008u
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+#define RP_HINT_LESS_MEMORY                                                                                  \
+    "nothing was taken; ask for smaller or fewer rings, or give the process more memory (`ringpack doctor`)"
+
+static int open_memfd(const char *name, struct rp_error *error)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return rp_fail(error, -errno, "raise the limit of open files (ulimit -n) if that is what it says",
+                       "shared memory `%s`: memfd_create: %s", name, strerror(errno));
+    if (fchmod(fd, 0600) != 0) { /* it is born with 0777 */
+        int code = -errno;
+        close(fd);
+        return rp_fail(error, code, NULL, "shared memory `%s`: fchmod: %s", name, strerror(-code));
+    }
+    return fd;
+}
+
+/* Refuse what cannot be had before the kernel kills somebody for it. */
+static int check_room(const char *name, uint64_t bytes, struct rp_error *error)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+        return rp_fail(error, -RP_E_RESOURCE, "raise it with `ulimit -f unlimited`",
+                       "shared memory `%s`: %" PRIu64 " bytes wanted, the limit of file sizes (RLIMIT_FSIZE) "
+                       "is %" PRIu64 " bytes", name, bytes, (uint64_t)limit.rlim_cur);
+    struct rp_available available = rp_memory_available();
+    if (bytes > available.bytes)
+        return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
+                       "shared memory `%s`: %" PRIu64 " bytes wanted, %" PRIu64 " available (%s)", name, bytes,
+                       available.bytes, available.limit);
+    return 0;
+}
+
+static int reserve(int fd, const char *name, size_t bytes, struct rp_error *error)
+{
+    int code;
+    do
+        code = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : -errno;
+    while (code == -EINTR);
+    if (code == 0)
+        return 0;
+    return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
+                   "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: fallocate: %s", name, bytes,
+                   rp_memory_available().bytes, strerror(-code));
+}
+
+/* A mapping at a multiple of `alignment`, a power of two of at least a page: huge pages need that. */
+static uint8_t *map_aligned(int fd, size_t bytes, int protection, int flags, size_t alignment)
+{
+    size_t span;
+    if (__builtin_add_overflow(bytes, alignment, &span))
+        return MAP_FAILED;
+    uint8_t *reserved = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED)
+        return MAP_FAILED;
+    uint8_t *start = (uint8_t *)rp_align_up((uintptr_t)reserved, alignment);
+    uint8_t *data = mmap(start, bytes, protection, MAP_SHARED | MAP_FIXED | flags, fd, 0);
+    if (data == MAP_FAILED) {
+        munmap(reserved, span);
+        return MAP_FAILED;
+    }
+    if (start > reserved)
+        munmap(reserved, (size_t)(start - reserved));
+    munmap(start + bytes, (size_t)(reserved + span - (start + bytes)));
+    return data;
+}
+
+/* Every page present and writable now, so that no store of the data plane faults. */
+static int touch(uint8_t *data, size_t bytes)
+{
+    int code;
+    do
+        code = madvise(data, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : -errno;
+    while (code == -EINTR || code == -EAGAIN);
+    if (code != -EINVAL && code != -ENOSYS)
+        return code;
+    for (size_t i = 0; i < bytes; i += RP_PAGE_BYTES) /* the pages are reserved: this cannot raise SIGBUS */
+        *(volatile uint8_t *)(data + i) = 0;
+    return 0;
+}
+
+static int populate(struct rp_segment *segment, const char *name, bool huge, struct rp_error *error)
+{
+    int code = reserve(segment->fd, name, segment->bytes, error);
+    if (code < 0)
+        return code;
+    size_t alignment = huge ? RP_HUGE_BYTES : RP_PAGE_BYTES;
+    uint8_t *data = map_aligned(segment->fd, segment->bytes, PROT_READ | PROT_WRITE, 0, alignment);
+    if (data == MAP_FAILED)
+        return rp_fail(error, -RP_E_RESOURCE, "raise the limit of address space (ulimit -v)",
+                       "shared memory `%s`: mmap of %zu bytes: %s", name, segment->bytes, strerror(errno));
+    segment->data = data;
+    code = touch(data, segment->bytes);
+    if (code < 0)
+        return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
+                       "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: madvise: %s", name,
+                       segment->bytes, rp_memory_available().bytes, strerror(-code));
+    segment->huge = huge && madvise(data, segment->bytes, MADV_COLLAPSE) == 0;
+    return 0;
+}
+
+int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
+                      struct rp_error *error)
+{
+    *segment = (struct rp_segment){.fd = -1};
+    size_t alignment = huge ? RP_HUGE_BYTES : RP_PAGE_BYTES;
+    if (bytes == 0 || bytes > (size_t)INT64_MAX - alignment)
+        return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
+                       "shared memory `%s`: %zu bytes wanted, which no machine has", name, bytes);
+    bytes = rp_align_up(bytes, alignment);
+    int code = check_room(name, bytes, error);
+    if (code < 0)
+        return code;
+    code = open_memfd(name, error);
+    if (code < 0)
+        return code;
+    segment->fd = code;
+    segment->bytes = bytes;
+    code = populate(segment, name, huge, error);
+    if (code < 0)
+        rp_segment_close(segment);
+    return code;
+}
+
+static int seal(struct rp_segment *segment, int seals, struct rp_error *error)
+{
+    if (fcntl(segment->fd, F_ADD_SEALS, seals | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        return 0;
+    return rp_fail(error, -errno, NULL, "shared memory of %zu bytes: sealing it: %s", segment->bytes,
+                   strerror(errno));
+}
+
+int rp_segment_seal_readers(struct rp_segment *segment, struct rp_error *error)
+{
+    return seal(segment, F_SEAL_FUTURE_WRITE, error);
+}
+
+int rp_segment_seal_size(struct rp_segment *segment, struct rp_error *error)
+{
+    return seal(segment, 0, error);
+}
+
+/* A segment that its owner can cut short would raise SIGBUS here, so it is not mapped at all. */
+static int check_received(int fd, size_t bytes_min, size_t *bytes, struct rp_error *error)
+{
+    struct stat status;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK))
+        return rp_fail(error, -RP_E_PROTOCOL, "both sides must be of the same version of ringpack",
+                       "shared memory received: not a memfd sealed against shrinking");
+    if (fstat(fd, &status) != 0)
+        return rp_fail(error, -errno, NULL, "shared memory received: fstat: %s", strerror(errno));
+    if (status.st_size <= 0 || (uint64_t)status.st_size < bytes_min)
+        return rp_fail(error, -RP_E_PROTOCOL, "both sides must be of the same version of ringpack",
+                       "shared memory received: at least %zu bytes expected, %" PRId64 " found", bytes_min,
+                       (int64_t)status.st_size);
+    *bytes = (size_t)status.st_size;
+    return 0;
+}
+
+int rp_segment_attach(struct rp_segment *segment, int fd, bool writable, size_t bytes_min,
+                      struct rp_error *error)
+{
+    *segment = (struct rp_segment){.fd = fd};
+    int code = check_received(fd, bytes_min, &segment->bytes, error);
+    if (code == 0) {
+        int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+        size_t alignment = segment->bytes % RP_HUGE_BYTES == 0 ? RP_HUGE_BYTES : RP_PAGE_BYTES;
+        /* POPULATE: the page tables are filled here and not one fault at a time in the training loop. */
+        uint8_t *data = map_aligned(fd, segment->bytes, protection, MAP_POPULATE, alignment);
+        if (data == MAP_FAILED)
+            code = rp_fail(error, -RP_E_RESOURCE, "raise the limit of address space (ulimit -v)",
+                           "shared memory received: mmap of %zu bytes: %s", segment->bytes, strerror(errno));
+        else
+            segment->data = data;
+    }
+    /* A forked child of the trainer must not read slots that its parent gives back. */
+    if (code == 0 && madvise(segment->data, segment->bytes, MADV_DONTFORK) != 0)
+        code = rp_fail(error, -errno, NULL, "shared memory received: madvise(MADV_DONTFORK): %s",
+                       strerror(errno));
+    if (code < 0)
+        rp_segment_close(segment);
+    return code;
+}
+
+void rp_segment_close(struct rp_segment *segment)
+{
+    if (segment->data)
+        munmap(segment->data, segment->bytes);
+    if (segment->fd >= 0)
+        close(segment->fd);
+    *segment = (struct rp_segment){.fd = -1};
+}

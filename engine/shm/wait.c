@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wait — futexes are used without PRIVATE: most words lie in memory that several processes map, and the few
+ * that do not are waited on too rarely for the difference to be seen. */
+#include "shm/wait.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define RP_SPIN_NS 20000u
+#define RP_SPIN_PAUSES 16
+
+void rp_futex_wait(const struct rp_a32 *word, uint32_t expected, uint64_t timeout_ns)
+{
+    struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    if (timeout_ns)
+        syscall(SYS_futex, &word->value, FUTEX_WAIT, expected, &timeout, NULL, 0);
+}
+
+void rp_futex_wake_all(const struct rp_a32 *word)
+{
+    syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* PAIRS event: the waiter counts itself, fences and looks at the condition; the signaller makes the condition
+ * true, fences and looks at the count. At least one of them sees the other. */
+uint32_t rp_event_prepare(struct rp_event *event)
+{
+    rp_a32_add_relaxed(&event->sleepers, 1);
+    rp_fence_seq_cst();
+    return rp_a32_load_acquire(&event->epoch);
+}
+
+void rp_event_cancel(struct rp_event *event)
+{
+    rp_a32_add_relaxed(&event->sleepers, UINT32_MAX);
+}
+
+void rp_event_sleep(struct rp_event *event, uint32_t ticket, uint64_t timeout_ns)
+{
+    rp_futex_wait(&event->epoch, ticket, timeout_ns);
+    rp_a32_add_relaxed(&event->sleepers, UINT32_MAX);
+}
+
+void rp_event_signal(struct rp_event *event)
+{
+    rp_fence_seq_cst();
+    if (rp_a32_load_relaxed(&event->sleepers) == 0)
+        return;
+    rp_a32_add_relaxed(&event->epoch, 1);
+    rp_futex_wake_all(&event->epoch);
+}
+
+static inline void pause_cpu(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* yield is a no-op on most cores */
+#endif
+}
+
+/* Where the peer cannot run at the same time, every spin is stolen from it. */
+static bool has_one_cpu(void)
+{
+    static struct rp_a32 cpus; /* 0 = not asked yet; every thread stores the same */
+    uint32_t count = rp_a32_load_relaxed(&cpus);
+    if (count == 0) {
+        long online = sysconf(_SC_NPROCESSORS_ONLN);
+        count = online > 1 ? 2 : 1;
+        rp_a32_store_relaxed(&cpus, count);
+    }
+    return count == 1;
+}
+
+bool rp_spin(uint32_t *spins)
+{
+    if (has_one_cpu())
+        return false;
+    uint32_t now = (uint32_t)rp_now_ns() | 1; /* the low half is enough for 20 us, and 0 means "not started" */
+    if (*spins == 0) {
+        *spins = now;
+        return true;
+    }
+    for (int i = 0; i < RP_SPIN_PAUSES; i++)
+        pause_cpu();
+    return now - *spins < RP_SPIN_NS;
+}
