@@ -7,7 +7,7 @@
  *
  * Invariant: the memory of a read belongs to the kernel from submit until its completion is returned by
  * rp_io_wait. No timeout and no cancel stops a file read in flight (measured), so there is neither here.
- * Threads: an rp_io belongs to the thread that opened it. */
+ * Threads: an rp_io belongs to the thread that opened it, and a child process that is forked must not touch it. */
 #ifndef RP_IO_IO_H
 #define RP_IO_IO_H
 
@@ -30,11 +30,17 @@ struct rp_io_read {
 
 struct rp_io_done {
     uint64_t tag;
-    int result; /* 0, or -errno; -ENODATA: the file ended before bytes_needed */
+    int result;     /* 0, or -errno; -ENODATA: the file ended before bytes_needed */
+    uint32_t bytes; /* that arrived, without a gap from the start of the buffer: an error lies at offset + bytes */
 };
 
 struct rp_io_counts {
-    uint64_t reads, bytes, submits, short_reads, retries, errors;
+    uint64_t reads;       /* finished for good */
+    uint64_t bytes;       /* that arrived with them */
+    uint64_t submits;     /* batches handed to the method */
+    uint64_t short_reads; /* results that were continued */
+    uint64_t retries;     /* results that were refused (EAGAIN …) or failed (EIO), and asked for again */
+    uint64_t errors;      /* reads that finished with an error */
 };
 
 struct rp_io_options {
@@ -44,14 +50,16 @@ struct rp_io_options {
 };
 
 /* A method: how reads reach the kernel. `submit` takes up to count reads, returns how many it took (>= 0) or
- * -errno; `reap` waits for at least `wait_min` raw completions (0 = poll) and returns how many it stored. A raw
- * result is what the read would have returned: bytes >= 0 or -errno. */
+ * -errno; `reap` waits for at least `wait_min` <= max raw completions (0 = poll) and returns how many it stored.
+ * A raw result is what the read would have returned: bytes >= 0 or -errno. `open` fails with -errno and says why
+ * in *error. `describe` may be NULL. io.c never has more than options->depth reads at the method. */
 struct rp_io_method {
     const char *name;
     int (*open)(void **self, const struct rp_io_options *options, struct rp_error *error);
     void (*close)(void *self);
     int (*submit)(void *self, const struct rp_io_read *reads, unsigned count);
     int (*reap)(void *self, uint64_t *tags, int64_t *results, unsigned max, unsigned wait_min);
+    void (*describe)(const void *self, char *text, size_t text_bytes);
 };
 extern const struct rp_io_method rp_io_method_uring;
 extern const struct rp_io_method rp_io_method_pread;
@@ -76,6 +84,8 @@ void rp_io_submit(struct rp_io *io, const struct rp_io_read *reads, unsigned cou
 /** Wait until at least wait_min reads are finished for good (0 = poll), store up to max; returns how many. */
 unsigned rp_io_wait(struct rp_io *io, struct rp_io_done *done, unsigned max, unsigned wait_min);
 void rp_io_counts(const struct rp_io *io, struct rp_io_counts *counts);
+/** One line for people: "io_uring, buffers registered", "pread, up to 32 threads". */
+void rp_io_describe(const struct rp_io *io, char *text, size_t text_bytes);
 
 /* ---- files ------------------------------------------------------------------------------------- */
 

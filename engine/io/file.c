@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* file — token files, opened for the page cache or past it (O_DIRECT).
+ *
+ * O_DIRECT is switched on after the file is open and known to be a regular file. Its alignment comes from
+ * statx; a trial read then shows whether the file system means it, because some accept the flag and refuse
+ * every read. Whatever goes wrong on that way leaves an ordinary buffered file: slower on cold data, but right.
+ *
+ * tmpfs accepts O_DIRECT and ignores it: its files are memory already, so they stay buffered. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/machine.h"
+#include "base/mem.h"
+#include "io/io.h"
+
+#define ALIGNMENT_MAX 4096u
+
+/* Linux 6.1 says the alignment in two words of struct statx that older headers do not name. */
+#ifndef STATX_DIOALIGN
+#define STATX_DIOALIGN 0x2000u
+#endif
+enum { STATX_DIO_MEMORY_AT = 0x98, STATX_DIO_OFFSET_AT = 0x9c };
+
+bool rp_io_prefers_direct(uint64_t total_bytes)
+{
+    return total_bytes > rp_machine_available_bytes() / 2;
+}
+
+static bool lies_in_memory(int fd)
+{
+    struct statfs info;
+    if (fstatfs(fd, &info) < 0)
+        return false;
+    return info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC || info.f_type == HUGETLBFS_MAGIC;
+}
+
+/* What O_DIRECT wants of offsets, lengths and memory alike; 0 = the file system says it has no O_DIRECT. */
+static uint32_t direct_alignment(int fd)
+{
+    struct statx info = {0};
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) < 0 || !(info.stx_mask & STATX_DIOALIGN))
+        return ALIGNMENT_MAX;
+    uint32_t memory = rp_load_u32((const uint8_t *)&info + STATX_DIO_MEMORY_AT);
+    uint32_t offset = rp_load_u32((const uint8_t *)&info + STATX_DIO_OFFSET_AT);
+    return memory && offset ? (uint32_t)rp_max_u64(memory, offset) : 0;
+}
+
+/* Read once as the reader will: memory aligned to `alignment` and to nothing more. */
+static bool direct_read_works(int fd, uint32_t alignment)
+{
+    uint8_t *memory = rp_calloc_aligned(2 * ALIGNMENT_MAX, 4 * ALIGNMENT_MAX);
+    bool works = memory && pread(fd, memory + alignment, alignment, 0) >= 0;
+    free(memory);
+    return works;
+}
+
+/* Returns the alignment, 1 when the file stays buffered. */
+static uint32_t switch_to_direct(int fd)
+{
+    uint32_t alignment = lies_in_memory(fd) ? 0 : direct_alignment(fd);
+    if (!rp_is_pow2(alignment) || alignment > ALIGNMENT_MAX)
+        return 1;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_DIRECT) < 0)
+        return 1;
+    if (direct_read_works(fd, alignment))
+        return alignment;
+    (void)fcntl(fd, F_SETFL, flags);
+    return 1;
+}
+
+int rp_io_open_file(const char *path, bool direct, uint32_t *alignment_out, struct rp_error *error)
+{
+    int fd = rp_file_open_read(path, NULL, error);
+    if (fd >= 0)
+        *alignment_out = direct ? switch_to_direct(fd) : 1;
+    return fd;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* io_fake — a method of engine/io that misbehaves on purpose, the same way for the same seed.
+ *
+ * It reads the real file at the moment a read is reaped, so a buffer that is used too early holds nothing, and
+ * then bends the result. What the kernel would never do it does not do either: no more bytes than asked, no
+ * O_DIRECT read that stops off its alignment before the end of the file. */
+#ifndef RP_TESTS_IO_FAKE_H
+#define RP_TESTS_IO_FAKE_H
+
+#include "io/io.h"
+
+struct io_fake_script {
+    uint64_t seed;
+    /* of 1000 results, how many … */
+    unsigned cut;    /* bring only a part */
+    unsigned again;  /* are EAGAIN, EINTR, EBUSY or ENOMEM */
+    unsigned broken; /* are EIO, although the disk is fine the next time */
+    unsigned lazy;   /* submits take only a part, or refuse with EAGAIN */
+    bool reorder;    /* give results back in a random order */
+    /* Reads that touch [bad_start, bad_end) fail with bad_error: a buffered read brings what lies in front of it,
+     * an aligned one (O_DIRECT) brings nothing. bad_times: how often; 0 = for ever. */
+    uint64_t bad_start, bad_end;
+    int bad_error;
+    unsigned bad_times;
+    uint64_t ends_at; /* the file looks as if it ended here; 0 = where it does */
+    bool takes_none;  /* submit refuses for ever, with EAGAIN */
+};
+
+/** The script of every rp_io that is opened from now on, in whatever thread. */
+void io_fake_set(const struct io_fake_script *script);
+extern const struct rp_io_method io_fake_method;
+
+/** Small generator for tests: the same numbers on every machine. */
+static inline uint64_t io_fake_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+#endif
