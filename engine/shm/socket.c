@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* socket — messages and descriptors. SEQPACKET keeps message boundaries and tells of a hang-up at once. */
+#include "shm/socket.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#define RP_SEND_WAIT_MS 5000
+#define RP_FDS_KEPT 2
+#define RP_FDS_MAX 16 /* more than the kernel is asked for: it drops the rest and says so */
+
+int rp_socket_peer_pidfd(int fd)
+{
+    int pidfd;
+    socklen_t length = sizeof pidfd;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) /* since Linux 6.5 */
+        return pidfd;
+    /* Before that by number. It may have been given to somebody else since; then its death is reported late, and
+     * the hang-up, which is watched as well, reports it in time. */
+    struct ucred peer;
+    length = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+        return -errno;
+    pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+    return pidfd < 0 ? -errno : pidfd;
+}
+
+bool rp_socket_hung_up(int fd)
+{
+    struct pollfd entry = {.fd = fd, .events = POLLRDHUP};
+    return poll(&entry, 1, 0) == 1 && (entry.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL));
+}
+
+static void attach_fds(struct msghdr *message, void *control, size_t control_bytes, const int *fds, unsigned count)
+{
+    if (count == 0)
+        return;
+    message->msg_control = control;
+    message->msg_controllen = control_bytes;
+    struct cmsghdr *entry = CMSG_FIRSTHDR(message);
+    entry->cmsg_level = SOL_SOCKET;
+    entry->cmsg_type = SCM_RIGHTS;
+    entry->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(entry), fds, count * sizeof(int));
+    message->msg_controllen = CMSG_SPACE(count * sizeof(int));
+}
+
+/* The buffer of a socket holds about 200 KiB by default; a message needs all of it at once. */
+static void make_room(int fd, size_t bytes)
+{
+    int wanted = (int)rp_min_u64(bytes + RP_PAGE_BYTES, 2 * RP_MESSAGE_BYTES_MAX);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
+}
+
+int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body, size_t body_bytes,
+                   const int *fds, unsigned fd_count, struct rp_error *error)
+{
+    RP_ASSERT(fd_count <= RP_FDS_KEPT);
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(RP_FDS_KEPT * sizeof(int))] = {0};
+    struct iovec parts[2] = {{(void *)(uintptr_t)header, header_bytes}, {(void *)(uintptr_t)body, body_bytes}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = body_bytes ? 2 : 1};
+    attach_fds(&message, control, sizeof control, fds, fd_count);
+    size_t bytes = header_bytes + body_bytes;
+    for (bool made_room = false, waited = false;;) {
+        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+        if (sent >= 0)
+            return (size_t)sent == bytes ? 0
+                                         : rp_fail(error, -RP_E_PROTOCOL, NULL,
+                                                   "socket: %zu bytes expected to be sent, %zd were", bytes, sent);
+        struct pollfd room = {.fd = fd, .events = POLLOUT};
+        if (errno == EINTR)
+            continue;
+        if (errno == EMSGSIZE && !made_room) {
+            make_room(fd, bytes);
+            made_room = true;
+        } else if (errno == EAGAIN && !waited) {
+            waited = true; /* a peer that does not read is not waited for twice */
+            poll(&room, 1, RP_SEND_WAIT_MS);
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            return rp_fail(error, -RP_E_GONE, NULL, "socket: the other side has hung up");
+        } else {
+            return rp_fail(error, -errno, errno == EMSGSIZE ? "raise net.core.wmem_max" : NULL,
+                           "socket: sending %zu bytes: %s", bytes, strerror(errno));
+        }
+    }
+}
+
+/* Keep the first descriptors that came along; close the others. Returns how many came. */
+static unsigned take_fds(struct msghdr *message, int fds[RP_FDS_KEPT])
+{
+    unsigned count = 0;
+    for (struct cmsghdr *entry = CMSG_FIRSTHDR(message); entry; entry = CMSG_NXTHDR(message, entry)) {
+        if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t bytes = entry->cmsg_len - CMSG_LEN(0);
+        for (size_t i = 0; i < bytes / sizeof(int); i++, count++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(entry) + i * sizeof(int), sizeof fd);
+            if (count < RP_FDS_KEPT)
+                fds[count] = fd;
+            else
+                close(fd);
+        }
+    }
+    return count;
+}
+
+static void drop_fds(int fds[RP_FDS_KEPT])
+{
+    for (unsigned i = 0; i < RP_FDS_KEPT; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+        fds[i] = -1;
+    }
+}
+
+/* Wait until there is something to read: 0, or -RP_E_TIMEOUT. */
+static int wait_readable(int fd, int timeout_ms, struct rp_error *error)
+{
+    uint64_t deadline = rp_now_ns() + (uint64_t)timeout_ms * 1000000u;
+    for (;;) {
+        uint64_t now = rp_now_ns();
+        int left = now >= deadline ? 0 : (int)rp_div_up(deadline - now, 1000000u);
+        struct pollfd entry = {.fd = fd, .events = POLLIN};
+        int ready = poll(&entry, 1, left);
+        if (ready > 0)
+            return 0;
+        if (ready == 0)
+            return rp_fail(error, -RP_E_TIMEOUT, NULL, "socket: no message within %d ms", timeout_ms);
+        if (errno != EINTR)
+            return rp_fail(error, -errno, NULL, "socket: poll: %s", strerror(errno));
+    }
+}
+
+int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int timeout_ms, struct rp_error *error)
+{
+    fds[0] = fds[1] = -1;
+    int code = timeout_ms < 0 ? 0 : wait_readable(fd, timeout_ms, error);
+    if (code < 0)
+        return code;
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(RP_FDS_MAX * sizeof(int))];
+    struct iovec part = {buffer, capacity};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
+                             .msg_controllen = sizeof control};
+    ssize_t bytes;
+    do
+        bytes = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    while (bytes < 0 && errno == EINTR);
+    if (bytes < 0 && errno == ECONNRESET)
+        return 0;
+    if (bytes < 0)
+        return errno == EAGAIN ? -EAGAIN : rp_fail(error, -errno, NULL, "socket: recvmsg: %s", strerror(errno));
+    unsigned count = take_fds(&message, fds);
+    if (count <= RP_FDS_KEPT && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        return bytes;
+    drop_fds(fds);
+    return rp_fail(error, -RP_E_PROTOCOL, NULL,
+                   "socket: at most %zu bytes and %d descriptors expected, a longer message or %u found", capacity,
+                   RP_FDS_KEPT, count);
+}
