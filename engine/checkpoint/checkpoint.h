@@ -39,7 +39,7 @@ struct rp_content_record {
 struct rp_checkpoint_info {
     uint64_t sequence;          /* of the file in its directory: ascending, orders checkpoints (clocks do not) */
     uint64_t next_row;          /* where the state stands */
-    uint64_t contents_end_row;  /* rows [next_row, contents_end_row) have contents; = next_row when none */
+    uint64_t contents_end_row;  /* rows [next_row, contents_end_row) have contents; = next_row when none, or bad */
     struct rp_hash128 identity; /* of the stream */
     uint32_t world, rows;       /* of the run that wrote it: information, may change at resume */
     char run[65];
@@ -63,15 +63,18 @@ struct rp_checkpoint_dir;
 
 /** Take a directory for writing: makes it (0700), locks it (-RP_E_BUSY with the holder's pid), removes temporary files
  *  that a killed run left, and proves at once that a save could work (write, fsync, rename, fsync of the
- *  directory), so that a read-only or full disk is known at start and not at the first save. */
+ *  directory), so that a read-only or full disk is known at start and not at the first save. keep: 2 to 1000.
+ *  The lock is inherited by fork: a child that lives on must be one that was forked before. */
 RP_MUST_CHECK int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
                                          const char *copy_path /* NULL */, struct rp_error *error);
+/** Waits for the copy of the last save. NULL is fine. */
 void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir);
 
-/** Save one. info->sequence is assigned (newest + 1). On success *path_out (may be NULL, caller frees) is durable and
- *  verified, and older ones beyond `keep` are removed. On failure nothing that was there is lost; up to
- *  three attempts, each with a new inode. With a copy directory the copy is made and verified after the save and its
- *  failure is logged, not returned. */
+/** Save one: parts with ascending types, the state among them; they must not change meanwhile. The caller fills
+ *  *info; only its sequence is assigned, above all that were ever there. On success *path_out (may be NULL, caller
+ *  frees) is durable and verified, and older ones beyond `keep` verified ones are removed. On failure nothing
+ *  that was there is lost; up to three attempts, each with a new inode. With a copy directory a thread makes
+ *  and verifies the copy afterwards; its failure is logged, not returned. */
 RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info *info,
                                      const struct rp_checkpoint_part *parts, size_t part_count,
                                      char **path_out, struct rp_error *error);
@@ -97,16 +100,24 @@ RP_MUST_CHECK int rp_content_next(const void *contents, size_t bytes, size_t *cu
                                   struct rp_content_record *record, const void **tokens);
 
 /** The newest checkpoint of a directory that verifies. Bad ones met on the way are renamed to NAME.bad when
- *  set_aside is true, and named in the log. Returns 1 with *out; 0 if the directory does not exist or never held a
- *  checkpoint; -RP_E_CORRUPT if there are checkpoints and none verifies (the hint: --fresh, or `rewind`). */
+ *  set_aside is true and an older one verifies, and named in the log. Returns 1 with *out; 0 if the directory does not
+ *  exist or never held a checkpoint; -RP_E_CORRUPT if there are checkpoints and none verifies (the hint: --fresh). One
+ *  that may be good but cannot be read here (permission, memory, -RP_E_VERSION) is an error, not a step back. */
 RP_MUST_CHECK int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool set_aside,
                                        struct rp_error *error);
+
+enum rp_checkpoint_status {
+    RP_CHECKPOINT_GOOD,
+    RP_CHECKPOINT_BAD,
+    RP_CHECKPOINT_SET_ASIDE, /* NAME.bad */
+    RP_CHECKPOINT_REWOUND,   /* NAME.rewound */
+};
 
 /* One row of a listing. */
 struct rp_checkpoint_entry {
     char *name; /* file name in the directory */
     uint64_t sequence, bytes;
-    enum { RP_CHECKPOINT_GOOD, RP_CHECKPOINT_BAD, RP_CHECKPOINT_SET_ASIDE, RP_CHECKPOINT_REWOUND } status;
+    enum rp_checkpoint_status status;
     struct rp_checkpoint_info info; /* when GOOD or REWOUND */
     char message[256];              /* when BAD or SET_ASIDE: what is wrong */
 };

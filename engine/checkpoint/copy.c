@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* copy — see copy.h.
+ *
+ * Flow: the saver posts a sequence number; the thread reads that file (verifying it), puts the same bytes under
+ * the same name by the same protocol, and prunes by the same rule.
+ * Threads: `target` belongs to the thread; `offered` and `stop` are under the mutex. Of `source` only what never
+ * changes while it is open is read: its path and directory. */
+#include "checkpoint/copy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/reader.h"
+
+struct rp_copier {
+    const struct rp_place *source;
+    struct rp_place target;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    uint64_t offered; /* 0 = nothing */
+    uint64_t skipped;
+    bool stop;
+};
+
+static int copy_one(struct rp_copier *copier, uint64_t sequence, struct rp_error *error)
+{
+    struct rp_name name;
+    rp_name_make(&name, sequence, RP_NAME_CURRENT);
+    struct rp_checkpoint *checkpoint;
+    int code = rp_reader_open(&checkpoint, copier->source->dir, copier->source->path, &name, error);
+    if (code < 0)
+        return code;
+    uint64_t bytes;
+    struct rp_checkpoint_piece piece = {.data = rp_reader_bytes(checkpoint, &bytes)};
+    piece.bytes = bytes;
+    unsigned attempt = 0;
+    do
+        code = rp_writer_put(&copier->target.writer, name.text, &piece, 1, error);
+    while (code < 0 && rp_writer_again(&copier->target.writer, attempt++, code));
+    rp_checkpoint_close(checkpoint);
+    return code;
+}
+
+static void *copier_run(void *argument)
+{
+    struct rp_copier *copier = argument;
+    pthread_mutex_lock(&copier->mutex);
+    for (;;) {
+        while (!copier->offered && !copier->stop)
+            pthread_cond_wait(&copier->changed, &copier->mutex);
+        uint64_t sequence = copier->offered;
+        copier->offered = 0;
+        if (!sequence)
+            break;
+        pthread_mutex_unlock(&copier->mutex);
+
+        struct rp_error error;
+        if (copy_one(copier, sequence, &error) < 0) {
+            rp_log(RP_LOG_ERROR, "checkpoint %" PRIu64 " is saved but not copied: %s", sequence, error.message);
+        } else {
+            rp_place_note_verified(&copier->target, sequence);
+            rp_place_prune(&copier->target);
+        }
+        pthread_mutex_lock(&copier->mutex);
+    }
+    pthread_mutex_unlock(&copier->mutex);
+    return NULL;
+}
+
+int rp_copier_open(struct rp_copier **copier_out, const struct rp_place *source, const char *path,
+                   uint64_t *newest_sequence_out, struct rp_error *error)
+{
+    struct rp_copier *copier = rp_calloc(1, sizeof *copier);
+    if (!copier)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to copy checkpoints to it", path);
+    copier->source = source;
+    int code = rp_place_open(&copier->target, path, source->keep, true, source->writer.storage, error);
+    if (code < 0) {
+        free(copier);
+        return rp_fail_context(error, code, "second location");
+    }
+    *newest_sequence_out = copier->target.newest_sequence;
+    pthread_mutex_init(&copier->mutex, NULL);
+    pthread_cond_init(&copier->changed, NULL);
+    code = -pthread_create(&copier->thread, NULL, copier_run, copier);
+    if (code < 0) {
+        rp_place_close(&copier->target);
+        free(copier);
+        return rp_fail(error, code, NULL, "%s: cannot start the thread that copies: %s", path, rp_strerror(code));
+    }
+    *copier_out = copier;
+    return 0;
+}
+
+void rp_copier_offer(struct rp_copier *copier, uint64_t sequence)
+{
+    pthread_mutex_lock(&copier->mutex);
+    if (copier->offered)
+        rp_log(RP_LOG_INFO, "%s: slower than the checkpoints come: %" PRIu64 " is skipped, %" PRIu64 " so far",
+               copier->target.path, copier->offered, ++copier->skipped);
+    copier->offered = sequence;
+    pthread_cond_signal(&copier->changed);
+    pthread_mutex_unlock(&copier->mutex);
+}
+
+void rp_copier_close(struct rp_copier *copier)
+{
+    if (!copier)
+        return;
+    pthread_mutex_lock(&copier->mutex);
+    copier->stop = true;
+    pthread_cond_signal(&copier->changed);
+    pthread_mutex_unlock(&copier->mutex);
+    pthread_join(copier->thread, NULL);
+    pthread_cond_destroy(&copier->changed);
+    pthread_mutex_destroy(&copier->mutex);
+    rp_place_close(&copier->target);
+    free(copier);
+}

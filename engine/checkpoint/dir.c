@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dir — taking a directory, and saving into it.
+ *
+ * Flow of a save: lay the sections out and hash them where they lie; then up to three times: take the next sequence
+ * number, encode head and footer, let writer.c put the file; then prune, and offer it to the copier.
+ * A number that was tried is never used again: what a failed attempt may have left behind is in nobody's way. */
+#include "checkpoint/dir.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/copy.h"
+#include "checkpoint/format.h"
+#include "checkpoint/place.h"
+#include "checkpoint/scan.h"
+
+struct rp_checkpoint_dir {
+    struct rp_place place;
+    struct rp_copier *copier; /* NULL = no second location */
+};
+
+/* A checkpoint about to be written. */
+struct image {
+    struct rp_format_head head;
+    struct rp_checkpoint_piece *pieces; /* head, then each section and its padding, then the footer */
+    size_t piece_count;
+    uint8_t head_bytes[RP_FORMAT_HEAD_BYTES];
+    uint8_t footer_bytes[RP_FORMAT_FOOTER_BYTES];
+};
+
+static const uint8_t padding[RP_FORMAT_PAGE_BYTES];
+
+static int section_make(struct rp_format_section *section, const struct rp_checkpoint_part *part)
+{
+    struct rp_hasher *hasher = rp_hasher_open();
+    if (!hasher)
+        return -ENOMEM;
+    section->type = part->type;
+    section->bytes = 0;
+    for (size_t i = 0; i < part->piece_count; i++) {
+        if (part->pieces[i].bytes)
+            rp_hasher_add(hasher, part->pieces[i].data, part->pieces[i].bytes);
+        section->bytes += part->pieces[i].bytes;
+    }
+    section->hash = rp_hasher_finish(hasher);
+    return 0;
+}
+
+static void image_add(struct image *image, const void *data, size_t bytes)
+{
+    if (bytes > 0)
+        image->pieces[image->piece_count++] = (struct rp_checkpoint_piece){data, bytes};
+}
+
+static int image_make(struct image *image, const struct rp_checkpoint_info *info,
+                      const struct rp_checkpoint_part *parts, size_t part_count, struct rp_error *error)
+{
+    size_t piece_count = 2 + part_count; /* head and footer, and each section's padding */
+    if (part_count > RP_CHECKPOINT_SECTIONS_MAX)
+        return rp_fail(error, -RP_E_USAGE, NULL, "checkpoint: %zu sections, at most %u", part_count,
+                       RP_CHECKPOINT_SECTIONS_MAX);
+    image->head.info = *info;
+    image->head.section_count = (uint32_t)part_count;
+    for (size_t i = 0; i < part_count; i++) {
+        piece_count += parts[i].piece_count;
+        if (section_make(&image->head.sections[i], &parts[i]) < 0)
+            return rp_fail(error, -ENOMEM, NULL, "checkpoint: no memory for a hash");
+    }
+    int code = rp_format_layout(&image->head, error);
+    if (code < 0)
+        return code;
+    image->pieces = rp_calloc(piece_count, sizeof *image->pieces);
+    if (!image->pieces)
+        return rp_fail(error, -ENOMEM, NULL, "checkpoint: no memory for a list of %zu pieces", piece_count);
+    image_add(image, image->head_bytes, sizeof image->head_bytes);
+    for (size_t i = 0; i < part_count; i++) {
+        for (size_t k = 0; k < parts[i].piece_count; k++)
+            image_add(image, parts[i].pieces[k].data, parts[i].pieces[k].bytes);
+        uint64_t bytes = image->head.sections[i].bytes;
+        image_add(image, padding, (size_t)(rp_align_up(bytes, RP_FORMAT_PAGE_BYTES) - bytes));
+    }
+    image_add(image, image->footer_bytes, sizeof image->footer_bytes);
+    RP_ASSERT(image->piece_count <= piece_count);
+    return 0;
+}
+
+static int put_image(struct rp_place *place, struct image *image, struct rp_error *error)
+{
+    if (place->newest_sequence >= RP_SEQUENCE_MAX)
+        return rp_fail(error, -RP_E_RESOURCE, "move the checkpoints to keep to a new directory",
+                       "%s: there is no number above %" PRIu64 " for another checkpoint", place->path,
+                       RP_SEQUENCE_MAX);
+    struct rp_name name;
+    rp_name_make(&name, ++place->newest_sequence, RP_NAME_CURRENT);
+    image->head.info.sequence = name.sequence;
+    rp_format_encode_head(&image->head, image->head_bytes);
+    rp_format_encode_footer(&image->head, image->footer_bytes);
+    return rp_writer_put(&place->writer, name.text, image->pieces, image->piece_count, error);
+}
+
+static int save_image(struct rp_place *place, struct image *image, struct rp_error *error)
+{
+    for (unsigned attempt = 0;; attempt++) {
+        struct rp_error found; /* named even when the caller does not want to know */
+        int code = put_image(place, image, &found);
+        if (code == 0)
+            return 0;
+        bool again = rp_writer_again(&place->writer, attempt, code);
+        if (!again)
+            return rp_fail(error, code, found.hint, "%s (attempt %u of %u)", found.message, attempt + 1,
+                           RP_WRITER_ATTEMPTS);
+        rp_log(RP_LOG_WARNING, "%s: trying again with a new file (attempt %u of %u)", found.message, attempt + 1,
+               RP_WRITER_ATTEMPTS);
+    }
+}
+
+int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info *info,
+                       const struct rp_checkpoint_part *parts, size_t part_count, char **path_out,
+                       struct rp_error *error)
+{
+    if (path_out)
+        *path_out = NULL;
+    struct image *image = rp_calloc(1, sizeof *image);
+    if (!image)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a checkpoint", dir->place.path);
+    int code = image_make(image, info, parts, part_count, error);
+    if (code == 0)
+        code = save_image(&dir->place, image, error);
+    uint64_t sequence = image->head.info.sequence;
+    free(image->pieces);
+    free(image);
+    if (code < 0)
+        return code;
+
+    info->sequence = sequence;
+    rp_place_note_verified(&dir->place, sequence);
+    rp_place_prune(&dir->place);
+    if (dir->copier)
+        rp_copier_offer(dir->copier, sequence);
+    if (path_out) { /* saved all the same if there is no memory for its name */
+        struct rp_name name;
+        rp_name_make(&name, sequence, RP_NAME_CURRENT);
+        *path_out = rp_format("%s/%s", dir->place.path, name.text);
+    }
+    return 0;
+}
+
+int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
+                                const char *copy_path, struct rp_storage *storage, size_t buffer_bytes,
+                                struct rp_error *error)
+{
+    *dir_out = NULL;
+    RP_ASSERT(buffer_bytes % RP_FORMAT_PAGE_BYTES == 0 && buffer_bytes <= RP_WRITER_BUFFER_BYTES);
+    struct rp_checkpoint_dir *dir = rp_calloc(1, sizeof *dir);
+    if (!dir)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
+    int code = rp_place_open(&dir->place, path, keep, true, storage, error);
+    uint64_t copied_sequence = 0;
+    if (code == 0 && copy_path)
+        code = rp_copier_open(&dir->copier, &dir->place, copy_path, &copied_sequence, error);
+    if (code < 0) {
+        rp_checkpoint_dir_close(dir);
+        return code;
+    }
+    /* A directory that was lost may have left copies: new numbers go above them. */
+    dir->place.newest_sequence = rp_max_u64(dir->place.newest_sequence, copied_sequence);
+    if (buffer_bytes)
+        dir->place.writer.buffer_bytes = buffer_bytes;
+    *dir_out = dir;
+    return 0;
+}
+
+int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
+                           const char *copy_path, struct rp_error *error)
+{
+    return rp_checkpoint_dir_open_with(dir_out, path, keep, copy_path, &rp_storage_system, 0, error);
+}
+
+void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)
+{
+    if (!dir)
+        return;
+    rp_copier_close(dir->copier);
+    rp_place_close(&dir->place);
+    free(dir);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* place — see place.h.
+ *
+ * Invariants
+ * P1  At most one process writes in a directory: an flock on .lock, which the kernel drops when the holder dies,
+ *     however it dies. The pid inside is for people only.
+ * P2  Behind the lock every temporary file is a dead process's, so all of them can go.
+ * P3  A checkpoint is removed only when `keep` (2 or more) newer ones are known to verify. */
+#include "checkpoint/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/scan.h"
+
+#define LOCK_NAME ".lock"
+#define PROBE_NAME ".probe"
+
+static int fail_errno(struct rp_error *error, const char *path, const char *verb)
+{
+    int code = -errno;
+    const char *hint = NULL;
+    if (code == -EACCES || code == -EPERM || code == -EROFS)
+        hint = "make the directory writable for this user, or give another one";
+    else if (code == -ENOENT)
+        hint = "give a directory that exists";
+    else if (code == -ELOOP)
+        hint = "a symbolic link stands where ringpack keeps its lock: remove it";
+    return rp_fail(error, code, hint, "%s: cannot %s: %s", path, verb, rp_strerror(code));
+}
+
+/* ---- the lock --------------------------------------------------------------------------------------- */
+
+static int fail_busy(const struct rp_place *place, struct rp_error *error)
+{
+    char holder[96] = {0};
+    ssize_t bytes = pread(place->lock, holder, sizeof holder - 1, 0);
+    for (ssize_t i = 0; i < bytes; i++)
+        if (holder[i] < 0x20 || holder[i] > 0x7e)
+            holder[i] = 0; /* the text of a line; a torn or foreign one is cut */
+    return rp_fail(error, -RP_E_BUSY, "stop that process, or give this run a directory of its own",
+                   "%s: another ringpack writes here: process %s", place->path,
+                   holder[0] ? holder : "(not known)");
+}
+
+static int take_lock(struct rp_place *place, struct rp_error *error)
+{
+    place->lock = openat(place->dir, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (place->lock < 0)
+        return fail_errno(error, place->path, "open " LOCK_NAME " in it");
+    if (flock(place->lock, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? fail_busy(place, error) : fail_errno(error, place->path, "lock it");
+    char host[65] = {0}, text[96];
+    if (gethostname(host, sizeof host - 1) < 0)
+        host[0] = 0;
+    int length = snprintf(text, sizeof text, "%ld on %s\n", (long)getpid(), host);
+    if (ftruncate(place->lock, 0) < 0 || pwrite(place->lock, text, (size_t)length, 0) != length)
+        rp_log(RP_LOG_DEBUG, "%s: cannot write the holder into %s", place->path, LOCK_NAME); /* P1 */
+    return 0;
+}
+
+/* ---- sweep and probe -------------------------------------------------------------------------------- */
+
+/* P2. What cannot be removed is in nobody's way: names carry a sequence that is never used again. */
+static int sweep(struct rp_place *place, struct rp_error *error)
+{
+    int fd = openat(place->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    if (!stream) {
+        int code = fail_errno(error, place->path, "list");
+        if (fd >= 0)
+            close(fd);
+        return code;
+    }
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        bool ours = rp_writer_is_temporary(entry->d_name) || strcmp(entry->d_name, PROBE_NAME) == 0;
+        if (ours && place->writer.storage->unlink(place->writer.storage, place->dir, entry->d_name) < 0)
+            rp_log(RP_LOG_WARNING, "%s/%s: a killed run left it and it cannot be removed", place->path,
+                   entry->d_name);
+    }
+    closedir(stream);
+    return 0;
+}
+
+/* A save in small: what would fail at the first checkpoint, an hour from now, fails here. */
+static int probe(struct rp_place *place, struct rp_error *error)
+{
+    static const uint8_t zeros[4096];
+    struct rp_checkpoint_piece piece = {zeros, sizeof zeros};
+    int code = rp_writer_put(&place->writer, PROBE_NAME, &piece, 1, error);
+    if (code < 0)
+        return rp_fail_context(error, code, "a test write into the checkpoint directory failed");
+    (void)place->writer.storage->unlink(place->writer.storage, place->dir, PROBE_NAME);
+    return 0;
+}
+
+static int find_newest_sequence(struct rp_place *place, struct rp_error *error)
+{
+    struct rp_scan scan;
+    int code = rp_scan_open(&scan, place->dir, place->path, error);
+    if (code == 0 && scan.count > 0)
+        place->newest_sequence = scan.names[0].sequence;
+    rp_scan_free(&scan);
+    return code;
+}
+
+/* ---- open and close --------------------------------------------------------------------------------- */
+
+static int open_directory(struct rp_place *place, const char *path, bool make, struct rp_error *error)
+{
+    int code = make ? rp_dir_make(path, error) : 0;
+    if (code < 0)
+        return code;
+    place->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (place->dir < 0)
+        return fail_errno(error, path, "open the directory");
+    struct stat info;
+    if (fstat(place->dir, &info) == 0 && (info.st_mode & S_IWOTH))
+        rp_log(RP_LOG_WARNING, "%s: everybody can write into this checkpoint directory: chmod 700 is safer",
+               path);
+    return 0;
+}
+
+int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool make,
+                  struct rp_storage *storage, struct rp_error *error)
+{
+    *place = (struct rp_place){.dir = -1, .lock = -1, .keep = keep};
+    if (keep < RP_PLACE_KEEP_MIN || keep > RP_PLACE_KEEP_MAX)
+        return rp_fail(error, -RP_E_CONFIG, "set checkpoint.keep to 3", "%s: cannot keep %" PRIu32
+                       " checkpoints: expected %u to %u", path, keep, RP_PLACE_KEEP_MIN, RP_PLACE_KEEP_MAX);
+    int code = open_directory(place, path, make, error);
+    if (code == 0) {
+        place->path = strdup(path);
+        place->verified = rp_calloc(keep, sizeof *place->verified);
+        uint8_t *buffer = rp_calloc_aligned(4096, RP_WRITER_BUFFER_BYTES);
+        place->writer = (struct rp_writer){.storage = storage,
+                                           .dir = place->dir,
+                                           .path = place->path,
+                                           .buffer = buffer,
+                                           .buffer_bytes = RP_WRITER_BUFFER_BYTES};
+        if (!place->path || !place->verified || !buffer)
+            code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
+    }
+    if (code == 0)
+        code = take_lock(place, error);
+    if (code == 0)
+        code = sweep(place, error);
+    if (code == 0)
+        code = find_newest_sequence(place, error);
+    if (code == 0)
+        code = probe(place, error);
+    if (code < 0)
+        rp_place_close(place);
+    return code;
+}
+
+void rp_place_close(struct rp_place *place)
+{
+    if (place->lock >= 0)
+        close(place->lock);
+    if (place->dir >= 0)
+        close(place->dir);
+    free(place->writer.buffer);
+    free(place->verified);
+    free(place->path);
+    *place = (struct rp_place){.dir = -1, .lock = -1};
+}
+
+/* ---- retention -------------------------------------------------------------------------------------- */
+
+void rp_place_note_verified(struct rp_place *place, uint64_t sequence)
+{
+    RP_ASSERT(place->keep >= RP_PLACE_KEEP_MIN);
+    /* Newest first; the oldest falls out, it is about to be removed. */
+    uint32_t moved = place->verified_count < place->keep ? place->verified_count : place->keep - 1;
+    memmove(place->verified + 1, place->verified, moved * sizeof *place->verified);
+    place->verified[0] = sequence;
+    place->verified_count = moved + 1;
+    place->newest_sequence = rp_max_u64(place->newest_sequence, sequence);
+}
+
+static bool verifies(const struct rp_place *place, const struct rp_name *name)
+{
+    for (uint32_t i = 0; i < place->verified_count; i++)
+        if (place->verified[i] == name->sequence)
+            return true;
+    struct rp_checkpoint *checkpoint;
+    struct rp_error error;
+    if (rp_reader_open(&checkpoint, place->dir, place->path, name, &error) < 0) {
+        rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept", error.message,
+               place->keep);
+        return false;
+    }
+    rp_checkpoint_close(checkpoint);
+    return true;
+}
+
+void rp_place_prune(struct rp_place *place)
+{
+    struct rp_scan scan;
+    struct rp_error error;
+    uint64_t *kept = rp_calloc(place->keep, sizeof *kept);
+    int code = kept ? rp_scan_open(&scan, place->dir, place->path, &error) : -ENOMEM;
+    if (code < 0) {
+        rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", place->path,
+               kept ? error.message : rp_strerror(code));
+        free(kept);
+        return;
+    }
+    uint32_t kept_count = 0;
+    for (size_t i = 0; i < scan.count; i++) {
+        const struct rp_name *name = &scan.names[i];
+        place->newest_sequence = rp_max_u64(place->newest_sequence, name->sequence);
+        if (name->kind != RP_NAME_CURRENT)
+            continue;
+        if (kept_count < place->keep) {
+            if (verifies(place, name))
+                kept[kept_count++] = name->sequence;
+            continue;
+        }
+        /* P3. Not synced: should the removal be lost in a power cut, there is one more old checkpoint. */
+        code = place->writer.storage->unlink(place->writer.storage, place->dir, name->text);
+        if (code < 0 && code != -ENOENT)
+            rp_log(RP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", place->path, name->text,
+                   rp_strerror(code));
+    }
+    rp_scan_free(&scan);
+    free(place->verified);
+    place->verified = kept;
+    place->verified_count = kept_count;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reader — a file becomes private memory first and is verified there: what was verified is what is used,
+ * whatever happens to the file afterwards. Memory is taken only after the head said how long the file should be and
+ * the file system agreed. */
+#include "checkpoint/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "checkpoint/format.h"
+
+struct rp_checkpoint {
+    struct rp_format_head head;
+    char *path;
+    uint8_t *bytes;
+    bool contents_bad;
+};
+
+static int fail_errno(struct rp_error *error, const char *path, const char *verb)
+{
+    int code = -errno;
+    return rp_fail(error, code,
+                   code == -EACCES ? "run as the user who wrote it, or make it readable" : NULL,
+                   "%s: cannot %s: %s", path, verb, rp_strerror(code));
+}
+
+static int read_exactly(int fd, uint8_t *data, uint64_t bytes, uint64_t offset, const char *path,
+                        struct rp_error *error)
+{
+    while (bytes > 0) {
+        ssize_t got = pread(fd, data, bytes, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno(error, path, "read");
+        if (got == 0)
+            return rp_fail(error, -RP_E_CORRUPT, NULL, "%s: damaged at byte %" PRIu64
+                           ": the file became shorter while it was read", path, offset);
+        data += got;
+        offset += (uint64_t)got;
+        bytes -= (uint64_t)got;
+    }
+    return 0;
+}
+
+static int check_kind(int fd, const char *path, uint64_t *file_bytes, struct rp_error *error)
+{
+    struct stat info;
+    if (fstat(fd, &info) < 0)
+        return fail_errno(error, path, "stat");
+    if (!S_ISREG(info.st_mode))
+        return rp_fail(error, -RP_E_FORMAT, "give a file named checkpoint-*.rpc, or a directory of them",
+                       "%s: not a checkpoint: expected a regular file", path);
+    *file_bytes = (uint64_t)info.st_size;
+    if (*file_bytes < RP_FORMAT_BYTES_MIN)
+        return rp_fail(error, -RP_E_CORRUPT, NULL,
+                       "%s: damaged at byte %" PRIu64 ": expected at least %u bytes, found %" PRIu64, path,
+                       *file_bytes, RP_FORMAT_BYTES_MIN, *file_bytes);
+    return 0;
+}
+
+static int read_checkpoint(struct rp_checkpoint *checkpoint, int fd, struct rp_error *error)
+{
+    uint8_t head[RP_FORMAT_HEAD_BYTES];
+    uint64_t file_bytes;
+    int code = check_kind(fd, checkpoint->path, &file_bytes, error);
+    if (code == 0)
+        code = read_exactly(fd, head, sizeof head, 0, checkpoint->path, error);
+    if (code == 0)
+        code = rp_format_parse_head(&checkpoint->head, head, file_bytes, checkpoint->path, error);
+    if (code < 0)
+        return code;
+    checkpoint->bytes = malloc(file_bytes);
+    if (!checkpoint->bytes)
+        return rp_fail(error, -ENOMEM, "free memory and try again; the file is untouched",
+                       "%s: no memory for its %" PRIu64 " bytes", checkpoint->path, file_bytes);
+    memcpy(checkpoint->bytes, head, sizeof head);
+    code = read_exactly(fd, checkpoint->bytes + sizeof head, file_bytes - sizeof head, sizeof head,
+                        checkpoint->path, error);
+    return code < 0 ? code
+                    : rp_format_verify(&checkpoint->head, checkpoint->bytes, checkpoint->path,
+                                       &checkpoint->contents_bad, error);
+}
+
+/* Takes `path`, which may be NULL for lack of memory. */
+static int open_at(struct rp_checkpoint **out, int dir, const char *name, int flags, char *path,
+                   struct rp_error *error)
+{
+    *out = NULL;
+    struct rp_checkpoint *checkpoint = rp_calloc(1, sizeof *checkpoint);
+    if (!checkpoint || !path) {
+        free(checkpoint);
+        free(path);
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", name);
+    }
+    checkpoint->path = path;
+    /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags);
+    int code = 0;
+    if (fd < 0 && errno == ELOOP)
+        code = rp_fail(error, -RP_E_FORMAT, "give the path of the file itself",
+                       "%s: a symbolic link, which is not followed here", path);
+    else if (fd < 0)
+        code = fail_errno(error, path, "open");
+    else
+        code = read_checkpoint(checkpoint, fd, error);
+    if (fd >= 0)
+        close(fd);
+    if (code < 0) {
+        rp_checkpoint_close(checkpoint);
+        return code;
+    }
+    if (checkpoint->contents_bad)
+        checkpoint->head.info.contents_end_row = checkpoint->head.info.next_row;
+    *out = checkpoint;
+    return 0;
+}
+
+int rp_checkpoint_open(struct rp_checkpoint **out, const char *path, struct rp_error *error)
+{
+    return open_at(out, AT_FDCWD, path, 0, strdup(path), error);
+}
+
+int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path, const struct rp_name *name,
+                   struct rp_error *error)
+{
+    int code = open_at(out, dir, name->text, O_NOFOLLOW, rp_format("%s/%s", path, name->text), error);
+    if (code < 0 || (*out)->head.info.sequence == name->sequence)
+        return code;
+    code = rp_fail(error, -RP_E_CORRUPT, "give it the name it had when it was written",
+                   "%s: its name does not fit: expected sequence %" PRIu64 ", the header says %" PRIu64,
+                   (*out)->path, name->sequence, (*out)->head.info.sequence);
+    rp_checkpoint_close(*out);
+    *out = NULL;
+    return code;
+}
+
+void rp_checkpoint_close(struct rp_checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    free(checkpoint->bytes);
+    free(checkpoint->path);
+    free(checkpoint);
+}
+
+bool rp_reader_is_damage(int code)
+{
+    return code == -RP_E_CORRUPT || code == -RP_E_FORMAT || code == -EIO;
+}
+
+const void *rp_reader_bytes(const struct rp_checkpoint *checkpoint, uint64_t *bytes_out)
+{
+    *bytes_out = checkpoint->head.file_bytes;
+    return checkpoint->bytes;
+}
+
+const struct rp_checkpoint_info *rp_checkpoint_info(const struct rp_checkpoint *checkpoint)
+{
+    return &checkpoint->head.info;
+}
+
+const char *rp_checkpoint_path(const struct rp_checkpoint *checkpoint)
+{
+    return checkpoint->path;
+}
+
+bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint)
+{
+    return checkpoint->contents_bad;
+}
+
+const void *rp_checkpoint_section(const struct rp_checkpoint *checkpoint, enum rp_checkpoint_section_type type,
+                                  size_t *bytes_out)
+{
+    const struct rp_format_section *section = rp_format_find(&checkpoint->head, type);
+    if (!section || (type == RP_CHECKPOINT_CONTENTS && checkpoint->contents_bad)) {
+        *bytes_out = 0;
+        return NULL;
+    }
+    *bytes_out = (size_t)section->bytes;
+    return checkpoint->bytes + section->offset;
+}

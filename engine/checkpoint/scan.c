@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scan — see scan.h. Clocks play no part: the order is the sequence number in the name. */
+#include "checkpoint/scan.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/text.h"
+
+static const char prefix[] = "checkpoint-";
+static const char suffix[] = ".rpc";
+static const char *const kind_suffix[] = {
+    [RP_NAME_CURRENT] = "",
+    [RP_NAME_SET_ASIDE] = RP_NAME_SUFFIX_SET_ASIDE,
+    [RP_NAME_REWOUND] = RP_NAME_SUFFIX_REWOUND,
+};
+
+void rp_name_make(struct rp_name *name, uint64_t sequence, enum rp_name_kind kind)
+{
+    RP_ASSERT(sequence <= RP_SEQUENCE_MAX);
+    name->sequence = sequence;
+    name->kind = kind;
+    snprintf(name->text, sizeof name->text, "%s%012" PRIu64 "%s%s", prefix, sequence, suffix,
+             kind_suffix[kind]);
+}
+
+bool rp_name_parse(struct rp_name *name, const char *text)
+{
+    char digits[13] = {0};
+    if (strncmp(text, prefix, strlen(prefix)) != 0)
+        return false;
+    strncpy(digits, text + strlen(prefix), sizeof digits - 1);
+    uint64_t sequence;
+    if (!rp_text_u64(digits, &sequence) || sequence > RP_SEQUENCE_MAX)
+        return false;
+    /* Written again and compared: so 7, 007 and +7 are no second names for the same sequence. */
+    for (enum rp_name_kind kind = RP_NAME_CURRENT; kind <= RP_NAME_REWOUND; kind++) {
+        rp_name_make(name, sequence, kind);
+        if (strcmp(name->text, text) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct rp_name *left = a, *right = b;
+    if (left->sequence != right->sequence)
+        return left->sequence < right->sequence ? 1 : -1;
+    return (int)left->kind - (int)right->kind;
+}
+
+static int scan_add(struct rp_scan *scan, const struct rp_name *name)
+{
+    if (rp_is_pow2(scan->count) || scan->count == 0) { /* full: the capacity is always a power of two */
+        size_t capacity = scan->count ? scan->count * 2 : 1;
+        struct rp_name *names = reallocarray(scan->names, capacity, sizeof *names);
+        if (!names)
+            return -ENOMEM;
+        scan->names = names;
+    }
+    scan->names[scan->count++] = *name;
+    return 0;
+}
+
+int rp_scan_open(struct rp_scan *scan, int dir, const char *path, struct rp_error *error)
+{
+    *scan = (struct rp_scan){0};
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* of its own: the position is not shared */
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    if (!stream) {
+        int code = -errno;
+        if (fd >= 0)
+            close(fd);
+        return rp_fail(error, code, "check that the directory is there and readable", "%s: cannot list: %s", path,
+                       rp_strerror(code));
+    }
+    int code = 0;
+    while (code == 0) {
+        errno = 0;
+        struct dirent *entry = readdir(stream);
+        if (!entry) {
+            code = -errno;
+            break;
+        }
+        struct rp_name name;
+        if (rp_name_parse(&name, entry->d_name))
+            code = scan_add(scan, &name);
+    }
+    closedir(stream);
+    if (code < 0)
+        return rp_fail(error, code, NULL, "%s: cannot list: %s", path, rp_strerror(code));
+    if (scan->count > 0)
+        qsort(scan->names, scan->count, sizeof *scan->names, newest_first);
+    return 0;
+}
+
+void rp_scan_free(struct rp_scan *scan)
+{
+    free(scan->names);
+    *scan = (struct rp_scan){0};
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scan.h — which files of a directory are checkpoints, and in what order. Names only; nothing is opened. */
+#ifndef RP_CHECKPOINT_SCAN_H
+#define RP_CHECKPOINT_SCAN_H
+
+#include "checkpoint/checkpoint.h"
+
+#define RP_NAME_SUFFIX_SET_ASIDE ".bad"
+#define RP_NAME_SUFFIX_REWOUND ".rewound"
+#define RP_SEQUENCE_MAX UINT64_C(999999999999) /* twelve digits, so that names sort as numbers do */
+
+enum rp_name_kind { RP_NAME_CURRENT, RP_NAME_SET_ASIDE, RP_NAME_REWOUND };
+
+#define RP_NAME_BYTES 40
+struct rp_name {
+    char text[RP_NAME_BYTES]; /* checkpoint-000000000007.rpc and one of the suffixes */
+    uint64_t sequence;
+    enum rp_name_kind kind;
+};
+
+void rp_name_make(struct rp_name *name, uint64_t sequence, enum rp_name_kind kind);
+/** False if `text` is not exactly what rp_name_make writes. */
+bool rp_name_parse(struct rp_name *name, const char *text);
+
+struct rp_scan {
+    struct rp_name *names; /* newest first, of all kinds */
+    size_t count;
+};
+/** Scan the directory `dir` (`path` is for messages). Free with rp_scan_free, also after a failure. */
+RP_MUST_CHECK int rp_scan_open(struct rp_scan *scan, int dir, const char *path, struct rp_error *error);
+void rp_scan_free(struct rp_scan *scan);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage — the table of storage.h over system calls. */
+#include "checkpoint/storage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* The result of a call that returns -1 and errno, repeated while a signal interrupts it. */
+#define RESULT_OF(call)                                                                              \
+    ({                                                                                               \
+        __typeof__(call) result_;                                                                    \
+        do                                                                                           \
+            result_ = (call);                                                                        \
+        while (result_ < 0 && errno == EINTR);                                                       \
+        result_ < 0 ? (__typeof__(result_))-errno : result_;                                         \
+    })
+
+static int system_create(struct rp_storage *storage, int dir, const char *name)
+{
+    (void)storage;
+    return RESULT_OF(openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+}
+
+static int system_reserve(struct rp_storage *storage, int fd, uint64_t bytes)
+{
+    (void)storage;
+    int code = RESULT_OF(fallocate(fd, 0, 0, (off_t)bytes));
+    return code == -EOPNOTSUPP ? 0 : code; /* NFSv3 and others cannot: there writing finds out */
+}
+
+static ssize_t system_write(struct rp_storage *storage, int fd, const void *data, size_t bytes, uint64_t offset)
+{
+    (void)storage;
+    return RESULT_OF(pwrite(fd, data, bytes, (off_t)offset));
+}
+
+/* No RESULT_OF: after a failed fsync the kernel has dropped the pages, and a second one says "fine". */
+static int system_sync(struct rp_storage *storage, int fd)
+{
+    (void)storage;
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
+static int system_close(struct rp_storage *storage, int fd)
+{
+    (void)storage;
+    return close(fd) < 0 && errno != EINTR ? -errno : 0;
+}
+
+/* The advice drops clean pages, which all are after fsync: so the file does not push the corpus out of the cache, and
+ * where O_DIRECT is refused (tmpfs, some network file systems) reads still go to the disk if there is one. */
+static int system_reopen(struct rp_storage *storage, int dir, const char *name)
+{
+    (void)storage;
+    int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+    int fd = RESULT_OF(openat(dir, name, flags | O_DIRECT));
+    if (fd == -EINVAL || fd == -EOPNOTSUPP)
+        fd = RESULT_OF(openat(dir, name, flags));
+    if (fd >= 0)
+        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    return fd;
+}
+
+static ssize_t system_read(struct rp_storage *storage, int fd, void *data, size_t bytes, uint64_t offset)
+{
+    (void)storage;
+    return RESULT_OF(pread(fd, data, bytes, (off_t)offset));
+}
+
+static int system_rename(struct rp_storage *storage, int dir, const char *from, const char *to)
+{
+    (void)storage;
+    int code = RESULT_OF(renameat2(dir, from, dir, to, RENAME_NOREPLACE));
+    if (code != -EINVAL && code != -ENOSYS)
+        return code;
+    /* The file system cannot exclude (NFS): look first. The directory is locked, so nobody of ours comes between. */
+    struct stat info;
+    if (fstatat(dir, to, &info, AT_SYMLINK_NOFOLLOW) == 0)
+        return -EEXIST;
+    return RESULT_OF(renameat(dir, from, dir, to));
+}
+
+static int system_sync_dir(struct rp_storage *storage, int dir)
+{
+    (void)storage;
+    /* EINVAL: a file system where directories cannot be synced; it has nothing better to offer. */
+    return fsync(dir) < 0 && errno != EINVAL ? -errno : 0;
+}
+
+static int system_unlink(struct rp_storage *storage, int dir, const char *name)
+{
+    (void)storage;
+    return RESULT_OF(unlinkat(dir, name, 0));
+}
+
+static void system_wait(struct rp_storage *storage, uint64_t ns)
+{
+    (void)storage;
+    rp_sleep_ns(ns);
+}
+
+struct rp_storage rp_storage_system = {
+    .create = system_create,
+    .reserve = system_reserve,
+    .write = system_write,
+    .sync = system_sync,
+    .close = system_close,
+    .reopen = system_reopen,
+    .read = system_read,
+    .rename = system_rename,
+    .sync_dir = system_sync_dir,
+    .unlink = system_unlink,
+    .wait = system_wait,
+};

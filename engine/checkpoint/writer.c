@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer — see writer.h; FORMAT.md, "Writing", says what each step is for.
+ *
+ * Invariants
+ * W1  A file gets its final name only after its bytes were fsynced, read back and found equal.
+ * W2  fsync is called once on an inode. When it fails the kernel has thrown the pages away and marks them clean, so
+ *     a second fsync lies; the inode is unlinked and the next attempt makes a new one.
+ * W3  Nothing is acknowledged before the directory was fsynced after the rename. */
+#include "checkpoint/writer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+
+#define TEMPORARY_PREFIX "."
+#define TEMPORARY_SUFFIX ".tmp"
+
+void rp_writer_temporary(char out[RP_WRITER_NAME_MAX], const char *name)
+{
+    int length = snprintf(out, RP_WRITER_NAME_MAX, TEMPORARY_PREFIX "%s" TEMPORARY_SUFFIX, name);
+    RP_ASSERT(length > 0 && length < RP_WRITER_NAME_MAX);
+}
+
+bool rp_writer_is_temporary(const char *name)
+{
+    size_t length = strlen(name), suffix = strlen(TEMPORARY_SUFFIX);
+    return name[0] == TEMPORARY_PREFIX[0] && length > suffix &&
+           strcmp(name + length - suffix, TEMPORARY_SUFFIX) == 0;
+}
+
+static int fail_step(const struct rp_writer *writer, struct rp_error *error, int code, const char *name,
+                     const char *verb)
+{
+    const char *hint = "earlier checkpoints are untouched; check the disk (dmesg)";
+    if (code == -ENOSPC || code == -EDQUOT || code == -EFBIG)
+        hint = "earlier checkpoints are untouched; make room, raise the quota or the file size limit, or keep "
+               "fewer checkpoints";
+    else if (code == -EACCES || code == -EPERM || code == -EROFS)
+        hint = "earlier checkpoints are untouched; make the directory writable for this user";
+    else if (code == -ENOENT || code == -ESTALE)
+        hint = "the directory was removed or unmounted while it was in use; bring it back and restart";
+    return rp_fail(error, code, hint, "%s/%s: cannot %s: %s", writer->path, name, verb, rp_strerror(code));
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------- */
+
+/* A file being written from front to back. */
+struct stream {
+    const struct rp_writer *writer;
+    int fd;
+    uint64_t offset; /* of buffer[0] in the file */
+    size_t used;     /* bytes that wait in the buffer */
+};
+
+static int stream_write(struct stream *stream, const uint8_t *data, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t put = stream->writer->storage->write(stream->writer->storage, stream->fd, data, bytes,
+                                                     stream->offset);
+        if (put <= 0)
+            return put < 0 ? (int)put : -EIO; /* 0 for ever would be a hang */
+        RP_ASSERT((size_t)put <= bytes);
+        data += put;
+        bytes -= (size_t)put;
+        stream->offset += (uint64_t)put;
+    }
+    return 0;
+}
+
+static int stream_flush(struct stream *stream)
+{
+    size_t used = stream->used;
+    stream->used = 0;
+    return stream_write(stream, stream->writer->buffer, used);
+}
+
+static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes)
+{
+    const struct rp_writer *writer = stream->writer;
+    while (bytes > 0) {
+        /* A large piece needs no gathering: straight from where it lies. */
+        if (stream->used == 0 && bytes >= writer->buffer_bytes)
+            return stream_write(stream, data, bytes);
+        size_t count = rp_min_u64(bytes, writer->buffer_bytes - stream->used);
+        memcpy(writer->buffer + stream->used, data, count);
+        stream->used += count;
+        data += count;
+        bytes -= count;
+        int code = stream->used == writer->buffer_bytes ? stream_flush(stream) : 0;
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+static int write_pieces(const struct rp_writer *writer, int fd, const struct rp_checkpoint_piece *pieces,
+                        size_t piece_count)
+{
+    struct stream stream = {.writer = writer, .fd = fd};
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < piece_count; i++)
+        code = stream_add(&stream, pieces[i].data, pieces[i].bytes);
+    return code < 0 ? code : stream_flush(&stream);
+}
+
+static int write_file(const struct rp_writer *writer, const char *temporary,
+                      const struct rp_checkpoint_piece *pieces, size_t piece_count, uint64_t bytes,
+                      struct rp_error *error)
+{
+    struct rp_storage *storage = writer->storage;
+    int fd = storage->create(storage, writer->dir, temporary);
+    if (fd < 0)
+        return fail_step(writer, error, fd, temporary, "create the file");
+    const char *verb = "reserve room for the file";
+    int code = storage->reserve(storage, fd, bytes);
+    if (code == 0) {
+        verb = "write the file";
+        code = write_pieces(writer, fd, pieces, piece_count);
+    }
+    if (code == 0) {
+        verb = "sync the file";
+        code = storage->sync(storage, fd); /* W2 */
+    }
+    int close_code = storage->close(storage, fd);
+    if (code == 0 && close_code < 0) {
+        verb = "close the file";
+        code = close_code;
+    }
+    return code < 0 ? fail_step(writer, error, code, temporary, verb) : 0;
+}
+
+/* ---- reading back ----------------------------------------------------------------------------------- */
+
+static int read_back(const struct rp_writer *writer, int fd, uint64_t bytes, struct rp_hash128 *hash)
+{
+    struct rp_storage *storage = writer->storage;
+    struct rp_hasher *hasher = rp_hasher_open();
+    if (!hasher)
+        return -ENOMEM;
+    int code = 0;
+    for (uint64_t offset = 0; code == 0 && offset < bytes;) {
+        size_t want = rp_min_u64(bytes - offset, writer->buffer_bytes);
+        ssize_t got = storage->read(storage, fd, writer->buffer, want, offset);
+        if (got <= 0)
+            code = got < 0 ? (int)got : -EIO; /* shorter than what was written */
+        else if (got % 4096 != 0 && (size_t)got != want)
+            code = -EIO; /* the next read could not be direct: a file of whole pages has no such end */
+        else
+            rp_hasher_add(hasher, writer->buffer, (size_t)got);
+        offset += got > 0 ? (uint64_t)got : 0;
+    }
+    *hash = rp_hasher_finish(hasher);
+    return code;
+}
+
+static int verify_file(const struct rp_writer *writer, const char *temporary, uint64_t bytes,
+                       struct rp_hash128 expected, struct rp_error *error)
+{
+    struct rp_storage *storage = writer->storage;
+    int fd = storage->reopen(storage, writer->dir, temporary);
+    if (fd < 0)
+        return fail_step(writer, error, fd, temporary, "open the file to read it back");
+    struct rp_hash128 found;
+    int code = read_back(writer, fd, bytes, &found);
+    int close_code = storage->close(storage, fd);
+    if (code == 0)
+        code = close_code;
+    if (code < 0)
+        return fail_step(writer, error, code, temporary, "read the file back");
+    if (rp_hash128_equal(found, expected))
+        return 0;
+    char expected_text[RP_HASH_HEX_BYTES], found_text[RP_HASH_HEX_BYTES];
+    return rp_fail(error, -RP_E_CORRUPT, "earlier checkpoints are untouched; check the disk (dmesg, smartctl)",
+                   "%s/%s: the disk gave back other bytes than were written: expected hash %s, found %s",
+                   writer->path, temporary, rp_hash128_hex(expected, expected_text),
+                   rp_hash128_hex(found, found_text));
+}
+
+/* ---- the protocol ----------------------------------------------------------------------------------- */
+
+static int hash_pieces(const struct rp_checkpoint_piece *pieces, size_t piece_count, struct rp_hash128 *hash)
+{
+    struct rp_hasher *hasher = rp_hasher_open();
+    if (!hasher)
+        return -ENOMEM;
+    for (size_t i = 0; i < piece_count; i++)
+        if (pieces[i].bytes)
+            rp_hasher_add(hasher, pieces[i].data, pieces[i].bytes);
+    *hash = rp_hasher_finish(hasher);
+    return 0;
+}
+
+int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_checkpoint_piece *pieces,
+                  size_t piece_count, struct rp_error *error)
+{
+    struct rp_storage *storage = writer->storage;
+    char temporary[RP_WRITER_NAME_MAX];
+    rp_writer_temporary(temporary, name);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < piece_count; i++)
+        bytes += pieces[i].bytes;
+    RP_ASSERT(bytes > 0 && bytes % 4096 == 0);
+    /* Before writing: pieces that change afterwards are found out by reading back. */
+    struct rp_hash128 hash;
+    int code = hash_pieces(pieces, piece_count, &hash);
+    if (code < 0)
+        return rp_fail(error, code, NULL, "%s/%s: no memory for a hash", writer->path, name);
+
+    code = write_file(writer, temporary, pieces, piece_count, bytes, error);
+    if (code == 0)
+        code = verify_file(writer, temporary, bytes, hash, error);
+    if (code < 0) {
+        if (code != -EEXIST) /* then it is not ours */
+            storage->unlink(storage, writer->dir, temporary);
+        return code;
+    }
+    code = storage->rename(storage, writer->dir, temporary, name); /* W1 */
+    if (code < 0) {
+        storage->unlink(storage, writer->dir, temporary);
+        return fail_step(writer, error, code, name, "give the file its name");
+    }
+    code = storage->sync_dir(storage, writer->dir); /* W3 */
+    if (code < 0) {
+        storage->unlink(storage, writer->dir, name); /* nobody was told of it, and it may vanish by itself */
+        return fail_step(writer, error, code, name, "sync the directory");
+    }
+    return 0;
+}
+
+bool rp_writer_again(struct rp_writer *writer, unsigned attempt, int code)
+{
+    static const uint64_t pause_ns[RP_WRITER_ATTEMPTS - 1] = {100000000u, 1000000000u};
+    /* What would only fail again is not tried again. */
+    static const int lasting[] = {ENOSPC, EDQUOT, EFBIG, EROFS, EACCES, EPERM, ENOENT, ENOTDIR, ENOMEM};
+    if (attempt + 1 >= RP_WRITER_ATTEMPTS)
+        return false;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(lasting); i++)
+        if (code == -lasting[i])
+            return false;
+    writer->storage->wait(writer->storage, pause_ns[attempt]);
+    return true;
+}

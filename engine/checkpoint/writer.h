@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer.h — put bytes under a name so that they are durable, proven to be on the disk, or not there at all.
+ *
+ * Knows the protocol (FORMAT.md, "Writing") and nothing of what the bytes mean. */
+#ifndef RP_CHECKPOINT_WRITER_H
+#define RP_CHECKPOINT_WRITER_H
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/storage.h"
+
+#define RP_WRITER_ATTEMPTS 3u
+#define RP_WRITER_BUFFER_BYTES (1u << 20)
+
+/* Where to, and with what. */
+struct rp_writer {
+    struct rp_storage *storage;
+    int dir;          /* file descriptor of the directory */
+    const char *path; /* of the directory, for messages */
+    uint8_t *buffer;  /* buffer_bytes, aligned to 4096: pieces are gathered in it, and the file read back into it */
+    size_t buffer_bytes;
+};
+
+/** One attempt to write `pieces` as `name`, a multiple of 4096 bytes in all. Returns 0 when the file is durable under its
+ *  name and its bytes have been read back and compared. On failure no file of that name is left, nor a
+ *  temporary one, as far as the directory still obeys; other files are not touched. */
+RP_MUST_CHECK int rp_writer_put(struct rp_writer *writer, const char *name,
+                                const struct rp_checkpoint_piece *pieces, size_t piece_count,
+                                struct rp_error *error);
+
+/** After attempt number `attempt` (0, 1, …) failed with `code`: true, after a pause, when another one, with a new
+ *  inode, makes sense. */
+bool rp_writer_again(struct rp_writer *writer, unsigned attempt, int code);
+
+/** The temporary name under which `name` is written. */
+#define RP_WRITER_NAME_MAX 96
+void rp_writer_temporary(char out[RP_WRITER_NAME_MAX], const char *name);
+bool rp_writer_is_temporary(const char *name);
+
+#endif
