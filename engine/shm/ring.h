@@ -92,6 +92,8 @@ void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t ca
 void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns);
 /** Batches below `release` go back. Returns true if the engine asked for the doorbell. */
 bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release);
+/** Tell `ringpack stat` that the trainer lives. */
+void rp_ring_view_beat(struct rp_ring_view *view, uint64_t now_ns);
 void rp_ring_view_close(struct rp_ring_view *view);
 
 #endif

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/clock.h"
 #include "shm/ring.h"
 #include "shm/wait.h"
 
@@ -180,6 +179,11 @@ bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release)
     rp_a64_store_release(&control_words(view)->release, release); /* PAIRS ring-release */
     rp_fence_seq_cst();                                           /* PAIRS ring-space */
     return rp_a32_load_relaxed(&engine_words(view)->want_space) != 0;
+}
+
+void rp_ring_view_beat(struct rp_ring_view *view, uint64_t now_ns)
+{
+    rp_a64_store_relaxed(&control_words(view)->heartbeat_ns, now_ns);
 }
 
 void rp_ring_view_close(struct rp_ring_view *view)

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* client — a trainer borrows batches and returns them; the engine's death is a pause.
+ *
+ * next: take what is published; else spin, sleep on tail, look at the socket; if the engine is gone, attach to
+ *       its successor at our row and go on. What a dead engine had published is still delivered first: it is
+ *       whole, because tail moves only after the slot is written.
+ * release: leases come back in any order, the ring wants them in order: the watermark moves over the slots that
+ *       nobody holds any more. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/row_digest.h"
+#include "client_core.h"
+#include "shm/socket.h"
+
+#define RP_SECOND_NS 1000000000u
+#define RP_CONNECT_TIMEOUT_NS (10ull * RP_SECOND_NS)
+#define RP_RESTART_TIMEOUT_NS (60ull * RP_SECOND_NS)
+#define RP_LOOK_UP_NS 100000000u /* how often a sleeping trainer looks whether the engine lives */
+
+/* Beside enum rp_next, inside this file: the engine is gone and its ring is empty. */
+enum { NEXT_LOST = 0 };
+
+static int refuse_child(const struct rp_client *client, struct rp_error *error)
+{
+    if (client->pid == getpid())
+        return 0;
+    return rp_fail(error, -RP_E_USAGE, "attach in the process that uses the batches (spawn instead of fork)",
+                   "this client was attached by process %ld; a forked child has none of its memory",
+                   (long)client->pid);
+}
+
+static uint64_t deadline_after(uint64_t ns)
+{
+    uint64_t deadline;
+    return rp_add_u64(rp_now_ns(), ns, &deadline) ? deadline : UINT64_MAX;
+}
+
+/* ---- attach and detach -------------------------------------------------------------------------------- */
+
+static void free_client(struct rp_client *client)
+{
+    rp_client_leave(client);
+    rp_client_delist(client);
+    pthread_mutex_destroy(&client->lock);
+    free(client->run);
+    free(client->run_dir);
+    free(client->state);
+    free(client);
+}
+
+static int copy_options(struct rp_client *client, const struct rp_client_options *options, struct rp_error *error)
+{
+    client->options = *options;
+    if (options->connect_timeout_ns == 0)
+        client->options.connect_timeout_ns = RP_CONNECT_TIMEOUT_NS;
+    if (options->restart_timeout_ns == 0)
+        client->options.restart_timeout_ns = RP_RESTART_TIMEOUT_NS;
+    if (options->state_bytes > RP_MESSAGE_BYTES_MAX - sizeof(struct rp_request))
+        return rp_fail(error, -RP_E_USAGE, NULL, "a state token of %zu bytes is longer than any", options->state_bytes);
+    client->run = rp_format("%s", options->run ? options->run : "default");
+    client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
+    client->state = malloc(options->state_bytes + 1);
+    if (!client->run || !client->state || (options->run_dir && !client->run_dir))
+        return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
+    if (options->state)
+        memcpy(client->state, options->state, options->state_bytes);
+    client->state_bytes = client->state_capacity = options->state ? options->state_bytes : 0;
+    return 0;
+}
+
+int rp_client_attach(struct rp_client **client_out, const struct rp_client_options *options,
+                     struct rp_error *error)
+{
+    *client_out = NULL;
+    struct rp_client *client = rp_calloc(1, sizeof *client);
+    if (!client)
+        return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
+    client->pid = getpid();
+    client->socket = -1;
+    client->next_row = RP_NEXT_ROW_ANY;
+    pthread_mutex_init(&client->lock, NULL);
+    int code = copy_options(client, options, error);
+    if (code == 0)
+        code = rp_client_enlist(client, error);
+    if (code == 0)
+        code = rp_client_join(client, deadline_after(client->options.connect_timeout_ns), error);
+    if (code < 0)
+        free_client(client);
+    else
+        *client_out = client;
+    return code;
+}
+
+void rp_client_detach(struct rp_client *client)
+{
+    if (!client || client->pid != getpid())
+        return; /* a child has nothing to unmap, and must not unmap what lies there now */
+    pthread_mutex_lock(&client->lock);
+    client->detached = true;
+    bool last = client->leases == 0;
+    pthread_mutex_unlock(&client->lock);
+    if (last)
+        free_client(client);
+    /* else the socket stays open: the engine may reuse the slots as soon as it is closed */
+}
+
+const struct rp_geometry *rp_client_geometry(const struct rp_client *client)
+{
+    return &client->geometry;
+}
+
+/* ---- next --------------------------------------------------------------------------------------------- */
+
+/* Fill in the lease on a slot that was just taken. With `lock` held. */
+static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_slot_header *header,
+                 struct rp_batch *batch)
+{
+    struct rp_mapping *mapping = client->current;
+    const struct rp_geometry *g = &mapping->view.geometry;
+    mapping->held[header->batch & (g->slots - 1)] = header->batch + 1;
+    mapping->leases++;
+    client->leases++;
+    *batch = (struct rp_batch){
+        .number = header->batch, .first_row = header->first_row, .next_row = header->next_row,
+        .rows = g->rows, .seq_len = g->seq_len, .rows_real = header->rows_real,
+        .tokens_real = header->tokens_real, .tokens_loss = header->tokens_loss,
+        .max_seqlen = header->max_seqlen, .segments = header->segments,
+        .sum_len_squared = header->sum_len_squared, .lease = mapping->number};
+    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
+        batch->sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
+    memcpy(client->state, slot + header->state_offset, header->state_bytes);
+    client->state_bytes = header->state_bytes;
+    client->next_row = header->next_row;
+    client->counts.batches++;
+    client->counts.rows += g->rows;
+    client->counts.tokens += header->tokens_real;
+}
+
+/* What a ring that gives no more batches means to the trainer. */
+static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
+{
+    char text[sizeof(((struct rp_ring_engine *)0)->message) + 1];
+    int64_t code = (int64_t)view->end;
+    rp_ring_view_message(view, text, sizeof text);
+    switch (view->status) {
+    case RP_RING_END:
+        return RP_NEXT_END;
+    case RP_RING_FAILED:
+        return rp_client_fail_text(error, code < 0 && code > -6000 ? (int)code : -RP_E_GONE, "the engine: ", text);
+    case RP_RING_QUARANTINED:
+        return rp_client_fail_text(error, -RP_E_PROTOCOL, "the engine: ", text);
+    default:
+        return NEXT_LOST;
+    }
+}
+
+/* One look at the ring, without waiting. */
+static int look(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
+{
+    if (!client->current)
+        return NEXT_LOST;
+    const uint8_t *slot;
+    struct rp_slot_header header;
+    struct rp_ring_view *view = &client->current->view;
+    pthread_mutex_lock(&client->lock);
+    int code;
+    if (view->next - view->release == view->geometry.slots)
+        code = rp_fail(error, -RP_E_USAGE, "release a batch first, or give the engine more slots (batch ring size)",
+                       "rank %" PRIu32 ": all %" PRIu32 " batches of the ring are on lease", client->options.rank,
+                       view->geometry.slots);
+    else
+        code = rp_ring_view_take(view, &slot, &header, error);
+    if (code == RP_RING_TAKEN)
+        lend(client, slot, &header, batch);
+    pthread_mutex_unlock(&client->lock);
+    if (code < 0)
+        return code;
+    if (code == RP_RING_TAKEN)
+        return RP_NEXT_BATCH;
+    return code == RP_RING_EMPTY ? RP_NEXT_EMPTY : judge_closed(view, error);
+}
+
+/* Attach to the successor: 0, -RP_E_TIMEOUT when there is none by the caller's deadline, or a failure that is
+ * final. `restart_timeout` counts from the death, over however many calls. */
+static int follow_engine(struct rp_client *client, uint64_t deadline, struct rp_error *error)
+{
+    uint64_t patience = client->options.restart_timeout_ns;
+    if (client->lost_ns == 0)
+        client->lost_ns = rp_now_ns();
+    rp_client_leave(client);
+    uint64_t give_up;
+    if (!rp_add_u64(client->lost_ns, patience, &give_up))
+        give_up = UINT64_MAX;
+    int code = rp_client_join(client, rp_min_u64(deadline, give_up), error);
+    if (code == 0) {
+        client->lost_ns = 0;
+        client->counts.reattaches++;
+    } else if (rp_client_may_retry(code)) {
+        if (rp_now_ns() < give_up)
+            return -RP_E_TIMEOUT;
+        rp_fail_context(error, code, "the engine died at row %" PRIu64 " and no successor came within %.3g s",
+                        client->next_row, (double)patience / RP_SECOND_NS);
+    }
+    return code;
+}
+
+/* Nothing was ready: wait for it. */
+static int wait_for_next(struct rp_client *client, uint64_t deadline, struct rp_batch *batch,
+                         struct rp_error *error)
+{
+    for (int found = RP_NEXT_EMPTY;;) {
+        uint64_t now = rp_now_ns();
+        if (found == RP_NEXT_EMPTY && now < deadline) {
+            rp_ring_view_wait(&client->current->view, rp_min_u64(deadline - now, RP_LOOK_UP_NS));
+            found = look(client, batch, error);
+        }
+        if (found == RP_NEXT_EMPTY && rp_socket_hung_up(client->socket)) {
+            found = look(client, batch, error); /* its last words may have come in between */
+            if (found == RP_NEXT_EMPTY)
+                found = NEXT_LOST;
+        }
+        if (found == NEXT_LOST) {
+            int code = follow_engine(client, deadline, error);
+            if (code < 0)
+                return code == -RP_E_TIMEOUT ? RP_NEXT_EMPTY : code;
+            found = look(client, batch, error);
+        }
+        if (found != NEXT_LOST && (found != RP_NEXT_EMPTY || rp_now_ns() >= deadline))
+            return found;
+    }
+}
+
+int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch, struct rp_error *error)
+{
+    int code = refuse_child(client, error);
+    if (code < 0)
+        return code;
+    uint64_t begin = rp_now_ns();
+    if (client->current)
+        rp_ring_view_beat(&client->current->view, begin);
+    code = look(client, batch, error);
+    if (code != RP_NEXT_EMPTY && code != NEXT_LOST)
+        return code;
+    uint64_t deadline = timeout_ns < 0 ? UINT64_MAX : begin + (uint64_t)timeout_ns;
+    code = wait_for_next(client, deadline, batch, error);
+    client->counts.waits++;
+    client->counts.wait_ns += rp_now_ns() - begin;
+    return code;
+}
+
+/* ---- release ------------------------------------------------------------------------------------------ */
+
+static struct rp_mapping *find_lease(const struct rp_client *client, const struct rp_batch *batch)
+{
+    for (struct rp_mapping *mapping = client->mappings; mapping; mapping = mapping->older) {
+        uint64_t slot = batch->number & (mapping->view.geometry.slots - 1);
+        if (mapping->number == batch->lease && mapping->held[slot] == batch->number + 1)
+            return mapping;
+    }
+    return NULL;
+}
+
+/* Move the watermark over the slots that nobody holds; ring if the engine waits for them. */
+static void give_back(struct rp_client *client, struct rp_mapping *mapping)
+{
+    struct rp_ring_view *view = &mapping->view;
+    uint64_t release = view->release;
+    while (release != view->next && mapping->held[release & (view->geometry.slots - 1)] == 0)
+        release++;
+    if (release == view->release || mapping != client->current)
+        return;
+    if (rp_ring_view_release(view, release) && client->socket >= 0) {
+        ssize_t sent = send(client->socket, "r", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)sent; /* full: the engine has bells to answer already; dead: the next call of next sees it */
+    }
+}
+
+int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
+{
+    if (client->pid != getpid())
+        return -RP_E_USAGE;
+    pthread_mutex_lock(&client->lock);
+    struct rp_mapping *mapping = find_lease(client, batch);
+    bool last = false;
+    if (mapping) {
+        mapping->held[batch->number & (mapping->view.geometry.slots - 1)] = 0;
+        mapping->leases--;
+        client->leases--;
+        give_back(client, mapping);
+        rp_client_drop_unused(client, mapping);
+        last = client->detached && client->leases == 0;
+    }
+    pthread_mutex_unlock(&client->lock);
+    if (last)
+        free_client(client);
+    return mapping ? 0 : -RP_E_USAGE;
+}
+
+int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch)
+{
+    if (client->pid != getpid())
+        return 0;
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&client->lock;
+    pthread_mutex_lock(lock);
+    bool held = find_lease(client, batch) != NULL;
+    pthread_mutex_unlock(lock);
+    return held;
+}
+
+/* ---- state ---------------------------------------------------------------------------------------------- */
+
+size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity)
+{
+    if (buffer && capacity >= client->state_bytes)
+        memcpy(buffer, client->state, client->state_bytes);
+    return client->state_bytes;
+}
+
+uint64_t rp_client_next_row(const struct rp_client *client)
+{
+    return client->next_row;
+}
+
+void rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts)
+{
+    *counts = client->counts;
+}
+
+void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch, uint64_t sum[2])
+{
+    const struct rp_row_info *rows = batch->sections[RP_SECTION_ROWS];
+    const int32_t *lengths = batch->sections[RP_SECTION_DOC_LENS];
+    const uint8_t *tokens = batch->sections[RP_SECTION_INPUT_IDS];
+    enum rp_dtype dtype = (enum rp_dtype)geometry->sections[RP_SECTION_INPUT_IDS].dtype;
+    uint64_t row_bytes = geometry->sections[RP_SECTION_INPUT_IDS].bytes / geometry->rows;
+    struct rp_hash128 total = {sum[0], sum[1]};
+    for (uint32_t i = 0; i < batch->rows; i++) {
+        if (rows[i].fragments == 0)
+            continue;
+        struct rp_hash128 hash = rp_row_hash(lengths + (uint64_t)i * geometry->max_docs_per_row,
+                                             rows[i].fragments, tokens + i * row_bytes, dtype);
+        total = rp_hash128_sum(total, rp_row_digest(rows[i].row, hash));
+    }
+    sum[0] = total.low;
+    sum[1] = total.high;
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* client_connect — from a run name to a mapped ring, the first time and after each death of the engine. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "client_core.h"
+#include "shm/socket.h"
+
+#define RP_RETRY_MIN_NS 5000000u
+#define RP_RETRY_MAX_NS 200000000u
+#define RP_HINT_VERSION "use the engine and the trainer library of one ringpack version"
+
+/* ---- fork ------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rp_client *list;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&list_lock);
+    for (struct rp_client *client = list; client; client = client->next)
+        pthread_mutex_lock(&client->lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    for (struct rp_client *client = list; client; client = client->next)
+        pthread_mutex_unlock(&client->lock);
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void after_fork_in_child(void)
+{
+    for (struct rp_client *client = list; client; client = client->next) {
+        if (client->socket >= 0)
+            close(client->socket);
+        client->socket = -1;
+    }
+    after_fork_in_parent();
+}
+
+static int fork_handlers_code;
+static void install_fork_handlers(void)
+{
+    fork_handlers_code = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+int rp_client_enlist(struct rp_client *client, struct rp_error *error)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install_fork_handlers);
+    if (fork_handlers_code)
+        return rp_fail(error, -fork_handlers_code, NULL, "pthread_atfork: %s", strerror(fork_handlers_code));
+    pthread_mutex_lock(&list_lock);
+    client->next = list;
+    list = client;
+    pthread_mutex_unlock(&list_lock);
+    return 0;
+}
+
+void rp_client_delist(struct rp_client *client)
+{
+    pthread_mutex_lock(&list_lock);
+    struct rp_client **link = &list;
+    while (*link && *link != client)
+        link = &(*link)->next;
+    if (*link)
+        *link = client->next;
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* ---- requests and replies ----------------------------------------------------------------------------- */
+
+int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text)
+{
+    const char *newline = strchrnul(text, '\n');
+    return rp_fail(error, code, *newline ? newline + 1 : NULL, "%s%.*s", prefix, (int)(newline - text), text);
+}
+
+/* A reply, checked: its head and its text, which has a NUL behind it. */
+struct reply {
+    struct rp_reply head;
+    char *text;
+    int fds[2];
+    uint8_t *buffer;
+};
+
+static void close_reply(struct reply *reply)
+{
+    for (int i = 0; i < 2; i++)
+        if (reply->fds[i] >= 0)
+            close(reply->fds[i]);
+    free(reply->buffer);
+}
+
+static int check_reply(struct reply *reply, uint64_t bytes, struct rp_error *error)
+{
+    if (bytes < sizeof reply->head)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION, "the engine's reply has %" PRIu64 " bytes", bytes);
+    memcpy(&reply->head, reply->buffer, sizeof reply->head);
+    if (reply->head.magic != RP_MESSAGE_MAGIC)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION, "the engine's reply is none of ringpack's");
+    if (reply->head.abi_version != RP_ABI_VERSION)
+        return rp_fail(error, -RP_E_VERSION, RP_HINT_VERSION,
+                       "the engine's memory layout is %" PRIu32 ", ours is %u", reply->head.abi_version,
+                       RP_ABI_VERSION);
+    if (reply->head.text_bytes != bytes - sizeof reply->head)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
+                       "the engine's reply says %" PRIu32 " bytes of text, %" PRIu64 " found",
+                       reply->head.text_bytes, bytes - sizeof reply->head);
+    reply->text = (char *)reply->buffer + sizeof reply->head;
+    reply->text[reply->head.text_bytes] = '\0';
+    return 0;
+}
+
+/* The reply of kind `kind`; a refusal becomes the failure that it tells of. */
+static int receive_reply(int fd, uint32_t kind, int timeout_ms, struct reply *reply, struct rp_error *error)
+{
+    *reply = (struct reply){.fds = {-1, -1}, .buffer = malloc(RP_MESSAGE_BYTES_MAX + 1)};
+    if (!reply->buffer)
+        return rp_fail(error, -ENOMEM, NULL, "receiving the engine's reply: out of memory");
+    int64_t bytes = rp_socket_receive(fd, reply->buffer, RP_MESSAGE_BYTES_MAX, reply->fds, timeout_ms, error);
+    int code = bytes < 0 ? (int)bytes : 0;
+    if (bytes == 0)
+        code = rp_fail(error, -RP_E_GONE, "look at the engine's log", "the engine hung up before it replied");
+    if (code == 0)
+        code = check_reply(reply, (uint64_t)bytes, error);
+    if (code == 0 && reply->head.kind == RP_REPLY_REFUSED)
+        code = rp_client_fail_text(error, reply->head.code < 0 ? reply->head.code : -RP_E_PROTOCOL, "",
+                                   reply->text);
+    else if (code == 0 && reply->head.kind != kind)
+        code = rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION, "a reply of kind %" PRIu32 " expected, %" PRIu32
+                       " found", kind, reply->head.kind);
+    if (code < 0)
+        close_reply(reply);
+    return code;
+}
+
+static struct rp_request make_request(uint32_t kind, const char *run)
+{
+    struct rp_request request = {.magic = RP_MESSAGE_MAGIC, .abi_version = RP_ABI_VERSION, .kind = kind,
+                                 .next_row = RP_NEXT_ROW_ANY, .pid = getpid()};
+    strncpy(request.run, run, sizeof request.run - 1);
+    return request;
+}
+
+static int timeout_ms(uint64_t ns)
+{
+    uint64_t ms = rp_div_up(ns, 1000000u);
+    return ms > INT32_MAX ? -1 : (int)ms;
+}
+
+/* ---- attach ------------------------------------------------------------------------------------------- */
+
+static int send_attach(const struct rp_client *client, int fd, struct rp_error *error)
+{
+    struct rp_request request = make_request(RP_REQUEST_ATTACH, client->run);
+    bool again = client->attaches > 0;
+    request.rank = client->options.rank;
+    request.world = again ? client->geometry.world : client->options.world;
+    request.rows = again ? client->geometry.rows : client->options.rows;
+    request.seq_len = again ? client->geometry.seq_len : client->options.seq_len;
+    request.next_row = client->next_row;
+    request.identity = client->identity;
+    request.state_bytes = (uint32_t)client->state_bytes;
+    return rp_socket_send(fd, &request, sizeof request, client->state, client->state_bytes, NULL, 0, error);
+}
+
+/* Whether a section has another type or is there for only one of the two. */
+static bool sections_differ(const struct rp_geometry *a, const struct rp_geometry *b)
+{
+    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
+        if (a->sections[i].dtype != b->sections[i].dtype || a->sections[i].bytes != b->sections[i].bytes)
+            return true;
+    return false;
+}
+
+/* The new ring must carry on with the stream that the old one carried, in the same shape. */
+static int check_continuation(const struct rp_client *client, const struct rp_ring_view *view, uint64_t row,
+                              struct rp_error *error)
+{
+    static const char hint[] = "restart the engine with the configuration it had, or restart the trainer too";
+    const struct rp_geometry *was = &client->geometry, *is = &view->geometry;
+    if (is->rank != client->options.rank)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
+                       "the ring of rank %" PRIu32 " expected, of rank %" PRIu32 " found", client->options.rank,
+                       is->rank);
+    if (client->attaches == 0)
+        return 0;
+    if (!rp_hash128_equal(client->identity, view->identity))
+        return rp_fail(error, -RP_E_MISMATCH, hint, "the restarted engine serves another stream");
+    if (was->rows != is->rows || was->seq_len != is->seq_len || was->world != is->world ||
+        was->label_mode != is->label_mode || sections_differ(was, is))
+        return rp_fail(error, -RP_E_MISMATCH, hint,
+                       "the restarted engine makes other batches: [%" PRIu32 "][%" PRIu32 "] of %" PRIu32
+                       " ranks expected, [%" PRIu32 "][%" PRIu32 "] of %" PRIu32 " found, or other sections",
+                       was->rows, was->seq_len, was->world, is->rows, is->seq_len, is->world);
+    if (row != client->next_row)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
+                       "the restarted engine goes on at row %" PRIu64 ", expected was row %" PRIu64, row,
+                       client->next_row);
+    return 0;
+}
+
+/* Room for every state token of this ring. */
+static int reserve_state(struct rp_client *client, size_t bytes, struct rp_error *error)
+{
+    if (bytes <= client->state_capacity)
+        return 0;
+    uint8_t *state = realloc(client->state, bytes);
+    if (!state)
+        return rp_fail(error, -ENOMEM, NULL, "a state token of %zu bytes: out of memory", bytes);
+    client->state = state;
+    client->state_capacity = bytes;
+    return 0;
+}
+
+/* Make the mapping the current one; the client's position is not moved but for the first attach. */
+static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd, const struct reply *reply,
+                 struct rp_error *error)
+{
+    const struct rp_geometry *g = &mapping->view.geometry;
+    uint64_t row = g->base_row + reply->head.first_batch * g->rows * g->world;
+    int code = check_continuation(client, &mapping->view, row, error);
+    if (code == 0)
+        code = reserve_state(client, rp_max_u64(g->state_bytes, reply->head.text_bytes), error);
+    mapping->held = rp_calloc(g->slots, sizeof *mapping->held);
+    if (code == 0 && !mapping->held)
+        code = rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
+    if (code < 0)
+        return code;
+    if (client->state_bytes == 0) {
+        memcpy(client->state, reply->text, reply->head.text_bytes);
+        client->state_bytes = reply->head.text_bytes;
+    }
+    client->geometry = *g;
+    client->identity = mapping->view.identity;
+    client->next_row = row;
+    pthread_mutex_lock(&client->lock);
+    mapping->number = ++client->attaches;
+    mapping->older = client->mappings;
+    client->mappings = client->current = mapping;
+    client->socket = fd;
+    pthread_mutex_unlock(&client->lock);
+    return 0;
+}
+
+static int open_ring(struct rp_client *client, int fd, struct reply *reply, struct rp_error *error)
+{
+    struct rp_mapping *mapping = rp_calloc(1, sizeof *mapping);
+    if (!mapping)
+        return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
+    int fds[2] = {reply->fds[0], reply->fds[1]};
+    reply->fds[0] = reply->fds[1] = -1; /* the view takes them */
+    int code = rp_ring_view_open(&mapping->view, fds[0], fds[1], reply->head.first_batch, error);
+    if (code == 0) {
+        code = adopt(client, mapping, fd, reply, error);
+        if (code < 0)
+            rp_ring_view_close(&mapping->view);
+    }
+    if (code < 0) {
+        free(mapping->held);
+        free(mapping);
+    }
+    return code;
+}
+
+static int join_once(struct rp_client *client, struct rp_error *error)
+{
+    int fd = rp_socket_connect(client->run_dir, client->run, error);
+    if (fd < 0)
+        return fd;
+    struct reply reply;
+    int code = send_attach(client, fd, error);
+    if (code == 0) /* the engine may have to plan its way to our row first */
+        code = receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(client->options.restart_timeout_ns), &reply, error);
+    if (code == 0) {
+        code = open_ring(client, fd, &reply, error);
+        close_reply(&reply);
+    }
+    if (code < 0)
+        close(fd);
+    return code;
+}
+
+bool rp_client_may_retry(int code)
+{
+    return code == -RP_E_GONE || code == -RP_E_BUSY || code == -RP_E_STOPPED;
+}
+
+int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
+{
+    for (uint64_t pause_ns = RP_RETRY_MIN_NS;; pause_ns = rp_min_u64(2 * pause_ns, RP_RETRY_MAX_NS)) {
+        int code = join_once(client, error);
+        uint64_t now = rp_now_ns();
+        if (code == 0 || !rp_client_may_retry(code) || now >= deadline_ns)
+            return code;
+        rp_sleep_ns(rp_min_u64(pause_ns, deadline_ns - now));
+    }
+}
+
+void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping)
+{
+    if (mapping == client->current || mapping->leases > 0)
+        return;
+    struct rp_mapping **link = &client->mappings;
+    while (*link != mapping)
+        link = &(*link)->older;
+    *link = mapping->older;
+    rp_ring_view_close(&mapping->view);
+    free(mapping->held);
+    free(mapping);
+}
+
+void rp_client_leave(struct rp_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    struct rp_mapping *left = client->current;
+    client->current = NULL;
+    if (left)
+        rp_client_drop_unused(client, left);
+    if (client->socket >= 0)
+        close(client->socket);
+    client->socket = -1;
+    pthread_mutex_unlock(&client->lock);
+}
+
+/* ---- questions ------------------------------------------------------------------------------------------ */
+
+static uint32_t request_kind(const char *what)
+{
+    if (!strcmp(what, "stat"))
+        return RP_REQUEST_STAT;
+    if (!strcmp(what, "checkpoint"))
+        return RP_REQUEST_CHECKPOINT;
+    return !strcmp(what, "stop") ? RP_REQUEST_STOP : 0;
+}
+
+int rp_engine_ask(const char *run_dir, const char *run, const char *what, char **text_out, struct rp_error *error)
+{
+    *text_out = NULL;
+    run = run ? run : "default";
+    uint32_t kind = request_kind(what);
+    if (kind == 0)
+        return rp_fail(error, -RP_E_USAGE, NULL, "rp_engine_ask: `stat`, `checkpoint` or `stop` expected, `%.40s` "
+                       "found", what);
+    int fd = rp_socket_connect(run_dir, run, error);
+    if (fd < 0)
+        return fd;
+    struct rp_request request = make_request(kind, run);
+    struct reply reply;
+    int code = rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, error);
+    if (code == 0) /* a checkpoint takes its time; a dead engine hangs up */
+        code = receive_reply(fd, RP_REPLY_TEXT, -1, &reply, error);
+    close(fd);
+    if (code < 0)
+        return code;
+    *text_out = strdup(reply.text);
+    close_reply(&reply);
+    return *text_out ? 0 : rp_fail(error, -ENOMEM, NULL, "the engine's reply: out of memory");
+}
+
+void rp_text_free(char *text)
+{
+    free(text);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* client_core.h — what the two halves of the trainer's library share: client.c borrows and returns, and
+ * client_connect.c finds engines.
+ *
+ * Invariants
+ *   A mapping lives while it is the current one or a lease on it is held; leases outlive the engine that made
+ *   them, the mapping's turn as the current one, and the client's detachment.
+ *   `state` and `next_row` always stand behind the last batch that was lent: a re-attach begins there.
+ * Threads: everything belongs to the thread that uses the client, but that leases may be returned by any thread
+ * (garbage collectors do), at any time: `lock` guards the mappings, their leases and the socket. */
+#ifndef RP_CLIENT_CORE_H
+#define RP_CLIENT_CORE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "ringpack/client.h"
+#include "shm/ring.h"
+
+/* One attach: a ring and who holds what of it. */
+struct rp_mapping {
+    struct rp_ring_view view;
+    uint64_t number; /* of this attach, from 1: rp_batch.lease */
+    uint64_t leases;
+    uint64_t *held; /* [slots]: 1 + the batch that is on lease in this slot, or 0 */
+    struct rp_mapping *older;
+};
+
+struct rp_client {
+    pid_t pid; /* of the process that attached */
+    char *run, *run_dir;
+    struct rp_client_options options; /* run, run_dir and state are not used */
+
+    pthread_mutex_t lock;
+    int socket;                   /* -1: no engine */
+    struct rp_mapping *mappings;  /* newest first */
+    struct rp_mapping *current;   /* NULL: no engine */
+    uint64_t attaches, leases;
+    bool detached;
+
+    struct rp_geometry geometry; /* of the last attach */
+    struct rp_hash128 identity;
+    uint8_t *state;
+    size_t state_bytes, state_capacity;
+    uint64_t next_row; /* RP_NEXT_ROW_ANY before the first attach */
+    uint64_t lost_ns;  /* when the engine was found dead; 0 = it is not */
+    struct rp_client_counts counts;
+
+    struct rp_client *next; /* in the list of client_connect.c */
+};
+
+/** Attach, trying again until deadline_ns while there is no engine, or it is stopping, or the rank is taken.
+ *  Returns 0 or the last failure. Tries at least once. */
+RP_MUST_CHECK int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error);
+/** Whether a later try may succeed after this failure. */
+bool rp_client_may_retry(int code);
+/** Leave the engine: close the socket, let the current mapping go. */
+void rp_client_leave(struct rp_client *client);
+/** Unmap a mapping that nobody needs any more. With `lock` held. */
+void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping);
+/** Known clients: a forked child closes their sockets, or the engine would not see their end. */
+RP_MUST_CHECK int rp_client_enlist(struct rp_client *client, struct rp_error *error);
+void rp_client_delist(struct rp_client *client);
+/** Fail with a text of the engine: "message", or "message\nhint". */
+int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text);
+
+#endif
