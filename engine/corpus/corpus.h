@@ -48,7 +48,7 @@ struct rp_source_spec {
 struct rp_corpus_spec {
     const struct rp_source_spec *sources;
     uint32_t source_count;
-    const char *index_dir; /* where sidecars are looked for when not beside the shard; NULL = beside only */
+    const char *index_dir; /* where sidecars are looked for before beside the shard; NULL = beside only */
     bool allow_missing_data; /* a token file that is gone is a warning if its sidecar is there (resume from contents) */
 };
 
@@ -121,23 +121,27 @@ void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size
 struct rp_inspection {
     enum rp_format format;
     enum rp_token_type type;
+    int64_t eos;   /* RP_EOS_NONE where the format needs none */
     char why[256];
     uint64_t bytes, tokens, documents, empty_documents;
+    uint64_t damaged_documents; /* entries that rp_source_length would refuse; only in lazily checked indexes */
     uint64_t length_min, length_max;
     uint64_t length_histogram[65]; /* [b]: documents whose length has b significant bits */
     uint64_t token_max;            /* largest token id; UINT64_MAX if not scanned */
     bool has_sidecar;
     struct rp_fingerprint fingerprint;
 };
-/** Inspect one shard. scan_tokens: read every token for token_max (memory speed); otherwise only the index.
+/** Inspect one shard. `hints` may be NULL; its name, weight and shards are not looked at.
+ *  scan_tokens: read every token for token_max (memory speed); otherwise only the index.
  *  progress (may be NULL) is called with bytes done and total now and then. */
-RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hints, bool scan_tokens,
+RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hints, const char *index_dir,
+                             bool scan_tokens,
                              void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                              struct rp_inspection *inspection, struct rp_error *error);
 
 /** Build the sidecar of one shard: document table where the format has none, a hash of every block, the
  *  content hash, the largest token id. Reads the token file once, at memory speed, and replaces the
- *  sidecar atomically. index_dir NULL = beside the shard. */
+ *  sidecar atomically. index_dir NULL = beside the shard. `hints` as in rp_inspect. */
 RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_source_spec *hints, const char *index_dir,
                                  void (*progress)(void *context, uint64_t done, uint64_t total),
                                  void *context, struct rp_error *error);

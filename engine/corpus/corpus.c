@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* corpus — the sources of a run and the shards of each, one behind the other.
+ *
+ * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their lists.
+ * Document d of a source lies in the shard s with first[s] <= d < first[s + 1]; a table with a few entries a
+ * shard gives the place to start looking, so the usual look-up is one division-free step, and it keeps no
+ * state that threads would have to share. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "corpus/shard.h"
+
+/* Buckets a shard; more of them means fewer shards to choose from. */
+#define BUCKETS_PER_SHARD 4u
+
+struct rp_source {
+    char *name;
+    const struct rp_opened *shards; /* of the corpus, from the first of this source on */
+    uint32_t first_shard, shard_count;
+    uint64_t documents, tokens;
+    uint64_t *first;      /* [shard_count + 1] first document of each shard, then documents */
+    uint32_t *bucket;     /* [b] shard of document b << bucket_shift, counted within the source */
+    unsigned bucket_shift;
+    struct rp_fingerprint fingerprint;
+};
+
+struct rp_corpus {
+    struct rp_source *sources;
+    uint32_t source_count;
+    struct rp_opened *shards;
+    uint32_t shard_count; /* opened so far */
+    struct rp_fingerprint fingerprint;
+};
+
+static int fail_memory(struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "no memory for the tables of the corpus");
+}
+
+static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_corpus_spec *spec,
+                       struct rp_error *error)
+{
+    const struct rp_source_spec *source_spec = &spec->sources[s];
+    const struct rp_open_options options = {
+        .find = {.hints = source_spec,
+                 .index_dir = spec->index_dir,
+                 .allow_missing_data = spec->allow_missing_data},
+        .scan_bytes_max = RP_SCAN_AT_OPEN_MAX,
+    };
+    for (uint32_t i = 0; i < source_spec->shard_count; i++) {
+        struct rp_opened *opened = &corpus->shards[corpus->shard_count];
+        int code = rp_shard_open(opened, source_spec->shards[i], s, &options, error);
+        if (code < 0)
+            return code;
+        corpus->shard_count++;
+        if (opened->found.data_missing)
+            rp_log(RP_LOG_WARNING, "%s: cannot be opened; going on with what its sidecar knows",
+                   opened->shard.path);
+    }
+    return 0;
+}
+
+static int sum_shards(struct rp_source *source, struct rp_error *error)
+{
+    source->first = rp_calloc(source->shard_count + 1u, sizeof *source->first);
+    struct rp_fingerprint *members = rp_calloc(source->shard_count, sizeof *members);
+    bool fits = source->first && members;
+    for (uint32_t i = 0; fits && i < source->shard_count; i++) {
+        const struct rp_opened *opened = &source->shards[i];
+        members[i] = opened->fingerprint;
+        fits = rp_add_u64(source->first[i], opened->shard.documents, &source->first[i + 1]) &&
+               rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
+    }
+    if (fits) {
+        source->documents = source->first[source->shard_count];
+        source->fingerprint = rp_fingerprint_combine(members, source->shard_count);
+    }
+    free(members);
+    return fits ? 0 : fail_memory(error);
+}
+
+static int make_buckets(struct rp_source *source, struct rp_error *error)
+{
+    uint64_t wanted = (uint64_t)BUCKETS_PER_SHARD * source->shard_count;
+    while (source->documents >> source->bucket_shift > wanted)
+        source->bucket_shift++;
+    uint64_t count = (source->documents >> source->bucket_shift) + 2;
+    source->bucket = rp_calloc((size_t)count, sizeof *source->bucket);
+    if (!source->bucket)
+        return fail_memory(error);
+    uint32_t shard = 0;
+    for (uint64_t b = 0; b < count; b++) {
+        while (shard + 1 < source->shard_count && source->first[shard + 1] <= b << source->bucket_shift)
+            shard++;
+        source->bucket[b] = shard;
+    }
+    return 0;
+}
+
+static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_corpus_spec *spec,
+                       struct rp_error *error)
+{
+    const struct rp_source_spec *source_spec = &spec->sources[s];
+    struct rp_source *source = &corpus->sources[s];
+    source->first_shard = corpus->shard_count;
+    source->shards = corpus->shards + corpus->shard_count;
+    source->shard_count = source_spec->shard_count;
+    source->name = strdup(source_spec->name ? source_spec->name : "");
+    int code = source->name ? open_shards(corpus, s, spec, error) : fail_memory(error);
+    if (code == 0)
+        code = sum_shards(source, error);
+    if (code == 0 && (source->documents == 0 || source->tokens == 0))
+        code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows what they hold",
+                       "expected documents with tokens, found %" PRIu64 " documents with %" PRIu64
+                       " tokens in %" PRIu32 " shards", source->documents, source->tokens, source->shard_count);
+    if (code == 0)
+        code = make_buckets(source, error);
+    return code < 0 ? rp_fail_context(error, code, "source `%s`", source_spec->name ? source_spec->name : "") : 0;
+}
+
+static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *spec, struct rp_error *error)
+{
+    uint64_t shards = 0;
+    for (uint32_t s = 0; s < spec->source_count; s++)
+        shards += spec->sources[s].shard_count;
+    if (shards == 0 || shards > UINT32_MAX)
+        return rp_fail(error, -RP_E_EMPTY, "name at least one shard", "the corpus has no shards");
+    corpus->shards = rp_calloc((size_t)shards, sizeof *corpus->shards);
+    corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
+    struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
+    int code = corpus->shards && corpus->sources && members ? 0 : fail_memory(error);
+    for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
+        corpus->source_count = s + 1;
+        code = open_source(corpus, s, spec, error);
+        members[s] = corpus->sources[s].fingerprint;
+    }
+    if (code == 0)
+        corpus->fingerprint = rp_fingerprint_combine(members, spec->source_count);
+    free(members);
+    return code;
+}
+
+int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *spec, struct rp_error *error)
+{
+    *corpus_out = NULL;
+    struct rp_corpus *corpus = rp_calloc(1, sizeof *corpus);
+    int code = corpus ? open_sources(corpus, spec, error) : fail_memory(error);
+    if (code < 0)
+        rp_corpus_close(corpus);
+    else
+        *corpus_out = corpus;
+    return code;
+}
+
+void rp_corpus_close(struct rp_corpus *corpus)
+{
+    if (!corpus)
+        return;
+    for (uint32_t s = 0; s < corpus->source_count; s++) {
+        free(corpus->sources[s].name);
+        free(corpus->sources[s].first);
+        free(corpus->sources[s].bucket);
+    }
+    for (uint32_t i = 0; i < corpus->shard_count; i++)
+        rp_shard_close(&corpus->shards[i]);
+    free(corpus->sources);
+    free(corpus->shards);
+    free(corpus);
+}
+
+uint32_t rp_corpus_source_count(const struct rp_corpus *corpus) { return corpus->source_count; }
+uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus) { return corpus->shard_count; }
+struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus) { return corpus->fingerprint; }
+const char *rp_source_name(const struct rp_source *source) { return source->name; }
+uint64_t rp_source_documents(const struct rp_source *source) { return source->documents; }
+uint64_t rp_source_tokens(const struct rp_source *source) { return source->tokens; }
+struct rp_fingerprint rp_source_fingerprint(const struct rp_source *source) { return source->fingerprint; }
+
+const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source)
+{
+    RP_ASSERT(source < corpus->source_count);
+    return &corpus->sources[source];
+}
+
+const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard)
+{
+    RP_ASSERT(shard < corpus->shard_count);
+    return &corpus->shards[shard].shard;
+}
+
+void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes)
+{
+    uint32_t without = 0;
+    for (uint32_t i = 0; i < corpus->shard_count; i++)
+        without += !corpus->shards[i].found.has_sidecar;
+    if (without == 0)
+        snprintf(text, bytes, "full (sidecars)");
+    else
+        snprintf(text, bytes,
+                 "sampled (%" PRIu32 " of %" PRIu32 " shards have no sidecar; `ringpack index` makes it full)",
+                 without, corpus->shard_count);
+}
+
+/* The shard of a document, counted within the source: the last s with first[s] <= document. */
+static uint32_t shard_of(const struct rp_source *source, uint64_t document)
+{
+    RP_DASSERT(document < source->documents);
+    uint64_t b = document >> source->bucket_shift;
+    uint32_t low = source->bucket[b], high = source->bucket[b + 1];
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (source->first[middle] <= document)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+uint64_t rp_source_length(const void *source_lengths, uint64_t document)
+{
+    const struct rp_source *source = source_lengths;
+    uint32_t s = shard_of(source, document);
+    uint64_t tokens, offset;
+    bool good = !rp_shard_locate(&source->shards[s], document - source->first[s], &tokens, &offset);
+    return good ? tokens : UINT64_MAX;
+}
+
+int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error)
+{
+    uint32_t s = shard_of(source, document);
+    uint64_t tokens, offset;
+    const struct rp_opened *opened = &source->shards[s];
+    const char *problem = rp_shard_locate(opened, document - source->first[s], &tokens, &offset);
+    return rp_fail(error, -RP_E_CORRUPT, "restore the index, or write the shard again",
+                   "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s", source->name, document,
+                   document - source->first[s], opened->shard.path,
+                   problem ? problem : "its index entry was bad and is good now");
+}
+
+void rp_source_extent(const struct rp_source *source, uint64_t document, struct rp_extent *extent)
+{
+    uint32_t s = shard_of(source, document);
+    const struct rp_opened *opened = &source->shards[s];
+    *extent = (struct rp_extent){.shard = source->first_shard + s, .width = rp_token_width(opened->shard.type)};
+    const char *problem = rp_shard_locate(opened, document - source->first[s], &extent->tokens,
+                                          &extent->byte_offset);
+    RP_ASSERT(!problem);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fingerprint — see fingerprint.h. What is hashed is written out as u64 words in one order, so the value
+ * depends on no struct layout. */
+#include "corpus/fingerprint.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+
+#define INDEX_SAMPLES 1024u
+
+struct words {
+    uint64_t word[16 + RP_SAMPLE_BLOCKS];
+    size_t count;
+};
+
+static void add_word(struct words *words, uint64_t word)
+{
+    RP_ASSERT(words->count < RP_ARRAY_COUNT(words->word));
+    words->word[words->count++] = word;
+}
+
+static void add_hash(struct words *words, struct rp_hash128 hash)
+{
+    add_word(words, hash.low);
+    add_word(words, hash.high);
+}
+
+static struct rp_hash128 hash_words(const struct words *words)
+{
+    return rp_hash128(words->word, words->count * sizeof words->word[0]);
+}
+
+/* The version, so that a later rule cannot give the same value for other content; then the geometry. */
+static struct words begin_words(const struct rp_identity *identity)
+{
+    struct words words = {.count = 0};
+    add_word(&words, 1);
+    add_word(&words, (uint64_t)identity->format);
+    add_word(&words, (uint64_t)identity->type);
+    add_word(&words, (uint64_t)identity->eos);
+    add_word(&words, identity->bytes);
+    add_word(&words, identity->token_offset);
+    add_word(&words, identity->documents);
+    add_word(&words, identity->tokens);
+    add_word(&words, identity->index_bytes);
+    return words;
+}
+
+struct rp_fingerprint rp_identity_fingerprint(const struct rp_identity *identity)
+{
+    struct rp_fingerprint fingerprint = {{0, 0}, {0, 0}};
+    struct words words = begin_words(identity);
+    add_hash(&words, identity->index_sample);
+    for (uint32_t i = 0; i < identity->sample_count; i++)
+        add_word(&words, identity->sample[i]);
+    fingerprint.sampled = hash_words(&words);
+    if (identity->full) {
+        words = begin_words(identity);
+        add_hash(&words, identity->index_content);
+        add_hash(&words, identity->content);
+        fingerprint.full = hash_words(&words);
+    }
+    return fingerprint;
+}
+
+struct rp_fingerprint rp_fingerprint_combine(const struct rp_fingerprint *members, size_t count)
+{
+    static const struct rp_hash128 unknown = {0, 0};
+    struct rp_fingerprint fingerprint = {unknown, unknown};
+    struct rp_hasher *sampled = rp_hasher_open(), *full = rp_hasher_open();
+    RP_ASSERT(sampled && full);
+    bool all_full = count > 0;
+    for (size_t i = 0; i < count; i++) {
+        rp_hasher_add(sampled, &members[i].sampled, sizeof members[i].sampled);
+        rp_hasher_add(full, &members[i].full, sizeof members[i].full);
+        all_full &= !rp_hash128_equal(members[i].full, unknown);
+    }
+    fingerprint.sampled = rp_hasher_finish(sampled);
+    struct rp_hash128 full_hash = rp_hasher_finish(full);
+    if (all_full)
+        fingerprint.full = full_hash;
+    return fingerprint;
+}
+
+uint32_t rp_sample_count(uint64_t blocks)
+{
+    return (uint32_t)rp_min_u64(blocks, RP_SAMPLE_BLOCKS);
+}
+
+static uint64_t spread(uint64_t i, uint64_t samples, uint64_t blocks)
+{
+    return blocks <= samples ? i : i * (blocks - 1) / (samples - 1);
+}
+
+uint64_t rp_sample_block(uint32_t i, uint64_t blocks)
+{
+    return spread(i, RP_SAMPLE_BLOCKS, blocks);
+}
+
+struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes)
+{
+    if (bytes <= RP_INDEX_HASH_WHOLE_MAX)
+        return rp_hash128(index, (size_t)bytes);
+    struct rp_hasher *hasher = rp_hasher_open();
+    RP_ASSERT(hasher);
+    uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
+    for (uint32_t i = 0; i < INDEX_SAMPLES; i++) {
+        uint64_t offset = spread(i, INDEX_SAMPLES, blocks) * RP_BLOCK_BYTES;
+        rp_hasher_add(hasher, (const uint8_t *)index + offset,
+                      (size_t)rp_min_u64(RP_BLOCK_BYTES, bytes - offset));
+    }
+    return rp_hasher_finish(hasher);
+}
+
+int rp_sample_read(int fd, const char *path, uint64_t bytes, uint64_t sample[RP_SAMPLE_BLOCKS],
+                   struct rp_error *error)
+{
+    uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
+    uint32_t count = rp_sample_count(blocks);
+    /* Ask for all of them before waiting for the first: one seek time instead of 64. */
+    for (uint32_t i = 0; i < count; i++)
+        posix_fadvise(fd, (off_t)(rp_sample_block(i, blocks) * RP_BLOCK_BYTES), RP_BLOCK_BYTES,
+                      POSIX_FADV_WILLNEED);
+    uint8_t block[RP_BLOCK_BYTES];
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t offset = rp_sample_block(i, blocks) * RP_BLOCK_BYTES;
+        size_t length = (size_t)rp_min_u64(RP_BLOCK_BYTES, bytes - offset);
+        int code = rp_file_read_at(fd, path, block, length, offset, error);
+        if (code < 0)
+            return code;
+        sample[i] = rp_hash64(block, length);
+    }
+    return 0;
+}

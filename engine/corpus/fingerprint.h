@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fingerprint.h — is this the content we saw before? Paths, names and times are not part of the answer.
+ *
+ * A shard's sampled fingerprint is the XXH3-128 of its geometry, the hash of its index and the hashes of
+ * up to 64 blocks of its token file, spread evenly with the first and the last among them. Its full
+ * fingerprint replaces the sampled blocks by the hash of all block hashes. Both can be computed from a
+ * sidecar alone, so a corpus whose token files are gone still has its identity.
+ * A source's is the hash over its shards' in order, a corpus' the hash over its sources'. */
+#ifndef RP_CORPUS_FINGERPRINT_H
+#define RP_CORPUS_FINGERPRINT_H
+
+#include "corpus/corpus.h"
+
+#define RP_SAMPLE_BLOCKS 64u
+/* An index up to this size is hashed whole; of a larger one 1024 blocks are. */
+#define RP_INDEX_HASH_WHOLE_MAX (64u << 20)
+
+/* Everything that the fingerprint of one shard covers. */
+struct rp_identity {
+    enum rp_format format;
+    enum rp_token_type type;
+    int64_t eos;
+    uint64_t bytes, token_offset, documents, tokens;
+    uint64_t index_bytes;           /* of the .idx, or of the document table */
+    struct rp_hash128 index_sample; /* rp_index_sample of it */
+    uint64_t sample[RP_SAMPLE_BLOCKS];
+    uint32_t sample_count;
+    bool full;                      /* the next two are known */
+    struct rp_hash128 index_content, content;
+};
+
+struct rp_fingerprint rp_identity_fingerprint(const struct rp_identity *identity);
+
+/** Fingerprint of a list, from those of its members. It is full only if every member's is. */
+struct rp_fingerprint rp_fingerprint_combine(const struct rp_fingerprint *members, size_t count);
+
+/** How many of `blocks` blocks are sampled, and which the i-th of them is (ascending). */
+uint32_t rp_sample_count(uint64_t blocks);
+uint64_t rp_sample_block(uint32_t i, uint64_t blocks);
+
+struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes);
+
+/** Hash the sampled blocks of a token file. */
+RP_MUST_CHECK int rp_sample_read(int fd, const char *path, uint64_t bytes,
+                                 uint64_t sample[RP_SAMPLE_BLOCKS], struct rp_error *error);
+
+#endif

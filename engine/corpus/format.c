@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* format — see format.h. Flow: find the token file and an .idx beside it, find the sidecar, look at the
+ * magic; each step may settle the format, and says why. */
+#include "corpus/format.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/mem.h"
+
+#define RAW_HINT "raw tokens must be declared: format raw, dtype and eos (`--format raw --dtype u16 --eos 50256`)"
+
+/* Files that begin like this are known, and are not token files that can be read in place. */
+static const struct {
+    const char *magic;
+    size_t bytes;
+    const char *name, *hint;
+} foreign[] = {
+    {"TNTIDX\0\0", 8, "a legacy fairseq/Megatron index (TNTIDX)", "convert it with Megatron's own tools to MMIDIDX"},
+    {"MMIDIDX\0\0", 9, "a Megatron index (MMIDIDX)", "name it NAME.idx, beside its NAME.bin"},
+    {"\x8a\xd8\x34\x01", 4, "an llm.c evaluation file (magic 20240522)", "evaluation files hold no training stream"},
+    {"ARROW1", 6, "an Arrow IPC file", "convert it: write its tokens as JSONL, then `ringpack convert`"},
+    {"\xff\xff\xff\xff", 4, "an Arrow IPC stream", "convert it: write its tokens as JSONL, then `ringpack convert`"},
+    {"PAR1", 4, "a Parquet file", "convert it: write its tokens as JSONL, then `ringpack convert`"},
+    {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file", "convert it: write its tokens as JSONL, then `ringpack convert`"},
+    {"\x89RPX\r\n\x1a\n", 8, "a ringpack sidecar", "give the token file beside it, the name without .rpx"},
+    {"(\xb5/\xfd", 4, "a zstd archive", "decompress it first"},
+    {"\x1f\x8b", 2, "a gzip archive", "decompress it first; text in it goes through `ringpack convert`"},
+};
+
+static bool has_suffix(const char *path, const char *suffix)
+{
+    size_t a = strlen(path), b = strlen(suffix);
+    return a > b && !strcmp(path + a - b, suffix);
+}
+
+static bool exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+static bool begins_with(const char *path, const char *magic, size_t bytes)
+{
+    char head[16] = {0};
+    int fd = rp_file_open_read(path, NULL, NULL);
+    if (fd < 0)
+        return false;
+    bool same = pread(fd, head, bytes, 0) == (ssize_t)bytes && !memcmp(head, magic, bytes);
+    close(fd);
+    return same;
+}
+
+/* A Megatron shard may be named by its prefix, its .bin or its .idx. An .idx that is not there is not an
+ * answer; one that is there counts if it looks like an index of any kind, so that a wrong one is refused. */
+static int find_megatron(struct rp_found *found, const char *path, bool declared, struct rp_error *error)
+{
+    size_t stem = strlen(path);
+    if (has_suffix(path, ".bin") || has_suffix(path, ".idx"))
+        stem -= 4;
+    else if (!declared && exists(path))
+        return 0;
+    char *index_path = rp_format("%.*s.idx", (int)stem, path);
+    char *token_path = rp_format("%.*s.bin", (int)stem, path);
+    if (!index_path || !token_path) {
+        free(index_path);
+        free(token_path);
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    }
+    bool settled = declared || has_suffix(path, ".idx") || begins_with(index_path, "MMIDIDX", 7) ||
+                   begins_with(index_path, "TNTIDX", 6);
+    if (!settled) {
+        free(index_path);
+        free(token_path);
+        return 0;
+    }
+    free(found->token_path);
+    found->token_path = token_path;
+    found->index_path = index_path;
+    found->format = RP_FORMAT_MEGATRON;
+    snprintf(found->why, sizeof found->why, "%s",
+             declared ? "declared as megatron" : "an .idx stands beside the .bin");
+    return 0;
+}
+
+static int fail_foreign(const char *path, const char *name, const char *hint, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_FORMAT, hint, "%s: expected a file of tokens, found %s", path, name);
+}
+
+/* What the first bytes say, when nobody has declared a format. */
+static int find_magic(struct rp_found *found, const uint8_t head[16], struct rp_error *error)
+{
+    uint32_t magic = rp_load_u32(head);
+    if (!memcmp(head, "\x93NUMPY", 6)) {
+        found->format = RP_FORMAT_NPY;
+        snprintf(found->why, sizeof found->why, "it begins with the magic of a numpy .npy file");
+    } else if (magic == 20240520 || magic == 20240801) {
+        found->format = RP_FORMAT_LLMC;
+        snprintf(found->why, sizeof found->why, "it begins with the magic %u of llm.c", magic);
+    } else if (!found->has_sidecar) { /* a sidecar knows better: any bytes can begin a file of raw tokens */
+        for (size_t i = 0; i < RP_ARRAY_COUNT(foreign); i++)
+            if (!memcmp(head, foreign[i].magic, foreign[i].bytes))
+                return fail_foreign(found->token_path, foreign[i].name, foreign[i].hint, error);
+    }
+    return 0;
+}
+
+/* A declared format that the first bytes contradict would give junk tokens without any error. */
+static int check_declared(const struct rp_found *found, const uint8_t head[16], struct rp_error *error)
+{
+    if (found->format == RP_FORMAT_RAW && !memcmp(head, "\x93NUMPY", 6))
+        return fail_foreign(found->token_path, "a numpy .npy file, though it was declared raw",
+                            "declare it as npy; raw is for .npy files without a header (OLMo)", error);
+    if (found->format == RP_FORMAT_RAW && !memcmp(head, "MMIDIDX\0\0", 9))
+        return fail_foreign(found->token_path, "a Megatron index, though it was declared raw",
+                            "give the .bin beside it, and no format", error);
+    if (found->format == RP_FORMAT_NPY && memcmp(head, "\x93NUMPY", 6))
+        return fail_foreign(found->token_path, "no numpy header, though it was declared npy",
+                            "OLMo's .npy files have no header: declare them raw, with dtype and eos", error);
+    return 0;
+}
+
+/* Open the token file once: is it there, is it a file, how does it begin? */
+static int look_at_tokens(struct rp_found *found, const struct rp_find_options *options,
+                          struct rp_error *error)
+{
+    uint8_t head[16] = {0};
+    uint64_t bytes;
+    int fd = rp_file_open_read(found->token_path, &bytes, error);
+    if (fd < 0) {
+        found->data_missing = options->allow_missing_data && found->has_sidecar;
+        return found->data_missing ? 0 : fd;
+    }
+    int code = rp_file_read_at(fd, found->token_path, head, (size_t)rp_min_u64(bytes, sizeof head), 0, error);
+    close(fd);
+    if (code < 0)
+        return code;
+    if (bytes == 0)
+        return rp_fail(error, -RP_E_EMPTY, "remove it from the list of shards, or write it again",
+                       "%s: expected tokens, found an empty file", found->token_path);
+    if (found->format == RP_FORMAT_AUTO)
+        return find_magic(found, head, error);
+    return found->format == RP_FORMAT_MEGATRON ? 0 : check_declared(found, head, error);
+}
+
+static int find_sidecar(struct rp_found *found, const struct rp_find_options *options, struct rp_error *error)
+{
+    int code = rp_sidecar_find(&found->sidecar, found->token_path, options->index_dir, error);
+    found->has_sidecar = code > 0;
+    return code < 0 && !options->replacing_sidecar ? code : 0;
+}
+
+/* What nobody declared, the sidecar may know: it was built with such a declaration. */
+static void take_from_sidecar(struct rp_found *found)
+{
+    if (!found->has_sidecar)
+        return;
+    const struct rp_sidecar_info *info = &found->sidecar.info;
+    if (found->format == RP_FORMAT_AUTO) {
+        found->format = info->format;
+        snprintf(found->why, sizeof found->why, "its sidecar says that it was indexed as %s",
+                 rp_format_name(info->format));
+    }
+    if (found->format != info->format)
+        return;
+    if (found->type == RP_TOKEN_NONE)
+        found->type = info->type;
+    if (found->eos == RP_EOS_NONE)
+        found->eos = info->eos;
+}
+
+static int find(struct rp_found *found, const char *path, const struct rp_find_options *options,
+                struct rp_error *error)
+{
+    bool megatron = found->format == RP_FORMAT_MEGATRON;
+    int code = 0;
+    if (megatron || found->format == RP_FORMAT_AUTO)
+        code = find_megatron(found, path, megatron, error);
+    if (code == 0)
+        code = find_sidecar(found, options, error);
+    if (code == 0)
+        code = look_at_tokens(found, options, error);
+    if (code < 0)
+        return code;
+    take_from_sidecar(found);
+    if (found->format == RP_FORMAT_AUTO)
+        return rp_fail(error, -RP_E_FORMAT, RAW_HINT,
+                       "%s: cannot tell what it is: no known magic, no .idx beside it, no sidecar",
+                       found->token_path);
+    if (!found->why[0])
+        snprintf(found->why, sizeof found->why, "declared as %s", rp_format_name(found->format));
+    return 0;
+}
+
+int rp_find(struct rp_found *found, const char *path, const struct rp_find_options *options,
+            struct rp_error *error)
+{
+    static const struct rp_source_spec nothing_declared = {.eos = RP_EOS_NONE};
+    const struct rp_source_spec *hints = options->hints ? options->hints : &nothing_declared;
+    *found = (struct rp_found){.format = hints->format, .type = hints->type, .eos = hints->eos};
+    found->token_path = strdup(path);
+    if (!found->token_path)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    int code = find(found, path, options, error);
+    if (code < 0)
+        rp_found_release(found);
+    return code;
+}
+
+void rp_found_release(struct rp_found *found)
+{
+    if (found->has_sidecar)
+        rp_sidecar_close(&found->sidecar);
+    free(found->token_path);
+    free(found->index_path);
+    *found = (struct rp_found){0};
+}
+
+int rp_found_check_type(const struct rp_found *found, enum rp_token_type type, struct rp_error *error)
+{
+    if (found->type == RP_TOKEN_NONE || found->type == type)
+        return 0;
+    return rp_fail(error, -RP_E_FORMAT, "leave the dtype away: this format knows its own",
+                   "%s: dtype: declared %s, found %s in the file", found->token_path,
+                   rp_token_type_name(found->type), rp_token_type_name(type));
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scan.h — where documents begin in a stream of tokens, and the largest token, at memory speed. */
+#ifndef RP_CORPUS_SCAN_H
+#define RP_CORPUS_SCAN_H
+
+#include "corpus/corpus.h"
+
+/* Bytes of the token file that are read and scanned at a time: they stay in the second-level cache. */
+#define RP_SCAN_BYTES (256u << 10)
+
+struct rp_scan {
+    enum rp_token_type type;
+    bool split;        /* find document starts; false: only the largest token */
+    bool eos_leads;    /* a document begins with EOS (llm.c); otherwise it ends with EOS */
+    int64_t eos;
+    uint64_t position; /* tokens seen */
+    uint64_t last_start;
+    uint64_t token_max;
+};
+
+void rp_scan_begin(struct rp_scan *scan, enum rp_token_type type, int64_t eos, bool eos_leads);
+
+/** Scan `count` more tokens at `tokens` (aligned to their width). The starts of documents that become
+ *  known are written to `starts`, which must have room for count + 1. Returns their number. */
+size_t rp_scan_add(struct rp_scan *scan, const void *tokens, size_t count, uint64_t *starts);
+
+/** The stream has ended: write the last entry of the document table (the number of tokens), if it is not
+ *  there already. Returns 0 or 1. */
+size_t rp_scan_finish(struct rp_scan *scan, uint64_t *starts);
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Megatron datasets: the layout byte by byte, every integer dtype, and what must be refused. */
+#include "corpus_files.h"
+
+static void test_every_dtype(void **state)
+{
+    (void)state;
+    static const struct {
+        uint8_t code;
+        unsigned width;
+        enum rp_token_type type;
+    } good[] = {{1, 1, RP_TOKEN_U8},  {3, 2, RP_TOKEN_I16}, {4, 4, RP_TOKEN_I32},
+                {5, 8, RP_TOKEN_I64}, {8, 2, RP_TOKEN_U16}, {9, 4, RP_TOKEN_U32}};
+    const int32_t lengths[] = {3, 0, 5};
+    static const char *const names[] = {"d", "d.bin", "d.idx"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        put_megatron("d", good[i].code, good[i].width, lengths, 3);
+        for (size_t n = 0; n < 3; n++) {
+            struct rp_corpus *corpus;
+            struct rp_error error;
+            assert_int_equal(open_one(&corpus, names[n], RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+            const struct rp_source *source = rp_corpus_source(corpus, 0);
+            const struct rp_shard *shard = rp_corpus_shard(corpus, 0);
+            assert_string_equal(shard->path, "d.bin");
+            assert_int_equal(shard->type, good[i].type);
+            assert_int_equal(rp_source_documents(source), 3);
+            assert_int_equal(rp_source_tokens(source), 8);
+            assert_int_equal(rp_source_length(source, 0), 3);
+            assert_int_equal(rp_source_length(source, 1), 0);
+            assert_int_equal(rp_source_length(source, 2), 5);
+            struct rp_extent extent;
+            rp_source_extent(source, 2, &extent);
+            assert_int_equal(extent.shard, 0);
+            assert_int_equal(extent.width, good[i].width);
+            assert_int_equal(extent.byte_offset, 3 * good[i].width);
+            assert_int_equal(extent.tokens, 5);
+            rp_corpus_close(corpus);
+        }
+    }
+    static const uint8_t bad[] = {0, 2, 6, 7, 10, 11, 255};
+    static const char *const said[] = {"found 0", "int8", "float64 (Megatron)", "float32 (Megatron)",
+                                       "uint64", "found 11", "found 255"};
+    for (size_t i = 0; i < sizeof bad; i++) {
+        put_megatron("d", bad[i], 1, lengths, 3);
+        struct rp_corpus *corpus;
+        struct rp_error error;
+        assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_FORMAT);
+        assert_says(&error, said[i]);
+        assert_null(corpus);
+    }
+}
+
+static int open_index(const struct image *index, uint64_t bin_bytes, struct rp_corpus **corpus,
+                      struct rp_error *error)
+{
+    put_file("x.idx", index->bytes, index->count);
+    put_file("x.bin", "", 0);
+    assert_int_equal(truncate("x.bin", (off_t)bin_bytes), 0);
+    return open_one(corpus, "x", RP_FORMAT_MEGATRON, RP_TOKEN_NONE, -1, error);
+}
+
+static void test_documents_of_several_sequences(void **state)
+{
+    (void)state;
+    struct image index = {.count = 0};
+    const int32_t lengths[] = {2, 3, 0, 4};
+    const int64_t pointers[] = {0, 4, 10, 10}, first[] = {0, 2, 2, 4};
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    add_megatron_index(&index, 8, lengths, pointers, 4, first, 3);
+    assert_int_equal(open_index(&index, 18, &corpus, &error), 0);
+    const struct rp_source *source = rp_corpus_source(corpus, 0);
+    assert_int_equal(rp_source_length(source, 0), 5);
+    assert_int_equal(rp_source_length(source, 1), 0);
+    assert_int_equal(rp_source_length(source, 2), 4);
+    struct rp_extent extent;
+    rp_source_extent(source, 2, &extent);
+    assert_int_equal(extent.byte_offset, 10);
+    rp_corpus_close(corpus);
+
+    add_bytes(&index, "\0\1\0\1", 4); /* sequence modes */
+    assert_int_equal(open_index(&index, 18, &corpus, &error), 0);
+    rp_corpus_close(corpus);
+    struct rp_inspection inspection;
+    assert_int_equal(rp_inspect("x", NULL, NULL, false, NULL, NULL, &inspection, &error), 0);
+    assert_non_null(strstr(inspection.why, "modes"));
+    add_u8(&index, 0);
+    assert_int_equal(open_index(&index, 18, &corpus, &error), -RP_E_CORRUPT);
+}
+
+static void test_hostile_indexes(void **state)
+{
+    (void)state;
+    const struct {
+        const char *says;
+        int32_t lengths[2];
+        int64_t pointers[2], first[3];
+    } cases[] = {
+        {"negative length", {-1, 2}, {0, 4}, {0, 1, 2}},
+        {"no place in a file", {2, -1}, {0, 4}, {0, 1, 2}},
+        {"outside the .bin", {1 << 30, 2}, {0, 4}, {0, 1, 2}},
+        {"outside the .bin", {2, 2}, {-2, 4}, {0, 1, 2}},
+        {"outside the .bin", {2, 2}, {INT64_MAX - 1, 4}, {0, 1, 2}},
+        {"between two tokens", {2, 2}, {1, 4}, {0, 1, 2}},
+        {"no place in a file", {2, 2}, {0, -4}, {0, 1, 2}},
+        {"truncated|expected at least 12|found 8", {2, 4}, {0, 4}, {0, 1, 2}},
+        {"not contiguous", {2, 2}, {0, 2}, {0, 0, 2}},
+        {"document entries", {2, 2}, {0, 4}, {1, 1, 2}},
+        {"document entries", {2, 2}, {0, 4}, {0, 1, 3}},
+        {"outside the index", {2, 2}, {0, 4}, {0, -1, 2}},
+        {"outside the index", {2, 2}, {0, 4}, {0, INT64_MAX, 2}},
+        {"outside the index", {2, 2}, {0, 4}, {0, 3, 2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct image index = {.count = 0};
+        struct rp_corpus *corpus;
+        struct rp_error error;
+        add_megatron_index(&index, 8, cases[i].lengths, cases[i].pointers, 2, cases[i].first, 2);
+        assert_int_equal(open_index(&index, 8, &corpus, &error), -RP_E_CORRUPT);
+        assert_says(&error, cases[i].says);
+    }
+    static const uint64_t counts[] = {UINT64_MAX, UINT64_MAX / 12, UINT64_MAX / 12 + 1, INT64_MAX, 3, 1};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        for (unsigned at = 18; at <= 26; at += 8) {
+            struct image index = {.count = 0};
+            struct rp_corpus *corpus;
+            struct rp_error error;
+            add_megatron_index(&index, 8, cases[0].lengths, cases[0].pointers, 2, (int64_t[]){0, 1, 2}, 2);
+            memcpy(index.bytes + at, &counts[i], 8);
+            if (at == 26 && counts[i] == 3)
+                continue; /* that is the right one */
+            assert_int_equal(open_index(&index, 8, &corpus, &error), -RP_E_CORRUPT);
+        }
+}
+
+static void test_every_truncation_of_an_index(void **state)
+{
+    (void)state;
+    struct image index = {.count = 0};
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    add_megatron_index(&index, 8, (int32_t[]){2, 2}, (int64_t[]){0, 4}, 2, (int64_t[]){0, 1, 2}, 2);
+    size_t whole = index.count;
+    assert_int_equal(whole, 34 + 12 * 2 + 8 * 3);
+    for (index.count = 0; index.count < whole; index.count++)
+        assert_true(open_index(&index, 8, &corpus, &error) < 0);
+    assert_int_equal(open_index(&index, 8, &corpus, &error), 0); /* the control: the whole one is good */
+    rp_corpus_close(corpus);
+}
+
+static void test_every_bit_of_an_index(void **state)
+{
+    (void)state;
+    struct image good = {.count = 0};
+    add_megatron_index(&good, 8, (int32_t[]){2, 2}, (int64_t[]){0, 4}, 2, (int64_t[]){0, 1, 2}, 2);
+    unsigned refused = 0, accepted = 0;
+    for (size_t bit = 0; bit < 8 * good.count; bit++) {
+        struct image index = good;
+        struct rp_corpus *corpus;
+        struct rp_error error;
+        index.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        if (open_index(&index, 8, &corpus, &error) < 0) {
+            refused++;
+            continue;
+        }
+        accepted++; /* another length, say: no damage that could be seen; but never outside the .bin */
+        const struct rp_source *source = rp_corpus_source(corpus, 0);
+        for (uint64_t d = 0; d < rp_source_documents(source); d++)
+            assert_true(rp_source_length(source, d) <= 4);
+        rp_corpus_close(corpus);
+    }
+    assert_true(refused > 15 * accepted);
+}
+
+static void test_truncated_bin(void **state)
+{
+    (void)state;
+    const int32_t lengths[] = {10000, 20000, 10000};
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    char sizes[64];
+    put_megatron("t", 8, 2, lengths, 3);
+    for (off_t bytes = 80000 - 80000 % 4096; bytes >= 0; bytes -= 4096) {
+        assert_int_equal(truncate("t.bin", bytes), 0);
+        assert_true(open_one(&corpus, "t", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error) < 0);
+        snprintf(sizes, sizeof sizes, "80000|%ld", (long)bytes);
+        assert_says(&error, bytes ? sizes : "empty");
+    }
+    put_megatron("t", 8, 2, lengths, 3);
+    assert_int_equal(truncate("t.bin", 79999), 0);
+    assert_int_equal(open_one(&corpus, "t", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_CORRUPT);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    const int32_t lengths[] = {1};
+    put_megatron("d", 8, 2, lengths, 1);
+    assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_I32, -1, &error), -RP_E_FORMAT);
+    assert_says(&error, "declared i32|found u16");
+    put_file("d.idx", "TNTIDX\0\0\1\0\0\0\0\0\0\0", 16);
+    assert_int_equal(open_one(&corpus, "d.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_FORMAT);
+    assert_says(&error, "TNTIDX");
+    put_file("d.idx", "something else entirely, longer than a header is", 48);
+    assert_int_equal(open_one(&corpus, "d.idx", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_FORMAT);
+    assert_int_equal(unlink("d.idx"), 0);
+    assert_true(open_one(&corpus, "d", RP_FORMAT_MEGATRON, RP_TOKEN_NONE, -1, &error) < 0);
+    assert_says(&error, "d.idx");
+    assert_true(open_one(&corpus, "nothing", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error) < 0);
+    assert_says(&error, "nothing");
+
+    put_megatron("d", 8, 2, lengths, 0);
+    put_file("d.bin", "\0", 1);
+    assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_EMPTY);
+    const int32_t zeros[] = {0, 0};
+    put_megatron("d", 8, 2, zeros, 2);
+    put_file("d.bin", "\0", 1);
+    assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_EMPTY);
+    assert_says(&error, "2 documents with 0 tokens");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_dtype),
+        cmocka_unit_test(test_documents_of_several_sequences),
+        cmocka_unit_test(test_hostile_indexes),
+        cmocka_unit_test(test_every_truncation_of_an_index),
+        cmocka_unit_test(test_every_bit_of_an_index),
+        cmocka_unit_test(test_truncated_bin),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
+}
