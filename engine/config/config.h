@@ -23,7 +23,11 @@ struct rp_config_source {
     char *format;        /* `format`: auto | megatron | raw | npy | llmc; default auto */
     char *dtype;         /* `dtype`: u8 u16 i16 i32 u32 i64; default from the file (NULL) */
     int64_t eos;         /* `eos`; -1 = not declared */
+    uint32_t line;       /* of the config file; 0 = not from there */
 };
+
+#define RP_CONFIG_KEYS_MAX 48
+#define RP_CONFIG_OPTION UINT32_MAX
 
 enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD };
 enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
@@ -81,6 +85,10 @@ struct rp_config {
     uint32_t checkpoint_keep;   /* 3; at least 2 */
     bool checkpoint_contents;   /* true */
     char *checkpoint_copy_dir;  /* NULL; a second place, copied and verified in the background */
+
+    /* Where each key was given, in the order of rp_config_keys: a line of the file, RP_CONFIG_OPTION, or 0
+     * when it was not given. */
+    uint32_t lines[RP_CONFIG_KEYS_MAX];
 };
 
 /** Defaults; the only way to start a config. */
@@ -88,7 +96,7 @@ void rp_config_init(struct rp_config *config);
 
 /** Read a YAML file over the defaults. Errors (-RP_E_CONFIG, exit code 2) say file:line:column, the key,
  *  what was expected and found; for an unknown key the nearest known one ("did you mean …?"). Duplicate
- *  keys, tabs, anchors to nothing, several documents, files over 1 MiB: refused. Does not check ranges. */
+ *  keys, tabs as indentation, aliases of nothing, several documents, files over 1 MiB: refused. Does not check ranges. */
 RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path, struct rp_error *error);
 
 /** Set one key from text, as an option does ("batch_size", "64"); dashes count as underscores. Sizes may be

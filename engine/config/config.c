@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config — the life of a config: standard values, one option, the list of keys, the end. */
+#include "config/config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "config/key.h"
+
+_Static_assert(RP_KEY_COUNT <= RP_CONFIG_KEYS_MAX, "struct rp_config.lines has room for every key");
+_Static_assert(RP_DTYPE_U16 == 1 && RP_DTYPE_I32 == 2 && RP_DTYPE_I64 == 3,
+               "the words of token_dtype are in the order of enum rp_dtype");
+
+void rp_config_init(struct rp_config *config)
+{
+    *config = (struct rp_config){0};
+    rp_key_set_standards(rp_config_key_table, RP_KEY_COUNT, config);
+}
+
+struct rp_config_source *rp_config_add_source(struct rp_config *config)
+{
+    size_t count = config->source_count;
+    struct rp_config_source *grown = reallocarray(config->sources, count + 1, sizeof *grown);
+    if (!grown)
+        return NULL;
+    config->sources = grown;
+    struct rp_config_source *source = &grown[config->source_count++];
+    *source = (struct rp_config_source){0};
+    rp_key_set_standards(rp_source_key_table, rp_source_key_count, source);
+    return source;
+}
+
+int rp_source_add_shard(struct rp_config_source *source, const char *directory, const char *path,
+                        struct rp_error *error)
+{
+    static const char no_memory[] = "out of memory while listing shards";
+    uint32_t count = source->shard_count;
+    if (count == 0 || rp_is_pow2(count)) { /* room for the next power of two */
+        char **grown = reallocarray(source->shards, count ? 2 * (size_t)count : 1, sizeof *grown);
+        if (!grown)
+            return rp_fail(error, -ENOMEM, NULL, no_memory);
+        source->shards = grown;
+    }
+    bool relative = directory && path[0] != '/';
+    char *copy = relative ? rp_format("%s/%s", directory, path) : strdup(path);
+    if (!copy)
+        return rp_fail(error, -ENOMEM, NULL, no_memory);
+    source->shards[source->shard_count++] = copy;
+    return 0;
+}
+
+void rp_source_free(struct rp_config_source *source)
+{
+    for (uint32_t i = 0; i < source->shard_count; i++)
+        free(source->shards[i]);
+    free(source->shards);
+    rp_key_free_texts(rp_source_key_table, rp_source_key_count, source);
+    *source = (struct rp_config_source){0};
+}
+
+static void free_sources(struct rp_config *config)
+{
+    for (uint32_t i = 0; i < config->source_count; i++)
+        rp_source_free(&config->sources[i]);
+    free(config->sources);
+    config->sources = NULL;
+    config->source_count = 0;
+}
+
+/* --sources a.bin,b.bin: every element is a source with that one shard. */
+static int set_sources(struct rp_config *config, const char *text, struct rp_error *error)
+{
+    free_sources(config);
+    char *copy = strdup(text), *rest = copy;
+    if (!copy)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory while listing sources");
+    int code = 0;
+    for (char *path; code == 0 && (path = strsep(&rest, ",")) != NULL;) {
+        struct rp_config_source *source = rp_config_add_source(config);
+        if (!source)
+            code = rp_fail(error, -ENOMEM, NULL, "out of memory while listing sources");
+        else if (!*path)
+            code = rp_fail(error, -RP_E_CONFIG, NULL,
+                           "sources: expected paths separated by commas, found `%.200s`", text);
+        else
+            code = rp_source_add_shard(source, NULL, path, error);
+    }
+    free(copy);
+    return code;
+}
+
+int rp_config_set(struct rp_config *config, const char *name, const char *text,
+                  struct rp_error *error)
+{
+    static const struct rp_place option = {0};
+    const struct rp_key *key;
+    int code = rp_key_find(rp_config_key_table, RP_KEY_COUNT, name, option, &key, error);
+    if (code < 0)
+        return code;
+    if (key->kind == RP_KIND_SOURCES)
+        code = set_sources(config, text, error);
+    else
+        code = rp_key_set(key, config, text, option, error);
+    if (code == 0)
+        config->lines[key - rp_config_key_table] = RP_CONFIG_OPTION;
+    return code;
+}
+
+static const char *type_text(const struct rp_key *key)
+{
+    switch (key->kind) {
+    case RP_KIND_BYTES:
+        return "bytes";
+    case RP_KIND_EPOCHS:
+        return "number | endless";
+    case RP_KIND_BOOL:
+        return "true | false";
+    case RP_KIND_CHOICE:
+    case RP_KIND_WORD:
+        return key->words;
+    case RP_KIND_TEXT:
+        return "text";
+    case RP_KIND_PATH:
+        return "path";
+    case RP_KIND_RANKS:
+        return "range";
+    case RP_KIND_SECTIONS:
+    case RP_KIND_SHARDS:
+    case RP_KIND_SOURCES:
+        return "list";
+    case RP_KIND_COUNT:
+    case RP_KIND_SIGNED:
+    case RP_KIND_WEIGHT:
+        return "number";
+    }
+    return "";
+}
+
+const struct rp_config_key *rp_config_keys(void)
+{
+    static struct rp_config_key keys[RP_KEY_COUNT + 1];
+    if (!keys[0].name) /* the same bytes whoever fills it */
+        for (size_t i = 0; i < RP_KEY_COUNT; i++) {
+            const struct rp_key *key = &rp_config_key_table[i];
+            keys[i] = (struct rp_config_key){key->name, type_text(key), key->standard, key->help};
+        }
+    return keys;
+}
+
+void rp_config_free(struct rp_config *config)
+{
+    free_sources(config);
+    rp_key_free_texts(rp_config_key_table, RP_KEY_COUNT, config);
+    free(config->path);
+    *config = (struct rp_config){0};
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* expand — the patterns of a source become the paths of its shards.
+ *
+ * A path without wildcards stands for itself, also when there is nothing: a run that resumes from contents
+ * may have lost its token files. For the same reason an index or a sidecar speaks for its token file.
+ * Matches of one pattern are sorted bytewise, whatever the locale; the patterns keep their order.
+ *
+ * Fails: -RP_E_CONFIG when a pattern matches nothing or a shard is named twice. */
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "config/key.h"
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int rp_first_twin(char *const *texts, size_t count, const char **twin_out, struct rp_error *error)
+{
+    *twin_out = NULL;
+    char **sorted = rp_calloc(count, sizeof *sorted);
+    if (!sorted)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory while comparing names");
+    if (count)
+        memcpy(sorted, texts, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_texts);
+    for (size_t i = 1; i < count && !*twin_out; i++)
+        if (!strcmp(sorted[i - 1], sorted[i]))
+            *twin_out = sorted[i];
+    free(sorted);
+    return 0;
+}
+
+static bool has_suffix(const char *path, const char *suffix)
+{
+    size_t length = strlen(path), tail = strlen(suffix);
+    return length > tail && !strcmp(path + length - tail, suffix);
+}
+
+/* The token file that a file belongs to: NAME.idx -> NAME.bin, PATH.rpx -> PATH, others themselves. */
+static char *token_file(const char *path)
+{
+    int stem = (int)strlen(path) - 4;
+    if (has_suffix(path, ".idx"))
+        return rp_format("%.*s.bin", stem, path);
+    if (has_suffix(path, ".rpx"))
+        return rp_format("%.*s", stem, path);
+    return strdup(path);
+}
+
+static int add_token_file(struct rp_config_source *found, const char *directory, const char *path,
+                          struct rp_error *error)
+{
+    char *file = token_file(path);
+    if (!file)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+    int code = 0;
+    if (!directory || has_suffix(file, ".bin") || has_suffix(file, ".npy"))
+        code = rp_source_add_shard(found, directory, file, error);
+    free(file);
+    return code;
+}
+
+/* The Megatron shards of a directory if it has any, else its *.bin and *.npy. */
+static int expand_directory(struct rp_config_source *found, const char *path, struct rp_error *error)
+{
+    struct dirent **entries;
+    int count = scandir(path, &entries, NULL, NULL);
+    if (count < 0)
+        return rp_fail(error, -errno, "check the permissions of the directory",
+                       "%s: cannot be listed: %s", path, strerror(errno));
+    bool megatron = false;
+    for (int i = 0; i < count; i++)
+        megatron |= has_suffix(entries[i]->d_name, ".idx");
+    int code = 0;
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        if (code == 0 && name[0] != '.' && (!megatron || has_suffix(name, ".idx")))
+            code = add_token_file(found, path, name, error);
+        free(entries[i]);
+    }
+    free(entries);
+    return code;
+}
+
+static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)
+{
+    glob_t matches;
+    int outcome = glob(pattern, GLOB_NOSORT | GLOB_BRACE, NULL, &matches);
+    if (outcome == GLOB_NOMATCH)
+        return 0;
+    if (outcome != 0)
+        return rp_fail(error, outcome == GLOB_NOSPACE ? -ENOMEM : -EIO, NULL,
+                       "%s: the pattern cannot be expanded", pattern);
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < matches.gl_pathc; i++) {
+        struct stat info;
+        bool directory = stat(matches.gl_pathv[i], &info) == 0 && S_ISDIR(info.st_mode);
+        if (!directory)
+            code = add_token_file(found, NULL, matches.gl_pathv[i], error);
+    }
+    globfree(&matches);
+    return code;
+}
+
+/* Sorts shards [first, count) and drops repetitions: an index and its token file both match. */
+static void tidy_matches(struct rp_config_source *found, uint32_t first)
+{
+    uint32_t kept = first;
+    if (found->shard_count > first)
+        qsort(found->shards + first, found->shard_count - first, sizeof *found->shards,
+              compare_texts);
+    for (uint32_t i = first; i < found->shard_count; i++) {
+        if (kept > first && !strcmp(found->shards[kept - 1], found->shards[i]))
+            free(found->shards[i]);
+        else
+            found->shards[kept++] = found->shards[i];
+    }
+    found->shard_count = kept;
+}
+
+static int expand_pattern(struct rp_config_source *found, const char *pattern,
+                          struct rp_place place, struct rp_error *error)
+{
+    struct stat info;
+    bool exists = stat(pattern, &info) == 0;
+    bool wild = !exists && strpbrk(pattern, "*?[{") != NULL;
+    if (!wild && !(exists && S_ISDIR(info.st_mode)))
+        return rp_source_add_shard(found, NULL, pattern, error);
+    uint32_t first = found->shard_count;
+    int code = wild ? expand_glob(found, pattern, error) : expand_directory(found, pattern, error);
+    if (code < 0)
+        return code;
+    if (found->shard_count == first)
+        return rp_place_fail(place, "shards", "`ringpack inspect PATH` says what a path is", error,
+                             wild ? "%s: no file matches"
+                                  : "%s: the directory holds no NAME.bin with NAME.idx, no *.bin and"
+                                    " no *.npy",
+                             pattern);
+    tidy_matches(found, first);
+    return 0;
+}
+
+int rp_source_expand(struct rp_config_source *source, struct rp_place place,
+                     struct rp_error *error)
+{
+    struct rp_config_source found = {0};
+    const char *twin = NULL;
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < source->shard_count; i++)
+        code = expand_pattern(&found, source->shards[i], place, error);
+    if (code == 0)
+        code = rp_first_twin(found.shards, found.shard_count, &twin, error);
+    if (code == 0 && twin)
+        code = rp_place_fail(place, "shards", "name every shard once; use weight for more of it",
+                             error, "%s: the source has this shard twice", twin);
+    struct rp_config_source *loser = code == 0 ? source : &found;
+    for (uint32_t i = 0; i < loser->shard_count; i++)
+        free(loser->shards[i]);
+    free(loser->shards);
+    if (code == 0) {
+        source->shards = found.shards;
+        source->shard_count = found.shard_count;
+    }
+    return code;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* finish — ranges and combinations, once everything is known; then the values that follow from others.
+ *
+ * Fails: -RP_E_CONFIG with the line of the key, the value found, and what would be legal. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "config/key.h"
+
+static struct rp_place key_place(const struct rp_config *config, enum rp_key_index key)
+{
+    uint32_t line = config->lines[key];
+    return line == RP_CONFIG_OPTION ? (struct rp_place){0}
+                                    : (struct rp_place){config->path, line, 0};
+}
+
+#define FAIL_AT(config, key, hint, error, ...)                                                       \
+    rp_place_fail(key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
+
+static uint64_t number_of(const struct rp_config *config, const struct rp_key *key)
+{
+    const char *field = (const char *)config + key->offset;
+    return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
+}
+
+/* Whole numbers against their bounds. A number that was not given and has no standard value is 0 here:
+ * either it is derived later, or it is missing. */
+static int check_ranges(const struct rp_config *config, struct rp_error *error)
+{
+    for (size_t i = 0; i < RP_KEY_COUNT; i++) {
+        const struct rp_key *key = &rp_config_key_table[i];
+        if (key->kind != RP_KIND_COUNT && key->kind != RP_KIND_BYTES)
+            continue;
+        struct rp_place place = key_place(config, (enum rp_key_index)i);
+        uint64_t value = number_of(config, key);
+        if (config->lines[i] == 0 && value == 0 && !strcmp(key->standard, "(required)"))
+            return rp_place_fail(place, key->name, "add it to the config, or give it as an option",
+                                 error, "required, but not given: %s", key->help);
+        if (config->lines[i] != 0 && (value < key->least || value > key->most))
+            return rp_place_fail(place, key->name, NULL, error,
+                                 "expected %" PRIu64 " … %" PRIu64 ", found %" PRIu64, key->least,
+                                 key->most, value);
+    }
+    return 0;
+}
+
+static int check_run(const struct rp_config *config, struct rp_error *error)
+{
+    size_t length = strlen(config->run);
+    bool legal = length <= 64;
+    for (size_t i = 0; i < length; i++)
+        legal &= isalnum((unsigned char)config->run[i]) || strchr("._-", config->run[i]);
+    if (!legal || config->run[0] == '.')
+        return FAIL_AT(config, run, NULL, error,
+                       "expected 1 … 64 letters, digits, dots, dashes and underscores, not beginning"
+                       " with a dot; found `%.100s`",
+                       config->run);
+    return 0;
+}
+
+/* ---- sources ---------------------------------------------------------------------------------------- */
+
+static struct rp_place source_place(const struct rp_config *config,
+                                    const struct rp_config_source *source)
+{
+    return source->line ? (struct rp_place){config->path, source->line, 0} : (struct rp_place){0};
+}
+
+/* corpus/part-0.bin -> part-0 */
+static char *stem_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    return rp_format("%.*s", (int)(dot && dot > name ? dot - name : (long)strlen(name)), name);
+}
+
+static int finish_source(struct rp_config *config, struct rp_config_source *source,
+                         struct rp_error *error)
+{
+    struct rp_place place = source_place(config, source);
+    if (source->shard_count == 0)
+        return rp_place_fail(place, "sources", "give it `shards:`", error,
+                             "the source names no shard");
+    if (source->eos < -1)
+        return rp_place_fail(place, "eos", NULL, error,
+                             "expected a token id, or -1 for none; found %" PRId64, source->eos);
+    int code = rp_source_expand(source, place, error);
+    if (code == 0)
+        code = rp_key_fill_texts(rp_source_key_table, rp_source_key_count, source, error);
+    if (code == 0 && !source->name && !(source->name = stem_of(source->shards[0])))
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory while naming sources");
+    return code;
+}
+
+static int check_names(const struct rp_config *config, struct rp_error *error)
+{
+    char **names = rp_calloc(config->source_count, sizeof *names);
+    if (!names)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory while naming sources");
+    for (uint32_t i = 0; i < config->source_count; i++)
+        names[i] = config->sources[i].name;
+    const char *twin;
+    int code = rp_first_twin(names, config->source_count, &twin, error);
+    free(names);
+    if (code == 0 && twin)
+        code = FAIL_AT(config, sources, "give each of them a `name:` of its own", error,
+                       "two sources are named `%.200s`", twin);
+    return code;
+}
+
+static uint64_t greatest_divisor(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static int finish_weights(struct rp_config *config, struct rp_error *error)
+{
+    uint64_t divisor = 0;
+    for (uint32_t i = 0; i < config->source_count; i++)
+        divisor = greatest_divisor(divisor, config->sources[i].weight);
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        struct rp_config_source *source = &config->sources[i];
+        source->weight /= divisor;
+        struct rp_place place = source_place(config, source);
+        if (source->weight > UINT32_MAX)
+            return rp_place_fail(place, "weight", "use fewer decimals", error,
+                                 "the weights have no common scale below 2^32");
+    }
+    return 0;
+}
+
+static int finish_sources(struct rp_config *config, struct rp_error *error)
+{
+    if (config->source_count == 0)
+        return FAIL_AT(config, sources, "add `sources: [PATH]`", error,
+                       "required, but not given: where the tokens are");
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < config->source_count; i++)
+        code = finish_source(config, &config->sources[i], error);
+    if (code == 0)
+        code = check_names(config, error);
+    return code == 0 ? finish_weights(config, error) : code;
+}
+
+/* ---- the stream and the batches --------------------------------------------------------------------- */
+
+static int finish_stream(struct rp_config *config, struct rp_error *error)
+{
+    if (config->max_docs_per_row == 0)
+        config->max_docs_per_row = (uint32_t)rp_min_u64(
+            config->seq_len, rp_max_u64(32, config->seq_len / 32));
+    if (config->max_docs_per_row > config->seq_len)
+        return FAIL_AT(config, max_docs_per_row, NULL, error,
+                       "expected at most seq_len, which is %u; found %u", config->seq_len,
+                       config->max_docs_per_row);
+    bool concat = config->packing == (uint32_t)rp_word_index("lookahead|concat|best_fit", "concat");
+    bool pad = config->fill == (uint32_t)rp_word_index("pad|split", "pad");
+    if (concat && pad && config->lines[RP_KEY_fill])
+        return FAIL_AT(config, fill, "leave fill out, or choose packing: lookahead", error,
+                       "packing: concat always splits; `pad` cannot be had with it");
+    return 0;
+}
+
+/* The divisors of n up to `most`, for people: "1, 2, 4". */
+static void list_divisors(uint64_t n, uint64_t most, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint64_t d = 1; d <= most && d <= n && used + 32 < bytes; d++)
+        if (n % d == 0)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%" PRIu64, used ? ", " : "", d);
+}
+
+/* The rule of STREAM.md section 6: a step is a whole number of micro-batches on every rank. */
+static int finish_step(struct rp_config *config, struct rp_error *error)
+{
+    uint64_t rows = config->batch_size, world = config->dp_world_size;
+    if (config->global_batch_size == 0)
+        config->global_batch_size = rows * world;
+    uint64_t step = config->global_batch_size;
+    char legal[200];
+    if (step % rows != 0) {
+        list_divisors(step, rows, legal, sizeof legal);
+        return FAIL_AT(config, batch_size, NULL, error,
+                       "%" PRIu64 " does not divide global_batch_size %" PRIu64
+                       "; legal up to it: %s",
+                       rows, step, legal);
+    }
+    if (step / rows % world != 0) {
+        list_divisors(step / rows, 1u << 20, legal, sizeof legal);
+        return FAIL_AT(config, dp_world_size, NULL, error,
+                       "batch_size %" PRIu64 " * dp_world_size %" PRIu64
+                       " does not divide global_batch_size %" PRIu64
+                       "; legal dp_world_size with this batch_size: %s",
+                       rows, world, step, legal);
+    }
+    return 0;
+}
+
+static int finish_ranks(struct rp_config *config, struct rp_error *error)
+{
+    if (config->rank_count == 0)
+        config->rank_count = config->dp_world_size;
+    uint64_t end = (uint64_t)config->rank_first + config->rank_count;
+    if (end > config->dp_world_size)
+        return FAIL_AT(config, ranks, NULL, error, "expected ranks below dp_world_size %u, found %" PRIu64,
+                       config->dp_world_size, end - 1);
+    return 0;
+}
+
+#define BIT(section) (1u << RP_SECTION_##section)
+
+/* What the frameworks expect of a batch. */
+static const struct profile {
+    const char *name;
+    uint32_t sections;
+    enum rp_dtype dtype;
+    enum rp_label_mode labels;
+} profiles[] = {
+    {"min", BIT(CU_SEQLENS), RP_DTYPE_I32, RP_LABELS_SHIFTED},
+    {"hf", BIT(LABELS) | BIT(POSITION_IDS) | BIT(CU_SEQLENS), RP_DTYPE_I64, RP_LABELS_ALIGNED},
+    {"megatron", BIT(LABELS) | BIT(POSITION_IDS) | BIT(LOSS_MASK) | BIT(CU_SEQLENS), RP_DTYPE_I64,
+     RP_LABELS_SHIFTED},
+    {"grain", BIT(SEGMENT_IDS) | BIT(POSITION_IDS), RP_DTYPE_I32, RP_LABELS_SHIFTED},
+    {"olmo", BIT(LOSS_MASK), RP_DTYPE_I64, RP_LABELS_SHIFTED},
+    {"titan", BIT(LABELS) | BIT(POSITION_IDS) | BIT(CU_SEQLENS), RP_DTYPE_I64, RP_LABELS_SHIFTED},
+    {"full", (1u << RP_SECTION_COUNT) - 1, RP_DTYPE_I32, RP_LABELS_SHIFTED},
+};
+
+static int check_token_dtype(const struct rp_config *config, struct rp_error *error)
+{
+    bool u16 = config->token_dtype == RP_DTYPE_U16;
+    int64_t least = u16 ? 0 : config->token_dtype == RP_DTYPE_I32 ? INT32_MIN : INT64_MIN;
+    int64_t most = u16 ? UINT16_MAX : config->token_dtype == RP_DTYPE_I32 ? INT32_MAX : INT64_MAX;
+    if (config->pad_id < least || config->pad_id > most)
+        return FAIL_AT(config, pad_id, NULL, error,
+                       "expected %" PRId64 " … %" PRId64 " (token_dtype), found %" PRId64, least, most,
+                       config->pad_id);
+    if (config->vocab_size > (uint64_t)most + 1)
+        return FAIL_AT(config, vocab_size, "choose a wider token_dtype", error,
+                       "token ids up to %" PRIu64 " do not fit token_dtype", config->vocab_size - 1);
+    return 0;
+}
+
+static int finish_batch(struct rp_config *config, struct rp_error *error)
+{
+    int index = rp_word_index(RP_PROFILES, config->profile);
+    RP_ASSERT(index >= 0 && !strcmp(profiles[index].name, config->profile));
+    const struct profile *profile = &profiles[index];
+    if (!config->lines[RP_KEY_sections])
+        config->sections = profile->sections;
+    config->sections |= BIT(ROWS) | BIT(DOC_LENS) | BIT(INPUT_IDS);
+    if (!config->lines[RP_KEY_label_mode])
+        config->label_mode = profile->labels;
+    if (config->token_dtype == RP_DTYPE_NONE)
+        config->token_dtype = profile->dtype;
+    if ((uint64_t)config->batch_size * config->seq_len > INT32_MAX)
+        return FAIL_AT(config, batch_size, NULL, error,
+                       "batch_size * seq_len is %" PRIu64 "; at most 2147483647 tokens fit a batch",
+                       (uint64_t)config->batch_size * config->seq_len);
+    return check_token_dtype(config, error);
+}
+
+static int finish_machine(struct rp_config *config, struct rp_error *error)
+{
+    uint32_t slots = 2; /* one that the trainer holds, one that is filled meanwhile */
+    while (slots < config->prefetch_factor)
+        slots *= 2;
+    config->prefetch_factor = slots;
+    const char *hint = "add `checkpoint_dir: PATH`";
+    if (!config->checkpoint_dir && config->checkpoint_steps)
+        return FAIL_AT(config, checkpoint_steps, hint, error, "there is no checkpoint_dir to write to");
+    if (!config->checkpoint_dir && config->checkpoint_copy_dir)
+        return FAIL_AT(config, checkpoint_copy_dir, hint, error, "there is no checkpoint_dir to copy");
+    if (config->checkpoint_copy_dir && !strcmp(config->checkpoint_copy_dir, config->checkpoint_dir))
+        return FAIL_AT(config, checkpoint_copy_dir, "choose a directory on another disk", error,
+                       "it is the same as checkpoint_dir");
+    return 0;
+}
+
+int rp_config_finish(struct rp_config *config, struct rp_error *error)
+{
+    int code = rp_key_fill_texts(rp_config_key_table, RP_KEY_COUNT, config, error);
+    if (code == 0)
+        code = check_ranges(config, error);
+    if (code == 0)
+        code = check_run(config, error);
+    if (code == 0)
+        code = finish_sources(config, error);
+    if (code == 0)
+        code = finish_stream(config, error);
+    if (code == 0)
+        code = finish_step(config, error);
+    if (code == 0)
+        code = finish_ranks(config, error);
+    if (code == 0)
+        code = finish_batch(config, error);
+    return code == 0 ? finish_machine(config, error) : code;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* key — the table of keys, and how one text becomes the value of one field.
+ *
+ * Fails: -RP_E_CONFIG with the place, the key, what was expected and what was found. */
+#include "config/key.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+#define RP_KEY_ROW(type, key, field, kind, words, standard, least, most, help)                       \
+    {#key, RP_KIND_##kind, words, standard, least, most, help, offsetof(struct type, field),         \
+     sizeof(((struct type *)0)->field)},
+
+const struct rp_key rp_config_key_table[RP_KEY_COUNT] = {
+#define RP_CONFIG_ROW(...) RP_KEY_ROW(rp_config, __VA_ARGS__)
+    RP_CONFIG_KEYS(RP_CONFIG_ROW)
+#undef RP_CONFIG_ROW
+};
+
+const struct rp_key rp_source_key_table[] = {
+#define RP_SOURCE_ROW(...) RP_KEY_ROW(rp_config_source, __VA_ARGS__)
+    RP_SOURCE_KEYS(RP_SOURCE_ROW)
+#undef RP_SOURCE_ROW
+};
+const size_t rp_source_key_count = RP_ARRAY_COUNT(rp_source_key_table);
+
+int rp_place_fail(struct rp_place place, const char *key, const char *hint,
+                  struct rp_error *error, const char *format, ...)
+{
+    char message[512], where[300];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (!place.path)
+        where[0] = '\0';
+    else if (place.column)
+        snprintf(where, sizeof where, "%.250s:%u:%u: ", place.path, place.line, place.column);
+    else if (place.line)
+        snprintf(where, sizeof where, "%.250s:%u: ", place.path, place.line);
+    else
+        snprintf(where, sizeof where, "%.250s: ", place.path);
+    return rp_fail(error, -RP_E_CONFIG, hint, "%s%.80s: %s", where, key, message);
+}
+
+/* The same key may be typed batch-size and batch_size. */
+static void undashed(char out[RP_TEXT_WORD_MAX], const char *name)
+{
+    size_t i = 0;
+    for (; name[i] && i + 1 < RP_TEXT_WORD_MAX; i++)
+        out[i] = name[i] == '-' ? '_' : name[i];
+    out[i] = '\0';
+}
+
+int rp_key_find(const struct rp_key *table, size_t count, const char *name,
+                struct rp_place place, const struct rp_key **key_out, struct rp_error *error)
+{
+    char wanted[RP_TEXT_WORD_MAX];
+    undashed(wanted, name);
+    struct rp_text_near near = {.word = wanted};
+    for (size_t i = 0; i < count; i++) {
+        if (!strcmp(table[i].name, wanted)) {
+            *key_out = &table[i];
+            return 0;
+        }
+        rp_text_offer(&near, table[i].name);
+    }
+    const char *hint = "`ringpack help serve` lists the keys";
+    if (near.best)
+        return rp_place_fail(place, name, hint, error, "unknown key; did you mean `%s`?", near.best);
+    return rp_place_fail(place, name, hint, error, "unknown key");
+}
+
+int rp_word_index(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    for (int index = 0; words; index++) {
+        const char *end = strchrnul(words, '|');
+        if ((size_t)(end - words) == length && !strncmp(words, word, length))
+            return index;
+        words = *end ? end + 1 : NULL;
+    }
+    return -1;
+}
+
+static int expected(struct rp_place place, const struct rp_key *key, const char *what,
+                    const char *found, struct rp_error *error)
+{
+    return rp_place_fail(place, key->name, NULL, error, "expected %s, found `%.120s`", what, found);
+}
+
+static int expected_word(struct rp_place place, const struct rp_key *key, const char *words,
+                         const char *found, struct rp_error *error)
+{
+    char list[256];
+    size_t used = 0;
+    struct rp_text_near near = {.word = found};
+    char buffer[256], *rest = buffer;
+    snprintf(buffer, sizeof buffer, "%s", words);
+    for (char *word; (word = strsep(&rest, "|")) != NULL;) {
+        rp_text_offer(&near, word);
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", word);
+        RP_ASSERT(used < sizeof list);
+    }
+    if (near.best)
+        return rp_place_fail(place, key->name, NULL, error,
+                             "expected one of %s, found `%.120s`; did you mean `%s`?", list, found,
+                             near.best);
+    return rp_place_fail(place, key->name, NULL, error, "expected one of %s, found `%.120s`", list,
+                         found);
+}
+
+static void store_number(const struct rp_key *key, void *object, uint64_t value)
+{
+    char *field = (char *)object + key->offset;
+    if (key->size == sizeof(uint64_t))
+        rp_store_u64(field, value);
+    else
+        rp_store_u32(field, (uint32_t)value);
+}
+
+static int set_number(const struct rp_key *key, void *object, const char *text,
+                      struct rp_place place, struct rp_error *error)
+{
+    uint64_t value;
+    if (key->kind == RP_KIND_EPOCHS && !strcmp(text, "endless"))
+        value = 0;
+    else if (key->kind == RP_KIND_BYTES ? !rp_text_bytes(text, &value) : !rp_text_count(text, &value))
+        return expected(place, key,
+                        key->kind == RP_KIND_BYTES   ? "a size such as 4096, 64m or 1g"
+                        : key->kind == RP_KIND_COUNT ? "a whole number such as 64 or 100k"
+                                                     : "a whole number or `endless`",
+                        text, error);
+    if (key->size < sizeof value && value > UINT32_MAX)
+        return expected(place, key, "at most 4294967295", text, error);
+    store_number(key, object, value);
+    return 0;
+}
+
+static int set_signed(const struct rp_key *key, void *object, const char *text,
+                      struct rp_place place, struct rp_error *error)
+{
+    uint64_t magnitude;
+    bool negative = text[0] == '-';
+    if (!rp_text_u64(text + negative, &magnitude) || magnitude > INT64_MAX)
+        return expected(place, key, "a whole number", text, error);
+    store_number(key, object, negative ? 0 - magnitude : magnitude);
+    return 0;
+}
+
+static int set_bool(const struct rp_key *key, void *object, const char *text,
+                    struct rp_place place, struct rp_error *error)
+{
+    static const char spellings[] = "false|true|no|yes|off|on|0|1"; /* false ones are even */
+    int index = rp_word_index(spellings, text);
+    if (index < 0)
+        return expected(place, key, "true or false", text, error);
+    *(bool *)((char *)object + key->offset) = index % 2 == 1;
+    return 0;
+}
+
+/* Millionths of a decimal number, exactly: digits, then at most six decimals. */
+static int set_weight(const struct rp_key *key, void *object, const char *text,
+                      struct rp_place place, struct rp_error *error)
+{
+    const char *what = "a number above 0 with at most 6 decimals, such as 2 or 0.25";
+    uint64_t value = 0;
+    int decimals = -1; /* no point yet */
+    bool digits = false;
+    for (const char *c = text; *c; c++) {
+        if (*c == '.' && decimals < 0) {
+            decimals = 0;
+        } else if (*c >= '0' && *c <= '9' && decimals < 6) {
+            digits = true;
+            decimals += decimals >= 0;
+            if (!rp_mul_u64(value, 10, &value) || !rp_add_u64(value, (uint64_t)(*c - '0'), &value))
+                return expected(place, key, "a smaller number", text, error);
+        } else {
+            return expected(place, key, what, text, error);
+        }
+    }
+    for (int i = decimals < 0 ? 0 : decimals; i < 6; i++)
+        if (!rp_mul_u64(value, 10, &value))
+            return expected(place, key, "a smaller number", text, error);
+    if (!digits || value == 0)
+        return expected(place, key, what, text, error);
+    store_number(key, object, value);
+    return 0;
+}
+
+static int set_ranks(const struct rp_key *key, struct rp_config *config, const char *text,
+                     struct rp_place place, struct rp_error *error)
+{
+    char first_text[24];
+    const char *dash = strchr(text, '-');
+    size_t length = dash ? (size_t)(dash - text) : strlen(text);
+    snprintf(first_text, sizeof first_text, "%.*s", (int)rp_min_u64(length, 22), text);
+    uint64_t first, last;
+    if (!rp_text_u64(first_text, &first) || !rp_text_u64(dash ? dash + 1 : first_text, &last) ||
+        first > last || last >= UINT32_MAX)
+        return expected(place, key, "a rank or a range of ranks such as 0-3", text, error);
+    config->rank_first = (uint32_t)first;
+    config->rank_count = (uint32_t)(last - first + 1);
+    return 0;
+}
+
+/* In the order of enum rp_section. */
+#define RP_SECTION_WORDS                                                                             \
+    "rows|doc_lens|input_ids|labels|position_ids|segment_ids|loss_mask|cu_seqlens|provenance"
+
+static int set_sections(const struct rp_key *key, struct rp_config *config, const char *text,
+                        struct rp_place place, struct rp_error *error)
+{
+    uint32_t sections = 0;
+    char *copy = strdup(text), *rest = copy;
+    if (!copy)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
+    int code = 0;
+    for (char *word; code == 0 && (word = strsep(&rest, ",")) != NULL;) {
+        word += strspn(word, " ");
+        word[strcspn(word, " ")] = '\0';
+        int index = rp_word_index(RP_SECTION_WORDS, word);
+        if (index < 0)
+            code = expected_word(place, key, RP_SECTION_WORDS, word, error);
+        else
+            sections |= 1u << index;
+    }
+    free(copy);
+    if (code == 0)
+        config->sections = sections;
+    return code;
+}
+
+static int set_text(const struct rp_key *key, void *object, const char *text,
+                    struct rp_place place, struct rp_error *error)
+{
+    if (!*text)
+        return expected(place, key, "a text that is not empty", text, error);
+    char *copy;
+    if (key->kind == RP_KIND_PATH && place.path && text[0] != '/') {
+        char *directory = rp_path_directory(place.path);
+        copy = directory ? rp_format("%s/%s", directory, text) : NULL;
+        free(directory);
+    } else {
+        copy = strdup(text);
+    }
+    if (!copy)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
+    char **field = (char **)((char *)object + key->offset);
+    free(*field);
+    *field = copy;
+    return 0;
+}
+
+int rp_key_set(const struct rp_key *key, void *object, const char *text,
+               struct rp_place place, struct rp_error *error)
+{
+    switch (key->kind) {
+    case RP_KIND_COUNT:
+    case RP_KIND_BYTES:
+    case RP_KIND_EPOCHS:
+        return set_number(key, object, text, place, error);
+    case RP_KIND_SIGNED:
+        return set_signed(key, object, text, place, error);
+    case RP_KIND_BOOL:
+        return set_bool(key, object, text, place, error);
+    case RP_KIND_WEIGHT:
+        return set_weight(key, object, text, place, error);
+    case RP_KIND_RANKS:
+        return set_ranks(key, object, text, place, error);
+    case RP_KIND_SECTIONS:
+        return set_sections(key, object, text, place, error);
+    case RP_KIND_CHOICE:
+    case RP_KIND_WORD: {
+        int index = rp_word_index(key->words, text);
+        if (index < 0)
+            return expected_word(place, key, key->words, text, error);
+        if (key->kind == RP_KIND_WORD)
+            return set_text(key, object, text, place, error);
+        store_number(key, object, (uint32_t)index);
+        return 0;
+    }
+    case RP_KIND_TEXT:
+    case RP_KIND_PATH:
+        return set_text(key, object, text, place, error);
+    case RP_KIND_SHARDS:
+    case RP_KIND_SOURCES:
+        break; /* lists are taken apart by the caller */
+    }
+    RP_ASSERT(false);
+    return 0;
+}
+
+/* Whether the value is on the heap. */
+static bool is_text(const struct rp_key *key)
+{
+    return key->kind == RP_KIND_TEXT || key->kind == RP_KIND_WORD || key->kind == RP_KIND_PATH;
+}
+
+void rp_key_set_standards(const struct rp_key *table, size_t count, void *object)
+{
+    static const struct rp_place nowhere = {0};
+    for (size_t i = 0; i < count; i++)
+        if (table[i].standard[0] != '(' && !is_text(&table[i])) {
+            int code = rp_key_set(&table[i], object, table[i].standard, nowhere, NULL);
+            RP_ASSERT(code == 0);
+        }
+}
+
+int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object, struct rp_error *error)
+{
+    static const struct rp_place nowhere = {0};
+    for (size_t i = 0; i < count; i++) {
+        const struct rp_key *key = &table[i];
+        if (key->standard[0] == '(' || !is_text(key) || *(char **)((char *)object + key->offset))
+            continue;
+        int code = rp_key_set(key, object, key->standard, nowhere, error);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+void rp_key_free_texts(const struct rp_key *table, size_t count, void *object)
+{
+    for (size_t i = 0; i < count; i++)
+        if (is_text(&table[i]))
+            free(*(char **)((char *)object + table[i].offset));
+}

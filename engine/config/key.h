@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* key.h — one table says everything about every key: it drives the YAML reader, the options, the
+ * defaults, the range checks and the help. Private to this room.
+ *
+ * A standard value in parentheses is for people: the field starts as zero and is filled in later. */
+#ifndef RP_CONFIG_KEY_H
+#define RP_CONFIG_KEY_H
+
+#include <stddef.h>
+
+#include "config/config.h"
+
+enum rp_key_kind {
+    RP_KIND_COUNT,    /* whole number, k m g t = powers of 1000 */
+    RP_KIND_BYTES,    /* whole number, k m g t = powers of 1024 */
+    RP_KIND_SIGNED,   /* whole number, may be negative */
+    RP_KIND_EPOCHS,   /* whole number or `endless` */
+    RP_KIND_BOOL,     /* true or false */
+    RP_KIND_CHOICE,   /* the number of the word in `words` */
+    RP_KIND_WORD,     /* the text of one of `words` */
+    RP_KIND_TEXT,     /* any text */
+    RP_KIND_PATH,     /* relative to the config file, or to the working directory for an option */
+    RP_KIND_WEIGHT,   /* decimal number, kept in millionths */
+    RP_KIND_RANKS,    /* `3` or `0-3` */
+    RP_KIND_SECTIONS, /* list of section names */
+    RP_KIND_SHARDS,   /* list of paths and globs */
+    RP_KIND_SOURCES,  /* list of sources */
+};
+
+#define RP_FORMATS "auto|megatron|raw|npy|llmc"
+#define RP_TYPES "u8|u16|i16|i32|u32|i64"
+#define RP_PROFILES "min|hf|megatron|grain|olmo|titan|full"
+#define RP_COUNT_MAX 0xffffffffu /* of a 32-bit field without a bound of its own */
+
+/* key, field, kind, words, standard, least, most, help. Least and most bind whole numbers only. */
+#define RP_CONFIG_KEYS(X)                                                                            \
+    X(run, run, TEXT, NULL, "default", 0, 0, "name that trainers find the engine by")                \
+    X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                           \
+      "where the tokens are: paths, or a mapping of name, weight, shards, format, dtype, eos")       \
+    X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                  \
+    X(seq_len, seq_len, COUNT, NULL, "(required)", 1, 1u << 24, "tokens in a row")                   \
+    X(shuffle, shuffle, CHOICE, "none|document|block", "document", 0, 0,                             \
+      "order of documents; block keeps reads of cold disks in large runs")                           \
+    X(block_documents, block_documents, COUNT, NULL, "1024", 1, RP_COUNT_MAX,                        \
+      "documents in a block (shuffle: block)")                                                       \
+    X(window_blocks, window_blocks, COUNT, NULL, "16", 1, RP_COUNT_MAX,                              \
+      "blocks that are mixed with each other (shuffle: block)")                                      \
+    X(packing, packing, CHOICE, "lookahead|concat|best_fit", "lookahead", 0, 0,                      \
+      "how documents become rows")                                                                   \
+    X(window, window, COUNT, NULL, "64", 1, 4096,                                                    \
+      "documents to choose from (lookahead), or open rows (best_fit)")                               \
+    X(fill, fill, CHOICE, "pad|split", "pad", 0, 0,                                                  \
+      "what closes the last gap of a row: padding, or a document cut to fit")                        \
+    X(long_doc, long_doc, CHOICE, "split|truncate|drop", "split", 0, 0,                              \
+      "what becomes of documents longer than a row")                                                 \
+    X(max_docs_per_row, max_docs_per_row, COUNT, NULL, "(min(seq_len, max(32, seq_len / 32)))", 1,   \
+      1u << 24, "most fragments in a row")                                                           \
+    X(lanes, lanes, COUNT, NULL, "1", 1, 1024, "independent plans; row g belongs to lane g mod lanes") \
+    X(num_epochs, num_epochs, EPOCHS, NULL, "1", 0, UINT64_MAX,                                      \
+      "times that every source is read, or endless")                                                 \
+    X(vocab_size, vocab_size, COUNT, NULL, "(not declared)", 0, 1ull << 32,                          \
+      "token ids must lie below it")                                                                 \
+    X(batch_size, batch_size, COUNT, NULL, "(required)", 1, 1u << 20, "rows of a rank's micro-batch") \
+    X(dp_world_size, dp_world_size, COUNT, NULL, "1", 1, 1u << 20, "ranks that share the stream")    \
+    X(global_batch_size, global_batch_size, COUNT, NULL, "(batch_size * dp_world_size)", 1,          \
+      1ull << 40, "rows of a step; a multiple of batch_size * dp_world_size")                        \
+    X(ranks, rank_first, RANKS, NULL, "(all)", 0, 0, "ranks that this node serves, for instance 0-3") \
+    X(drop_last, drop_last, BOOL, NULL, "false", 0, 0, "drop the last step when it is not full")     \
+    X(pad_id, pad_id, SIGNED, NULL, "0", 0, 0, "token id of padding")                                \
+    X(profile, profile, WORD, RP_PROFILES, "min", 0, 0, "sections and types that a framework expects") \
+    X(sections, sections, SECTIONS, NULL, "(of the profile)", 0, 0, "sections of a batch")           \
+    X(token_dtype, token_dtype, CHOICE, "auto|u16|i32|i64", "auto", 0, 0,                            \
+      "type of input_ids, labels and position_ids; auto = of the profile")                           \
+    X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                   \
+      "label of a position: the next token (shifted) or the token itself (aligned)")                 \
+    X(num_workers, num_workers, COUNT, NULL, "1", 1, 1024, "threads that read")                      \
+    X(packers, packers, COUNT, NULL, "1", 1, 1024, "workers that pack")                              \
+    X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                                 \
+      "packing workers are processes instead of threads")                                            \
+    X(prefetch_factor, prefetch_factor, COUNT, NULL, "4", 1, 1u << 16,                               \
+      "batches ready for each rank; rounded up to a power of two")                                   \
+    X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "64m", 1u << 16, 1ull << 44,                      \
+      "memory between readers and packers")                                                          \
+    X(io_depth, io_depth, COUNT, NULL, "64", 1, 4096, "reads in flight per reader")                  \
+    X(io, io, CHOICE, "auto|io_uring|pread", "auto", 0, 0, "how files are read")                     \
+    X(direct, direct, CHOICE, "auto|on|off", "auto", 0, 0, "read past the page cache (O_DIRECT)")    \
+    X(verify_blocks, verify_blocks, CHOICE, "auto|on|off", "auto", 0, 0,                             \
+      "compare what is read with the hashes of the sidecars; auto = where there are any")            \
+    X(index_dir, index_dir, PATH, NULL, "(beside the shards)", 0, 0, "directory of the sidecars")    \
+    X(run_dir, run_dir, PATH, NULL, "($XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID)", 0, 0,        \
+      "directory of the socket")                                                                     \
+    X(checkpoint_dir, checkpoint_dir, PATH, NULL, "(none are written)", 0, 0,                        \
+      "directory of the checkpoints")                                                                \
+    X(checkpoint_steps, checkpoint_steps, COUNT, NULL, "0", 0, UINT64_MAX,                           \
+      "write one every so many steps; 0 = at SIGTERM and on demand only")                            \
+    X(checkpoint_keep, checkpoint_keep, COUNT, NULL, "3", 2, 1000, "checkpoints to keep")            \
+    X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                            \
+      "write what the rings hold, too: a resumed run starts without the corpus")                     \
+    X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                     \
+      "second directory, where each checkpoint is copied and verified")
+
+#define RP_SOURCE_KEYS(X)                                                                            \
+    X(name, name, TEXT, NULL, "(stem of the first shard)", 0, 0, "name in messages")                 \
+    X(weight, weight, WEIGHT, NULL, "1", 0, 0, "share of the tokens, relative to the other sources") \
+    X(shards, shards, SHARDS, NULL, "(required)", 0, 0, "files, Megatron prefixes, globs, directories") \
+    X(path, shards, SHARDS, NULL, "(required)", 0, 0, "the same as shards")                          \
+    X(format, format, WORD, RP_FORMATS, "auto", 0, 0, "format of the shards")                        \
+    X(dtype, dtype, WORD, RP_TYPES, "(from the file)", 0, 0, "type of a stored token")               \
+    X(eos, eos, SIGNED, NULL, "-1", 0, 0, "token that ends a document, where the format needs one")
+
+enum rp_key_index {
+#define RP_KEY_INDEX(name, ...) RP_KEY_##name,
+    RP_CONFIG_KEYS(RP_KEY_INDEX)
+#undef RP_KEY_INDEX
+        RP_KEY_COUNT
+};
+
+struct rp_key {
+    const char *name;
+    enum rp_key_kind kind;
+    const char *words; /* separated by '|' */
+    const char *standard;
+    uint64_t least, most;
+    const char *help;
+    size_t offset, size; /* of the field in struct rp_config or struct rp_config_source */
+};
+extern const struct rp_key rp_config_key_table[RP_KEY_COUNT];
+extern const struct rp_key rp_source_key_table[];
+extern const size_t rp_source_key_count;
+
+/* Where a value stands. No path: it was given by rp_config_set. */
+struct rp_place {
+    const char *path;
+    uint32_t line, column; /* from 1; column 0 = not known */
+};
+
+/** -RP_E_CONFIG with "place: key: message". */
+int rp_place_fail(struct rp_place place, const char *key, const char *hint,
+                  struct rp_error *error, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/** The key of that name; unknown: an error that names the nearest. Dashes count as underscores. */
+RP_MUST_CHECK int rp_key_find(const struct rp_key *table, size_t count, const char *name,
+                              struct rp_place place, const struct rp_key **key_out,
+                              struct rp_error *error);
+
+/** Set the field of `key` in `object` from one text. Not for shards and sources. */
+RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
+                             struct rp_place place, struct rp_error *error);
+
+/** Give every number its standard value; cannot fail. */
+void rp_key_set_standards(const struct rp_key *table, size_t count, void *object);
+/** Give every text that is still NULL its standard value. */
+RP_MUST_CHECK int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object,
+                                    struct rp_error *error);
+void rp_key_free_texts(const struct rp_key *table, size_t count, void *object);
+
+/** The number of the word among "a|b|c", or -1. */
+int rp_word_index(const char *words, const char *word);
+
+/** A source at the end of the list; NULL when out of memory. */
+struct rp_config_source *rp_config_add_source(struct rp_config *config);
+/** A copy of `path` at the end of the shards of `source`, behind `directory` when it is relative. */
+RP_MUST_CHECK int rp_source_add_shard(struct rp_config_source *source, const char *directory,
+                                      const char *path, struct rp_error *error);
+void rp_source_free(struct rp_config_source *source);
+
+/** Replace the patterns of a source by the files they stand for (expand.c). */
+RP_MUST_CHECK int rp_source_expand(struct rp_config_source *source, struct rp_place place,
+                                   struct rp_error *error);
+
+/** *twin_out is a text that is in the list twice, or NULL. */
+RP_MUST_CHECK int rp_first_twin(char *const *texts, size_t count, const char **twin_out,
+                                struct rp_error *error);
+
+#endif

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* yaml — a config file into a config: the only place that knows libyaml.
+ *
+ * Flow: the text is parsed twice. The first pass looks at events only and refuses what is no YAML, several
+ * documents, and what would cost time or memory out of proportion; the second loads the document, which is
+ * walked without recursion: a config is two levels deep. Every value goes through the table of keys as text.
+ *
+ * Fails: -RP_E_CONFIG with file:line:column. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "config/key.h"
+
+#define FILE_BYTES_MAX (1u << 20)
+#define SHARDS_MAX (1u << 20) /* in a file: aliases could make more out of little */
+#define SOURCES_MAX 4096u
+#define DEPTH_MAX 16u /* libyaml takes quadratic time for deep nesting and for many anchors */
+#define ANCHORS_MAX 100u
+
+/* A file being read. */
+struct reader {
+    struct rp_config *config;
+    const char *path;
+    char *directory;
+    yaml_document_t document;
+    uint32_t shards;
+    struct rp_error *error;
+};
+
+static struct rp_place place_of(const struct reader *reader, const yaml_node_t *node)
+{
+    return (struct rp_place){reader->path, (uint32_t)node->start_mark.line + 1,
+                             (uint32_t)node->start_mark.column + 1};
+}
+
+static const char *node_word(const yaml_node_t *node)
+{
+    return node->type == YAML_MAPPING_NODE    ? "a mapping"
+           : node->type == YAML_SEQUENCE_NODE ? "a list"
+                                              : "a value";
+}
+
+static yaml_node_t *node_at(struct reader *reader, int index)
+{
+    return yaml_document_get_node(&reader->document, index);
+}
+
+/* The text of a scalar. libyaml has checked that it is UTF-8; a NUL can only come from an escape. */
+static int scalar_text(struct reader *reader, const yaml_node_t *node, const char *key,
+                       const char **text)
+{
+    struct rp_place place = place_of(reader, node);
+    if (node->type != YAML_SCALAR_NODE)
+        return rp_place_fail(place, key, NULL, reader->error, "expected a value, found %s",
+                             node_word(node));
+    *text = (const char *)node->data.scalar.value;
+    if (strlen(*text) != node->data.scalar.length)
+        return rp_place_fail(place, key, NULL, reader->error, "the text contains a NUL character");
+    bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (plain && (!**text || !strcmp(*text, "~") || !strcmp(*text, "null")))
+        return rp_place_fail(place, key, "give it a value, or leave the key out", reader->error,
+                             "expected a value, found nothing");
+    return 0;
+}
+
+/* The key of a pair, looked up and marked as seen. */
+static int read_key(struct reader *reader, const struct rp_key *table, size_t count,
+                    const yaml_node_pair_t *pair, uint64_t *seen, const struct rp_key **key)
+{
+    const yaml_node_t *node = node_at(reader, pair->key);
+    struct rp_place place = place_of(reader, node);
+    const char *name;
+    int code = scalar_text(reader, node, "key", &name);
+    if (code == 0)
+        code = rp_key_find(table, count, name, place, key, reader->error);
+    if (code < 0)
+        return code;
+    uint64_t bit = UINT64_C(1) << (*key - table);
+    if (*seen & bit)
+        return rp_place_fail(place, name, "keep one of the two", reader->error,
+                             "the key is given twice");
+    *seen |= bit;
+    return 0;
+}
+
+static int add_shard(struct reader *reader, struct rp_config_source *source,
+                     const yaml_node_t *node)
+{
+    struct rp_place place = place_of(reader, node);
+    const char *path;
+    int code = scalar_text(reader, node, "shards", &path);
+    if (code < 0)
+        return code;
+    if (!*path)
+        return rp_place_fail(place, "shards", NULL, reader->error, "the path is empty");
+    if (++reader->shards > SHARDS_MAX)
+        return rp_place_fail(place, "shards", "name a directory or a glob instead", reader->error,
+                             "more than %u paths", SHARDS_MAX);
+    return rp_source_add_shard(source, reader->directory, path, reader->error);
+}
+
+static int read_shards(struct reader *reader, struct rp_config_source *source,
+                       const yaml_node_t *node)
+{
+    struct rp_place place = place_of(reader, node);
+    if (source->shard_count)
+        return rp_place_fail(place, "shards", "keep one of the two", reader->error,
+                             "shards and path mean the same, and both are given");
+    if (node->type != YAML_SEQUENCE_NODE)
+        return add_shard(reader, source, node);
+    int code = 0;
+    for (yaml_node_item_t *item = node->data.sequence.items.start;
+         code == 0 && item < node->data.sequence.items.top; item++)
+        code = add_shard(reader, source, node_at(reader, *item));
+    return code;
+}
+
+static int read_source(struct reader *reader, const yaml_node_t *node)
+{
+    struct rp_place place = place_of(reader, node);
+    if (reader->config->source_count == SOURCES_MAX)
+        return rp_place_fail(place, "sources", NULL, reader->error, "more than %u sources",
+                             SOURCES_MAX);
+    struct rp_config_source *source = rp_config_add_source(reader->config);
+    if (!source)
+        return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading the config");
+    source->line = place.line;
+    if (node->type != YAML_MAPPING_NODE)
+        return add_shard(reader, source, node);
+    uint64_t seen = 0;
+    int code = 0;
+    for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+         code == 0 && pair < node->data.mapping.pairs.top; pair++) {
+        const struct rp_key *key;
+        code = read_key(reader, rp_source_key_table, rp_source_key_count, pair, &seen, &key);
+        if (code < 0)
+            break;
+        const yaml_node_t *value = node_at(reader, pair->value);
+        struct rp_place value_place = place_of(reader, value);
+        const char *text;
+        if (key->kind == RP_KIND_SHARDS)
+            code = read_shards(reader, source, value);
+        else if ((code = scalar_text(reader, value, key->name, &text)) == 0)
+            code = rp_key_set(key, source, text, value_place, reader->error);
+    }
+    return code;
+}
+
+static int read_sources(struct reader *reader, const yaml_node_t *node)
+{
+    if (node->type != YAML_SEQUENCE_NODE)
+        return read_source(reader, node);
+    int code = 0;
+    for (yaml_node_item_t *item = node->data.sequence.items.start;
+         code == 0 && item < node->data.sequence.items.top; item++)
+        code = read_source(reader, node_at(reader, *item));
+    return code;
+}
+
+/* A list of short words as one text with commas, as an option has it. */
+static int joined_text(struct reader *reader, const yaml_node_t *node, const struct rp_key *key,
+                       char *buffer, size_t bytes, const char **text)
+{
+    if (key->kind != RP_KIND_SECTIONS || node->type != YAML_SEQUENCE_NODE)
+        return scalar_text(reader, node, key->name, text);
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (yaml_node_item_t *item = node->data.sequence.items.start;
+         item < node->data.sequence.items.top; item++) {
+        const yaml_node_t *element = node_at(reader, *item);
+        struct rp_place place = place_of(reader, element);
+        const char *word;
+        int code = scalar_text(reader, element, key->name, &word);
+        if (code < 0)
+            return code;
+        int more = snprintf(buffer + used, bytes - used, "%s%s", used ? "," : "", word);
+        if ((size_t)more >= bytes - used)
+            return rp_place_fail(place, key->name, NULL, reader->error, "the list is too long");
+        used += (size_t)more;
+    }
+    *text = buffer;
+    return 0;
+}
+
+static int read_document(struct reader *reader)
+{
+    const yaml_node_t *root = yaml_document_get_root_node(&reader->document);
+    struct rp_place top = {reader->path, 0, 0};
+    const char *hint = "a config starts with `sources:`, `seq_len:` and `batch_size:`";
+    if (!root)
+        return rp_place_fail(top, "config", hint, reader->error, "the file is empty");
+    if (root->type != YAML_MAPPING_NODE) {
+        top = place_of(reader, root);
+        return rp_place_fail(top, "config", hint, reader->error, "expected `key: value`, found %s",
+                             node_word(root));
+    }
+    uint64_t seen = 0;
+    for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+         pair < root->data.mapping.pairs.top; pair++) {
+        const struct rp_key *key;
+        int code = read_key(reader, rp_config_key_table, RP_KEY_COUNT, pair, &seen, &key);
+        if (code < 0)
+            return code;
+        const yaml_node_t *value = node_at(reader, pair->value);
+        struct rp_place place = place_of(reader, value);
+        char list[512];
+        const char *text;
+        if (key->kind == RP_KIND_SOURCES)
+            code = read_sources(reader, value);
+        else if ((code = joined_text(reader, value, key, list, sizeof list, &text)) == 0)
+            code = rp_key_set(key, reader->config, text, place, reader->error);
+        if (code < 0)
+            return code;
+        reader->config->lines[key - rp_config_key_table] = place.line;
+    }
+    return 0;
+}
+
+/* What libyaml says, with the place where it noticed. */
+static int syntax_error(const struct reader *reader, const yaml_parser_t *parser, const char *text)
+{
+    struct rp_place place = {reader->path, (uint32_t)parser->problem_mark.line + 1,
+                             (uint32_t)parser->problem_mark.column + 1};
+    if (parser->error == YAML_MEMORY_ERROR)
+        return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s", reader->path);
+    if (parser->error == YAML_READER_ERROR) { /* it counts bytes only */
+        place.column = 0;
+        place.line = 1;
+        for (size_t i = 0; i < parser->problem_offset && text[i]; i++)
+            place.line += text[i] == '\n';
+    } else if (text[parser->problem_mark.index] == '\t') {
+        return rp_place_fail(place, "YAML", "indent with spaces", reader->error, "found a tab");
+    }
+    const char *problem = parser->problem ? parser->problem : "cannot be parsed";
+    return rp_place_fail(place, "YAML", NULL, reader->error, "%s%s%s", problem,
+                         parser->context ? " " : "", parser->context ? parser->context : "");
+}
+
+/* What the first pass has seen of the document so far. */
+struct survey {
+    unsigned depth, anchors, documents;
+};
+
+static int survey_event(struct reader *reader, struct survey *survey, const yaml_event_t *event)
+{
+    struct rp_place place = {reader->path, (uint32_t)event->start_mark.line + 1,
+                             (uint32_t)event->start_mark.column + 1};
+    const yaml_char_t *anchor = NULL;
+    if (event->type == YAML_DOCUMENT_START_EVENT && ++survey->documents > 1)
+        return rp_place_fail(place, "config", "put each config into a file of its own",
+                             reader->error, "the file holds more than one YAML document");
+    if (event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT)
+        survey->depth++;
+    if (event->type == YAML_SEQUENCE_END_EVENT || event->type == YAML_MAPPING_END_EVENT)
+        survey->depth--;
+    if (event->type == YAML_SCALAR_EVENT)
+        anchor = event->data.scalar.anchor;
+    else if (event->type == YAML_SEQUENCE_START_EVENT)
+        anchor = event->data.sequence_start.anchor;
+    else if (event->type == YAML_MAPPING_START_EVENT)
+        anchor = event->data.mapping_start.anchor;
+    survey->anchors += anchor != NULL;
+    if (survey->depth > DEPTH_MAX)
+        return rp_place_fail(place, "config", NULL, reader->error,
+                             "lists and mappings are nested more than %u deep", DEPTH_MAX);
+    if (survey->anchors > ANCHORS_MAX)
+        return rp_place_fail(place, "config", NULL, reader->error, "more than %u anchors",
+                             ANCHORS_MAX);
+    return 0;
+}
+
+static int survey_text(struct reader *reader, yaml_parser_t *parser, const char *text)
+{
+    struct survey survey = {0};
+    for (bool end = false; !end;) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(parser, &event))
+            return syntax_error(reader, parser, text);
+        end = event.type == YAML_STREAM_END_EVENT;
+        int code = survey_event(reader, &survey, &event);
+        yaml_event_delete(&event);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+static int load_text(struct reader *reader, yaml_parser_t *parser, const char *text)
+{
+    if (!yaml_parser_load(parser, &reader->document))
+        return syntax_error(reader, parser, text);
+    int code = read_document(reader);
+    yaml_document_delete(&reader->document);
+    return code;
+}
+
+static int with_parser(struct reader *reader, const char *text, size_t bytes,
+                       int (*pass)(struct reader *, yaml_parser_t *, const char *))
+{
+    yaml_parser_t parser;
+    if (!yaml_parser_initialize(&parser))
+        return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s", reader->path);
+    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
+    int code = pass(reader, &parser, text);
+    yaml_parser_delete(&parser);
+    return code;
+}
+
+int rp_config_read(struct rp_config *config, const char *path, struct rp_error *error)
+{
+    char *text;
+    size_t bytes;
+    int code = rp_file_read_all(path, FILE_BYTES_MAX, &text, &bytes, error);
+    if (code < 0)
+        return code;
+    struct reader reader = {
+        .config = config, .path = path, .directory = rp_path_directory(path), .error = error};
+    free(config->path);
+    config->path = strdup(path);
+    if (!reader.directory || !config->path)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory while reading %s", path);
+    else if ((code = with_parser(&reader, text, bytes, survey_text)) == 0)
+        code = with_parser(&reader, text, bytes, load_text);
+    free(reader.directory);
+    free(text);
+    return code;
+}
