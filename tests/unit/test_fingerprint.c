@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fingerprints: the same after a move, another after any change; a source's shards found by document. */
+#include "corpus_files.h"
+
+#include <fcntl.h>
+
+#define GOLDEN_SAMPLED "325e18b183b59ebfb3421d0c36429c6d"
+#define GOLDEN_FULL "ad32e0ae465a6018e1f2f7c3a0593690"
+#define TOKENS (96 * 4096 / 2 + 5) /* more blocks than are sampled */
+
+static uint16_t tokens[TOKENS];
+
+static struct rp_fingerprint fingerprint_of(const char *path)
+{
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    assert_int_equal(open_one(&corpus, path, RP_FORMAT_RAW, RP_TOKEN_U16, 3, &error), 0);
+    struct rp_fingerprint fingerprint = rp_corpus_fingerprint(corpus);
+    rp_corpus_close(corpus);
+    return fingerprint;
+}
+
+static void fill(void)
+{
+    for (size_t i = 0; i < TOKENS; i++)
+        tokens[i] = (uint16_t)(i * 7919 % 1000);
+}
+
+static struct rp_fingerprint indexed(const char *path)
+{
+    struct rp_error error;
+    struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, 3);
+    put_file(path, tokens, sizeof tokens);
+    assert_int_equal(rp_index_build(path, &hints, NULL, NULL, NULL, &error), 0);
+    return fingerprint_of(path);
+}
+
+static void test_survives_a_move(void **state)
+{
+    (void)state;
+    fill();
+    struct rp_fingerprint a = indexed("a.bin");
+    assert_int_not_equal(a.full.low, 0);
+    assert_int_equal(mkdir("elsewhere", 0700), 0);
+    assert_int_equal(rename("a.bin", "elsewhere/b.bin") | rename("a.bin.rpx", "elsewhere/b.bin.rpx"), 0);
+    struct timespec old[2] = {{1, 0}, {1, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, "elsewhere/b.bin", old, 0), 0);
+    struct rp_fingerprint b = fingerprint_of("elsewhere/b.bin");
+    assert_true(rp_hash128_equal(a.sampled, b.sampled));
+    assert_true(rp_hash128_equal(a.full, b.full));
+    assert_int_equal(unlink("elsewhere/b.bin.rpx"), 0);
+    b = fingerprint_of("elsewhere/b.bin");
+    assert_true(rp_hash128_equal(a.sampled, b.sampled));
+    assert_int_equal(b.full.low | b.full.high, 0);
+}
+
+static void test_full_changes_with_any_byte(void **state)
+{
+    (void)state;
+    fill();
+    struct rp_fingerprint good = indexed("a.bin");
+    unsigned sampled_missed = 0;
+    for (size_t changed = 0; changed < TOKENS; changed += 1531) {
+        tokens[changed] ^= 512; /* no document boundary moves */
+        struct rp_fingerprint other = indexed("a.bin");
+        assert_false(rp_hash128_equal(other.full, good.full));
+        sampled_missed += rp_hash128_equal(other.sampled, good.sampled);
+        tokens[changed] ^= 512;
+    }
+    /* Why the two kinds are told apart: the sample does not see a change between its blocks. */
+    assert_true(sampled_missed > 0);
+    tokens[0] ^= 512; /* but the first and the last block are always in it */
+    assert_false(rp_hash128_equal(indexed("a.bin").sampled, good.sampled));
+    tokens[0] ^= 512, tokens[TOKENS - 1] ^= 512;
+    assert_false(rp_hash128_equal(indexed("a.bin").sampled, good.sampled));
+    tokens[TOKENS - 1] ^= 512;
+    assert_true(rp_hash128_equal(indexed("a.bin").full, good.full)); /* the control */
+}
+
+static void test_boundaries_are_part_of_it(void **state)
+{
+    (void)state;
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    struct rp_hash128 seen[3];
+    put_file("t.bin", "\1\0\2\0\3\0\4\0", 8);
+    for (int64_t eos = 2; eos <= 4; eos++) {
+        assert_int_equal(open_one(&corpus, "t.bin", RP_FORMAT_RAW, RP_TOKEN_U16, eos, &error), 0);
+        seen[eos - 2] = rp_corpus_fingerprint(corpus).sampled;
+        rp_corpus_close(corpus);
+    }
+    assert_false(rp_hash128_equal(seen[0], seen[1]) || rp_hash128_equal(seen[1], seen[2]));
+    assert_int_equal(open_one(&corpus, "t.bin", RP_FORMAT_RAW, RP_TOKEN_I16, 2, &error), 0);
+    assert_false(rp_hash128_equal(rp_corpus_fingerprint(corpus).sampled, seen[0]));
+    rp_corpus_close(corpus);
+}
+
+/* The value itself: a change of the rule must be a decision, since every state token carries it. */
+static void test_golden(void **state)
+{
+    (void)state;
+    char hex[RP_HASH_HEX_BYTES];
+    fill();
+    struct rp_fingerprint fingerprint = indexed("golden.bin");
+    assert_string_equal(rp_hash128_hex(fingerprint.sampled, hex), GOLDEN_SAMPLED);
+    assert_string_equal(rp_hash128_hex(fingerprint.full, hex), GOLDEN_FULL);
+}
+
+/* Shards of very different sizes: every document is found in the right one, in the right order. */
+static void test_documents_over_shards(void **state)
+{
+    (void)state;
+    enum { SHARDS = 40 };
+    static const int32_t ones[64] = {[0 ... 63] = 1};
+    static char names[SHARDS][16];
+    const char *shards[SHARDS];
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    unsigned counts[SHARDS];
+    for (unsigned i = 0; i < SHARDS; i++) {
+        int32_t lengths[64];
+        counts[i] = i == 7 ? 64 : i % 5 == 0 ? 0 : 1 + i % 3;
+        for (unsigned d = 0; d < 64; d++)
+            lengths[d] = ones[d] + (int32_t)(i * 2);
+        snprintf(names[i], sizeof names[i], "many%02u", i);
+        shards[i] = names[i];
+        put_megatron(names[i], 8, 2, lengths, counts[i]);
+        if (counts[i] == 0) {
+            snprintf(names[i], sizeof names[i], "many%02u.bin", i);
+            put_file(names[i], "\0\0", 2); /* tokens that no document has */
+        }
+    }
+    struct rp_source_spec sources[] = {
+        {.name = "x", .weight = 1, .shards = shards, .shard_count = 3, .eos = -1},
+        {.name = "y", .weight = 1, .shards = shards, .shard_count = SHARDS, .eos = -1},
+    };
+    struct rp_corpus_spec spec = {.sources = sources, .source_count = 2};
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
+    const struct rp_source *source = rp_corpus_source(corpus, 1);
+    uint64_t document = 0;
+    for (uint32_t i = 0; i < SHARDS; i++)
+        for (unsigned d = 0; d < counts[i]; d++, document++) {
+            struct rp_extent extent;
+            assert_int_equal(rp_source_length(source, document), 1 + 2 * i);
+            rp_source_extent(source, document, &extent);
+            assert_int_equal(extent.shard, 3 + i);
+            assert_int_equal(extent.byte_offset, d * 2 * (1 + 2 * i));
+            assert_int_equal(rp_corpus_shard(corpus, extent.shard)->source, 1);
+        }
+    assert_int_equal(document, rp_source_documents(source));
+    char text[128];
+    rp_corpus_fingerprint_text(corpus, text, sizeof text);
+    assert_non_null(strstr(text, "sampled (43 of 43 shards"));
+    rp_corpus_close(corpus);
+
+    const char *swapped[] = {shards[2], shards[1], shards[0]};
+    struct rp_hash128 seen[2];
+    for (int i = 0; i < 2; i++) {
+        sources[0].shards = i ? swapped : shards;
+        spec.source_count = 1;
+        assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
+        seen[i] = rp_corpus_fingerprint(corpus).sampled;
+        rp_corpus_close(corpus);
+    }
+    assert_false(rp_hash128_equal(seen[0], seen[1])); /* the order of shards is part of the stream */
+}
+
+static void test_a_change_while_running(void **state)
+{
+    (void)state;
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    put_file("run.bin", "\1\0\2\0\3\0\4\0", 8);
+    assert_int_equal(open_one(&corpus, "run.bin", RP_FORMAT_RAW, RP_TOKEN_U16, 2, &error), 0);
+    const struct rp_shard *shard = rp_corpus_shard(corpus, 0);
+    int fd = open("run.bin", O_RDWR);
+    assert_int_equal(rp_shard_check(shard, fd, &error), 0);
+    struct timespec old[2] = {{1, 0}, {1, 0}};
+    assert_int_equal(futimens(fd, old), 0);
+    assert_int_equal(rp_shard_check(shard, fd, &error), -RP_E_CHANGED);
+    assert_says(&error, "run.bin|modification time");
+    assert_int_equal(ftruncate(fd, 6), 0);
+    assert_int_equal(rp_shard_check(shard, fd, &error), -RP_E_CHANGED);
+    assert_says(&error, "expected 8|found 6");
+    close(fd);
+    put_file("copy.bin", "\1\0\2\0\3\0\4\0", 8);
+    fd = open("copy.bin", O_RDONLY);
+    assert_int_equal(rp_shard_check(shard, fd, &error), -RP_E_CHANGED);
+    assert_says(&error, "inode");
+    close(fd);
+    rp_corpus_close(corpus);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_survives_a_move),
+        cmocka_unit_test(test_full_changes_with_any_byte),
+        cmocka_unit_test(test_boundaries_are_part_of_it),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_documents_over_shards),
+        cmocka_unit_test(test_a_change_while_running),
+    };
+    return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sidecars: every damaged bit and every truncation is noticed, a stale one is refused, an old one stays
+ * until the new one is whole, and a changed token is located. */
+#include "corpus_files.h"
+
+#include "corpus/sidecar.h"
+
+#define TOKENS 5000
+#define EOS 9
+
+static uint16_t tokens[TOKENS];
+
+static void put_shard(void)
+{
+    for (size_t i = 0; i < TOKENS; i++)
+        tokens[i] = (uint16_t)(i % 37);
+    put_file("s.bin", tokens, sizeof tokens);
+}
+
+static void put_sidecar(void)
+{
+    struct rp_error error;
+    struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    put_shard();
+    assert_int_equal(rp_index_build("s.bin", &hints, NULL, NULL, NULL, &error), 0);
+}
+
+static int open_it(struct rp_error *error)
+{
+    struct rp_corpus *corpus;
+    int code = open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, error);
+    rp_corpus_close(corpus);
+    return code;
+}
+
+static void test_layout(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    put_sidecar();
+    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
+    uint64_t documents = TOKENS / 37 + 1, blocks = 3;
+    assert_int_equal(count, 256 + 8 * blocks + 8 * (documents + 1));
+    uint64_t words[12];
+    memcpy(words, bytes, sizeof words);
+    assert_memory_equal(bytes, "\x89RPX\r\n\x1a\n", 8);
+    assert_int_equal(words[1], 1 | (uint64_t)4096 << 32);
+    assert_int_equal(words[2], RP_FORMAT_RAW | (uint64_t)RP_TOKEN_U16 << 32);
+    assert_int_equal(words[3], EOS);
+    assert_int_equal(words[4], sizeof tokens);
+    assert_int_equal(words[6], TOKENS);
+    assert_int_equal(words[7], documents);
+    assert_int_equal(words[8], 36);
+    assert_int_equal(words[9], blocks);
+    assert_int_equal(words[10], documents + 1);
+    uint64_t hash = rp_hash64((const uint8_t *)tokens + 8192, sizeof tokens - 8192);
+    assert_memory_equal(bytes + 256 + 16, &hash, 8);
+    uint64_t entry;
+    memcpy(&entry, bytes + 256 + 24 + 8, 8);
+    assert_int_equal(entry, EOS + 1);
+    memcpy(&entry, bytes + count - 8, 8);
+    assert_int_equal(entry, TOKENS);
+}
+
+static void test_every_bit_and_every_truncation(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    struct rp_error error;
+    put_sidecar();
+    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
+    for (size_t bit = 0; bit < 8 * count; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        put_file("s.bin.rpx", bytes, count);
+        struct rp_sidecar sidecar;
+        if (rp_sidecar_open(&sidecar, "s.bin.rpx", "s.bin", &error) >= 0)
+            fail_msg("bit %zu of byte %zu is not checked", bit % 8, bit / 8);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    for (size_t cut = 0; cut < count; cut++) {
+        put_file("s.bin.rpx", bytes, cut);
+        assert_true(open_it(&error) < 0);
+        assert_says(&error, "s.bin.rpx|ringpack index s.bin");
+    }
+    put_file("s.bin.rpx", bytes, count + 1);
+    assert_true(open_it(&error) < 0);
+    put_file("s.bin.rpx", bytes, count);
+    assert_int_equal(open_it(&error), 0); /* the control */
+}
+
+/* Damage with a right hash: a writer with a bug, or a forger. */
+static void test_forged_values_never_reach_memory(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    struct rp_error error;
+    put_sidecar();
+    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
+    static const uint64_t values[] = {0, 1, 3, UINT64_MAX, UINT64_MAX / 8, UINT64_MAX / 8 + 1, INT64_MAX, 1u << 20};
+    for (size_t at = 12; at < 96; at += 4)
+        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+            uint8_t forged[256];
+            memcpy(forged, bytes, sizeof forged);
+            memcpy(forged + at, &values[v], at % 8 || at < 24 ? 4 : 8);
+            struct rp_hash128 hash = rp_hash128(forged, 240);
+            memcpy(forged + 240, &hash, 16);
+            FILE *file = fopen("s.bin.rpx", "r+b");
+            assert_int_equal(fwrite(forged, 1, sizeof forged, file), sizeof forged);
+            fclose(file);
+            struct rp_corpus *corpus;
+            if (open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error) == 0) {
+                const struct rp_source *source = rp_corpus_source(corpus, 0);
+                for (uint64_t d = 0; d < rp_source_documents(source); d++)
+                    assert_true(rp_source_length(source, d) <= TOKENS);
+                rp_corpus_close(corpus);
+            }
+        }
+    /* A table that is not ascending, with right hashes: refused at the look-up. */
+    uint64_t far = 1u << 30;
+    memcpy(bytes + 256 + 24 + 8, &far, 8);
+    struct rp_hash128 table = rp_hash128(bytes + 256 + 24, count - 256 - 24);
+    memcpy(bytes + 96, &table, 16), memcpy(bytes + 112, &table, 16);
+    struct rp_hash128 hash = rp_hash128(bytes, 240);
+    memcpy(bytes + 240, &hash, 16);
+    put_file("s.bin.rpx", bytes, count);
+    struct rp_corpus *corpus;
+    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+    const struct rp_source *source = rp_corpus_source(corpus, 0);
+    assert_true(rp_source_length(source, 0) == UINT64_MAX);
+    assert_true(rp_source_length(source, 1) == UINT64_MAX);
+    assert_int_equal(rp_source_length(source, 2), 37);
+    assert_int_equal(rp_source_explain(source, 1, &error), -RP_E_CORRUPT);
+    assert_says(&error, "document 1|s.bin");
+    rp_corpus_close(corpus);
+}
+
+static void test_stale_is_refused(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    put_sidecar();
+    tokens[4321]++;
+    put_file("s.bin", tokens, sizeof tokens);
+    assert_int_equal(open_it(&error), -RP_E_CHANGED);
+    assert_says(&error, "block at byte 8192|ringpack index s.bin");
+    tokens[4321]--;
+    put_file("s.bin", tokens, sizeof tokens - 2);
+    assert_int_equal(open_it(&error), -RP_E_CHANGED);
+    assert_says(&error, "10000|9998");
+    put_file("s.bin", tokens, sizeof tokens);
+    struct rp_corpus *corpus;
+    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_RAW, RP_TOKEN_U16, EOS + 1, &error), -RP_E_CHANGED);
+    assert_says(&error, "eos|expected 9|found 10");
+    assert_int_equal(open_it(&error), 0);
+
+    const int32_t lengths[] = {3, 5}, others[] = {4, 4};
+    put_megatron("m", 8, 2, lengths, 2);
+    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+    rp_corpus_close(corpus);
+    put_megatron("m", 8, 2, others, 2); /* the same tokens, cut elsewhere */
+    assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_CHANGED);
+    assert_says(&error, "hash of the index");
+    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0); /* index replaces it */
+    assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+    rp_corpus_close(corpus);
+}
+
+static void test_block_hashes_locate_a_changed_token(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_corpus *corpus;
+    put_sidecar();
+    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+    const struct rp_shard *shard = rp_corpus_shard(corpus, 0);
+    assert_int_equal(shard->block_count, 3);
+    for (size_t changed = 0; changed < TOKENS; changed += 611) {
+        tokens[changed] ^= 1;
+        for (uint64_t b = 0; b < shard->block_count; b++) {
+            size_t offset = (size_t)b * RP_BLOCK_BYTES;
+            size_t length = sizeof tokens - offset < RP_BLOCK_BYTES ? sizeof tokens - offset : RP_BLOCK_BYTES;
+            bool same = rp_hash64((const uint8_t *)tokens + offset, length) == shard->block_hashes[b];
+            assert_int_equal(same, b != changed * 2 / RP_BLOCK_BYTES);
+        }
+        tokens[changed] ^= 1;
+    }
+    rp_corpus_close(corpus);
+}
+
+static void test_index_directory(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_corpus *corpus;
+    const char *shards[] = {"a/s.bin", "b/s.bin"};
+    struct rp_source_spec source = {.name = "s", .weight = 1, .shards = shards, .shard_count = 2, .eos = -1};
+    struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .index_dir = "index/deep"};
+    struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    assert_int_equal(mkdir("a", 0700) | mkdir("b", 0700), 0);
+    put_file("a/s.bin", "\1\0\2\0", 4);
+    put_file("b/s.bin", "\1\0\2\0\3\0", 6);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(rp_index_build(shards[i], &hints, "index/deep", NULL, NULL, &error), 0);
+    assert_int_not_equal(access("a/s.bin.rpx", F_OK), 0);
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0); /* equal base names are kept apart */
+    assert_int_equal(rp_source_tokens(rp_corpus_source(corpus, 0)), 5);
+    rp_corpus_close(corpus);
+}
+
+static void test_missing_token_file(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_corpus *whole, *gone;
+    const char *shards[] = {"s.bin", "m"};
+    const int32_t lengths[] = {3, 5};
+    struct rp_source_spec source = {.name = "s", .weight = 1, .shards = shards, .shard_count = 2, .eos = -1};
+    struct rp_corpus_spec spec = {.sources = &source, .source_count = 1};
+    put_sidecar();
+    put_megatron("m", 8, 2, lengths, 2);
+    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(rp_corpus_open(&whole, &spec, &error), 0);
+    assert_int_equal(unlink("s.bin") | unlink("m.bin"), 0);
+    assert_true(rp_corpus_open(&gone, &spec, &error) < 0);
+    spec.allow_missing_data = true;
+    assert_int_equal(rp_corpus_open(&gone, &spec, &error), 0);
+    struct rp_fingerprint a = rp_corpus_fingerprint(whole), b = rp_corpus_fingerprint(gone);
+    assert_true(rp_hash128_equal(a.sampled, b.sampled) && rp_hash128_equal(a.full, b.full));
+    assert_int_equal(rp_corpus_shard(gone, 0)->bytes, sizeof tokens);
+    assert_int_equal(rp_source_documents(rp_corpus_source(gone, 0)),
+                     rp_source_documents(rp_corpus_source(whole, 0)));
+    rp_corpus_close(gone);
+    rp_corpus_close(whole);
+    assert_int_equal(unlink("s.bin.rpx"), 0);
+    assert_true(rp_corpus_open(&gone, &spec, &error) < 0); /* without a sidecar nothing is known */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_every_bit_and_every_truncation),
+        cmocka_unit_test(test_forged_values_never_reach_memory),
+        cmocka_unit_test(test_stale_is_refused),
+        cmocka_unit_test(test_block_hashes_locate_a_changed_token),
+        cmocka_unit_test(test_index_directory),
+        cmocka_unit_test(test_missing_token_file),
+    };
+    return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
+}
