@@ -10,10 +10,10 @@ The first prints rows, then a summary; the second the state token before ROW in 
 checks the generator.
 
 spec.json holds the inputs of section 1 by name; "sources": [{"weight": 3, "lengths": [...]}] with
-lengths in tokens, or "megatron": "prefix" of a .bin/.idx pair, in place of "lengths"; and the
-fingerprints "corpus_sampled" and "corpus_full" as 32 hex digits, most significant first. The seed
-may be a string, for readers of JSON that have no u64. A source given by lengths has the tokens of
-rule_token. Output is JSON lines.
+lengths in tokens, or in its place "megatron": "prefix" of a .bin/.idx pair, or a list of them; and
+the fingerprints "corpus_sampled" and "corpus_full" as 32 hex digits, most significant first. The
+seed may be a string, for readers of JSON that have no u64. A source given by lengths has the tokens
+of rule_token. Output is JSON lines.
 
 stream.py is sections 1 to 6 of the page, state.py is sections 7 and 8; tokens and the command are
 here. Needs the `xxhash` package; everything else is the standard library.
@@ -45,30 +45,40 @@ class RuleSource:
 
 
 class MegatronSource:
-    """A .idx/.bin pair (MMIDIDX version 1): every sequence of the index is a document."""
+    """Shards of .idx/.bin (MMIDIDX version 1), one after another; sequences of a document adjoin."""
 
     LETTER = {1: "B", 2: "b", 3: "h", 4: "i", 5: "q", 8: "H"}
 
-    def __init__(self, prefix):
+    def __init__(self, prefixes):
+        self.lengths, self.places = [], []
+        for prefix in prefixes:
+            self.add_shard(prefix)
+
+    def add_shard(self, prefix):
         with open(prefix + ".idx", "rb") as file:
             index = file.read()
         if index[:9] != b"MMIDIDX\0\0":
             raise ValueError("%s.idx: not a Megatron index" % prefix)
-        _version, code, count, _documents = struct.unpack_from("<QBQQ", index, 9)
-        self.letter = self.LETTER[code]
-        self.lengths = struct.unpack_from("<%di" % count, index, 34)
-        self.starts = struct.unpack_from("<%dq" % count, index, 34 + 4 * count)
-        self.bin = open(prefix + ".bin", "rb")
+        _version, code, sequences, entries = struct.unpack_from("<QBQQ", index, 9)
+        length = struct.unpack_from("<%di" % sequences, index, 34)
+        start = struct.unpack_from("<%dq" % sequences, index, 34 + 4 * sequences)
+        first = struct.unpack_from("<%dq" % entries, index, 34 + 12 * sequences)
+        tokens = open(prefix + ".bin", "rb")
+        for begin, end in zip(first, first[1:]):
+            self.lengths.append(sum(length[begin:end]))
+            self.places.append((tokens, self.LETTER[code], start[begin] if begin < end else 0))
 
     def tokens(self, document, offset, length):
-        layout = "<%d%s" % (length, self.letter)
-        self.bin.seek(self.starts[document] + offset * struct.calcsize("<" + self.letter))
-        return struct.unpack(layout, self.bin.read(struct.calcsize(layout)))
+        file, letter, start = self.places[document]
+        layout = "<%d%s" % (length, letter)
+        file.seek(start + offset * struct.calcsize("<" + letter))
+        return struct.unpack(layout, file.read(struct.calcsize(layout)))
 
 
 def open_source(number, source):
     if "megatron" in source:
-        return MegatronSource(source["megatron"])
+        prefixes = source["megatron"]
+        return MegatronSource([prefixes] if isinstance(prefixes, str) else prefixes)
     return RuleSource(number, source["lengths"])
 
 

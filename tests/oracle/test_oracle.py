@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import struct
 
 import fuzz_plan
 import make_golden
@@ -102,6 +103,36 @@ def test_digest_of_parts_adds_up():
     for g in range(golden["end"]):
         parts[g % 3] += row_digest(spec, g, plan.row())
     assert "%032x" % (sum(parts) % 2**128) == golden["digest"]
+
+
+def write_megatron(prefix, documents, code, letter):
+    """Each document as two sequences, so that documents and sequences cannot be confused."""
+    halves = [part for d in documents for part in (d[: len(d) // 2], d[len(d) // 2 :])]
+    width, starts = struct.calcsize("<" + letter), [0]
+    for half in halves:
+        starts.append(starts[-1] + width * len(half))
+    with open(prefix + ".idx", "wb") as file:
+        file.write(b"MMIDIDX\0\0")
+        file.write(struct.pack("<QBQQ", 1, code, len(halves), len(documents) + 1))
+        file.write(struct.pack("<%di" % len(halves), *map(len, halves)))
+        file.write(struct.pack("<%dq" % len(halves), *starts[:-1]))
+        file.write(struct.pack("<%dq" % (len(documents) + 1), *range(0, len(halves) + 1, 2)))
+    with open(prefix + ".bin", "wb") as file:
+        for document in documents:
+            file.write(struct.pack("<%d%s" % (len(document), letter), *document))
+
+
+@pytest.mark.parametrize("code, letter", [(8, "H"), (4, "i"), (5, "q")])
+def test_megatron_files_give_the_same_digest(tmp_path, code, letter):
+    golden = json.loads(GOLDEN["lookahead-split-lanes.json"])
+    for j, source in enumerate(golden["spec"]["sources"]):
+        corpus = oracle.RuleSource(j, source["lengths"])
+        documents = [corpus.tokens(d, 0, n) for d, n in enumerate(source["lengths"])]
+        source["megatron"] = []
+        for part, shard in enumerate([documents[:20], documents[20:]]):
+            source["megatron"].append(str(tmp_path / ("%d-%d" % (j, part))))
+            write_megatron(source["megatron"][-1], shard, code, letter)
+    assert make_golden.make_golden(golden["spec"])["digest"] == golden["digest"]
 
 
 def test_engine_equals_oracle(dump):
