@@ -14,7 +14,7 @@ static int read_pieces(const struct rp_opened *opened, int fd, struct rp_scan *s
                        const struct rp_progress *progress, struct rp_error *error)
 {
     uint64_t total = opened->shard.bytes;
-    uint32_t width = rp_token_width(scan->type);
+    uint32_t width = rp_token_width(opened->shard.type);
     for (uint64_t done = 0; done < total;) {
         size_t length = (size_t)rp_min_u64(RP_SCAN_BYTES, total - done);
         int code = rp_file_read_at(fd, opened->found.token_path, piece_bytes, length, done, error);
@@ -38,7 +38,7 @@ int rp_tokens_read(const struct rp_opened *opened, int fd, struct rp_scan *scan,
                    void *context, const struct rp_progress *progress, struct rp_error *error)
 {
     /* Every token of a piece may be an EOS, and the first and the last entry come on top. */
-    size_t starts_max = RP_SCAN_BYTES / rp_token_width(scan->type) + 2;
+    size_t starts_max = RP_SCAN_BYTES / rp_token_width(opened->shard.type) + 2;
     uint8_t *piece_bytes = rp_calloc_aligned(RP_BLOCK_BYTES, RP_SCAN_BYTES);
     uint64_t *starts = malloc(starts_max * sizeof *starts);
     int code = 0;

@@ -11,11 +11,12 @@
 
 #define GROUP 64
 
-#define SCAN_FUNCTION(name, type)                                                                    \
-    static size_t name(const void *data, size_t count, type eos, uint64_t base, uint64_t *starts,    \
-                       uint64_t *token_max)                                                          \
+/* The bodies are compiled twice on x86-64: for every such processor, and for those with AVX2, which is
+ * chosen when a scan begins. Elsewhere the baseline has vectors enough. */
+#define SCAN_BODY(name, type)                                                                        \
+    static inline __attribute__((always_inline)) size_t name##_body(                                 \
+        const type *tokens, size_t count, type eos, uint64_t base, uint64_t *starts, type *token_max) \
     {                                                                                                \
-        const type *tokens = data;                                                                   \
         size_t found = 0, at = 0;                                                                    \
         type largest = 0;                                                                            \
         for (; at + GROUP <= count; at += GROUP) {                                                   \
@@ -40,89 +41,64 @@
         *token_max = largest;                                                                        \
         return found;                                                                                \
     }
-
-SCAN_FUNCTION(scan_u8, uint8_t)
-SCAN_FUNCTION(scan_u16, uint16_t)
-SCAN_FUNCTION(scan_u32, uint32_t)
-SCAN_FUNCTION(scan_u64, uint64_t)
-
-#define MAX_FUNCTION(name, type)                                                                     \
-    static uint64_t name(const void *data, size_t count)                                             \
+#define SCAN_FUNCTION(name, body, type, target)                                                      \
+    target static size_t name(const void *tokens, size_t count, uint64_t eos, uint64_t base,         \
+                              uint64_t *starts, uint64_t *token_max)                                 \
     {                                                                                                \
-        const type *tokens = data;                                                                   \
-        type largest = 0;                                                                            \
-        size_t at = 0;                                                                               \
-        for (; at + GROUP <= count; at += GROUP)                                                     \
-            for (size_t i = 0; i < GROUP; i++)                                                       \
-                largest = tokens[at + i] > largest ? tokens[at + i] : largest;                       \
-        for (; at < count; at++)                                                                     \
-            largest = tokens[at] > largest ? tokens[at] : largest;                                   \
-        return largest;                                                                              \
+        type largest;                                                                                \
+        size_t found = body(tokens, count, (type)eos, base, starts, &largest);                       \
+        *token_max = largest;                                                                        \
+        return found;                                                                                \
     }
+#define FOR_EVERY_WIDTH(X) X(scan_u8, uint8_t) X(scan_u16, uint16_t) X(scan_u32, uint32_t) X(scan_u64, uint64_t)
 
-MAX_FUNCTION(max_u8, uint8_t)
-MAX_FUNCTION(max_u16, uint16_t)
-MAX_FUNCTION(max_u32, uint32_t)
-MAX_FUNCTION(max_u64, uint64_t)
+#define BASELINE(name, type) SCAN_BODY(name, type) SCAN_FUNCTION(name, name##_body, type, )
+FOR_EVERY_WIDTH(BASELINE)
+#if defined(__x86_64__)
+#define WITH_AVX2(name, type)                                                                        \
+    SCAN_FUNCTION(name##_avx2, name##_body, type, __attribute__((target("avx2"))))
+FOR_EVERY_WIDTH(WITH_AVX2)
+#endif
+
+static rp_scan_function *choose(enum rp_token_type type)
+{
+    static rp_scan_function *const baseline[9] = {
+        [1] = scan_u8, [2] = scan_u16, [4] = scan_u32, [8] = scan_u64};
+    uint32_t width = rp_token_width(type);
+#if defined(__x86_64__)
+    static rp_scan_function *const avx2[9] = {
+        [1] = scan_u8_avx2, [2] = scan_u16_avx2, [4] = scan_u32_avx2, [8] = scan_u64_avx2};
+    if (__builtin_cpu_supports("avx2"))
+        return avx2[width];
+#endif
+    return baseline[width];
+}
 
 void rp_scan_begin(struct rp_scan *scan, enum rp_token_type type, int64_t eos, bool eos_leads)
 {
-    *scan = (struct rp_scan){.type = type, .split = eos != RP_EOS_NONE, .eos_leads = eos_leads, .eos = eos};
-}
-
-static uint64_t largest_of(enum rp_token_type type, const void *tokens, size_t count)
-{
-    switch (rp_token_width(type)) {
-    case 1:
-        return max_u8(tokens, count);
-    case 2:
-        return max_u16(tokens, count);
-    case 4:
-        return max_u32(tokens, count);
-    default:
-        return max_u64(tokens, count);
-    }
-}
-
-static size_t eos_positions(const struct rp_scan *scan, const void *tokens, size_t count,
-                            uint64_t *positions, uint64_t *largest)
-{
-    switch (rp_token_width(scan->type)) {
-    case 1:
-        return scan_u8(tokens, count, (uint8_t)scan->eos, scan->position, positions, largest);
-    case 2:
-        return scan_u16(tokens, count, (uint16_t)scan->eos, scan->position, positions, largest);
-    case 4:
-        return scan_u32(tokens, count, (uint32_t)scan->eos, scan->position, positions, largest);
-    default:
-        return scan_u64(tokens, count, (uint64_t)scan->eos, scan->position, positions, largest);
-    }
+    *scan = (struct rp_scan){.function = choose(type), .split = eos != RP_EOS_NONE, .eos_leads = eos_leads,
+                             .eos = (uint64_t)eos};
 }
 
 size_t rp_scan_add(struct rp_scan *scan, const void *tokens, size_t count, uint64_t *starts)
 {
-    size_t written = 0, found = 0;
-    uint64_t largest = 0;
-    if (scan->split) {
-        bool first = scan->position == 0;
-        starts[0] = 0;
-        uint64_t *positions = starts + (first ? 1 : 0);
-        found = eos_positions(scan, tokens, count, positions, &largest);
-        if (first && count > 0)
-            written = 1;
-        if (!scan->eos_leads)
-            for (size_t i = 0; i < found; i++)
-                positions[i]++;
-        else if (found > 0 && positions[0] == 0) /* the first document: its entry is there */
-            memmove(positions, positions + 1, --found * sizeof *positions);
-        written += found;
-    } else {
-        largest = largest_of(scan->type, tokens, count);
-    }
+    bool first = scan->position == 0;
+    starts[0] = 0;
+    uint64_t *positions = starts + (first ? 1 : 0);
+    uint64_t largest;
+    size_t found = scan->function(tokens, count, scan->eos, scan->position, positions, &largest);
     scan->position += count;
+    scan->token_max = largest > scan->token_max ? largest : scan->token_max;
+    if (!scan->split || count == 0)
+        return 0;
+    if (!scan->eos_leads)
+        for (size_t i = 0; i < found; i++)
+            positions[i]++;
+    else if (found > 0 && positions[0] == 0) /* the first document: its entry is there */
+        memmove(positions, positions + 1, --found * sizeof *positions);
+    size_t written = found + (first ? 1 : 0);
     if (written > 0)
         scan->last_start = starts[written - 1];
-    scan->token_max = largest > scan->token_max ? largest : scan->token_max;
     return written;
 }
 

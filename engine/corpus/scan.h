@@ -8,16 +8,21 @@
 /* Bytes of the token file that are read and scanned at a time: they stay in the second-level cache. */
 #define RP_SCAN_BYTES (256u << 10)
 
+/* Finds `eos` among `count` tokens, the first of which has number `base`; sets the largest of them. */
+typedef size_t rp_scan_function(const void *tokens, size_t count, uint64_t eos, uint64_t base,
+                                uint64_t *positions, uint64_t *token_max);
+
 struct rp_scan {
-    enum rp_token_type type;
+    rp_scan_function *function;
     bool split;        /* find document starts; false: only the largest token */
     bool eos_leads;    /* a document begins with EOS (llm.c); otherwise it ends with EOS */
-    int64_t eos;
+    uint64_t eos;
     uint64_t position; /* tokens seen */
     uint64_t last_start;
     uint64_t token_max;
 };
 
+/** `eos` RP_EOS_NONE: find no document starts, only the largest token. */
 void rp_scan_begin(struct rp_scan *scan, enum rp_token_type type, int64_t eos, bool eos_leads);
 
 /** Scan `count` more tokens at `tokens` (aligned to their width). The starts of documents that become
