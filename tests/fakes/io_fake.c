@@ -105,6 +105,8 @@ static int64_t cut_length(struct fake *fake, int64_t bytes, uint32_t alignment)
 static int64_t answer(struct fake *fake, const struct rp_io_read *read)
 {
     static const int refusals[] = {EAGAIN, EINTR, EBUSY, ENOMEM};
+    if (((read->offset | read->bytes | (uintptr_t)read->buffer) & (read->alignment - 1)) != 0)
+        return -EINVAL;
     if (chance(fake, fake->script.again))
         return -refusals[io_fake_random(&fake->random) % RP_ARRAY_COUNT(refusals)];
     if (chance(fake, fake->script.broken))

@@ -3,7 +3,8 @@
  *
  * It reads the real file at the moment a read is reaped, so a buffer that is used too early holds nothing, and
  * then bends the result. What the kernel would never do it does not do either: no more bytes than asked, no
- * O_DIRECT read that stops off its alignment before the end of the file. */
+ * aligned (O_DIRECT) read that stops off its alignment before the end of the file. An aligned read at an unaligned
+ * place is EINVAL. */
 #ifndef RP_TESTS_IO_FAKE_H
 #define RP_TESTS_IO_FAKE_H
 

@@ -233,7 +233,8 @@ static void test_close_waits(void **state)
                                       .buffer = buffer + (size_t)at * 32768};
             rp_io_submit(io, &read, 1);
         }
-        rp_io_wait(io, NULL, 0, 0);
+        struct rp_io_done done;
+        assert_int_equal(rp_io_wait(io, &done, 1, 1), 1); /* all are under way */
         rp_io_close(io);
         memset(buffer, 0x11, 64 * 32768);
         usleep(2000);

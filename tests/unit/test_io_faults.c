@@ -156,6 +156,35 @@ static void test_bad_sector_that_recovers(void **state)
     assert_int_equal(read_big(script, 512, BIG_BYTES, NULL).result, -EIO);
 }
 
+/* Three failures in a row end a read; failures with progress between them do not, however many. */
+static void test_progress_renews_patience(void **state)
+{
+    struct rp_io_counts counts;
+    (void)state;
+    struct rp_io_done done =
+        read_big((struct io_fake_script){.seed = 3, .broken = 200}, 512, BIG_BYTES, &counts);
+    assert_int_equal(done.result, 0);
+    assert_true(counts.retries > 8);
+}
+
+/* The fake's close asserts that nothing is in flight any more. */
+static void test_close_waits(void **state)
+{
+    struct io_fake_script script = {.seed = 6, .again = 500, .lazy = 500};
+    struct rp_io_options options = {.depth = 100};
+    static uint8_t buffer[100][64];
+    struct rp_io *io;
+    (void)state;
+    io_fake_set(&script);
+    assert_int_equal(rp_io_open(&io, &io_fake_method, &options, NULL), 0);
+    for (size_t i = 0; i < 100; i++) {
+        struct rp_io_read read = {
+            .fd = sample.fd, .bytes = 64, .bytes_needed = 64, .alignment = 1, .buffer = buffer[i]};
+        rp_io_submit(io, &read, 1);
+    }
+    rp_io_close(io);
+}
+
 static void test_other_errors_are_final(void **state)
 {
     struct io_fake_script script = {.bad_start = 0, .bad_end = 1, .bad_error = EINVAL};
@@ -255,6 +284,8 @@ int main(void)
         cmocka_unit_test(test_bad_sector_is_located),
         cmocka_unit_test(test_bad_sector_in_the_slack_is_left_alone),
         cmocka_unit_test(test_bad_sector_that_recovers),
+        cmocka_unit_test(test_progress_renews_patience),
+        cmocka_unit_test(test_close_waits),
         cmocka_unit_test(test_other_errors_are_final),
         cmocka_unit_test(test_the_end_of_the_file),
         cmocka_unit_test(test_endless_refusal_is_given_up),
