@@ -43,8 +43,7 @@ int rp_source_add_shard(struct rp_config_source *source, const char *directory, 
             return rp_fail(error, -ENOMEM, NULL, no_memory);
         source->shards = grown;
     }
-    bool relative = directory && path[0] != '/';
-    char *copy = relative ? rp_format("%s/%s", directory, path) : strdup(path);
+    char *copy = rp_path_behind(directory, path);
     if (!copy)
         return rp_fail(error, -ENOMEM, NULL, no_memory);
     source->shards[source->shard_count++] = copy;

@@ -238,19 +238,22 @@ static int set_sections(const struct rp_key *key, struct rp_config *config, cons
     return code;
 }
 
+char *rp_path_behind(const char *directory, const char *path)
+{
+    if (!directory || !strcmp(directory, ".") || path[0] == '/')
+        return strdup(path);
+    return rp_format("%s/%s", directory, path);
+}
+
 static int set_text(const struct rp_key *key, void *object, const char *text,
                     struct rp_place place, struct rp_error *error)
 {
     if (!*text)
         return expected(place, key, "a text that is not empty", text, error);
-    char *copy;
-    if (key->kind == RP_KIND_PATH && place.path && text[0] != '/') {
-        char *directory = rp_path_directory(place.path);
-        copy = directory ? rp_format("%s/%s", directory, text) : NULL;
-        free(directory);
-    } else {
-        copy = strdup(text);
-    }
+    bool beside_file = key->kind == RP_KIND_PATH && place.path;
+    char *directory = beside_file ? rp_path_directory(place.path) : NULL;
+    char *copy = beside_file && !directory ? NULL : rp_path_behind(directory, text);
+    free(directory);
     if (!copy)
         return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
     char **field = (char **)((char *)object + key->offset);

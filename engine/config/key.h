@@ -73,8 +73,8 @@ enum rp_key_kind {
       "type of input_ids, labels and position_ids; auto = of the profile")                           \
     X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                   \
       "label of a position: the next token (shifted) or the token itself (aligned)")                 \
-    X(num_workers, num_workers, COUNT, NULL, "1", 1, 1024, "threads that read")                      \
-    X(packers, packers, COUNT, NULL, "1", 1, 1024, "workers that pack")                              \
+    X(num_workers, num_workers, COUNT, NULL, "1", 1, 64, "threads that read")                      \
+    X(packers, packers, COUNT, NULL, "1", 1, 64, "workers that pack")                              \
     X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                                 \
       "packing workers are processes instead of threads")                                            \
     X(prefetch_factor, prefetch_factor, COUNT, NULL, "4", 1, 1u << 16,                               \
@@ -157,6 +157,9 @@ void rp_key_free_texts(const struct rp_key *table, size_t count, void *object);
 
 /** The number of the word among "a|b|c", or -1. */
 int rp_word_index(const char *words, const char *word);
+
+/** `path` on the heap, behind `directory` (may be NULL) when it is relative. NULL when out of memory. */
+char *rp_path_behind(const char *directory, const char *path);
 
 /** A source at the end of the list; NULL when out of memory. */
 struct rp_config_source *rp_config_add_source(struct rp_config *config);

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a config may say, what it means, and how every mistake in it is told: whole messages are compared,
+ * because they are what a user sees. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "config/config.h"
+
+#define MINIMAL "sources: [one.bin]\nseq_len: 128\nbatch_size: 4\n"
+
+static char directory[] = "/tmp/test_config.XXXXXX";
+static struct rp_config config;
+static struct rp_error error;
+
+static void write_file(const char *name, const char *text, size_t bytes)
+{
+    FILE *file = fopen(name, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int read_text(const char *text)
+{
+    write_file("c.yaml", text, strlen(text));
+    rp_config_free(&config);
+    rp_config_init(&config);
+    return rp_config_read(&config, "c.yaml", &error);
+}
+
+static int finish_text(const char *text)
+{
+    int code = read_text(text);
+    return code < 0 ? code : rp_config_finish(&config, &error);
+}
+
+static void must(int code)
+{
+    if (code < 0)
+        fail_msg("%s (%s)", error.message, error.hint);
+}
+
+static void must_fail(int code, const char *message)
+{
+    assert_int_equal(code, -RP_E_CONFIG);
+    assert_string_equal(error.message, message);
+}
+
+/* ---- what is understood ----------------------------------------------------------------------------- */
+
+static void minimal_config_gets_the_standard_values(void **state)
+{
+    (void)state;
+    must(finish_text(MINIMAL));
+    assert_string_equal(config.run, "default");
+    assert_string_equal(config.profile, "min");
+    assert_int_equal(config.source_count, 1);
+    assert_string_equal(config.sources[0].name, "one");
+    assert_string_equal(config.sources[0].format, "auto");
+    assert_null(config.sources[0].dtype);
+    assert_int_equal(config.sources[0].eos, -1);
+    assert_int_equal(config.sources[0].weight, 1);
+    assert_string_equal(config.sources[0].shards[0], "one.bin");
+    assert_int_equal(config.shuffle, 1);
+    assert_int_equal(config.packing, 0);
+    assert_int_equal(config.window, 64);
+    assert_int_equal(config.num_epochs, 1);
+    assert_int_equal(config.max_docs_per_row, 32);
+    assert_int_equal(config.global_batch_size, 4);
+    assert_int_equal(config.rank_first, 0);
+    assert_int_equal(config.rank_count, 1);
+    assert_int_equal(config.prefetch_bytes, 64 << 20);
+    assert_int_equal(config.token_dtype, RP_DTYPE_I32);
+    assert_int_equal(config.checkpoint_keep, 3);
+    assert_true(config.checkpoint_contents);
+    assert_false(config.packer_processes);
+}
+
+/* Every key, as a line of the file and as an option, gives the same config; none is forgotten here. */
+static const char *const every_key[][2] = {
+    {"run", "night-7"},       {"sources", "one.bin"},        {"seed", "18446744073709551615"},
+    {"seq_len", "2048"},      {"shuffle", "block"},          {"block_documents", "4k"},
+    {"window_blocks", "8"},   {"packing", "best_fit"},       {"window", "16"},
+    {"fill", "split"},        {"long_doc", "truncate"},      {"max_docs_per_row", "77"},
+    {"lanes", "2"},           {"num_epochs", "endless"},     {"vocab_size", "50k"},
+    {"batch_size", "3"},      {"dp_world_size", "4"},        {"global_batch_size", "24"},
+    {"ranks", "1-2"},         {"drop_last", "true"},         {"pad_id", "-7"},
+    {"profile", "hf"},        {"sections", "labels,provenance"}, {"token_dtype", "i64"},
+    {"label_mode", "shifted"}, {"num_workers", "2"},         {"packers", "3"},
+    {"packer_processes", "yes"}, {"prefetch_factor", "5"},   {"prefetch_bytes", "1g"},
+    {"io_depth", "32"},       {"io", "pread"},               {"direct", "off"},
+    {"verify_blocks", "on"},  {"index_dir", "/i"},           {"run_dir", "/r"},
+    {"checkpoint_dir", "/c"}, {"checkpoint_steps", "10"},    {"checkpoint_keep", "5"},
+    {"checkpoint_contents", "false"}, {"checkpoint_copy_dir", "/d"},
+};
+
+static void check_every_key(void)
+{
+    assert_string_equal(config.run, "night-7");
+    assert_true(config.seed == UINT64_MAX);
+    assert_int_equal(config.seq_len, 2048);
+    assert_int_equal(config.shuffle, 2);
+    assert_int_equal(config.block_documents, 4000);
+    assert_int_equal(config.window_blocks, 8);
+    assert_int_equal(config.packing, 2);
+    assert_int_equal(config.window, 16);
+    assert_int_equal(config.fill, 1);
+    assert_int_equal(config.long_doc, 1);
+    assert_int_equal(config.max_docs_per_row, 77);
+    assert_int_equal(config.lanes, 2);
+    assert_int_equal(config.num_epochs, 0);
+    assert_int_equal(config.vocab_size, 50000);
+    assert_int_equal(config.batch_size, 3);
+    assert_int_equal(config.dp_world_size, 4);
+    assert_int_equal(config.global_batch_size, 24);
+    assert_int_equal(config.rank_first, 1);
+    assert_int_equal(config.rank_count, 2);
+    assert_true(config.drop_last);
+    assert_int_equal(config.pad_id, -7);
+    assert_string_equal(config.profile, "hf");
+    assert_int_equal(config.sections, 0x10f); /* rows, doc_lens, input_ids, labels, provenance */
+    assert_int_equal(config.token_dtype, RP_DTYPE_I64);
+    assert_int_equal(config.label_mode, RP_LABELS_SHIFTED);
+    assert_int_equal(config.num_workers, 2);
+    assert_int_equal(config.packers, 3);
+    assert_true(config.packer_processes);
+    assert_int_equal(config.prefetch_factor, 8);
+    assert_int_equal(config.prefetch_bytes, 1 << 30);
+    assert_int_equal(config.io_depth, 32);
+    assert_int_equal(config.io, RP_IO_PREAD);
+    assert_int_equal(config.direct, RP_SWITCH_OFF);
+    assert_int_equal(config.verify_blocks, RP_SWITCH_ON);
+    assert_string_equal(config.index_dir, "/i");
+    assert_string_equal(config.run_dir, "/r");
+    assert_string_equal(config.checkpoint_dir, "/c");
+    assert_int_equal(config.checkpoint_steps, 10);
+    assert_int_equal(config.checkpoint_keep, 5);
+    assert_false(config.checkpoint_contents);
+    assert_string_equal(config.checkpoint_copy_dir, "/d");
+}
+
+static void every_key_is_read_and_set(void **state)
+{
+    (void)state;
+    char text[4096];
+    size_t used = 0, keys = 0;
+    for (const struct rp_config_key *key = rp_config_keys(); key->name; key++, keys++) {
+        assert_string_equal(key->name, every_key[keys][0]);
+        assert_true(*key->type && *key->standard && *key->help);
+    }
+    assert_int_equal(keys, RP_ARRAY_COUNT(every_key));
+    for (size_t i = 0; i < keys; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s: %s\n", every_key[i][0],
+                                 every_key[i][1]);
+    must(finish_text(text));
+    check_every_key();
+
+    rp_config_free(&config);
+    rp_config_init(&config);
+    for (size_t i = 0; i < keys; i++) {
+        char option[64];
+        snprintf(option, sizeof option, "%s", every_key[i][0]);
+        for (char *c = option; *c; c++)
+            *c = *c == '_' ? '-' : *c;
+        must(rp_config_set(&config, option, every_key[i][1], &error));
+    }
+    must(rp_config_finish(&config, &error));
+    check_every_key();
+}
+
+static void sources_are_expanded_in_canonical_order(void **state)
+{
+    (void)state;
+    must(finish_text("seq_len: 8\nbatch_size: 1\nsources:\n"
+                     "- mega\n"
+                     "- {name: raw, weight: 0.25, shards: ['raw/*.bin', raw/z.npy], dtype: u16, eos: 0,"
+                     " format: raw}\n"
+                     "- {path: plain, weight: 1.5}\n"));
+    assert_int_equal(config.source_count, 3);
+    const struct rp_config_source *source = &config.sources[0];
+    assert_int_equal(source->shard_count, 2); /* c.bin has no index; a.bin is gone, its index is not */
+    assert_string_equal(source->shards[0], "mega/a.bin");
+    assert_string_equal(source->shards[1], "mega/b.bin");
+    assert_string_equal(source->name, "a");
+    assert_int_equal(source->weight, 4);
+    source = &config.sources[1];
+    assert_int_equal(source->shard_count, 4); /* bytewise: capitals first, 10 before 2 */
+    assert_string_equal(source->shards[0], "raw/B.bin");
+    assert_string_equal(source->shards[1], "raw/t10.bin");
+    assert_string_equal(source->shards[2], "raw/t2.bin");
+    assert_string_equal(source->shards[3], "raw/z.npy");
+    assert_string_equal(source->dtype, "u16");
+    assert_string_equal(source->format, "raw");
+    assert_int_equal(source->eos, 0);
+    assert_int_equal(source->weight, 1);
+    source = &config.sources[2];
+    assert_int_equal(source->shard_count, 2); /* no index anywhere: all *.bin and *.npy */
+    assert_string_equal(source->shards[0], "plain/x.bin");
+    assert_string_equal(source->shards[1], "plain/y.npy");
+    assert_int_equal(source->weight, 6);
+}
+
+static void paths_are_relative_to_the_file(void **state)
+{
+    (void)state;
+    write_file("raw/c.yaml", MINIMAL "checkpoint_dir: ckpt\n", strlen(MINIMAL "checkpoint_dir: ckpt\n"));
+    rp_config_free(&config);
+    rp_config_init(&config);
+    must(rp_config_read(&config, "raw/c.yaml", &error));
+    must(rp_config_set(&config, "index-dir", "here", &error));
+    must(rp_config_finish(&config, &error));
+    assert_string_equal(config.sources[0].shards[0], "raw/one.bin");
+    assert_string_equal(config.checkpoint_dir, "raw/ckpt");
+    assert_string_equal(config.index_dir, "here");
+}
+
+static void profiles_choose_sections(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t sections;
+        enum rp_dtype dtype;
+        enum rp_label_mode labels;
+    } expected[] = {
+        {"min", 0x87, RP_DTYPE_I32, RP_LABELS_SHIFTED},
+        {"hf", 0x9f, RP_DTYPE_I64, RP_LABELS_ALIGNED},
+        {"megatron", 0xdf, RP_DTYPE_I64, RP_LABELS_SHIFTED},
+        {"grain", 0x37, RP_DTYPE_I32, RP_LABELS_SHIFTED},
+        {"olmo", 0x47, RP_DTYPE_I64, RP_LABELS_SHIFTED},
+        {"titan", 0x9f, RP_DTYPE_I64, RP_LABELS_SHIFTED},
+        {"full", 0x1ff, RP_DTYPE_I32, RP_LABELS_SHIFTED},
+    };
+    for (size_t i = 0; i < RP_ARRAY_COUNT(expected); i++) {
+        must(read_text(MINIMAL));
+        must(rp_config_set(&config, "profile", expected[i].name, &error));
+        must(rp_config_finish(&config, &error));
+        assert_int_equal(config.sections, expected[i].sections);
+        assert_int_equal(config.token_dtype, expected[i].dtype);
+        assert_int_equal(config.label_mode, expected[i].labels);
+    }
+    must(finish_text(MINIMAL "profile: hf\nsections: [segment_ids]\ntoken_dtype: u16\n"));
+    assert_int_equal(config.sections, 0x27);
+    assert_int_equal(config.token_dtype, RP_DTYPE_U16);
+    assert_int_equal(config.label_mode, RP_LABELS_ALIGNED);
+}
+
+/* ---- what is refused -------------------------------------------------------------------------------- */
+
+static void mistakes_in_the_text_are_told_with_their_place(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", "c.yaml: config: the file is empty"},
+        {"- 1\n", "c.yaml:1:1: config: expected `key: value`, found a list"},
+        {"seq_len: 1\nbatchsize: 2\n", "c.yaml:2:1: batchsize: unknown key; did you mean `batch_size`?"},
+        {"seq_len: 1\nxyzzy: 2\n", "c.yaml:2:1: xyzzy: unknown key"},
+        {"seq_len: 1\nseq_len: 2\n", "c.yaml:2:1: seq_len: the key is given twice"},
+        {"seq_len: 1\nseq-len: 2\n", "c.yaml:2:1: seq-len: the key is given twice"},
+        {"seq_len: 1\n\tseed: 2\n", "c.yaml:2:1: YAML: found a tab"},
+        {"seq_len: *a\n", "c.yaml:1:10: YAML: found undefined alias"},
+        {"seq_len: 1\n---\nseed: 1\n",
+         "c.yaml:2:1: config: the file holds more than one YAML document"},
+        {"seq_len: [1\n", "c.yaml:2:1: YAML: did not find expected ',' or ']' while parsing a flow sequence"},
+        {"seq_len: [1]\n", "c.yaml:1:10: seq_len: expected a value, found a list"},
+        {"seq_len:\n", "c.yaml:1:9: seq_len: expected a value, found nothing"},
+        {"run: ''\n", "c.yaml:1:6: run: expected a text that is not empty, found ``"},
+        {"run: \"a\\0b\"\n", "c.yaml:1:6: run: the text contains a NUL character"},
+        {"seq_len: many\n",
+         "c.yaml:1:10: seq_len: expected a whole number such as 64 or 100k, found `many`"},
+        {"seq_len: -1\n", "c.yaml:1:10: seq_len: expected a whole number such as 64 or 100k, found `-1`"},
+        {"seq_len: 1.5\n", "c.yaml:1:10: seq_len: expected a whole number such as 64 or 100k, found `1.5`"},
+        {"seq_len: 4294967296\n", "c.yaml:1:10: seq_len: expected at most 4294967295, found `4294967296`"},
+        {"seed: 18446744073709551616\n",
+         "c.yaml:1:7: seed: expected a whole number such as 64 or 100k, found `18446744073709551616`"},
+        {"prefetch_bytes: 64mx\n",
+         "c.yaml:1:17: prefetch_bytes: expected a size such as 4096, 64m or 1g, found `64mx`"},
+        {"num_epochs: forever\n",
+         "c.yaml:1:13: num_epochs: expected a whole number or `endless`, found `forever`"},
+        {"drop_last: maybe\n", "c.yaml:1:12: drop_last: expected true or false, found `maybe`"},
+        {"pad_id: x\n", "c.yaml:1:9: pad_id: expected a whole number, found `x`"},
+        {"packing: best-fit\n", "c.yaml:1:10: packing: expected one of lookahead, concat, best_fit, found"
+                                " `best-fit`; did you mean `best_fit`?"},
+        {"shuffle: yes\n", "c.yaml:1:10: shuffle: expected one of none, document, block, found `yes`"},
+        {"ranks: 3-1\n",
+         "c.yaml:1:8: ranks: expected a rank or a range of ranks such as 0-3, found `3-1`"},
+        {"sections: [labels, label]\n",
+         "c.yaml:1:11: sections: expected one of rows, doc_lens, input_ids, labels, position_ids, segment_ids,"
+         " loss_mask, cu_seqlens, provenance, found `label`; did you mean `labels`?"},
+        {"sources:\n- weigth: 1\n", "c.yaml:2:3: weigth: unknown key; did you mean `weight`?"},
+        {"sources:\n- weight: 0\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
+                                    " decimals, such as 2 or 0.25, found `0`"},
+        {"sources:\n- weight: 0.0000001\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
+                                            " decimals, such as 2 or 0.25, found `0.0000001`"},
+        {"sources:\n- {path: a, shards: b}\n",
+         "c.yaml:2:21: shards: shards and path mean the same, and both are given"},
+        {"sources: [[a]]\n", "c.yaml:1:11: shards: expected a value, found a list"},
+        {"[[[[[[[[[[[[[[[[[[[[\n", "c.yaml:1:17: config: lists and mappings are nested more than 16 deep"},
+        {"seq_len: \xff\n", "c.yaml:1: YAML: invalid leading UTF-8 octet"},
+    };
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++)
+        must_fail(read_text(cases[i][0]), cases[i][1]);
+}
+
+static void mistakes_in_combinations_are_told_with_what_would_be_legal(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"seq_len: 8\nbatch_size: 1\n", "c.yaml: sources: required, but not given: where the tokens are"},
+        {"sources: [a]\nbatch_size: 1\n", "c.yaml: seq_len: required, but not given: tokens in a row"},
+        {"sources: [a]\nseq_len: 1\n",
+         "c.yaml: batch_size: required, but not given: rows of a rank's micro-batch"},
+        {"sources: [a]\nseq_len: 0\nbatch_size: 1\n", "c.yaml:2: seq_len: expected 1 … 16777216, found 0"},
+        {MINIMAL "window: 5000\n", "c.yaml:4: window: expected 1 … 4096, found 5000"},
+        {MINIMAL "checkpoint_keep: 1\n", "c.yaml:4: checkpoint_keep: expected 2 … 1000, found 1"},
+        {MINIMAL "run: a/b\n", "c.yaml:4: run: expected 1 … 64 letters, digits, dots, dashes and underscores,"
+                               " not beginning with a dot; found `a/b`"},
+        {MINIMAL "max_docs_per_row: 129\n",
+         "c.yaml:4: max_docs_per_row: expected at most seq_len, which is 128; found 129"},
+        {MINIMAL "packing: concat\nfill: pad\n",
+         "c.yaml:5: fill: packing: concat always splits; `pad` cannot be had with it"},
+        {MINIMAL "dp_world_size: 3\nglobal_batch_size: 64\n",
+         "c.yaml:4: dp_world_size: batch_size 4 * dp_world_size 3 does not divide global_batch_size 64;"
+         " legal dp_world_size with this batch_size: 1, 2, 4, 8, 16"},
+        {MINIMAL "global_batch_size: 6\n",
+         "c.yaml:3: batch_size: 4 does not divide global_batch_size 6; legal up to it: 1, 2, 3"},
+        {MINIMAL "dp_world_size: 2\nranks: 1-2\n",
+         "c.yaml:5: ranks: expected ranks below dp_world_size 2, found 2"},
+        {MINIMAL "token_dtype: u16\npad_id: -1\n",
+         "c.yaml:5: pad_id: expected 0 … 65535 (token_dtype), found -1"},
+        {MINIMAL "token_dtype: u16\nvocab_size: 100000\n",
+         "c.yaml:5: vocab_size: token ids up to 99999 do not fit token_dtype"},
+        {"sources: [one.bin]\nseq_len: 16777216\nbatch_size: 128\n",
+         "c.yaml:3: batch_size: batch_size * seq_len is 2147483648; at most 2147483647 tokens fit a batch"},
+        {MINIMAL "checkpoint_steps: 5\n",
+         "c.yaml:4: checkpoint_steps: there is no checkpoint_dir to write to"},
+        {MINIMAL "checkpoint_copy_dir: x\n",
+         "c.yaml:4: checkpoint_copy_dir: there is no checkpoint_dir to copy"},
+        {MINIMAL "checkpoint_dir: x\ncheckpoint_copy_dir: x\n",
+         "c.yaml:5: checkpoint_copy_dir: it is the same as checkpoint_dir"},
+        {"seq_len: 8\nbatch_size: 1\nsources: ['nothing/*.bin']\n",
+         "c.yaml:3: shards: nothing/*.bin: no file matches"},
+        {"seq_len: 8\nbatch_size: 1\nsources:\n- void\n",
+         "c.yaml:4: shards: void: the directory holds no NAME.bin with NAME.idx, no *.bin and no *.npy"},
+        {"seq_len: 8\nbatch_size: 1\nsources:\n- shards: ['raw/t*.bin', raw/t2.bin]\n",
+         "c.yaml:4: shards: raw/t2.bin: the source has this shard twice"},
+        {"seq_len: 8\nbatch_size: 1\nsources: [a/x.bin, b/x.bin]\n",
+         "c.yaml:3: sources: two sources are named `x`"},
+        {"seq_len: 8\nbatch_size: 1\nsources:\n- weight: 1\n", "c.yaml:4: sources: the source names no shard"},
+        {"seq_len: 8\nbatch_size: 1\nsources: []\n",
+         "c.yaml:3: sources: required, but not given: where the tokens are"},
+    };
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++)
+        must_fail(finish_text(cases[i][0]), cases[i][1]);
+}
+
+static void mistakes_in_options_and_files_are_told(void **state)
+{
+    (void)state;
+    must(read_text(MINIMAL));
+    must_fail(rp_config_set(&config, "batch-sise", "1", &error),
+              "batch-sise: unknown key; did you mean `batch_size`?");
+    must_fail(rp_config_set(&config, "sources", "a,,b", &error),
+              "sources: expected paths separated by commas, found `a,,b`");
+    must_fail(rp_config_set(&config, "io", "uring", &error),
+              "io: expected one of auto, io_uring, pread, found `uring`");
+    assert_true(rp_config_read(&config, "absent.yaml", &error) < 0);
+    assert_non_null(strstr(error.message, "absent.yaml"));
+    assert_true(rp_config_read(&config, "void", &error) < 0);
+    assert_non_null(strstr(error.message, "directory"));
+    char *big = malloc((1 << 20) + 2);
+    memset(big, '\n', (1 << 20) + 2);
+    write_file("big.yaml", big, (1 << 20) + 2);
+    free(big);
+    assert_true(rp_config_read(&config, "big.yaml", &error) < 0);
+}
+
+/* Mutations of a good file: it is read, or it is refused with a message; nothing else may happen. */
+static void mutated_files_never_crash(void **state)
+{
+    (void)state;
+    static const char good[] =
+        "# a comment\nsources:\n- &a {name: web, weight: 0.75, shards: [raw/*.bin, mega], eos: 5}\n"
+        "- one.bin\n- path: \"p\\x41\"\n  dtype: u16\nseq_len: 2048\nbatch_size: 8\nranks: 0-3\n"
+        "dp_world_size: 4\nsections: [labels, provenance]\nrun: |-\n  x\nprefetch_bytes: 64mb\n";
+    static const char pool[] = "\n\t :,-[]{}&*!|>'\"%@`#\\0129azkmg.~?\xff\xc3";
+    must(finish_text(good));
+    uint64_t seed = rp_now_ns(), random = seed | 1;
+    printf("seed %" PRIu64 "\n", seed);
+    unsigned refused = 0;
+    for (int round = 0; round < 3000; round++) {
+        char text[sizeof good];
+        memcpy(text, good, sizeof good);
+        for (int changes = 1 + round % 4; changes; changes--) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            size_t at = random % (sizeof good - 1);
+            text[at] = pool[(random >> 32) % (sizeof pool - 1)];
+        }
+        error.message[0] = '\0';
+        if (finish_text(text) < 0) {
+            refused++;
+            assert_true(error.message[0] != '\0');
+        }
+    }
+    assert_in_range(refused, 1, 2999);
+}
+
+static void words_and_numbers(void **state)
+{
+    (void)state;
+    uint64_t value;
+    assert_true(rp_text_bytes("64MiB", &value) && value == 64 << 20);
+    assert_true(rp_text_bytes("100b", &value) && value == 100);
+    assert_true(rp_text_bytes("16t", &value) && value == UINT64_C(16) << 40);
+    assert_false(rp_text_bytes("100ib", &value));
+    assert_false(rp_text_bytes("16777217t", &value));
+    assert_true(rp_text_count("3M", &value) && value == 3000000);
+    assert_false(rp_text_count("3mb", &value));
+    assert_false(rp_text_count(" 3", &value));
+    assert_false(rp_text_u64("+3", &value));
+    assert_false(rp_text_u64("", &value));
+
+    struct rp_text_near near = {.word = "paking"};
+    rp_text_offer(&near, "packers");
+    rp_text_offer(&near, "packing");
+    assert_string_equal(near.best, "packing");
+    near = (struct rp_text_near){.word = "zzz"};
+    rp_text_offer(&near, "packing");
+    assert_null(near.best);
+}
+
+static int make_files(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"one.bin",    "mega/a.idx", "mega/b.bin",  "mega/b.idx",
+                                        "mega/c.bin", "raw/B.bin",  "raw/t2.bin",  "raw/t10.bin",
+                                        "raw/z.npy",  "plain/x.bin", "plain/y.npy", "plain/n.txt",
+                                        "plain/.h.bin"};
+    static const char *const directories[] = {"mega", "raw", "plain", "void"};
+    if (!mkdtemp(directory) || chdir(directory) < 0)
+        return -1;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(directories); i++)
+        if (mkdir(directories[i], 0700) < 0)
+            return -1;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(files); i++)
+        write_file(files[i], "", 0);
+    rp_config_init(&config);
+    return 0;
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    rp_config_free(&config);
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(minimal_config_gets_the_standard_values),
+        cmocka_unit_test(every_key_is_read_and_set),
+        cmocka_unit_test(sources_are_expanded_in_canonical_order),
+        cmocka_unit_test(paths_are_relative_to_the_file),
+        cmocka_unit_test(profiles_choose_sections),
+        cmocka_unit_test(mistakes_in_the_text_are_told_with_their_place),
+        cmocka_unit_test(mistakes_in_combinations_are_told_with_what_would_be_legal),
+        cmocka_unit_test(mistakes_in_options_and_files_are_told),
+        cmocka_unit_test(mutated_files_never_crash),
+        cmocka_unit_test(words_and_numbers),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
