@@ -238,6 +238,13 @@ const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size
     return rp_arena_state_at(&flow->arena, position, bytes_out, next_row_out);
 }
 
+void rp_flow_forget_states(struct rp_flow *flow)
+{
+    RP_ASSERT(!flow->running);
+    for (uint32_t i = 0; i < flow->arena.state_count; i++)
+        rp_a64_store_relaxed(&rp_arena_state(&flow->arena, i)->position, 0);
+}
+
 struct rp_arena *rp_flow_arena(struct rp_flow *flow)
 {
     return &flow->arena;

@@ -87,6 +87,8 @@ void rp_flow_release_hold(struct rp_flow *flow);
 /** State token before micro-batch `position`, NULL when it is not kept. */
 const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
                              uint64_t *next_row_out);
+/** The numbering of micro-batches begins anew: no kept state stands for a position any more. While stopped. */
+void rp_flow_forget_states(struct rp_flow *flow);
 struct rp_arena *rp_flow_arena(struct rp_flow *flow);
 /** Tickets that deliver has not retired: [first, last) as of now. */
 void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last);

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine — builds everything, then turns one loop: deliver, listen, save, until it is told to stop.
+ *
+ * Order at start: signals → start state (checkpoint, corpus, plans) → rings → flow → socket. So trainers find the socket only
+ * when batches are on their way, and every refusal happens before anything is visible to others. */
+#include "engine.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine_parts.h"
+#include "io/io.h"
+
+#define PARK_MS 100
+#define EVENTS_MAX 64
+/* Deliver steps between two looks at the sockets while there is always something to deliver. */
+#define STEPS_PER_LOOK 64u
+
+int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = (uint64_t)watch << 32 | index};
+    return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------- */
+
+static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max; /* a corpus may have thousands of shards */
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    sigset_t stops;
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTERM);
+    sigaddset(&stops, SIGINT);
+    sigprocmask(SIG_BLOCK, &stops, NULL); /* before any thread, so that all inherit it */
+    signal(SIGPIPE, SIG_IGN);
+    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->signal_fd = signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (engine->epoll_fd < 0 || engine->wake_fd < 0 || engine->saver.done_fd < 0 || engine->signal_fd < 0)
+        return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",
+                       "cannot make the engine's descriptors: %s", rp_strerror(-errno));
+    (void)rp_engine_watch(engine, engine->wake_fd, RP_WATCH_WAKE, 0);
+    (void)rp_engine_watch(engine, engine->saver.done_fd, RP_WATCH_SAVER, 0);
+    (void)rp_engine_watch(engine, engine->signal_fd, RP_WATCH_SIGNAL, 0);
+    if (engine->options->lifeline_fd >= 0)
+        (void)rp_engine_watch(engine, engine->options->lifeline_fd, RP_WATCH_LIFELINE, 0);
+    return 0;
+}
+
+static int open_rings(struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_config *c = engine->config;
+    uint32_t slots = 2;
+    while (slots < c->prefetch_factor)
+        slots *= 2;
+    engine->geometry = (struct rp_geometry){.rows = c->batch_size,
+                                            .seq_len = c->seq_len,
+                                            .max_docs_per_row = c->max_docs_per_row,
+                                            .world = c->dp_world_size,
+                                            .micro_batches = (uint32_t)engine->micro_batches,
+                                            .slots = slots,
+                                            .label_mode = c->label_mode,
+                                            .pad_id = c->pad_id,
+                                            .state_bytes = engine->state_bytes_max};
+    if (rp_geometry_layout(&engine->geometry, c->sections, c->token_dtype) == 0)
+        return rp_fail(error, -RP_E_CONFIG, "lower batch_size, seq_len or prefetch_factor",
+                       "a batch ring of %u slots of %u x %u tokens is too large to address", slots,
+                       c->batch_size, c->seq_len);
+    engine->ring_count = c->rank_count;
+    engine->rings = rp_calloc(engine->ring_count, sizeof *engine->rings);
+    engine->had_trainer = rp_calloc(engine->ring_count, sizeof *engine->had_trainer);
+    engine->ever_trained = rp_calloc(engine->ring_count, sizeof *engine->ever_trained);
+    engine->connections = rp_calloc(RP_CONNECTIONS_MAX, sizeof *engine->connections);
+    if (!engine->rings || !engine->had_trainer || !engine->ever_trained || !engine->connections)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings", engine->ring_count);
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
+        engine->connections[i].fd = -1;
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        engine->rings[r].data.fd = engine->rings[r].control.fd = -1;
+    int code = 0;
+    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
+        code = rp_engine_renew_ring(engine, r, 0, error);
+    return code;
+}
+
+static uint64_t token_limit(const struct rp_config *config)
+{
+    uint64_t limit = config->token_dtype == RP_DTYPE_U16 ? 1u << 16 : 1u << 31;
+    return config->vocab_size ? rp_min_u64(limit, config->vocab_size) : limit;
+}
+
+static int open_flow(struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_config *c = engine->config;
+    static const char *const names[] = {NULL, "io_uring", "pread"};
+    char why[256];
+    int code = rp_io_choose(names[c->io], &engine->method, why, sizeof why, error);
+    if (code < 0)
+        return code;
+    uint64_t corpus_bytes = 0;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(engine->corpus); i++)
+        corpus_bytes += rp_corpus_shard(engine->corpus, i)->bytes;
+    engine->direct = c->direct == RP_SWITCH_ON ||
+                     (c->direct == RP_SWITCH_AUTO && rp_io_prefers_direct(corpus_bytes));
+    rp_log(RP_LOG_INFO, "%s; %s reads", why, engine->direct ? "direct" : "buffered");
+    struct rp_flow_options options = {.corpus = engine->corpus,
+                                      .method = engine->method,
+                                      .contents = engine->contents,
+                                      .readers = c->num_workers,
+                                      .packers = c->packers,
+                                      .io_depth = c->io_depth,
+                                      .packer_processes = c->packer_processes,
+                                      .direct = engine->direct,
+                                      .verify_blocks = c->verify_blocks != RP_SWITCH_OFF,
+                                      .token_limit = token_limit(c),
+                                      .pad_id = c->pad_id,
+                                      .world = c->dp_world_size,
+                                      .rank_first = c->rank_first,
+                                      .rank_count = c->rank_count,
+                                      .rows = c->batch_size,
+                                      .global_batch_rows = c->global_batch_size,
+                                      .drop_last = c->drop_last,
+                                      .prefetch_bytes = c->prefetch_bytes,
+                                      .seq_len = c->seq_len,
+                                      .state_bytes = engine->state_bytes_max,
+                                      .batch_slots = engine->geometry.slots};
+    code = rp_flow_open(&engine->flow, &options, engine->wake_fd, error);
+    if (code >= 0)
+        code = rp_engine_probe_row(engine, engine->base_row, NULL, 0, error);
+    return code < 0 ? code : rp_engine_start_flow(engine, error);
+}
+
+static int open_engine(struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_config *c = engine->config;
+    if (getrandom(&engine->generation, sizeof engine->generation, 0) != sizeof engine->generation)
+        engine->generation = rp_now_ns();
+    engine->batch_rows = (uint64_t)c->batch_size * c->dp_world_size;
+    engine->micro_batches = c->global_batch_size / engine->batch_rows;
+    int code = open_descriptors(engine, error);
+    if (code >= 0 && c->checkpoint_dir)
+        code = rp_checkpoint_dir_open(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
+                                      c->checkpoint_copy_dir, error);
+    if (code >= 0)
+        code = rp_engine_find_start(engine, error);
+    if (code >= 0) {
+        engine->base_row = engine->start_row;
+        engine->next_save_step = c->checkpoint_steps;
+        code = open_rings(engine, error);
+    }
+    if (code >= 0) /* the name before the flow: a second engine of that name must not read anything */
+        code = rp_listener_open(&engine->listener, c->run_dir, c->run, error);
+    if (code >= 0)
+        code = rp_engine_watch(engine, engine->listener.fd, RP_WATCH_LISTENER, 0);
+    return code < 0 ? code : open_flow(engine, error);
+}
+
+static void close_engine(struct rp_engine *engine)
+{
+    rp_listener_close(&engine->listener);
+    for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++)
+        if (engine->connections[i].fd >= 0)
+            close(engine->connections[i].fd);
+    rp_flow_close(engine->flow);
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        rp_ring_close(&engine->rings[r]);
+    rp_plan_close(engine->plan);
+    rp_plan_close(engine->scout);
+    rp_plan_close(engine->probe);
+    rp_corpus_close(engine->corpus);
+    rp_contents_free(engine->contents);
+    rp_checkpoint_dir_close(engine->checkpoints);
+    int fds[] = {engine->epoll_fd, engine->wake_fd, engine->signal_fd, engine->saver.done_fd};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    free(engine->zero_state);
+    free(engine->start_state);
+    free(engine->connections);
+    free(engine->rings);
+    free(engine->had_trainer);
+    free(engine->ever_trained);
+    free(engine->config_text);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------ */
+
+static void begin_stop(struct rp_engine *engine)
+{
+    if (engine->phase == RP_ENGINE_RUNNING)
+        engine->phase = RP_ENGINE_STOPPING;
+    engine->save_wanted = engine->checkpoints != NULL;
+}
+
+static void fail(struct rp_engine *engine, int code)
+{
+    rp_log(RP_LOG_ERROR, "%s", engine->error->message);
+    engine->exit_code = code;
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, engine->rings[r].tail, engine->error->message);
+    begin_stop(engine);
+}
+
+static void drain(int fd)
+{
+    uint64_t count;
+    ssize_t got = read(fd, &count, sizeof count);
+    (void)got;
+}
+
+static void serve_signal(struct rp_engine *engine)
+{
+    struct signalfd_siginfo info;
+    while (read(engine->signal_fd, &info, sizeof info) == sizeof info) {
+        if (engine->phase != RP_ENGINE_RUNNING)
+            _exit(128 + (int)info.ssi_signo); /* the second one: now; the last checkpoint is intact */
+        rp_log(RP_LOG_INFO, "%s: stopping%s", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT",
+               engine->checkpoints ? " after a checkpoint" : "");
+        begin_stop(engine);
+    }
+}
+
+static void replace_packer(struct rp_engine *engine, uint32_t index)
+{
+    int code = rp_flow_replace_packer(engine->flow, index, engine->error);
+    int pidfd = rp_flow_packer_pidfd(engine->flow, index);
+    if (code < 0)
+        fail(engine, code);
+    else if (pidfd >= 0)
+        (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, index);
+}
+
+static void serve_lifeline(struct rp_engine *engine)
+{
+    char bytes[64];
+    ssize_t got = read(engine->options->lifeline_fd, bytes, sizeof bytes);
+    if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))
+        return;
+    (void)epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->options->lifeline_fd, NULL);
+    rp_log(RP_LOG_INFO, "the process that started this engine is gone: stopping");
+    begin_stop(engine);
+}
+
+static void serve_event(struct rp_engine *engine, const struct epoll_event *event)
+{
+    uint32_t index = (uint32_t)event->data.u64;
+    switch ((enum rp_watch)(event->data.u64 >> 32)) {
+    case RP_WATCH_WAKE:
+        drain(engine->wake_fd);
+        break;
+    case RP_WATCH_SIGNAL:
+        serve_signal(engine);
+        break;
+    case RP_WATCH_LISTENER:
+        rp_engine_accept(engine);
+        break;
+    case RP_WATCH_SAVER:
+        drain(engine->saver.done_fd);
+        rp_engine_continue_save(engine);
+        break;
+    case RP_WATCH_LIFELINE:
+        serve_lifeline(engine);
+        break;
+    case RP_WATCH_CONNECTION:
+        if (engine->connections[index].fd >= 0)
+            rp_engine_serve_connection(engine, &engine->connections[index]);
+        break;
+    case RP_WATCH_PACKER:
+        if (engine->flow_running)
+            replace_packer(engine, index);
+        break;
+    }
+}
+
+static void look(struct rp_engine *engine, int timeout_ms)
+{
+    struct epoll_event events[EVENTS_MAX];
+    int count = epoll_wait(engine->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    for (int i = 0; i < count; i++)
+        serve_event(engine, &events[i]);
+}
+
+/* A checkpoint every so many steps, counted in what trainers consumed. */
+static void save_when_due(struct rp_engine *engine)
+{
+    uint64_t every = engine->config->checkpoint_steps;
+    uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
+    if (every && engine->checkpoints && engine->phase == RP_ENGINE_RUNNING && step >= engine->next_save_step) {
+        engine->save_wanted = true;
+        engine->next_save_step = (step / every + 1) * every;
+    }
+    if (engine->save_wanted && rp_engine_begin_save(engine))
+        engine->save_wanted = false;
+}
+
+/* The stream has ended, everybody has had everything, and nobody is there any more. */
+static bool all_delivered(const struct rp_engine *engine)
+{
+    if (!engine->flow_ended)
+        return false;
+    for (uint32_t r = 0; r < engine->ring_count; r++) {
+        const struct rp_ring *ring = &engine->rings[r];
+        if (ring->release != ring->tail || ring->control.fd >= 0 || !engine->ever_trained[r])
+            return false;
+    }
+    return true;
+}
+
+static void run_step(struct rp_engine *engine, uint32_t *idle)
+{
+    int step = engine->flow_running && engine->exit_code == 0 ? rp_flow_deliver(engine->flow, engine->error)
+                                                              : RP_FLOW_IDLE;
+    if (step < 0)
+        fail(engine, step);
+    engine->flow_ended = engine->flow_ended || step == RP_FLOW_ENDED;
+    save_when_due(engine);
+    if (step == RP_FLOW_WORKED) {
+        *idle = 0;
+        return;
+    }
+    if (rp_spin(idle))
+        return;
+    *idle = 0;
+    bool parked = !engine->flow_running || rp_flow_park(engine->flow);
+    look(engine, parked ? PARK_MS : 0);
+    if (engine->flow_running)
+        rp_flow_unpark(engine->flow);
+}
+
+static void run(struct rp_engine *engine)
+{
+    uint32_t idle = 0;
+    for (uint32_t steps = 0; engine->phase != RP_ENGINE_DONE; steps++) {
+        if (steps % STEPS_PER_LOOK == 0)
+            look(engine, 0);
+        run_step(engine, &idle);
+        if (engine->phase == RP_ENGINE_RUNNING && all_delivered(engine)) {
+            rp_log(RP_LOG_INFO, "the stream has ended and every rank has had all of it");
+            begin_stop(engine);
+        }
+        if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted && !engine->saver.busy)
+            engine->phase = RP_ENGINE_DONE;
+    }
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        if (engine->exit_code == 0 && !engine->flow_ended)
+            rp_ring_set_status(&engine->rings[r], RP_RING_STOPPED, engine->rings[r].tail, NULL);
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
+        if (engine->connections[i].fd >= 0 && engine->connections[i].asks == RP_REQUEST_STOP)
+            rp_engine_reply(engine, &engine->connections[i], RP_REPLY_TEXT, 0, "stopped");
+}
+
+static void say_ready(const struct rp_engine *engine)
+{
+    const struct rp_config *c = engine->config;
+    rp_log(RP_LOG_INFO, "serving run %s: ranks %u to %u of %u, rows of %u tokens, from row %" PRIu64, c->run,
+           c->rank_first, c->rank_first + c->rank_count - 1, c->dp_world_size, c->seq_len, engine->base_row);
+    if (engine->options->ready_fd >= 0) {
+        ssize_t written = write(engine->options->ready_fd, "ready\n", 6);
+        (void)written; /* whoever asked may be gone */
+    }
+}
+
+int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error)
+{
+    struct rp_error local;
+    struct rp_engine engine = {.options = options,
+                               .config = options->config,
+                               .error = error ? error : &local,
+                               .epoll_fd = -1,
+                               .wake_fd = -1,
+                               .signal_fd = -1,
+                               .saver.done_fd = -1,
+                               .listener = {.fd = -1, .lock_fd = -1},
+                               .started_ns = rp_now_ns()};
+    engine.config_text = rp_format("# %s\n", options->config->path ? options->config->path : "options");
+    int code = engine.config_text ? open_engine(&engine, engine.error) : -ENOMEM;
+    if (code >= 0) {
+        say_ready(&engine);
+        run(&engine);
+        code = engine.exit_code;
+    }
+    close_engine(&engine);
+    return code;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_parts.h — what the files of the engine share: engine.c (the loop), engine_start.c (where to begin),
+ * engine_attach.c (trainers come, go and move), engine_save.c (checkpoints), engine_stat.c (what is shown).
+ *
+ * Threads: everything here belongs to the engine's own thread, but for `struct rp_saver`, which says what it shares. */
+#ifndef RP_ENGINE_PARTS_H
+#define RP_ENGINE_PARTS_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "checkpoint/checkpoint.h"
+#include "engine.h"
+#include "flow/contents.h"
+#include "flow/flow.h"
+#include "plan/plan.h"
+#include "shm/ring.h"
+#include "shm/socket.h"
+
+/* A peer on the socket. */
+struct rp_connection {
+    int fd; /* -1 = free */
+    bool is_trainer;
+    uint32_t ring;   /* of a trainer */
+    int32_t pid;     /* as it said; for listings */
+    uint32_t asks;   /* enum rp_request_kind whose reply is still owed (CHECKPOINT, STOP), or 0 */
+};
+#define RP_CONNECTIONS_MAX 1024u
+
+/* Takes one checkpoint at a time on its own thread: copy behind a hold, then write. */
+struct rp_saver {
+    pthread_t thread;
+    bool busy; /* engine's thread only: a save is under way */
+    int done_fd; /* eventfd: written when the copy is taken, and when the save has ended */
+    struct rp_a32 phase; /* enum below. Writer: the saver, release; reader: the engine, acquire. PAIRS saver-phase */
+    bool hold_released;
+
+    /* in: set by the engine before the thread starts */
+    struct rp_checkpoint_dir *directory;
+    struct rp_checkpoint_info info;
+    void *state;
+    size_t state_bytes;
+    char *config_text;
+    struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
+    size_t source_count;
+    /* out: read by the engine after phase DONE */
+    int code;
+    char *path;
+    struct rp_error error;
+};
+enum rp_saver_phase { RP_SAVER_COPYING, RP_SAVER_COPIED, RP_SAVER_DONE };
+
+/* `count` tokens of `width` bytes at token `offset` of `row`, in a batch slot or a ticket. */
+struct rp_content_source {
+    uint64_t row;
+    uint32_t offset, count, width;
+    uint32_t reserved;
+    const uint8_t *tokens;
+};
+
+/* What an epoll event is about; `index` says which connection or packer. */
+enum rp_watch { RP_WATCH_WAKE, RP_WATCH_SIGNAL, RP_WATCH_LISTENER, RP_WATCH_SAVER, RP_WATCH_LIFELINE, RP_WATCH_CONNECTION, RP_WATCH_PACKER };
+
+enum rp_engine_phase {
+    RP_ENGINE_RUNNING,
+    RP_ENGINE_STOPPING, /* told to stop, or failed: a last checkpoint is due or under way */
+    RP_ENGINE_DONE,
+};
+
+struct rp_engine {
+    const struct rp_engine_options *options;
+    const struct rp_config *config;
+    char *config_text; /* what `checkpoint show` prints */
+
+    struct rp_corpus *corpus;
+    struct rp_plan *plan, *scout; /* the flow's while it runs */
+    struct rp_plan *probe;        /* ours: checks tokens that trainers bring, and finds rows */
+    struct rp_hash128 identity;
+    void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */
+    size_t zero_bytes, start_bytes;
+    uint64_t start_row;
+    uint64_t state_bytes_max;
+    struct rp_contents *contents;
+
+    uint64_t generation;
+    uint64_t base_row;      /* row of micro-batch 0 */
+    uint64_t batch_rows;    /* rows of one micro-batch over all ranks */
+    uint64_t micro_batches; /* in a step */
+    struct rp_geometry geometry;
+    uint32_t ring_count;
+    struct rp_ring *rings;
+    bool *had_trainer;      /* [ring] since it was made */
+    bool *ever_trained;     /* [ring] since the engine started */
+    struct rp_flow *flow;
+    bool flow_running, flow_ended;
+    const struct rp_io_method *method;
+    bool direct;
+
+    struct rp_listener listener;
+    struct rp_connection *connections;
+    int epoll_fd, wake_fd, signal_fd;
+
+    struct rp_checkpoint_dir *checkpoints;
+    struct rp_saver saver;
+    bool save_wanted;
+    uint64_t next_save_step;
+
+    enum rp_engine_phase phase;
+    int exit_code; /* what rp_engine_run returns; error is in *error */
+    struct rp_error *error;
+    uint64_t started_ns, first_batch_ns;
+};
+
+/* engine.c */
+/** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
+int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index);
+
+/* engine_start.c */
+/** Open checkpoint, corpus and plans; set the start state. */
+RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error);
+
+/* engine_attach.c */
+/** Make (or make anew) ring r so that its next batch is `batch` of the present base; copies unreleased batches. */
+RP_MUST_CHECK int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint64_t batch,
+                                       struct rp_error *error);
+/** Start the flow at the lowest tail of all rings; the probe plan stands there. */
+RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
+void rp_engine_stop_flow(struct rp_engine *engine);
+/** Move the probe plan to `row`, from the nearest state at or before it. `token` may be NULL. */
+RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
+                                      struct rp_error *error);
+/** Something came in on a connection. */
+void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *connection);
+void rp_engine_accept(struct rp_engine *engine);
+void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
+void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind, int code,
+                     const char *text);
+
+/* engine_save.c */
+/** Micro-batches below it have been consumed by every local rank. */
+uint64_t rp_engine_consumed(const struct rp_engine *engine);
+/** Begin a checkpoint if none is under way. Returns 1 if one was begun, 0 if there is nothing to save into or one is busy. */
+int rp_engine_begin_save(struct rp_engine *engine);
+/** done_fd was written: release the hold, or take the result and answer those who asked. */
+void rp_engine_continue_save(struct rp_engine *engine);
+/** Wait until a save under way has copied what it wants from shared memory, which is about to change. */
+void rp_engine_finish_copy(struct rp_engine *engine);
+
+/* engine_stat.c */
+/** One JSON object; malloc'ed, NULL when out of memory. */
+char *rp_engine_stat(const struct rp_engine *engine);
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_save — full checkpoints without a pause.
+ *
+ * The cut is at what trainers consumed: the last micro-batch that every local rank has released. The state token of that
+ * position is at hand (it travelled with the batch), so the critical part is a copy of a few KB. Contents are every row that was
+ * read but not consumed: batches in the rings and tickets that are READY. All of that is immutable, so a thread copies it
+ * behind a hold (slots are not reused meanwhile; the stream runs on), the hold ends, and only then is the disk involved. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine_parts.h"
+#include "flow/widen.h"
+
+#define VERSION_TEXT "0.1.0"
+
+uint64_t rp_engine_consumed(const struct rp_engine *engine)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        lowest = rp_min_u64(lowest, engine->rings[r].release);
+    return lowest;
+}
+
+/* ---- what there is to copy (engine's thread) -------------------------------------------------------------------- */
+
+struct source_list {
+    struct rp_content_source *sources;
+    size_t count, capacity;
+};
+
+static int add_source(struct source_list *list, const struct rp_content_source *source)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? list->capacity * 2 : 1024;
+        void *grown = reallocarray(list->sources, capacity, sizeof *list->sources);
+        if (!grown)
+            return -ENOMEM;
+        list->sources = grown;
+        list->capacity = capacity;
+    }
+    list->sources[list->count++] = *source;
+    return 0;
+}
+
+static int add_batches(const struct rp_ring *ring, struct source_list *list)
+{
+    const struct rp_geometry *g = &ring->geometry;
+    const struct rp_section_layout *ids = &g->sections[RP_SECTION_INPUT_IDS];
+    uint32_t width = (uint32_t)rp_dtype_bytes((enum rp_dtype)ids->dtype);
+    int code = 0;
+    for (uint64_t batch = ring->release; batch < ring->tail; batch++) {
+        const uint8_t *slot = rp_ring_slot(ring, batch);
+        const struct rp_row_info *rows =
+            (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset);
+        for (uint32_t i = 0; i < g->rows && code >= 0; i++) {
+            struct rp_content_source source = {.row = rows[i].row,
+                                               .count = rows[i].tokens,
+                                               .width = width,
+                                               .tokens = slot + ids->offset + (uint64_t)i * g->seq_len * width};
+            if (rows[i].tokens)
+                code = add_source(list, &source);
+        }
+    }
+    return code;
+}
+
+static int add_tickets(struct rp_engine *engine, struct source_list *list)
+{
+    const struct rp_arena *arena = rp_flow_arena(engine->flow);
+    uint64_t first, last;
+    int code = 0;
+    rp_flow_tickets(engine->flow, &first, &last);
+    for (uint64_t t = first; t < last && code >= 0; t++) {
+        const struct rp_ticket *ticket = rp_arena_ticket(arena, t);
+        uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
+        if (word != rp_ticket_word(t, RP_TICKET_READY) && word != rp_ticket_word(t, RP_TICKET_PACKED))
+            continue;
+        if (ticket->error)
+            break;
+        for (uint32_t i = 0; i < ticket->piece_count && code >= 0; i++) {
+            const struct rp_piece *piece = &ticket->pieces[i];
+            const struct rp_config *c = engine->config;
+            uint64_t rank = c->rank_first + piece->ring;
+            struct rp_content_source source = {
+                .row = engine->base_row +
+                       (ticket->batch * c->dp_world_size + rank) * c->batch_size + piece->row,
+                .offset = piece->offset,
+                .count = piece->fragment.length,
+                .width = piece->width,
+                .tokens = rp_arena_data(arena, t) + piece->data_offset};
+            code = add_source(list, &source);
+        }
+    }
+    return code;
+}
+
+static int compare_sources(const void *a, const void *b)
+{
+    const struct rp_content_source *x = a, *y = b;
+    if (x->row != y->row)
+        return x->row < y->row ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static void list_contents(struct rp_engine *engine)
+{
+    struct source_list list = {0};
+    int code = 0;
+    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
+        code = add_batches(&engine->rings[r], &list);
+    if (code >= 0 && engine->flow_running)
+        code = add_tickets(engine, &list);
+    if (code < 0) { /* contents are advisory */
+        rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");
+        list.count = 0;
+    }
+    if (list.count)
+        qsort(list.sources, list.count, sizeof *list.sources, compare_sources);
+    engine->saver.sources = list.sources;
+    engine->saver.source_count = list.count;
+}
+
+/* ---- the saver's thread -------------------------------------------------------------------------------------------- */
+
+static void announce(struct rp_saver *saver, enum rp_saver_phase phase)
+{
+    uint64_t one = 1;
+    rp_a32_store_release(&saver->phase, phase); /* PAIRS saver-phase */
+    ssize_t written = write(saver->done_fd, &one, sizeof one);
+    (void)written;
+}
+
+/* Records keep 2 or 4 bytes a token, whatever the ring or the file has. */
+static uint32_t stored_width(const struct rp_content_source *source)
+{
+    return source->width <= 2 ? 2 : 4;
+}
+
+static uint64_t record_bytes(const struct rp_content_source *source)
+{
+    return sizeof(struct rp_content_record) + rp_align_up((uint64_t)source->count * stored_width(source), 8);
+}
+
+static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < saver->source_count; i++)
+        bytes += record_bytes(&saver->sources[i]);
+    uint8_t *contents = bytes ? rp_calloc(1, bytes) : NULL, *at = contents;
+    for (size_t i = 0; contents && i < saver->source_count; i++) {
+        const struct rp_content_source *source = &saver->sources[i];
+        uint32_t width = stored_width(source);
+        struct rp_content_record record = {
+            .row = source->row, .offset = source->offset, .count = source->count, .width = width};
+        memcpy(at, &record, sizeof record);
+        (void)rp_widen(at + sizeof record, width == 2 ? RP_DTYPE_U16 : RP_DTYPE_I32, source->tokens,
+                       source->width, source->count);
+        at += record_bytes(source);
+        saver->info.contents_end_row = source->row + 1;
+    }
+    *bytes_out = contents ? bytes : 0;
+    return contents;
+}
+
+static void *saver_main(void *argument)
+{
+    struct rp_saver *saver = argument;
+    size_t bytes;
+    uint8_t *contents = copy_contents(saver, &bytes);
+    announce(saver, RP_SAVER_COPIED);
+    struct rp_checkpoint_piece pieces[] = {{saver->state, saver->state_bytes},
+                                           {saver->config_text, strlen(saver->config_text)},
+                                           {contents, bytes}};
+    struct rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1},
+                                         {RP_CHECKPOINT_CONFIG, &pieces[1], 1},
+                                         {RP_CHECKPOINT_CONTENTS, &pieces[2], 1}};
+    saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, bytes ? 3 : 2, &saver->path, &saver->error);
+    free(contents);
+    announce(saver, RP_SAVER_DONE);
+    return NULL;
+}
+
+/* ---- begin and end (engine's thread) ----------------------------------------------------------------------------------- */
+
+static int take_state(struct rp_engine *engine, uint64_t position)
+{
+    struct rp_saver *saver = &engine->saver;
+    size_t bytes = engine->start_bytes;
+    uint64_t row = engine->start_row;
+    const void *state = rp_flow_state_at(engine->flow, position, &bytes, &row);
+    if (!state) {
+        if (engine->base_row + position * engine->batch_rows != engine->start_row)
+            return 0; /* the plan has not come by there yet: try again later */
+        state = engine->start_state;
+    }
+    saver->state = malloc(bytes);
+    if (!saver->state)
+        return 0;
+    memcpy(saver->state, state, bytes);
+    saver->state_bytes = bytes;
+    saver->info.next_row = row;
+    return 1;
+}
+
+int rp_engine_begin_save(struct rp_engine *engine)
+{
+    struct rp_saver *saver = &engine->saver;
+    if (!engine->checkpoints || saver->busy)
+        return 0;
+    uint64_t cut = rp_engine_consumed(engine);
+    saver->info = (struct rp_checkpoint_info){
+        .identity = engine->identity, .world = engine->config->dp_world_size, .rows = engine->config->batch_size};
+    memcpy(saver->info.run, engine->config->run, strnlen(engine->config->run, sizeof saver->info.run - 1));
+    memcpy(saver->info.version, VERSION_TEXT, sizeof VERSION_TEXT);
+    if (!take_state(engine, cut))
+        return 0;
+    saver->info.contents_end_row = saver->info.next_row;
+    saver->directory = engine->checkpoints;
+    saver->config_text = engine->config_text;
+    saver->sources = NULL;
+    saver->source_count = 0;
+    saver->hold_released = !engine->config->checkpoint_contents;
+    if (!saver->hold_released) {
+        rp_flow_hold(engine->flow, cut);
+        list_contents(engine);
+    }
+    rp_a32_store_relaxed(&saver->phase, RP_SAVER_COPYING);
+    int failed = pthread_create(&saver->thread, NULL, saver_main, saver);
+    if (failed) {
+        rp_log(RP_LOG_ERROR, "checkpoint not taken: cannot start its thread: %s", rp_strerror(-failed));
+        rp_flow_release_hold(engine->flow);
+        free(saver->sources);
+        free(saver->state);
+        return 0;
+    }
+    saver->busy = true;
+    return 1;
+}
+
+void rp_engine_finish_copy(struct rp_engine *engine)
+{
+    struct rp_saver *saver = &engine->saver;
+    if (!saver->busy || saver->hold_released)
+        return;
+    while (rp_a32_load_acquire(&saver->phase) == RP_SAVER_COPYING) /* PAIRS saver-phase */
+        rp_sleep_ns(100000);
+    rp_flow_release_hold(engine->flow);
+    saver->hold_released = true;
+}
+
+static void answer_askers(struct rp_engine *engine)
+{
+    struct rp_saver *saver = &engine->saver;
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd < 0 || connection->asks != RP_REQUEST_CHECKPOINT)
+            continue;
+        connection->asks = 0;
+        rp_engine_reply(engine, connection, saver->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT, saver->code,
+                        saver->code < 0 ? saver->error.message : saver->path);
+    }
+}
+
+void rp_engine_continue_save(struct rp_engine *engine)
+{
+    struct rp_saver *saver = &engine->saver;
+    uint32_t phase = rp_a32_load_acquire(&saver->phase); /* PAIRS saver-phase */
+    if (!saver->busy || phase == RP_SAVER_COPYING)
+        return;
+    if (!saver->hold_released) {
+        rp_flow_release_hold(engine->flow);
+        saver->hold_released = true;
+    }
+    if (phase != RP_SAVER_DONE)
+        return;
+    pthread_join(saver->thread, NULL);
+    saver->busy = false;
+    if (saver->code < 0)
+        rp_log(RP_LOG_ERROR, "checkpoint not saved, the stream goes on: %s", saver->error.message);
+    else
+        rp_log(RP_LOG_INFO, "saved %s: row %" PRIu64 ", contents to row %" PRIu64, saver->path,
+               saver->info.next_row, saver->info.contents_end_row);
+    answer_askers(engine);
+    free(saver->path);
+    free(saver->state);
+    free(saver->sources);
+    saver->path = NULL;
+    saver->state = NULL;
+    saver->sources = NULL;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_start — where a run begins: a given state token, the newest checkpoint that verifies, or row 0 (said aloud).
+ *
+ * Order matters: the checkpoint is opened before the corpus, because with its contents a run can begin although token files
+ * are unreachable; and before the plan, which then checks the token against the corpus field by field. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine_parts.h"
+
+static int open_corpus(struct rp_engine *engine, bool allow_missing, struct rp_error *error)
+{
+    const struct rp_config *config = engine->config;
+    struct rp_source_spec *specs = rp_calloc(config->source_count, sizeof *specs);
+    if (!specs)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
+    int code = 0;
+    for (uint32_t i = 0; i < config->source_count && code >= 0; i++) {
+        const struct rp_config_source *source = &config->sources[i];
+        specs[i] = (struct rp_source_spec){.name = source->name,
+                                           .weight = source->weight,
+                                           .shards = (const char *const *)source->shards,
+                                           .shard_count = source->shard_count,
+                                           .eos = source->eos};
+        /* the config room has checked both words */
+        if ((source->format && !rp_format_parse(source->format, &specs[i].format)) ||
+            (source->dtype && !rp_token_type_parse(source->dtype, &specs[i].type)))
+            code = rp_fail(error, -RP_E_CONFIG, "see `ringpack help index`",
+                           "source %s: unknown format or dtype", source->name);
+    }
+    struct rp_corpus_spec spec = {.sources = specs,
+                                  .source_count = config->source_count,
+                                  .index_dir = config->index_dir,
+                                  .allow_missing_data = allow_missing};
+    if (code >= 0)
+        code = rp_corpus_open(&engine->corpus, &spec, error);
+    free(specs);
+    return code;
+}
+
+static int open_plans(struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_config *c = engine->config;
+    struct rp_fingerprint fingerprint = rp_corpus_fingerprint(engine->corpus);
+    struct rp_plan_config config = {.seed = c->seed,
+                                    .num_epochs = c->num_epochs,
+                                    .seq_len = c->seq_len,
+                                    .shuffle = (enum rp_shuffle)c->shuffle,
+                                    .block_documents = c->block_documents,
+                                    .window_blocks = c->window_blocks,
+                                    .packing = (enum rp_packing)c->packing,
+                                    .window = c->window,
+                                    .fill = (enum rp_fill)c->fill,
+                                    .long_doc = (enum rp_long_doc)c->long_doc,
+                                    .max_docs_per_row = c->max_docs_per_row,
+                                    .lanes = c->lanes,
+                                    .corpus_sampled = fingerprint.sampled,
+                                    .corpus_full = fingerprint.full};
+    struct rp_plan_source *sources = rp_calloc(c->source_count, sizeof *sources);
+    if (!sources)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", c->source_count);
+    for (uint32_t i = 0; i < c->source_count; i++) {
+        const struct rp_source *source = rp_corpus_source(engine->corpus, i);
+        sources[i] = (struct rp_plan_source){.documents = rp_source_documents(source),
+                                             .weight = c->sources[i].weight,
+                                             .lengths = source,
+                                             .length = rp_source_length};
+    }
+    int code = rp_plan_open(&engine->plan, &config, sources, c->source_count, error);
+    if (code >= 0)
+        code = rp_plan_open(&engine->probe, &config, sources, c->source_count, error);
+    if (code >= 0 && c->drop_last && c->num_epochs)
+        code = rp_plan_open(&engine->scout, &config, sources, c->source_count, error);
+    free(sources);
+    return code;
+}
+
+static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *checkpoint, struct rp_error *error)
+{
+    size_t bytes, cursor = 0;
+    const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
+    if (!section)
+        return 0;
+    engine->contents = rp_contents_new();
+    if (!engine->contents)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for checkpoint contents");
+    struct rp_content_record record;
+    const void *tokens;
+    int code;
+    while ((code = rp_content_next(section, bytes, &cursor, &record, &tokens)) == 1) {
+        code = rp_contents_add(engine->contents, record.row, record.offset, record.count, record.width, tokens);
+        if (code < 0)
+            break;
+    }
+    if (code < 0) { /* lost contents cost re-reading, never exactness */
+        rp_log(RP_LOG_WARNING, "%s: contents are unusable (%s); their rows are read from the corpus again",
+               rp_checkpoint_path(checkpoint), rp_strerror(code));
+        rp_contents_free(engine->contents);
+        engine->contents = NULL;
+    }
+    return 0;
+}
+
+/* The newest checkpoint, if one is to be used. *out stays NULL otherwise. */
+static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out, struct rp_error *error)
+{
+    const char *directory = engine->config->checkpoint_dir;
+    if (!directory || engine->options->state || engine->options->fresh)
+        return 0;
+    int code = rp_checkpoint_newest(out, directory, true, error);
+    if (code == 0)
+        rp_log(RP_LOG_INFO, "no checkpoint in %s: starting at row 0", directory);
+    return code < 0 ? code : 0;
+}
+
+static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
+                            struct rp_error *error)
+{
+    const void *token = engine->options->state;
+    size_t bytes = engine->options->state_bytes;
+    if (checkpoint) {
+        token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
+        if (!token)
+            return rp_fail(error, -RP_E_CORRUPT, "run `ringpack checkpoint list` to see the others",
+                           "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
+    }
+    if (token) {
+        int code = rp_plan_load(engine->plan, token, bytes, engine->options->accept_weights, error);
+        if (code < 0)
+            return rp_fail_context(error, code, "%s",
+                                   checkpoint ? rp_checkpoint_path(checkpoint) : "state token");
+    }
+    engine->start_bytes = rp_plan_save(engine->plan, engine->start_state);
+    engine->start_row = rp_plan_row(engine->plan);
+    return 0;
+}
+
+static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
+                          struct rp_error *error)
+{
+    engine->identity = rp_plan_identity(engine->plan);
+    engine->state_bytes_max = rp_plan_state_bytes_max(engine->plan);
+    engine->zero_state = rp_calloc(1, engine->state_bytes_max);
+    engine->start_state = rp_calloc(1, engine->state_bytes_max);
+    if (!engine->zero_state || !engine->start_state)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for state tokens");
+    engine->zero_bytes = rp_plan_save(engine->plan, engine->zero_state);
+    int code = take_start_state(engine, checkpoint, error);
+    if (code >= 0 && checkpoint) {
+        code = load_contents(engine, checkpoint, error);
+        rp_log(RP_LOG_INFO, "resuming from %s: row %" PRIu64 "%s", rp_checkpoint_path(checkpoint),
+               engine->start_row, engine->contents ? ", with contents" : "");
+    }
+    return code;
+}
+
+int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
+{
+    struct rp_checkpoint *checkpoint = NULL;
+    int code = open_checkpoint(engine, &checkpoint, error);
+    if (code >= 0) {
+        size_t contents_bytes = 0;
+        bool has_contents =
+            checkpoint && rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &contents_bytes);
+        code = open_corpus(engine, has_contents, error);
+    }
+    if (code >= 0)
+        code = open_plans(engine, error);
+    if (code >= 0)
+        code = prepare_states(engine, checkpoint, error);
+    rp_checkpoint_close(checkpoint);
+    return code;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_config.h — `-c FILE` and one option for every key of the config, for the verbs that take a config. */
+#ifndef RP_TOOLS_CMD_CONFIG_H
+#define RP_TOOLS_CMD_CONFIG_H
+
+#include <argp.h>
+
+#include "config/config.h"
+
+#define RP_CMD_SETTINGS_MAX 256
+
+/* What the command line said; options win over the file, wherever they stand. */
+struct rp_cmd_config {
+    struct rp_config *config; /* initialised by the caller */
+    const char *path;
+    struct rp_cmd_setting {
+        const char *key, *text;
+    } settings[RP_CMD_SETTINGS_MAX];
+    size_t setting_count;
+};
+
+/** The argp child of these options; its input is a struct rp_cmd_config. */
+const struct argp *rp_cmd_config_argp(void);
+
+/** Read the file, apply the options, check. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE after reporting. */
+int rp_cmd_config_finish(struct rp_cmd_config *arguments);
+
+#endif

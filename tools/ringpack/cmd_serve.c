@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_serve — `ringpack serve`: run an engine on this machine.
+ *
+ * Every key of the config is an option as well (--batch-size 8 is batch_size: 8); options win over the file. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "cmd.h"
+#include "cmd_config.h"
+#include "engine.h"
+
+#define STATE_BYTES_MAX (64u << 20)
+
+enum { OPTION_STATE = 0x1000, OPTION_FRESH, OPTION_ACCEPT_WEIGHTS, OPTION_READY_FD, OPTION_LIFELINE };
+
+struct arguments {
+    struct rp_cmd_config config;
+    const char *state_path;
+    bool fresh, accept_weights;
+    int ready_fd, lifeline_fd;
+};
+
+static const struct argp_option own_options[] = {
+    {"state", OPTION_STATE, "FILE", 0, "start at the position of this state token", 0},
+    {"fresh", OPTION_FRESH, NULL, 0, "start at row 0 although checkpoint_dir has checkpoints", 0},
+    {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0, "take the config's weights from the start row on", 0},
+    {"ready-fd", OPTION_READY_FD, "FD", 0, "write `ready` to FD once trainers can attach", 0},
+    {"lifeline", OPTION_LIFELINE, "FD", 0, "stop when FD reaches end of file: die with the parent", 0},
+    {0},
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->config;
+        return 0;
+    case OPTION_STATE:
+        a->state_path = text;
+        return 0;
+    case OPTION_FRESH:
+        a->fresh = true;
+        return 0;
+    case OPTION_ACCEPT_WEIGHTS:
+        a->accept_weights = true;
+        return 0;
+    case OPTION_READY_FD:
+        a->ready_fd = atoi(text);
+        return 0;
+    case OPTION_LIFELINE:
+        a->lifeline_fd = atoi(text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int serve(const struct arguments *arguments, struct rp_config *config)
+{
+    struct rp_error error = {0};
+    struct rp_engine_options options = {.config = config,
+                                        .fresh = arguments->fresh,
+                                        .accept_weights = arguments->accept_weights,
+                                        .ready_fd = arguments->ready_fd,
+                                        .lifeline_fd = arguments->lifeline_fd};
+    char *state = NULL;
+    int code = 0;
+    if (arguments->state_path) {
+        code = rp_file_read_all(arguments->state_path, STATE_BYTES_MAX, &state, &options.state_bytes, &error);
+        options.state = state;
+    }
+    if (code >= 0)
+        code = rp_engine_run(&options, &error);
+    free(state);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_cmd_serve(int argc, char **argv)
+{
+    const struct argp_child children[] = {{rp_cmd_config_argp(), 0, "Keys of the config:", 1}, {0}};
+    const struct argp argp = {.options = own_options,
+                              .parser = parse,
+                              .doc = "Feed the trainers of this machine until SIGTERM.",
+                              .children = children};
+    struct arguments arguments = {.ready_fd = -1, .lifeline_fd = -1};
+    struct rp_config config;
+    rp_config_init(&config);
+    arguments.config.config = &config;
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    error_t parsed = argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    int status = parsed ? RP_EXIT_TROUBLE : rp_cmd_config_finish(&arguments.config);
+    if (status == RP_EXIT_FINE)
+        status = serve(&arguments, &config);
+    rp_config_free(&config);
+    return status;
+}
