@@ -58,7 +58,7 @@ void rp_order_enter(struct rp_order *order, uint64_t epoch)
     order->window_known = false;
     order->short_unit = NO_UNIT;
     if (order->shuffle != RP_SHUFFLE_NONE) {
-        order->epoch_key = rp_epoch_key(order->seed, order->source, epoch);
+        order->epoch_key = rp_epoch_key_make(order->seed, order->source, epoch);
         order->unit_permutation = rp_permutation_make(order->units, order->epoch_key, STAGE_UNITS, 0);
     }
     if (missing(order) > 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packing lookahead — the oldest document, then the largest that fit, then a pair for the last gap.
+/* packing lookahead — the oldest document, then the largest that fit, and a pair to close the row.
  *
  * The FIFO is a window whose values are lengths. All lengths above seq_len count as seq_len + 1: such a
  * piece never fits anywhere. At a row boundary there is no partial row, so the FIFO is the whole state. */
@@ -76,6 +76,14 @@ static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum
     return best->sum > sum_min;
 }
 
+/* The greatest length that fits into `rest` behind the piece below index `fitting`; 0 if none does. */
+static uint32_t second_length(const struct rp_window *window, uint32_t fitting, uint32_t rest)
+{
+    uint32_t seconds = rp_window_count_below(window, rest + 1);
+    seconds -= seconds == fitting; /* not the same piece again */
+    return seconds > 0 ? rp_window_value(window, seconds - 1) : 0;
+}
+
 /* Take what fits best. False if nothing fits. */
 static bool take_filler(struct rp_lane *lane, struct rp_draft *row)
 {
@@ -83,16 +91,19 @@ static bool take_filler(struct rp_lane *lane, struct rp_draft *row)
     uint32_t fitting = rp_window_count_below(window, row->gap + 1);
     if (fitting == 0)
         return false;
-    uint32_t length = rp_window_value(window, fitting - 1);
-    uint32_t rest = row->gap - length;
-    struct pair pair = {0};
-    if (rest > 0 && rest < rp_window_value(window, 0) &&
-        row->count + 2 <= lane->config->max_docs_per_row && find_pair(window, row->gap, length, &pair)) {
-        take_all(lane, row, pair.a);
-        take_all(lane, row, pair.b);
-    } else {
-        take_all(lane, row, rp_window_slot(window, fitting - 1));
+    uint32_t best = rp_window_value(window, fitting - 1);
+    uint32_t rest = row->gap - best;
+    if (rest > 0 && row->count + 2 <= lane->config->max_docs_per_row) {
+        uint32_t second = second_length(window, fitting, rest);
+        struct pair pair = {0};
+        if (rest - second < rp_window_value(window, 0) &&
+            find_pair(window, row->gap, best + second, &pair)) {
+            take_all(lane, row, pair.a);
+            take_all(lane, row, pair.b);
+            return true;
+        }
     }
+    take_all(lane, row, rp_window_slot(window, fitting - 1));
     return true;
 }
 

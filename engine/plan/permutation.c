@@ -16,7 +16,7 @@ RP_STATIC_ASSERT(RP_PERMUTE_MANY_MAX % GROUP == 0, "a batch is a whole number of
 static uint32_t low_word(uint64_t x) { return (uint32_t)x; }
 static uint32_t high_word(uint64_t x) { return (uint32_t)(x >> 32); }
 
-struct rp_epoch_key rp_epoch_key(uint64_t seed, uint32_t source, uint64_t epoch)
+struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t epoch)
 {
     philox4x32_key_t key = {{low_word(seed), high_word(seed)}};
     philox4x32_ctr_t counter = {{low_word(epoch), high_word(epoch), source, 0}};

@@ -12,7 +12,7 @@
 struct rp_epoch_key {
     uint32_t word[2];
 };
-struct rp_epoch_key rp_epoch_key(uint64_t seed, uint32_t source, uint64_t epoch);
+struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t epoch);
 
 #define RP_PERMUTATION_ROUNDS 6
 

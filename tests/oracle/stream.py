@@ -249,8 +249,11 @@ class Lane:
                 break
             least = min(piece.length for piece in self.fifo)
             pair = None
-            if gap - self.fifo[best].length < least and len(row) <= D - 2:
-                pair = find_pair(self.fifo, gap, least, self.fifo[best].length)
+            rest = gap - self.fifo[best].length
+            second = longest_fit(self.fifo, rest, other_than=best)
+            second_length = 0 if second is None else self.fifo[second].length
+            if rest - second_length < least and len(row) <= D - 2:
+                pair = find_pair(self.fifo, gap, least, self.fifo[best].length + second_length)
             if pair is not None:
                 a, b = pair
                 row.append(self.fifo[a])
@@ -325,10 +328,10 @@ def longest_fit(fifo, room, other_than=None):
     return max(fitting, key=lambda i: fifo[i].length, default=None)
 
 
-def find_pair(fifo, gap, least, best_length):
+def find_pair(fifo, gap, least, sum_to_beat):
     firsts = [i for i, piece in enumerate(fifo) if piece.length <= gap - least]
     firsts.sort(key=lambda i: -fifo[i].length)  # stable: the oldest first among equals
-    kept, kept_sum = None, best_length
+    kept, kept_sum = None, sum_to_beat
     for a in firsts[:48]:
         b = longest_fit(fifo, gap - fifo[a].length, other_than=a)
         if b is not None and fifo[a].length + fifo[b].length > kept_sum:
