@@ -13,9 +13,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/available.h"
 #include "base/bits.h"
 #include "base/file.h"
-#include "base/machine.h"
 #include "base/mem.h"
 #include "io/io.h"
 
@@ -29,7 +29,7 @@ enum { STATX_DIO_MEMORY_AT = 0x98, STATX_DIO_OFFSET_AT = 0x9c };
 
 bool rp_io_prefers_direct(uint64_t total_bytes)
 {
-    return total_bytes > rp_machine_available_bytes() / 2;
+    return total_bytes > rp_memory_available().bytes / 2;
 }
 
 static bool lies_in_memory(int fd)

@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/available.h"
 #include "base/bits.h"
-#include "shm/available.h"
 #include "shm/layout.h"
 
 #define RP_HUGE_BYTES (2u << 20)

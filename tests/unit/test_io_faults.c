@@ -162,7 +162,7 @@ static void test_progress_renews_patience(void **state)
     struct rp_io_counts counts;
     (void)state;
     struct rp_io_done done =
-        read_big((struct io_fake_script){.seed = 3, .broken = 200}, 512, BIG_BYTES, &counts);
+        read_big((struct io_fake_script){.seed = 29, .broken = 300}, 512, BIG_BYTES, &counts);
     assert_int_equal(done.result, 0);
     assert_true(counts.retries > 8);
 }

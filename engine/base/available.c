@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* available — the kernel's own figures, read from /proc and /sys. A file that is missing sets no limit. */
-#include "shm/available.h"
+#include "base/available.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -14,12 +14,13 @@
 /* The two generations of cgroups, told apart by the second field of /proc/self/cgroup. */
 struct hierarchy {
     const char *controllers; /* of the line to look for */
-    const char *mount, *limit, *usage, *reclaimable;
+    const char *mount, *limit, *usage, *inactive_file, *active_file;
 };
 static const struct hierarchy hierarchies[] = {
-    {"", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "},
+    {"", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file ",
+     "active_file "},
     {"memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-     "total_inactive_file "},
+     "total_inactive_file ", "total_active_file "},
 };
 
 /* The number behind `key` ("" = the file's first) in a small text file. "max" and the like are no number. */
@@ -48,13 +49,14 @@ static void lower(struct rp_available *available, uint64_t bytes, const char *li
 static void apply_cgroup(struct rp_available *available, const struct hierarchy *h, const char *path)
 {
     char file[RP_CGROUP_PATH_BYTES + 64];
-    uint64_t limit, usage, reclaimable = 0;
+    uint64_t limit, usage, inactive_file = 0, active_file = 0;
     snprintf(file, sizeof file, "%s%s/%s", h->mount, path, h->usage);
     if (!read_number(file, "", &usage))
         return;
     snprintf(file, sizeof file, "%s%s/memory.stat", h->mount, path);
-    if (read_number(file, h->reclaimable, &reclaimable))
-        usage -= rp_min_u64(usage, reclaimable);
+    (void)read_number(file, h->inactive_file, &inactive_file);
+    (void)read_number(file, h->active_file, &active_file);
+    usage -= rp_min_u64(usage, inactive_file + active_file);
     snprintf(file, sizeof file, "%s%s/%s", h->mount, path, h->limit);
     if (read_number(file, "", &limit))
         lower(available, limit - rp_min_u64(limit, usage), file);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* available.h — how much memory can still be taken before the kernel starts to kill. */
-#ifndef RP_SHM_AVAILABLE_H
-#define RP_SHM_AVAILABLE_H
+#ifndef RP_BASE_AVAILABLE_H
+#define RP_BASE_AVAILABLE_H
 
 #include <stdint.h>
 
