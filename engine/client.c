@@ -162,6 +162,17 @@ static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
     }
 }
 
+/* The ring's window is full: nothing comes until the oldest lease is returned. A dead engine needs no return. */
+static int judge_full(const struct rp_client *client, struct rp_error *error)
+{
+    const struct rp_ring_view *view = &client->current->view;
+    if (rp_socket_hung_up(client->socket))
+        return NEXT_LOST;
+    return rp_fail(error, -RP_E_USAGE, "release the oldest batch first, or give the batch ring more slots",
+                   "rank %" PRIu32 ": batch %" PRIu64 " is still on lease, and the ring holds %" PRIu32
+                   " batches from there on", client->options.rank, view->release, view->geometry.slots);
+}
+
 /* One look at the ring, without waiting. */
 static int look(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
 {
@@ -171,21 +182,18 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
     struct rp_slot_header header;
     struct rp_ring_view *view = &client->current->view;
     pthread_mutex_lock(&client->lock);
-    int code;
-    if (view->next - view->release == view->geometry.slots)
-        code = rp_fail(error, -RP_E_USAGE, "release a batch first, or give the engine more slots (batch ring size)",
-                       "rank %" PRIu32 ": all %" PRIu32 " batches of the ring are on lease", client->options.rank,
-                       view->geometry.slots);
-    else
-        code = rp_ring_view_take(view, &slot, &header, error);
+    int code = rp_ring_view_take(view, &slot, &header, error);
+    bool full = view->next - view->release == view->geometry.slots;
     if (code == RP_RING_TAKEN)
         lend(client, slot, &header, batch);
     pthread_mutex_unlock(&client->lock);
-    if (code < 0)
-        return code;
     if (code == RP_RING_TAKEN)
         return RP_NEXT_BATCH;
-    return code == RP_RING_EMPTY ? RP_NEXT_EMPTY : judge_closed(view, error);
+    if (code == RP_RING_CLOSED)
+        return judge_closed(view, error);
+    if (code == RP_RING_EMPTY)
+        return full ? judge_full(client, error) : RP_NEXT_EMPTY;
+    return code;
 }
 
 /* Attach to the successor: 0, -RP_E_TIMEOUT when there is none by the caller's deadline, or a failure that is
@@ -212,11 +220,11 @@ static int follow_engine(struct rp_client *client, uint64_t deadline, struct rp_
     return code;
 }
 
-/* Nothing was ready: wait for it. */
-static int wait_for_next(struct rp_client *client, uint64_t deadline, struct rp_batch *batch,
+/* Nothing was ready, or the engine was gone (`found`): wait. */
+static int wait_for_next(struct rp_client *client, int found, uint64_t deadline, struct rp_batch *batch,
                          struct rp_error *error)
 {
-    for (int found = RP_NEXT_EMPTY;;) {
+    for (;;) {
         uint64_t now = rp_now_ns();
         if (found == RP_NEXT_EMPTY && now < deadline) {
             rp_ring_view_wait(&client->current->view, rp_min_u64(deadline - now, RP_LOOK_UP_NS));
@@ -250,7 +258,7 @@ int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch
     if (code != RP_NEXT_EMPTY && code != NEXT_LOST)
         return code;
     uint64_t deadline = timeout_ns < 0 ? UINT64_MAX : begin + (uint64_t)timeout_ns;
-    code = wait_for_next(client, deadline, batch, error);
+    code = wait_for_next(client, code, deadline, batch, error);
     client->counts.waits++;
     client->counts.wait_ns += rp_now_ns() - begin;
     return code;

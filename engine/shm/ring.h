@@ -82,7 +82,7 @@ RP_MUST_CHECK int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int 
 enum rp_ring_take { RP_RING_TAKEN, RP_RING_EMPTY, RP_RING_CLOSED };
 /** The next batch if it is published: *slot points at it, *header is a checked copy of its header. CLOSED:
  *  view->status is not RUNNING and there will be no such batch. -RP_E_PROTOCOL if the engine's words make no sense.
- *  Never waits. The caller sees to it that next - release < slots. */
+ *  Never waits. With next - release == slots nothing can come: the caller must release first. */
 RP_MUST_CHECK int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
                                     struct rp_slot_header *header, struct rp_error *error);
 /** Text of the status FAILED or QUARANTINED; always terminated. */

@@ -123,7 +123,6 @@ static int take_slot(struct rp_ring_view *view, const uint8_t **slot, struct rp_
 int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot, struct rp_slot_header *header,
                       struct rp_error *error)
 {
-    RP_ASSERT(view->next - view->release < view->geometry.slots);
     if (view->tail != view->next)
         return take_slot(view, slot, header, error);
     /* The status first: what was published before it was set is then seen by the look at tail. */
