@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_inspect — `ringpack inspect PATH...`: what each path is, why, and what is in it. */
+#include <stdio.h>
+
+#include "cmd.h"
+#include "declared.h"
+#include "inspection.h"
+
+static const char help[] =
+    "usage: ringpack inspect [options] PATH...\n\n"
+    "Say what token files are and why, how many documents of what lengths they hold, their largest\n"
+    "token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or .idx.\n\n"
+    "  --scan           read every token, for the largest id and for files without an index\n"
+    RP_DECLARED_HELP;
+
+static int inspect_one(const char *path, const struct rp_declared *declared, bool scan, json_t *list)
+{
+    struct rp_inspection inspection;
+    struct rp_error error;
+    struct rp_cmd_progress progress;
+    rp_cmd_progress_begin(&progress, path, true);
+    progress.shown &= !declared->quiet;
+    int code = rp_inspect(path, &declared->hints, declared->index_dir, scan, rp_cmd_progress, &progress,
+                          &inspection, &error);
+    rp_cmd_progress_end(&progress);
+    if (code < 0)
+        return rp_cmd_report(&error);
+    if (declared->json)
+        json_array_append_new(list, rp_inspection_json(path, &inspection));
+    else
+        rp_inspection_print(path, &inspection);
+    return RP_EXIT_FINE;
+}
+
+int rp_cmd_inspect(int argc, char **argv)
+{
+    static const struct option options[] = {RP_DECLARED_OPTIONS, {"scan", no_argument, NULL, 's'}, {0}};
+    struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
+    bool scan = false;
+    for (int option; (option = getopt_long(argc, argv, "qh", options, NULL)) != -1;) {
+        if (option == 'h') {
+            fputs(help, stdout);
+            return RP_EXIT_FINE;
+        }
+        if (option == 's')
+            scan = true;
+        else if (rp_declared_take(&declared, "inspect", option, optarg))
+            return RP_EXIT_TROUBLE;
+    }
+    if (optind == argc)
+        return rp_cmd_misuse("inspect", "expected at least one path");
+    json_t *list = json_array();
+    int status = RP_EXIT_FINE;
+    for (int i = optind; i < argc; i++)
+        if (inspect_one(argv[i], &declared, scan, list) != RP_EXIT_FINE)
+            status = RP_EXIT_TROUBLE; /* and go on: the others may be fine */
+    if (declared.json) {
+        json_dumpf(list, stdout, JSON_INDENT(2));
+        putchar('\n');
+    }
+    json_decref(list);
+    return status;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* declared — see declared.h. */
+#include "declared.h"
+
+#include "base/text.h"
+#include "cmd.h"
+
+static int take_eos(struct rp_declared *declared, const char *verb, const char *argument)
+{
+    uint64_t eos;
+    if (!rp_text_u64(argument, &eos) || eos > INT64_MAX)
+        return rp_cmd_misuse(verb, "--eos: expected a token id, found `%s`", argument);
+    declared->hints.eos = (int64_t)eos;
+    return 0;
+}
+
+int rp_declared_take(struct rp_declared *declared, const char *verb, int option, const char *argument)
+{
+    switch (option) {
+    case 'f':
+        if (!rp_format_parse(argument, &declared->hints.format))
+            return rp_cmd_misuse(verb, "--format: expected auto, megatron, raw, npy or llmc, found `%s`",
+                                 argument);
+        return 0;
+    case 'd':
+        if (!rp_token_type_parse(argument, &declared->hints.type))
+            return rp_cmd_misuse(verb, "--dtype: expected u8, u16, i16, i32, u32 or i64, found `%s`", argument);
+        return 0;
+    case 'e':
+        return take_eos(declared, verb, argument);
+    case 'I':
+        declared->index_dir = argument;
+        return 0;
+    case 'j':
+        declared->json = true;
+        return 0;
+    case 'q':
+        declared->quiet = true;
+        return 0;
+    default:
+        return rp_cmd_misuse(verb, NULL);
+    }
+}

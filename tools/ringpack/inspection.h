@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inspection.h — how an inspected shard is shown: for people, and as JSON. */
+#ifndef RP_TOOLS_INSPECTION_H
+#define RP_TOOLS_INSPECTION_H
+
+#include <jansson.h>
+
+#include "corpus/corpus.h"
+
+void rp_inspection_print(const char *path, const struct rp_inspection *inspection);
+
+/** A new reference. */
+json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspection);
+
+#endif
