@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stream — see stream.h. */
+#include "stream.h"
+
+#include <errno.h>
+
+#include "base/mem.h"
+
+/* The config room numbers these words in the order of STREAM.md, without seeing the plan room. */
+_Static_assert(RP_SHUFFLE_NONE == 0 && RP_SHUFFLE_DOCUMENT == 1 && RP_SHUFFLE_BLOCK == 2, "shuffle");
+_Static_assert(RP_PACKING_LOOKAHEAD == 0 && RP_PACKING_CONCAT == 1 && RP_PACKING_BEST_FIT == 2,
+               "packing");
+_Static_assert(RP_FILL_PAD == 0 && RP_FILL_SPLIT == 1, "fill");
+_Static_assert(RP_LONG_DOC_SPLIT == 0 && RP_LONG_DOC_TRUNCATE == 1 && RP_LONG_DOC_DROP == 2,
+               "long_doc");
+
+int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config *config,
+                          bool allow_missing, struct rp_error *error)
+{
+    struct rp_source_spec *specs = rp_calloc(config->source_count, sizeof *specs);
+    if (!specs)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_config_source *source = &config->sources[i];
+        specs[i] = (struct rp_source_spec){.name = source->name,
+                                           .weight = source->weight,
+                                           .shards = (const char *const *)source->shards,
+                                           .shard_count = source->shard_count,
+                                           .eos = source->eos};
+        /* rp_config_finish has checked both words */
+        bool known = rp_format_parse(source->format, &specs[i].format) &&
+                     (!source->dtype || rp_token_type_parse(source->dtype, &specs[i].type));
+        RP_ASSERT(known);
+    }
+    struct rp_corpus_spec spec = {.sources = specs,
+                                  .source_count = config->source_count,
+                                  .index_dir = config->index_dir,
+                                  .allow_missing_data = allow_missing};
+    int code = rp_corpus_open(corpus_out, &spec, error);
+    free(specs);
+    return code;
+}
+
+int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
+                        const struct rp_corpus *corpus, struct rp_error *error)
+{
+    struct rp_fingerprint fingerprint = rp_corpus_fingerprint(corpus);
+    struct rp_plan_config plan_config = {.seed = config->seed,
+                                         .num_epochs = config->num_epochs,
+                                         .seq_len = config->seq_len,
+                                         .shuffle = (enum rp_shuffle)config->shuffle,
+                                         .block_documents = config->block_documents,
+                                         .window_blocks = config->window_blocks,
+                                         .packing = (enum rp_packing)config->packing,
+                                         .window = config->window,
+                                         .fill = (enum rp_fill)config->fill,
+                                         .long_doc = (enum rp_long_doc)config->long_doc,
+                                         .max_docs_per_row = config->max_docs_per_row,
+                                         .lanes = config->lanes,
+                                         .corpus_sampled = fingerprint.sampled,
+                                         .corpus_full = fingerprint.full};
+    struct rp_plan_source *sources = rp_calloc(config->source_count, sizeof *sources);
+    if (!sources)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        sources[i] = (struct rp_plan_source){.documents = rp_source_documents(source),
+                                             .weight = config->sources[i].weight,
+                                             .lengths = source,
+                                             .length = rp_source_length};
+    }
+    int code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
+    free(sources);
+    return code;
+}

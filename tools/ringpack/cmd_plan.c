@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_plan — `ringpack plan`: what a config makes of its corpus, without reading a token.
+ *
+ * The plan is run as the engine would run it, and what it says is counted. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cmd.h"
+#include "cmd_config.h"
+#include "stream.h"
+
+#define ROWS_STANDARD 1000000u
+#define BUCKETS 26 /* row lengths in documents: bucket b has b significant bits, and seq_len <= 2^24 */
+
+enum { OPTION_ROWS = 0x1000, OPTION_JSON };
+
+struct arguments {
+    struct rp_cmd_config config;
+    uint64_t rows; /* at most; 0 = not said */
+    bool json;
+};
+
+/* What was counted over the planned rows. */
+struct tally {
+    uint64_t rows, padding_rows; /* padding_rows: rows of an ended lane, without a fragment */
+    uint64_t fragments, fragments_max;
+    uint64_t histogram[BUCKETS];
+    uint64_t *source_tokens; /* [sources] emitted */
+    bool complete;           /* the stream ended */
+    double seconds;
+    struct rp_plan_counts counts;
+};
+
+static const struct argp_option own_options[] = {
+    {"rows", OPTION_ROWS, "N", 0, "plan at most N rows (default: the whole stream, at most 1m rows)", 0},
+    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+    {0},
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &arguments->config;
+        return 0;
+    case OPTION_ROWS:
+        if (!rp_text_count(text, &arguments->rows) || arguments->rows == 0)
+            argp_error(state, "--rows: expected a whole number such as 500 or 10k, found `%s`", text);
+        return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void tally_row(struct tally *tally, const struct rp_row *row)
+{
+    tally->rows++;
+    tally->padding_rows += row->count == 0;
+    tally->fragments += row->count;
+    tally->fragments_max = rp_max_u64(tally->fragments_max, row->count);
+    tally->histogram[row->count ? 32 - __builtin_clz(row->count) : 0]++;
+    for (uint32_t i = 0; i < row->count; i++)
+        tally->source_tokens[row->fragments[i].source] += row->fragments[i].length;
+}
+
+/* Returns 0, or the plan's error. */
+static int run_plan(struct rp_plan *plan, uint64_t rows_max, struct tally *tally,
+                    struct rp_error *error)
+{
+    struct rp_cmd_progress progress;
+    rp_cmd_progress_begin(&progress, "planning rows", false);
+    uint64_t started = rp_now_ns();
+    int code = 1;
+    while (tally->rows < rows_max) {
+        struct rp_row row;
+        code = rp_plan_next(plan, &row, error);
+        if (code <= 0)
+            break;
+        tally_row(tally, &row);
+        if (tally->rows % 4096 == 0)
+            rp_cmd_progress(&progress, tally->rows, 0);
+    }
+    tally->seconds = (double)(rp_now_ns() - started) / 1e9;
+    tally->complete = code == 0;
+    rp_plan_counts(plan, &tally->counts);
+    rp_cmd_progress_end(&progress);
+    return code < 0 ? code : 0;
+}
+
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : 0;
+}
+
+/* What the counts amount to. */
+struct summary {
+    double efficiency, cuts_per_100, documents_per_row, ns_per_document;
+    uint64_t steps; /* of the run, when the stream ended */
+};
+
+static struct summary summarise(const struct rp_config *config, const struct tally *tally)
+{
+    const struct rp_plan_counts *counts = &tally->counts;
+    double slots = (double)(counts->emitted + counts->padding);
+    uint64_t rows = tally->rows, step = config->global_batch_size;
+    return (struct summary){
+        .efficiency = ratio((double)counts->emitted, slots),
+        .cuts_per_100 = 100 * ratio((double)counts->cuts, (double)counts->documents),
+        .documents_per_row = ratio((double)tally->fragments, (double)(rows - tally->padding_rows)),
+        .ns_per_document = 1e9 * ratio(tally->seconds, (double)counts->documents),
+        .steps = config->drop_last ? rows / step : rp_div_up(rows, step),
+    };
+}
+
+static double asked_share(const struct rp_config *config, uint32_t source)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < config->source_count; i++)
+        sum += config->sources[i].weight;
+    return ratio((double)config->sources[source].weight, (double)sum);
+}
+
+static void print_count(const char *label, uint64_t count, const char *rest)
+{
+    char text[RP_CMD_TEXT_BYTES];
+    printf("  %-20s%s%s\n", label, rp_cmd_count_text(count, text), rest);
+}
+
+static void print_histogram(const struct tally *tally)
+{
+    uint64_t most = 1;
+    for (int b = 1; b < BUCKETS; b++)
+        most = rp_max_u64(most, tally->histogram[b]);
+    for (int b = 1; b < BUCKETS; b++) {
+        if (!tally->histogram[b])
+            continue;
+        char range[32], count[RP_CMD_TEXT_BYTES];
+        uint64_t first = UINT64_C(1) << (b - 1), last = 2 * first - 1;
+        if (b == 1)
+            snprintf(range, sizeof range, "1");
+        else
+            snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, first, last);
+        int bar = (int)rp_div_up(tally->histogram[b] * 40, most);
+        printf("  %19s %12s  %.*s\n", range, rp_cmd_count_text(tally->histogram[b], count), bar,
+               "########################################");
+    }
+}
+
+static void print_report(const struct rp_config *config, const struct tally *tally)
+{
+    struct summary summary = summarise(config, tally);
+    const struct rp_plan_counts *counts = &tally->counts;
+    char text[RP_CMD_TEXT_BYTES];
+    printf("packing\n  %-20s%.3f %%\n", "efficiency", 100 * summary.efficiency);
+    print_count("rows", tally->rows, tally->complete ? "" : " (the stream goes on)");
+    if (tally->complete) {
+        char step[64];
+        snprintf(step, sizeof step, " of %" PRIu64 " rows", config->global_batch_size);
+        print_count("steps", summary.steps, step);
+    }
+    print_count("tokens", counts->emitted, "");
+    print_count("padding", counts->padding, " tokens");
+    print_count("documents", counts->documents, "");
+    printf("  %-20s%.2f per 100 documents\n", "cuts", summary.cuts_per_100);
+    print_count("rows capped", tally->counts.capped, " by max_docs_per_row");
+    print_count("truncated", counts->truncated, " tokens (long_doc: truncate)");
+    print_count("dropped", counts->dropped, " tokens (long_doc: drop)");
+    print_count("empty", counts->empty, " documents");
+    printf("  %-20s%.1f ns a document, %s documents/s\n", "planning", summary.ns_per_document,
+           rp_cmd_short_text(ratio(1e9, summary.ns_per_document), text));
+    printf("documents per row     mean %.2f, most %" PRIu64 " of %u\n", summary.documents_per_row,
+           tally->fragments_max, config->max_docs_per_row);
+    print_histogram(tally);
+    printf("mixture                  asked  realised         tokens\n");
+    for (uint32_t i = 0; i < config->source_count; i++)
+        printf("  %-20.20s%7.3f %%%8.3f %% %14s\n", config->sources[i].name, 100 * asked_share(config, i),
+               100 * ratio((double)tally->source_tokens[i], (double)counts->emitted),
+               rp_cmd_count_text(tally->source_tokens[i], text));
+}
+
+static void print_json(const struct rp_config *config, const struct tally *tally)
+{
+    struct summary summary = summarise(config, tally);
+    const struct rp_plan_counts *counts = &tally->counts;
+    json_t *histogram = json_array(), *mixture = json_array();
+    for (int b = 1; b < BUCKETS; b++)
+        if (tally->histogram[b])
+            json_array_append_new(histogram, json_pack("{s:I, s:I}", "least", (json_int_t)1 << (b - 1),
+                                                       "rows", (json_int_t)tally->histogram[b]));
+    for (uint32_t i = 0; i < config->source_count; i++)
+        json_array_append_new(
+            mixture, json_pack("{s:s, s:f, s:f, s:I}", "source", config->sources[i].name, "asked",
+                               asked_share(config, i), "realised",
+                               ratio((double)tally->source_tokens[i], (double)counts->emitted), "tokens",
+                               (json_int_t)tally->source_tokens[i]));
+    json_t *report = json_pack(
+        "{s:b, s:I, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:o, s:o}",
+        "complete", tally->complete, "rows", (json_int_t)tally->rows, "steps",
+        tally->complete ? json_integer((json_int_t)summary.steps) : json_null(), "efficiency",
+        summary.efficiency, "tokens", (json_int_t)counts->emitted, "padding",
+        (json_int_t)counts->padding, "documents", (json_int_t)counts->documents, "empty",
+        (json_int_t)counts->empty, "truncated", (json_int_t)counts->truncated, "dropped",
+        (json_int_t)counts->dropped, "buffered", (json_int_t)counts->buffered, "rows_capped",
+        (json_int_t)counts->capped, "cuts_per_100_documents", summary.cuts_per_100,
+        "documents_per_row", summary.documents_per_row, "documents_per_row_max",
+        (json_int_t)tally->fragments_max, "ns_per_document", summary.ns_per_document,
+        "documents_per_row_histogram", histogram, "mixture", mixture);
+    json_dumpf(report, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(report);
+}
+
+static int plan(const struct arguments *arguments, const struct rp_config *config)
+{
+    struct rp_error error = {0};
+    struct rp_corpus *corpus = NULL;
+    struct rp_plan *plan = NULL;
+    struct tally tally = {.source_tokens = rp_calloc(config->source_count, sizeof(uint64_t))};
+    int code = tally.source_tokens ? rp_stream_open_corpus(&corpus, config, true, &error)
+                                   : rp_fail(&error, -ENOMEM, NULL, "out of memory for the counts");
+    if (code >= 0)
+        code = rp_stream_open_plan(&plan, config, corpus, &error);
+    if (code >= 0)
+        code = run_plan(plan, arguments->rows ? arguments->rows : ROWS_STANDARD, &tally, &error);
+    if (code >= 0 && arguments->json)
+        print_json(config, &tally);
+    else if (code >= 0)
+        print_report(config, &tally);
+    rp_plan_close(plan);
+    rp_corpus_close(corpus);
+    free(tally.source_tokens);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_cmd_plan(int argc, char **argv)
+{
+    const struct argp_child children[] = {{rp_cmd_config_argp(), 0, "Keys of the config:", 1}, {0}};
+    const struct argp argp = {.options = own_options,
+                              .parser = parse,
+                              .doc = "Show how a config packs its corpus, without reading a token.",
+                              .children = children};
+    struct arguments arguments = {0};
+    struct rp_config config;
+    rp_config_init(&config);
+    arguments.config.config = &config;
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    int status = RP_EXIT_TROUBLE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) == 0)
+        status = rp_cmd_config_finish(&arguments.config);
+    if (status == RP_EXIT_FINE)
+        status = plan(&arguments, &config);
+    rp_config_free(&config);
+    return status;
+}
