@@ -45,7 +45,7 @@ class RuleSource:
 
 
 class MegatronSource:
-    """Shards of .idx/.bin (MMIDIDX version 1), one after another; sequences of a document adjoin."""
+    """Pairs of .idx/.bin (MMIDIDX version 1), one after another; a document is some sequences."""
 
     LETTER = {1: "B", 2: "b", 3: "h", 4: "i", 5: "q", 8: "H"}
 
