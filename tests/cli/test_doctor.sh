@@ -1,0 +1,75 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# ringpack doctor: what it says of a healthy machine, and of one that lacks a thing at a time.
+set -u
+: "${RINGPACK:?path of the program}"
+PYTHON=${PYTHON:-python3}
+work=$(mktemp -d /tmp/ringpack-test-doctor-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+# expect WHAT STATUS PATTERN COMMAND...: the exit status, and a line of the output that matches
+expect() {
+    local what=$1 status=$2 pattern=$3
+    shift 3
+    "$@" >"$work/out" 2>&1
+    local found=$?
+    if [ "$found" != "$status" ] || ! grep -Eq -- "$pattern" "$work/out"; then
+        echo "FAILED: $what: expected exit $status and /$pattern/, found exit $found and:"
+        sed 's/^/    /' "$work/out"
+        failures=$((failures + 1))
+    fi
+}
+
+doctor() { "$RINGPACK" doctor --run-dir "$work/run" "$@"; }
+with_few_files() { (ulimit -n 32 && doctor); }
+with_little_locked_memory() {
+    local drop=()
+    [ "$(id -u)" = 0 ] && drop=(setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock)
+    (ulimit -l 1024 && "${drop[@]}" "$RINGPACK" doctor --run-dir "$work/run")
+}
+# The filter of a container that denies io_uring: setup is system call 425 everywhere, the answer EPERM.
+without_io_uring() {
+    "$PYTHON" - "$RINGPACK" doctor --run-dir "$work/run" <<'PROGRAM'
+import ctypes, os, struct, sys
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+filter = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(program))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+if prctl(38, 1, 0, 0, 0) or prctl(22, 2, filter, 0, 0):
+    sys.exit("prctl: " + os.strerror(ctypes.get_errno()))
+os.execv(sys.argv[1], sys.argv[1:])
+PROGRAM
+}
+
+expect "help" 0 "Check this machine" "$RINGPACK" help doctor
+expect "a healthy machine" 0 "^ready: " doctor
+for name in kernel "page size" io_uring "locked memory" "huge pages" "shared memory" memory /dev/shm \
+    "open files" "run directory" processors allocator; do
+    expect "a line for $name" 0 "^(ok|warn) +$name " doctor
+done
+[ ! -e "$work/run" ] || { echo "FAILED: something is left of the run directory"; failures=$((failures + 1)); }
+
+doctor --json >"$work/report"
+expect "JSON" 0 "^12 True$" "$PYTHON" -c '
+import json, sys
+report = json.load(open(sys.argv[1]))
+print(len(report["checks"]), report["ready"])
+assert all(check["state"] in ("ok", "warn", "FAIL") and check["found"] for check in report["checks"])
+' "$work/report"
+
+expect "more memory than there is" 1 "^FAIL +memory .* 100.0 TiB wanted" doctor --prefetch-bytes 100tb
+expect "its JSON" 1 '"ready": false' doctor --prefetch-bytes 100tb --json
+expect "few descriptors" 1 "^FAIL +open files +32; " with_few_files
+touch "$work/file"
+expect "a run directory that cannot be" 1 "^FAIL +run directory .*$work/file" \
+    "$RINGPACK" doctor --run-dir "$work/file/run"
+expect "little locked memory" 0 "^warn +locked memory +1.0 MiB; 64.0 MiB are wanted" with_little_locked_memory
+expect "the way out" 0 "next: raise it: .ulimit -l unlimited" with_little_locked_memory
+expect "io_uring denied" 0 "^warn +io_uring +io_uring cannot be used: .*EPERM.* pread" without_io_uring
+expect "an unknown option" 2 "unrecognized option" doctor --bogus
+expect "a size that is none" 2 "prefetch_bytes: .*many" doctor --prefetch-bytes many
+expect "a config that is not there" 2 "$work/none.yaml" doctor -c "$work/none.yaml"
+
+[ "$failures" = 0 ] && echo "doctor: all as expected"
+exit $((failures != 0))

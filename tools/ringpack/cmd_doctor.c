@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_doctor — `ringpack doctor`: look at this machine as the engine will, and say what to change. */
+#include <argp.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/bits.h"
+#include "cmd.h"
+#include "cmd_config.h"
+#include "doctor.h"
+#include "shm/ring.h"
+
+enum {
+    OPTION_JSON = 0x1000,
+    OWN_FILES = 64,        /* descriptors of the engine beside the corpus */
+    STATE_BYTES = 16384,   /* room that a state token takes in a batch slot, roughly */
+};
+
+struct arguments {
+    struct rp_cmd_config config;
+    bool json;
+};
+
+static const struct argp_option own_options[] = {
+    {"json", OPTION_JSON, NULL, 0, "print the findings as JSON", 0},
+    {0},
+};
+
+static const char doc[] =
+    "Check this machine and say what to change.\v"
+    "Every line is ok, warn (it works, but could do better) or FAIL (an engine cannot run). With a config the "
+    "sizes are those of that run, else the defaults. Exit status: 0 fine or warnings only, 1 something FAILs, "
+    "2 trouble.";
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    (void)text;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &arguments->config;
+        return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Without a file the required keys of a config are missing, which is no mistake here. */
+static int read_config(struct rp_cmd_config *arguments)
+{
+    struct rp_error error;
+    if (arguments->path)
+        return rp_cmd_config_finish(arguments);
+    for (size_t i = 0; i < arguments->setting_count; i++)
+        if (rp_config_set(arguments->config, arguments->settings[i].key, arguments->settings[i].text, &error) < 0)
+            return rp_cmd_report(&error);
+    return RP_EXIT_FINE;
+}
+
+static struct rp_doctor_needs needs_of(const struct rp_config *config, bool complete)
+{
+    struct rp_doctor_needs needs = {.prefetch_bytes = config->prefetch_bytes,
+                                    .files = OWN_FILES,
+                                    .readers = config->num_workers,
+                                    .packers = config->packers,
+                                    .run_dir = config->run_dir};
+    if (!complete)
+        return needs;
+    struct rp_geometry geometry = {.rows = config->batch_size,
+                                   .seq_len = config->seq_len,
+                                   .max_docs_per_row = config->max_docs_per_row,
+                                   .slots = config->prefetch_factor,
+                                   .state_bytes = STATE_BYTES};
+    needs.ring_bytes = config->rank_count *
+                       rp_geometry_layout(&geometry, config->sections, config->token_dtype);
+    for (uint32_t i = 0; i < config->source_count; i++)
+        needs.files += 2 * (uint64_t)config->sources[i].shard_count; /* tokens and index */
+    return needs;
+}
+
+static const char *const state_names[] = {"ok", "warn", "FAIL"};
+
+static void print_finding(const char *name, const struct rp_doctor_finding *finding)
+{
+    printf("%-5s %-14s %s\n", state_names[finding->state], name, finding->found);
+    if (finding->fix[0])
+        printf("%20s next: %s\n", "", finding->fix);
+}
+
+static json_t *finding_json(const char *name, const struct rp_doctor_finding *finding)
+{
+    return json_pack("{s:s, s:s, s:s, s:s}", "name", name, "state", state_names[finding->state], "found",
+                     finding->found, "next", finding->fix);
+}
+
+static int examine(const struct rp_doctor_needs *needs, bool json)
+{
+    unsigned counts[RP_ARRAY_COUNT(state_names)] = {0};
+    json_t *list = json_array();
+    for (size_t i = 0; i < rp_doctor_check_count; i++) {
+        const struct rp_doctor_check *check = &rp_doctor_checks[i];
+        struct rp_doctor_finding finding = {0};
+        check->look(needs, &finding);
+        counts[finding.state]++;
+        if (json)
+            json_array_append_new(list, finding_json(check->name, &finding));
+        else
+            print_finding(check->name, &finding);
+    }
+    bool fails = counts[RP_DOCTOR_FAIL] > 0;
+    if (json) {
+        json_t *report = json_pack("{s:b, s:i, s:i, s:o}", "ready", !fails, "warnings", counts[RP_DOCTOR_WARN],
+                                   "failures", counts[RP_DOCTOR_FAIL], "checks", list);
+        json_dumpf(report, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(report);
+    } else {
+        json_decref(list);
+        printf("%s: %u ok, %u warn, %u FAIL\n", fails ? "an engine cannot run here yet" : "ready",
+               counts[RP_DOCTOR_OK], counts[RP_DOCTOR_WARN], counts[RP_DOCTOR_FAIL]);
+    }
+    return fails ? RP_EXIT_DIFFERS : RP_EXIT_FINE;
+}
+
+int rp_cmd_doctor(int argc, char **argv)
+{
+    const struct argp_child children[] = {{rp_cmd_config_argp(), 0, "Keys of the config:", 1}, {0}};
+    const struct argp argp = {.options = own_options, .parser = parse, .doc = doc, .children = children};
+    struct arguments arguments = {0};
+    struct rp_config config;
+    rp_config_init(&config);
+    arguments.config.config = &config;
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    int status = argp_parse(&argp, argc, argv, 0, NULL, &arguments) ? RP_EXIT_TROUBLE
+                                                                    : read_config(&arguments.config);
+    if (status == RP_EXIT_FINE) {
+        struct rp_doctor_needs needs = needs_of(&config, arguments.config.path != NULL);
+        status = examine(&needs, arguments.json);
+    }
+    rp_config_free(&config);
+    return status;
+}

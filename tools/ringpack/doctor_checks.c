@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* doctor_checks — each check does what the engine will do, where that is cheap: make a ring and read through it,
+ * make and seal shared memory, collapse its pages, take a name in the run directory. Versions and limits alone
+ * only let one guess. A finding is `ok` until its check says otherwise. */
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/available.h"
+#include "base/bits.h"
+#include "cmd.h"
+#include "doctor.h"
+#include "io/io.h"
+#include "shm/layout.h"
+#include "shm/segment.h"
+#include "shm/socket.h"
+
+#define CAP_IPC_LOCK_BIT 14 /* linux/capability.h */
+#define TRIAL_BYTES ((size_t)2 << 20)
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+static void find(struct rp_doctor_finding *finding, enum rp_doctor_state state, const char *fix,
+                 const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+static void find(struct rp_doctor_finding *finding, enum rp_doctor_state state, const char *fix,
+                 const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(finding->found, sizeof finding->found, format, arguments);
+    va_end(arguments);
+    finding->state = state;
+    snprintf(finding->fix, sizeof finding->fix, "%s", fix ? fix : "");
+}
+
+static void find_error(struct rp_doctor_finding *finding, const struct rp_error *error)
+{
+    find(finding, RP_DOCTOR_FAIL, error->hint, "%s", error->message);
+}
+
+static void look_at_kernel(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    struct utsname name;
+    unsigned major = 0, minor = 0;
+    (void)needs;
+    uname(&name);
+    sscanf(name.release, "%u.%u", &major, &minor);
+    unsigned version = major * 1000 + minor;
+    if (version < 5015)
+        find(finding, RP_DOCTOR_FAIL, "run on Linux 5.15 or later", "%s %s on %s: older than 5.15", name.sysname,
+             name.release, name.machine);
+    else if (version < 6001)
+        find(finding, RP_DOCTOR_OK, "6.1 and later read a little cheaper and have huge pages without setup",
+             "%s %s on %s", name.sysname, name.release, name.machine);
+    else
+        find(finding, RP_DOCTOR_OK, NULL, "%s %s on %s", name.sysname, name.release, name.machine);
+}
+
+static void look_at_page_size(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    long bytes = sysconf(_SC_PAGESIZE);
+    (void)needs;
+    if (bytes == RP_PAGE_BYTES)
+        find(finding, RP_DOCTOR_OK, NULL, "%ld bytes", bytes);
+    else
+        find(finding, RP_DOCTOR_FAIL, "boot a kernel with 4 KiB pages", "%ld bytes; shared memory is laid out for %u",
+             bytes, RP_PAGE_BYTES);
+}
+
+static void look_at_io_uring(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    const struct rp_io_method *method;
+    struct rp_error error;
+    char why[512];
+    (void)needs;
+    if (rp_io_choose(NULL, &method, why, sizeof why, &error) == 0 && method == &rp_io_method_uring)
+        find(finding, RP_DOCTOR_OK, NULL, "%s", why);
+    else if (rp_io_choose(rp_io_method_uring.name, &method, why, sizeof why, &error) < 0)
+        find(finding, RP_DOCTOR_WARN, error.hint,
+             "%s; pread threads are used instead: same rows, about twice the processor time for cold reads",
+             error.message);
+}
+
+static bool may_lock_without_limit(void)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    char line[256];
+    uint64_t effective = 0;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "CapEff: %" SCNx64, &effective) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return effective >> CAP_IPC_LOCK_BIT & 1;
+}
+
+static void look_at_locked_memory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    struct rlimit limit = {0};
+    char limit_text[RP_CMD_TEXT_BYTES], wanted_text[RP_CMD_TEXT_BYTES];
+    uint64_t wanted = needs->prefetch_bytes * needs->readers; /* the kernel counts it for each ring */
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    rp_cmd_bytes_text(limit.rlim_cur, limit_text);
+    rp_cmd_bytes_text(wanted, wanted_text);
+    if (limit.rlim_cur == RLIM_INFINITY)
+        snprintf(limit_text, sizeof limit_text, "no limit");
+    if (may_lock_without_limit())
+        find(finding, RP_DOCTOR_OK, NULL, "CAP_IPC_LOCK: the limit (%s) does not count", limit_text);
+    else if (limit.rlim_cur >= wanted)
+        find(finding, RP_DOCTOR_OK, NULL, "%s; %s are wanted", limit_text, wanted_text);
+    else
+        find(finding, RP_DOCTOR_WARN,
+             "raise it: `ulimit -l unlimited`, LimitMEMLOCK=infinity in a systemd unit, `--ulimit memlock=-1` for "
+             "a container; or lower prefetch_bytes",
+             "%s; %s are wanted: reads work, but cost 20 to 70 %% more processor time", limit_text, wanted_text);
+}
+
+static void look_at_shared_memory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    struct rp_segment segment = {.fd = -1};
+    struct rp_error error;
+    (void)needs;
+    int code = rp_segment_create(&segment, "ringpack-doctor", TRIAL_BYTES, false, &error);
+    if (code == 0)
+        code = rp_segment_seal_readers(&segment, &error);
+    rp_segment_close(&segment);
+    if (code < 0)
+        find_error(finding, &error);
+    else
+        find(finding, RP_DOCTOR_OK, NULL, "memfd: made, touched and sealed");
+}
+
+/* The chosen word of a setting such as "always [madvise] never". */
+static void read_chosen(const char *path, char word[128])
+{
+    FILE *file = fopen(path, "re");
+    char line[128] = "?";
+    if (file && !fgets(line, sizeof line, file))
+        line[0] = '\0';
+    if (file)
+        fclose(file);
+    char *start = strchr(line, '[');
+    start = start ? start + 1 : line;
+    start[strcspn(start, "]\n")] = '\0';
+    snprintf(word, 128, "%s", start);
+}
+
+static void look_at_huge_pages(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    struct rp_segment segment = {.fd = -1};
+    struct rp_error error;
+    char setting[128];
+    (void)needs;
+    read_chosen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", setting);
+    if (rp_segment_create(&segment, "ringpack-doctor", TRIAL_BYTES, true, &error) < 0) {
+        find_error(finding, &error);
+        return;
+    }
+    int reason = segment.huge || madvise(segment.data, segment.bytes, MADV_COLLAPSE) == 0 ? 0 : errno;
+    rp_segment_close(&segment);
+    if (reason == 0)
+        find(finding, RP_DOCTOR_OK, NULL, "collapsed on demand (shmem_enabled is `%s`)", setting);
+    else
+        find(finding, RP_DOCTOR_WARN,
+             reason == EINVAL ? "Linux 6.1 and later collapse pages on demand"
+                              : "free some memory, or compact it: `echo 1 > /proc/sys/vm/compact_memory`",
+             "pages do not collapse: %s (shmem_enabled is `%s`); cold reads may run at half the bandwidth",
+             strerror(reason), setting);
+}
+
+static void look_at_memory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    struct rp_available available = rp_memory_available();
+    uint64_t wanted = needs->prefetch_bytes + needs->ring_bytes;
+    char available_text[RP_CMD_TEXT_BYTES], wanted_text[RP_CMD_TEXT_BYTES];
+    const char *scope = needs->ring_bytes ? "for all rings" : "for the prefetch ring alone (-c FILE: for all)";
+    rp_cmd_bytes_text(available.bytes, available_text);
+    rp_cmd_bytes_text(wanted, wanted_text);
+    if (available.bytes < wanted)
+        find(finding, RP_DOCTOR_FAIL, "lower prefetch_bytes or prefetch_factor, or raise the memory limit",
+             "%s available (%s), %s wanted %s", available_text, available.limit, wanted_text, scope);
+    else
+        find(finding, RP_DOCTOR_OK, NULL, "%s available (%s), %s wanted %s", available_text, available.limit,
+             wanted_text, scope);
+}
+
+static void look_at_dev_shm(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    struct statvfs info;
+    char text[RP_CMD_TEXT_BYTES];
+    (void)needs;
+    if (statvfs("/dev/shm", &info) < 0)
+        find(finding, RP_DOCTOR_OK, NULL, "not there, and not needed");
+    else
+        find(finding, RP_DOCTOR_OK, NULL, "%s; not used by ringpack, so its size does not matter",
+             rp_cmd_bytes_text((uint64_t)info.f_blocks * info.f_frsize, text));
+}
+
+static void look_at_open_files(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    struct rlimit limit = {0};
+    static const char fix[] = "raise it: `ulimit -n 65536`, LimitNOFILE in a systemd unit, `--ulimit nofile` "
+                              "for a container";
+    getrlimit(RLIMIT_NOFILE, &limit);
+    uint64_t have = limit.rlim_cur;
+    if (have < needs->files)
+        find(finding, RP_DOCTOR_FAIL, fix, "%" PRIu64 "; %" PRIu64 " are wanted", have, needs->files);
+    else
+        find(finding, RP_DOCTOR_OK, NULL, "%" PRIu64 "; %" PRIu64 " are wanted", have, needs->files);
+}
+
+static void look_at_run_directory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    struct rp_listener listener;
+    struct rp_error error;
+    char name[32], path[256], link[64];
+    snprintf(name, sizeof name, "doctor-%d", (int)getpid());
+    if (rp_listener_open(&listener, needs->run_dir, name, &error) < 0) {
+        find_error(finding, &error);
+        return;
+    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", listener.directory_fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    rp_listener_close(&listener);
+    find(finding, RP_DOCTOR_OK, NULL, "%s: a socket was made in it; nobody else may write there", path);
+}
+
+static void look_at_processors(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    cpu_set_t *set = CPU_ALLOC(4096);
+    size_t bytes = CPU_ALLOC_SIZE(4096);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int usable = set && sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : (int)online;
+    CPU_FREE(set);
+    uint32_t threads = needs->readers + needs->packers + 1;
+    find(finding, RP_DOCTOR_OK, NULL, "%d usable of %ld; the engine takes %u threads, mostly asleep", usable,
+         online, threads);
+    if (usable < 2)
+        find(finding, RP_DOCTOR_WARN, "give the process a second one (taskset, --cpuset-cpus)",
+             "%d usable of %ld: trainer and engine take turns", usable, online);
+}
+
+/* jemalloc's; absent when the program is linked without it. */
+int mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes) __attribute__((weak));
+
+static void look_at_allocator(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    const char *version = "?";
+    size_t bytes = sizeof version;
+    (void)needs;
+    if (mallctl && mallctl("version", &version, &bytes, NULL, 0) == 0)
+        find(finding, RP_DOCTOR_OK, NULL, "jemalloc %s", version);
+    else
+        find(finding, RP_DOCTOR_WARN, "build with libjemalloc-dev installed and without sanitizers",
+             "not jemalloc: only control work allocates, so little is lost");
+}
+
+const struct rp_doctor_check rp_doctor_checks[] = {
+    {"kernel", look_at_kernel},
+    {"page size", look_at_page_size},
+    {"io_uring", look_at_io_uring},
+    {"locked memory", look_at_locked_memory},
+    {"huge pages", look_at_huge_pages},
+    {"shared memory", look_at_shared_memory},
+    {"memory", look_at_memory},
+    {"/dev/shm", look_at_dev_shm},
+    {"open files", look_at_open_files},
+    {"run directory", look_at_run_directory},
+    {"processors", look_at_processors},
+    {"allocator", look_at_allocator},
+};
+const size_t rp_doctor_check_count = RP_ARRAY_COUNT(rp_doctor_checks);
