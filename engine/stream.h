@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.h — the corpus and the plan that a config describes: where the three rooms that are blind to each
- * other meet, for the engine and for every tool that looks at a stream without serving it. */
+/* stream.h — the corpus and the plan that a config describes: where the three rooms that are blind
+ * to each other meet, for the engine and for every tool that looks at a stream without serving it.
+ */
 #ifndef RP_STREAM_H
 #define RP_STREAM_H
 
@@ -13,8 +14,9 @@
 
 /** Open the corpus of a finished config. allow_missing: token files may be gone where an index or a
  *  sidecar is left (a run that begins with the contents of a checkpoint). */
-RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config *config,
-                                        bool allow_missing, struct rp_error *error);
+RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
+                                        const struct rp_config *config, bool allow_missing,
+                                        struct rp_error *error);
 
 /** A plan of the whole stream, at row 0. The corpus must outlive it. */
 RP_MUST_CHECK int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** A whole number in decimal digits, nothing before or after it. False if it is none or does not fit. */
+/** A whole number in decimal digits, nothing before or after it. False if it is none or does not
+ * fit. */
 bool rp_text_u64(const char *text, uint64_t *value);
 
 /** The same with an optional suffix k, m, g or t of either case: powers of 1000. */
@@ -19,11 +20,13 @@ bool rp_text_bytes(const char *text, uint64_t *value);
 /* Longer words are never called near to anything. */
 #define RP_TEXT_WORD_MAX 64
 
-/* The search for what somebody meant: start with {.word = what was typed}, offer every word that would
- * have been right, then look at `best`, which stays NULL when none is near enough to be suggested. */
+/* The search for what somebody meant: start with {.word = what was typed}, offer every word that
+ * would have been right, then look at `best`, which stays NULL when none is near enough to be
+ * suggested. */
 struct rp_text_near {
     const char *word, *best;
-    size_t distance; /* of `best`: letters to insert, delete, replace or swap with their neighbour */
+    size_t
+        distance; /* of `best`: letters to insert, delete, replace or swap with their neighbour */
 };
 void rp_text_offer(struct rp_text_near *near, const char *candidate);
 

@@ -14,16 +14,17 @@
 
 /* One entry of `sources:`. A bare string in the YAML list is a source with that one shard. */
 struct rp_config_source {
-    char *name;          /* `name`; default: stem of the first shard */
-    uint64_t weight;     /* `weight`, a decimal number > 0 with at most 6 decimals, times 10^6, then all weights of
-                          * the config are divided by their greatest common divisor; default: 1 */
-    char **shards;       /* `shards` (or `path` for one): files, Megatron prefixes, globs, directories; relative
-                          * to the config file; expanded; sorted bytewise within a pattern */
+    char *name;      /* `name`; default: stem of the first shard */
+    uint64_t weight; /* `weight`, a decimal number > 0 with at most 6 decimals, times 10^6, then all
+                      * weights of    the config are divided by their greatest common divisor;
+                      * default: 1 */
+    char **shards;   /* `shards` (or `path` for one): files, Megatron prefixes, globs, directories;
+                      * relative to the config file; expanded; sorted bytewise within a pattern */
     uint32_t shard_count;
-    char *format;        /* `format`: auto | megatron | raw | npy | llmc; default auto */
-    char *dtype;         /* `dtype`: u8 u16 i16 i32 u32 i64; default from the file (NULL) */
-    int64_t eos;         /* `eos`; -1 = not declared */
-    uint32_t line;       /* of the config file; 0 = not from there */
+    char *format;  /* `format`: auto | megatron | raw | npy | llmc; default auto */
+    char *dtype;   /* `dtype`: u8 u16 i16 i32 u32 i64; default from the file (NULL) */
+    int64_t eos;   /* `eos`; -1 = not declared */
+    uint32_t line; /* of the config file; 0 = not from there */
 };
 
 #define RP_CONFIG_KEYS_MAX 48
@@ -33,79 +34,86 @@ enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD };
 enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 
 struct rp_config {
-    char *path;   /* of the YAML file; NULL when built from options */
-    char *run;    /* name trainers find the engine by: [A-Za-z0-9._-]{1,64}; default "default" */
+    char *path; /* of the YAML file; NULL when built from options */
+    char *run;  /* name trainers find the engine by: [A-Za-z0-9._-]{1,64}; default "default" */
 
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;
     uint32_t source_count;
-    uint64_t seed;              /* 0 */
-    uint32_t seq_len;           /* required, 1 .. 2^24 */
-    uint32_t shuffle;           /* none | document (default) | block; numbers as in STREAM.md */
-    uint32_t block_documents;   /* 1024 */
-    uint32_t window_blocks;     /* 16 */
-    uint32_t packing;           /* lookahead (default) | concat | best_fit */
-    uint32_t window;            /* 64 */
-    uint32_t fill;              /* pad (default) | split; with concat: pad given explicitly is an error */
-    uint32_t long_doc;          /* split (default) | truncate | drop */
-    uint32_t max_docs_per_row;  /* 0 = min(seq_len, max(32, seq_len / 32)) */
-    uint32_t lanes;             /* 1 */
-    uint64_t num_epochs;        /* 1; 0 or `endless` = endless */
-    uint64_t vocab_size;        /* 0 = not declared (then only the output dtype limits token ids) */
+    uint64_t seed;            /* 0 */
+    uint32_t seq_len;         /* required, 1 .. 2^24 */
+    uint32_t shuffle;         /* none | document (default) | block; numbers as in STREAM.md */
+    uint32_t block_documents; /* 1024 */
+    uint32_t window_blocks;   /* 16 */
+    uint32_t packing;         /* lookahead (default) | concat | best_fit */
+    uint32_t window;          /* 64 */
+    uint32_t fill;     /* pad (default) | split; with concat: pad given explicitly is an error */
+    uint32_t long_doc; /* split (default) | truncate | drop */
+    uint32_t max_docs_per_row; /* 0 = min(seq_len, max(32, seq_len / 32)) */
+    uint32_t lanes;            /* 1 */
+    uint64_t num_epochs;       /* 1; 0 or `endless` = endless */
+    uint64_t vocab_size;       /* 0 = not declared (then only the output dtype limits token ids) */
 
     /* the batches: how the rows are cut for ranks; may change at every resume */
-    uint32_t batch_size;        /* rows per rank and micro-batch; required */
-    uint32_t dp_world_size;     /* 1 */
-    uint64_t global_batch_size; /* rows per step; 0 = batch_size * dp_world_size */
+    uint32_t batch_size;             /* rows per rank and micro-batch; required */
+    uint32_t dp_world_size;          /* 1 */
+    uint64_t global_batch_size;      /* rows per step; 0 = batch_size * dp_world_size */
     uint32_t rank_first, rank_count; /* `ranks: 0-3`: the ranks this node serves; default all */
-    bool drop_last;             /* false */
-    int64_t pad_id;             /* 0 */
-    char *profile;              /* min | hf | megatron | grain | olmo | titan | full; default min */
-    uint32_t sections;          /* `sections: [labels, …]`: bit per enum rp_section; overrides the profile */
-    uint32_t token_dtype;       /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels and
-                                 * position_ids (labels and position_ids are i32 when it is u16) */
-    uint32_t label_mode;        /* `label_mode`: shifted | aligned */
+    bool drop_last;                  /* false */
+    int64_t pad_id;                  /* 0 */
+    char *profile;        /* min | hf | megatron | grain | olmo | titan | full; default min */
+    uint32_t sections;    /* `sections: [labels, …]`: bit per rp_section; overrides the profile */
+    uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels
+                           * and position_ids (labels and position_ids are i32 when it is u16) */
+    uint32_t label_mode;  /* `label_mode`: shifted | aligned */
 
     /* the machine: never changes a token */
-    uint32_t num_workers;       /* reader threads; 1 */
-    uint32_t packers;           /* 1 */
-    bool packer_processes;      /* false */
-    uint32_t prefetch_factor;   /* slots of a batch ring, power of two after rounding up; 4 */
-    uint64_t prefetch_bytes;    /* of the prefetch ring; 64 MiB */
-    uint32_t io_depth;          /* reads in flight per reader; 64 */
-    enum rp_io_choice io;       /* auto | io_uring | pread */
-    enum rp_switch direct;      /* O_DIRECT: auto | on | off */
-    enum rp_switch verify_blocks; /* check sidecar hashes of what is read: auto (= on where there is a sidecar) | on | off */
-    char *index_dir;            /* NULL = sidecars beside the shards */
-    char *run_dir;              /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
+    uint32_t num_workers;         /* reader threads; 1 */
+    uint32_t packers;             /* 1 */
+    bool packer_processes;        /* false */
+    uint32_t prefetch_factor;     /* slots of a batch ring, power of two after rounding up; 4 */
+    uint64_t prefetch_bytes;      /* of the prefetch ring; 64 MiB */
+    uint32_t io_depth;            /* reads in flight per reader; 64 */
+    enum rp_io_choice io;         /* auto | io_uring | pread */
+    enum rp_switch direct;        /* O_DIRECT: auto | on | off */
+    enum rp_switch verify_blocks; /* check sidecar hashes of what is read: auto (= on where there is
+                                     a sidecar) | on | off */
+    char *index_dir;              /* NULL = sidecars beside the shards */
+    char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
 
     /* checkpoints */
-    char *checkpoint_dir;       /* NULL = none are written */
-    uint64_t checkpoint_steps;  /* write one every so many steps; 0 = only on SIGTERM and on demand */
-    uint32_t checkpoint_keep;   /* 3; at least 2 */
-    bool checkpoint_contents;   /* true */
-    char *checkpoint_copy_dir;  /* NULL; a second place, copied and verified in the background */
+    char *checkpoint_dir; /* NULL = none are written */
+    uint64_t
+        checkpoint_steps;     /* write one every so many steps; 0 = only on SIGTERM and on demand */
+    uint32_t checkpoint_keep; /* 3; at least 2 */
+    bool checkpoint_contents; /* true */
+    char *checkpoint_copy_dir; /* NULL; a second place, copied and verified in the background */
 
-    /* Where each key was given, in the order of rp_config_keys: a line of the file, RP_CONFIG_OPTION, or 0
-     * when it was not given. */
+    /* Where each key was given, in the order of rp_config_keys: a line of the file,
+     * RP_CONFIG_OPTION, or 0 when it was not given. */
     uint32_t lines[RP_CONFIG_KEYS_MAX];
 };
 
 /** Defaults; the only way to start a config. */
 void rp_config_init(struct rp_config *config);
 
-/** Read a YAML file over the defaults. Errors (-RP_E_CONFIG, exit code 2) say file:line:column, the key,
- *  what was expected and found; for an unknown key the nearest known one ("did you mean …?"). Duplicate
- *  keys, tabs as indentation, aliases of nothing, several documents, files over 1 MiB: refused. Does not check ranges. */
-RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path, struct rp_error *error);
+/** Read a YAML file over the defaults. Errors (-RP_E_CONFIG, exit code 2) say file:line:column, the
+ * key, what was expected and found; for an unknown key the nearest known one ("did you mean …?").
+ * Duplicate keys, tabs as indentation, aliases of nothing, several documents, files over 1 MiB:
+ * refused. Does not check ranges. */
+RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path,
+                                 struct rp_error *error);
 
-/** Set one key from text, as an option does ("batch_size", "64"); dashes count as underscores. Sizes may be
- *  written 64mb / 1g / 100k (powers of 1024 for bytes, of 1000 for counts). Lists are comma-separated. */
+/** Set one key from text, as an option does ("batch_size", "64"); dashes count as underscores.
+ * Sizes may be written 64mb / 1g / 100k (powers of 1024 for bytes, of 1000 for counts). Lists are
+ * comma-separated. */
 RP_MUST_CHECK int rp_config_set(struct rp_config *config, const char *key, const char *text,
                                 struct rp_error *error);
 
-/** Check ranges and combinations, expand globs, fill derived values (max_docs_per_row, global_batch_size, profile
- *  -> sections). World sizes that do not divide are refused with the legal values listed. Call once. */
+/** Check ranges and combinations, expand globs, fill derived values (max_docs_per_row,
+ * global_batch_size, profile
+ *  -> sections). World sizes that do not divide are refused with the legal values listed. Call
+ * once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
 
 /** All keys with their type, default and one line of help, for --help and docs; NULL-named last. */

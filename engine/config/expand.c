@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* expand — the patterns of a source become the paths of its shards.
  *
- * A path without wildcards stands for itself, also when there is nothing: a run that resumes from contents
- * may have lost its token files. For the same reason an index or a sidecar speaks for its token file.
- * Matches of one pattern are sorted bytewise, whatever the locale; the patterns keep their order.
+ * A path without wildcards stands for itself, also when there is nothing: a run that resumes from
+ * contents may have lost its token files. For the same reason an index or a sidecar speaks for its
+ * token file. Matches of one pattern are sorted bytewise, whatever the locale; the patterns keep
+ * their order.
  *
  * Fails: -RP_E_CONFIG when a pattern matches nothing or a shard is named twice. */
 #include <dirent.h>
@@ -42,7 +43,8 @@ static bool has_suffix(const char *path, const char *suffix)
     return length > tail && !strcmp(path + length - tail, suffix);
 }
 
-/* The token file that a file belongs to: NAME.idx -> NAME.bin, PATH.rpx -> PATH, others themselves. */
+/* The token file that a file belongs to: NAME.idx -> NAME.bin, PATH.rpx -> PATH, others themselves.
+ */
 static char *token_file(const char *path)
 {
     int stem = (int)strlen(path) - 4;
@@ -67,7 +69,8 @@ static int add_token_file(struct rp_config_source *found, const char *directory,
 }
 
 /* The Megatron shards of a directory if it has any, else its *.bin and *.npy. */
-static int expand_directory(struct rp_config_source *found, const char *path, struct rp_error *error)
+static int expand_directory(struct rp_config_source *found, const char *path,
+                            struct rp_error *error)
 {
     struct dirent **entries;
     int count = scandir(path, &entries, NULL, NULL);
@@ -138,16 +141,16 @@ static int expand_pattern(struct rp_config_source *found, const char *pattern,
         return code;
     if (found->shard_count == first)
         return rp_place_fail(place, "shards", "`ringpack inspect PATH` says what a path is", error,
-                             wild ? "%s: no file matches"
-                                  : "%s: the directory holds no NAME.bin with NAME.idx, no *.bin and"
-                                    " no *.npy",
+                             wild
+                                 ? "%s: no file matches"
+                                 : "%s: the directory holds no NAME.bin with NAME.idx, no *.bin and"
+                                   " no *.npy",
                              pattern);
     tidy_matches(found, first);
     return 0;
 }
 
-int rp_source_expand(struct rp_config_source *source, struct rp_place place,
-                     struct rp_error *error)
+int rp_source_expand(struct rp_config_source *source, struct rp_place place, struct rp_error *error)
 {
     struct rp_config_source found = {0};
     const char *twin = NULL;

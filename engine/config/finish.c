@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* finish — ranges and combinations, once everything is known; then the values that follow from others.
+/* finish — ranges and combinations, once everything is known; then the values that follow from
+ * others.
  *
  * Fails: -RP_E_CONFIG with the line of the key, the value found, and what would be legal. */
 #include <ctype.h>
@@ -19,7 +20,7 @@ static struct rp_place key_place(const struct rp_config *config, enum rp_key_ind
                                     : (struct rp_place){config->path, line, 0};
 }
 
-#define FAIL_AT(config, key, hint, error, ...)                                                       \
+#define FAIL_AT(config, key, hint, error, ...)                                                     \
     rp_place_fail(key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
 
 static uint64_t number_of(const struct rp_config *config, const struct rp_key *key)
@@ -28,8 +29,8 @@ static uint64_t number_of(const struct rp_config *config, const struct rp_key *k
     return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
 }
 
-/* Whole numbers against their bounds. A number that was not given and has no standard value is 0 here:
- * either it is derived later, or it is missing. */
+/* Whole numbers against their bounds. A number that was not given and has no standard value is 0
+ * here: either it is derived later, or it is missing. */
 static int check_ranges(const struct rp_config *config, struct rp_error *error)
 {
     for (size_t i = 0; i < RP_KEY_COUNT; i++) {
@@ -56,14 +57,16 @@ static int check_run(const struct rp_config *config, struct rp_error *error)
     for (size_t i = 0; i < length; i++)
         legal &= isalnum((unsigned char)config->run[i]) || strchr("._-", config->run[i]);
     if (!legal || config->run[0] == '.')
-        return FAIL_AT(config, run, NULL, error,
-                       "expected 1 … 64 letters, digits, dots, dashes and underscores, not beginning"
-                       " with a dot; found `%.100s`",
-                       config->run);
+        return FAIL_AT(
+            config, run, NULL, error,
+            "expected 1 … 64 letters, digits, dots, dashes and underscores, not beginning"
+            " with a dot; found `%.100s`",
+            config->run);
     return 0;
 }
 
-/* ---- sources ---------------------------------------------------------------------------------------- */
+/* ---- sources
+ * ---------------------------------------------------------------------------------------- */
 
 static struct rp_place source_place(const struct rp_config *config,
                                     const struct rp_config_source *source)
@@ -153,13 +156,14 @@ static int finish_sources(struct rp_config *config, struct rp_error *error)
     return code == 0 ? finish_weights(config, error) : code;
 }
 
-/* ---- the stream and the batches --------------------------------------------------------------------- */
+/* ---- the stream and the batches
+ * --------------------------------------------------------------------- */
 
 static int finish_stream(struct rp_config *config, struct rp_error *error)
 {
     if (config->max_docs_per_row == 0)
-        config->max_docs_per_row = (uint32_t)rp_min_u64(
-            config->seq_len, rp_max_u64(32, config->seq_len / 32));
+        config->max_docs_per_row = (uint32_t)rp_min_u64(config->seq_len,
+                                                        rp_max_u64(32, config->seq_len / 32));
     if (config->max_docs_per_row > config->seq_len)
         return FAIL_AT(config, max_docs_per_row, NULL, error,
                        "expected at most seq_len, which is %u; found %u", config->seq_len,
@@ -214,7 +218,8 @@ static int finish_ranks(struct rp_config *config, struct rp_error *error)
         config->rank_count = config->dp_world_size;
     uint64_t end = (uint64_t)config->rank_first + config->rank_count;
     if (end > config->dp_world_size)
-        return FAIL_AT(config, ranks, NULL, error, "expected ranks below dp_world_size %u, found %" PRIu64,
+        return FAIL_AT(config, ranks, NULL, error,
+                       "expected ranks below dp_world_size %u, found %" PRIu64,
                        config->dp_world_size, end - 1);
     return 0;
 }
@@ -245,11 +250,12 @@ static int check_token_dtype(const struct rp_config *config, struct rp_error *er
     int64_t most = u16 ? UINT16_MAX : config->token_dtype == RP_DTYPE_I32 ? INT32_MAX : INT64_MAX;
     if (config->pad_id < least || config->pad_id > most)
         return FAIL_AT(config, pad_id, NULL, error,
-                       "expected %" PRId64 " … %" PRId64 " (token_dtype), found %" PRId64, least, most,
-                       config->pad_id);
+                       "expected %" PRId64 " … %" PRId64 " (token_dtype), found %" PRId64, least,
+                       most, config->pad_id);
     if (config->vocab_size > (uint64_t)most + 1)
         return FAIL_AT(config, vocab_size, "choose a wider token_dtype", error,
-                       "token ids up to %" PRIu64 " do not fit token_dtype", config->vocab_size - 1);
+                       "token ids up to %" PRIu64 " do not fit token_dtype",
+                       config->vocab_size - 1);
     return 0;
 }
 
@@ -280,9 +286,11 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
     config->prefetch_factor = slots;
     const char *hint = "add `checkpoint_dir: PATH`";
     if (!config->checkpoint_dir && config->checkpoint_steps)
-        return FAIL_AT(config, checkpoint_steps, hint, error, "there is no checkpoint_dir to write to");
+        return FAIL_AT(config, checkpoint_steps, hint, error,
+                       "there is no checkpoint_dir to write to");
     if (!config->checkpoint_dir && config->checkpoint_copy_dir)
-        return FAIL_AT(config, checkpoint_copy_dir, hint, error, "there is no checkpoint_dir to copy");
+        return FAIL_AT(config, checkpoint_copy_dir, hint, error,
+                       "there is no checkpoint_dir to copy");
     if (config->checkpoint_copy_dir && !strcmp(config->checkpoint_copy_dir, config->checkpoint_dir))
         return FAIL_AT(config, checkpoint_copy_dir, "choose a directory on another disk", error,
                        "it is the same as checkpoint_dir");

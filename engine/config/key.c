@@ -14,8 +14,15 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define RP_KEY_ROW(type, key, field, kind, words, standard, least, most, help)                       \
-    {#key, RP_KIND_##kind, words, standard, least, most, help, offsetof(struct type, field),         \
+#define RP_KEY_ROW(type, key, field, kind, words, standard, least, most, help)                     \
+    {#key,                                                                                         \
+     RP_KIND_##kind,                                                                               \
+     words,                                                                                        \
+     standard,                                                                                     \
+     least,                                                                                        \
+     most,                                                                                         \
+     help,                                                                                         \
+     offsetof(struct type, field),                                                                 \
      sizeof(((struct type *)0)->field)},
 
 const struct rp_key rp_config_key_table[RP_KEY_COUNT] = {
@@ -31,8 +38,8 @@ const struct rp_key rp_source_key_table[] = {
 };
 const size_t rp_source_key_count = RP_ARRAY_COUNT(rp_source_key_table);
 
-int rp_place_fail(struct rp_place place, const char *key, const char *hint,
-                  struct rp_error *error, const char *format, ...)
+int rp_place_fail(struct rp_place place, const char *key, const char *hint, struct rp_error *error,
+                  const char *format, ...)
 {
     char message[512], where[300];
     va_list arguments;
@@ -59,8 +66,8 @@ static void undashed(char out[RP_TEXT_WORD_MAX], const char *name)
     out[i] = '\0';
 }
 
-int rp_key_find(const struct rp_key *table, size_t count, const char *name,
-                struct rp_place place, const struct rp_key **key_out, struct rp_error *error)
+int rp_key_find(const struct rp_key *table, size_t count, const char *name, struct rp_place place,
+                const struct rp_key **key_out, struct rp_error *error)
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
@@ -74,7 +81,8 @@ int rp_key_find(const struct rp_key *table, size_t count, const char *name,
     }
     const char *hint = "`ringpack help serve` lists the keys";
     if (near.best)
-        return rp_place_fail(place, name, hint, error, "unknown key; did you mean `%s`?", near.best);
+        return rp_place_fail(place, name, hint, error, "unknown key; did you mean `%s`?",
+                             near.best);
     return rp_place_fail(place, name, hint, error, "unknown key");
 }
 
@@ -132,7 +140,8 @@ static int set_number(const struct rp_key *key, void *object, const char *text,
     uint64_t value;
     if (key->kind == RP_KIND_EPOCHS && !strcmp(text, "endless"))
         value = 0;
-    else if (key->kind == RP_KIND_BYTES ? !rp_text_bytes(text, &value) : !rp_text_count(text, &value))
+    else if (key->kind == RP_KIND_BYTES ? !rp_text_bytes(text, &value)
+                                        : !rp_text_count(text, &value))
         return expected(place, key,
                         key->kind == RP_KIND_BYTES   ? "a size such as 4096, 64m or 1g"
                         : key->kind == RP_KIND_COUNT ? "a whole number such as 64 or 100k"
@@ -155,8 +164,8 @@ static int set_signed(const struct rp_key *key, void *object, const char *text,
     return 0;
 }
 
-static int set_bool(const struct rp_key *key, void *object, const char *text,
-                    struct rp_place place, struct rp_error *error)
+static int set_bool(const struct rp_key *key, void *object, const char *text, struct rp_place place,
+                    struct rp_error *error)
 {
     static const char spellings[] = "false|true|no|yes|off|on|0|1"; /* false ones are even */
     int index = rp_word_index(spellings, text);
@@ -212,7 +221,7 @@ static int set_ranks(const struct rp_key *key, struct rp_config *config, const c
 }
 
 /* In the order of enum rp_section. */
-#define RP_SECTION_WORDS                                                                             \
+#define RP_SECTION_WORDS                                                                           \
     "rows|doc_lens|input_ids|labels|position_ids|segment_ids|loss_mask|cu_seqlens|provenance"
 
 static int set_sections(const struct rp_key *key, struct rp_config *config, const char *text,
@@ -245,8 +254,8 @@ char *rp_path_behind(const char *directory, const char *path)
     return rp_format("%s/%s", directory, path);
 }
 
-static int set_text(const struct rp_key *key, void *object, const char *text,
-                    struct rp_place place, struct rp_error *error)
+static int set_text(const struct rp_key *key, void *object, const char *text, struct rp_place place,
+                    struct rp_error *error)
 {
     if (!*text)
         return expected(place, key, "a text that is not empty", text, error);
@@ -262,8 +271,8 @@ static int set_text(const struct rp_key *key, void *object, const char *text,
     return 0;
 }
 
-int rp_key_set(const struct rp_key *key, void *object, const char *text,
-               struct rp_place place, struct rp_error *error)
+int rp_key_set(const struct rp_key *key, void *object, const char *text, struct rp_place place,
+               struct rp_error *error)
 {
     switch (key->kind) {
     case RP_KIND_COUNT:
@@ -317,7 +326,8 @@ void rp_key_set_standards(const struct rp_key *table, size_t count, void *object
         }
 }
 
-int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object, struct rp_error *error)
+int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object,
+                      struct rp_error *error)
 {
     static const struct rp_place nowhere = {0};
     for (size_t i = 0; i < count; i++) {

@@ -2,7 +2,8 @@
 /* key.h — one table says everything about every key: it drives the YAML reader, the options, the
  * defaults, the range checks and the help. Private to this room.
  *
- * A standard value in parentheses is for people: the field starts as zero and is filled in later. */
+ * A standard value in parentheses is for people: the field starts as zero and is filled in later.
+ */
 #ifndef RP_CONFIG_KEY_H
 #define RP_CONFIG_KEY_H
 
@@ -33,79 +34,85 @@ enum rp_key_kind {
 #define RP_COUNT_MAX 0xffffffffu /* of a 32-bit field without a bound of its own */
 
 /* key, field, kind, words, standard, least, most, help. Least and most bind whole numbers only. */
-#define RP_CONFIG_KEYS(X)                                                                            \
-    X(run, run, TEXT, NULL, "default", 0, 0, "name that trainers find the engine by")                \
-    X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                           \
-      "where the tokens are: paths, or a mapping of name, weight, shards, format, dtype, eos")       \
-    X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                  \
-    X(seq_len, seq_len, COUNT, NULL, "(required)", 1, 1u << 24, "tokens in a row")                   \
-    X(shuffle, shuffle, CHOICE, "none|document|block", "document", 0, 0,                             \
-      "order of documents; block keeps reads of cold disks in large runs")                           \
-    X(block_documents, block_documents, COUNT, NULL, "1024", 1, RP_COUNT_MAX,                        \
-      "documents in a block (shuffle: block)")                                                       \
-    X(window_blocks, window_blocks, COUNT, NULL, "16", 1, RP_COUNT_MAX,                              \
-      "blocks that are mixed with each other (shuffle: block)")                                      \
-    X(packing, packing, CHOICE, "lookahead|concat|best_fit", "lookahead", 0, 0,                      \
-      "how documents become rows")                                                                   \
-    X(window, window, COUNT, NULL, "64", 1, 4096,                                                    \
-      "documents to choose from (lookahead), or open rows (best_fit)")                               \
-    X(fill, fill, CHOICE, "pad|split", "pad", 0, 0,                                                  \
-      "what closes the last gap of a row: padding, or a document cut to fit")                        \
-    X(long_doc, long_doc, CHOICE, "split|truncate|drop", "split", 0, 0,                              \
-      "what becomes of documents longer than a row")                                                 \
-    X(max_docs_per_row, max_docs_per_row, COUNT, NULL, "(min(seq_len, max(32, seq_len / 32)))", 1,   \
-      1u << 24, "most fragments in a row")                                                           \
-    X(lanes, lanes, COUNT, NULL, "1", 1, 1024, "independent plans; row g belongs to lane g mod lanes") \
-    X(num_epochs, num_epochs, EPOCHS, NULL, "1", 0, UINT64_MAX,                                      \
-      "times that every source is read, or endless")                                                 \
-    X(vocab_size, vocab_size, COUNT, NULL, "(not declared)", 0, 1ull << 32,                          \
-      "token ids must lie below it")                                                                 \
-    X(batch_size, batch_size, COUNT, NULL, "(required)", 1, 1u << 20, "rows of a rank's micro-batch") \
-    X(dp_world_size, dp_world_size, COUNT, NULL, "1", 1, 1u << 20, "ranks that share the stream")    \
-    X(global_batch_size, global_batch_size, COUNT, NULL, "(batch_size * dp_world_size)", 1,          \
-      1ull << 40, "rows of a step; a multiple of batch_size * dp_world_size")                        \
-    X(ranks, rank_first, RANKS, NULL, "(all)", 0, 0, "ranks that this node serves, for instance 0-3") \
-    X(drop_last, drop_last, BOOL, NULL, "false", 0, 0, "drop the last step when it is not full")     \
-    X(pad_id, pad_id, SIGNED, NULL, "0", 0, 0, "token id of padding")                                \
-    X(profile, profile, WORD, RP_PROFILES, "min", 0, 0, "sections and types that a framework expects") \
-    X(sections, sections, SECTIONS, NULL, "(of the profile)", 0, 0, "sections of a batch")           \
-    X(token_dtype, token_dtype, CHOICE, "auto|u16|i32|i64", "auto", 0, 0,                            \
-      "type of input_ids, labels and position_ids; auto = of the profile")                           \
-    X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                   \
-      "label of a position: the next token (shifted) or the token itself (aligned)")                 \
+#define RP_CONFIG_KEYS(X)                                                                          \
+    X(run, run, TEXT, NULL, "default", 0, 0, "name that trainers find the engine by")              \
+    X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
+      "where the tokens are: paths, or a mapping of name, weight, shards, format, dtype, eos")     \
+    X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                \
+    X(seq_len, seq_len, COUNT, NULL, "(required)", 1, 1u << 24, "tokens in a row")                 \
+    X(shuffle, shuffle, CHOICE, "none|document|block", "document", 0, 0,                           \
+      "order of documents; block keeps reads of cold disks in large runs")                         \
+    X(block_documents, block_documents, COUNT, NULL, "1024", 1, RP_COUNT_MAX,                      \
+      "documents in a block (shuffle: block)")                                                     \
+    X(window_blocks, window_blocks, COUNT, NULL, "16", 1, RP_COUNT_MAX,                            \
+      "blocks that are mixed with each other (shuffle: block)")                                    \
+    X(packing, packing, CHOICE, "lookahead|concat|best_fit", "lookahead", 0, 0,                    \
+      "how documents become rows")                                                                 \
+    X(window, window, COUNT, NULL, "64", 1, 4096,                                                  \
+      "documents to choose from (lookahead), or open rows (best_fit)")                             \
+    X(fill, fill, CHOICE, "pad|split", "pad", 0, 0,                                                \
+      "what closes the last gap of a row: padding, or a document cut to fit")                      \
+    X(long_doc, long_doc, CHOICE, "split|truncate|drop", "split", 0, 0,                            \
+      "what becomes of documents longer than a row")                                               \
+    X(max_docs_per_row, max_docs_per_row, COUNT, NULL, "(min(seq_len, max(32, seq_len / 32)))", 1, \
+      1u << 24, "most fragments in a row")                                                         \
+    X(lanes, lanes, COUNT, NULL, "1", 1, 1024,                                                     \
+      "independent plans; row g belongs to lane g mod lanes")                                      \
+    X(num_epochs, num_epochs, EPOCHS, NULL, "1", 0, UINT64_MAX,                                    \
+      "times that every source is read, or endless")                                               \
+    X(vocab_size, vocab_size, COUNT, NULL, "(not declared)", 0, 1ull << 32,                        \
+      "token ids must lie below it")                                                               \
+    X(batch_size, batch_size, COUNT, NULL, "(required)", 1, 1u << 20,                              \
+      "rows of a rank's micro-batch")                                                              \
+    X(dp_world_size, dp_world_size, COUNT, NULL, "1", 1, 1u << 20, "ranks that share the stream")  \
+    X(global_batch_size, global_batch_size, COUNT, NULL, "(batch_size * dp_world_size)", 1,        \
+      1ull << 40, "rows of a step; a multiple of batch_size * dp_world_size")                      \
+    X(ranks, rank_first, RANKS, NULL, "(all)", 0, 0,                                               \
+      "ranks that this node serves, for instance 0-3")                                             \
+    X(drop_last, drop_last, BOOL, NULL, "false", 0, 0, "drop the last step when it is not full")   \
+    X(pad_id, pad_id, SIGNED, NULL, "0", 0, 0, "token id of padding")                              \
+    X(profile, profile, WORD, RP_PROFILES, "min", 0, 0,                                            \
+      "sections and types that a framework expects")                                               \
+    X(sections, sections, SECTIONS, NULL, "(of the profile)", 0, 0, "sections of a batch")         \
+    X(token_dtype, token_dtype, CHOICE, "auto|u16|i32|i64", "auto", 0, 0,                          \
+      "type of input_ids, labels and position_ids; auto = of the profile")                         \
+    X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                 \
+      "label of a position: the next token (shifted) or the token itself (aligned)")               \
     X(num_workers, num_workers, COUNT, NULL, "1", 1, 64, "threads that read")                      \
     X(packers, packers, COUNT, NULL, "1", 1, 64, "workers that pack")                              \
-    X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                                 \
-      "packing workers are processes instead of threads")                                            \
-    X(prefetch_factor, prefetch_factor, COUNT, NULL, "4", 1, 1u << 16,                               \
-      "batches ready for each rank; rounded up to a power of two")                                   \
-    X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "64m", 1u << 16, 1ull << 44,                      \
-      "memory between readers and packers")                                                          \
-    X(io_depth, io_depth, COUNT, NULL, "64", 1, 4096, "reads in flight per reader")                  \
-    X(io, io, CHOICE, "auto|io_uring|pread", "auto", 0, 0, "how files are read")                     \
-    X(direct, direct, CHOICE, "auto|on|off", "auto", 0, 0, "read past the page cache (O_DIRECT)")    \
-    X(verify_blocks, verify_blocks, CHOICE, "auto|on|off", "auto", 0, 0,                             \
-      "compare what is read with the hashes of the sidecars; auto = where there are any")            \
-    X(index_dir, index_dir, PATH, NULL, "(beside the shards)", 0, 0, "directory of the sidecars")    \
-    X(run_dir, run_dir, PATH, NULL, "($XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID)", 0, 0,        \
-      "directory of the socket")                                                                     \
-    X(checkpoint_dir, checkpoint_dir, PATH, NULL, "(none are written)", 0, 0,                        \
-      "directory of the checkpoints")                                                                \
-    X(checkpoint_steps, checkpoint_steps, COUNT, NULL, "0", 0, UINT64_MAX,                           \
-      "write one every so many steps; 0 = at SIGTERM and on demand only")                            \
-    X(checkpoint_keep, checkpoint_keep, COUNT, NULL, "3", 2, 1000, "checkpoints to keep")            \
-    X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                            \
-      "write what the rings hold, too: a resumed run starts without the corpus")                     \
-    X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                     \
+    X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                               \
+      "packing workers are processes instead of threads")                                          \
+    X(prefetch_factor, prefetch_factor, COUNT, NULL, "4", 1, 1u << 16,                             \
+      "batches ready for each rank; rounded up to a power of two")                                 \
+    X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "64m", 1u << 16, 1ull << 44,                    \
+      "memory between readers and packers")                                                        \
+    X(io_depth, io_depth, COUNT, NULL, "64", 1, 4096, "reads in flight per reader")                \
+    X(io, io, CHOICE, "auto|io_uring|pread", "auto", 0, 0, "how files are read")                   \
+    X(direct, direct, CHOICE, "auto|on|off", "auto", 0, 0, "read past the page cache (O_DIRECT)")  \
+    X(verify_blocks, verify_blocks, CHOICE, "auto|on|off", "auto", 0, 0,                           \
+      "compare what is read with the hashes of the sidecars; auto = where there are any")          \
+    X(index_dir, index_dir, PATH, NULL, "(beside the shards)", 0, 0, "directory of the sidecars")  \
+    X(run_dir, run_dir, PATH, NULL, "($XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID)", 0, 0,      \
+      "directory of the socket")                                                                   \
+    X(checkpoint_dir, checkpoint_dir, PATH, NULL, "(none are written)", 0, 0,                      \
+      "directory of the checkpoints")                                                              \
+    X(checkpoint_steps, checkpoint_steps, COUNT, NULL, "0", 0, UINT64_MAX,                         \
+      "write one every so many steps; 0 = at SIGTERM and on demand only")                          \
+    X(checkpoint_keep, checkpoint_keep, COUNT, NULL, "3", 2, 1000, "checkpoints to keep")          \
+    X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                          \
+      "write what the rings hold, too: a resumed run starts without the corpus")                   \
+    X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                   \
       "second directory, where each checkpoint is copied and verified")
 
-#define RP_SOURCE_KEYS(X)                                                                            \
-    X(name, name, TEXT, NULL, "(stem of the first shard)", 0, 0, "name in messages")                 \
-    X(weight, weight, WEIGHT, NULL, "1", 0, 0, "share of the tokens, relative to the other sources") \
-    X(shards, shards, SHARDS, NULL, "(required)", 0, 0, "files, Megatron prefixes, globs, directories") \
-    X(path, shards, SHARDS, NULL, "(required)", 0, 0, "the same as shards")                          \
-    X(format, format, WORD, RP_FORMATS, "auto", 0, 0, "format of the shards")                        \
-    X(dtype, dtype, WORD, RP_TYPES, "(from the file)", 0, 0, "type of a stored token")               \
+#define RP_SOURCE_KEYS(X)                                                                          \
+    X(name, name, TEXT, NULL, "(stem of the first shard)", 0, 0, "name in messages")               \
+    X(weight, weight, WEIGHT, NULL, "1", 0, 0,                                                     \
+      "share of the tokens, relative to the other sources")                                        \
+    X(shards, shards, SHARDS, NULL, "(required)", 0, 0,                                            \
+      "files, Megatron prefixes, globs, directories")                                              \
+    X(path, shards, SHARDS, NULL, "(required)", 0, 0, "the same as shards")                        \
+    X(format, format, WORD, RP_FORMATS, "auto", 0, 0, "format of the shards")                      \
+    X(dtype, dtype, WORD, RP_TYPES, "(from the file)", 0, 0, "type of a stored token")             \
     X(eos, eos, SIGNED, NULL, "-1", 0, 0, "token that ends a document, where the format needs one")
 
 enum rp_key_index {
@@ -135,9 +142,8 @@ struct rp_place {
 };
 
 /** -RP_E_CONFIG with "place: key: message". */
-int rp_place_fail(struct rp_place place, const char *key, const char *hint,
-                  struct rp_error *error, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+int rp_place_fail(struct rp_place place, const char *key, const char *hint, struct rp_error *error,
+                  const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /** The key of that name; unknown: an error that names the nearest. Dashes count as underscores. */
 RP_MUST_CHECK int rp_key_find(const struct rp_key *table, size_t count, const char *name,
@@ -158,12 +164,14 @@ void rp_key_free_texts(const struct rp_key *table, size_t count, void *object);
 /** The number of the word among "a|b|c", or -1. */
 int rp_word_index(const char *words, const char *word);
 
-/** `path` on the heap, behind `directory` (may be NULL) when it is relative. NULL when out of memory. */
+/** `path` on the heap, behind `directory` (may be NULL) when it is relative. NULL when out of
+ * memory. */
 char *rp_path_behind(const char *directory, const char *path);
 
 /** A source at the end of the list; NULL when out of memory. */
 struct rp_config_source *rp_config_add_source(struct rp_config *config);
-/** A copy of `path` at the end of the shards of `source`, behind `directory` when it is relative. */
+/** A copy of `path` at the end of the shards of `source`, behind `directory` when it is relative.
+ */
 RP_MUST_CHECK int rp_source_add_shard(struct rp_config_source *source, const char *directory,
                                       const char *path, struct rp_error *error);
 void rp_source_free(struct rp_config_source *source);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* yaml — a config file into a config: the only place that knows libyaml.
  *
- * Flow: the text is parsed twice. The first pass looks at events only and refuses what is no YAML, several
- * documents, and what would cost time or memory out of proportion; the second loads the document, which is
- * walked without recursion: a config is two levels deep. Every value goes through the table of keys as text.
+ * Flow: the text is parsed twice. The first pass looks at events only and refuses what is no YAML,
+ * several documents, and what would cost time or memory out of proportion; the second loads the
+ * document, which is walked without recursion: a config is two levels deep. Every value goes
+ * through the table of keys as text.
  *
  * Fails: -RP_E_CONFIG with file:line:column. */
 #include <errno.h>
@@ -50,7 +51,8 @@ static yaml_node_t *node_at(struct reader *reader, int index)
     return yaml_document_get_node(&reader->document, index);
 }
 
-/* The text of a scalar. libyaml has checked that it is UTF-8; a NUL can only come from an escape. */
+/* The text of a scalar. libyaml has checked that it is UTF-8; a NUL can only come from an escape.
+ */
 static int scalar_text(struct reader *reader, const yaml_node_t *node, const char *key,
                        const char **text)
 {
@@ -227,7 +229,8 @@ static int syntax_error(const struct reader *reader, const yaml_parser_t *parser
     struct rp_place place = {reader->path, (uint32_t)parser->problem_mark.line + 1,
                              (uint32_t)parser->problem_mark.column + 1};
     if (parser->error == YAML_MEMORY_ERROR)
-        return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s", reader->path);
+        return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s",
+                       reader->path);
     if (parser->error == YAML_READER_ERROR) { /* it counts bytes only */
         place.column = 0;
         place.line = 1;
@@ -304,7 +307,8 @@ static int with_parser(struct reader *reader, const char *text, size_t bytes,
 {
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
-        return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s", reader->path);
+        return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s",
+                       reader->path);
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
     int code = pass(reader, &parser, text);

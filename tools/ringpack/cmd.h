@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd.h — the verbs of the program, and what they share.
  *
- * A verb is a function of its own arguments (argv[0] is its name) that returns the exit status. A table in
- * main.c of name, function and help is the dispatcher and the usage text. Every verb answers --help with
- * its own options on stdout and returns RP_EXIT_FINE; `ringpack help VERB` is `ringpack VERB --help`.
+ * A verb is a function of its own arguments (argv[0] is `ringpack VERB`, for messages) that returns
+ * the exit status. A table in main.c of name, function and help is the dispatcher and the usage
+ * text. Every verb answers --help with its own options on stdout and returns RP_EXIT_FINE;
+ * `ringpack help VERB` is `ringpack VERB --help`.
  *
  * Results go to stdout, everything else to stderr. A failure is said once, by rp_cmd_report. */
 #ifndef RP_TOOLS_CMD_H
@@ -33,19 +34,22 @@ int rp_cmd_verify(int argc, char **argv) __attribute__((weak));
 int rp_cmd_checkpoint(int argc, char **argv) __attribute__((weak));
 int rp_cmd_doctor(int argc, char **argv) __attribute__((weak));
 
-/** Print `ringpack: error RP_E_X: message`, then the hint as `  next: hint`. Returns RP_EXIT_TROUBLE. */
+/** Print `ringpack: error RP_E_X: message`, then the hint as `  next: hint`. Returns
+ * RP_EXIT_TROUBLE. */
 int rp_cmd_report(const struct rp_error *error);
 
-/** Report a mistake in the command line of `verb`, with its help as the hint. Returns RP_EXIT_TROUBLE.
- *  `format` NULL: getopt has already said what is wrong, so only the hint is printed. */
+/** Report a mistake in the command line of `verb`, with its help as the hint. Returns
+ * RP_EXIT_TROUBLE. `format` NULL: getopt has already said what is wrong, so only the hint is
+ * printed. */
 int rp_cmd_misuse(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Texts for people; each function returns its buffer. */
 #define RP_CMD_TEXT_BYTES 48
-char *rp_cmd_bytes_text(uint64_t bytes, char text[RP_CMD_TEXT_BYTES]);   /* 64.0 MiB */
-char *rp_cmd_count_text(uint64_t count, char text[RP_CMD_TEXT_BYTES]);   /* 12,345,678 */
-char *rp_cmd_short_text(double value, char text[RP_CMD_TEXT_BYTES]);     /* 12.3 M */
-char *rp_cmd_seconds_text(double seconds, char text[RP_CMD_TEXT_BYTES]); /* 350 ms, 12.3 s, 4 min 05 s */
+char *rp_cmd_bytes_text(uint64_t bytes, char text[RP_CMD_TEXT_BYTES]); /* 64.0 MiB */
+char *rp_cmd_count_text(uint64_t count, char text[RP_CMD_TEXT_BYTES]); /* 12,345,678 */
+char *rp_cmd_short_text(double value, char text[RP_CMD_TEXT_BYTES]);   /* 12.3 M */
+char *rp_cmd_seconds_text(double seconds,
+                          char text[RP_CMD_TEXT_BYTES]); /* 350 ms, 12.3 s, 4 min 05 s */
 
 /* One line on stderr that is drawn over itself, ten times a second at most; nothing where stderr is
  * no terminal. `context` of the callbacks of the corpus room. */

@@ -18,7 +18,8 @@
 #include "stream.h"
 
 #define ROWS_STANDARD 1000000u
-#define BUCKETS 26 /* row lengths in documents: bucket b has b significant bits, and seq_len <= 2^24 */
+#define BUCKETS                                                                                    \
+    26 /* row lengths in documents: bucket b has b significant bits, and seq_len <= 2^24 */
 
 enum { OPTION_ROWS = 0x1000, OPTION_JSON };
 
@@ -40,7 +41,8 @@ struct tally {
 };
 
 static const struct argp_option own_options[] = {
-    {"rows", OPTION_ROWS, "N", 0, "plan at most N rows (default: the whole stream, at most 1m rows)", 0},
+    {"rows", OPTION_ROWS, "N", 0,
+     "plan at most N rows (default: the whole stream, at most 1m rows)", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {0},
 };
@@ -54,7 +56,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_ROWS:
         if (!rp_text_count(text, &arguments->rows) || arguments->rows == 0)
-            argp_error(state, "--rows: expected a whole number such as 500 or 10k, found `%s`", text);
+            argp_error(state, "--rows: expected a whole number such as 500 or 10k, found `%s`",
+                       text);
         return 0;
     case OPTION_JSON:
         arguments->json = true;
@@ -185,7 +188,8 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_histogram(tally);
     printf("mixture                  asked  realised         tokens\n");
     for (uint32_t i = 0; i < config->source_count; i++)
-        printf("  %-20.20s%7.3f %%%8.3f %% %14s\n", config->sources[i].name, 100 * asked_share(config, i),
+        printf("  %-20.20s%7.3f %%%8.3f %% %14s\n", config->sources[i].name,
+               100 * asked_share(config, i),
                100 * ratio((double)tally->source_tokens[i], (double)counts->emitted),
                rp_cmd_count_text(tally->source_tokens[i], text));
 }
@@ -197,17 +201,18 @@ static void print_json(const struct rp_config *config, const struct tally *tally
     json_t *histogram = json_array(), *mixture = json_array();
     for (int b = 1; b < BUCKETS; b++)
         if (tally->histogram[b])
-            json_array_append_new(histogram, json_pack("{s:I, s:I}", "least", (json_int_t)1 << (b - 1),
-                                                       "rows", (json_int_t)tally->histogram[b]));
+            json_array_append_new(histogram,
+                                  json_pack("{s:I, s:I}", "least", (json_int_t)1 << (b - 1), "rows",
+                                            (json_int_t)tally->histogram[b]));
     for (uint32_t i = 0; i < config->source_count; i++)
         json_array_append_new(
             mixture, json_pack("{s:s, s:f, s:f, s:I}", "source", config->sources[i].name, "asked",
                                asked_share(config, i), "realised",
-                               ratio((double)tally->source_tokens[i], (double)counts->emitted), "tokens",
-                               (json_int_t)tally->source_tokens[i]));
+                               ratio((double)tally->source_tokens[i], (double)counts->emitted),
+                               "tokens", (json_int_t)tally->source_tokens[i]));
     json_t *report = json_pack(
-        "{s:b, s:I, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:o, s:o}",
-        "complete", tally->complete, "rows", (json_int_t)tally->rows, "steps",
+        "{sb sI so sf sI sI sI sI sI sI sI sI sf sf sI sf so so}", "complete", tally->complete,
+        "rows", (json_int_t)tally->rows, "steps",
         tally->complete ? json_integer((json_int_t)summary.steps) : json_null(), "efficiency",
         summary.efficiency, "tokens", (json_int_t)counts->emitted, "padding",
         (json_int_t)counts->padding, "documents", (json_int_t)counts->documents, "empty",

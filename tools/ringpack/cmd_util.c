@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_util — how the program speaks to people: errors, numbers and progress, the same in every verb. */
+/* cmd_util — how the program speaks to people: errors, numbers and progress, the same in every
+ * verb. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,8 +13,8 @@
 static const char *error_name(int code)
 {
     switch (-code) {
-#define RP_ERROR_NAME(name, value, text)                                                             \
-    case value:                                                                                      \
+#define RP_ERROR_NAME(name, value, text)                                                           \
+    case value:                                                                                    \
         return #name;
         RP_ERROR_CODES(RP_ERROR_NAME)
 #undef RP_ERROR_NAME

@@ -17,7 +17,8 @@ struct verb {
 
 static const struct verb verbs[] = {
     {"demo", rp_cmd_demo, "make a corpus, serve it, kill everything, resume, compare: in a minute"},
-    {"index", rp_cmd_index, "scan token files once, so that runs start at once and damage is noticed"},
+    {"index", rp_cmd_index,
+     "scan token files once, so that runs start at once and damage is noticed"},
     {"convert", rp_cmd_convert, "turn text or JSONL into token files (Megatron .bin/.idx)"},
     {"inspect", rp_cmd_inspect, "say what a path is and why, and how long its documents are"},
     {"plan", rp_cmd_plan, "show how a config packs its corpus, without reading a token"},
@@ -57,9 +58,14 @@ static const struct verb *find_verb(const char *name)
 static int run_verb(const char *name, int argc, char **argv)
 {
     const struct verb *verb = find_verb(name);
-    if (verb && !verb->run)
+    if (!verb)
+        return RP_EXIT_TROUBLE;
+    if (!verb->run)
         return rp_cmd_misuse(name, "not built yet");
-    return verb ? verb->run(argc, argv) : RP_EXIT_TROUBLE;
+    char full_name[32]; /* getopt and argp begin their messages with it */
+    snprintf(full_name, sizeof full_name, "ringpack %s", verb->name);
+    argv[0] = full_name;
+    return verb->run(argc, argv);
 }
 
 static int run_help(int argc, char **argv)
@@ -73,15 +79,16 @@ static int run_help(int argc, char **argv)
     return run_verb(argv[1], 2, arguments);
 }
 
-/* Indexes and sidecars are mapped. When such a file is cut short under us, or its disk fails, the next
- * look at it raises SIGBUS: no bug of ours and nothing is lost, so say that instead of dumping core.
- * Nothing but write and _exit is safe here. */
+/* Indexes and sidecars are mapped. When such a file is cut short under us, or its disk fails, the
+ * next look at it raises SIGBUS: no bug of ours and nothing is lost, so say that instead of dumping
+ * core. Nothing but write and _exit is safe here. */
 static void on_bus_error(int signal_number)
 {
     static const char text[] =
-        "ringpack: error RP_E_CHANGED: a mapped index file was truncated, or its disk failed, while it was"
-        " in use\n  next: checkpoints and delivered batches are safe; check the disk (dmesg), restore the"
-        " file or run `ringpack index` again, then restart\n";
+        "ringpack: error RP_E_CHANGED: a mapped index file was truncated, or its disk failed, while"
+        " it was in use\n"
+        "  next: checkpoints and delivered batches are safe; check the disk (dmesg), restore the file"
+        " or run `ringpack index` again, then restart\n";
     (void)signal_number;
     ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
     (void)written;
@@ -108,7 +115,8 @@ int main(int argc, char **argv)
         status = run_verb(verb, argc - 1, argv + 1);
     }
     if (fflush(stdout) != 0 && status == RP_EXIT_FINE) {
-        perror("ringpack: error: standard output"); /* a report that was not written is no success */
+        perror(
+            "ringpack: error: standard output"); /* a report that was not written is no success */
         status = RP_EXIT_TROUBLE;
     }
     return status;

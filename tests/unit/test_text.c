@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers and near words, as people type them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+
+static void whole_numbers(void **state)
+{
+    (void)state;
+    uint64_t value = 7;
+    assert_true(rp_text_u64("18446744073709551615", &value) && value == UINT64_MAX);
+    assert_false(rp_text_u64("18446744073709551616", &value));
+    static const char *const none[] = {"", " 3", "+3", "-3", "3 ", "0x3", "3k", "k"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_false(rp_text_u64(none[i], &value));
+    assert_true(value == UINT64_MAX); /* untouched */
+}
+
+static void counts_have_powers_of_1000(void **state)
+{
+    (void)state;
+    uint64_t value;
+    assert_true(rp_text_count("3M", &value) && value == 3000000);
+    assert_true(rp_text_count("7", &value) && value == 7);
+    assert_false(rp_text_count("3mb", &value));
+    assert_false(rp_text_count("18446745t", &value));
+}
+
+static void sizes_have_powers_of_1024(void **state)
+{
+    (void)state;
+    uint64_t value;
+    assert_true(rp_text_bytes("64MiB", &value) && value == 64 << 20);
+    assert_true(rp_text_bytes("64mb", &value) && value == 64 << 20);
+    assert_true(rp_text_bytes("100b", &value) && value == 100);
+    assert_true(rp_text_bytes("16t", &value) && value == UINT64_C(16) << 40);
+    assert_false(rp_text_bytes("100ib", &value));
+    assert_false(rp_text_bytes("16777216t", &value));
+}
+
+static void expect_nearest(const char *word, const char *expected)
+{
+    static const char *const words[] = {"packers", "packing", "seed", "seq_len", "io"};
+    struct rp_text_near near = {.word = word};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        rp_text_offer(&near, words[i]);
+    if (expected)
+        assert_string_equal(near.best, expected);
+    else
+        assert_null(near.best);
+}
+
+static void the_nearest_word_is_suggested_if_it_is_near(void **state)
+{
+    (void)state;
+    expect_nearest("packing", "packing");
+    expect_nearest("paking", "packing");
+    expect_nearest("pakcers", "packers"); /* neighbours swapped: one mistake, not two */
+    expect_nearest("seqlen", "seq_len");
+    expect_nearest("oi", "io");
+    expect_nearest("", NULL);
+    expect_nearest("weather", NULL);
+    char endless[200];
+    for (size_t i = 0; i < sizeof endless; i++)
+        endless[i] = i + 1 < sizeof endless ? 'a' : '\0';
+    expect_nearest(endless, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(counts_have_powers_of_1000),
+        cmocka_unit_test(sizes_have_powers_of_1024),
+        cmocka_unit_test(the_nearest_word_is_suggested_if_it_is_near),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
