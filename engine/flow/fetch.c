@@ -136,7 +136,7 @@ static void sleep_until_planned(struct rp_fetcher *f)
 static void publish_counts(struct rp_fetcher *f)
 {
     struct rp_io_counts counts;
-    rp_io_counts(f->io, &counts);
+    rp_io_get_counts(f->io, &counts);
     rp_a64_store_relaxed(&f->reads, counts.reads);
     rp_a64_store_relaxed(&f->read_bytes, counts.bytes);
     rp_a64_store_relaxed(&f->short_reads, counts.short_reads);

@@ -127,7 +127,7 @@ uint32_t rp_io_in_flight(const struct rp_io *io)
     return io->depth - io->free_count;
 }
 
-void rp_io_counts(const struct rp_io *io, struct rp_io_counts *counts)
+void rp_io_get_counts(const struct rp_io *io, struct rp_io_counts *counts)
 {
     *counts = io->counts;
 }

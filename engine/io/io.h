@@ -83,7 +83,7 @@ uint32_t rp_io_in_flight(const struct rp_io *io);
 void rp_io_submit(struct rp_io *io, const struct rp_io_read *reads, unsigned count);
 /** Wait until at least wait_min reads are finished for good (0 = poll), store up to max; returns how many. */
 unsigned rp_io_wait(struct rp_io *io, struct rp_io_done *done, unsigned max, unsigned wait_min);
-void rp_io_counts(const struct rp_io *io, struct rp_io_counts *counts);
+void rp_io_get_counts(const struct rp_io *io, struct rp_io_counts *counts);
 /** One line for people: "io_uring, buffers registered", "pread, up to 32 threads". */
 void rp_io_describe(const struct rp_io *io, char *text, size_t text_bytes);
 

@@ -137,7 +137,7 @@ unsigned io_run_reads(struct io_run *run)
             start_read(&state, find_free_place(&state));
         finish_reads(&state);
     }
-    rp_io_counts(state.io, &run->counts);
+    rp_io_get_counts(state.io, &run->counts);
     rp_io_close(state.io);
     free(state.places);
     free(memory);
@@ -156,7 +156,7 @@ struct rp_io_done io_read_once(const struct rp_io_method *method, const struct r
     unsigned count = rp_io_wait(io, &done, 1, 1);
     RP_ASSERT(count == 1 && rp_io_in_flight(io) == 0);
     if (counts)
-        rp_io_counts(io, counts);
+        rp_io_get_counts(io, counts);
     rp_io_close(io);
     return done;
 }
