@@ -35,11 +35,10 @@ static int copy_one(struct rp_copier *copier, uint64_t sequence, struct rp_error
     if (code < 0)
         return code;
     uint64_t bytes;
-    struct rp_checkpoint_piece piece = {.data = rp_reader_bytes(checkpoint, &bytes)};
-    piece.bytes = bytes;
+    const void *data = rp_reader_bytes(checkpoint, &bytes);
     unsigned attempt = 0;
     do
-        code = rp_writer_put(&copier->target.writer, name.text, &piece, 1, error);
+        code = rp_writer_put_bytes(&copier->target.writer, name.text, data, (size_t)bytes, error);
     while (code < 0 && rp_writer_again(&copier->target.writer, attempt++, code));
     rp_checkpoint_close(checkpoint);
     return code;

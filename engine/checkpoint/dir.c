@@ -23,18 +23,21 @@ struct rp_checkpoint_dir {
     struct rp_copier *copier; /* NULL = no second location */
 };
 
-/* A checkpoint about to be written. */
+#define SPANS_MAX (2 + 2 * RP_CHECKPOINT_SECTIONS_MAX)
+
+/* A checkpoint about to be written. It points into itself. */
 struct image {
     struct rp_format_head head;
-    struct rp_checkpoint_piece *pieces; /* head, then each section and its padding, then the footer */
-    size_t piece_count;
+    struct rp_writer_span spans[SPANS_MAX]; /* head, then each section and its padding, then the footer */
+    struct rp_checkpoint_piece own[SPANS_MAX]; /* pieces of the spans that are no section */
+    size_t span_count;
     uint8_t head_bytes[RP_FORMAT_HEAD_BYTES];
     uint8_t footer_bytes[RP_FORMAT_FOOTER_BYTES];
 };
 
 static const uint8_t padding[RP_FORMAT_PAGE_BYTES];
 
-static int section_make(struct rp_format_section *section, const struct rp_checkpoint_part *part)
+static int hash_section(struct rp_format_section *section, const struct rp_checkpoint_part *part)
 {
     struct rp_hasher *hasher = rp_hasher_open();
     if (!hasher)
@@ -50,45 +53,48 @@ static int section_make(struct rp_format_section *section, const struct rp_check
     return 0;
 }
 
-static void image_add(struct image *image, const void *data, size_t bytes)
+static int lay_out(struct image *image, const struct rp_checkpoint_info *info,
+                   const struct rp_checkpoint_part *parts, size_t part_count, struct rp_error *error)
 {
-    if (bytes > 0)
-        image->pieces[image->piece_count++] = (struct rp_checkpoint_piece){data, bytes};
-}
-
-static int image_make(struct image *image, const struct rp_checkpoint_info *info,
-                      const struct rp_checkpoint_part *parts, size_t part_count, struct rp_error *error)
-{
-    size_t piece_count = 2 + part_count; /* head and footer, and each section's padding */
     if (part_count > RP_CHECKPOINT_SECTIONS_MAX)
         return rp_fail(error, -RP_E_USAGE, NULL, "checkpoint: %zu sections, at most %u", part_count,
                        RP_CHECKPOINT_SECTIONS_MAX);
     image->head.info = *info;
     image->head.section_count = (uint32_t)part_count;
-    for (size_t i = 0; i < part_count; i++) {
-        piece_count += parts[i].piece_count;
-        if (section_make(&image->head.sections[i], &parts[i]) < 0)
+    for (size_t i = 0; i < part_count; i++)
+        if (hash_section(&image->head.sections[i], &parts[i]) < 0)
             return rp_fail(error, -ENOMEM, NULL, "checkpoint: no memory for a hash");
-    }
-    int code = rp_format_layout(&image->head, error);
-    if (code < 0)
-        return code;
-    image->pieces = rp_calloc(piece_count, sizeof *image->pieces);
-    if (!image->pieces)
-        return rp_fail(error, -ENOMEM, NULL, "checkpoint: no memory for a list of %zu pieces", piece_count);
-    image_add(image, image->head_bytes, sizeof image->head_bytes);
-    for (size_t i = 0; i < part_count; i++) {
-        for (size_t k = 0; k < parts[i].piece_count; k++)
-            image_add(image, parts[i].pieces[k].data, parts[i].pieces[k].bytes);
-        uint64_t bytes = image->head.sections[i].bytes;
-        image_add(image, padding, (size_t)(rp_align_up(bytes, RP_FORMAT_PAGE_BYTES) - bytes));
-    }
-    image_add(image, image->footer_bytes, sizeof image->footer_bytes);
-    RP_ASSERT(image->piece_count <= piece_count);
-    return 0;
+    return rp_format_layout(&image->head, error);
 }
 
-static int put_image(struct rp_place *place, struct image *image, struct rp_error *error)
+static void add_own(struct image *image, const void *data, size_t bytes)
+{
+    struct rp_checkpoint_piece *piece = &image->own[image->span_count];
+    *piece = (struct rp_checkpoint_piece){data, bytes};
+    image->spans[image->span_count++] = (struct rp_writer_span){piece, 1, bytes, rp_hash128(data, bytes)};
+}
+
+/* The spans of a new attempt. The hashes of sections stay those of lay_out: the memory as it was then. */
+static void make_spans(struct image *image, const struct rp_checkpoint_part *parts)
+{
+    struct rp_format_head *head = &image->head;
+    rp_format_encode_head(head, image->head_bytes);
+    rp_format_encode_footer(head, image->footer_bytes);
+    image->span_count = 0;
+    add_own(image, image->head_bytes, sizeof image->head_bytes);
+    for (uint32_t i = 0; i < head->section_count; i++) {
+        const struct rp_format_section *section = &head->sections[i];
+        image->spans[image->span_count++] =
+            (struct rp_writer_span){parts[i].pieces, parts[i].piece_count, section->bytes, section->hash};
+        add_own(image, padding,
+                (size_t)(rp_align_up(section->bytes, RP_FORMAT_PAGE_BYTES) - section->bytes));
+    }
+    add_own(image, image->footer_bytes, sizeof image->footer_bytes);
+    RP_ASSERT(image->span_count <= SPANS_MAX);
+}
+
+static int put_image(struct rp_place *place, struct image *image, const struct rp_checkpoint_part *parts,
+                     struct rp_error *error)
 {
     if (place->newest_sequence >= RP_SEQUENCE_MAX)
         return rp_fail(error, -RP_E_RESOURCE, "move the checkpoints to keep to a new directory",
@@ -97,16 +103,16 @@ static int put_image(struct rp_place *place, struct image *image, struct rp_erro
     struct rp_name name;
     rp_name_make(&name, ++place->newest_sequence, RP_NAME_CURRENT);
     image->head.info.sequence = name.sequence;
-    rp_format_encode_head(&image->head, image->head_bytes);
-    rp_format_encode_footer(&image->head, image->footer_bytes);
-    return rp_writer_put(&place->writer, name.text, image->pieces, image->piece_count, error);
+    make_spans(image, parts);
+    return rp_writer_put(&place->writer, name.text, image->spans, image->span_count, error);
 }
 
-static int save_image(struct rp_place *place, struct image *image, struct rp_error *error)
+static int save_image(struct rp_place *place, struct image *image, const struct rp_checkpoint_part *parts,
+                      struct rp_error *error)
 {
     for (unsigned attempt = 0;; attempt++) {
         struct rp_error found; /* named even when the caller does not want to know */
-        int code = put_image(place, image, &found);
+        int code = put_image(place, image, parts, &found);
         if (code == 0)
             return 0;
         bool again = rp_writer_again(&place->writer, attempt, code);
@@ -127,11 +133,10 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     struct image *image = rp_calloc(1, sizeof *image);
     if (!image)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a checkpoint", dir->place.path);
-    int code = image_make(image, info, parts, part_count, error);
+    int code = lay_out(image, info, parts, part_count, error);
     if (code == 0)
-        code = save_image(&dir->place, image, error);
+        code = save_image(&dir->place, image, parts, error);
     uint64_t sequence = image->head.info.sequence;
-    free(image->pieces);
     free(image);
     if (code < 0)
         return code;

@@ -27,6 +27,7 @@
 
 #define LOCK_NAME ".lock"
 #define PROBE_NAME ".probe"
+#define HOLDER_BYTES 96 /* of text in the lock file, padded with zeros */
 
 static int fail_errno(struct rp_error *error, const char *path, const char *verb)
 {
@@ -45,8 +46,8 @@ static int fail_errno(struct rp_error *error, const char *path, const char *verb
 
 static int fail_busy(const struct rp_place *place, struct rp_error *error)
 {
-    char holder[96] = {0};
-    ssize_t bytes = pread(place->lock, holder, sizeof holder - 1, 0);
+    char holder[HOLDER_BYTES + 1] = {0};
+    ssize_t bytes = pread(place->lock, holder, HOLDER_BYTES, 0);
     for (ssize_t i = 0; i < bytes; i++)
         if (holder[i] < 0x20 || holder[i] > 0x7e)
             holder[i] = 0; /* the text of a line; a torn or foreign one is cut */
@@ -62,11 +63,11 @@ static int take_lock(struct rp_place *place, struct rp_error *error)
         return fail_errno(error, place->path, "open " LOCK_NAME " in it");
     if (flock(place->lock, LOCK_EX | LOCK_NB) < 0)
         return errno == EWOULDBLOCK ? fail_busy(place, error) : fail_errno(error, place->path, "lock it");
-    char host[65] = {0}, text[96];
+    char host[65] = {0}, text[HOLDER_BYTES] = {0};
     if (gethostname(host, sizeof host - 1) < 0)
         host[0] = 0;
-    int length = snprintf(text, sizeof text, "%ld on %s\n", (long)getpid(), host);
-    if (ftruncate(place->lock, 0) < 0 || pwrite(place->lock, text, (size_t)length, 0) != length)
+    snprintf(text, sizeof text, "%ld on %s\n", (long)getpid(), host);
+    if (pwrite(place->lock, text, sizeof text, 0) != (ssize_t)sizeof text)
         rp_log(RP_LOG_DEBUG, "%s: cannot write the holder into %s", place->path, LOCK_NAME); /* P1 */
     return 0;
 }
@@ -98,8 +99,7 @@ static int sweep(struct rp_place *place, struct rp_error *error)
 static int probe(struct rp_place *place, struct rp_error *error)
 {
     static const uint8_t zeros[4096];
-    struct rp_checkpoint_piece piece = {zeros, sizeof zeros};
-    int code = rp_writer_put(&place->writer, PROBE_NAME, &piece, 1, error);
+    int code = rp_writer_put_bytes(&place->writer, PROBE_NAME, zeros, sizeof zeros, error);
     if (code < 0)
         return rp_fail_context(error, code, "a test write into the checkpoint directory failed");
     (void)place->writer.storage->unlink(place->writer.storage, place->dir, PROBE_NAME);

@@ -96,18 +96,22 @@ static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes)
     return 0;
 }
 
-static int write_pieces(const struct rp_writer *writer, int fd, const struct rp_checkpoint_piece *pieces,
-                        size_t piece_count)
+static int write_spans(const struct rp_writer *writer, int fd, const struct rp_writer_span *spans,
+                       size_t span_count)
 {
     struct stream stream = {.writer = writer, .fd = fd};
-    int code = 0;
-    for (size_t i = 0; code == 0 && i < piece_count; i++)
-        code = stream_add(&stream, pieces[i].data, pieces[i].bytes);
-    return code < 0 ? code : stream_flush(&stream);
+    for (size_t i = 0; i < span_count; i++) {
+        for (size_t k = 0; k < spans[i].piece_count; k++) {
+            int code = stream_add(&stream, spans[i].pieces[k].data, spans[i].pieces[k].bytes);
+            if (code < 0)
+                return code;
+        }
+    }
+    return stream_flush(&stream);
 }
 
 static int write_file(const struct rp_writer *writer, const char *temporary,
-                      const struct rp_checkpoint_piece *pieces, size_t piece_count, uint64_t bytes,
+                      const struct rp_writer_span *spans, size_t span_count, uint64_t bytes,
                       struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
@@ -118,7 +122,7 @@ static int write_file(const struct rp_writer *writer, const char *temporary,
     int code = storage->reserve(storage, fd, bytes);
     if (code == 0) {
         verb = "write the file";
-        code = write_pieces(writer, fd, pieces, piece_count);
+        code = write_spans(writer, fd, spans, span_count);
     }
     if (code == 0) {
         verb = "sync the file";
@@ -134,84 +138,97 @@ static int write_file(const struct rp_writer *writer, const char *temporary,
 
 /* ---- reading back ----------------------------------------------------------------------------------- */
 
-static int read_back(const struct rp_writer *writer, int fd, uint64_t bytes, struct rp_hash128 *hash)
+/* A file being read from front to back, through the buffer. */
+struct back {
+    const struct rp_writer *writer;
+    int fd;
+    uint64_t offset;   /* in the file, of what is read next */
+    size_t used, read; /* bytes of the buffer that were hashed, that were read */
+};
+
+static int back_fill(struct back *back)
 {
-    struct rp_storage *storage = writer->storage;
+    const struct rp_writer *writer = back->writer;
+    ssize_t got = writer->storage->read(writer->storage, back->fd, writer->buffer, writer->buffer_bytes,
+                                        back->offset);
+    /* The file is whole pages; another end would also make the next direct read impossible. */
+    if (got <= 0 || got % 4096 != 0)
+        return got < 0 ? (int)got : -EIO;
+    back->offset += (uint64_t)got;
+    back->read = (size_t)got;
+    back->used = 0;
+    return 0;
+}
+
+static int back_hash(struct back *back, uint64_t bytes, struct rp_hash128 *hash)
+{
     struct rp_hasher *hasher = rp_hasher_open();
-    if (!hasher)
-        return -ENOMEM;
-    int code = 0;
-    for (uint64_t offset = 0; code == 0 && offset < bytes;) {
-        size_t want = rp_min_u64(bytes - offset, writer->buffer_bytes);
-        ssize_t got = storage->read(storage, fd, writer->buffer, want, offset);
-        if (got <= 0)
-            code = got < 0 ? (int)got : -EIO; /* shorter than what was written */
-        else if (got % 4096 != 0 && (size_t)got != want)
-            code = -EIO; /* the next read could not be direct: a file of whole pages has no such end */
-        else
-            rp_hasher_add(hasher, writer->buffer, (size_t)got);
-        offset += got > 0 ? (uint64_t)got : 0;
+    int code = hasher ? 0 : -ENOMEM;
+    while (code == 0 && bytes > 0) {
+        size_t count = rp_min_u64(bytes, back->read - back->used);
+        if (count == 0) {
+            code = back_fill(back);
+            continue;
+        }
+        rp_hasher_add(hasher, back->writer->buffer + back->used, count);
+        back->used += count;
+        bytes -= count;
     }
-    *hash = rp_hasher_finish(hasher);
+    if (hasher)
+        *hash = rp_hasher_finish(hasher);
     return code;
 }
 
-static int verify_file(const struct rp_writer *writer, const char *temporary, uint64_t bytes,
-                       struct rp_hash128 expected, struct rp_error *error)
+static int compare_spans(struct back *back, const char *temporary, const struct rp_writer_span *spans,
+                         size_t span_count, struct rp_error *error)
+{
+    uint64_t offset = 0;
+    for (size_t i = 0; i < span_count; i++) {
+        struct rp_hash128 found;
+        int code = back_hash(back, spans[i].bytes, &found);
+        if (code < 0)
+            return fail_step(back->writer, error, code, temporary, "read the file back");
+        if (!rp_hash128_equal(found, spans[i].hash))
+            return rp_fail(error, -RP_E_CORRUPT,
+                           "earlier checkpoints are untouched; check the disk (dmesg, smartctl) and the memory",
+                           "%s/%s: the disk gave back other bytes than were to be written, in the %" PRIu64
+                           " bytes from %" PRIu64 " on",
+                           back->writer->path, temporary, spans[i].bytes, offset);
+        offset += spans[i].bytes;
+    }
+    return 0;
+}
+
+static int verify_file(const struct rp_writer *writer, const char *temporary,
+                       const struct rp_writer_span *spans, size_t span_count, struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
-    int fd = storage->reopen(storage, writer->dir, temporary);
-    if (fd < 0)
-        return fail_step(writer, error, fd, temporary, "open the file to read it back");
-    struct rp_hash128 found;
-    int code = read_back(writer, fd, bytes, &found);
-    int close_code = storage->close(storage, fd);
-    if (code == 0)
-        code = close_code;
-    if (code < 0)
-        return fail_step(writer, error, code, temporary, "read the file back");
-    if (rp_hash128_equal(found, expected))
-        return 0;
-    char expected_text[RP_HASH_HEX_BYTES], found_text[RP_HASH_HEX_BYTES];
-    return rp_fail(error, -RP_E_CORRUPT, "earlier checkpoints are untouched; check the disk (dmesg, smartctl)",
-                   "%s/%s: the disk gave back other bytes than were written: expected hash %s, found %s",
-                   writer->path, temporary, rp_hash128_hex(expected, expected_text),
-                   rp_hash128_hex(found, found_text));
+    struct back back = {.writer = writer, .fd = storage->reopen(storage, writer->dir, temporary)};
+    if (back.fd < 0)
+        return fail_step(writer, error, back.fd, temporary, "open the file to read it back");
+    int code = compare_spans(&back, temporary, spans, span_count, error);
+    int close_code = storage->close(storage, back.fd);
+    return code == 0 && close_code < 0
+               ? fail_step(writer, error, close_code, temporary, "close the file that was read back")
+               : code;
 }
 
 /* ---- the protocol ----------------------------------------------------------------------------------- */
 
-static int hash_pieces(const struct rp_checkpoint_piece *pieces, size_t piece_count, struct rp_hash128 *hash)
-{
-    struct rp_hasher *hasher = rp_hasher_open();
-    if (!hasher)
-        return -ENOMEM;
-    for (size_t i = 0; i < piece_count; i++)
-        if (pieces[i].bytes)
-            rp_hasher_add(hasher, pieces[i].data, pieces[i].bytes);
-    *hash = rp_hasher_finish(hasher);
-    return 0;
-}
-
-int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_checkpoint_piece *pieces,
-                  size_t piece_count, struct rp_error *error)
+int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_writer_span *spans,
+                  size_t span_count, struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
     char temporary[RP_WRITER_NAME_MAX];
     rp_writer_temporary(temporary, name);
     uint64_t bytes = 0;
-    for (size_t i = 0; i < piece_count; i++)
-        bytes += pieces[i].bytes;
+    for (size_t i = 0; i < span_count; i++)
+        bytes += spans[i].bytes;
     RP_ASSERT(bytes > 0 && bytes % 4096 == 0);
-    /* Before writing: pieces that change afterwards are found out by reading back. */
-    struct rp_hash128 hash;
-    int code = hash_pieces(pieces, piece_count, &hash);
-    if (code < 0)
-        return rp_fail(error, code, NULL, "%s/%s: no memory for a hash", writer->path, name);
 
-    code = write_file(writer, temporary, pieces, piece_count, bytes, error);
+    int code = write_file(writer, temporary, spans, span_count, bytes, error);
     if (code == 0)
-        code = verify_file(writer, temporary, bytes, hash, error);
+        code = verify_file(writer, temporary, spans, span_count, error);
     if (code < 0) {
         if (code != -EEXIST) /* then it is not ours */
             storage->unlink(storage, writer->dir, temporary);
@@ -228,6 +245,14 @@ int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_ch
         return fail_step(writer, error, code, name, "sync the directory");
     }
     return 0;
+}
+
+int rp_writer_put_bytes(struct rp_writer *writer, const char *name, const void *data, size_t bytes,
+                        struct rp_error *error)
+{
+    struct rp_checkpoint_piece piece = {data, bytes};
+    struct rp_writer_span span = {&piece, 1, bytes, rp_hash128(data, bytes)};
+    return rp_writer_put(writer, name, &span, 1, error);
 }
 
 bool rp_writer_again(struct rp_writer *writer, unsigned attempt, int code)

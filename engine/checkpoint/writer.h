@@ -20,12 +20,24 @@ struct rp_writer {
     size_t buffer_bytes;
 };
 
-/** One attempt to write `pieces` as `name`, a multiple of 4096 bytes in all. Returns 0 when the file is durable under its
- *  name and its bytes have been read back and compared. On failure no file of that name is left, nor a
- *  temporary one, as far as the directory still obeys; other files are not touched. */
-RP_MUST_CHECK int rp_writer_put(struct rp_writer *writer, const char *name,
-                                const struct rp_checkpoint_piece *pieces, size_t piece_count,
-                                struct rp_error *error);
+/* A run of bytes of the file. Its hash was taken before writing, of the memory as it was meant: so a disk that lies and
+ * memory that changed meanwhile are found out alike. */
+struct rp_writer_span {
+    const struct rp_checkpoint_piece *pieces;
+    size_t piece_count;
+    uint64_t bytes; /* of the pieces together; may be 0 */
+    struct rp_hash128 hash;
+};
+
+/** One attempt to write the spans, one after the other and a multiple of 4096 bytes in all, as `name`. Returns 0 when the
+ *  file is durable under its name and has been read back and compared with the hashes. On failure no file
+ *  of that name is left, nor a temporary one, as far as the directory still obeys; other files are not touched. */
+RP_MUST_CHECK int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_writer_span *spans,
+                                size_t span_count, struct rp_error *error);
+
+/** The same for one piece of memory. */
+RP_MUST_CHECK int rp_writer_put_bytes(struct rp_writer *writer, const char *name, const void *data,
+                                      size_t bytes, struct rp_error *error);
 
 /** After attempt number `attempt` (0, 1, …) failed with `code`: true, after a pause, when another one, with a new
  *  inode, makes sense. */

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A directory of checkpoints: which one counts, what is set aside, what is kept, rewinding, the second
+ * location, and that no run starts from zero by itself. */
+#include "checkpoint_sample.h"
+
+#include <sys/stat.h>
+
+#include "checkpoint/dir.h"
+#include "checkpoint/format.h"
+#include "storage_fakes.h"
+
+static const char *name_of(unsigned sequence)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "checkpoint-%012u.rpc", sequence);
+    return name;
+}
+
+static char *path_of(const char *directory, unsigned sequence, const char *suffix)
+{
+    static char paths[4][128];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s%s", directory, name_of(sequence), suffix);
+    return path;
+}
+
+static bool exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+/* ---- newest ----------------------------------------------------------------------------------------- */
+
+static void test_nothing_yet_is_no_error(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "absent", true, &error), 0);
+    assert_null(checkpoint);
+    sample_fill("fresh", 0); /* taken by a run that never saved */
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "fresh", true, &error), 0);
+    assert_int_equal(rp_file_replace("no-directory", "x", 1, &error), 0);
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "no-directory", true, &error), -ENOTDIR);
+}
+
+static void test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    sample_fill("aside", 4);
+    damage(path_of("aside", 4, ""), 100);
+    assert_int_equal(truncate(path_of("aside", 3, ""), 20000), 0);
+    assert_int_equal(newest_row("aside"), 20); /* only looked at: */
+    assert_true(exists(path_of("aside", 4, "")));
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "aside", true, &error), 1);
+    assert_int_equal(rp_checkpoint_info(checkpoint)->next_row, 20);
+    rp_checkpoint_close(checkpoint);
+    assert_true(exists(path_of("aside", 4, ".bad")) && exists(path_of("aside", 3, ".bad")));
+    assert_false(exists(path_of("aside", 4, "")) || exists(path_of("aside", 3, "")));
+
+    uint64_t sequence; /* numbers of files set aside are not used again */
+    struct rp_checkpoint_dir *dir;
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "aside", 3, NULL, &error), 0);
+    assert_int_equal(sample_save(dir, 50, &sequence, &error), 0);
+    assert_int_equal(sequence, 5);
+    rp_checkpoint_dir_close(dir);
+}
+
+static void test_damaged_contents_are_not_set_aside(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    sample_fill("lost", 2);
+    damage(path_of("lost", 2, ""), 16384 + 50);
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "lost", true, &error), 1);
+    assert_int_equal(rp_checkpoint_info(checkpoint)->next_row, 20);
+    assert_int_equal(rp_checkpoint_info(checkpoint)->contents_end_row, 20);
+    assert_true(rp_checkpoint_contents_bad(checkpoint));
+    rp_checkpoint_close(checkpoint);
+    assert_true(exists(path_of("lost", 2, "")));
+}
+
+static void test_all_bad_is_an_error_and_changes_nothing(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    sample_fill("all-bad", 2);
+    damage(path_of("all-bad", 1, ""), 8192 + 50);
+    damage(path_of("all-bad", 2, ""), 100);
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "all-bad", true, &error), -RP_E_CORRUPT);
+    assert_null(checkpoint);
+    assert_non_null(strstr(error.message, "none of its checkpoints verifies"));
+    assert_non_null(strstr(error.hint, "--fresh"));
+    assert_true(exists(path_of("all-bad", 1, "")) && exists(path_of("all-bad", 2, "")));
+    /* Also when somebody has moved them all out of the way. */
+    assert_int_equal(rename(path_of("all-bad", 1, ""), path_of("all-bad", 1, ".bad")), 0);
+    assert_int_equal(rename(path_of("all-bad", 2, ""), path_of("all-bad", 2, ".rewound")), 0);
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "all-bad", true, &error), -RP_E_CORRUPT);
+}
+
+static void test_what_may_be_good_is_not_stepped_over(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    sample_fill("newer", 2);
+    size_t bytes;
+    char *text;
+    assert_int_equal(rp_file_read_all(path_of("newer", 2, ""), 1 << 20, &text, &bytes, &error), 0);
+    text[8] = 2; /* a later format, hashed right */
+    struct rp_hash128 hash = rp_hash128(text, 8176);
+    memcpy(text + 8176, &hash, sizeof hash);
+    assert_int_equal(rp_file_replace(path_of("newer", 2, ""), text, bytes, &error), 0);
+    free(text);
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "newer", true, &error), -RP_E_VERSION);
+    assert_true(exists(path_of("newer", 2, "")));
+}
+
+static void test_what_only_looks_like_a_checkpoint(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    sample_fill("odd", 1);
+    assert_int_equal(symlink(name_of(1), path_of("odd", 2, "")), 0);
+    assert_int_equal(mkdir(path_of("odd", 3, ""), 0700), 0);
+    assert_int_equal(mkfifo(path_of("odd", 4, ""), 0600), 0);
+    assert_int_equal(link(path_of("odd", 1, ""), path_of("odd", 5, "")), 0); /* the header says 1 */
+    assert_int_equal(link(path_of("odd", 1, ""), "odd/checkpoint-9.rpc"), 0);
+    assert_int_equal(link(path_of("odd", 1, ""), "odd/checkpoint-0000000000099.rpc"), 0);
+    assert_int_equal(link(path_of("odd", 1, ""), "odd/checkpoint-000000000099.rpc~"), 0);
+    assert_int_equal(link(path_of("odd", 1, ""), "odd/checkpoint-+00000000099.rpc"), 0);
+    assert_int_equal(newest_row("odd"), 10);
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "odd", true, &error), 1);
+    rp_checkpoint_close(checkpoint);
+    assert_int_equal(count_names("odd", ".bad"), 4);
+}
+
+/* ---- keeping ---------------------------------------------------------------------------------------- */
+
+static void test_the_newest_verified_are_kept(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    char *path;
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "keep", 3, NULL, &error), 0);
+    for (unsigned i = 1; i <= 6; i++) {
+        struct sample sample;
+        sample_make(&sample, i * 10);
+        assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, &path, &error), 0);
+        assert_string_equal(path, path_of("keep", i, ""));
+        assert_int_equal(sample.info.sequence, i);
+        free(path);
+        assert_int_equal(count_names("keep", "checkpoint-"), i < 3 ? i : 3);
+    }
+    rp_checkpoint_dir_close(dir);
+    assert_true(exists(path_of("keep", 4, "")) && exists(path_of("keep", 6, "")));
+}
+
+static void test_damaged_ones_do_not_count_as_kept(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    sample_fill("count", 5);
+    damage(path_of("count", 3, ""), 100);
+    damage(path_of("count", 4, ""), 100);
+    damage(path_of("count", 5, ""), 100);
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "count", 2, NULL, &error), 0);
+    assert_int_equal(sample_save(dir, 60, NULL, &error), 0);
+    /* 6 is verified, 2 is the second: 1 may go, and nothing else. */
+    assert_true(exists(path_of("count", 6, "")) && exists(path_of("count", 2, "")));
+    assert_false(exists(path_of("count", 1, "")));
+    assert_true(exists(path_of("count", 3, "")));
+    assert_int_equal(sample_save(dir, 70, NULL, &error), 0); /* now 7 and 6 */
+    assert_int_equal(count_names("count", "checkpoint-"), 2);
+    rp_checkpoint_dir_close(dir);
+}
+
+static void test_what_a_killed_run_left_is_swept(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    sample_fill("swept", 1);
+    assert_int_equal(rp_file_replace("swept/.checkpoint-000000000002.rpc.tmp", "x", 1, &error), 0);
+    assert_int_equal(rp_file_replace("swept/..probe.tmp", "x", 1, &error), 0);
+    assert_int_equal(rp_file_replace("swept/.probe", "x", 1, &error), 0);
+    assert_int_equal(rp_file_replace("swept/notes.txt", "x", 1, &error), 0);
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "swept", 3, NULL, &error), 0);
+    rp_checkpoint_dir_close(dir);
+    assert_int_equal(count_names("swept", ".tmp") + count_names("swept", "probe"), 0);
+    assert_true(exists("swept/notes.txt") && exists(path_of("swept", 1, "")));
+}
+
+static void test_numbers_that_end(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    assert_int_equal(mkdir("end", 0700), 0);
+    assert_int_equal(rp_file_replace("end/checkpoint-999999999999.rpc.bad", "x", 1, &error), 0);
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "end", 3, NULL, &error), 0);
+    assert_int_equal(sample_save(dir, 10, NULL, &error), -RP_E_RESOURCE);
+    rp_checkpoint_dir_close(dir);
+}
+
+/* ---- list and rewind -------------------------------------------------------------------------------- */
+
+static void test_list(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_entry *entries;
+    size_t count;
+    sample_fill("list", 4);
+    damage(path_of("list", 3, ""), 100);
+    assert_int_equal(rename(path_of("list", 2, ""), path_of("list", 2, ".bad")), 0);
+    assert_int_equal(rename(path_of("list", 4, ""), path_of("list", 4, ".rewound")), 0);
+    assert_int_equal(rp_checkpoint_list("list", &entries, &count, &error), 0);
+    assert_int_equal(count, 4);
+    assert_int_equal(entries[0].status, RP_CHECKPOINT_REWOUND);
+    assert_int_equal(entries[0].info.next_row, 40);
+    assert_int_equal(entries[1].status, RP_CHECKPOINT_BAD);
+    assert_non_null(strstr(entries[1].message, "damaged at byte"));
+    assert_int_equal(entries[2].status, RP_CHECKPOINT_SET_ASIDE);
+    assert_int_equal(entries[3].status, RP_CHECKPOINT_GOOD);
+    assert_int_equal(entries[3].sequence, 1);
+    assert_int_equal(entries[3].info.next_row, 10);
+    assert_int_equal(entries[3].bytes, 24576);
+    assert_string_equal(entries[3].name, name_of(1));
+    rp_checkpoint_list_free(entries, count);
+    assert_int_equal(rp_checkpoint_list("absent", &entries, &count, &error), -ENOENT);
+    sample_fill("list-empty", 0);
+    assert_int_equal(rp_checkpoint_list("list-empty", &entries, &count, &error), 0);
+    assert_int_equal(count, 0);
+    rp_checkpoint_list_free(entries, count);
+}
+
+static void test_rewind(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    uint64_t sequence;
+    sample_fill("rewind", 4);
+    damage(path_of("rewind", 1, ""), 100);
+    assert_int_equal(rp_checkpoint_rewind("rewind", 9, &error), -RP_E_USAGE);
+    assert_int_equal(rp_checkpoint_rewind("rewind", 1, &error), -RP_E_CORRUPT);
+    assert_int_equal(newest_row("rewind"), 40); /* refused: nothing was changed */
+    assert_int_equal(rp_checkpoint_rewind("rewind", 2, &error), 0);
+    assert_int_equal(newest_row("rewind"), 20);
+    assert_true(exists(path_of("rewind", 3, ".rewound")) && exists(path_of("rewind", 4, ".rewound")));
+    assert_int_equal(rp_checkpoint_rewind("rewind", 2, &error), 0); /* again: nothing to do */
+
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "rewind", 3, NULL, &error), 0);
+    assert_int_equal(sample_save(dir, 30, &sequence, &error), 0);
+    assert_int_equal(sequence, 5); /* so that the rewound ones can come back under their names */
+    rp_checkpoint_dir_close(dir);
+    assert_true(exists(path_of("rewind", 3, ".rewound")) && exists(path_of("rewind", 4, ".rewound")));
+    assert_int_equal(rename(path_of("rewind", 4, ".rewound"), path_of("rewind", 4, "")), 0);
+    assert_int_equal(newest_row("rewind"), 30);
+
+    assert_int_equal(rp_checkpoint_rewind("absent", 1, &error), -ENOENT);
+    assert_false(exists("absent")); /* a mistyped path is not made */
+}
+
+/* ---- the second location ---------------------------------------------------------------------------- */
+
+static void test_copies(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    char *here, *there;
+    size_t here_bytes, there_bytes;
+    for (unsigned i = 1; i <= 5; i++) { /* closing waits for the copy, so none is skipped */
+        assert_int_equal(rp_checkpoint_dir_open(&dir, "here", 2, "there", &error), 0);
+        assert_int_equal(sample_save(dir, i * 10, NULL, &error), 0);
+        rp_checkpoint_dir_close(dir);
+    }
+    assert_int_equal(count_names("there", "checkpoint-"), 2);
+    assert_int_equal(newest_row("there"), 50);
+    assert_int_equal(rp_file_read_all(path_of("here", 5, ""), 1 << 20, &here, &here_bytes, &error), 0);
+    assert_int_equal(rp_file_read_all(path_of("there", 5, ""), 1 << 20, &there, &there_bytes, &error), 0);
+    assert_int_equal(here_bytes, there_bytes);
+    assert_memory_equal(here, there, here_bytes);
+    free(here), free(there);
+
+    remove_directory("here"); /* a new node: its numbers go on above the copies */
+    uint64_t sequence;
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "here", 2, "there", &error), 0);
+    assert_int_equal(sample_save(dir, 60, &sequence, &error), 0);
+    assert_int_equal(sequence, 6);
+    rp_checkpoint_dir_close(dir);
+    assert_int_equal(newest_row("there"), 60);
+}
+
+static void test_a_broken_second_location(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    assert_int_equal(rp_file_replace("file", "x", 1, &error), 0);
+    assert_true(rp_checkpoint_dir_open(&dir, "primary", 2, "file/copies", &error) < 0); /* known at start */
+    assert_non_null(strstr(error.message, "second location"));
+    assert_null(dir);
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "primary", 2, "primary", &error), -RP_E_BUSY);
+
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "primary", 2, "gone", &error), 0);
+    remove_directory("gone");
+    assert_int_equal(sample_save(dir, 10, NULL, &error), 0);
+    rp_checkpoint_dir_close(dir);
+    assert_int_equal(newest_row("primary"), 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_yet_is_no_error),
+        cmocka_unit_test(test_a_damaged_one_is_set_aside_and_the_one_before_is_taken),
+        cmocka_unit_test(test_damaged_contents_are_not_set_aside),
+        cmocka_unit_test(test_all_bad_is_an_error_and_changes_nothing),
+        cmocka_unit_test(test_what_may_be_good_is_not_stepped_over),
+        cmocka_unit_test(test_what_only_looks_like_a_checkpoint),
+        cmocka_unit_test(test_the_newest_verified_are_kept),
+        cmocka_unit_test(test_damaged_ones_do_not_count_as_kept),
+        cmocka_unit_test(test_what_a_killed_run_left_is_swept),
+        cmocka_unit_test(test_numbers_that_end),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_rewind),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_a_broken_second_location),
+    };
+    return cmocka_run_group_tests_name("checkpoint_retention", tests, sample_enter, sample_leave);
+}
