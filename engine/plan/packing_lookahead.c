@@ -8,30 +8,25 @@
 
 enum { PAIR_TRIES = 48 };
 
-/* Arrange a piece that was taken from by what is left of it. */
-static void settle(struct rp_lane *lane, uint32_t slot)
-{
-    uint64_t length = lane->pieces[slot].length;
-    if (length == 0)
-        rp_window_remove(&lane->window, slot);
-    else
-        rp_window_change(&lane->window, slot,
-                         (uint32_t)rp_min_u64(length, lane->config->seq_len + 1));
-}
-
+/* Take from the oldest what the row has room for. What is left of it stays the oldest. */
 static void take_oldest(struct rp_lane *lane, struct rp_draft *row)
 {
     uint32_t slot = lane->window.oldest;
     struct rp_piece *piece = &lane->pieces[slot];
     rp_draft_take(row, lane, piece, (uint32_t)rp_min_u64(row->gap, piece->length));
-    settle(lane, slot);
+    if (piece->length == 0)
+        rp_window_remove(&lane->window, slot);
+    else
+        rp_window_change(&lane->window, slot,
+                         (uint32_t)rp_min_u64(piece->length, lane->config->seq_len + 1));
 }
 
-static void take_all(struct rp_lane *lane, struct rp_draft *row, uint32_t slot)
+/* Take the whole of the piece at an index of the window. */
+static void take_at(struct rp_lane *lane, struct rp_draft *row, uint32_t index)
 {
-    struct rp_piece *piece = &lane->pieces[slot];
+    struct rp_piece *piece = &lane->pieces[rp_window_slot(&lane->window, index)];
     rp_draft_take(row, lane, piece, (uint32_t)piece->length);
-    settle(lane, slot);
+    rp_window_remove_at(&lane->window, index);
 }
 
 static int top_up(struct rp_lane *lane, struct rp_error *error)
@@ -47,33 +42,39 @@ static int top_up(struct rp_lane *lane, struct rp_error *error)
 }
 
 struct pair {
-    uint32_t a, b; /* slots; `a` goes first */
-    uint32_t sum;  /* of lengths */
+    uint32_t a, b; /* indexes in the window, a > b; `a` goes first into the row */
 };
 
-/* The best pair whose sum lies in (sum_min, gap]. Going down through the candidates for `a`, the gap
- * left for `b` only grows, so `b` only moves up, and one sweep finds every partner. Where `b` would be
- * longer than `a`, the pair was seen before with the two exchanged, and so were all after it. */
-static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min, struct pair *best)
+/* The best pair whose sum lies in (sum_min, gap].
+ *
+ * `a` comes down through the longest, `b` up through the shortest that can still make the sum; whichever
+ * step the sum allows is taken, until they meet. That sees the greatest partner of every `a`: going down,
+ * the room beside `a` only grows, and a `b` that was passed made a greater sum with the `a` before.
+ * Behind the meeting point every pair was seen with the two exchanged. No `a` is longer than sum_min, which
+ * the best piece has a part in. */
+static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min, struct pair *pair)
 {
-    uint32_t least = rp_window_value(window, 0);
-    uint32_t a = rp_window_count_below(window, gap - least + 1); /* candidates: indexes below a */
-    uint32_t b = 0;                                              /* fitting partners: indexes below b */
-    best->sum = sum_min;
-    for (int tries = 0; tries < PAIR_TRIES && a-- > 0 && best->sum < gap; tries++) {
-        uint32_t length = rp_window_value(window, a);
-        while (b < window->count && rp_window_value(window, b) <= gap - length)
-            b++;
-        if (b > a + 1)
-            break;
-        uint32_t partner = b == a + 1 ? a : b; /* one above the partner; a piece is not its own */
-        if (partner == 0)
-            continue;
-        uint32_t sum = length + rp_window_value(window, partner - 1);
-        if (sum > best->sum)
-            *best = (struct pair){rp_window_slot(window, a), rp_window_slot(window, partner - 1), sum};
+    const int32_t *value = window->value;
+    uint32_t candidates = rp_window_count_below(window, gap - rp_window_value(window, 0) + 1);
+    if (candidates < 2)
+        return false;
+    uint32_t a = candidates - 1, last = candidates > PAIR_TRIES ? candidates - PAIR_TRIES : 0;
+    uint32_t b = rp_window_count_below(window, sum_min + 1 - (uint32_t)value[a]);
+    uint32_t best = sum_min, best_a = 0;
+    while (b < a && a >= last && best < gap) {
+        uint32_t sum = (uint32_t)(value[a] + value[b]);
+        bool fits = sum <= gap, better = fits && sum > best;
+        best = better ? sum : best;
+        best_a = better ? a : best_a;
+        b += fits;
+        a -= !fits;
     }
-    return best->sum > sum_min;
+    if (best == sum_min)
+        return false;
+    uint32_t best_b = rp_window_count_below(window, best - (uint32_t)value[best_a] + 1) - 1;
+    best_b -= best_b == best_a; /* both of one length: the next oldest */
+    *pair = (struct pair){best_a, best_b};
+    return true;
 }
 
 /* The greatest length that fits into `rest` behind the piece below index `fitting`; 0 if none does. */
@@ -98,12 +99,12 @@ static bool take_filler(struct rp_lane *lane, struct rp_draft *row)
         struct pair pair = {0};
         if (rest - second < rp_window_value(window, 0) &&
             find_pair(window, row->gap, best + second, &pair)) {
-            take_all(lane, row, pair.a);
-            take_all(lane, row, pair.b);
+            take_at(lane, row, pair.a);
+            take_at(lane, row, pair.b);
             return true;
         }
     }
-    take_all(lane, row, rp_window_slot(window, fitting - 1));
+    take_at(lane, row, fitting - 1);
     return true;
 }
 
