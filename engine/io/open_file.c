@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file — token files, opened for the page cache or past it (O_DIRECT).
+/* open_file — token files, opened for the page cache or past it (O_DIRECT).
  *
  * O_DIRECT is switched on after the file is open and known to be a regular file. Its alignment comes from
  * statx; a trial read then shows whether the file system means it, because some accept the flag and refuse
