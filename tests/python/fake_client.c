@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fake_client — the client library's contract without an engine, for tests of the Python package.
+ *
+ * Batch k of a "ring" of SLOTS slots holds tokens k * 1000 + place. A slot that is given back is
+ * filled with POISON at once, so a view that outlives its lease is seen. The slots are read-only
+ * but while they are written. Leases come back in any order; each must come back once (fake_faults
+ * counts what must not happen). The run's name chooses what happens: "end:N" ends after N batches,
+ * "fail:N" fails at batch N. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "ringpack/client.h"
+
+enum { ROWS = 2, LENGTH = 8, DOCUMENTS = 3, SLOTS = 4, SLOT_BYTES = 4096, STATE_BYTES = 256 };
+#define POISON 0x5a
+
+struct rp_client {
+    struct rp_geometry geometry;
+    unsigned char *slots;
+    uint64_t next, end, fail;
+    uint64_t held[SLOTS]; /* number + 1 of the batch on lease in the slot, 0 = free */
+    int detached, leases;
+    char state[STATE_BYTES];
+};
+
+static uint64_t faults, released, living;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int inside; /* threads in rp_client_next: one at most */
+
+RP_API uint64_t fake_faults(void);
+RP_API uint64_t fake_released(void);
+RP_API uint64_t fake_living(void);
+
+uint64_t fake_faults(void)
+{
+    return faults;
+}
+
+uint64_t fake_released(void)
+{
+    return released;
+}
+
+uint64_t fake_living(void)
+{
+    return living;
+}
+
+static void lay_out(struct rp_geometry *g)
+{
+    static const uint32_t dtypes[] = {RP_DTYPE_RECORD, RP_DTYPE_I32,  RP_DTYPE_I32,
+                                      RP_DTYPE_I64,    RP_DTYPE_NONE, RP_DTYPE_U16,
+                                      RP_DTYPE_F32,    RP_DTYPE_I32,  RP_DTYPE_RECORD};
+    static const uint64_t bytes[] = {ROWS * sizeof(struct rp_row_info),
+                                     ROWS * DOCUMENTS * 4,
+                                     ROWS * LENGTH * 4,
+                                     ROWS * LENGTH * 8,
+                                     0,
+                                     ROWS * LENGTH * 2,
+                                     ROWS * LENGTH * 4,
+                                     (ROWS * (DOCUMENTS + 1) + 1) * 4,
+                                     ROWS * DOCUMENTS * sizeof(struct rp_provenance)};
+    uint64_t offset = 64;
+    for (int i = 0; i < RP_SECTION_COUNT; i++) {
+        g->sections[i].dtype = dtypes[i];
+        g->sections[i].bytes = bytes[i];
+        g->sections[i].offset = bytes[i] ? offset : 0;
+        offset += (bytes[i] + 63) / 64 * 64;
+    }
+}
+
+static void set_state(struct rp_client *client)
+{
+    uint32_t length = 40;
+    memcpy(client->state, "RPSTATE", 8);
+    memcpy(client->state + 12, &length, 4);
+    memcpy(client->state + 16, &client->next, 8);
+    memset(client->state + 24, 0x77, 16);
+}
+
+int rp_client_attach(struct rp_client **out, const struct rp_client_options *options,
+                     struct rp_error *error)
+{
+    if (options->world > 1 && options->world != 4) {
+        error->code = -RP_E_MISMATCH;
+        snprintf(error->message, sizeof error->message, "dp_world_size: expected 4, found %u",
+                 options->world);
+        snprintf(error->hint, sizeof error->hint, "start as many ranks as the engine serves");
+        return error->code;
+    }
+    struct rp_client *client = calloc(1, sizeof *client);
+    client->geometry = (struct rp_geometry){.rows = ROWS,
+                                            .seq_len = LENGTH,
+                                            .max_docs_per_row = DOCUMENTS,
+                                            .world = 1,
+                                            .rank = options->rank,
+                                            .micro_batches = 1,
+                                            .slots = SLOTS,
+                                            .state_bytes = STATE_BYTES,
+                                            .slot_bytes = SLOT_BYTES};
+    lay_out(&client->geometry);
+    client->end = client->fail = UINT64_MAX;
+    sscanf(options->run, "end:%lu", &client->end);
+    sscanf(options->run, "fail:%lu", &client->fail);
+    if (options->state_bytes >= 24)
+        memcpy(&client->next, (const char *)options->state + 16, 8);
+    client->slots = mmap(NULL, SLOTS * SLOT_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    set_state(client);
+    living++;
+    *out = client;
+    return 0;
+}
+
+const struct rp_geometry *rp_client_geometry(const struct rp_client *client)
+{
+    return &client->geometry;
+}
+
+static void fill(unsigned char *slot, const struct rp_geometry *g, uint64_t k)
+{
+    struct rp_row_info *rows = (void *)(slot + g->sections[RP_SECTION_ROWS].offset);
+    int32_t *tokens = (void *)(slot + g->sections[RP_SECTION_INPUT_IDS].offset);
+    int64_t *labels = (void *)(slot + g->sections[RP_SECTION_LABELS].offset);
+    struct rp_provenance *provenance = (void *)(slot + g->sections[RP_SECTION_PROVENANCE].offset);
+    for (uint32_t r = 0; r < ROWS; r++)
+        rows[r] = (struct rp_row_info){.row = k * ROWS + r, .fragments = 1, .tokens = LENGTH};
+    for (uint32_t i = 0; i < ROWS * LENGTH; i++) {
+        tokens[i] = (int32_t)(k * 1000 + i);
+        labels[i] = tokens[i] + 1;
+    }
+    provenance[DOCUMENTS] = (struct rp_provenance){
+        .document = k, .offset = 7, .source = 3, .length = LENGTH};
+}
+
+int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
+                   struct rp_error *error)
+{
+    (void)timeout_ns;
+    int others = __atomic_fetch_add(&inside, 1, __ATOMIC_ACQ_REL);
+    pthread_mutex_lock(&lock);
+    faults += (uint64_t)others;
+    uint64_t k = client->next, place = k % SLOTS;
+    int result = RP_NEXT_BATCH;
+    if (k == client->end) {
+        result = RP_NEXT_END;
+    } else if (k == client->fail) {
+        result = error->code = -RP_E_CORRUPT;
+        snprintf(error->message, sizeof error->message, "block 7 of a.bin: the content changed");
+    } else if (client->held[place]) {
+        result = error->code = -RP_E_USAGE;
+        snprintf(error->message, sizeof error->message, "all slots are on lease");
+    } else {
+        unsigned char *slot = client->slots + place * SLOT_BYTES;
+        mprotect(slot, SLOT_BYTES, PROT_READ | PROT_WRITE);
+        memset(slot, 0, SLOT_BYTES);
+        fill(slot, &client->geometry, k);
+        mprotect(slot, SLOT_BYTES, PROT_READ);
+        *batch = (struct rp_batch){.number = k,
+                                   .first_row = k * ROWS,
+                                   .next_row = (k + 1) * ROWS,
+                                   .rows = ROWS,
+                                   .seq_len = LENGTH,
+                                   .rows_real = ROWS,
+                                   .tokens_real = ROWS * LENGTH,
+                                   .max_seqlen = 8,
+                                   .segments = 2,
+                                   .lease = 1};
+        for (int i = 0; i < RP_SECTION_COUNT; i++)
+            batch->sections[i] = client->geometry.sections[i].offset
+                                     ? slot + client->geometry.sections[i].offset
+                                     : NULL;
+        client->held[place] = k + 1;
+        client->leases++;
+        client->next++;
+        set_state(client);
+    }
+    pthread_mutex_unlock(&lock);
+    __atomic_fetch_sub(&inside, 1, __ATOMIC_ACQ_REL);
+    return result;
+}
+
+static void drop(struct rp_client *client)
+{
+    munmap(client->slots, SLOTS * SLOT_BYTES);
+    free(client);
+    living--;
+}
+
+int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t place = batch->number % SLOTS;
+    int result = 0;
+    if (client->held[place] != batch->number + 1) {
+        faults++;
+        result = -RP_E_USAGE;
+    } else {
+        unsigned char *slot = client->slots + place * SLOT_BYTES;
+        mprotect(slot, SLOT_BYTES, PROT_READ | PROT_WRITE);
+        memset(slot, POISON, SLOT_BYTES);
+        mprotect(slot, SLOT_BYTES, PROT_READ);
+        client->held[place] = 0;
+        released++;
+        if (--client->leases == 0 && client->detached)
+            drop(client);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch)
+{
+    return client->held[batch->number % SLOTS] == batch->number + 1;
+}
+
+size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity)
+{
+    if (capacity >= 40)
+        memcpy(buffer, client->state, 40);
+    return 40;
+}
+
+uint64_t rp_client_next_row(const struct rp_client *client)
+{
+    return client->next * ROWS;
+}
+
+void rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts)
+{
+    *counts = (struct rp_client_counts){.batches = client->next};
+}
+
+void rp_client_detach(struct rp_client *client)
+{
+    client->detached = 1;
+    if (client->leases == 0)
+        drop(client);
+}
+
+void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,
+                     uint64_t sum[2])
+{
+    sum[0] += batch->number + geometry->rows;
+    sum[1] += 1;
+}
+
+int rp_engine_ask(const char *run_dir, const char *run, const char *what, char **text_out,
+                  struct rp_error *error)
+{
+    (void)run_dir;
+    if (!strcmp(run, "nobody")) {
+        error->code = -RP_E_GONE;
+        snprintf(error->message, sizeof error->message, "no engine of run `nobody`");
+        return error->code;
+    }
+    *text_out = strdup(strcmp(what, "stat") ? "/checkpoints/1" : "{\"run\": \"demo\"}");
+    return 0;
+}
+
+void rp_text_free(char *text)
+{
+    free(text);
+}

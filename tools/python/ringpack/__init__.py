@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ringpack feeds packed tokens to LLM trainers, and resumes exactly.
+
+    import ringpack
+
+    with ringpack.Loader("config.yaml", return_type="torch") as loader:
+        for batch in loader:
+            loss = train(batch["input_ids"].to(device), batch["labels"].to(device))
+            save({"model": model.state_dict(), "loader": loader.state_dict()})
+
+See Loader for how it finds or starts its engine, and Batch for what a batch holds and who owns it.
+"""
+
+import json
+
+from . import errors
+from ._library import ask_engine as _ask_engine
+from .batch import Batch
+from .errors import *  # noqa: F403
+from .loader import Loader
+
+__all__ = ["Batch", "Loader", "checkpoint", "stat"]
+__all__ += errors.__all__
+__version__ = "0.1.0"
+
+
+def stat(run="default", run_dir=None):
+    """What a running engine says of itself (`ringpack stat --json`), as a dict."""
+    return json.loads(_ask_engine("stat", run, run_dir))
+
+
+def checkpoint(run="default", run_dir=None):
+    """Have a running engine write a checkpoint; its path, once it is durable."""
+    return _ask_engine("checkpoint", run, run_dir)

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine as a child process: `ringpack serve`, which lives as long as this process at most.
+
+It is told of our end by a pipe (--lifeline) that only this process holds open, so it also ends
+after a kill -9. What it logs goes to the logger "ringpack.engine"; its last lines explain its end.
+"""
+
+import json
+import logging
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import weakref
+from collections import deque
+
+from .errors import EngineGoneError, EngineTimeoutError, RingpackError, error_named
+
+logger = logging.getLogger("ringpack.engine")
+_LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "debug": logging.DEBUG}
+_living = weakref.WeakSet()
+
+
+def _leave_to_parent():
+    """A fork holds a copy of every lifeline, and would keep the engines of a dead parent alive."""
+    for engine in list(_living):
+        engine.cut_lifeline()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def find_program():
+    """Path of the program: RINGPACK, else beside the package, else in PATH."""
+    named = os.environ.get("RINGPACK")
+    if named:
+        return named
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "ringpack")
+    found = beside if os.path.exists(beside) else shutil.which("ringpack")
+    if found is None:
+        raise RingpackError(
+            "the program `ringpack` was not found beside the package or in PATH",
+            "`pip install ./tools/python` in a clone of ringpack builds it, or set RINGPACK",
+        )
+    return found
+
+
+def option_text(value):
+    """A config value as the program reads it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple, set)):
+        return ",".join(option_text(item) for item in value)
+    if isinstance(value, range):
+        return f"{value.start}-{value.stop - 1}"
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def source_arguments(corpus):
+    """`corpus` as options, and as the text of a config where options do not suffice (weights)."""
+    sources = [corpus] if isinstance(corpus, (str, os.PathLike, dict)) else list(corpus)
+    if not any(isinstance(source, dict) for source in sources):
+        return [
+            argument for source in sources for argument in ("--source", os.fspath(source))
+        ], None
+    absolute = [_absolute(source) for source in sources]
+    return [], json.dumps({"sources": absolute}, default=os.fspath)  # JSON is YAML
+
+
+def _absolute(source):
+    """Paths in a config are relative to it, and this config lies nowhere."""
+    if not isinstance(source, dict):
+        return os.path.abspath(source)
+    source = dict(source)
+    if "path" in source:
+        source["path"] = os.path.abspath(source["path"])
+    if "shards" in source:
+        source["shards"] = [os.path.abspath(shard) for shard in source["shards"]]
+    return source
+
+
+class Engine:
+    """One `ringpack serve` child. `arguments` are those behind `serve`; `config_text` is a config
+    that has no file."""
+
+    def __init__(self, arguments, config_text=None, program=None):
+        self.program = os.fspath(program) if program is not None else find_program()
+        self.arguments, self.config_text = list(arguments), config_text
+        self.process = self._lifeline = self._reader = None
+        self._lines = deque(maxlen=30)
+        self._owner = os.getpid()
+        _living.add(self)
+
+    def start(self, timeout):
+        """Start it, and wait until trainers can attach. Seconds."""
+        ready, ready_end = os.pipe()
+        life_end, self._lifeline = os.pipe()
+        passed, arguments = [ready_end, life_end], self.arguments
+        if self.config_text is not None:
+            config = os.memfd_create("ringpack-config")
+            os.write(config, self.config_text.encode())
+            passed.append(config)
+            arguments = ["-c", f"/proc/self/fd/{config}", *arguments]
+        command = [
+            self.program,
+            "serve",
+            *arguments,
+            "--ready-fd",
+            str(ready_end),
+            "--lifeline",
+            str(life_end),
+        ]
+        try:
+            # In a session of its own: Ctrl-C is for the trainer, which ends the engine in time.
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=passed,
+                start_new_session=True,
+            )
+        except OSError as failure:
+            os.close(ready)
+            self.cut_lifeline()
+            raise RingpackError(
+                f"{self.program} could not be started: {failure}", "set RINGPACK to its path"
+            ) from failure
+        finally:
+            for fd in passed:
+                os.close(fd)
+        self._reader = threading.Thread(
+            target=self._read_log,
+            args=(self.process.stderr,),
+            name="ringpack-engine-log",
+            daemon=True,
+        )
+        self._reader.start()
+        try:
+            self._wait_ready(ready, timeout)
+        except BaseException:
+            self.stop(timeout=5)
+            raise
+        finally:
+            os.close(ready)
+
+    def _wait_ready(self, ready, timeout):
+        deadline = time.monotonic() + timeout
+        while not select.select([ready], [], [], min(0.2, max(0.0, deadline - time.monotonic())))[
+            0
+        ]:
+            if time.monotonic() >= deadline:
+                raise EngineTimeoutError(
+                    f"the engine (pid {self.process.pid}) was not ready within {timeout:g} s",
+                    "give start_timeout more seconds; `ringpack index` before makes starts quick",
+                )
+        if not os.read(ready, 16):
+            self.process.wait()
+            raise self.failure("before it was ready")
+
+    def failure(self, when):
+        """The error that the dead engine printed, or one that says how it ended."""
+        self._reader.join(timeout=2)
+        status = self.process.returncode
+        lines = list(self._lines)
+        for place in range(len(lines) - 1, -1, -1):
+            match = re.match(r"ringpack: error (\w+): (.*)", lines[place])
+            if match:
+                after = lines[place + 1] if place + 1 < len(lines) else ""
+                hint = after[len("  next: ") :] if after.startswith("  next: ") else ""
+                return error_named(match[1], match[2], hint)
+        how = (
+            f"was killed by {signal.Signals(-status).name}"
+            if status < 0
+            else f"exited with status {status}"
+        )
+        said = "; its last words:\n" + "\n".join(lines[-5:]) if lines else ""
+        return EngineGoneError(f"the engine (pid {self.process.pid}) {how} {when}{said}")
+
+    def exit_status(self):
+        """None while it runs (or was never started); negative: the signal that killed it."""
+        return self.process.poll() if self.process is not None else None
+
+    def stop(self, timeout=60):
+        """End it, with a checkpoint where it has a place for them, and wait for that. Seconds."""
+        self.cut_lifeline()
+        if os.getpid() != self._owner or self.process is None:
+            return
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            logger.warning(
+                "engine %d did not end within %g s and is killed", self.process.pid, timeout
+            )
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(timeout=2)
+
+    def cut_lifeline(self):
+        lifeline, self._lifeline = self._lifeline, None
+        if lifeline is not None:
+            os.close(lifeline)
+
+    def _read_log(self, stream):
+        with stream:
+            for raw in stream:
+                line = raw.decode("utf-8", "replace").rstrip("\n")
+                self._lines.append(line)
+                match = re.match(r"ringpack: (error|warning|debug)\b", line)
+                logger.log(_LEVELS[match[1]] if match else logging.INFO, "%s", line)

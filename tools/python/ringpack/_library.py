@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libringpack.so by ctypes: the structures and functions of include/ringpack/*.h, and nothing else.
+
+Invariant: every structure here has the size and offsets of its C twin (tests/python/test_library.py
+asks the compiler).
+"""
+
+import ctypes
+import os
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char_p,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+
+from .errors import RingpackError, error_of
+
+SECTIONS = (  # enum rp_section
+    "rows",
+    "doc_lens",
+    "input_ids",
+    "labels",
+    "position_ids",
+    "segment_ids",
+    "loss_mask",
+    "cu_seqlens",
+    "provenance",
+)
+DTYPES = (None, "<u2", "<i4", "<i8", "<f4", None)  # enum rp_dtype as numpy type strings
+RECORDS = {  # struct rp_row_info, struct rp_provenance
+    "rows": [("row", "<u8"), ("fragments", "<u4"), ("tokens", "<u4")],
+    "provenance": [("document", "<u8"), ("offset", "<u8"), ("source", "<u4"), ("length", "<u4")],
+}
+NEXT_BATCH, NEXT_EMPTY, NEXT_END = 1, 2, 3  # enum rp_next
+
+
+class Error(Structure):
+    _fields_ = [("code", c_int), ("message", ctypes.c_char * 768), ("hint", ctypes.c_char * 384)]
+
+
+class SectionLayout(Structure):
+    _fields_ = [
+        ("offset", c_uint64),
+        ("bytes", c_uint64),
+        ("dtype", c_uint32),
+        ("reserved", c_uint32),
+    ]
+
+
+class Geometry(Structure):
+    _fields_ = [
+        *((name, c_uint32) for name in "rows seq_len max_docs_per_row world rank".split()),
+        *((name, c_uint32) for name in "micro_batches slots label_mode".split()),
+        ("pad_id", c_int64),
+        *((name, c_uint64) for name in "base_row state_bytes slot_bytes".split()),
+        ("sections", SectionLayout * len(SECTIONS)),
+    ]
+
+
+class ClientOptions(Structure):
+    _fields_ = [
+        ("run", c_char_p),
+        ("run_dir", c_char_p),
+        *((name, c_uint32) for name in "rank world rows seq_len".split()),
+        ("state", c_char_p),
+        ("state_bytes", c_size_t),
+        ("connect_timeout_ns", c_uint64),
+        ("restart_timeout_ns", c_uint64),
+    ]
+
+
+class BatchInfo(Structure):
+    """struct rp_batch: a lease."""
+
+    _fields_ = [
+        *((name, c_uint64) for name in "number first_row next_row".split()),
+        *((name, c_uint32) for name in "rows seq_len rows_real tokens_real".split()),
+        *((name, c_uint32) for name in "tokens_loss max_seqlen segments".split()),
+        ("sum_len_squared", c_uint64),
+        ("sections", c_void_p * len(SECTIONS)),
+        ("lease", c_uint64),
+    ]
+
+
+class Counts(Structure):
+    _fields_ = [(name, c_uint64) for name in "batches rows tokens waits wait_ns reattaches".split()]
+
+
+_PROTOTYPES = {
+    "rp_client_attach": (c_int, POINTER(c_void_p), POINTER(ClientOptions), POINTER(Error)),
+    "rp_client_geometry": (POINTER(Geometry), c_void_p),
+    "rp_client_next": (c_int, c_void_p, c_int64, POINTER(BatchInfo), POINTER(Error)),
+    "rp_client_release": (c_int, c_void_p, POINTER(BatchInfo)),
+    "rp_client_state": (c_size_t, c_void_p, c_void_p, c_size_t),
+    "rp_client_next_row": (c_uint64, c_void_p),
+    "rp_client_counts": (None, c_void_p, POINTER(Counts)),
+    "rp_client_detach": (None, c_void_p),
+    "rp_batch_digest": (None, POINTER(Geometry), POINTER(BatchInfo), POINTER(c_uint64)),
+    "rp_engine_ask": (c_int, c_char_p, c_char_p, c_char_p, POINTER(c_void_p), POINTER(Error)),
+    "rp_text_free": (None, c_void_p),
+}
+
+
+def _candidates():
+    named = os.environ.get("RINGPACK_LIBRARY")
+    if named:
+        return [named]
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libringpack.so")
+    return [beside, "libringpack.so.0", "libringpack.so"]
+
+
+def _open():
+    failures = []
+    for path in _candidates():
+        if path.startswith("/") and not os.path.exists(path):
+            failures.append(f"{path}: not there")
+            continue
+        try:
+            return ctypes.CDLL(path, use_errno=True)
+        except OSError as failure:
+            failures.append(str(failure))
+    raise RingpackError(
+        "libringpack.so was not found: " + "; ".join(failures),
+        "`pip install ./tools/python` in a clone of ringpack builds it, or set RINGPACK_LIBRARY "
+        "to the file that CMake built",
+    )
+
+
+_loaded = None
+
+
+def library():
+    """The shared library, opened at the first call and then kept."""
+    global _loaded
+    if _loaded is None:
+        opened = _open()
+        for name, (result, *arguments) in _PROTOTYPES.items():
+            try:
+                function = getattr(opened, name)
+            except AttributeError:
+                raise RingpackError(
+                    f"{opened._name} has no {name}: it is of another version than this package",
+                    "`pip install ./tools/python` brings both from one tree",
+                ) from None
+            function.restype, function.argtypes = result, arguments
+        _loaded = opened
+    return _loaded
+
+
+def raise_error(code, error):
+    raise error_of(
+        code, error.message.decode("utf-8", "replace"), error.hint.decode("utf-8", "replace")
+    )
+
+
+def ask_engine(what, run="default", run_dir=None):
+    """Ask a running engine: "stat" (JSON text), "checkpoint" (path, once durable) or "stop"."""
+    text, error = c_void_p(), Error()
+    name = os.fsencode(run_dir) if run_dir is not None else None
+    c = library()
+    code = c.rp_engine_ask(
+        name, run.encode(), what.encode(), ctypes.byref(text), ctypes.byref(error)
+    )
+    if code < 0:
+        raise_error(code, error)
+    try:
+        return ctypes.string_at(text).decode() if text else ""
+    finally:
+        c.rp_text_free(text)

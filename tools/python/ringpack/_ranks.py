@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which data-parallel rank this process is: by arguments, else by the launcher's environment."""
+
+import re
+from typing import NamedTuple, Optional
+
+from .errors import UsageError
+
+
+class Ranks(NamedTuple):
+    rank: int
+    world: int
+    local: int  # number of the process on its node
+    node: Optional[range]  # ranks of this node, when the launcher says so
+    said_by: str
+    job: Optional[str]  # names the job, the same in all its processes
+
+
+# launcher, rank, world, local rank, processes on the node, what names the job
+_LAUNCHERS = (
+    (
+        "torchrun",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        ("TORCHELASTIC_RUN_ID", "MASTER_PORT"),
+    ),
+    (
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ("PMIX_NAMESPACE",),
+    ),
+    (
+        "Slurm",
+        "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_LOCALID",
+        None,
+        ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ),
+    (
+        "Slurm",
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "SLURM_LOCALID",
+        None,
+        ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ),
+)
+
+
+def _integer(environment, name):
+    text = environment.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise UsageError(
+            f"{name}={text!r} in the environment is not a number", "pass dp_rank and dp_world_size"
+        )
+    return int(text)
+
+
+def _launched(environment):
+    for launcher, rank_name, world_name, local_name, node_name, job_names in _LAUNCHERS:
+        rank, world = _integer(environment, rank_name), _integer(environment, world_name)
+        if rank is None or world is None:
+            continue
+        local = _integer(environment, local_name)
+        size = _integer(environment, node_name) if node_name else None
+        node = None
+        if local is not None and size is not None:
+            node = range(rank - local, rank - local + size)
+        job = "-".join(environment[name] for name in job_names if name in environment)
+        job = re.sub(r"[^A-Za-z0-9._-]", "_", f"{launcher}-{job}")[:64] if job else None
+        said_by = f"{launcher}: {rank_name}, {world_name}"
+        return Ranks(rank, world, rank if local is None else local, node, said_by, job)
+    return None
+
+
+def find_ranks(dp_rank, dp_world_size, environment):
+    """Arguments win; then torchrun, Open MPI, Slurm; otherwise this process is alone."""
+    launched = _launched(environment)
+    if dp_rank is None and dp_world_size is None:
+        found = launched or Ranks(0, 1, 0, None, "no launcher", None)
+    elif dp_rank is None or dp_world_size is None:
+        raise UsageError(
+            "dp_rank and dp_world_size go together: one of them was not given", "give both"
+        )
+    else:
+        # With tensor or pipeline parallelism a node's data-parallel ranks are not the launcher's.
+        local = launched.local if launched else dp_rank
+        job = launched.job if launched else None
+        found = Ranks(int(dp_rank), int(dp_world_size), local, None, "arguments", job)
+    if not 0 <= found.rank < found.world:
+        raise UsageError(
+            f"rank {found.rank} of {found.world} ({found.said_by}): not 0 to {found.world - 1}",
+            "ranks count from 0",
+        )
+    return found

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong: one class per code of include/ringpack/error.h.
+
+Every error says what failed (``str(error)``), and in ``.hint`` what is safe and what to do next.
+``.code`` is the negative code: from -5000 down ringpack's own, otherwise a negated errno.
+"""
+
+import os
+
+
+class RingpackError(Exception):
+    """Base of all errors of this package."""
+
+    name = ""  # as the program prints it
+    code = 0  # 0: found by Python, not by the library
+
+    def __init__(self, message, hint="", code=None):
+        super().__init__(message)
+        self.hint = hint
+        if code is not None:
+            self.code = code
+
+    def __str__(self):
+        return f"{self.args[0]}\n  next: {self.hint}" if self.hint else self.args[0]
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.hint, self.code)
+
+
+class LeaseError(RingpackError, BufferError):
+    """A batch cannot be taken or given back, because views of batches are alive."""
+
+
+class ReleasedError(RingpackError, ValueError):
+    """A view was asked of a batch that is closed."""
+
+
+class UsageError(RingpackError, ValueError):
+    name, code = "RP_E_USAGE", -5001
+
+
+class ConfigError(RingpackError, ValueError):
+    name, code = "RP_E_CONFIG", -5002
+
+
+class FormatError(RingpackError):
+    name, code = "RP_E_FORMAT", -5003
+
+
+class CorruptError(RingpackError):
+    name, code = "RP_E_CORRUPT", -5004
+
+
+class CheckpointMismatchError(RingpackError):
+    """The state belongs to another stream, or the trainer believes in another geometry."""
+
+    name, code = "RP_E_MISMATCH", -5005
+
+
+class VersionError(RingpackError):
+    name, code = "RP_E_VERSION", -5006
+
+
+class FileChangedError(RingpackError):
+    name, code = "RP_E_CHANGED", -5007
+
+
+class VocabularyError(RingpackError):
+    name, code = "RP_E_VOCABULARY", -5008
+
+
+class EmptyCorpusError(RingpackError):
+    name, code = "RP_E_EMPTY", -5009
+
+
+class ResourceError(RingpackError):
+    name, code = "RP_E_RESOURCE", -5010
+
+
+class BusyError(RingpackError):
+    name, code = "RP_E_BUSY", -5011
+
+
+class EngineGoneError(RingpackError, ConnectionError):
+    name, code = "RP_E_GONE", -5012
+
+
+class EngineTimeoutError(RingpackError, TimeoutError):
+    name, code = "RP_E_TIMEOUT", -5013
+
+
+class ProtocolError(RingpackError):
+    name, code = "RP_E_PROTOCOL", -5014
+
+
+class DiffersError(RingpackError):
+    name, code = "RP_E_DIFFERS", -5015
+
+
+class EngineStoppedError(RingpackError):
+    name, code = "RP_E_STOPPED", -5016
+
+
+__all__ = [
+    "BusyError",
+    "CheckpointMismatchError",
+    "ConfigError",
+    "CorruptError",
+    "DiffersError",
+    "EmptyCorpusError",
+    "EngineGoneError",
+    "EngineStoppedError",
+    "EngineTimeoutError",
+    "FileChangedError",
+    "FormatError",
+    "LeaseError",
+    "ProtocolError",
+    "ReleasedError",
+    "ResourceError",
+    "RingpackError",
+    "UsageError",
+    "VersionError",
+    "VocabularyError",
+]
+
+_OF_CODE = {kind.code: kind for kind in RingpackError.__subclasses__() if kind.code}
+_OF_NAME = {kind.name: kind for kind in _OF_CODE.values()}
+
+
+def error_of(code, message, hint=""):
+    """The exception for a negative code."""
+    if not message:
+        message = os.strerror(-code) if code > -4096 else f"error {code}"
+    return _OF_CODE.get(code, RingpackError)(message, hint, code)
+
+
+def error_named(name, message, hint=""):
+    """The exception for a code as the program prints it ("RP_E_CONFIG")."""
+    return _OF_NAME.get(name, RingpackError)(message, hint)

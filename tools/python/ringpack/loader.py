@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loader: an endless or finite iterator of batches whose position can be saved and restored."""
+
+import base64
+import logging
+import os
+import time
+import weakref
+from collections import deque
+
+import numpy
+
+from ._client import END, Client
+from ._engine import Engine, option_text, source_arguments
+from ._ranks import find_ranks
+from .batch import KINDS, Batch, import_torch
+from .errors import EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
+
+logger = logging.getLogger("ringpack")
+STATE_KEY = "ringpack_state"
+_SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
+_RESTARTS_MAX = 3  # of our own engine, without a batch in between
+_serial = iter(range(1 << 62))
+
+
+class Loader:
+    """Iterate over the batches of one data-parallel rank.
+
+    ``Loader(run="pretrain")`` attaches to a running engine (``ringpack serve``).
+    ``Loader("config.yaml")`` or ``Loader(corpus="books.bin", seq_len=2048, batch_size=8)`` starts
+    one as a child, which ends when this process ends, however it ends. On a node with several local
+    ranks the first one starts it and the others attach to it.
+
+    Parameters
+    ----------
+    config: path of a YAML config, for an engine that is started here.
+    run: name of the run. run_dir: folder of its socket, when it is not the default one.
+    corpus: a path, a list of paths, or of dicts (name, path | shards, weight, format, dtype, eos).
+    seq_len, batch_size: tokens in a row; rows per batch of this rank. Checked against the engine.
+    dp_rank, dp_world_size: default: from torchrun, Open MPI or Slurm, else 0 of 1.
+    return_type: "numpy" or "torch": what ``batch[name]`` gives, without a copy.
+    flat: give 1-D views, not one row per row.
+    keep: batches that stay open at a time; 2 keeps the one before the newest too.
+    start_engine: True: this process starts the engine; False: attach only; None: as said above.
+    start_timeout: seconds to wait for an engine that starts here (600).
+    connect_timeout: seconds to wait for a running one (10; when a local rank starts it: 600).
+    restart_timeout: seconds to wait for the successor of a dead one (60).
+    program: path of `ringpack`; default: RINGPACK, else beside the package, else in PATH.
+    options: every other key of the config (seed=1, packing="best_fit", profile="hf", ...), for an
+        engine that is started here. `ringpack help serve` lists them.
+
+    The engine is started, or attached to, at the first use, by ``with`` or by ``attach()``; before
+    that a loader can be pickled. A loader belongs to one process: in a fork it refuses to work.
+    """
+
+    def __init__(
+        self,
+        config=None,
+        *,
+        run=None,
+        run_dir=None,
+        corpus=None,
+        seq_len=None,
+        batch_size=None,
+        dp_rank=None,
+        dp_world_size=None,
+        return_type="numpy",
+        flat=False,
+        keep=1,
+        start_engine=None,
+        start_timeout=600.0,
+        connect_timeout=None,
+        restart_timeout=None,
+        program=None,
+        **options,
+    ):
+        self._client = self._engine = None
+        if return_type not in KINDS:
+            raise ValueError(f"return_type is {return_type!r}: expected one of {', '.join(KINDS)}")
+        if return_type == "torch":
+            import_torch()
+        if keep < 1:
+            raise ValueError(f"keep is {keep}: expected 1 or more")
+        ranks = find_ranks(dp_rank, dp_world_size, os.environ)
+        describes = config is not None or corpus is not None
+        starts = describes and ranks.local == 0 if start_engine is None else bool(start_engine)
+        if starts and not describes:
+            raise UsageError(
+                "start_engine=True needs a config or a corpus", "Loader('config.yaml')"
+            )
+        if options and not describes:
+            raise TypeError(
+                f"{', '.join(options)}: only an engine that is started here takes these; one that "
+                "runs already has its own config"
+            )
+        if run is None:
+            alone = starts and ranks.world == 1
+            run = f"python-{os.getpid()}-{next(_serial)}" if alone else ranks.job or "default"
+        self._arguments = (
+            self._engine_arguments(
+                config, corpus, ranks, run, run_dir, seq_len, batch_size, options
+            )
+            if starts
+            else None
+        )
+        if connect_timeout is None and describes and not starts:
+            connect_timeout = start_timeout
+        self._connection = dict(
+            run=run,
+            run_dir=run_dir,
+            rank=ranks.rank,
+            world=ranks.world,
+            rows=batch_size or 0,
+            seq_len=seq_len or 0,
+            connect_timeout=connect_timeout,
+            restart_timeout=restart_timeout,
+        )
+        self._kind, self._flat, self._keep = return_type, bool(flat), keep
+        self._program, self._start_timeout = program, start_timeout
+        self._ranks, self._token = ranks, None
+        self._open = deque()  # batches that are not closed yet, oldest first
+        self._ended, self._restarts = False, 0
+
+    @staticmethod
+    def _engine_arguments(config, corpus, ranks, run, run_dir, seq_len, batch_size, options):
+        """The command line of the engine, and the text of its config if that has no file."""
+        if config is not None and corpus is not None:
+            raise UsageError(
+                "config and corpus were both given",
+                "put the sources into the config, or give options",
+            )
+        arguments, text = ([], None) if corpus is None else source_arguments(corpus)
+        if config is not None:
+            arguments += ["-c", os.fspath(config)]
+        keys = {
+            "run": run,
+            "run_dir": run_dir,
+            "seq_len": seq_len,
+            "batch_size": batch_size,
+            "dp_world_size": ranks.world if ranks.world > 1 else None,
+            **options,
+        }
+        if ranks.node is not None and len(ranks.node) < ranks.world:
+            keys.setdefault("ranks", ranks.node)
+        for key, value in keys.items():
+            if value is not None:
+                arguments += ["--" + key.replace("_", "-"), option_text(value)]
+        return arguments, text
+
+    # ---- attach, detach -------------------------------------------------------------------------
+
+    def attach(self):
+        """Start the engine, if that is ours to do, and attach. Does nothing when attached."""
+        if self._client is not None:
+            return self
+        if self._arguments is not None and self._engine is None:
+            engine = Engine(*self._arguments, program=self._program)
+            engine.start(self._start_timeout)
+            self._engine = engine
+            weakref.finalize(self, engine.stop)
+        client = Client(state=self._token, **self._connection)
+        slots = client.geometry.slots
+        if self._keep >= slots:
+            client.detach()
+            raise UsageError(
+                f"keep={self._keep} leaves no room in a ring of {slots} batches",
+                f"prefetch_factor={self._keep * 2}, or a lower keep",
+            )
+        self._client, self._ended = client, False
+        engine = (
+            f"started here, pid {self._engine.process.pid}" if self._engine else "already running"
+        )
+        logger.info(
+            "rank %d of %d (%s), run %s, engine %s, row %d",
+            self._ranks.rank,
+            self._ranks.world,
+            self._ranks.said_by,
+            self._connection["run"],
+            engine,
+            client.next_row(),
+        )
+        return self
+
+    def close(self):
+        """Detach, and end the engine if this loader started it. Views that are alive stay valid."""
+        self._detach()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.stop()
+
+    def _close_batches(self):
+        while self._open:
+            self._open.popleft().close("was closed when its loader left the position")
+
+    def _detach(self):
+        self._close_batches()
+        client, self._client = self._client, None
+        if client is not None and client.is_ours():
+            self._token = client.state()  # attaching again goes on here
+            client.detach()
+
+    def __enter__(self):
+        return self.attach()
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_client", None) is not None or getattr(self, "_engine", None) is not None:
+            self.close()
+
+    def __getstate__(self):
+        if self._client is not None or self._engine is not None:
+            raise TypeError(
+                "an attached loader cannot be pickled: send it before its first use, or its state"
+            )
+        return self.__dict__.copy()
+
+    # ---- batches --------------------------------------------------------------------------------
+
+    def __iter__(self):
+        """The loader itself: a second loop goes on where the first one stopped."""
+        return self
+
+    def __next__(self):
+        batch = self.next()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def next(self, timeout=None):
+        """The next batch, or None at the end of the stream (num_epochs).
+
+        Closes the batch before it (with keep=n, the n-th before it). Waits at most `timeout`
+        seconds (None: until there is one), then raises EngineTimeoutError; nothing is lost."""
+        self.attach()
+        while len(self._open) >= self._keep:
+            self._open.popleft().close(f"was closed when the loader went on (keep={self._keep})")
+        if self._ended:
+            return None
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _SLICE_NS if deadline is None else int((deadline - time.monotonic()) * 1e9)
+            lease = self._client.next(max(0, min(left, _SLICE_NS)))
+            if lease is END:
+                self._ended = True
+                return None
+            if lease is not None:
+                self._restarts = 0
+                batch = Batch(lease, self._kind, self._flat)
+                self._open.append(batch)
+                return batch
+            self._revive()
+            if deadline is not None and time.monotonic() >= deadline:
+                raise EngineTimeoutError(
+                    f"no batch within {timeout:g} s",
+                    "`ringpack stat` tells what the engine waits for",
+                )
+
+    def _revive(self):
+        """Start our engine again if it died; the client finds it and goes on at its row."""
+        status = self._engine.exit_status() if self._engine is not None else None
+        if status is None:
+            return
+        if status == 0:
+            raise EngineStoppedError(f"the engine (pid {self.engine_pid}) was stopped")
+        if self._restarts == _RESTARTS_MAX:
+            raise self._engine.failure(f"{_RESTARTS_MAX + 1} times in a row")
+        self._restarts += 1
+        logger.warning("%s", self._engine.failure("and is started again"))
+        self._engine.cut_lifeline()
+        self._engine.start(self._start_timeout)
+
+    # ---- state ----------------------------------------------------------------------------------
+
+    def state_dict(self, text=False):
+        """The position after the last batch that was taken: the same bytes on every rank.
+
+        {"ringpack_state": uint8 array, or tensor with return_type="torch"}, always of the same
+        length for one stream, so that torch.distributed.checkpoint can load in place. text=True
+        gives a string instead, for JSON. Changes nothing; the copy is the caller's."""
+        self.attach()
+        token = self._client.state()
+        if text:
+            return {STATE_KEY: base64.b64encode(token).decode()}
+        array = numpy.zeros(max(self._client.geometry.state_bytes, len(token)), numpy.uint8)
+        array[: len(token)] = numpy.frombuffer(token, numpy.uint8)
+        return {STATE_KEY: import_torch().from_numpy(array) if self._kind == "torch" else array}
+
+    def load_state_dict(self, state):
+        """Go to the position of a state_dict, of any rank of any world size.
+
+        Before the first use it is only remembered, and checked when attaching; later the loader
+        attaches again at once. Open batches are closed; views of them must be gone (LeaseError).
+        CheckpointMismatchError: the state is of another stream; the loader stays where it was."""
+        if STATE_KEY not in state:
+            raise UsageError(
+                f"the state has no {STATE_KEY!r}: found {', '.join(map(str, state)) or 'nothing'}",
+                "give what state_dict() returned",
+            )
+        token = _token_of(state[STATE_KEY])
+        attached = self._client is not None
+        if attached:
+            self._close_batches()
+            self._client.check_all_returned()
+            self._detach()
+        before, self._token = self._token, token
+        if attached:
+            try:
+                self.attach()
+            except RingpackError:
+                self._token = before
+                raise
+
+    # ---- what is going on -----------------------------------------------------------------------
+
+    @property
+    def next_row(self):
+        """Global row of the present position."""
+        return self.attach()._client.next_row()
+
+    @property
+    def run(self):
+        """Name under which the engine is found (`ringpack stat NAME`)."""
+        return self._connection["run"]
+
+    @property
+    def engine_pid(self):
+        """Process of the engine that this loader started, or None."""
+        return self._engine.process.pid if self._engine is not None else None
+
+    def counts(self):
+        """Since attaching: batches, rows, tokens, waits, wait_ns, reattaches."""
+        return self.attach()._client.counts()
+
+
+def _token_of(value):
+    """The token in what state_dict gave, also after a trip through JSON, torch.save or numpy."""
+    if isinstance(value, str):
+        try:
+            token = base64.b64decode(value, validate=True)
+        except ValueError:
+            raise UsageError(
+                f"{STATE_KEY} is text, but not base64", "give what state_dict(text=True) returned"
+            ) from None
+    elif isinstance(value, (bytes, bytearray, memoryview)):
+        token = bytes(value)
+    else:
+        token = (
+            numpy.asarray(value.cpu() if hasattr(value, "cpu") else value)
+            .astype(numpy.uint8)
+            .tobytes()
+        )
+    # Behind the token's own length, at offset 12 (STREAM.md section 8), is padding of state_dict.
+    return token[: int.from_bytes(token[12:16], "little")] if len(token) >= 16 else token
