@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layout.h — every byte that two processes share, and every message between them.
  *
- * The memory is transient: each engine start (a *generation*) and each attach makes fresh memory, and nothing
- * in it is ever repaired. So native byte order and alignment are used; what must survive is in a checkpoint.
+ * The memory is transient: each engine start (a *generation*) and each attach makes fresh memory,
+ * and nothing in it is ever repaired. So native byte order and alignment are used; what must
+ * survive is in a checkpoint.
  *
- * A batch ring is two memfds. The *data* segment is written by the engine alone and mapped read-only by the
- * trainer (sealed SHRINK | GROW | FUTURE_WRITE): header page, engine page, slots. The *control* page is made anew
- * for each attach and is the trainer's alone. No page has two writers. Offsets only, no pointers.
+ * A batch ring is two memfds. The *data* segment is written by the engine alone and mapped
+ * read-only by the trainer (sealed SHRINK | GROW | FUTURE_WRITE): header page, engine page, slots.
+ * The *control* page is made anew for each attach and is the trainer's alone. No page has two
+ * writers. Offsets only, no pointers.
  *
  * Every shared word says its one writer and, under "PAIRS name", the barrier at the other end.
  * ABI.md beside this file tells the protocol in prose. A change here is a new RP_ABI_VERSION. */
@@ -36,13 +38,14 @@
 #define RP_RING_SLOTS_MAX 4096u
 #define RP_RUN_NAME_BYTES 65u
 
-/* Data segment, offset 0. Immutable once `ready` is 1 (PAIRS ring-ready: release store / acquire load). */
+/* Data segment, offset 0. Immutable once `ready` is 1 (PAIRS ring-ready: release store / acquire
+ * load). */
 struct rp_ring_header {
     uint64_t magic;
     uint32_t abi_version, header_bytes;
-    uint64_t total_bytes;  /* of the data segment */
-    uint64_t slots_offset; /* of slot 0; slot of batch k is k mod geometry.slots */
-    uint64_t generation;   /* random, one per engine start */
+    uint64_t total_bytes;       /* of the data segment */
+    uint64_t slots_offset;      /* of slot 0; slot of batch k is k mod geometry.slots */
+    uint64_t generation;        /* random, one per engine start */
     struct rp_hash128 identity; /* of the stream */
     struct rp_geometry geometry;
     struct rp_hash128 header_hash; /* XXH3-128 of all bytes before this field */
@@ -52,7 +55,7 @@ struct rp_ring_header {
 
 enum rp_ring_status {
     RP_RING_RUNNING, /* more batches will come */
-    RP_RING_END,     /* batches end before number `end`; all of them have been or will be published */
+    RP_RING_END, /* batches end before number `end`; all of them have been or will be published */
     RP_RING_STOPPED, /* the engine was asked to stop: no more batches in this generation */
     RP_RING_FAILED,  /* the engine met an error: text in `message`, its negative code in `end` */
     RP_RING_QUARANTINED, /* this ring's trainer broke the protocol */
@@ -60,11 +63,13 @@ enum rp_ring_status {
 
 /* Data segment, offset RP_PAGE_BYTES. Writer of every word: the engine. */
 struct rp_ring_engine {
-    /* Batches below tail are published. Monotonic within an attach. The low half is the futex word the trainer
-     * sleeps on. PAIRS ring-publish: release store here, acquire load by the trainer before it reads a slot. */
+    /* Batches below tail are published. Monotonic within an attach. The low half is the futex word
+     * the trainer sleeps on. PAIRS ring-publish: release store here, acquire load by the trainer
+     * before it reads a slot. */
     RP_LINE_ALIGNED struct rp_a64 tail;
-    /* 1 while the engine waits for space in this ring: the trainer then rings the doorbell after a release.
-     * PAIRS ring-space: store 1, fence, re-read release / store release, fence, read want_space. */
+    /* 1 while the engine waits for space in this ring: the trainer then rings the doorbell after a
+     * release. PAIRS ring-space: store 1, fence, re-read release / store release, fence, read
+     * want_space. */
     RP_LINE_ALIGNED struct rp_a32 want_space;
     /* PAIRS ring-status: `end` and `message` are written before the release store of `status`. */
     RP_LINE_ALIGNED struct rp_a32 status; /* enum rp_ring_status */
@@ -73,33 +78,35 @@ struct rp_ring_engine {
     char message[1024];
 };
 
-/* Control page, offset 0. Writer of every word: the trainer. The engine reads each word once, range-checks it
- * and trusts nothing else about it. */
+/* Control page, offset 0. Writer of every word: the trainer. The engine reads each word once,
+ * range-checks it and trusts nothing else about it. */
 struct rp_ring_control {
-    /* Batches below release may be overwritten. PAIRS ring-release: release store here after the last read of
-     * the slot, acquire load by the engine before it writes the slot again. */
+    /* Batches below release may be overwritten. PAIRS ring-release: release store here after the
+     * last read of the slot, acquire load by the engine before it writes the slot again. */
     RP_LINE_ALIGNED struct rp_a64 release;
-    /* 1 while the trainer sleeps, or is about to. PAIRS ring-data: store 1, fence, re-read tail / store tail,
-     * fence, read want_data. Garbage costs a needless wake-up. */
+    /* 1 while the trainer sleeps, or is about to. PAIRS ring-data: store 1, fence, re-read tail /
+     * store tail, fence, read want_data. Garbage costs a needless wake-up. */
     RP_LINE_ALIGNED struct rp_a32 want_data;
-    /* CLOCK_MONOTONIC ns of the trainer's last call; shown by `ringpack stat`, acted on by nobody. */
+    /* CLOCK_MONOTONIC ns of the trainer's last call; shown by `ringpack stat`, acted on by nobody.
+     */
     RP_LINE_ALIGNED struct rp_a64 heartbeat_ns;
 };
 
 /* First bytes of every slot. */
 struct rp_slot_header {
-    uint64_t batch;       /* k: must equal the number the trainer expects */
+    uint64_t batch; /* k: must equal the number the trainer expects */
     uint64_t generation;
-    uint64_t first_row;   /* of this rank in this batch: base_row + k * rows * world + rank * rows */
-    uint64_t next_row;    /* of the state token: base_row + (k + 1) * rows * world */
+    uint64_t first_row; /* of this rank in this batch: base_row + k * rows * world + rank * rows */
+    uint64_t next_row;  /* of the state token: base_row + (k + 1) * rows * world, or the end of the
+                           stream */
     uint64_t sum_len_squared; /* over all fragments: cost of masked attention */
-    uint32_t rows_real;   /* rows with a fragment */
-    uint32_t tokens_real; /* tokens that are not padding */
-    uint32_t tokens_loss; /* labels that are not -100 (shifted) */
-    uint32_t max_seqlen;  /* longest segment of cu_seqlens, pad tails included */
-    uint32_t segments;    /* segments in cu_seqlens, pad tails included */
-    uint32_t state_bytes; /* of the state token that follows the header */
-    uint64_t state_offset; /* from the start of the slot */
+    uint32_t rows_real;       /* rows with a fragment */
+    uint32_t tokens_real;     /* tokens that are not padding */
+    uint32_t tokens_loss;     /* labels that are not -100 (shifted) */
+    uint32_t max_seqlen;      /* longest segment of cu_seqlens, pad tails included */
+    uint32_t segments;        /* segments in cu_seqlens, pad tails included */
+    uint32_t state_bytes;     /* of the state token that follows the header */
+    uint64_t state_offset;    /* from the start of the slot */
 };
 
 RP_LAYOUT_ASSERT(sizeof(struct rp_slot_header) == 72, "slot header is packed by hand");
@@ -112,11 +119,12 @@ RP_LAYOUT_ASSERT(offsetof(struct rp_ring_engine, status) == 256, "ABI");
 RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, want_data) == 128, "ABI");
 RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, heartbeat_ns) == 256, "ABI");
 
-/* ---- messages over the UNIX SEQPACKET socket -------------------------------------------------------- */
+/* ---- messages over the UNIX SEQPACKET socket ---------------------------------------- */
 
 #define RP_MESSAGE_MAGIC 0x314b4c41544b5052ull
 #define RP_NEXT_ROW_ANY UINT64_MAX
-#define RP_MESSAGE_BYTES_MAX (1u << 20) /* a request with its state token, or a reply with its text */
+#define RP_MESSAGE_BYTES_MAX                                                                       \
+    (1u << 20) /* a request with its state token, or a reply with its text */
 
 enum rp_request_kind {
     RP_REQUEST_ATTACH = 1, /* reply WELCOME with two fds (data, control), or REFUSED */
@@ -125,19 +133,20 @@ enum rp_request_kind {
     RP_REQUEST_STOP,       /* checkpoint, then exit 0; reply TEXT, or REFUSED */
 };
 
-/* First bytes of a connection, trainer to engine; state_bytes bytes of a state token follow. After WELCOME the
- * trainer sends single bytes only: the doorbell (any value). Closing the socket detaches. */
+/* First bytes of a connection, trainer to engine; state_bytes bytes of a state token follow. After
+ * WELCOME the trainer sends single bytes only: the doorbell (any value). Closing the socket
+ * detaches. */
 struct rp_request {
     uint64_t magic;
     uint32_t abi_version;
     uint32_t kind;
     char run[RP_RUN_NAME_BYTES + 7]; /* NUL-terminated */
-    uint32_t rank;      /* ATTACH */
-    uint32_t world;     /* ATTACH: dp_world_size the trainer believes in, 0 = whatever it is */
-    uint32_t rows;      /* ATTACH: batch_size, 0 = whatever it is */
-    uint32_t seq_len;   /* ATTACH: 0 = whatever it is */
-    /* ATTACH: row boundary to go on from. RP_NEXT_ROW_ANY: that of the state token, or without one the row the
-     * engine started at. */
+    uint32_t rank;                   /* ATTACH */
+    uint32_t world;   /* ATTACH: dp_world_size the trainer believes in, 0 = whatever it is */
+    uint32_t rows;    /* ATTACH: batch_size, 0 = whatever it is */
+    uint32_t seq_len; /* ATTACH: 0 = whatever it is */
+    /* ATTACH: row boundary to go on from. RP_NEXT_ROW_ANY: that of the state token, or without one
+     * the row the engine started at. */
     uint64_t next_row;
     struct rp_hash128 identity; /* ATTACH: of the stream seen so far; zero = none yet */
     uint32_t state_bytes;       /* ATTACH: of the state token at next_row, 0 = none */
@@ -146,16 +155,16 @@ struct rp_request {
 
 enum rp_reply_kind { RP_REPLY_WELCOME = 1, RP_REPLY_REFUSED, RP_REPLY_TEXT };
 
-/* text_bytes bytes follow. WELCOME: the state token before first_batch. REFUSED: an error message and, after a
- * newline, its hint. TEXT: JSON or a path. */
+/* text_bytes bytes follow. WELCOME: the state token before first_batch. REFUSED: an error message
+ * and, after a newline, its hint. TEXT: JSON or a path. */
 struct rp_reply {
     uint64_t magic;
     uint32_t abi_version;
     uint32_t kind;
-    int32_t code;          /* REFUSED: negative code */
+    int32_t code; /* REFUSED: negative code */
     uint32_t text_bytes;
-    uint64_t first_batch;  /* WELCOME: number of the first batch the trainer will get */
-    uint64_t generation;   /* WELCOME */
+    uint64_t first_batch; /* WELCOME: number of the first batch the trainer will get */
+    uint64_t generation;  /* WELCOME */
 };
 
 #endif

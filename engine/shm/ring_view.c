@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring_view — the trainer's end of a batch ring.
  *
- * The engine is trusted more than a trainer is, but a damaged header must not make a trainer read wild memory: the
- * header is copied once, checked as a whole, and only the copy is used. */
+ * The engine is trusted more than a trainer is, but a damaged header must not make a trainer read
+ * wild memory: the header is copied once, checked as a whole, and only the copy is used. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,11 +11,13 @@
 #include "shm/ring.h"
 #include "shm/wait.h"
 
-#define RP_HINT_ENGINE_MEMORY "the engine's memory is damaged: restart it; a state token taken so far stays valid"
+#define RP_HINT_ENGINE_MEMORY                                                                      \
+    "the engine's memory is damaged: restart it; a state token taken so far stays valid"
 
 static struct rp_ring_engine *engine_words(const struct rp_ring_view *view)
 {
-    return (struct rp_ring_engine *)(void *)(view->data.data + RP_PAGE_BYTES); /* read-only memory */
+    return (struct rp_ring_engine *)(void *)(view->data.data +
+                                             RP_PAGE_BYTES); /* read-only memory */
 }
 
 static struct rp_ring_control *control_words(const struct rp_ring_view *view)
@@ -30,24 +32,29 @@ static int check_header(const struct rp_ring_header *header, uint64_t bytes, str
                        "batch ring: magic %016" PRIx64 " expected, %016" PRIx64 " found",
                        (uint64_t)RP_RING_MAGIC, header->magic);
     if (header->abi_version != RP_ABI_VERSION || header->header_bytes != sizeof *header)
-        return rp_fail(error, -RP_E_VERSION, "use the engine and the trainer library of one ringpack version",
+        return rp_fail(error, -RP_E_VERSION,
+                       "use the engine and the trainer library of one ringpack version",
                        "batch ring: memory layout %u expected, %" PRIu32 " found", RP_ABI_VERSION,
                        header->abi_version);
     struct rp_hash128 hash = rp_hash128(header, offsetof(struct rp_ring_header, header_hash));
     if (!rp_hash128_equal(hash, header->header_hash))
-        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY, "batch ring: the header's hash differs");
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
+                       "batch ring: the header's hash differs");
     uint64_t total = rp_geometry_total(&header->geometry);
     if (total == 0 || total != header->total_bytes || total > bytes ||
         header->slots_offset != RP_RING_SLOTS_OFFSET)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
-                       "batch ring: geometry needs %" PRIu64 " bytes, header says %" PRIu64 ", segment has "
-                       "%" PRIu64, total, header->total_bytes, bytes);
+                       "batch ring: geometry needs %" PRIu64 " bytes, header says %" PRIu64
+                       ", segment has "
+                       "%" PRIu64,
+                       total, header->total_bytes, bytes);
     return 0;
 }
 
 static int open_header(struct rp_ring_view *view, struct rp_error *error)
 {
-    const struct rp_ring_header *shared = (const struct rp_ring_header *)(const void *)view->data.data;
+    const struct rp_ring_header *shared =
+        (const struct rp_ring_header *)(const void *)view->data.data;
     if (rp_a32_load_acquire(&shared->ready) != 1) /* PAIRS ring-ready */
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY, "batch ring: it is not ready");
     struct rp_ring_header header;
@@ -82,8 +89,8 @@ static int load_tail(struct rp_ring_view *view, struct rp_error *error)
     uint64_t tail = rp_a64_load_acquire(&engine_words(view)->tail); /* PAIRS ring-publish */
     if (tail - view->tail > view->release + view->geometry.slots - view->tail)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
-                       "batch ring: tail %" PRIu64 " to %" PRIu64 " expected, %" PRIu64 " found", view->tail,
-                       view->release + view->geometry.slots, tail);
+                       "batch ring: tail %" PRIu64 " to %" PRIu64 " expected, %" PRIu64 " found",
+                       view->tail, view->release + view->geometry.slots, tail);
     view->tail = tail;
     return 0;
 }
@@ -96,10 +103,11 @@ static int check_slot(const struct rp_ring_view *view, const struct rp_slot_head
     uint64_t next_row = g->base_row + (view->next + 1) * step_rows;
     uint64_t first_row = next_row - step_rows + (uint64_t)g->rank * g->rows;
     if (header->batch != view->next || header->generation != view->generation ||
-        header->first_row != first_row || header->next_row != next_row)
+        header->first_row != first_row || header->next_row > next_row)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
                        "batch ring: batch %" PRIu64 " at row %" PRIu64 " expected, batch %" PRIu64
-                       " at row %" PRIu64 " found", view->next, first_row, header->batch, header->first_row);
+                       " at row %" PRIu64 " found",
+                       view->next, first_row, header->batch, header->first_row);
     if (header->rows_real > g->rows || header->tokens_real > (uint64_t)g->rows * g->seq_len ||
         header->state_bytes > g->state_bytes || header->state_offset != RP_SLOT_STATE_OFFSET)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
@@ -120,8 +128,8 @@ static int take_slot(struct rp_ring_view *view, const uint8_t **slot, struct rp_
     return RP_RING_TAKEN;
 }
 
-int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot, struct rp_slot_header *header,
-                      struct rp_error *error)
+int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
+                      struct rp_slot_header *header, struct rp_error *error)
 {
     if (view->tail != view->next)
         return take_slot(view, slot, header, error);
@@ -136,7 +144,8 @@ int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot, struct rp
         return take_slot(view, slot, header, error);
     if (status > RP_RING_QUARANTINED)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
-                       "batch ring: status %" PRIu32 " found, at most %d expected", status, RP_RING_QUARANTINED);
+                       "batch ring: status %" PRIu32 " found, at most %d expected", status,
+                       RP_RING_QUARANTINED);
     view->status = (enum rp_ring_status)status;
     view->end = end;
     if (status == RP_RING_RUNNING || (status == RP_RING_END && view->next < end))
@@ -146,7 +155,8 @@ int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot, struct rp
 
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity)
 {
-    snprintf(text, capacity, "%.*s", (int)sizeof engine_words(view)->message, engine_words(view)->message);
+    snprintf(text, capacity, "%.*s", (int)sizeof engine_words(view)->message,
+             engine_words(view)->message);
 }
 
 static bool nothing_new(const struct rp_ring_view *view)
