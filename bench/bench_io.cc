@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_io — reads of a file that the page cache holds, by both methods, beside a plain pread loop.
 //
-// One iteration is one read at a random place, so the column CPU is processor time for each read, of all threads.
-// The file is larger than a processor's cache and small enough to stay in memory. Cold reads depend on the disk more
-// than on us: compare those with fio.
+// One iteration is one read at a random place, so the column CPU is processor time for each read,
+// of all threads. The file is larger than a processor's cache and small enough to stay in memory.
+// Cold reads depend on the disk more than on us: compare those with fio.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,7 +18,8 @@ extern "C" {
 #include "io/io.h"
 }
 
-namespace {
+namespace
+{
 
 constexpr uint64_t kFileBytes = 128u << 20;
 constexpr uint32_t kDepth = 64;
@@ -56,7 +57,8 @@ uint64_t random_offset(uint64_t &state, uint64_t bytes)
 struct Slots {
     explicit Slots(uint64_t slot_bytes) : bytes(slot_bytes * kDepth)
     {
-        void *mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                            0);
         if (mapped == MAP_FAILED)
             throw std::runtime_error("no memory for the slots");
         data = static_cast<uint8_t *>(mapped);
@@ -64,7 +66,10 @@ struct Slots {
         for (uint64_t at = 0; at < bytes; at += 4096)
             data[at] = 1;
     }
-    ~Slots() { munmap(data, bytes); }
+    ~Slots()
+    {
+        munmap(data, bytes);
+    }
     Slots(const Slots &) = delete;
     Slots &operator=(const Slots &) = delete;
     uint8_t *data;
@@ -129,8 +134,14 @@ void through(benchmark::State &state, const rp_io_method *method)
     rp_io_close(io);
 }
 
-void io_uring(benchmark::State &state) { through(state, &rp_io_method_uring); }
-void pread_pool(benchmark::State &state) { through(state, &rp_io_method_pread); }
+void io_uring(benchmark::State &state)
+{
+    through(state, &rp_io_method_uring);
+}
+void pread_pool(benchmark::State &state)
+{
+    through(state, &rp_io_method_pread);
+}
 
 // From one page, where the cost of a call counts, to one large run, where only the copy does.
 void sizes(benchmark::internal::Benchmark *bench)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* available — the kernel's own figures, read from /proc and /sys. A file that is missing sets no limit. */
+/* available — the kernel's own figures, from /proc and /sys. A file that is missing is no limit. */
 #include "base/available.h"
 
 #include <inttypes.h>
@@ -17,13 +17,12 @@ struct hierarchy {
     const char *mount, *limit, *usage, *inactive_file, *active_file;
 };
 static const struct hierarchy hierarchies[] = {
-    {"", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file ",
-     "active_file "},
+    {"", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file ", "active_file "},
     {"memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
      "total_inactive_file ", "total_active_file "},
 };
 
-/* The number behind `key` ("" = the file's first) in a small text file. "max" and the like are no number. */
+/* The number behind `key` ("" = the file's first) in a small text file. "max" is no number. */
 static bool read_number(const char *path, const char *key, uint64_t *value)
 {
     FILE *file = fopen(path, "re");
@@ -32,7 +31,8 @@ static bool read_number(const char *path, const char *key, uint64_t *value)
     char line[256];
     bool found = false;
     while (!found && fgets(line, sizeof line, file))
-        found = !strncmp(line, key, strlen(key)) && sscanf(line + strlen(key), "%" SCNu64, value) == 1;
+        found = !strncmp(line, key, strlen(key)) &&
+                sscanf(line + strlen(key), "%" SCNu64, value) == 1;
     fclose(file);
     return found;
 }
@@ -45,8 +45,9 @@ static void lower(struct rp_available *available, uint64_t bytes, const char *li
     snprintf(available->limit, sizeof available->limit, "%s", limit);
 }
 
-/* What is left in the cgroup at `path` below the mount. Clean page cache counts as left: it gives way. */
-static void apply_cgroup(struct rp_available *available, const struct hierarchy *h, const char *path)
+/* What is left in the cgroup at `path` below the mount. Page cache counts as left: it gives way. */
+static void apply_cgroup(struct rp_available *available, const struct hierarchy *h,
+                         const char *path)
 {
     char file[RP_CGROUP_PATH_BYTES + 64];
     uint64_t limit, usage, inactive_file = 0, active_file = 0;
@@ -62,8 +63,9 @@ static void apply_cgroup(struct rp_available *available, const struct hierarchy 
         lower(available, limit - rp_min_u64(limit, usage), file);
 }
 
-/* From our own cgroup up to the root of the mount: every ancestor's limit holds too. In a container the path may
- * be the host's and not exist here; the mount's root is then the container's own cgroup. */
+/* From our own cgroup up to the root of the mount: every ancestor's limit holds too. In a container
+ * the path may be the host's and not exist here; the mount's root is then the container's own
+ * cgroup. */
 static void apply_hierarchy(struct rp_available *available, const struct hierarchy *h)
 {
     FILE *file = fopen("/proc/self/cgroup", "re");

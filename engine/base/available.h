@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 struct rp_available {
-    uint64_t bytes; /* UINT64_MAX: not known */
-    char limit[320]; /* what sets it: "MemAvailable of /proc/meminfo", or the path of a cgroup's limit */
+    uint64_t bytes;  /* UINT64_MAX: not known */
+    char limit[320]; /* what sets it: "MemAvailable of /proc/meminfo", or a cgroup's file */
 };
-/** The least of the machine's available memory and of what is left in each enclosing cgroup (v1 and v2). An
- *  estimate: others take memory too. */
+/** The least of the machine's available memory and of what is left in each enclosing cgroup (v1 and
+ * v2). An estimate: others take memory too. */
 struct rp_available rp_memory_available(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choose — which method works here. Asking the kernel for its version or reading sysctls would only guess:
- * seccomp filters and sandboxes say no in their own ways. So a ring is made, and a byte is read through it. */
+/* choose — which method works here. Asking the kernel for its version or reading sysctls would only
+ * guess: seccomp filters and sandboxes say no in their own ways. So a ring is made, and a byte is
+ * read through it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,10 +22,12 @@ static int read_one_byte(struct rp_io *io, int fd, struct rp_error *error)
     rp_io_submit(io, &read, 1);
     rp_io_wait(io, &done, 1, 1);
     if (done.result < 0)
-        return rp_fail(error, done.result, hint, "io_uring cannot be used: its first read failed: %s",
+        return rp_fail(error, done.result, hint,
+                       "io_uring cannot be used: its first read failed: %s",
                        rp_strerror(done.result));
     if (found != expected)
-        return rp_fail(error, -EIO, hint, "io_uring cannot be used: its first read brought %#x, expected %#x",
+        return rp_fail(error, -EIO, hint,
+                       "io_uring cannot be used: its first read brought %#x, expected %#x",
                        (unsigned)found, (unsigned)expected);
     return 0;
 }
@@ -38,7 +41,8 @@ static int try_uring(char *description, size_t description_bytes, struct rp_erro
         return code;
     int fd = memfd_create("ringpack-try-io", MFD_CLOEXEC);
     if (fd < 0)
-        code = rp_fail(error, -errno, NULL, "io_uring cannot be tried: memfd_create: %s", strerror(errno));
+        code = rp_fail(error, -errno, NULL, "io_uring cannot be tried: memfd_create: %s",
+                       strerror(errno));
     else
         code = read_one_byte(io, fd, error);
     rp_io_describe(io, description, description_bytes);
@@ -48,8 +52,8 @@ static int try_uring(char *description, size_t description_bytes, struct rp_erro
     return code;
 }
 
-int rp_io_choose(const char *name, const struct rp_io_method **method_out, char *why, size_t why_bytes,
-                 struct rp_error *error)
+int rp_io_choose(const char *name, const struct rp_io_method **method_out, char *why,
+                 size_t why_bytes, struct rp_error *error)
 {
     char description[96];
     struct rp_error refusal;
@@ -63,13 +67,15 @@ int rp_io_choose(const char *name, const struct rp_io_method **method_out, char 
                        "io method `%s`: expected io_uring or pread", name);
     int code = try_uring(description, sizeof description, &refusal);
     if (code == 0) {
-        snprintf(why, why_bytes, "%s: %s", description, name ? "as asked for" : "tried, and it works");
+        snprintf(why, why_bytes, "%s: %s", description,
+                 name ? "as asked for" : "tried, and it works");
         *method_out = &rp_io_method_uring;
         return 0;
     }
     if (name)
         return rp_fail(error, -RP_E_RESOURCE, refusal.hint, "%s", refusal.message);
-    snprintf(why, why_bytes, "pread: %s%s%s", refusal.message, refusal.hint[0] ? "; " : "", refusal.hint);
+    snprintf(why, why_bytes, "pread: %s%s%s", refusal.message, refusal.hint[0] ? "; " : "",
+             refusal.hint);
     *method_out = &rp_io_method_pread;
     return 0;
 }

@@ -8,19 +8,24 @@
  *              ▲                   │ the rest of a short read, a refused or failed piece
  *              └───────────────────┘
  *
- * A read holds one flight from rp_io_submit until rp_io_wait returns it. What is asked for is always the piece
- * behind the bytes that have arrived, so a flight needs no list of holes.
+ * A read holds one flight from rp_io_submit until rp_io_wait returns it. What is asked for is
+ * always the piece behind the bytes that have arrived, so a flight needs no list of holes.
  *
- * What settle decides, and why:
- *   result 0                the file ends here
- *   fewer bytes than asked  ask for the rest. Only O_DIRECT reads stop off the alignment, and only at the end of
- *                           the file: asking behind such a place would be EINVAL.
- *   EAGAIN EINTR EBUSY      ask again (XFS and md say EAGAIN even for blocking files), with pauses of a
- *   ENOMEM                  millisecond when it goes on, and give up after about a second
- *   EIO                     a direct read fails as a whole for one bad sector: ask for half, so that the pieces
- *                           close in on the bad place; there ask again three times. Bad bytes behind
- *                           bytes_needed (slack of the alignment) are then never asked for.
- *   anything else           final
+ * What settle decides of a result, and why:
+ *
+ *   nothing         the file ends here.
+ *
+ *   a part          ask for the rest. Only O_DIRECT reads stop off the alignment, and only at the
+ *                   end of the file: asking behind such a place would be EINVAL.
+ *
+ *   EAGAIN, EINTR,  ask again (XFS and md say EAGAIN even for blocking files), with pauses when it
+ *   EBUSY, ENOMEM   goes on, and give up after about a second.
+ *
+ *   EIO             a direct read fails as a whole for one bad sector: ask for half, so that the
+ *                   pieces close in on the bad place, and there ask again three times. Bad bytes
+ *                   behind bytes_needed (slack of the alignment) are then never asked for.
+ *
+ *   other errors    are final.
  *
  * Invariant: flights = free + queued + at the method. */
 #include "io/io.h"
@@ -186,12 +191,18 @@ void rp_io_submit(struct rp_io *io, const struct rp_io_read *reads, unsigned cou
         const struct rp_io_read *read = &reads[i];
         RP_ASSERT(read->bytes_needed <= read->bytes);
         RP_ASSERT(rp_is_pow2(read->alignment) && read->alignment <= PIECE_MIN_BYTES);
-        RP_ASSERT(((read->offset | read->bytes | (uintptr_t)read->buffer) & (read->alignment - 1)) == 0);
+        uint64_t places = read->offset | read->bytes | (uintptr_t)read->buffer;
+        RP_ASSERT((places & (read->alignment - 1)) == 0);
         uint32_t number = io->free[--io->free_count];
         io->flights[number] = (struct flight){.read = *read, .piece_max = UINT32_MAX};
         enqueue(io, number);
     }
     (void)push(io); /* what is refused now is tried again by rp_io_wait */
+}
+
+static uint32_t half_of(uint32_t bytes)
+{
+    return (uint32_t)rp_max_u64(rp_align_down(bytes / 2, PIECE_MIN_BYTES), PIECE_MIN_BYTES);
 }
 
 /* True when asking again makes sense; arranges the next piece. */
@@ -208,8 +219,7 @@ static bool retry(struct rp_io *io, struct flight *flight, int64_t result)
         break;
     case EIO:
         if (flight->asked > PIECE_MIN_BYTES)
-            flight->piece_max =
-                (uint32_t)rp_max_u64(rp_align_down(flight->asked / 2, PIECE_MIN_BYTES), PIECE_MIN_BYTES);
+            flight->piece_max = half_of(flight->asked);
         else if (++flight->failures > EIO_RETRIES)
             return false;
         break;
@@ -220,7 +230,7 @@ static bool retry(struct rp_io *io, struct flight *flight, int64_t result)
     return true;
 }
 
-/* Judge a raw result. True when the read is finished, with *final its result; else there is more to ask. */
+/* Judge a raw result. True when the read is finished, with *final its result. */
 static bool settle(struct rp_io *io, struct flight *flight, int64_t result, int *final)
 {
     if (result < 0) {
@@ -259,7 +269,7 @@ static unsigned take(struct rp_io *io, uint64_t tag, int64_t result, struct rp_i
     return 1;
 }
 
-/* The method takes nothing and has nothing to wait for: its answer is the result of all that is queued. */
+/* The method takes nothing and has nothing to wait for: its answer is the result of the queue. */
 static unsigned take_refused(struct rp_io *io, int result, struct rp_io_done *done, unsigned max)
 {
     unsigned finished = 0;
@@ -271,7 +281,8 @@ static unsigned take_refused(struct rp_io *io, int result, struct rp_io_done *do
     return finished;
 }
 
-static unsigned take_reaped(struct rp_io *io, struct rp_io_done *done, unsigned max, unsigned wait_min)
+static unsigned take_reaped(struct rp_io *io, struct rp_io_done *done, unsigned max,
+                            unsigned wait_min)
 {
     uint64_t tags[REAP_BATCH];
     int64_t results[REAP_BATCH];

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* io.h — bytes from files, by io_uring or by a pool of pread threads, behind one method table.
  *
- * Flow: a reader thread opens one rp_io, submits reads and waits for them. What comes back is final: short
- * reads have been continued, EAGAIN and EINTR resubmitted, EIO tried again, end of file told apart from
- * damage. A method (io_uring, pread, or a test's fake) only submits and reaps; io.c holds that logic once.
+ * Flow: a reader thread opens one rp_io, submits reads and waits for them. What comes back is
+ * final: short reads have been continued, EAGAIN and EINTR resubmitted, EIO tried again, end of
+ * file told apart from damage. A method (io_uring, pread, or a test's fake) only submits and reaps;
+ * io.c holds that logic once.
  *
- * Invariant: the memory of a read belongs to the kernel from submit until its completion is returned by
- * rp_io_wait. No timeout and no cancel stops a file read in flight (measured), so there is neither here.
- * Threads: an rp_io belongs to the thread that opened it, and a child process that is forked must not touch it. */
+ * Invariant: the memory of a read belongs to the kernel from submit until its completion is
+ * returned by rp_io_wait. No timeout and no cancel stops a file read in flight (measured), so there
+ * is neither here.
+ *
+ * Threads: an rp_io belongs to the thread that opened it; a forked child must not touch it. */
 #ifndef RP_IO_IO_H
 #define RP_IO_IO_H
 
@@ -17,11 +20,11 @@
 
 #include "base/fail.h"
 
-/* One read. offset, bytes and buffer are aligned by the caller when the file is open with O_DIRECT. */
+/* One read. With O_DIRECT, offset, bytes and buffer are aligned by the caller. */
 struct rp_io_read {
     int fd;
     uint32_t bytes;        /* to ask for */
-    uint32_t bytes_needed; /* complete when this many have arrived: less than `bytes` only at the file's end */
+    uint32_t bytes_needed; /* complete with so many; less than `bytes` only at the file's end */
     uint32_t alignment;    /* 1, or the file's O_DIRECT alignment */
     uint64_t offset;
     void *buffer;
@@ -31,7 +34,7 @@ struct rp_io_read {
 struct rp_io_done {
     uint64_t tag;
     int result;     /* 0, or -errno; -ENODATA: the file ended before bytes_needed */
-    uint32_t bytes; /* that arrived, without a gap from the start of the buffer: an error lies at offset + bytes */
+    uint32_t bytes; /* that arrived, without a gap: an error lies at offset + bytes */
 };
 
 struct rp_io_counts {
@@ -39,20 +42,21 @@ struct rp_io_counts {
     uint64_t bytes;       /* that arrived with them */
     uint64_t submits;     /* batches handed to the method */
     uint64_t short_reads; /* results that were continued */
-    uint64_t retries;     /* results that were refused (EAGAIN …) or failed (EIO), and asked for again */
+    uint64_t retries;     /* results (EAGAIN, EIO …) after which the same was asked again */
     uint64_t errors;      /* reads that finished with an error */
 };
 
 struct rp_io_options {
-    uint32_t depth;     /* reads in flight at most; 1 .. 4096 */
-    void *region;       /* memory that all buffers lie in: registered where the kernel lets us; may be NULL */
-    size_t region_bytes;
+    uint32_t depth; /* reads in flight at most; 1 .. 4096 */
+    void *region;   /* memory of all buffers, to be registered if the kernel lets us, or NULL */
+    size_t region_bytes; /* of that memory */
 };
 
-/* A method: how reads reach the kernel. `submit` takes up to count reads, returns how many it took (>= 0) or
- * -errno; `reap` waits for at least `wait_min` <= max raw completions (0 = poll) and returns how many it stored.
- * A raw result is what the read would have returned: bytes >= 0 or -errno. `open` fails with -errno and says why
- * in *error. `describe` may be NULL. io.c never has more than options->depth reads at the method. */
+/* A method: how reads reach the kernel. `submit` takes up to count reads, returns how many it took
+ * (>= 0) or -errno; `reap` waits for at least `wait_min` <= max raw completions (0 = poll) and
+ * returns how many it stored. A raw result is what the read would have returned: bytes >= 0 or
+ * -errno. `open` fails with -errno and says why in *error. `describe` may be NULL. io.c never has
+ * more than options->depth reads at the method. */
 struct rp_io_method {
     const char *name;
     int (*open)(void **self, const struct rp_io_options *options, struct rp_error *error);
@@ -64,9 +68,10 @@ struct rp_io_method {
 extern const struct rp_io_method rp_io_method_uring;
 extern const struct rp_io_method rp_io_method_pread;
 
-/** Choose a method. `name` is "io_uring", "pread" or NULL for automatic: io_uring if a ring can be made and
- *  reads through it, else pread. why (>= 256 bytes) says in one line what was chosen and why, with the hint
- *  that enables io_uring. A forced method that does not work is -RP_E_RESOURCE with the reason. */
+/** Choose a method. `name` is "io_uring", "pread" or NULL for automatic: io_uring if a ring can be
+ * made and reads through it, else pread. why (>= 256 bytes) says in one line what was chosen and
+ * why, with the hint that enables io_uring. A forced method that does not work is -RP_E_RESOURCE
+ * with the reason. */
 RP_MUST_CHECK int rp_io_choose(const char *name, const struct rp_io_method **method_out, char *why,
                                size_t why_bytes, struct rp_error *error);
 
@@ -81,21 +86,25 @@ uint32_t rp_io_room(const struct rp_io *io);
 uint32_t rp_io_in_flight(const struct rp_io *io);
 /** Queue `count` <= rp_io_room reads; they start at the latest in the next rp_io_wait. */
 void rp_io_submit(struct rp_io *io, const struct rp_io_read *reads, unsigned count);
-/** Wait until at least wait_min reads are finished for good (0 = poll), store up to max; returns how many. */
+/** Wait until at least wait_min reads are finished for good (0 = poll), store up to max; returns
+ * how many. */
 unsigned rp_io_wait(struct rp_io *io, struct rp_io_done *done, unsigned max, unsigned wait_min);
 void rp_io_get_counts(const struct rp_io *io, struct rp_io_counts *counts);
-/** One line for people: "io_uring, buffers registered", "pread, up to 32 threads". */
+/** One line for people: "io_uring (DEFER_TASKRUN), buffers registered", "pread, up to 32 threads".
+ */
 void rp_io_describe(const struct rp_io *io, char *text, size_t text_bytes);
 
-/* ---- files ------------------------------------------------------------------------------------- */
+/* ---- files ---------------------------------------------------------------------------------- */
 
-/** Whether O_DIRECT is the better way to read total_bytes of token files on this machine: false where they fit
- *  in half of the available memory (the page cache will hold them over the epochs), true otherwise. */
+/** Whether O_DIRECT is the better way to read total_bytes of token files on this machine: false
+ * where they fit in half of the available memory (the page cache will hold them over the epochs),
+ * true otherwise. */
 bool rp_io_prefers_direct(uint64_t total_bytes);
 
-/** Open a token file for reading. direct: try O_DIRECT. *alignment_out: 1 for buffered, else the O_DIRECT
- *  alignment of offsets, lengths and memory (statx, 4096 where it is silent); files that want more than 4096,
- *  or refuse O_DIRECT, are opened buffered. Returns an fd (O_CLOEXEC) or a negative code. */
+/** Open a token file for reading. direct: try O_DIRECT. *alignment_out: 1 for buffered, else the
+ * O_DIRECT alignment of offsets, lengths and memory (statx, 4096 where it is silent); files that
+ * want more than 4096, or refuse O_DIRECT, are opened buffered. Returns an fd (O_CLOEXEC) or a
+ * negative code. */
 RP_MUST_CHECK int rp_io_open_file(const char *path, bool direct, uint32_t *alignment_out,
                                   struct rp_error *error);
 

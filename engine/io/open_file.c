@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open_file — token files, opened for the page cache or past it (O_DIRECT).
  *
- * O_DIRECT is switched on after the file is open and known to be a regular file. Its alignment comes from
- * statx; a trial read then shows whether the file system means it, because some accept the flag and refuse
- * every read. Whatever goes wrong on that way leaves an ordinary buffered file: slower on cold data, but right.
+ * O_DIRECT is switched on after the file is open and known to be a regular file. Its alignment
+ * comes from statx; a trial read then shows whether the file system means it, because some accept
+ * the flag and refuse every read. Whatever goes wrong on that way leaves an ordinary buffered file:
+ * slower on cold data, but right.
  *
  * tmpfs accepts O_DIRECT and ignores it: its files are memory already, so they stay buffered. */
 #include <errno.h>
@@ -37,14 +38,16 @@ static bool lies_in_memory(int fd)
     struct statfs info;
     if (fstatfs(fd, &info) < 0)
         return false;
-    return info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC || info.f_type == HUGETLBFS_MAGIC;
+    return info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC ||
+           info.f_type == HUGETLBFS_MAGIC;
 }
 
-/* What O_DIRECT wants of offsets, lengths and memory alike; 0 = the file system says it has no O_DIRECT. */
+/* What O_DIRECT wants of offsets, lengths and memory alike; 0 = there is no O_DIRECT here. */
 static uint32_t direct_alignment(int fd)
 {
     struct statx info = {0};
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) < 0 || !(info.stx_mask & STATX_DIOALIGN))
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) < 0 ||
+        !(info.stx_mask & STATX_DIOALIGN))
         return ALIGNMENT_MAX;
     uint32_t memory = rp_load_u32((const uint8_t *)&info + STATX_DIO_MEMORY_AT);
     uint32_t offset = rp_load_u32((const uint8_t *)&info + STATX_DIO_OFFSET_AT);

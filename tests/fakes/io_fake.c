@@ -76,7 +76,7 @@ static int fake_submit(void *self, const struct rp_io_read *reads, unsigned coun
     return (int)count;
 }
 
-/* Bytes in front of the bad range and of the pretended end, as this kind of read would bring them. */
+/* Bytes in front of the bad range and of the pretended end, as this kind of read brings them. */
 static int64_t reachable(struct fake *fake, const struct rp_io_read *read)
 {
     struct io_fake_script *script = &fake->script;
@@ -127,7 +127,9 @@ static int fake_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
     if (ready > wait_min) /* some are always slow */
         ready = wait_min + (unsigned)(io_fake_random(&fake->random) % (ready - wait_min + 1));
     for (unsigned i = 0; i < ready; i++) {
-        unsigned pick = fake->script.reorder ? (unsigned)(io_fake_random(&fake->random) % fake->count) : 0;
+        unsigned pick = 0;
+        if (fake->script.reorder)
+            pick = (unsigned)(io_fake_random(&fake->random) % fake->count);
         struct rp_io_read read = fake->reads[pick];
         fake->count--;
         memmove(&fake->reads[pick], &fake->reads[pick + 1], (fake->count - pick) * sizeof read);

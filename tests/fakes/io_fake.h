@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* io_fake — a method of engine/io that misbehaves on purpose, the same way for the same seed.
  *
- * It reads the real file at the moment a read is reaped, so a buffer that is used too early holds nothing, and
- * then bends the result. What the kernel would never do it does not do either: no more bytes than asked, no
- * aligned (O_DIRECT) read that stops off its alignment before the end of the file. An aligned read at an unaligned
- * place is EINVAL. */
+ * It reads the real file at the moment a read is reaped, so a buffer that is used too early holds
+ * nothing, and then bends the result. What the kernel would never do it does not do either: no more
+ * bytes than asked, no aligned (O_DIRECT) read that stops off its alignment before the end of the
+ * file. An aligned read at an unaligned place is EINVAL. */
 #ifndef RP_TESTS_IO_FAKE_H
 #define RP_TESTS_IO_FAKE_H
 
@@ -18,8 +18,8 @@ struct io_fake_script {
     unsigned broken; /* are EIO, although the disk is fine the next time */
     unsigned lazy;   /* submits take only a part, or refuse with EAGAIN */
     bool reorder;    /* give results back in a random order */
-    /* Reads that touch [bad_start, bad_end) fail with bad_error: a buffered read brings what lies in front of it,
-     * an aligned one (O_DIRECT) brings nothing. bad_times: how often; 0 = for ever. */
+    /* Reads that touch [bad_start, bad_end) fail with bad_error: a buffered read brings what lies
+     * in front of it, an aligned one (O_DIRECT) nothing. bad_times: how often; 0 = for ever. */
     uint64_t bad_start, bad_end;
     int bad_error;
     unsigned bad_times;

@@ -58,7 +58,8 @@ static void start_read(struct state *state, uint32_t number)
     struct place *place = &state->places[number];
     uint64_t mask = run->alignment - 1, size = run->sample->size;
     uint64_t offset = (io_fake_random(&state->random) % size) & ~mask;
-    uint64_t bytes = rp_align_up(1 + io_fake_random(&state->random) % run->bytes_max, run->alignment);
+    uint64_t bytes = rp_align_up(1 + io_fake_random(&state->random) % run->bytes_max,
+                                 run->alignment);
     uint64_t shift = run->alignment == 1 ? io_fake_random(&state->random) % PAGE_BYTES : 0;
     memset(place->memory, POISON, state->place_bytes);
     place->busy = true;
@@ -80,7 +81,8 @@ static bool read_is_right(const struct state *state, const struct rp_io_done *do
     struct place *place = &state->places[done->tag];
     const struct rp_io_read *read = &place->read;
     const uint8_t *buffer = read->buffer;
-    if (!place->busy || done->result != 0 || done->bytes < read->bytes_needed || done->bytes > read->bytes)
+    if (!place->busy || done->result != 0 || done->bytes < read->bytes_needed ||
+        done->bytes > read->bytes)
         return false;
     for (unsigned i = 0; i < GUARD_BYTES; i++)
         if (buffer[read->bytes + i] != POISON)
@@ -117,7 +119,8 @@ static uint32_t find_free_place(const struct state *state)
 unsigned io_run_reads(struct io_run *run)
 {
     struct state state = {.run = run, .random = run->seed};
-    state.place_bytes = (uint32_t)rp_align_up(run->bytes_max + 2 * PAGE_BYTES + GUARD_BYTES, PAGE_BYTES);
+    state.place_bytes = (uint32_t)rp_align_up(run->bytes_max + 2 * PAGE_BYTES + GUARD_BYTES,
+                                              PAGE_BYTES);
     size_t region_bytes = (size_t)state.place_bytes * run->depth;
     uint8_t *memory = rp_calloc_aligned(PAGE_BYTES, 2 * region_bytes);
     state.places = rp_calloc(run->depth, sizeof *state.places);
@@ -125,7 +128,8 @@ unsigned io_run_reads(struct io_run *run)
     for (uint32_t i = 0; i < run->depth; i++)
         state.places[i].memory = memory + (size_t)state.place_bytes * i +
                                  (run->in_region && i % 2 == 0 ? 0 : region_bytes);
-    struct rp_io_options options = {.depth = run->depth, .region = memory, .region_bytes = region_bytes};
+    struct rp_io_options options = {
+        .depth = run->depth, .region = memory, .region_bytes = region_bytes};
     struct rp_error error;
     int code = rp_io_open(&state.io, run->method, &options, &error);
     if (code < 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_run — random reads of a file whose bytes are known, through any method, every byte compared. */
+/* io_run — random reads of a file of known bytes, through any method, every byte compared. */
 #ifndef RP_TESTS_IO_RUN_H
 #define RP_TESTS_IO_RUN_H
 
@@ -26,7 +26,8 @@ struct io_run {
     struct rp_io_counts counts; /* out */
 };
 
-/** Returns how many reads came back wrong: an error, wrong bytes, bytes outside the buffer, or not at all. */
+/** Returns how many reads came back wrong: with an error, with wrong bytes, with bytes outside the
+ * buffer, or not at all. */
 unsigned io_run_reads(struct io_run *run);
 
 /** One read, waited for. */

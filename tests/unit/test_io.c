@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_io — both methods read real files byte for byte: random, aligned past the page cache, at the end of the
- * file, hot and cold, with any depth. */
+/* test_io — both methods read real files byte for byte: random, aligned past the page cache, at the
+ * end of the file, hot and cold, with any depth. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -181,7 +181,7 @@ static void test_error_of_the_kernel_comes_back(void **state)
     }
 }
 
-/* The file becomes shorter while reads are under way: never a signal, never old bytes, always -ENODATA. */
+/* The file becomes shorter while it is read: no signal, no old bytes, but -ENODATA. */
 static void test_truncated_while_reading(void **state)
 {
     (void)state;
@@ -259,7 +259,7 @@ static void test_depth_is_checked(void **state)
         options.depth = 4096;
         assert_int_equal(rp_io_open(&io, methods[i], &options, &error), 0);
         assert_int_equal(rp_io_room(io), 4096);
-        assert_int_equal(rp_io_wait(io, NULL, 0, 5), 0); /* nothing in flight: nothing to wait for */
+        assert_int_equal(rp_io_wait(io, NULL, 0, 5), 0); /* nothing in flight: no waiting */
         rp_io_close(io);
     }
     rp_io_close(NULL);

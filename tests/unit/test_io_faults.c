@@ -51,7 +51,8 @@ static void check_script(struct io_fake_script script, struct rp_io_counts *coun
     struct io_run run = run_of(&io_fake_method, script.seed);
     unsigned wrong = io_run_reads(&run);
     if (wrong)
-        print_message("seed %lu: %u of %u reads are wrong\n", (unsigned long)script.seed, wrong, run.reads);
+        print_message("seed %lu: %u of %u reads are wrong\n", (unsigned long)script.seed, wrong,
+                      run.reads);
     assert_int_equal(wrong, 0);
     assert_int_equal(run.counts.reads, run.reads);
     assert_int_equal(run.counts.errors, 0);
@@ -96,13 +97,10 @@ static void test_everything_at_once(void **state)
     struct rp_io_counts counts;
     (void)state;
     for (uint64_t seed = 10; seed < 10 + EVERYTHING_ROUNDS; seed++)
-        check_script((struct io_fake_script){.seed = seed,
-                                             .cut = 300,
-                                             .again = 150,
-                                             .broken = 20,
-                                             .lazy = 300,
-                                             .reorder = true},
-                     &counts);
+        check_script(
+            (struct io_fake_script){
+                .seed = seed, .cut = 300, .again = 150, .broken = 20, .lazy = 300, .reorder = true},
+            &counts);
 }
 
 /* One read of the first BIG_BYTES of the sample, of which `needed` are needed. */
@@ -140,7 +138,8 @@ static void test_bad_sector_is_located(void **state)
 
 static void test_bad_sector_in_the_slack_is_left_alone(void **state)
 {
-    struct io_fake_script script = {.bad_start = BIG_BYTES - 512, .bad_end = BIG_BYTES, .bad_error = EIO};
+    struct io_fake_script script = {
+        .bad_start = BIG_BYTES - 512, .bad_end = BIG_BYTES, .bad_error = EIO};
     (void)state;
     struct rp_io_done done = read_big(script, 512, BIG_BYTES - 4096, NULL);
     assert_int_equal(done.result, 0);
@@ -149,7 +148,8 @@ static void test_bad_sector_in_the_slack_is_left_alone(void **state)
 
 static void test_bad_sector_that_recovers(void **state)
 {
-    struct io_fake_script script = {.bad_start = 0, .bad_end = 512, .bad_error = EIO, .bad_times = 9};
+    struct io_fake_script script = {
+        .bad_start = 0, .bad_end = 512, .bad_error = EIO, .bad_times = 9};
     (void)state; /* 7 halvings and 2 retries at the bad place */
     assert_int_equal(read_big(script, 512, BIG_BYTES, NULL).result, 0);
     script.bad_times = 12;
@@ -161,8 +161,8 @@ static void test_progress_renews_patience(void **state)
 {
     struct rp_io_counts counts;
     (void)state;
-    struct rp_io_done done =
-        read_big((struct io_fake_script){.seed = 29, .broken = 300}, 512, BIG_BYTES, &counts);
+    struct rp_io_done done = read_big((struct io_fake_script){.seed = 29, .broken = 300}, 512,
+                                      BIG_BYTES, &counts);
     assert_int_equal(done.result, 0);
     assert_true(counts.retries > 8);
 }
@@ -200,7 +200,8 @@ static void test_the_end_of_the_file(void **state)
     (void)state;
     for (size_t i = 0; i < RP_ARRAY_COUNT(ends); i++)
         for (uint32_t alignment = 1; alignment <= 512; alignment += 511) {
-            struct io_fake_script script = {.seed = i, .ends_at = ends[i], .cut = 500, .again = 200};
+            struct io_fake_script script = {
+                .seed = i, .ends_at = ends[i], .cut = 500, .again = 200};
             struct rp_io_done done = read_big(script, alignment, BIG_BYTES, NULL);
             assert_int_equal(done.result, -ENODATA);
             assert_int_equal(done.bytes, ends[i]);
@@ -221,7 +222,7 @@ static void test_endless_refusal_is_given_up(void **state)
     assert_int_equal(done.result, -EAGAIN);
 }
 
-/* ---- positive controls: a fake that breaks one rule -------------------------------------------- */
+/* ---- positive controls: a fake that breaks one rule ------------------------------------- */
 
 enum rule { TAKES_SHORT_AS_WHOLE, SWALLOWS_ERRORS, WRITES_BEHIND, SPEAKS_TOO_EARLY };
 static enum rule broken_rule;
@@ -235,7 +236,8 @@ static int careless_submit(void *self, const struct rp_io_read *reads, unsigned 
     return taken;
 }
 
-static int careless_reap(void *self, uint64_t *tags, int64_t *results, unsigned max, unsigned wait_min)
+static int careless_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
+                         unsigned wait_min)
 {
     int count = io_fake_method.reap(self, tags, results, max, wait_min);
     if (broken_rule == SPEAKS_TOO_EARLY)
@@ -244,7 +246,8 @@ static int careless_reap(void *self, uint64_t *tags, int64_t *results, unsigned 
     for (int i = 0; i < count; i++) {
         const struct rp_io_read *read = &asked[tags[i]];
         bool failed = results[i] < 0;
-        if ((broken_rule == TAKES_SHORT_AS_WHOLE && !failed) || (broken_rule == SWALLOWS_ERRORS && failed))
+        if ((broken_rule == TAKES_SHORT_AS_WHOLE && !failed) ||
+            (broken_rule == SWALLOWS_ERRORS && failed))
             results[i] = read->bytes;
         if (broken_rule == WRITES_BEHIND)
             ((uint8_t *)read->buffer)[read->bytes] = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_io_machine — what the machine refuses, and what is done instead: io_uring denied, no memory to lock,
- * a fork in the middle, files that are no files. What changes the process for good runs in a child. */
+/* test_io_machine — what the machine refuses, and what is done instead: io_uring denied, no memory
+ * to lock, a fork in the middle, files that are no files. What changes the process for good runs in
+ * a child. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -53,7 +54,7 @@ static bool uring_works(void)
     return works;
 }
 
-/* Run `test` in a child; it returns NULL, or what is wrong. Asserts of cmocka cannot leave a child. */
+/* Run `test` in a child; it returns NULL, or what is wrong: cmocka's asserts end at the fork. */
 static void check_in_child(const char *(*test)(void))
 {
     fflush(NULL);
@@ -70,7 +71,7 @@ static void check_in_child(const char *(*test)(void))
     assert_int_equal(status, 0);
 }
 
-/* ---- io_uring denied --------------------------------------------------------------------------- */
+/* ---- io_uring denied -------------------------------------------------------------------- */
 
 static int denied_errno;
 
@@ -83,7 +84,8 @@ static const char *deny_io_uring(int with_errno)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog filter = {RP_ARRAY_COUNT(program), program};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
         return "cannot set a seccomp filter";
     return NULL;
 }
@@ -102,7 +104,8 @@ static const char *check_denied(void)
         return "expected the reason in `why`";
     if (rp_io_choose("pread", &method, why, sizeof why, &error) != 0)
         return "expected pread to need no io_uring";
-    if (rp_io_choose("io_uring", &method, why, sizeof why, &error) != -RP_E_RESOURCE || !error.hint[0])
+    if (rp_io_choose("io_uring", &method, why, sizeof why, &error) != -RP_E_RESOURCE ||
+        !error.hint[0])
         return "expected -RP_E_RESOURCE and a hint when io_uring is forced";
     struct io_run run = {.method = &rp_io_method_pread,
                          .sample = &sample,
@@ -149,13 +152,14 @@ static void test_choice(void **state)
     print_message("chosen: %s\n", why);
 }
 
-/* ---- registered buffers ------------------------------------------------------------------------ */
+/* ---- registered buffers ----------------------------------------------------------------- */
 
 enum { REGION_BYTES = 8 << 20, LOCK_BYTES = 1 << 20 };
 
 static const char *describe_with_region(char *text, size_t text_bytes)
 {
-    void *region = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *region = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                        0);
     struct rp_io_options options = {.depth = 8, .region = region, .region_bytes = REGION_BYTES};
     struct rp_io_done done;
     struct rp_io *io;
@@ -215,7 +219,7 @@ static void test_region_is_registered(void **state)
     assert_non_null(strstr(text, "buffers registered"));
 }
 
-/* ---- fork -------------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------- */
 
 static const char *read_in_child(void)
 {
@@ -232,7 +236,7 @@ static const char *read_in_child(void)
     return io_run_reads(&run) ? "wrong reads" : NULL;
 }
 
-/* A child that is forked with reads in flight opens its own; the parent's reads arrive in the parent. */
+/* A child forked with reads in flight opens its own; the parent's arrive in the parent. */
 static void test_fork_with_reads_in_flight(void **state)
 {
     const struct rp_io_method *methods[] = {&rp_io_method_pread, &rp_io_method_uring};
@@ -266,7 +270,7 @@ static void test_fork_with_reads_in_flight(void **state)
     }
 }
 
-/* ---- files and memory -------------------------------------------------------------------------- */
+/* ---- files and memory ------------------------------------------------------------------- */
 
 static void check_refused(const char *path)
 {
@@ -305,7 +309,8 @@ static void test_open_file(void **state)
     fd = rp_io_open_file(sample.path, true, &alignment, NULL);
     assert_true(rp_is_pow2(alignment) && alignment <= 4096);
     assert_int_equal((fcntl(fd, F_GETFL) & O_DIRECT) != 0, alignment > 1);
-    assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0); /* io_uring would never wait for the disk */
+    /* With O_NONBLOCK io_uring would never wait for the disk. */
+    assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
     print_message("/tmp: alignment %u\n", alignment);
     close(fd);
 }

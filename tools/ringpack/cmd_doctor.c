@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_doctor — `ringpack doctor`: look at this machine as the engine will, and say what to change. */
+/* cmd_doctor — `ringpack doctor`: look at this machine as the engine will, say what to change. */
 #include <argp.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 enum {
     OPTION_JSON = 0x1000,
-    OWN_FILES = 64,        /* descriptors of the engine beside the corpus */
-    STATE_BYTES = 16384,   /* room that a state token takes in a batch slot, roughly */
+    OWN_FILES = 64,      /* descriptors of the engine beside the corpus */
+    STATE_BYTES = 16384, /* room that a state token takes in a batch slot, roughly */
 };
 
 struct arguments {
@@ -28,9 +28,9 @@ static const struct argp_option own_options[] = {
 
 static const char doc[] =
     "Check this machine and say what to change.\v"
-    "Every line is ok, warn (it works, but could do better) or FAIL (an engine cannot run). With a config the "
-    "sizes are those of that run, else the defaults. Exit status: 0 fine or warnings only, 1 something FAILs, "
-    "2 trouble.";
+    "Every line is ok, warn (it works, but could do better) or FAIL (an engine cannot run). With a "
+    "config the sizes are those of that run, else the defaults. Exit status: 0 fine or warnings "
+    "only, 1 something FAILs, 2 trouble.";
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -55,7 +55,8 @@ static int read_config(struct rp_cmd_config *arguments)
     if (arguments->path)
         return rp_cmd_config_finish(arguments);
     for (size_t i = 0; i < arguments->setting_count; i++)
-        if (rp_config_set(arguments->config, arguments->settings[i].key, arguments->settings[i].text, &error) < 0)
+        if (rp_config_set(arguments->config, arguments->settings[i].key,
+                          arguments->settings[i].text, &error) < 0)
             return rp_cmd_report(&error);
     return RP_EXIT_FINE;
 }
@@ -92,8 +93,8 @@ static void print_finding(const char *name, const struct rp_doctor_finding *find
 
 static json_t *finding_json(const char *name, const struct rp_doctor_finding *finding)
 {
-    return json_pack("{s:s, s:s, s:s, s:s}", "name", name, "state", state_names[finding->state], "found",
-                     finding->found, "next", finding->fix);
+    return json_pack("{s:s, s:s, s:s, s:s}", "name", name, "state", state_names[finding->state],
+                     "found", finding->found, "next", finding->fix);
 }
 
 static int examine(const struct rp_doctor_needs *needs, bool json)
@@ -112,8 +113,9 @@ static int examine(const struct rp_doctor_needs *needs, bool json)
     }
     bool fails = counts[RP_DOCTOR_FAIL] > 0;
     if (json) {
-        json_t *report = json_pack("{s:b, s:i, s:i, s:o}", "ready", !fails, "warnings", counts[RP_DOCTOR_WARN],
-                                   "failures", counts[RP_DOCTOR_FAIL], "checks", list);
+        json_t *report = json_pack("{s:b, s:i, s:i, s:o}", "ready", !fails, "warnings",
+                                   counts[RP_DOCTOR_WARN], "failures", counts[RP_DOCTOR_FAIL],
+                                   "checks", list);
         json_dumpf(report, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(report);
@@ -128,14 +130,16 @@ static int examine(const struct rp_doctor_needs *needs, bool json)
 int rp_cmd_doctor(int argc, char **argv)
 {
     const struct argp_child children[] = {{rp_cmd_config_argp(), 0, "Keys of the config:", 1}, {0}};
-    const struct argp argp = {.options = own_options, .parser = parse, .doc = doc, .children = children};
+    const struct argp argp = {
+        .options = own_options, .parser = parse, .doc = doc, .children = children};
     struct arguments arguments = {0};
     struct rp_config config;
     rp_config_init(&config);
     arguments.config.config = &config;
     argp_err_exit_status = RP_EXIT_TROUBLE;
-    int status = argp_parse(&argp, argc, argv, 0, NULL, &arguments) ? RP_EXIT_TROUBLE
-                                                                    : read_config(&arguments.config);
+    int status = argp_parse(&argp, argc, argv, 0, NULL, &arguments)
+                     ? RP_EXIT_TROUBLE
+                     : read_config(&arguments.config);
     if (status == RP_EXIT_FINE) {
         struct rp_doctor_needs needs = needs_of(&config, arguments.config.path != NULL);
         status = examine(&needs, arguments.json);

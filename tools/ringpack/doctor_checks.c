@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor_checks — each check does what the engine will do, where that is cheap: make a ring and read through it,
- * make and seal shared memory, collapse its pages, take a name in the run directory. Versions and limits alone
- * only let one guess. A finding is `ok` until its check says otherwise. */
+/* doctor_checks — each check does what the engine will do, where that is cheap: make a ring and
+ * read through it, make and seal shared memory, collapse its pages, take a name in the run
+ * directory. Versions and limits alone only let one guess. A finding is `ok` until its check says
+ * otherwise. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -57,24 +58,26 @@ static void look_at_kernel(const struct rp_doctor_needs *needs, struct rp_doctor
     sscanf(name.release, "%u.%u", &major, &minor);
     unsigned version = major * 1000 + minor;
     if (version < 5015)
-        find(finding, RP_DOCTOR_FAIL, "run on Linux 5.15 or later", "%s %s on %s: older than 5.15", name.sysname,
-             name.release, name.machine);
+        find(finding, RP_DOCTOR_FAIL, "run on Linux 5.15 or later", "%s %s on %s: older than 5.15",
+             name.sysname, name.release, name.machine);
     else if (version < 6001)
-        find(finding, RP_DOCTOR_OK, "6.1 and later read a little cheaper and have huge pages without setup",
-             "%s %s on %s", name.sysname, name.release, name.machine);
+        find(finding, RP_DOCTOR_OK,
+             "6.1 and later read a little cheaper and have huge pages without setup", "%s %s on %s",
+             name.sysname, name.release, name.machine);
     else
         find(finding, RP_DOCTOR_OK, NULL, "%s %s on %s", name.sysname, name.release, name.machine);
 }
 
-static void look_at_page_size(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void look_at_page_size(const struct rp_doctor_needs *needs,
+                              struct rp_doctor_finding *finding)
 {
     long bytes = sysconf(_SC_PAGESIZE);
     (void)needs;
     if (bytes == RP_PAGE_BYTES)
         find(finding, RP_DOCTOR_OK, NULL, "%ld bytes", bytes);
     else
-        find(finding, RP_DOCTOR_FAIL, "boot a kernel with 4 KiB pages", "%ld bytes; shared memory is laid out for %u",
-             bytes, RP_PAGE_BYTES);
+        find(finding, RP_DOCTOR_FAIL, "boot a kernel with 4 KiB pages",
+             "%ld bytes; shared memory is laid out for %u", bytes, RP_PAGE_BYTES);
 }
 
 static void look_at_io_uring(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
@@ -87,7 +90,8 @@ static void look_at_io_uring(const struct rp_doctor_needs *needs, struct rp_doct
         find(finding, RP_DOCTOR_OK, NULL, "%s", why);
     else if (rp_io_choose(rp_io_method_uring.name, &method, why, sizeof why, &error) < 0)
         find(finding, RP_DOCTOR_WARN, error.hint,
-             "%s; pread threads are used instead: same rows, about twice the processor time for cold reads",
+             "%s; pread threads are used instead: same rows, up to three times the processor time "
+             "for cold reads",
              error.message);
 }
 
@@ -104,28 +108,32 @@ static bool may_lock_without_limit(void)
     return effective >> CAP_IPC_LOCK_BIT & 1;
 }
 
-static void look_at_locked_memory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void look_at_locked_memory(const struct rp_doctor_needs *needs,
+                                  struct rp_doctor_finding *finding)
 {
     struct rlimit limit = {0};
     char limit_text[RP_CMD_TEXT_BYTES], wanted_text[RP_CMD_TEXT_BYTES];
-    uint64_t wanted = needs->prefetch_bytes * needs->readers; /* the kernel counts it for each ring */
+    uint64_t wanted = needs->prefetch_bytes * needs->readers; /* counted for each ring */
     getrlimit(RLIMIT_MEMLOCK, &limit);
     rp_cmd_bytes_text(limit.rlim_cur, limit_text);
     rp_cmd_bytes_text(wanted, wanted_text);
     if (limit.rlim_cur == RLIM_INFINITY)
         snprintf(limit_text, sizeof limit_text, "no limit");
     if (may_lock_without_limit())
-        find(finding, RP_DOCTOR_OK, NULL, "CAP_IPC_LOCK: the limit (%s) does not count", limit_text);
+        find(finding, RP_DOCTOR_OK, NULL, "CAP_IPC_LOCK: the limit (%s) does not count",
+             limit_text);
     else if (limit.rlim_cur >= wanted)
         find(finding, RP_DOCTOR_OK, NULL, "%s; %s are wanted", limit_text, wanted_text);
     else
         find(finding, RP_DOCTOR_WARN,
-             "raise it: `ulimit -l unlimited`, LimitMEMLOCK=infinity in a systemd unit, `--ulimit memlock=-1` for "
-             "a container; or lower prefetch_bytes",
-             "%s; %s are wanted: reads work, but cost 20 to 70 %% more processor time", limit_text, wanted_text);
+             "raise it: `ulimit -l unlimited`, LimitMEMLOCK=infinity in a systemd unit, "
+             "`--ulimit memlock=-1` for a container; or lower prefetch_bytes",
+             "%s; %s are wanted: reads work, but cost 20 to 70 %% more processor time", limit_text,
+             wanted_text);
 }
 
-static void look_at_shared_memory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void look_at_shared_memory(const struct rp_doctor_needs *needs,
+                                  struct rp_doctor_finding *finding)
 {
     struct rp_segment segment = {.fd = -1};
     struct rp_error error;
@@ -155,7 +163,8 @@ static void read_chosen(const char *path, char word[128])
     snprintf(word, 128, "%s", start);
 }
 
-static void look_at_huge_pages(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void look_at_huge_pages(const struct rp_doctor_needs *needs,
+                               struct rp_doctor_finding *finding)
 {
     struct rp_segment segment = {.fd = -1};
     struct rp_error error;
@@ -166,15 +175,18 @@ static void look_at_huge_pages(const struct rp_doctor_needs *needs, struct rp_do
         find_error(finding, &error);
         return;
     }
-    int reason = segment.huge || madvise(segment.data, segment.bytes, MADV_COLLAPSE) == 0 ? 0 : errno;
+    int reason = 0;
+    if (!segment.huge && madvise(segment.data, segment.bytes, MADV_COLLAPSE) != 0)
+        reason = errno;
     rp_segment_close(&segment);
     if (reason == 0)
         find(finding, RP_DOCTOR_OK, NULL, "collapsed on demand (shmem_enabled is `%s`)", setting);
     else
         find(finding, RP_DOCTOR_WARN,
              reason == EINVAL ? "Linux 6.1 and later collapse pages on demand"
-                              : "free some memory, or compact it: `echo 1 > /proc/sys/vm/compact_memory`",
-             "pages do not collapse: %s (shmem_enabled is `%s`); cold reads may run at half the bandwidth",
+                              : "free or compact memory: `echo 1 > /proc/sys/vm/compact_memory`",
+             "pages do not collapse: %s (shmem_enabled is `%s`); cold reads may run at half the "
+             "bandwidth",
              strerror(reason), setting);
 }
 
@@ -183,15 +195,18 @@ static void look_at_memory(const struct rp_doctor_needs *needs, struct rp_doctor
     struct rp_available available = rp_memory_available();
     uint64_t wanted = needs->prefetch_bytes + needs->ring_bytes;
     char available_text[RP_CMD_TEXT_BYTES], wanted_text[RP_CMD_TEXT_BYTES];
-    const char *scope = needs->ring_bytes ? "for all rings" : "for the prefetch ring alone (-c FILE: for all)";
+    const char *scope = needs->ring_bytes ? "for all rings"
+                                          : "for the prefetch ring alone (-c FILE: for all)";
     rp_cmd_bytes_text(available.bytes, available_text);
     rp_cmd_bytes_text(wanted, wanted_text);
     if (available.bytes < wanted)
-        find(finding, RP_DOCTOR_FAIL, "lower prefetch_bytes or prefetch_factor, or raise the memory limit",
-             "%s available (%s), %s wanted %s", available_text, available.limit, wanted_text, scope);
+        find(finding, RP_DOCTOR_FAIL,
+             "lower prefetch_bytes or prefetch_factor, or raise the memory limit",
+             "%s available (%s), %s wanted %s", available_text, available.limit, wanted_text,
+             scope);
     else
-        find(finding, RP_DOCTOR_OK, NULL, "%s available (%s), %s wanted %s", available_text, available.limit,
-             wanted_text, scope);
+        find(finding, RP_DOCTOR_OK, NULL, "%s available (%s), %s wanted %s", available_text,
+             available.limit, wanted_text, scope);
 }
 
 static void look_at_dev_shm(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
@@ -206,20 +221,25 @@ static void look_at_dev_shm(const struct rp_doctor_needs *needs, struct rp_docto
              rp_cmd_bytes_text((uint64_t)info.f_blocks * info.f_frsize, text));
 }
 
-static void look_at_open_files(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void look_at_open_files(const struct rp_doctor_needs *needs,
+                               struct rp_doctor_finding *finding)
 {
     struct rlimit limit = {0};
-    static const char fix[] = "raise it: `ulimit -n 65536`, LimitNOFILE in a systemd unit, `--ulimit nofile` "
-                              "for a container";
+    static const char fix[] =
+        "raise it: `ulimit -n 65536`, LimitNOFILE in a systemd unit, `--ulimit nofile` "
+        "for a container";
     getrlimit(RLIMIT_NOFILE, &limit);
     uint64_t have = limit.rlim_cur;
     if (have < needs->files)
-        find(finding, RP_DOCTOR_FAIL, fix, "%" PRIu64 "; %" PRIu64 " are wanted", have, needs->files);
+        find(finding, RP_DOCTOR_FAIL, fix, "%" PRIu64 "; %" PRIu64 " are wanted", have,
+             needs->files);
     else
-        find(finding, RP_DOCTOR_OK, NULL, "%" PRIu64 "; %" PRIu64 " are wanted", have, needs->files);
+        find(finding, RP_DOCTOR_OK, NULL, "%" PRIu64 "; %" PRIu64 " are wanted", have,
+             needs->files);
 }
 
-static void look_at_run_directory(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void look_at_run_directory(const struct rp_doctor_needs *needs,
+                                  struct rp_doctor_finding *finding)
 {
     struct rp_listener listener;
     struct rp_error error;
@@ -233,28 +253,34 @@ static void look_at_run_directory(const struct rp_doctor_needs *needs, struct rp
     ssize_t length = readlink(link, path, sizeof path - 1);
     path[length > 0 ? length : 0] = '\0';
     rp_listener_close(&listener);
-    find(finding, RP_DOCTOR_OK, NULL, "%s: a socket was made in it; nobody else may write there", path);
+    find(finding, RP_DOCTOR_OK, NULL, "%s: a socket was made in it; nobody else may write there",
+         path);
 }
 
-static void look_at_processors(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void look_at_processors(const struct rp_doctor_needs *needs,
+                               struct rp_doctor_finding *finding)
 {
     cpu_set_t *set = CPU_ALLOC(4096);
     size_t bytes = CPU_ALLOC_SIZE(4096);
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    int usable = set && sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : (int)online;
+    int usable = (int)online;
+    if (set && sched_getaffinity(0, bytes, set) == 0)
+        usable = CPU_COUNT_S(bytes, set);
     CPU_FREE(set);
     uint32_t threads = needs->readers + needs->packers + 1;
-    find(finding, RP_DOCTOR_OK, NULL, "%d usable of %ld; the engine takes %u threads, mostly asleep", usable,
-         online, threads);
+    find(finding, RP_DOCTOR_OK, NULL,
+         "%d usable of %ld; the engine takes %u threads, mostly asleep", usable, online, threads);
     if (usable < 2)
         find(finding, RP_DOCTOR_WARN, "give the process a second one (taskset, --cpuset-cpus)",
              "%d usable of %ld: trainer and engine take turns", usable, online);
 }
 
 /* jemalloc's; absent when the program is linked without it. */
-int mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes) __attribute__((weak));
+int mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes)
+    __attribute__((weak));
 
-static void look_at_allocator(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+static void look_at_allocator(const struct rp_doctor_needs *needs,
+                              struct rp_doctor_finding *finding)
 {
     const char *version = "?";
     size_t bytes = sizeof version;
@@ -267,17 +293,11 @@ static void look_at_allocator(const struct rp_doctor_needs *needs, struct rp_doc
 }
 
 const struct rp_doctor_check rp_doctor_checks[] = {
-    {"kernel", look_at_kernel},
-    {"page size", look_at_page_size},
-    {"io_uring", look_at_io_uring},
-    {"locked memory", look_at_locked_memory},
-    {"huge pages", look_at_huge_pages},
-    {"shared memory", look_at_shared_memory},
-    {"memory", look_at_memory},
-    {"/dev/shm", look_at_dev_shm},
-    {"open files", look_at_open_files},
-    {"run directory", look_at_run_directory},
-    {"processors", look_at_processors},
-    {"allocator", look_at_allocator},
+    {"kernel", look_at_kernel},         {"page size", look_at_page_size},
+    {"io_uring", look_at_io_uring},     {"locked memory", look_at_locked_memory},
+    {"huge pages", look_at_huge_pages}, {"shared memory", look_at_shared_memory},
+    {"memory", look_at_memory},         {"/dev/shm", look_at_dev_shm},
+    {"open files", look_at_open_files}, {"run directory", look_at_run_directory},
+    {"processors", look_at_processors}, {"allocator", look_at_allocator},
 };
 const size_t rp_doctor_check_count = RP_ARRAY_COUNT(rp_doctor_checks);
