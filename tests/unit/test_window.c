@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The window against a list that is searched from end to end. */
+#include "plan_corpus.h"
+
+#include "plan/window.h"
+
+enum { THINGS_MAX = 300 };
+
+struct thing {
+    uint32_t slot, value;
+};
+
+/* In order of arrival. */
+struct model {
+    uint32_t count;
+    struct thing things[THINGS_MAX];
+};
+
+/* True if the window and the model order everything alike. */
+static bool is_equal(const struct rp_window *window, const struct model *model)
+{
+    if (window->count != model->count)
+        return false;
+    uint32_t slot = window->oldest;
+    for (uint32_t i = 0; i < model->count; i++, slot = window->link[slot].newer)
+        if (slot != model->things[i].slot || window->link[slot].value != model->things[i].value)
+            return false;
+    if (slot != RP_WINDOW_NONE)
+        return false;
+    for (uint32_t i = 0; i < model->count; i++) {
+        uint32_t place = 0;
+        for (uint32_t j = 0; j < model->count; j++) {
+            uint32_t mine = model->things[i].value, other = model->things[j].value;
+            place += other < mine || (other == mine && (window->older_is_greater ? j > i : j < i));
+        }
+        if (rp_window_slot(window, place) != model->things[i].slot ||
+            rp_window_value(window, place) != model->things[i].value)
+            return false;
+    }
+    return true;
+}
+
+static void check_counts(const struct rp_window *window, const struct model *model, uint32_t value_max)
+{
+    for (uint32_t value = 0; value <= value_max + 1; value++) {
+        uint32_t below = 0;
+        for (uint32_t i = 0; i < model->count; i++)
+            below += model->things[i].value < value;
+        assert_int_equal(rp_window_count_below(window, value), below);
+    }
+}
+
+static void forget(struct model *model, uint32_t index)
+{
+    model->count--;
+    memmove(model->things + index, model->things + index + 1,
+            (model->count - index) * sizeof *model->things);
+}
+
+static void run_against_model(uint32_t capacity, bool older_is_greater, uint32_t value_max,
+                              uint64_t *random)
+{
+    struct rp_window window;
+    struct model model = {0};
+    assert_int_equal(rp_window_open(&window, capacity, older_is_greater, NULL), 0);
+    for (int operation = 0; operation < 3000; operation++) {
+        uint32_t value = (uint32_t)draw_below(random, value_max + 1);
+        uint32_t index = model.count ? (uint32_t)draw_below(random, model.count) : 0;
+        uint64_t choice = draw_below(random, 8);
+        if (model.count == 0 || (choice < 4 && model.count < capacity)) {
+            model.things[model.count].value = value;
+            model.things[model.count++].slot = rp_window_add(&window, value);
+        } else if (choice < 6) {
+            rp_window_remove(&window, model.things[index].slot);
+            forget(&model, index);
+        } else if (choice == 6) {
+            uint32_t slot = rp_window_slot(&window, index);
+            rp_window_remove_at(&window, index);
+            for (index = 0; model.things[index].slot != slot; index++)
+                ;
+            forget(&model, index);
+        } else {
+            rp_window_change(&window, model.things[index].slot, value);
+            model.things[index].value = value;
+        }
+        if (operation % 16 == 0 && !is_equal(&window, &model))
+            fail_msg("capacity %u values 0 to %u: operation %d", capacity, value_max, operation);
+    }
+    check_counts(&window, &model, value_max);
+    if (model.count > 0) { /* control: a model that differs in one value is noticed */
+        model.things[0].value++;
+        assert_false(is_equal(&window, &model));
+    }
+    rp_window_clear(&window);
+    assert_int_equal(rp_window_count_below(&window, value_max + 1), 0);
+    rp_window_close(&window);
+}
+
+static void window_orders_as_a_list_does(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed("window_orders_as_a_list_does");
+    const uint32_t capacities[] = {1, 2, 3, 15, 16, 17, 33, 64, 100, 255, THINGS_MAX};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(capacities); i++)
+        for (uint32_t value_max = 1; value_max < 2000; value_max *= 40)
+            for (int older_is_greater = 0; older_is_greater < 2; older_is_greater++)
+                run_against_model(capacities[i], older_is_greater, value_max, &random);
+}
+
+static void greatest_values_fit(void **state)
+{
+    (void)state;
+    struct rp_window window;
+    assert_int_equal(rp_window_open(&window, RP_WINDOW_MAX, true, NULL), 0);
+    for (uint32_t i = 0; i < RP_WINDOW_MAX; i++)
+        rp_window_add(&window, RP_WINDOW_VALUE_MAX);
+    assert_int_equal(rp_window_count_below(&window, RP_WINDOW_VALUE_MAX), 0);
+    assert_int_equal(rp_window_count_below(&window, RP_WINDOW_VALUE_MAX + 1), RP_WINDOW_MAX);
+    assert_int_equal(rp_window_slot(&window, RP_WINDOW_MAX - 1), window.oldest);
+    rp_window_close(&window);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(window_orders_as_a_list_does),
+        cmocka_unit_test(greatest_values_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
