@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client — a trainer borrows batches and returns them; the engine's death is a pause.
  *
- * next: take what is published; else spin, sleep on tail, look at the socket; if the engine is gone, attach to
- *       its successor at our row and go on. What a dead engine had published is still delivered first: it is
- *       whole, because tail moves only after the slot is written.
- * release: leases come back in any order, the ring wants them in order: the watermark moves over the slots that
+ * next: take what is published; else spin, sleep on tail, look at the socket; if the engine is
+ * gone, attach to its successor at our row and go on. What a dead engine had published is still
+ * delivered first: it is whole, because tail moves only after the slot is written. release: leases
+ * come back in any order, the ring wants them in order: the watermark moves over the slots that
  *       nobody holds any more. */
 #include <errno.h>
 #include <inttypes.h>
@@ -32,7 +32,8 @@ static int refuse_child(const struct rp_client *client, struct rp_error *error)
 {
     if (client->pid == getpid())
         return 0;
-    return rp_fail(error, -RP_E_USAGE, "attach in the process that uses the batches (spawn instead of fork)",
+    return rp_fail(error, -RP_E_USAGE,
+                   "attach in the process that uses the batches (spawn instead of fork)",
                    "this client was attached by process %ld; a forked child has none of its memory",
                    (long)client->pid);
 }
@@ -43,7 +44,7 @@ static uint64_t deadline_after(uint64_t ns)
     return rp_add_u64(rp_now_ns(), ns, &deadline) ? deadline : UINT64_MAX;
 }
 
-/* ---- attach and detach -------------------------------------------------------------------------------- */
+/* ---- attach and detach -------------------------------------------------------------- */
 
 static void free_client(struct rp_client *client)
 {
@@ -56,7 +57,8 @@ static void free_client(struct rp_client *client)
     free(client);
 }
 
-static int copy_options(struct rp_client *client, const struct rp_client_options *options, struct rp_error *error)
+static int copy_options(struct rp_client *client, const struct rp_client_options *options,
+                        struct rp_error *error)
 {
     client->options = *options;
     if (options->connect_timeout_ns == 0)
@@ -64,7 +66,8 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
     if (options->restart_timeout_ns == 0)
         client->options.restart_timeout_ns = RP_RESTART_TIMEOUT_NS;
     if (options->state_bytes > RP_MESSAGE_BYTES_MAX - sizeof(struct rp_request))
-        return rp_fail(error, -RP_E_USAGE, NULL, "a state token of %zu bytes is longer than any", options->state_bytes);
+        return rp_fail(error, -RP_E_USAGE, NULL, "a state token of %zu bytes is longer than any",
+                       options->state_bytes);
     client->run = rp_format("%s", options->run ? options->run : "default");
     client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
     client->state = malloc(options->state_bytes + 1);
@@ -117,7 +120,7 @@ const struct rp_geometry *rp_client_geometry(const struct rp_client *client)
     return &client->geometry;
 }
 
-/* ---- next --------------------------------------------------------------------------------------------- */
+/* ---- next --------------------------------------------------------------------------- */
 
 /* Fill in the lease on a slot that was just taken. With `lock` held. */
 static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_slot_header *header,
@@ -128,12 +131,18 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
     mapping->held[header->batch & (g->slots - 1)] = header->batch + 1;
     mapping->leases++;
     client->leases++;
-    *batch = (struct rp_batch){
-        .number = header->batch, .first_row = header->first_row, .next_row = header->next_row,
-        .rows = g->rows, .seq_len = g->seq_len, .rows_real = header->rows_real,
-        .tokens_real = header->tokens_real, .tokens_loss = header->tokens_loss,
-        .max_seqlen = header->max_seqlen, .segments = header->segments,
-        .sum_len_squared = header->sum_len_squared, .lease = mapping->number};
+    *batch = (struct rp_batch){.number = header->batch,
+                               .first_row = header->first_row,
+                               .next_row = header->next_row,
+                               .rows = g->rows,
+                               .seq_len = g->seq_len,
+                               .rows_real = header->rows_real,
+                               .tokens_real = header->tokens_real,
+                               .tokens_loss = header->tokens_loss,
+                               .max_seqlen = header->max_seqlen,
+                               .segments = header->segments,
+                               .sum_len_squared = header->sum_len_squared,
+                               .lease = mapping->number};
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
         batch->sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
     memcpy(client->state, slot + header->state_offset, header->state_bytes);
@@ -154,7 +163,8 @@ static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
     case RP_RING_END:
         return RP_NEXT_END;
     case RP_RING_FAILED:
-        return rp_client_fail_text(error, code < 0 && code > -6000 ? (int)code : -RP_E_GONE, "the engine: ", text);
+        return rp_client_fail_text(error, code < 0 && code > -6000 ? (int)code : -RP_E_GONE,
+                                   "the engine: ", text);
     case RP_RING_QUARANTINED:
         return rp_client_fail_text(error, -RP_E_PROTOCOL, "the engine: ", text);
     default:
@@ -162,15 +172,18 @@ static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
     }
 }
 
-/* The ring's window is full: nothing comes until the oldest lease is returned. A dead engine needs no return. */
+/* The ring's window is full: nothing comes until the oldest lease is returned. A dead engine needs
+ * no return. */
 static int judge_full(const struct rp_client *client, struct rp_error *error)
 {
     const struct rp_ring_view *view = &client->current->view;
     if (rp_socket_hung_up(client->socket))
         return NEXT_LOST;
-    return rp_fail(error, -RP_E_USAGE, "release the oldest batch first, or give the batch ring more slots",
-                   "rank %" PRIu32 ": batch %" PRIu64 " is still on lease, and the ring holds %" PRIu32
-                   " batches from there on", client->options.rank, view->release, view->geometry.slots);
+    return rp_fail(error, -RP_E_USAGE,
+                   "release the oldest batch first, or give the batch ring more slots",
+                   "rank %" PRIu32 ": batch %" PRIu64
+                   " is still on lease, and the ring holds %" PRIu32 " batches from there on",
+                   client->options.rank, view->release, view->geometry.slots);
 }
 
 /* One look at the ring, without waiting. */
@@ -196,8 +209,8 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
     return code;
 }
 
-/* Attach to the successor: 0, -RP_E_TIMEOUT when there is none by the caller's deadline, or a failure that is
- * final. `restart_timeout` counts from the death, over however many calls. */
+/* Attach to the successor: 0, -RP_E_TIMEOUT when there is none by the caller's deadline, or a
+ * failure that is final. `restart_timeout` counts from the death, over however many calls. */
 static int follow_engine(struct rp_client *client, uint64_t deadline, struct rp_error *error)
 {
     uint64_t patience = client->options.restart_timeout_ns;
@@ -214,15 +227,16 @@ static int follow_engine(struct rp_client *client, uint64_t deadline, struct rp_
     } else if (rp_client_may_retry(code)) {
         if (rp_now_ns() < give_up)
             return -RP_E_TIMEOUT;
-        rp_fail_context(error, code, "the engine died at row %" PRIu64 " and no successor came within %.3g s",
+        rp_fail_context(error, code,
+                        "the engine died at row %" PRIu64 " and no successor came within %.3g s",
                         client->next_row, (double)patience / RP_SECOND_NS);
     }
     return code;
 }
 
 /* Nothing was ready, or the engine was gone (`found`): wait. */
-static int wait_for_next(struct rp_client *client, int found, uint64_t deadline, struct rp_batch *batch,
-                         struct rp_error *error)
+static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
+                         struct rp_batch *batch, struct rp_error *error)
 {
     for (;;) {
         uint64_t now = rp_now_ns();
@@ -246,7 +260,8 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
     }
 }
 
-int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch, struct rp_error *error)
+int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
+                   struct rp_error *error)
 {
     int code = refuse_child(client, error);
     if (code < 0)
@@ -264,7 +279,7 @@ int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch
     return code;
 }
 
-/* ---- release ------------------------------------------------------------------------------------------ */
+/* ---- release ------------------------------------------------------------------------ */
 
 static struct rp_mapping *find_lease(const struct rp_client *client, const struct rp_batch *batch)
 {
@@ -287,7 +302,8 @@ static void give_back(struct rp_client *client, struct rp_mapping *mapping)
         return;
     if (rp_ring_view_release(view, release) && client->socket >= 0) {
         ssize_t sent = send(client->socket, "r", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        (void)sent; /* full: the engine has bells to answer already; dead: the next call of next sees it */
+        (void)sent; /* full: the engine has bells to answer already; dead: the next call of next
+                       sees it */
     }
 }
 
@@ -323,7 +339,7 @@ int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch
     return held;
 }
 
-/* ---- state ---------------------------------------------------------------------------------------------- */
+/* ---- state -------------------------------------------------------------------------- */
 
 size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity)
 {
@@ -342,7 +358,8 @@ void rp_client_counts(const struct rp_client *client, struct rp_client_counts *c
     *counts = client->counts;
 }
 
-void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch, uint64_t sum[2])
+void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,
+                     uint64_t sum[2])
 {
     const struct rp_row_info *rows = batch->sections[RP_SECTION_ROWS];
     const int32_t *lengths = batch->sections[RP_SECTION_DOC_LENS];

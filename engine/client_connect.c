@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client_connect — from a run name to a mapped ring, the first time and after each death of the engine. */
+/* client_connect — from a run name to a mapped ring, the first time and after each death of the
+ * engine. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #define RP_RETRY_MAX_NS 200000000u
 #define RP_HINT_VERSION "use the engine and the trainer library of one ringpack version"
 
-/* ---- fork ------------------------------------------------------------------------------------------- */
+/* ---- fork --------------------------------------------------------------------------- */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rp_client *list;
@@ -56,7 +57,8 @@ int rp_client_enlist(struct rp_client *client, struct rp_error *error)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, install_fork_handlers);
     if (fork_handlers_code)
-        return rp_fail(error, -fork_handlers_code, NULL, "pthread_atfork: %s", strerror(fork_handlers_code));
+        return rp_fail(error, -fork_handlers_code, NULL, "pthread_atfork: %s",
+                       strerror(fork_handlers_code));
     pthread_mutex_lock(&list_lock);
     client->next = list;
     list = client;
@@ -75,12 +77,13 @@ void rp_client_delist(struct rp_client *client)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* ---- requests and replies ----------------------------------------------------------------------------- */
+/* ---- requests and replies ----------------------------------------------------------- */
 
 int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text)
 {
     const char *newline = strchrnul(text, '\n');
-    return rp_fail(error, code, *newline ? newline + 1 : NULL, "%s%.*s", prefix, (int)(newline - text), text);
+    return rp_fail(error, code, *newline ? newline + 1 : NULL, "%s%.*s", prefix,
+                   (int)(newline - text), text);
 }
 
 /* A reply, checked: its head and its text, which has a NUL behind it. */
@@ -102,14 +105,16 @@ static void close_reply(struct reply *reply)
 static int check_reply(struct reply *reply, uint64_t bytes, struct rp_error *error)
 {
     if (bytes < sizeof reply->head)
-        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION, "the engine's reply has %" PRIu64 " bytes", bytes);
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
+                       "the engine's reply has %" PRIu64 " bytes", bytes);
     memcpy(&reply->head, reply->buffer, sizeof reply->head);
     if (reply->head.magic != RP_MESSAGE_MAGIC)
-        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION, "the engine's reply is none of ringpack's");
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
+                       "the engine's reply is none of ringpack's");
     if (reply->head.abi_version != RP_ABI_VERSION)
         return rp_fail(error, -RP_E_VERSION, RP_HINT_VERSION,
-                       "the engine's memory layout is %" PRIu32 ", ours is %u", reply->head.abi_version,
-                       RP_ABI_VERSION);
+                       "the engine's memory layout is %" PRIu32 ", ours is %u",
+                       reply->head.abi_version, RP_ABI_VERSION);
     if (reply->head.text_bytes != bytes - sizeof reply->head)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
                        "the engine's reply says %" PRIu32 " bytes of text, %" PRIu64 " found",
@@ -120,23 +125,27 @@ static int check_reply(struct reply *reply, uint64_t bytes, struct rp_error *err
 }
 
 /* The reply of kind `kind`; a refusal becomes the failure that it tells of. */
-static int receive_reply(int fd, uint32_t kind, int timeout_ms, struct reply *reply, struct rp_error *error)
+static int receive_reply(int fd, uint32_t kind, int timeout_ms, struct reply *reply,
+                         struct rp_error *error)
 {
     *reply = (struct reply){.fds = {-1, -1}, .buffer = malloc(RP_MESSAGE_BYTES_MAX + 1)};
     if (!reply->buffer)
         return rp_fail(error, -ENOMEM, NULL, "receiving the engine's reply: out of memory");
-    int64_t bytes = rp_socket_receive(fd, reply->buffer, RP_MESSAGE_BYTES_MAX, reply->fds, timeout_ms, error);
+    int64_t bytes = rp_socket_receive(fd, reply->buffer, RP_MESSAGE_BYTES_MAX, reply->fds,
+                                      timeout_ms, error);
     int code = bytes < 0 ? (int)bytes : 0;
     if (bytes == 0)
-        code = rp_fail(error, -RP_E_GONE, "look at the engine's log", "the engine hung up before it replied");
+        code = rp_fail(error, -RP_E_GONE, "look at the engine's log",
+                       "the engine hung up before it replied");
     if (code == 0)
         code = check_reply(reply, (uint64_t)bytes, error);
     if (code == 0 && reply->head.kind == RP_REPLY_REFUSED)
-        code = rp_client_fail_text(error, reply->head.code < 0 ? reply->head.code : -RP_E_PROTOCOL, "",
-                                   reply->text);
+        code = rp_client_fail_text(error, reply->head.code < 0 ? reply->head.code : -RP_E_PROTOCOL,
+                                   "", reply->text);
     else if (code == 0 && reply->head.kind != kind)
-        code = rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION, "a reply of kind %" PRIu32 " expected, %" PRIu32
-                       " found", kind, reply->head.kind);
+        code = rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
+                       "a reply of kind %" PRIu32 " expected, %" PRIu32 " found", kind,
+                       reply->head.kind);
     if (code < 0)
         close_reply(reply);
     return code;
@@ -144,8 +153,11 @@ static int receive_reply(int fd, uint32_t kind, int timeout_ms, struct reply *re
 
 static struct rp_request make_request(uint32_t kind, const char *run)
 {
-    struct rp_request request = {.magic = RP_MESSAGE_MAGIC, .abi_version = RP_ABI_VERSION, .kind = kind,
-                                 .next_row = RP_NEXT_ROW_ANY, .pid = getpid()};
+    struct rp_request request = {.magic = RP_MESSAGE_MAGIC,
+                                 .abi_version = RP_ABI_VERSION,
+                                 .kind = kind,
+                                 .next_row = RP_NEXT_ROW_ANY,
+                                 .pid = getpid()};
     strncpy(request.run, run, sizeof request.run - 1);
     return request;
 }
@@ -156,7 +168,7 @@ static int timeout_ms(uint64_t ns)
     return ms > INT32_MAX ? -1 : (int)ms;
 }
 
-/* ---- attach ------------------------------------------------------------------------------------------- */
+/* ---- attach ------------------------------------------------------------------------- */
 
 static int send_attach(const struct rp_client *client, int fd, struct rp_error *error)
 {
@@ -169,28 +181,31 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     request.next_row = client->next_row;
     request.identity = client->identity;
     request.state_bytes = (uint32_t)client->state_bytes;
-    return rp_socket_send(fd, &request, sizeof request, client->state, client->state_bytes, NULL, 0, error);
+    return rp_socket_send(fd, &request, sizeof request, client->state, client->state_bytes, NULL, 0,
+                          error);
 }
 
 /* Whether a section has another type or is there for only one of the two. */
 static bool sections_differ(const struct rp_geometry *a, const struct rp_geometry *b)
 {
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
-        if (a->sections[i].dtype != b->sections[i].dtype || a->sections[i].bytes != b->sections[i].bytes)
+        if (a->sections[i].dtype != b->sections[i].dtype ||
+            a->sections[i].bytes != b->sections[i].bytes)
             return true;
     return false;
 }
 
 /* The new ring must carry on with the stream that the old one carried, in the same shape. */
-static int check_continuation(const struct rp_client *client, const struct rp_ring_view *view, uint64_t row,
-                              struct rp_error *error)
+static int check_continuation(const struct rp_client *client, const struct rp_ring_view *view,
+                              uint64_t row, struct rp_error *error)
 {
-    static const char hint[] = "restart the engine with the configuration it had, or restart the trainer too";
+    static const char hint[] =
+        "restart the engine with the configuration it had, or restart the trainer too";
     const struct rp_geometry *was = &client->geometry, *is = &view->geometry;
     if (is->rank != client->options.rank)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
-                       "the ring of rank %" PRIu32 " expected, of rank %" PRIu32 " found", client->options.rank,
-                       is->rank);
+                       "the ring of rank %" PRIu32 " expected, of rank %" PRIu32 " found",
+                       client->options.rank, is->rank);
     if (client->attaches == 0)
         return 0;
     if (!rp_hash128_equal(client->identity, view->identity))
@@ -198,13 +213,14 @@ static int check_continuation(const struct rp_client *client, const struct rp_ri
     if (was->rows != is->rows || was->seq_len != is->seq_len || was->world != is->world ||
         was->label_mode != is->label_mode || sections_differ(was, is))
         return rp_fail(error, -RP_E_MISMATCH, hint,
-                       "the restarted engine makes other batches: [%" PRIu32 "][%" PRIu32 "] of %" PRIu32
-                       " ranks expected, [%" PRIu32 "][%" PRIu32 "] of %" PRIu32 " found, or other sections",
+                       "the restarted engine makes other batches: [%" PRIu32 "][%" PRIu32
+                       "] of %" PRIu32 " ranks expected, [%" PRIu32 "][%" PRIu32 "] of %" PRIu32
+                       " found, or other sections",
                        was->rows, was->seq_len, was->world, is->rows, is->seq_len, is->world);
     if (row != client->next_row)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
-                       "the restarted engine goes on at row %" PRIu64 ", expected was row %" PRIu64, row,
-                       client->next_row);
+                       "the restarted engine goes on at row %" PRIu64 ", expected was row %" PRIu64,
+                       row, client->next_row);
     return 0;
 }
 
@@ -222,8 +238,8 @@ static int reserve_state(struct rp_client *client, size_t bytes, struct rp_error
 }
 
 /* Make the mapping the current one; the client's position is not moved but for the first attach. */
-static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd, const struct reply *reply,
-                 struct rp_error *error)
+static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
+                 const struct reply *reply, struct rp_error *error)
 {
     const struct rp_geometry *g = &mapping->view.geometry;
     uint64_t row = g->base_row + reply->head.first_batch * g->rows * g->world;
@@ -279,7 +295,8 @@ static int join_once(struct rp_client *client, struct rp_error *error)
     struct reply reply;
     int code = send_attach(client, fd, error);
     if (code == 0) /* the engine may have to plan its way to our row first */
-        code = receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(client->options.restart_timeout_ns), &reply, error);
+        code = receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(client->options.restart_timeout_ns),
+                             &reply, error);
     if (code == 0) {
         code = open_ring(client, fd, &reply, error);
         close_reply(&reply);
@@ -296,7 +313,8 @@ bool rp_client_may_retry(int code)
 
 int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
 {
-    for (uint64_t pause_ns = RP_RETRY_MIN_NS;; pause_ns = rp_min_u64(2 * pause_ns, RP_RETRY_MAX_NS)) {
+    for (uint64_t pause_ns = RP_RETRY_MIN_NS;;
+         pause_ns = rp_min_u64(2 * pause_ns, RP_RETRY_MAX_NS)) {
         int code = join_once(client, error);
         uint64_t now = rp_now_ns();
         if (code == 0 || !rp_client_may_retry(code) || now >= deadline_ns)
@@ -331,7 +349,7 @@ void rp_client_leave(struct rp_client *client)
     pthread_mutex_unlock(&client->lock);
 }
 
-/* ---- questions ------------------------------------------------------------------------------------------ */
+/* ---- questions ---------------------------------------------------------------------- */
 
 static uint32_t request_kind(const char *what)
 {
@@ -342,14 +360,17 @@ static uint32_t request_kind(const char *what)
     return !strcmp(what, "stop") ? RP_REQUEST_STOP : 0;
 }
 
-int rp_engine_ask(const char *run_dir, const char *run, const char *what, char **text_out, struct rp_error *error)
+int rp_engine_ask(const char *run_dir, const char *run, const char *what, char **text_out,
+                  struct rp_error *error)
 {
     *text_out = NULL;
     run = run ? run : "default";
     uint32_t kind = request_kind(what);
     if (kind == 0)
-        return rp_fail(error, -RP_E_USAGE, NULL, "rp_engine_ask: `stat`, `checkpoint` or `stop` expected, `%.40s` "
-                       "found", what);
+        return rp_fail(error, -RP_E_USAGE, NULL,
+                       "rp_engine_ask: `stat`, `checkpoint` or `stop` expected, `%.40s` "
+                       "found",
+                       what);
     int fd = rp_socket_connect(run_dir, run, error);
     if (fd < 0)
         return fd;

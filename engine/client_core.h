@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client_core.h — what the two halves of the trainer's library share: client.c borrows and returns, and
- * client_connect.c finds engines.
+/* client_core.h — what the two halves of the trainer's library share: client.c borrows and returns,
+ * and client_connect.c finds engines.
  *
  * Invariants
- *   A mapping lives while it is the current one or a lease on it is held; leases outlive the engine that made
- *   them, the mapping's turn as the current one, and the client's detachment.
- *   `state` and `next_row` always stand behind the last batch that was lent: a re-attach begins there.
- * Threads: everything belongs to the thread that uses the client, but that leases may be returned by any thread
- * (garbage collectors do), at any time: `lock` guards the mappings, their leases and the socket. */
+ *   A mapping lives while it is the current one or a lease on it is held; leases outlive the engine
+ * that made them, the mapping's turn as the current one, and the client's detachment. `state` and
+ * `next_row` always stand behind the last batch that was lent: a re-attach begins there. Threads:
+ * everything belongs to the thread that uses the client, but that leases may be returned by any
+ * thread (garbage collectors do), at any time: `lock` guards the mappings, their leases and the
+ * socket. */
 #ifndef RP_CLIENT_CORE_H
 #define RP_CLIENT_CORE_H
 
@@ -33,9 +34,9 @@ struct rp_client {
     struct rp_client_options options; /* run, run_dir and state are not used */
 
     pthread_mutex_t lock;
-    int socket;                   /* -1: no engine */
-    struct rp_mapping *mappings;  /* newest first */
-    struct rp_mapping *current;   /* NULL: no engine */
+    int socket;                  /* -1: no engine */
+    struct rp_mapping *mappings; /* newest first */
+    struct rp_mapping *current;  /* NULL: no engine */
     uint64_t attaches, leases;
     bool detached;
 
@@ -50,9 +51,10 @@ struct rp_client {
     struct rp_client *next; /* in the list of client_connect.c */
 };
 
-/** Attach, trying again until deadline_ns while there is no engine, or it is stopping, or the rank is taken.
- *  Returns 0 or the last failure. Tries at least once. */
-RP_MUST_CHECK int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error);
+/** Attach, trying again until deadline_ns while there is no engine, or it is stopping, or the rank
+ * is taken. Returns 0 or the last failure. Tries at least once. */
+RP_MUST_CHECK int rp_client_join(struct rp_client *client, uint64_t deadline_ns,
+                                 struct rp_error *error);
 /** Whether a later try may succeed after this failure. */
 bool rp_client_may_retry(int code);
 /** Leave the engine: close the socket, let the current mapping go. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_digest — tokens are hashed as u32, so I32 goes in as it lies and the others a block at a time. */
+/* row_digest — tokens are hashed as u32, so I32 goes in as it lies and the others a block at a
+ * time. */
 #include "base/row_digest.h"
 
 #include "base/bits.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* listener — the run directory and the names in it.
  *
- * The directory is opened once, checked, and everything in it is reached through that descriptor: nothing can be
- * put in our way between the check and the use, and a long path meets no limit of sun_path. */
+ * The directory is opened once, checked, and everything in it is reached through that descriptor:
+ * nothing can be put in our way between the check and the use, and a long path meets no limit of
+ * sun_path. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,17 +24,19 @@
 #define RP_CONNECT_SECONDS 5
 #define RP_NAME_TRIES 100
 
-/* ---- names ------------------------------------------------------------------------------------------ */
+/* ---- names -------------------------------------------------------------------------- */
 
 static int check_run_name(const char *run, struct rp_error *error)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t length = strlen(run);
     if (length > 0 && length < RP_RUN_NAME_BYTES && run[0] != '.' && strspn(run, letters) == length)
         return 0;
-    return rp_fail(error, -RP_E_USAGE, NULL,
-                   "run name `%.80s`: 1 to %u letters, digits, `.`, `_` and `-` expected, not beginning with `.`",
-                   run, RP_RUN_NAME_BYTES - 1);
+    return rp_fail(
+        error, -RP_E_USAGE, NULL,
+        "run name `%.80s`: 1 to %u letters, digits, `.`, `_` and `-` expected, no `.` at its start",
+        run, RP_RUN_NAME_BYTES - 1);
 }
 
 static char *directory_path(const char *run_dir)
@@ -54,12 +57,13 @@ static int check_directory(int fd, const char *path, struct rp_error *error)
         return rp_fail(error, -errno, NULL, "run directory %s: %s", path, strerror(errno));
     if (status.st_uid != geteuid())
         return rp_fail(error, -EPERM, "choose another one with --run-dir",
-                       "run directory %s: it belongs to user %" PRIuMAX ", we are user %" PRIuMAX, path,
-                       (uintmax_t)status.st_uid, (uintmax_t)geteuid());
+                       "run directory %s: it belongs to user %" PRIuMAX ", we are user %" PRIuMAX,
+                       path, (uintmax_t)status.st_uid, (uintmax_t)geteuid());
     if (status.st_mode & (S_IWGRP | S_IWOTH))
-        return rp_fail(error, -EPERM, "`chmod 700` it, or choose another one with --run-dir",
-                       "run directory %s: mode 0700 expected, %04o found: others could put files in our way", path,
-                       status.st_mode & 07777u);
+        return rp_fail(
+            error, -EPERM, "`chmod 700` it, or choose another one with --run-dir",
+            "run directory %s: mode 0700 expected, %04o found: others could put files in our way",
+            path, status.st_mode & 07777u);
     return 0;
 }
 
@@ -68,8 +72,10 @@ static int open_directory(const char *path, struct rp_error *error)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
-        const char *why = errno == ENOTDIR || errno == ELOOP ? "a directory and no symlink expected" : strerror(errno);
-        return rp_fail(error, -errno, "choose another one with --run-dir", "run directory %s: %s", path, why);
+        const char *why = errno == ENOTDIR || errno == ELOOP ? "a directory and no symlink expected"
+                                                             : strerror(errno);
+        return rp_fail(error, -errno, "choose another one with --run-dir", "run directory %s: %s",
+                       path, why);
     }
     int code = check_directory(fd, path, error);
     if (code == 0)
@@ -81,11 +87,12 @@ static int open_directory(const char *path, struct rp_error *error)
 static struct sockaddr_un socket_address(int directory_fd, const char *run)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s.sock", directory_fd, run);
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s.sock", directory_fd,
+             run);
     return address;
 }
 
-/* ---- taking a name ------------------------------------------------------------------------------------ */
+/* ---- taking a name ------------------------------------------------------------------ */
 
 static int fail_busy(const char *run, int lock_fd, struct rp_error *error)
 {
@@ -93,8 +100,10 @@ static int fail_busy(const char *run, int lock_fd, struct rp_error *error)
     if (pread(lock_fd, pid, sizeof pid - 1, 0) <= 0)
         strcpy(pid, "unknown");
     pid[strcspn(pid, "\n")] = '\0';
-    return rp_fail(error, -RP_E_BUSY, "choose another name with --run, or stop that engine (it checkpoints on SIGTERM)",
-                   "run `%s`: an engine of that name is running, process %s", run, pid);
+    return rp_fail(
+        error, -RP_E_BUSY,
+        "choose another name with --run, or stop that engine (it checkpoints on SIGTERM)",
+        "run `%s`: an engine of that name is running, process %s", run, pid);
 }
 
 /* One try at NAME.lock: -EAGAIN when the last holder removed it while we were opening it. */
@@ -102,16 +111,19 @@ static int try_lock(int directory_fd, const char *run, struct rp_error *error)
 {
     char name[RP_RUN_NAME_BYTES + 8], pid[16];
     snprintf(name, sizeof name, "%s.lock", run);
-    int fd = openat(directory_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    int fd = openat(directory_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                    0600);
     if (fd < 0)
         return rp_fail(error, errno == ENOENT ? -EAGAIN : -errno, "remove it if it is not ours",
                        "run directory: %s: %s", name, strerror(errno));
     int code = 0;
     struct stat held, named;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-        code = errno == EWOULDBLOCK ? fail_busy(run, fd, error)
-                                    : rp_fail(error, -errno, NULL, "%s: flock: %s", name, strerror(errno));
-    else if (fstat(fd, &held) != 0 || fstatat(directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0 ||
+        code = errno == EWOULDBLOCK
+                   ? fail_busy(run, fd, error)
+                   : rp_fail(error, -errno, NULL, "%s: flock: %s", name, strerror(errno));
+    else if (fstat(fd, &held) != 0 ||
+             fstatat(directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0 ||
              held.st_ino != named.st_ino || held.st_dev != named.st_dev)
         code = -EAGAIN;
     if (code == 0) {
@@ -137,7 +149,8 @@ static int remove_stale_socket(int directory_fd, const char *run, struct rp_erro
         return rp_fail(error, -EEXIST, "look what it is and remove it",
                        "run directory: %s is in the way and is no socket", name);
     if (unlinkat(directory_fd, name, 0) != 0 && errno != ENOENT)
-        return rp_fail(error, -errno, NULL, "%s: removing what a killed engine left: %s", name, strerror(errno));
+        return rp_fail(error, -errno, NULL, "%s: removing what a killed engine left: %s", name,
+                       strerror(errno));
     return 0;
 }
 
@@ -151,16 +164,18 @@ static int listen_at(int directory_fd, const char *run, struct rp_error *error)
         return fd;
     int code = -errno;
     close(fd);
-    return rp_fail(error, code, NULL, "run `%s`: listening on its socket: %s", run, strerror(-code));
+    return rp_fail(error, code, NULL, "run `%s`: listening on its socket: %s", run,
+                   strerror(-code));
 }
 
-/* The directory, its lock and the socket; the directory may be removed by the last engine's end at any moment
- * before we hold a lock in it. */
-static int take_name(struct rp_listener *listener, const char *path, struct rp_error *error)
+/* The directory and the lock in it. -EAGAIN: both may be removed by the end of the last engine at
+ * any moment before we hold the lock. */
+static int try_name(struct rp_listener *listener, const char *path, struct rp_error *error)
 {
     int code = rp_dir_make(path, error);
-    if (code == 0)
-        code = open_directory(path, error);
+    if (code < 0)
+        return code;
+    code = open_directory(path, error);
     if (code < 0)
         return code == -ENOENT ? -EAGAIN : code;
     listener->directory_fd = code;
@@ -174,7 +189,27 @@ static int take_name(struct rp_listener *listener, const char *path, struct rp_e
     return 0;
 }
 
-int rp_listener_open(struct rp_listener *listener, const char *run_dir, const char *run, struct rp_error *error)
+static int take_name(struct rp_listener *listener, const char *path, struct rp_error *error)
+{
+    int code = -EAGAIN;
+    for (int i = 0; code == -EAGAIN && i < RP_NAME_TRIES; i++)
+        code = try_name(listener, path, error);
+    if (code == -EAGAIN)
+        code = rp_fail(error, -RP_E_BUSY, "try again",
+                       "run `%s`: engines of that name come and go in %s", listener->run, path);
+    if (code == 0)
+        code = remove_stale_socket(listener->directory_fd, listener->run, error);
+    if (code < 0)
+        return code;
+    code = listen_at(listener->directory_fd, listener->run, error);
+    if (code < 0)
+        return code;
+    listener->fd = code;
+    return 0;
+}
+
+int rp_listener_open(struct rp_listener *listener, const char *run_dir, const char *run,
+                     struct rp_error *error)
 {
     *listener = (struct rp_listener){.fd = -1, .lock_fd = -1, .directory_fd = -1};
     int code = check_run_name(run, error);
@@ -182,25 +217,17 @@ int rp_listener_open(struct rp_listener *listener, const char *run_dir, const ch
         return code;
     char *path = directory_path(run_dir);
     listener->run = rp_format("%s", run);
-    if (!path || !listener->run)
-        code = rp_fail(error, -ENOMEM, NULL, "run `%s`: out of memory", run);
-    bool made_by_us = path && (!run_dir || !run_dir[0] || access(path, F_OK) != 0);
-    for (int i = 0; code == 0 || (code == -EAGAIN && i < RP_NAME_TRIES); i++) {
+    bool is_default = !run_dir || !run_dir[0];
+    if (path && (is_default || access(path, F_OK) != 0))
+        listener->directory = rp_format("%s", path);
+    if (path && listener->run)
         code = take_name(listener, path, error);
-        if (code == 0)
-            break;
-    }
-    if (code == 0)
-        code = remove_stale_socket(listener->directory_fd, run, error);
-    if (code == 0)
-        code = listener->fd = listen_at(listener->directory_fd, run, error);
-    if (code >= 0 && made_by_us)
-        listener->directory = path;
     else
-        free(path);
+        code = rp_fail(error, -ENOMEM, NULL, "run `%s`: out of memory", run);
+    free(path);
     if (code < 0)
         rp_listener_close(listener);
-    return code < 0 ? code : 0;
+    return code;
 }
 
 void rp_listener_close(struct rp_listener *listener)
@@ -225,7 +252,7 @@ void rp_listener_close(struct rp_listener *listener)
     *listener = (struct rp_listener){.fd = -1, .lock_fd = -1, .directory_fd = -1};
 }
 
-/* ---- connections ---------------------------------------------------------------------------------------- */
+/* ---- connections -------------------------------------------------------------------- */
 
 /* Whether the process at the other end of a connection is of our own user. */
 static bool peer_is_ours(int fd)
@@ -242,9 +269,11 @@ int rp_listener_accept(struct rp_listener *listener, struct rp_error *error)
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0)
-            return errno == EAGAIN ? -EAGAIN
-                                   : rp_fail(error, -errno, "raise the limit of open files (ulimit -n) if that is it",
-                                             "run `%s`: accept: %s", listener->run, strerror(errno));
+            return errno == EAGAIN
+                       ? -EAGAIN
+                       : rp_fail(error, -errno,
+                                 "raise the limit of open files (ulimit -n) if that is it",
+                                 "run `%s`: accept: %s", listener->run, strerror(errno));
         if (peer_is_ours(fd))
             return fd;
         rp_log(RP_LOG_WARNING, "run `%s`: a connection of another user was refused", listener->run);
@@ -254,8 +283,10 @@ int rp_listener_accept(struct rp_listener *listener, struct rp_error *error)
 
 static int fail_gone(const char *run, const char *path, struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_GONE, "start one with `ringpack serve`; --run and --run-dir must be the same on both sides",
-                   "run `%s`: no engine of that name is running (run directory %s)", run, path);
+    return rp_fail(
+        error, -RP_E_GONE,
+        "start one with `ringpack serve`; --run and --run-dir must be the same on both sides",
+        "run `%s`: no engine of that name is running (run directory %s)", run, path);
 }
 
 static int connect_at(int directory_fd, const char *run, const char *path, struct rp_error *error)
@@ -263,7 +294,8 @@ static int connect_at(int directory_fd, const char *run, const char *path, struc
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return rp_fail(error, -errno, NULL, "run `%s`: socket: %s", run, strerror(errno));
-    struct timeval patience = {.tv_sec = RP_CONNECT_SECONDS}; /* a stopped engine's backlog may be full */
+    struct timeval patience = {
+        .tv_sec = RP_CONNECT_SECONDS}; /* a stopped engine's backlog may be full */
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     struct sockaddr_un address = socket_address(directory_fd, run);
     int code = 0;

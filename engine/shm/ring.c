@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring — the engine's end. The trainer's end is ring_view.c, the shape of a slot ring_geometry.c.
  *
- * The engine addresses memory with its private copies alone: what the trainer can write decides when a slot is
- * written again and never which one. */
+ * The engine addresses memory with its private copies alone: what the trainer can write decides
+ * when a slot is written again and never which one. */
 #include "shm/ring.h"
 
 #include <inttypes.h>
@@ -25,8 +25,8 @@ static struct rp_ring_control *control_words(const struct rp_ring *ring)
     return (struct rp_ring_control *)(void *)ring->control.data;
 }
 
-static void write_header(const struct rp_ring *ring, struct rp_hash128 identity, uint64_t generation,
-                         uint64_t total_bytes)
+static void write_header(const struct rp_ring *ring, struct rp_hash128 identity,
+                         uint64_t generation, uint64_t total_bytes)
 {
     struct rp_ring_header *header = (struct rp_ring_header *)(void *)ring->data.data;
     *header = (struct rp_ring_header){
@@ -43,8 +43,9 @@ static void write_header(const struct rp_ring *ring, struct rp_hash128 identity,
     rp_a32_store_release(&header->ready, 1);
 }
 
-int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, struct rp_hash128 identity,
-                   uint64_t generation, uint64_t first_batch, struct rp_error *error)
+int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry,
+                   struct rp_hash128 identity, uint64_t generation, uint64_t first_batch,
+                   struct rp_error *error)
 {
     *ring = (struct rp_ring){.data.fd = -1,
                              .control.fd = -1,
@@ -54,7 +55,8 @@ int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, str
                              .status = RP_RING_RUNNING};
     uint64_t total = rp_geometry_total(geometry);
     if (total == 0)
-        return rp_fail(error, -RP_E_USAGE, NULL, "batch ring of rank %" PRIu32 ": its geometry is not laid out",
+        return rp_fail(error, -RP_E_USAGE, NULL,
+                       "batch ring of rank %" PRIu32 ": its geometry is not laid out",
                        geometry->rank);
     char name[32];
     snprintf(name, sizeof name, "ringpack-batch-%" PRIu32, geometry->rank);
@@ -96,17 +98,20 @@ void rp_ring_detach_trainer(struct rp_ring *ring)
     rp_segment_close(&ring->control);
 }
 
-static void store_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end, const char *message)
+static void store_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
+                         const char *message)
 {
     struct rp_ring_engine *words = engine_words(ring);
     rp_a64_store_relaxed(&words->end, end);
     if (message)
         snprintf(words->message, sizeof words->message, "%s", message);
     rp_a32_store_release(&words->status, status); /* PAIRS ring-status */
-    rp_futex_wake_all(rp_a64_low(&words->tail));  /* rare: not worth asking whether somebody sleeps */
+    rp_futex_wake_all(
+        rp_a64_low(&words->tail)); /* rare: not worth asking whether somebody sleeps */
 }
 
-void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end, const char *message)
+void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
+                        const char *message)
 {
     ring->status = status;
     ring->end = end;
@@ -118,8 +123,8 @@ static int quarantine(struct rp_ring *ring, uint64_t found)
 {
     char message[256];
     snprintf(message, sizeof message,
-             "rank %" PRIu32 ": the trainer's release word says %" PRIu64 "; expected %" PRIu64 " to %" PRIu64
-             ": its control page was overwritten, so this ring has stopped",
+             "rank %" PRIu32 ": the trainer's release word says %" PRIu64 "; expected %" PRIu64
+             " to %" PRIu64 ": its control page was overwritten, so this ring has stopped",
              ring->geometry.rank, found, ring->release, ring->tail);
     store_status(ring, RP_RING_QUARANTINED, 0, message);
     ring->quarantined = true;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring.h — a batch ring: one engine publishes batches in order, one trainer borrows and returns them.
+/* ring.h — a batch ring: one engine publishes batches in order, one trainer borrows and returns
+ * them.
  *
  * Invariants
- *   I1  release <= tail <= release + slots: checked with one unsigned compare at every load of a peer's word.
- *   I2  A slot is written only while its batch is in [tail, release + slots); it is read only below tail.
- *   I3  Only `tail` publishes and only `release` gives back; each is one monotonic word with one release store,
- *       so a kill at any instruction leaves a valid ring (two words could be torn apart).
+ *   I1  release <= tail <= release + slots: checked with one unsigned compare at every load of a
+ * peer's word. I2  A slot is written only while its batch is in [tail, release + slots); it is read
+ * only below tail. I3  Only `tail` publishes and only `release` gives back; each is one monotonic
+ * word with one release store, so a kill at any instruction leaves a valid ring (two words could be
+ * torn apart).
  *
  * A trainer's death is learnt from its socket, never from these words. */
 #ifndef RP_SHM_RING_H
@@ -20,16 +22,17 @@
 #include "shm/layout.h"
 #include "shm/segment.h"
 
-/** Fill in offsets and sizes: *geometry has rows, seq_len, max_docs_per_row, slots (a power of two), state_bytes set;
- *  sections is a bit mask (1 << enum rp_section; those that are always there need not be named); token_dtype is for
- *  ids, labels and positions (with U16 the latter two are I32). Sections are 64-byte aligned, slots page-aligned.
- *  Returns total bytes of a data segment, or 0 if that overflows or rows * seq_len does not fit cu_seqlens. */
+/** Fill in offsets and sizes: *geometry has rows, seq_len, max_docs_per_row, slots (a power of
+ * two), state_bytes set; sections is a bit mask (1 << enum rp_section; those that are always there
+ * need not be named); token_dtype is for ids, labels and positions (with U16 the latter two are
+ * I32). Sections are 64-byte aligned, slots page-aligned. Returns total bytes of a data segment, or
+ * 0 if that overflows or rows * seq_len does not fit cu_seqlens. */
 uint64_t rp_geometry_layout(struct rp_geometry *geometry, uint32_t sections, uint32_t token_dtype);
 /** Total bytes of a data segment whose geometry is laid out already; 0 unless every offset is what
  *  rp_geometry_layout makes of its parameters. */
 uint64_t rp_geometry_total(const struct rp_geometry *geometry);
 
-/* ---- engine's end ---------------------------------------------------------------------------------- */
+/* ---- engine's end ------------------------------------------------------------------- */
 
 struct rp_ring {
     struct rp_segment data, control; /* control.fd == -1: nobody attached */
@@ -42,53 +45,61 @@ struct rp_ring {
 };
 
 RP_MUST_CHECK int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry,
-                                 struct rp_hash128 identity, uint64_t generation, uint64_t first_batch,
-                                 struct rp_error *error);
-/** A fresh control page for a new trainer that starts at `batch`. Unless batch is in [release, tail] the ring is
- *  emptied and both words stand at `batch`. Lifts a quarantine. Only after the last trainer's death is proven. */
-RP_MUST_CHECK int rp_ring_attach_trainer(struct rp_ring *ring, uint64_t batch, struct rp_error *error);
+                                 struct rp_hash128 identity, uint64_t generation,
+                                 uint64_t first_batch, struct rp_error *error);
+/** A fresh control page for a new trainer that starts at `batch`. Unless batch is in [release,
+ * tail] the ring is emptied and both words stand at `batch`. Lifts a quarantine. Only after the
+ * last trainer's death is proven. */
+RP_MUST_CHECK int rp_ring_attach_trainer(struct rp_ring *ring, uint64_t batch,
+                                         struct rp_error *error);
 /** The trainer is dead: its control page is dropped; what it had not released stays. */
 void rp_ring_detach_trainer(struct rp_ring *ring);
-/** Read the trainer's release word once, check it (I1), keep it. On a violation the ring is quarantined (status and
- *  message set, trainer woken) and -RP_E_PROTOCOL returned. Without a trainer, 0 and nothing changes. */
+/** Read the trainer's release word once, check it (I1), keep it. On a violation the ring is
+ * quarantined (status and message set, trainer woken) and -RP_E_PROTOCOL returned. Without a
+ * trainer, 0 and nothing changes. */
 int rp_ring_poll_release(struct rp_ring *ring);
 /** The slot of batch k; k in [tail, release + slots). */
 uint8_t *rp_ring_slot(const struct rp_ring *ring, uint64_t batch);
 /** Publish every batch below `tail` (>= the present one); wake the trainer if it sleeps. */
 void rp_ring_publish(struct rp_ring *ring, uint64_t tail);
-/** end: of END the number of batches, of FAILED the negative code. message: of FAILED, else NULL. Wakes the trainer.
- *  FAILED is final; END and RUNNING may replace each other. */
-void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end, const char *message);
-/** want_space: ask for (or no longer ask for) the doorbell. After asking, poll the release word once more. */
+/** end: of END the number of batches, of FAILED the negative code. message: of FAILED, else NULL.
+ * Wakes the trainer. FAILED is final; END and RUNNING may replace each other. */
+void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
+                        const char *message);
+/** want_space: ask for (or no longer ask for) the doorbell. After asking, poll the release word
+ * once more. */
 void rp_ring_want_space(struct rp_ring *ring, bool wanted);
 void rp_ring_close(struct rp_ring *ring);
 
-/* ---- trainer's end ---------------------------------------------------------------------------------- */
+/* ---- trainer's end ------------------------------------------------------------------ */
 
 struct rp_ring_view {
     struct rp_segment data, control;
     struct rp_geometry geometry; /* validated private copy */
     struct rp_hash128 identity;
     uint64_t generation;
-    uint64_t next;    /* next batch to take */
-    uint64_t tail;    /* last tail seen */
-    uint64_t release; /* last release stored */
+    uint64_t next;              /* next batch to take */
+    uint64_t tail;              /* last tail seen */
+    uint64_t release;           /* last release stored */
     enum rp_ring_status status; /* last one seen by rp_ring_view_take, and its `end` */
     uint64_t end;
 };
-/** Map and validate both segments (magic, ABI, hash, every offset against the size). Takes both fds. */
-RP_MUST_CHECK int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd, uint64_t first_batch,
-                                    struct rp_error *error);
+/** Map and validate both segments (magic, ABI, hash, every offset against the size). Takes both
+ * fds. */
+RP_MUST_CHECK int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd,
+                                    uint64_t first_batch, struct rp_error *error);
 enum rp_ring_take { RP_RING_TAKEN, RP_RING_EMPTY, RP_RING_CLOSED };
-/** The next batch if it is published: *slot points at it, *header is a checked copy of its header. CLOSED:
- *  view->status is not RUNNING and there will be no such batch. -RP_E_PROTOCOL if the engine's words make no sense.
- *  Never waits. With next - release == slots nothing can come: the caller must release first. */
+/** The next batch if it is published: *slot points at it, *header is a checked copy of its header.
+ * CLOSED: view->status is not RUNNING and there will be no such batch. -RP_E_PROTOCOL if the
+ * engine's words make no sense. Never waits. With next - release == slots nothing can come: the
+ * caller must release first. */
 RP_MUST_CHECK int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
                                     struct rp_slot_header *header, struct rp_error *error);
 /** Text of the status FAILED or QUARANTINED; always terminated. */
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity);
-/** After EMPTY: spin, then sleep until tail moves, the status changes, or timeout_ns has passed (at most; it may
- *  return early, and a change of status may be seen only then, so callers bound it to about 100 ms). */
+/** After EMPTY: spin, then sleep until tail moves, the status changes, or timeout_ns has passed (at
+ * most; it may return early, and a change of status may be seen only then, so callers bound it to
+ * about 100 ms). */
 void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns);
 /** Batches below `release` go back. Returns true if the engine asked for the doorbell. */
 bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release);

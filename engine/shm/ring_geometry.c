@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring_geometry — where everything lies in a slot. A pure function of a few parameters, so the trainer checks a
- * header it was given by computing it again. */
+/* ring_geometry — where everything lies in a slot. A pure function of a few parameters, so the
+ * trainer checks a header it was given by computing it again. */
 #include <string.h>
 
 #include "base/bits.h"
 #include "shm/ring.h"
 
 #define RP_SECTION_ALIGN 64u
-#define RP_SECTIONS_ALWAYS ((1u << RP_SECTION_ROWS) | (1u << RP_SECTION_DOC_LENS) | (1u << RP_SECTION_INPUT_IDS))
+#define RP_SECTIONS_ALWAYS                                                                         \
+    ((1u << RP_SECTION_ROWS) | (1u << RP_SECTION_DOC_LENS) | (1u << RP_SECTION_INPUT_IDS))
 
 static uint64_t dtype_bytes(uint32_t dtype)
 {
@@ -29,8 +30,10 @@ struct shape {
     uint64_t elements, element_bytes;
 };
 
-/* All counts are below 2^32 and rows * seq_len below 2^31 (checked before), so no product here wraps. */
-static struct shape section_shape(const struct rp_geometry *g, enum rp_section section, uint32_t token_dtype)
+/* All counts are below 2^32 and rows * seq_len below 2^31 (checked before), so no product here
+ * wraps. */
+static struct shape section_shape(const struct rp_geometry *g, enum rp_section section,
+                                  uint32_t token_dtype)
 {
     uint32_t wide = token_dtype == RP_DTYPE_U16 ? RP_DTYPE_I32 : token_dtype;
     uint64_t tokens = (uint64_t)g->rows * g->seq_len;
@@ -62,7 +65,8 @@ static bool parameters_fit(const struct rp_geometry *g, uint32_t token_dtype)
 {
     if (token_dtype != RP_DTYPE_U16 && token_dtype != RP_DTYPE_I32 && token_dtype != RP_DTYPE_I64)
         return false;
-    if (g->rows == 0 || g->seq_len == 0 || g->max_docs_per_row == 0 || g->max_docs_per_row > g->seq_len)
+    if (g->rows == 0 || g->seq_len == 0 || g->max_docs_per_row == 0 ||
+        g->max_docs_per_row > g->seq_len)
         return false;
     if (!rp_is_pow2(g->slots) || g->slots > RP_RING_SLOTS_MAX || g->state_bytes > UINT32_MAX)
         return false;
@@ -94,6 +98,7 @@ uint64_t rp_geometry_total(const struct rp_geometry *geometry)
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
         if (geometry->sections[i].offset)
             sections |= 1u << i;
-    uint64_t total = rp_geometry_layout(&again, sections, geometry->sections[RP_SECTION_INPUT_IDS].dtype);
+    uint64_t total = rp_geometry_layout(&again, sections,
+                                        geometry->sections[RP_SECTION_INPUT_IDS].dtype);
     return memcmp(&again, geometry, sizeof again) == 0 ? total : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment — the order matters: ask whether there is room (an over-committed machine does not refuse, it kills),
- * reserve (ftruncate alone succeeds and SIGBUS comes later), touch, collapse, seal. */
+/* segment — the order matters: ask whether there is room (an over-committed machine does not
+ * refuse, it kills), reserve (ftruncate alone succeeds and SIGBUS comes later), touch, collapse,
+ * seal. */
 #include "shm/segment.h"
 
 #include <errno.h>
@@ -33,8 +34,9 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#define RP_HINT_LESS_MEMORY                                                                                  \
-    "nothing was taken; ask for smaller or fewer rings, or give the process more memory (`ringpack doctor`)"
+#define RP_HINT_LESS_MEMORY                                                                        \
+    "nothing was taken; ask for smaller or fewer rings, or give the process more memory "          \
+    "(`ringpack doctor`)"
 
 static int open_memfd(const char *name, struct rp_error *error)
 {
@@ -42,7 +44,8 @@ static int open_memfd(const char *name, struct rp_error *error)
     if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        return rp_fail(error, -errno, "raise the limit of open files (ulimit -n) if that is what it says",
+        return rp_fail(error, -errno,
+                       "raise the limit of open files (ulimit -n) if that is what it says",
                        "shared memory `%s`: memfd_create: %s", name, strerror(errno));
     if (fchmod(fd, 0600) != 0) { /* it is born with 0777 */
         int code = -errno;
@@ -56,15 +59,18 @@ static int open_memfd(const char *name, struct rp_error *error)
 static int check_room(const char *name, uint64_t bytes, struct rp_error *error)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        bytes > limit.rlim_cur)
         return rp_fail(error, -RP_E_RESOURCE, "raise it with `ulimit -f unlimited`",
-                       "shared memory `%s`: %" PRIu64 " bytes wanted, the limit of file sizes (RLIMIT_FSIZE) "
-                       "is %" PRIu64 " bytes", name, bytes, (uint64_t)limit.rlim_cur);
+                       "shared memory `%s`: %" PRIu64
+                       " bytes wanted, the limit of file sizes (RLIMIT_FSIZE) "
+                       "is %" PRIu64 " bytes",
+                       name, bytes, (uint64_t)limit.rlim_cur);
     struct rp_available available = rp_memory_available();
     if (bytes > available.bytes)
         return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
-                       "shared memory `%s`: %" PRIu64 " bytes wanted, %" PRIu64 " available (%s)", name, bytes,
-                       available.bytes, available.limit);
+                       "shared memory `%s`: %" PRIu64 " bytes wanted, %" PRIu64 " available (%s)",
+                       name, bytes, available.bytes, available.limit);
     return 0;
 }
 
@@ -77,17 +83,19 @@ static int reserve(int fd, const char *name, size_t bytes, struct rp_error *erro
     if (code == 0)
         return 0;
     return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
-                   "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: fallocate: %s", name, bytes,
-                   rp_memory_available().bytes, strerror(-code));
+                   "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: fallocate: %s",
+                   name, bytes, rp_memory_available().bytes, strerror(-code));
 }
 
-/* A mapping at a multiple of `alignment`, a power of two of at least a page: huge pages need that. */
+/* A mapping at a multiple of `alignment`, a power of two of at least a page: huge pages need that.
+ */
 static uint8_t *map_aligned(int fd, size_t bytes, int protection, int flags, size_t alignment)
 {
     size_t span;
     if (__builtin_add_overflow(bytes, alignment, &span))
         return MAP_FAILED;
-    uint8_t *reserved = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *reserved = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                             0);
     if (reserved == MAP_FAILED)
         return MAP_FAILED;
     uint8_t *start = (uint8_t *)rp_align_up((uintptr_t)reserved, alignment);
@@ -111,7 +119,8 @@ static int touch(uint8_t *data, size_t bytes)
     while (code == -EINTR || code == -EAGAIN);
     if (code != -EINVAL && code != -ENOSYS)
         return code;
-    for (size_t i = 0; i < bytes; i += RP_PAGE_BYTES) /* the pages are reserved: this cannot raise SIGBUS */
+    for (size_t i = 0; i < bytes;
+         i += RP_PAGE_BYTES) /* the pages are reserved: this cannot raise SIGBUS */
         *(volatile uint8_t *)(data + i) = 0;
     return 0;
 }
@@ -125,13 +134,14 @@ static int populate(struct rp_segment *segment, const char *name, bool huge, str
     uint8_t *data = map_aligned(segment->fd, segment->bytes, PROT_READ | PROT_WRITE, 0, alignment);
     if (data == MAP_FAILED)
         return rp_fail(error, -RP_E_RESOURCE, "raise the limit of address space (ulimit -v)",
-                       "shared memory `%s`: mmap of %zu bytes: %s", name, segment->bytes, strerror(errno));
+                       "shared memory `%s`: mmap of %zu bytes: %s", name, segment->bytes,
+                       strerror(errno));
     segment->data = data;
     code = touch(data, segment->bytes);
     if (code < 0)
         return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
-                       "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: madvise: %s", name,
-                       segment->bytes, rp_memory_available().bytes, strerror(-code));
+                       "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: madvise: %s",
+                       name, segment->bytes, rp_memory_available().bytes, strerror(-code));
     segment->huge = huge && madvise(data, segment->bytes, MADV_COLLAPSE) == 0;
     return 0;
 }
@@ -163,8 +173,8 @@ static int seal(struct rp_segment *segment, int seals, struct rp_error *error)
 {
     if (fcntl(segment->fd, F_ADD_SEALS, seals | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return 0;
-    return rp_fail(error, -errno, NULL, "shared memory of %zu bytes: sealing it: %s", segment->bytes,
-                   strerror(errno));
+    return rp_fail(error, -errno, NULL, "shared memory of %zu bytes: sealing it: %s",
+                   segment->bytes, strerror(errno));
 }
 
 int rp_segment_seal_readers(struct rp_segment *segment, struct rp_error *error)
@@ -189,8 +199,8 @@ static int check_received(int fd, size_t bytes_min, size_t *bytes, struct rp_err
         return rp_fail(error, -errno, NULL, "shared memory received: fstat: %s", strerror(errno));
     if (status.st_size <= 0 || (uint64_t)status.st_size < bytes_min)
         return rp_fail(error, -RP_E_PROTOCOL, "both sides must be of the same version of ringpack",
-                       "shared memory received: at least %zu bytes expected, %" PRId64 " found", bytes_min,
-                       (int64_t)status.st_size);
+                       "shared memory received: at least %zu bytes expected, %" PRId64 " found",
+                       bytes_min, (int64_t)status.st_size);
     *bytes = (size_t)status.st_size;
     return 0;
 }
@@ -203,11 +213,13 @@ int rp_segment_attach(struct rp_segment *segment, int fd, bool writable, size_t 
     if (code == 0) {
         int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
         size_t alignment = segment->bytes % RP_HUGE_BYTES == 0 ? RP_HUGE_BYTES : RP_PAGE_BYTES;
-        /* POPULATE: the page tables are filled here and not one fault at a time in the training loop. */
+        /* POPULATE: the page tables are filled here and not one fault at a time in the training
+         * loop. */
         uint8_t *data = map_aligned(fd, segment->bytes, protection, MAP_POPULATE, alignment);
         if (data == MAP_FAILED)
             code = rp_fail(error, -RP_E_RESOURCE, "raise the limit of address space (ulimit -v)",
-                           "shared memory received: mmap of %zu bytes: %s", segment->bytes, strerror(errno));
+                           "shared memory received: mmap of %zu bytes: %s", segment->bytes,
+                           strerror(errno));
         else
             segment->data = data;
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* segment.h — shared memory that has no name, cannot be truncated and never raises SIGBUS.
  *
- * Every segment is a memfd: nothing stays behind after kill -9, and the size of /dev/shm is no limit. It is
- * reserved and touched in full at creation, so too little memory is an error here and never a signal later. */
+ * Every segment is a memfd: nothing stays behind after kill -9, and the size of /dev/shm is no
+ * limit. It is reserved and touched in full at creation, so too little memory is an error here and
+ * never a signal later. */
 #ifndef RP_SHM_SEGMENT_H
 #define RP_SHM_SEGMENT_H
 
@@ -19,18 +20,21 @@ struct rp_segment {
     bool huge; /* its pages were collapsed into huge pages */
 };
 
-/** Create, reserve, touch, map read-write, and (huge) collapse into huge pages where the kernel does that:
- *  must come before any registration with io_uring. bytes is rounded up to pages (2 MiB when huge).
- *  Errors: -RP_E_RESOURCE naming the bytes wanted, the bytes available and how to get them. */
-RP_MUST_CHECK int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
-                                    struct rp_error *error);
+/** Create, reserve, touch, map read-write, and (huge) collapse into huge pages where the kernel
+ * does that: must come before any registration with io_uring. bytes is rounded up to pages (2 MiB
+ * when huge). Errors: -RP_E_RESOURCE naming the bytes wanted, the bytes available and how to get
+ * them. */
+RP_MUST_CHECK int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes,
+                                    bool huge, struct rp_error *error);
 /** No more writers but those that have it mapped now; no more resizing. */
 RP_MUST_CHECK int rp_segment_seal_readers(struct rp_segment *segment, struct rp_error *error);
 /** No more resizing; writable by those who get the fd. */
 RP_MUST_CHECK int rp_segment_seal_size(struct rp_segment *segment, struct rp_error *error);
-/** Map a segment received from the other side, after checking its seals and its size. Takes the fd. */
-RP_MUST_CHECK int rp_segment_attach(struct rp_segment *segment, int fd, bool writable, size_t bytes_min,
-                                    struct rp_error *error);
-void rp_segment_close(struct rp_segment *segment); /* idempotent; a zeroed segment must have fd -1 */
+/** Map a segment received from the other side, after checking its seals and its size. Takes the fd.
+ */
+RP_MUST_CHECK int rp_segment_attach(struct rp_segment *segment, int fd, bool writable,
+                                    size_t bytes_min, struct rp_error *error);
+void rp_segment_close(
+    struct rp_segment *segment); /* idempotent; a zeroed segment must have fd -1 */
 
 #endif

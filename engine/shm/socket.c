@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* socket — messages and descriptors. SEQPACKET keeps message boundaries and tells of a hang-up at once. */
+/* socket — messages and descriptors. SEQPACKET keeps message boundaries and tells of a hang-up at
+ * once. */
 #include "shm/socket.h"
 
 #include <errno.h>
@@ -26,8 +27,8 @@ int rp_socket_peer_pidfd(int fd)
     socklen_t length = sizeof pidfd;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) /* since Linux 6.5 */
         return pidfd;
-    /* Before that by number. It may have been given to somebody else since; then its death is reported late, and
-     * the hang-up, which is watched as well, reports it in time. */
+    /* Before that by number. It may have been given to somebody else since; then its death is
+     * reported late, and the hang-up, which is watched as well, reports it in time. */
     struct ucred peer;
     length = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
@@ -42,7 +43,8 @@ bool rp_socket_hung_up(int fd)
     return poll(&entry, 1, 0) == 1 && (entry.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL));
 }
 
-static void attach_fds(struct msghdr *message, void *control, size_t control_bytes, const int *fds, unsigned count)
+static void attach_fds(struct msghdr *message, void *control, size_t control_bytes, const int *fds,
+                       unsigned count)
 {
     if (count == 0)
         return;
@@ -63,21 +65,23 @@ static void make_room(int fd, size_t bytes)
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
 }
 
-int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body, size_t body_bytes,
-                   const int *fds, unsigned fd_count, struct rp_error *error)
+int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body,
+                   size_t body_bytes, const int *fds, unsigned fd_count, struct rp_error *error)
 {
     RP_ASSERT(fd_count <= RP_FDS_KEPT);
     _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(RP_FDS_KEPT * sizeof(int))] = {0};
-    struct iovec parts[2] = {{(void *)(uintptr_t)header, header_bytes}, {(void *)(uintptr_t)body, body_bytes}};
+    struct iovec parts[2] = {{(void *)(uintptr_t)header, header_bytes},
+                             {(void *)(uintptr_t)body, body_bytes}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = body_bytes ? 2 : 1};
     attach_fds(&message, control, sizeof control, fds, fd_count);
     size_t bytes = header_bytes + body_bytes;
     for (bool made_room = false, waited = false;;) {
         ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
         if (sent >= 0)
-            return (size_t)sent == bytes ? 0
-                                         : rp_fail(error, -RP_E_PROTOCOL, NULL,
-                                                   "socket: %zu bytes expected to be sent, %zd were", bytes, sent);
+            return (size_t)sent == bytes
+                       ? 0
+                       : rp_fail(error, -RP_E_PROTOCOL, NULL,
+                                 "socket: %zu bytes expected to be sent, %zd were", bytes, sent);
         struct pollfd room = {.fd = fd, .events = POLLOUT};
         if (errno == EINTR)
             continue;
@@ -100,7 +104,8 @@ int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *
 static unsigned take_fds(struct msghdr *message, int fds[RP_FDS_KEPT])
 {
     unsigned count = 0;
-    for (struct cmsghdr *entry = CMSG_FIRSTHDR(message); entry; entry = CMSG_NXTHDR(message, entry)) {
+    for (struct cmsghdr *entry = CMSG_FIRSTHDR(message); entry;
+         entry = CMSG_NXTHDR(message, entry)) {
         if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_RIGHTS)
             continue;
         size_t bytes = entry->cmsg_len - CMSG_LEN(0);
@@ -137,13 +142,15 @@ static int wait_readable(int fd, int timeout_ms, struct rp_error *error)
         if (ready > 0)
             return 0;
         if (ready == 0)
-            return rp_fail(error, -RP_E_TIMEOUT, NULL, "socket: no message within %d ms", timeout_ms);
+            return rp_fail(error, -RP_E_TIMEOUT, NULL, "socket: no message within %d ms",
+                           timeout_ms);
         if (errno != EINTR)
             return rp_fail(error, -errno, NULL, "socket: poll: %s", strerror(errno));
     }
 }
 
-int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int timeout_ms, struct rp_error *error)
+int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int timeout_ms,
+                          struct rp_error *error)
 {
     fds[0] = fds[1] = -1;
     int code = timeout_ms < 0 ? 0 : wait_readable(fd, timeout_ms, error);
@@ -151,7 +158,9 @@ int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int
         return code;
     _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(RP_FDS_MAX * sizeof(int))];
     struct iovec part = {buffer, capacity};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
                              .msg_controllen = sizeof control};
     ssize_t bytes;
     do
@@ -160,12 +169,15 @@ int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int
     if (bytes < 0 && errno == ECONNRESET)
         return 0;
     if (bytes < 0)
-        return errno == EAGAIN ? -EAGAIN : rp_fail(error, -errno, NULL, "socket: recvmsg: %s", strerror(errno));
+        return errno == EAGAIN
+                   ? -EAGAIN
+                   : rp_fail(error, -errno, NULL, "socket: recvmsg: %s", strerror(errno));
     unsigned count = take_fds(&message, fds);
     if (count <= RP_FDS_KEPT && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return bytes;
     drop_fds(fds);
-    return rp_fail(error, -RP_E_PROTOCOL, NULL,
-                   "socket: at most %zu bytes and %d descriptors expected, a longer message or %u found", capacity,
-                   RP_FDS_KEPT, count);
+    return rp_fail(
+        error, -RP_E_PROTOCOL, NULL,
+        "socket: at most %zu bytes and %d descriptors expected, a longer message or %u found",
+        capacity, RP_FDS_KEPT, count);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* socket.h — how an engine is found by its run name, and how memory is handed over.
  *
- * Run directory: --run-dir, else $XDG_RUNTIME_DIR/ringpack, else /tmp/ringpack-UID; owned by us, writable by
- * nobody else, not a symlink; made with mode 0700. In it NAME.sock (SEQPACKET) and NAME.lock (held with flock
- * while the engine lives: a socket file without a lock holder is left over from a kill, and is replaced silently by
- * the next start).
- * A forked child that lives on must close the listener's and the connections' descriptors: the kernel reports an
- * end only when the last copy is closed. */
+ * Run directory: --run-dir, else $XDG_RUNTIME_DIR/ringpack, else /tmp/ringpack-UID; owned by us,
+ * writable by nobody else, not a symlink; made with mode 0700. In it NAME.sock (SEQPACKET) and
+ * NAME.lock (held with flock while the engine lives: a socket file without a lock holder is left
+ * over from a kill, and is replaced silently by the next start). A forked child that lives on must
+ * close the listener's and the connections' descriptors: the kernel reports an end only when the
+ * last copy is closed. */
 #ifndef RP_SHM_SOCKET_H
 #define RP_SHM_SOCKET_H
 
@@ -24,34 +24,38 @@ struct rp_listener {
     char *run;
     char *directory; /* to be removed at close when empty; NULL if somebody else made it */
 };
-/** Take the name and listen (non-blocking, CLOEXEC). A live engine of that name: -RP_E_BUSY with its pid. */
-RP_MUST_CHECK int rp_listener_open(struct rp_listener *listener, const char *run_dir, const char *run,
-                                   struct rp_error *error);
-/** Accept one connection of our own uid (others are closed and logged). Returns a non-blocking fd, -EAGAIN, or a
- *  code. */
+/** Take the name and listen (non-blocking, CLOEXEC). A live engine of that name: -RP_E_BUSY with
+ * its pid. */
+RP_MUST_CHECK int rp_listener_open(struct rp_listener *listener, const char *run_dir,
+                                   const char *run, struct rp_error *error);
+/** Accept one connection of our own uid (others are closed and logged). Returns a non-blocking fd,
+ * -EAGAIN, or a code. */
 RP_MUST_CHECK int rp_listener_accept(struct rp_listener *listener, struct rp_error *error);
 /** Remove socket, lock and, if it is ours and empty, the directory. */
 void rp_listener_close(struct rp_listener *listener);
 
-/** Connect to an engine (blocking socket). -RP_E_GONE when none runs under that name (the hint says how to start
- *  one). */
+/** Connect to an engine (blocking socket). -RP_E_GONE when none runs under that name (the hint says
+ * how to start one). */
 RP_MUST_CHECK int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error);
 
-/** A pidfd of the process that connected, readable once it is dead: unlike the hang-up it does not wait for copies
- *  of the socket in forked children. -errno where the kernel has none. */
+/** A pidfd of the process that connected, readable once it is dead: unlike the hang-up it does not
+ * wait for copies of the socket in forked children. -errno where the kernel has none. */
 int rp_socket_peer_pidfd(int fd);
 
 /** Whether the other side has hung up. */
 bool rp_socket_hung_up(int fd);
 
-/** Send a header and a body as one message, with up to two fds. Waits for room on blocking sockets. */
+/** Send a header and a body as one message, with up to two fds. Waits for room on blocking sockets.
+ */
 RP_MUST_CHECK int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body,
-                                 size_t body_bytes, const int *fds, unsigned fd_count, struct rp_error *error);
-/** Receive one message into buffer (capacity bytes) and up to two fds (unused ones are -1, surplus ones closed).
- *  Returns its length, 0 when the peer hung up, -EAGAIN when there is none yet, or a code; a message longer than
- *  capacity is -RP_E_PROTOCOL. timeout_ms < 0 = the socket's own blocking mode; otherwise wait at most that long
+                                 size_t body_bytes, const int *fds, unsigned fd_count,
+                                 struct rp_error *error);
+/** Receive one message into buffer (capacity bytes) and up to two fds (unused ones are -1, surplus
+ * ones closed). Returns its length, 0 when the peer hung up, -EAGAIN when there is none yet, or a
+ * code; a message longer than capacity is -RP_E_PROTOCOL. timeout_ms < 0 = the socket's own
+ * blocking mode; otherwise wait at most that long
  *  (-RP_E_TIMEOUT). */
-RP_MUST_CHECK int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int timeout_ms,
-                                        struct rp_error *error);
+RP_MUST_CHECK int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2],
+                                        int timeout_ms, struct rp_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait — futexes are used without PRIVATE: most words lie in memory that several processes map, and the few
- * that do not are waited on too rarely for the difference to be seen. */
+/* wait — futexes are used without PRIVATE: most words lie in memory that several processes map, and
+ * the few that do not are waited on too rarely for the difference to be seen. */
 #include "shm/wait.h"
 
 #include <limits.h>
@@ -17,7 +17,8 @@
 
 void rp_futex_wait(const struct rp_a32 *word, uint32_t expected, uint64_t timeout_ns)
 {
-    struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    struct timespec timeout = {(time_t)(timeout_ns / 1000000000u),
+                               (long)(timeout_ns % 1000000000u)};
     if (timeout_ns)
         syscall(SYS_futex, &word->value, FUTEX_WAIT, expected, &timeout, NULL, 0);
 }
@@ -27,8 +28,8 @@ void rp_futex_wake_all(const struct rp_a32 *word)
     syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* PAIRS event: the waiter counts itself, fences and looks at the condition; the signaller makes the condition
- * true, fences and looks at the count. At least one of them sees the other. */
+/* PAIRS event: the waiter counts itself, fences and looks at the condition; the signaller makes the
+ * condition true, fences and looks at the count. At least one of them sees the other. */
 uint32_t rp_event_prepare(struct rp_event *event)
 {
     rp_a32_add_relaxed(&event->sleepers, 1);
@@ -82,7 +83,8 @@ bool rp_spin(uint32_t *spins)
 {
     if (has_one_cpu())
         return false;
-    uint32_t now = (uint32_t)rp_now_ns() | 1; /* the low half is enough for 20 us, and 0 means "not started" */
+    uint32_t now = (uint32_t)rp_now_ns() |
+                   1; /* the low half is enough for 20 us, and 0 means "not started" */
     if (*spins == 0) {
         *spins = now;
         return true;

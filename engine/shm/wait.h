@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wait.h — the one door to futex(2).
  *
- * Sleep only when there is nothing to do, wake only when somebody sleeps: a wake-up costs a syscall only then. */
+ * Sleep only when there is nothing to do, wake only when somebody sleeps: a wake-up costs a syscall
+ * only then. */
 #ifndef RP_SHM_WAIT_H
 #define RP_SHM_WAIT_H
 
@@ -10,8 +11,9 @@
 
 #include "base/atomic.h"
 
-/** Sleep while the 32-bit word still holds `expected`, at most timeout_ns (0 = not at all). Works on read-only
- *  mappings and across processes. Spurious returns are normal: the caller looks again. */
+/** Sleep while the 32-bit word still holds `expected`, at most timeout_ns (0 = not at all). Works
+ * on read-only mappings and across processes. Spurious returns are normal: the caller looks again.
+ */
 void rp_futex_wait(const struct rp_a32 *word, uint32_t expected, uint64_t timeout_ns);
 void rp_futex_wake_all(const struct rp_a32 *word);
 /* The low half of a 64-bit word, as a futex word. */
@@ -20,21 +22,23 @@ static inline const struct rp_a32 *rp_a64_low(const struct rp_a64 *word)
     return (const struct rp_a32 *)(const void *)word;
 }
 
-/* An event that many may wait for and many may signal, in private or shared memory. `sleepers` is a hint: a
- * waiter killed in its sleep leaves it too high, which costs needless syscalls and nothing else. */
+/* An event that many may wait for and many may signal, in private or shared memory. `sleepers` is a
+ * hint: a waiter killed in its sleep leaves it too high, which costs needless syscalls and nothing
+ * else. */
 struct rp_event {
     struct rp_a32 epoch;
     struct rp_a32 sleepers;
 };
-/** Use: ticket = rp_event_prepare(e); if (condition) rp_event_cancel(e); else rp_event_sleep(e, ticket, ns). */
+/** Use: ticket = rp_event_prepare(e); if (condition) rp_event_cancel(e); else rp_event_sleep(e,
+ * ticket, ns). */
 uint32_t rp_event_prepare(struct rp_event *event);
 void rp_event_cancel(struct rp_event *event);
 void rp_event_sleep(struct rp_event *event, uint32_t ticket, uint64_t timeout_ns);
 /** Call after the stores that make the condition true. */
 void rp_event_signal(struct rp_event *event);
 
-/** One step of a spin of about 20 us in total: returns true while it is worth spinning on. *spins starts at 0.
- *  On a machine with one CPU it never spins. */
+/** One step of a spin of about 20 us in total: returns true while it is worth spinning on. *spins
+ * starts at 0. On a machine with one CPU it never spins. */
 bool rp_spin(uint32_t *spins);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch.h — what a batch holds: the sections, their types and their shapes.
  *
- * A batch is the `rows` rows that one rank takes in one micro-step. It is immutable. Its sections are dense
- * arrays, rows outermost, so the same bytes serve as [rows][seq_len] and as [rows * seq_len].
- * D is max_docs_per_row; a *fragment* is the part of a document that lies in one row. */
+ * A batch is the `rows` rows that one rank takes in one micro-step. It is immutable. Its sections
+ * are dense arrays, rows outermost, so the same bytes serve as [rows][seq_len] and as [rows *
+ * seq_len]. D is max_docs_per_row; a *fragment* is the part of a document that lies in one row. */
 #ifndef RINGPACK_BATCH_H
 #define RINGPACK_BATCH_H
 
@@ -13,21 +13,33 @@
 extern "C" {
 #endif
 
-enum rp_dtype { RP_DTYPE_NONE, RP_DTYPE_U16, RP_DTYPE_I32, RP_DTYPE_I64, RP_DTYPE_F32, RP_DTYPE_RECORD };
+enum rp_dtype {
+    RP_DTYPE_NONE,
+    RP_DTYPE_U16,
+    RP_DTYPE_I32,
+    RP_DTYPE_I64,
+    RP_DTYPE_F32,
+    RP_DTYPE_RECORD
+};
 
 /* name, shape, what it holds. The numbers are part of the ABI. */
 enum rp_section {
-    RP_SECTION_ROWS = 0,         /* [rows] struct rp_row_info; always there */
-    RP_SECTION_DOC_LENS = 1,     /* [rows][D] i32: length of every fragment, then zeros; always there */
-    RP_SECTION_INPUT_IDS = 2,    /* [rows][seq_len] i32 | i64 | u16: tokens, then pad_id; always there */
-    RP_SECTION_LABELS = 3,       /* [rows][seq_len] i32 | i64: shifted: the next token of the fragment, -100 on
-                                  * its last token; aligned: the token itself, -100 on its first; -100 on pads */
-    RP_SECTION_POSITION_IDS = 4, /* [rows][seq_len] i32 | i64: 0, 1, … within each fragment, and within the pads */
-    RP_SECTION_SEGMENT_IDS = 5,  /* [rows][seq_len] i32: 1, 2, … by fragment, 0 on pads */
-    RP_SECTION_LOSS_MASK = 6,    /* [rows][seq_len] f32: 1 where the (shifted) label is a token, 0 elsewhere */
-    RP_SECTION_CU_SEQLENS = 7,   /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment and of every pad
-                                  * tail over the flat batch, then rows * seq_len up to the capacity */
-    RP_SECTION_PROVENANCE = 8,   /* [rows][D] struct rp_provenance, zeros behind the last fragment */
+    RP_SECTION_ROWS = 0,     /* [rows] struct rp_row_info; always there */
+    RP_SECTION_DOC_LENS = 1, /* [rows][D] i32: length of every fragment, then zeros; always there */
+    RP_SECTION_INPUT_IDS =
+        2, /* [rows][seq_len] i32 | i64 | u16: tokens, then pad_id; always there */
+    RP_SECTION_LABELS =
+        3, /* [rows][seq_len] i32 | i64: shifted: the next token of the fragment, -100 on
+            * its last token; aligned: the token itself, -100 on its first; -100 on pads */
+    RP_SECTION_POSITION_IDS =
+        4, /* [rows][seq_len] i32 | i64: 0, 1, … within each fragment, and within the pads */
+    RP_SECTION_SEGMENT_IDS = 5, /* [rows][seq_len] i32: 1, 2, … by fragment, 0 on pads */
+    RP_SECTION_LOSS_MASK =
+        6, /* [rows][seq_len] f32: 1 where the (shifted) label is a token, 0 elsewhere */
+    RP_SECTION_CU_SEQLENS =
+        7, /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment and of every pad
+            * tail over the flat batch, then rows * seq_len up to the capacity */
+    RP_SECTION_PROVENANCE = 8, /* [rows][D] struct rp_provenance, zeros behind the last fragment */
     RP_SECTION_COUNT = 9,
 };
 
@@ -64,9 +76,9 @@ struct rp_geometry {
     uint32_t slots;            /* batches the ring holds */
     uint32_t label_mode;       /* enum rp_label_mode */
     int64_t pad_id;
-    uint64_t base_row;      /* row at which this run's micro-batch 0 starts */
-    uint64_t state_bytes;   /* capacity of a state token, in bytes */
-    uint64_t slot_bytes;    /* distance between slots */
+    uint64_t base_row;    /* row at which this run's micro-batch 0 starts */
+    uint64_t state_bytes; /* capacity of a state token, in bytes */
+    uint64_t slot_bytes;  /* distance between slots */
     struct rp_section_layout sections[RP_SECTION_COUNT];
 };
 

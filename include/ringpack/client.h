@@ -11,11 +11,12 @@
  *     }
  *     rp_client_detach(client);
  *
- * Memory: a batch lies in shared memory that the engine owns; the caller holds a *lease* until it releases it, and
- * reads without a copy. Leases may be returned in any order. Memory of held leases stays valid whatever happens to
- * the engine; it is unmapped when the client is detached and the last lease is returned.
- * When the engine dies, rp_client_next waits, attaches to its successor at the right row, and goes on.
- * Threads: one client belongs to one thread at a time. fork: the child must not use it (it is refused). */
+ * Memory: a batch lies in shared memory that the engine owns; the caller holds a *lease* until it
+ * releases it, and reads without a copy. Leases may be returned in any order. Memory of held leases
+ * stays valid whatever happens to the engine; it is unmapped when the client is detached and the
+ * last lease is returned. When the engine dies, rp_client_next waits, attaches to its successor at
+ * the right row, and goes on. Threads: one client belongs to one thread at a time. fork: the child
+ * must not use it (it is refused). */
 #ifndef RINGPACK_CLIENT_H
 #define RINGPACK_CLIENT_H
 
@@ -39,10 +40,12 @@ struct rp_client_options {
     uint32_t world;      /* dp_world_size that the trainer believes in; 0 = do not check */
     uint32_t rows;       /* batch_size that the trainer believes in; 0 = do not check */
     uint32_t seq_len;    /* 0 = do not check */
-    const void *state;   /* state token to go on from; NULL = where the engine stands (its start row) */
+    const void
+        *state; /* state token to go on from; NULL = where the engine stands (its start row) */
     size_t state_bytes;
     uint64_t connect_timeout_ns; /* to wait for an engine of that name; 0 = 10 s */
-    uint64_t restart_timeout_ns; /* to wait for the successor of a dead engine; 0 = 60 s; UINT64_MAX = for ever */
+    uint64_t restart_timeout_ns; /* to wait for the successor of a dead engine; 0 = 60 s; UINT64_MAX
+                                    = for ever */
 };
 
 /* A lease on one batch. Plain data; copies share the lease. */
@@ -54,7 +57,7 @@ struct rp_batch {
     uint32_t rows_real, tokens_real, tokens_loss, max_seqlen, segments;
     uint64_t sum_len_squared;
     const void *sections[RP_SECTION_COUNT]; /* NULL where the run does not have it */
-    uint64_t lease; /* the client's own */
+    uint64_t lease;                         /* the client's own */
 };
 
 enum rp_next {
@@ -64,30 +67,35 @@ enum rp_next {
 };
 
 /** Attach to an engine. Copies what it needs of options.
- *  Errors: -RP_E_GONE no engine of that name within the timeout, -RP_E_BUSY rank is taken by a live trainer,
- *  -RP_E_MISMATCH other geometry or stream (both values named), -RP_E_USAGE, -RP_E_VERSION. */
+ *  Errors: -RP_E_GONE no engine of that name within the timeout, -RP_E_BUSY rank is taken by a live
+ * trainer, -RP_E_MISMATCH other geometry or stream (both values named), -RP_E_USAGE, -RP_E_VERSION.
+ */
 RP_API RP_MUST_CHECK int rp_client_attach(struct rp_client **client_out,
-                                          const struct rp_client_options *options, struct rp_error *error);
+                                          const struct rp_client_options *options,
+                                          struct rp_error *error);
 
-/** The immutable shape of the run. Valid until detach; may change only `slots`, `base_row` and slot offsets when a
- *  restarted engine was attached to. */
+/** The immutable shape of the run. Valid until detach; may change only `slots`, `base_row` and slot
+ * offsets when a restarted engine was attached to. */
 RP_API const struct rp_geometry *rp_client_geometry(const struct rp_client *client);
 
-/** Take the next batch: waits at most timeout_ns (0 = not at all, negative = for ever). Returns enum rp_next, or
- *  -RP_E_USAGE when the ring is full from the oldest lease on (release that one first), -RP_E_GONE when the engine
- *  died and no successor came in time, or the engine's own error (for example -RP_E_CORRUPT, with its message). */
-RP_API RP_MUST_CHECK int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
-                                        struct rp_error *error);
+/** Take the next batch: waits at most timeout_ns (0 = not at all, negative = for ever). Returns
+ * enum rp_next, or -RP_E_USAGE when the ring is full from the oldest lease on (release that one
+ * first), -RP_E_GONE when the engine died and no successor came in time, or the engine's own error
+ * (for example -RP_E_CORRUPT, with its message). */
+RP_API RP_MUST_CHECK int rp_client_next(struct rp_client *client, int64_t timeout_ns,
+                                        struct rp_batch *batch, struct rp_error *error);
 
-/** Return a lease; its memory may be overwritten at once. Any order. Releasing twice is -RP_E_USAGE. */
+/** Return a lease; its memory may be overwritten at once. Any order. Releasing twice is
+ * -RP_E_USAGE. */
 RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *batch);
 
 /** Whether the lease is still held (the Python views ask). */
 RP_API int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch);
 
-/** Copy the state token after the last batch that rp_client_next returned (before the first: the one given to
- *  attach, or that of the row the run starts at). Same bytes on every rank at the same micro-batch. No syscall, no
- *  pause. Returns its length in bytes; copies nothing if capacity is smaller. buffer may be NULL to ask. */
+/** Copy the state token after the last batch that rp_client_next returned (before the first: the
+ * one given to attach, or that of the row the run starts at). Same bytes on every rank at the same
+ * micro-batch. No syscall, no pause. Returns its length in bytes; copies nothing if capacity is
+ * smaller. buffer may be NULL to ask. */
 RP_API size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity);
 
 /** Row boundary of that state. */
@@ -98,20 +106,23 @@ struct rp_client_counts {
     uint64_t batches, rows, tokens; /* delivered; tokens without padding */
     uint64_t waits;                 /* calls of next that found nothing ready */
     uint64_t wait_ns;
-    uint64_t reattaches;            /* to a restarted engine */
+    uint64_t reattaches; /* to a restarted engine */
 };
 RP_API void rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts);
 
-/** Detach. Leases still held stay readable until released (release then frees the memory). NULL is fine. */
+/** Detach. Leases still held stay readable until released (release then frees the memory). NULL is
+ * fine. */
 RP_API void rp_client_detach(struct rp_client *client);
 
-/** Digest of the rows of a batch (engine/plan/STREAM.md section 7), to be added to *sum (low, high u64). */
-RP_API void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch, uint64_t sum[2]);
+/** Digest of the rows of a batch (engine/plan/STREAM.md section 7), to be added to *sum (low, high
+ * u64). */
+RP_API void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,
+                            uint64_t sum[2]);
 
-/** Ask a running engine: "stat" (JSON object), "checkpoint" (path of the checkpoint, once it is durable), "stop".
- *  The text is malloc'ed; the caller frees it with rp_text_free. */
-RP_API RP_MUST_CHECK int rp_engine_ask(const char *run_dir, const char *run, const char *what, char **text_out,
-                                       struct rp_error *error);
+/** Ask a running engine: "stat" (JSON object), "checkpoint" (path of the checkpoint, once it is
+ * durable), "stop". The text is malloc'ed; the caller frees it with rp_text_free. */
+RP_API RP_MUST_CHECK int rp_engine_ask(const char *run_dir, const char *run, const char *what,
+                                       char **text_out, struct rp_error *error);
 RP_API void rp_text_free(char *text);
 
 /** Section of a batch, NULL where the run does not have it. */

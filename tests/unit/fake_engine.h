@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_engine.h — batches whose content is a function of their rows, and the smallest engine that serves them.
+/* fake_engine.h — batches whose content is a function of their rows, and the smallest engine that
+ * serves them.
  *
- * It has no corpus and no plan: token i of row g is fake_token(g, i). So a trainer knows what it must see, after
- * whatever was done to either side. One rank of a world of one. */
+ * It has no corpus and no plan: token i of row g is fake_token(g, i). So a trainer knows what it
+ * must see, after whatever was done to either side. One rank of a world of one. */
 #ifndef RP_TESTS_FAKE_ENGINE_H
 #define RP_TESTS_FAKE_ENGINE_H
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -40,21 +41,29 @@ FAKE uint32_t fake_fragments(uint64_t row)
 
 FAKE struct rp_geometry fake_geometry(uint32_t slots, uint64_t base_row)
 {
-    struct rp_geometry geometry = {.rows = FAKE_ROWS, .seq_len = FAKE_SEQ_LEN, .max_docs_per_row = 4,
-                                   .world = 1, .micro_batches = 1, .slots = slots, .pad_id = -1,
-                                   .base_row = base_row, .state_bytes = FAKE_STATE_BYTES};
+    struct rp_geometry geometry = {.rows = FAKE_ROWS,
+                                   .seq_len = FAKE_SEQ_LEN,
+                                   .max_docs_per_row = 4,
+                                   .world = 1,
+                                   .micro_batches = 1,
+                                   .slots = slots,
+                                   .pad_id = -1,
+                                   .base_row = base_row,
+                                   .state_bytes = FAKE_STATE_BYTES};
     RP_ASSERT(rp_geometry_layout(&geometry, 1u << RP_SECTION_PROVENANCE, RP_DTYPE_I32) > 0);
     return geometry;
 }
 
 FAKE uint32_t fake_state(uint64_t next_row, char state[FAKE_STATE_BYTES])
 {
-    return (uint32_t)snprintf(state, FAKE_STATE_BYTES, "state before row %llu", (unsigned long long)next_row);
+    return (uint32_t)snprintf(state, FAKE_STATE_BYTES, "state before row %llu",
+                              (unsigned long long)next_row);
 }
 
 FAKE void fake_write_row(const struct rp_geometry *g, uint8_t *slot, uint32_t i, uint64_t row)
 {
-    struct rp_row_info *info = (struct rp_row_info *)(void *)(slot + g->sections[RP_SECTION_ROWS].offset);
+    struct rp_row_info *info = (struct rp_row_info *)(void *)(slot +
+                                                              g->sections[RP_SECTION_ROWS].offset);
     int32_t *lengths = (int32_t *)(void *)(slot + g->sections[RP_SECTION_DOC_LENS].offset);
     int32_t *ids = (int32_t *)(void *)(slot + g->sections[RP_SECTION_INPUT_IDS].offset);
     info[i] = (struct rp_row_info){row, fake_fragments(row), FAKE_SEQ_LEN};
@@ -71,8 +80,11 @@ FAKE void fake_write_batch(const struct rp_ring *ring, uint64_t batch, uint64_t 
     uint8_t *slot = rp_ring_slot(ring, batch);
     uint64_t row = g->base_row + batch * g->rows;
     struct rp_slot_header *header = (struct rp_slot_header *)(void *)slot;
-    *header = (struct rp_slot_header){.batch = batch, .generation = generation, .first_row = row,
-                                      .next_row = row + g->rows, .rows_real = g->rows,
+    *header = (struct rp_slot_header){.batch = batch,
+                                      .generation = generation,
+                                      .first_row = row,
+                                      .next_row = row + g->rows,
+                                      .rows_real = g->rows,
                                       .tokens_real = g->rows * g->seq_len,
                                       .state_offset = RP_SLOT_STATE_OFFSET};
     header->state_bytes = fake_state(row + g->rows, (char *)slot + RP_SLOT_STATE_OFFSET);
@@ -85,7 +97,8 @@ FAKE bool fake_batch_holds(const struct rp_batch *batch, uint64_t row)
 {
     const struct rp_row_info *info = batch->sections[RP_SECTION_ROWS];
     const int32_t *ids = batch->sections[RP_SECTION_INPUT_IDS];
-    bool right = batch->first_row == row && batch->next_row == row + FAKE_ROWS && batch->rows == FAKE_ROWS;
+    bool right = batch->first_row == row && batch->next_row == row + FAKE_ROWS &&
+                 batch->rows == FAKE_ROWS;
     for (uint32_t i = 0; right && i < FAKE_ROWS; i++) {
         right = info[i].row == row + i && info[i].fragments == fake_fragments(row + i);
         for (uint32_t t = 0; right && t < FAKE_SEQ_LEN; t++)
@@ -94,7 +107,7 @@ FAKE bool fake_batch_holds(const struct rp_batch *batch, uint64_t row)
     return right;
 }
 
-/* ---- the engine ------------------------------------------------------------------------------------- */
+/* ---- the engine --------------------------------------------------------------------- */
 
 struct fake_options {
     const char *run_dir;
@@ -114,9 +127,13 @@ struct fake_engine {
 FAKE void fake_reply(int fd, uint32_t kind, int code, uint64_t first_batch, uint64_t generation,
                      const char *text, const int *fds)
 {
-    struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC, .abi_version = RP_ABI_VERSION, .kind = kind,
-                             .code = code, .text_bytes = (uint32_t)strlen(text),
-                             .first_batch = first_batch, .generation = generation};
+    struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
+                             .abi_version = RP_ABI_VERSION,
+                             .kind = kind,
+                             .code = code,
+                             .text_bytes = (uint32_t)strlen(text),
+                             .first_batch = first_batch,
+                             .generation = generation};
     int sent = rp_socket_send(fd, &reply, sizeof reply, text, strlen(text), fds, fds ? 2 : 0, NULL);
     (void)sent;
 }
@@ -127,7 +144,8 @@ FAKE uint64_t fake_wanted_row(const struct fake_engine *engine, const struct rp_
     unsigned long long row;
     if (request->next_row != RP_NEXT_ROW_ANY)
         return request->next_row;
-    if (request->state_bytes && sscanf((const char *)(request + 1), "state before row %llu", &row) == 1)
+    if (request->state_bytes &&
+        sscanf((const char *)(request + 1), "state before row %llu", &row) == 1)
         return row;
     return engine->options.base_row;
 }
@@ -137,7 +155,8 @@ FAKE void fake_welcome(struct fake_engine *engine, int fd, const struct rp_reque
     uint64_t row = fake_wanted_row(engine, request);
     uint64_t batch = (row - engine->options.base_row) / FAKE_ROWS;
     if (row < engine->options.base_row || (row - engine->options.base_row) % FAKE_ROWS) {
-        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, "row is not ours\nask for another", NULL);
+        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, "row is not ours\nask for another",
+                   NULL);
         close(fd);
         return;
     }
@@ -163,7 +182,8 @@ FAKE void fake_accept(struct fake_engine *engine)
         fake_reply(fd, RP_REPLY_TEXT, 0, 0, 0, "{\"run\": \"default\"}", NULL);
         close(fd);
     } else if (request->world > 1) {
-        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, "dp_world_size: 1 here\nuse 1", NULL);
+        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, "dp_world_size: 1 here\nuse 1",
+                   NULL);
         close(fd);
     } else if (engine->trainer >= 0) {
         fake_reply(fd, RP_REPLY_REFUSED, -RP_E_BUSY, 0, 0, "rank 0 is taken", NULL);
@@ -192,13 +212,14 @@ FAKE void fake_produce(struct fake_engine *engine)
     int polled = rp_ring_poll_release(ring);
     if (polled < 0 || engine->trainer < 0)
         return;
-    for (; ring->tail - ring->release < ring->geometry.slots; rp_ring_publish(ring, ring->tail + 1)) {
+    for (; ring->tail - ring->release < ring->geometry.slots;
+         rp_ring_publish(ring, ring->tail + 1)) {
         if (o->batches && ring->tail == o->batches)
             return rp_ring_set_status(ring, RP_RING_END, o->batches, NULL);
         if (o->stop_at && ring->tail == o->stop_at)
             return rp_ring_set_status(ring, RP_RING_STOPPED, 0, NULL);
         if (o->fail_at && ring->tail == o->fail_at)
-            return rp_ring_set_status(ring, RP_RING_FAILED, (uint64_t)-(int64_t)RP_E_CORRUPT,
+            return rp_ring_set_status(ring, RP_RING_FAILED, (uint64_t) - (int64_t)RP_E_CORRUPT,
                                       "the disk is on fire\npour water");
         fake_write_batch(ring, ring->tail, o->generation);
     }

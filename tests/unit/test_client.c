@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trainer's library against a fake engine in another process: what is lent, what comes back, what happens
- * when either side is killed. */
+/* The trainer's library against a fake engine in another process: what is lent, what comes back,
+ * what happens when either side is killed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include <pthread.h>
@@ -25,7 +26,8 @@ static struct fake_options engine_options;
 static int enter(void **state)
 {
     (void)state;
-    engine_options = (struct fake_options){.run_dir = directory, .generation = 1, .slots = 4, .identity = 7};
+    engine_options = (struct fake_options){
+        .run_dir = directory, .generation = 1, .slots = 4, .identity = 7};
     return mkdtemp(directory) ? 0 : -1;
 }
 
@@ -39,8 +41,8 @@ static int leave(void **state)
 
 static struct rp_client_options client_options(void)
 {
-    return (struct rp_client_options){.run_dir = directory, .connect_timeout_ns = 5 * SECOND,
-                                      .restart_timeout_ns = 5 * SECOND};
+    return (struct rp_client_options){
+        .run_dir = directory, .connect_timeout_ns = 5 * SECOND, .restart_timeout_ns = 5 * SECOND};
 }
 
 static struct rp_client *attach(const struct rp_client_options *options)
@@ -133,7 +135,8 @@ static void returns_in_any_order(void **state)
     assert_non_null(strstr(error.message, "batch 0 is still on lease"));
     rp_client_release(client, &held[2]);
     rp_client_release(client, &held[1]);
-    assert_int_equal(rp_client_next(client, 0, &one_more, &error), -RP_E_USAGE); /* batch 0 is still held */
+    assert_int_equal(rp_client_next(client, 0, &one_more, &error),
+                     -RP_E_USAGE); /* batch 0 is still held */
     assert_true(fake_batch_holds(&held[0], 0));
     rp_client_release(client, &held[0]);
     for (int i = 0; i < 3; i++, row += FAKE_ROWS)
@@ -301,7 +304,8 @@ static void gives_up_in_time(void **state)
     fake_kill(engine);
 }
 
-/* A trainer that notes the row behind every batch, as its checkpoint would, and may be killed at any moment. */
+/* A trainer that notes the row behind every batch, as its checkpoint would, and may be killed at
+ * any moment. */
 static void train(volatile uint64_t *checkpoint)
 {
     char token[FAKE_STATE_BYTES];
@@ -324,7 +328,8 @@ static void train(volatile uint64_t *checkpoint)
 static void killed_trainers_go_on(void **state)
 {
     (void)state;
-    volatile uint64_t *checkpoint = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    volatile uint64_t *checkpoint = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t engine = fake_start(engine_options);
     unsigned seed = (unsigned)time(NULL);
     print_message("seed %u\n", seed);
@@ -361,7 +366,8 @@ static void forked_children_are_refused(void **state)
         if (child == 0) {
             struct rp_error error;
             bool refused = rp_client_next(client, 0, &batch, &error) == -RP_E_USAGE &&
-                           rp_client_release(client, &batch) == -RP_E_USAGE && !rp_client_holds(client, &batch);
+                           rp_client_release(client, &batch) == -RP_E_USAGE &&
+                           !rp_client_holds(client, &batch);
             rp_client_detach(client);
             char byte = refused ? 'y' : 'n';
             ssize_t done = write(answer[1], &byte, 1);
@@ -431,7 +437,8 @@ static void digest_is_of_content(void **state)
 {
     (void)state;
     enum { ROWS = 3, D = 2, LENGTH = 1500 };
-    struct rp_row_info info[ROWS] = {{5, 2, LENGTH}, {6, 0, 0}, {7, 1, 7}}; /* the second is a tail row */
+    struct rp_row_info info[ROWS] = {
+        {5, 2, LENGTH}, {6, 0, 0}, {7, 1, 7}}; /* the second is a tail row */
     int32_t lengths[ROWS][D] = {{1400, 100}, {0, 0}, {7, 0}};
     static int32_t i32[ROWS][LENGTH];
     static int64_t i64[ROWS][LENGTH];
@@ -451,7 +458,9 @@ static void digest_is_of_content(void **state)
         const void *ids;
         enum rp_dtype dtype;
         uint64_t bytes;
-    } kinds[] = {{i32, RP_DTYPE_I32, sizeof i32}, {i64, RP_DTYPE_I64, sizeof i64}, {u16, RP_DTYPE_U16, sizeof u16}};
+    } kinds[] = {{i32, RP_DTYPE_I32, sizeof i32},
+                 {i64, RP_DTYPE_I64, sizeof i64},
+                 {u16, RP_DTYPE_U16, sizeof u16}};
     for (size_t i = 0; i < RP_ARRAY_COUNT(kinds); i++) {
         struct rp_geometry geometry = {.rows = ROWS, .seq_len = LENGTH, .max_docs_per_row = D};
         geometry.sections[RP_SECTION_INPUT_IDS].dtype = kinds[i].dtype;
@@ -470,11 +479,16 @@ static void digest_is_of_content(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_and_returns),        cmocka_unit_test(goes_on_from_a_state),
-        cmocka_unit_test(returns_in_any_order),     cmocka_unit_test(follows_a_restarted_engine),
-        cmocka_unit_test(follows_after_a_stop),     cmocka_unit_test(says_what_is_wrong),
-        cmocka_unit_test(gives_up_in_time),         cmocka_unit_test(killed_trainers_go_on),
-        cmocka_unit_test(forked_children_are_refused), cmocka_unit_test(another_thread_may_return),
+        cmocka_unit_test(takes_and_returns),
+        cmocka_unit_test(goes_on_from_a_state),
+        cmocka_unit_test(returns_in_any_order),
+        cmocka_unit_test(follows_a_restarted_engine),
+        cmocka_unit_test(follows_after_a_stop),
+        cmocka_unit_test(says_what_is_wrong),
+        cmocka_unit_test(gives_up_in_time),
+        cmocka_unit_test(killed_trainers_go_on),
+        cmocka_unit_test(forked_children_are_refused),
+        cmocka_unit_test(another_thread_may_return),
         cmocka_unit_test(digest_is_of_content),
     };
     return cmocka_run_group_tests(tests, enter, leave);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SIGKILL at any instruction of either end leaves a ring that the other end can go on with: batches stay
- * contiguous and whole, and what is delivered twice was never returned. An engine that publishes before it has
- * written its slot must be caught by the same check. */
+/* SIGKILL at any instruction of either end leaves a ring that the other end can go on with: batches
+ * stay contiguous and whole, and what is delivered twice was never returned. An engine that
+ * publishes before it has written its slot must be caught by the same check. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include <signal.h>
@@ -43,8 +44,12 @@ static struct rp_ring_control *control_words(void)
 static void make_ring(void)
 {
     struct rp_error error;
-    struct rp_geometry g = {.rows = 1, .seq_len = IDS, .max_docs_per_row = 1, .world = 1,
-                            .micro_batches = 1, .slots = SLOTS};
+    struct rp_geometry g = {.rows = 1,
+                            .seq_len = IDS,
+                            .max_docs_per_row = 1,
+                            .world = 1,
+                            .micro_batches = 1,
+                            .slots = SLOTS};
     assert_true(rp_geometry_layout(&g, 0, RP_DTYPE_I64) > 0);
     assert_int_equal(rp_ring_create(&ring, &g, (struct rp_hash128){0}, 1, 0, &error), 0);
     assert_int_equal(rp_ring_attach_trainer(&ring, 0, &error), 0);
@@ -63,11 +68,17 @@ static struct rp_ring_view open_view(uint64_t first)
 static void write_slot(uint64_t batch)
 {
     uint8_t *slot = rp_ring_slot(&ring, batch);
-    uint64_t *ids = (uint64_t *)(void *)(slot + ring.geometry.sections[RP_SECTION_INPUT_IDS].offset);
+    uint64_t *ids = (uint64_t *)(void *)(slot +
+                                         ring.geometry.sections[RP_SECTION_INPUT_IDS].offset);
     for (uint64_t i = 0; i < IDS; i++)
         ids[i] = batch * IDS + i;
-    struct rp_slot_header header = {.batch = batch, .generation = 1, .first_row = batch, .next_row = batch + 1,
-                                    .rows_real = 1, .tokens_real = IDS, .state_offset = RP_SLOT_STATE_OFFSET,
+    struct rp_slot_header header = {.batch = batch,
+                                    .generation = 1,
+                                    .first_row = batch,
+                                    .next_row = batch + 1,
+                                    .rows_real = 1,
+                                    .tokens_real = IDS,
+                                    .state_offset = RP_SLOT_STATE_OFFSET,
                                     .sum_len_squared = rp_hash64(ids, IDS * sizeof *ids)};
     memcpy(slot, &header, sizeof header);
 }
@@ -75,9 +86,11 @@ static void write_slot(uint64_t batch)
 static bool slot_is_whole(const struct rp_ring_view *view, const uint8_t *slot,
                           const struct rp_slot_header *header)
 {
-    const uint64_t *ids = (const uint64_t *)(const void *)(slot +
-                                                          view->geometry.sections[RP_SECTION_INPUT_IDS].offset);
-    return ids[0] == header->batch * IDS && rp_hash64(ids, IDS * sizeof *ids) == header->sum_len_squared;
+    const uint64_t *ids =
+        (const uint64_t *)(const void *)(slot +
+                                         view->geometry.sections[RP_SECTION_INPUT_IDS].offset);
+    return ids[0] == header->batch * IDS &&
+           rp_hash64(ids, IDS * sizeof *ids) == header->sum_len_squared;
 }
 
 /* An engine that takes over from a killed one, knowing nothing but the words in memory. */
@@ -153,7 +166,8 @@ static void kill_one(pid_t pid)
         fail_msg("it ended by itself with status %d", WEXITSTATUS(status));
 }
 
-/* Kill engines in mid-work; take everything they publish. Returns how many batches were torn or out of order. */
+/* Kill engines in mid-work; take everything they publish. Returns how many batches were torn or out
+ * of order. */
 static uint64_t kill_engines(bool publish_first, uint64_t *taken)
 {
     struct rp_error error;
@@ -209,18 +223,20 @@ static void killed_trainers_lose_nothing(void **state)
 {
     (void)state;
     make_ring();
-    volatile uint64_t *cursor =
-        mmap(NULL, RP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    volatile uint64_t *cursor = mmap(NULL, RP_PAGE_BYTES, PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t engine = start_engine(false);
     for (int i = 0; i < KILLS; i++) {
         pid_t trainer = start_trainer(cursor);
         rp_sleep_ns(200000u + (uint64_t)rand_r(&seed) % 2500000u);
         kill_one(trainer);
         uint64_t released = rp_a64_load_acquire(&control_words()->release);
-        assert_true(released <= *cursor && *cursor - released <= 1); /* seen, but killed before the return */
+        assert_true(released <= *cursor &&
+                    *cursor - released <= 1); /* seen, but killed before the return */
     }
     kill_one(engine);
-    print_message("%llu batches over %d kills, seed %u\n", (unsigned long long)*cursor, KILLS, seed);
+    print_message("%llu batches over %d kills, seed %u\n", (unsigned long long)*cursor, KILLS,
+                  seed);
     assert_true(*cursor > KILLS);
     munmap((void *)(uintptr_t)cursor, RP_PAGE_BYTES);
     rp_ring_close(&ring);
