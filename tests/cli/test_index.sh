@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# ringpack index and inspect: what they say, and that damage and change are said too.
+set -euo pipefail
+
+ringpack=${RINGPACK:?path of the ringpack program}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+refuses() {
+    local words=$1 status=0
+    shift
+    "$@" >/dev/null 2>message || status=$?
+    [ "$status" = 2 ] || fail "expected status 2, found $status: $*: $(cat message)"
+    local IFS='|'
+    for word in $words; do
+        grep -qF -e "$word" message || fail "\`$word\` is not in: $(cat message)"
+    done
+}
+says() { grep -qF -e "$2" "$1" || fail "\`$2\` is not in: $(cat "$1")"; }
+field() { python3 -c "import json, sys; print(json.load(open('$1'))[0]['$2'])"; }
+
+# 5000 documents of 100 tokens, each ended by token 7
+python3 - <<'PYTHON'
+import array
+tokens = array.array("H", ([100 + i % 300 for i in range(99)] + [7]) * 5000)
+open("raw.bin", "wb").write(tokens.tobytes())
+PYTHON
+
+refuses 'raw.bin|cannot tell|--dtype' "$ringpack" inspect raw.bin
+refuses 'raw.bin|no eos' "$ringpack" index --format raw --dtype u16 raw.bin
+"$ringpack" inspect --format raw --dtype u16 --eos 7 raw.bin >seen
+says seen 'raw, u16 tokens, eos 7'
+says seen '5,000'
+says seen 'not known; --scan'
+says seen 'sampled'
+"$ringpack" inspect --scan --json --format raw --dtype u16 --eos 7 raw.bin >scanned
+[ "$(field scanned token_max)" = 198 ] || fail 'the largest token'
+[ "$(field scanned fingerprint_full)" = None ] || fail 'a full fingerprint without a sidecar'
+"$ringpack" index --format raw --dtype u16 --eos 7 raw.bin >seen
+says seen '5,000 documents'
+says seen 'GB/s'
+"$ringpack" inspect raw.bin >seen # nothing to declare any more
+says seen 'its sidecar says'
+says seen 'full (sidecar)'
+"$ringpack" inspect --json raw.bin >indexed
+[ "$(field indexed fingerprint_sampled)" = "$(field scanned fingerprint_sampled)" ] || fail 'two samples'
+[ "$(field indexed token_max)" = 198 ] || fail 'the largest token of the sidecar'
+refuses 'eos|expected 7|found 8' "$ringpack" inspect --format raw --dtype u16 --eos 8 raw.bin
+
+# A changed token is noticed and located; index takes it as it is now.
+printf '\001' | dd of=raw.bin bs=1 seek=1 conv=notrunc status=none
+refuses 'RP_E_CHANGED|raw.bin|block at byte 0|ringpack index raw.bin' "$ringpack" inspect raw.bin
+"$ringpack" index -q raw.bin >/dev/null
+"$ringpack" inspect --json raw.bin >again
+[ "$(field again fingerprint_full)" != "$(field indexed fingerprint_full)" ] || fail 'the same fingerprint'
+
+# A directory of sidecars, and equal base names.
+mkdir a b
+cp raw.bin a/ && cp raw.bin b/
+"$ringpack" index -q --index-dir sidecars --format raw --dtype u16 --eos 7 --json a/raw.bin b/raw.bin >both
+python3 -c "import json; rows = json.load(open('both')); assert len(rows) == 2 and rows[1]['gb_per_second'] > 0"
+[ "$(ls sidecars | wc -l)" = 2 ] || fail 'two sidecars'
+[ ! -e a/raw.bin.rpx ] || fail 'a sidecar beside the shard'
+"$ringpack" inspect --index-dir sidecars a/raw.bin >seen
+says seen 'full (sidecar)'
+
+# One bad path among good ones: the good ones are done, the status is 2.
+mkfifo fifo
+refuses 'a FIFO' timeout 10 "$ringpack" inspect raw.bin fifo
+refuses 'a directory' "$ringpack" index a raw.bin
+refuses 'No such file' "$ringpack" inspect gone
+refuses '--dtype|u17' "$ringpack" inspect --dtype u17 raw.bin
+refuses 'at least one path' "$ringpack" index
+truncate -s 1000 raw.bin.rpx
+refuses 'raw.bin.rpx|damaged|ringpack index' "$ringpack" inspect raw.bin
+echo 'all of index and inspect holds'
