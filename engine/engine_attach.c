@@ -284,8 +284,18 @@ static const void *welcome_state(struct rp_engine *engine, uint64_t batch, const
     return row == engine->start_row ? engine->start_state : NULL;
 }
 
+/* A trainer that goes on from a token need not know at which row that stands. */
+static int take_row_of_token(struct rp_request *request, const void *token, struct rp_error *error)
+{
+    struct rp_state_info info;
+    int code = rp_state_info(token, request->state_bytes, &info, error);
+    if (code >= 0)
+        request->next_row = info.next_row;
+    return code;
+}
+
 static void attach_trainer(struct rp_engine *engine, struct rp_connection *connection,
-                           const struct rp_request *request, const void *token)
+                           struct rp_request *request, const void *token)
 {
     struct rp_error error = {0};
     uint64_t batch = 0;
@@ -293,6 +303,8 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     int code = check_attach(engine, request, &error);
     if (code >= 0 && engine->phase != RP_ENGINE_RUNNING)
         code = rp_fail(&error, -RP_E_BUSY, NULL, "the engine is stopping");
+    if (code >= 0 && token && request->next_row == RP_NEXT_ROW_ANY)
+        code = take_row_of_token(request, token, &error);
     if (code >= 0)
         code = place_ring(engine, ring, request, token, &batch, &error);
     if (code >= 0)
