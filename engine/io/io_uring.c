@@ -115,9 +115,8 @@ static int explain_refusal(int code, struct rp_error *error)
                      "kernel.io_uring_group";
     } else if (code == -EPERM || code == -EACCES) {
         reason = "a seccomp filter denies it, as containers often do";
-        hint =
-            "run the container with a seccomp profile that allows io_uring_setup, io_uring_enter and "
-            "io_uring_register";
+        hint = "run the container with a seccomp profile that allows io_uring_setup, "
+               "io_uring_enter and io_uring_register";
     } else if (code == -ENOSYS) {
         reason = "this kernel or sandbox has none";
         hint = "gVisor and kernels built without CONFIG_IO_URING have none: run on another one";

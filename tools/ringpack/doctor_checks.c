@@ -3,6 +3,7 @@
  * read through it, make and seal shared memory, collapse its pages, take a name in the run
  * directory. Versions and limits alone only let one guess. A finding is `ok` until its check says
  * otherwise. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -275,16 +276,15 @@ static void look_at_processors(const struct rp_doctor_needs *needs,
              "%d usable of %ld: trainer and engine take turns", usable, online);
 }
 
-/* jemalloc's; absent when the program is linked without it. */
-int mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes)
-    __attribute__((weak));
-
 static void look_at_allocator(const struct rp_doctor_needs *needs,
                               struct rp_doctor_finding *finding)
 {
+    int (*mallctl)(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
+    void *symbol = dlsym(RTLD_DEFAULT, "mallctl"); /* jemalloc's, where it is linked */
     const char *version = "?";
     size_t bytes = sizeof version;
     (void)needs;
+    memcpy(&mallctl, &symbol, sizeof mallctl);
     if (mallctl && mallctl("version", &version, &bytes, NULL, 0) == 0)
         find(finding, RP_DOCTOR_OK, NULL, "jemalloc %s", version);
     else
