@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy — see copy.h.
  *
- * Flow: the saver posts a sequence number; the thread reads that file (verifying it), puts the same bytes under
- * the same name by the same protocol, and prunes by the same rule.
- * Threads: `target` belongs to the thread; `offered` and `stop` are under the mutex. Of `source` only what never
+ * Flow: the saver posts a sequence number; the thread reads that file (verifying it), puts the same
+ * bytes under the same name by the same protocol, and prunes by the same rule. Threads: `target`
+ * belongs to the thread; `offered` and `stop` are under the mutex. Of `source` only what never
  * changes while it is open is read: its path and directory. */
 #include "checkpoint/copy.h"
 
@@ -59,7 +59,8 @@ static void *copier_run(void *argument)
 
         struct rp_error error;
         if (copy_one(copier, sequence, &error) < 0) {
-            rp_log(RP_LOG_ERROR, "checkpoint %" PRIu64 " is saved but not copied: %s", sequence, error.message);
+            rp_log(RP_LOG_ERROR, "checkpoint %" PRIu64 " is saved but not copied: %s", sequence,
+                   error.message);
         } else {
             rp_place_note_verified(&copier->target, sequence);
             rp_place_prune(&copier->target);
@@ -77,7 +78,8 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_place *source,
     if (!copier)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to copy checkpoints to it", path);
     copier->source = source;
-    int code = rp_place_open(&copier->target, path, source->keep, true, source->writer.storage, error);
+    int code = rp_place_open(&copier->target, path, source->keep, true, source->writer.storage,
+                             error);
     if (code < 0) {
         free(copier);
         return rp_fail_context(error, code, "second location");
@@ -89,7 +91,8 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_place *source,
     if (code < 0) {
         rp_place_close(&copier->target);
         free(copier);
-        return rp_fail(error, code, NULL, "%s: cannot start the thread that copies: %s", path, rp_strerror(code));
+        return rp_fail(error, code, NULL, "%s: cannot start the thread that copies: %s", path,
+                       rp_strerror(code));
     }
     *copier_out = copier;
     return 0;
@@ -99,7 +102,8 @@ void rp_copier_offer(struct rp_copier *copier, uint64_t sequence)
 {
     pthread_mutex_lock(&copier->mutex);
     if (copier->offered)
-        rp_log(RP_LOG_INFO, "%s: slower than the checkpoints come: %" PRIu64 " is skipped, %" PRIu64 " so far",
+        rp_log(RP_LOG_INFO,
+               "%s: slower than the checkpoints come: %" PRIu64 " is skipped, %" PRIu64 " so far",
                copier->target.path, copier->offered, ++copier->skipped);
     copier->offered = sequence;
     pthread_cond_signal(&copier->changed);

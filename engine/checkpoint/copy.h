@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy.h — the second location: a thread that copies finished checkpoints to another directory.
  *
- * Slow or broken, the other side never delays "saved" here. It takes the newest that is offered; one that is
- * overtaken while it waits is skipped. */
+ * Slow or broken, the other side never delays "saved" here. It takes the newest that is offered;
+ * one that is overtaken while it waits is skipped. */
 #ifndef RP_CHECKPOINT_COPY_H
 #define RP_CHECKPOINT_COPY_H
 
@@ -12,8 +12,9 @@ struct rp_copier;
 
 /** Take `path` for copies of what `source` (outlives the copier) will hold, and start the thread.
  *  *newest_sequence_out: of what is already there, so that numbers go on above it. */
-RP_MUST_CHECK int rp_copier_open(struct rp_copier **copier_out, const struct rp_place *source, const char *path,
-                                 uint64_t *newest_sequence_out, struct rp_error *error);
+RP_MUST_CHECK int rp_copier_open(struct rp_copier **copier_out, const struct rp_place *source,
+                                 const char *path, uint64_t *newest_sequence_out,
+                                 struct rp_error *error);
 /** The checkpoint `sequence` of the source is durable: copy it when there is time. */
 void rp_copier_offer(struct rp_copier *copier, uint64_t sequence);
 /** Finish what was offered last, then stop. NULL is fine. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dir — taking a directory, and saving into it.
  *
- * Flow of a save: lay the sections out and hash them where they lie; then up to three times: take the next sequence
- * number, encode head and footer, let writer.c put the file; then prune, and offer it to the copier.
- * A number that was tried is never used again: what a failed attempt may have left behind is in nobody's way. */
+ * Flow of a save: lay the sections out and hash them where they lie; then up to three times: take
+ * the next sequence number, encode head and footer, let writer.c put the file; then prune, and
+ * offer it to the copier. A number that was tried is never used again: what a failed attempt may
+ * have left behind is in nobody's way. */
 #include "checkpoint/dir.h"
 
 #include <errno.h>
@@ -28,7 +29,8 @@ struct rp_checkpoint_dir {
 /* A checkpoint about to be written. It points into itself. */
 struct image {
     struct rp_format_head head;
-    struct rp_writer_span spans[SPANS_MAX]; /* head, then each section and its padding, then the footer */
+    struct rp_writer_span
+        spans[SPANS_MAX]; /* head, then each section and its padding, then the footer */
     struct rp_checkpoint_piece own[SPANS_MAX]; /* pieces of the spans that are no section */
     size_t span_count;
     uint8_t head_bytes[RP_FORMAT_HEAD_BYTES];
@@ -54,7 +56,8 @@ static int hash_section(struct rp_format_section *section, const struct rp_check
 }
 
 static int lay_out(struct image *image, const struct rp_checkpoint_info *info,
-                   const struct rp_checkpoint_part *parts, size_t part_count, struct rp_error *error)
+                   const struct rp_checkpoint_part *parts, size_t part_count,
+                   struct rp_error *error)
 {
     if (part_count > RP_CHECKPOINT_SECTIONS_MAX)
         return rp_fail(error, -RP_E_USAGE, NULL, "checkpoint: %zu sections, at most %u", part_count,
@@ -71,10 +74,12 @@ static void add_own(struct image *image, const void *data, size_t bytes)
 {
     struct rp_checkpoint_piece *piece = &image->own[image->span_count];
     *piece = (struct rp_checkpoint_piece){data, bytes};
-    image->spans[image->span_count++] = (struct rp_writer_span){piece, 1, bytes, rp_hash128(data, bytes)};
+    image->spans[image->span_count++] = (struct rp_writer_span){piece, 1, bytes,
+                                                                rp_hash128(data, bytes)};
 }
 
-/* The spans of a new attempt. The hashes of sections stay those of lay_out: the memory as it was then. */
+/* The spans of a new attempt. The hashes of sections stay those of lay_out: the memory as it was
+ * then. */
 static void make_spans(struct image *image, const struct rp_checkpoint_part *parts)
 {
     struct rp_format_head *head = &image->head;
@@ -84,8 +89,8 @@ static void make_spans(struct image *image, const struct rp_checkpoint_part *par
     add_own(image, image->head_bytes, sizeof image->head_bytes);
     for (uint32_t i = 0; i < head->section_count; i++) {
         const struct rp_format_section *section = &head->sections[i];
-        image->spans[image->span_count++] =
-            (struct rp_writer_span){parts[i].pieces, parts[i].piece_count, section->bytes, section->hash};
+        image->spans[image->span_count++] = (struct rp_writer_span){
+            parts[i].pieces, parts[i].piece_count, section->bytes, section->hash};
         add_own(image, padding,
                 (size_t)(rp_align_up(section->bytes, RP_FORMAT_PAGE_BYTES) - section->bytes));
     }
@@ -93,13 +98,13 @@ static void make_spans(struct image *image, const struct rp_checkpoint_part *par
     RP_ASSERT(image->span_count <= SPANS_MAX);
 }
 
-static int put_image(struct rp_place *place, struct image *image, const struct rp_checkpoint_part *parts,
-                     struct rp_error *error)
+static int put_image(struct rp_place *place, struct image *image,
+                     const struct rp_checkpoint_part *parts, struct rp_error *error)
 {
     if (place->newest_sequence >= RP_SEQUENCE_MAX)
         return rp_fail(error, -RP_E_RESOURCE, "move the checkpoints to keep to a new directory",
-                       "%s: there is no number above %" PRIu64 " for another checkpoint", place->path,
-                       RP_SEQUENCE_MAX);
+                       "%s: there is no number above %" PRIu64 " for another checkpoint",
+                       place->path, RP_SEQUENCE_MAX);
     struct rp_name name;
     rp_name_make(&name, ++place->newest_sequence, RP_NAME_CURRENT);
     image->head.info.sequence = name.sequence;
@@ -107,8 +112,8 @@ static int put_image(struct rp_place *place, struct image *image, const struct r
     return rp_writer_put(&place->writer, name.text, image->spans, image->span_count, error);
 }
 
-static int save_image(struct rp_place *place, struct image *image, const struct rp_checkpoint_part *parts,
-                      struct rp_error *error)
+static int save_image(struct rp_place *place, struct image *image,
+                      const struct rp_checkpoint_part *parts, struct rp_error *error)
 {
     for (unsigned attempt = 0;; attempt++) {
         struct rp_error found; /* named even when the caller does not want to know */
@@ -117,10 +122,10 @@ static int save_image(struct rp_place *place, struct image *image, const struct 
             return 0;
         bool again = rp_writer_again(&place->writer, attempt, code);
         if (!again)
-            return rp_fail(error, code, found.hint, "%s (attempt %u of %u)", found.message, attempt + 1,
-                           RP_WRITER_ATTEMPTS);
-        rp_log(RP_LOG_WARNING, "%s: trying again with a new file (attempt %u of %u)", found.message, attempt + 1,
-               RP_WRITER_ATTEMPTS);
+            return rp_fail(error, code, found.hint, "%s (attempt %u of %u)", found.message,
+                           attempt + 1, RP_WRITER_ATTEMPTS);
+        rp_log(RP_LOG_WARNING, "%s: trying again with a new file (attempt %u of %u)", found.message,
+               attempt + 1, RP_WRITER_ATTEMPTS);
     }
 }
 
@@ -155,8 +160,8 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
 }
 
 int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
-                                const char *copy_path, struct rp_storage *storage, size_t buffer_bytes,
-                                struct rp_error *error)
+                                const char *copy_path, struct rp_storage *storage,
+                                size_t buffer_bytes, struct rp_error *error)
 {
     *dir_out = NULL;
     RP_ASSERT(buffer_bytes % RP_FORMAT_PAGE_BYTES == 0 && buffer_bytes <= RP_WRITER_BUFFER_BYTES);
@@ -182,7 +187,8 @@ int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *
 int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
                            const char *copy_path, struct rp_error *error)
 {
-    return rp_checkpoint_dir_open_with(dir_out, path, keep, copy_path, &rp_storage_system, 0, error);
+    return rp_checkpoint_dir_open_with(dir_out, path, keep, copy_path, &rp_storage_system, 0,
+                                       error);
 }
 
 void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)

@@ -2,11 +2,12 @@
 /* format — see format.h and FORMAT.md.
  *
  * Invariants
- * F1  Given the lengths of the sections, there is one legal place for each of them and one legal length of
- *     the file. So offsets are computed and compared, never believed.
- * F2  The hash of the head is checked before any of its fields but the magic is used. A head that hashes right
- *     was written by us (or by a forger: XXH3 is no signature), so every later check still treats it as hostile.
- * F3  The head's hash and place are the same in all versions: "too new" and "damaged" cannot be confused. */
+ * F1  Given the lengths of the sections, there is one legal place for each of them and one legal
+ * length of the file. So offsets are computed and compared, never believed. F2  The hash of the
+ * head is checked before any of its fields but the magic is used. A head that hashes right was
+ * written by us (or by a forger: XXH3 is no signature), so every later check still treats it as
+ * hostile. F3  The head's hash and place are the same in all versions: "too new" and "damaged"
+ * cannot be confused. */
 #include "checkpoint/format.h"
 
 #include <inttypes.h>
@@ -59,8 +60,8 @@ RP_STATIC_ASSERT(sizeof(struct footer_bytes) == RP_FORMAT_FOOTER_BYTES, "FORMAT.
 static const char rewrite_hint[] = "an earlier checkpoint is taken instead where there is one: see "
                                    "`ringpack checkpoint list DIR`";
 
-#define fail_damaged(error, path, offset, format, ...)                                               \
-    rp_fail(error, -RP_E_CORRUPT, rewrite_hint, "%s: damaged at byte %" PRIu64 ": " format, path,    \
+#define fail_damaged(error, path, offset, format, ...)                                             \
+    rp_fail(error, -RP_E_CORRUPT, rewrite_hint, "%s: damaged at byte %" PRIu64 ": " format, path,  \
             (uint64_t)(offset), __VA_ARGS__)
 
 static bool all_zero(const void *data, size_t bytes)
@@ -69,7 +70,8 @@ static bool all_zero(const void *data, size_t bytes)
     return bytes == 0 || (at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0);
 }
 
-/* Texts end up on terminals and in JSON, so they are printable ASCII, ended and padded with zeros. */
+/* Texts end up on terminals and in JSON, so they are printable ASCII, ended and padded with zeros.
+ */
 static bool text_fits(const char *text, size_t bytes)
 {
     size_t length = strnlen(text, bytes);
@@ -79,7 +81,8 @@ static bool text_fits(const char *text, size_t bytes)
     return length < bytes;
 }
 
-/* ---- laying out ----------------------------------------------------------------------------------- */
+/* ---- laying out
+ * ----------------------------------------------------------------------------------- */
 
 static bool type_critical(uint32_t type)
 {
@@ -108,15 +111,17 @@ static int check_info(const struct rp_format_head *head, struct rp_error *error)
 {
     const struct rp_checkpoint_info *info = &head->info;
     if (!text_fits(info->run, sizeof info->run) || !text_fits(info->version, sizeof info->version))
-        return rp_fail(error, -RP_E_USAGE, NULL,
-                       "checkpoint: run name and version must be printable ASCII and end inside their fields");
+        return rp_fail(
+            error, -RP_E_USAGE, NULL,
+            "checkpoint: run name and version must be printable ASCII and end inside their fields");
     if (info->contents_end_row < info->next_row)
         return rp_fail(error, -RP_E_USAGE, NULL,
                        "checkpoint: contents end at row %" PRIu64 ", before the next row %" PRIu64,
                        info->contents_end_row, info->next_row);
     if (info->contents_end_row != info->next_row && !rp_format_find(head, RP_CHECKPOINT_CONTENTS))
         return rp_fail(error, -RP_E_USAGE, NULL,
-                       "checkpoint: contents up to row %" PRIu64 " are announced, but there are none",
+                       "checkpoint: contents up to row %" PRIu64
+                       " are announced, but there are none",
                        info->contents_end_row);
     return 0;
 }
@@ -131,14 +136,17 @@ int rp_format_layout(struct rp_format_head *head, struct rp_error *error)
     for (uint32_t i = 0; i < head->section_count; i++) {
         struct rp_format_section *section = &head->sections[i];
         if (section->type <= last_type)
-            return rp_fail(error, -RP_E_USAGE, NULL, "checkpoint: section types must ascend: %" PRIu32
-                           " after %" PRIu32, section->type, last_type);
+            return rp_fail(error, -RP_E_USAGE, NULL,
+                           "checkpoint: section types must ascend: %" PRIu32 " after %" PRIu32,
+                           section->type, last_type);
         last_type = section->type;
         section->critical = type_critical(section->type);
         section->offset = offset;
         if (!next_offset(offset, section->bytes, &offset))
-            return rp_fail(error, -RP_E_USAGE, NULL, "checkpoint: section %" PRIu32 " has %" PRIu64
-                           " bytes: too many for a file", section->type, section->bytes);
+            return rp_fail(error, -RP_E_USAGE, NULL,
+                           "checkpoint: section %" PRIu32 " has %" PRIu64
+                           " bytes: too many for a file",
+                           section->type, section->bytes);
     }
     head->file_bytes = offset + RP_FORMAT_FOOTER_BYTES;
     const struct rp_format_section *state = rp_format_find(head, RP_CHECKPOINT_STATE);
@@ -147,7 +155,8 @@ int rp_format_layout(struct rp_format_head *head, struct rp_error *error)
     return check_info(head, error);
 }
 
-/* ---- encoding --------------------------------------------------------------------------------------- */
+/* ---- encoding
+ * --------------------------------------------------------------------------------------- */
 
 void rp_format_encode_head(struct rp_format_head *head, void *bytes)
 {
@@ -190,29 +199,34 @@ void rp_format_encode_footer(const struct rp_format_head *head, void *bytes)
     out->hash = rp_hash128(out, offsetof(struct footer_bytes, hash));
 }
 
-/* ---- parsing ---------------------------------------------------------------------------------------- */
+/* ---- parsing
+ * ---------------------------------------------------------------------------------------- */
 
 static int parse_frame(const struct head_bytes *in, uint64_t file_bytes, const char *path,
                        struct rp_error *error)
 {
     const struct head_fields *fields = &in->fields;
     if (memcmp(fields->magic, head_magic, sizeof head_magic) != 0)
-        return rp_fail(error, -RP_E_FORMAT, "give a file that `ringpack serve` wrote, named checkpoint-*.rpc",
+        return rp_fail(error, -RP_E_FORMAT,
+                       "give a file that `ringpack serve` wrote, named checkpoint-*.rpc",
                        "%s: not a checkpoint: expected the magic RPCHECK at byte 0", path);
     if (!rp_hash128_equal(in->hash, rp_hash128(in, offsetof(struct head_bytes, hash)))) /* F2 */
         return fail_damaged(error, path, 0, "the hash of the head (%u bytes) does not match",
                             RP_FORMAT_HEAD_BYTES);
     if (fields->version != RP_FORMAT_VERSION)
-        return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it, or a newer one; the file is intact",
-                       "%s: written in format %" PRIu32 " by ringpack %.31s; this one reads format %u", path,
-                       fields->version, text_fits(fields->version_text, 32) ? fields->version_text : "?",
-                       RP_FORMAT_VERSION);
+        return rp_fail(
+            error, -RP_E_VERSION,
+            "use the ringpack that wrote it, or a newer one; the file is intact",
+            "%s: written in format %" PRIu32 " by ringpack %.31s; this one reads format %u", path,
+            fields->version, text_fits(fields->version_text, 32) ? fields->version_text : "?",
+            RP_FORMAT_VERSION);
     if (fields->head_bytes != RP_FORMAT_HEAD_BYTES || fields->zero != 0 ||
         !all_zero(fields->zeros, sizeof fields->zeros) || !all_zero(in->zeros, sizeof in->zeros))
         return fail_damaged(error, path, 12, "reserved fields of the %s are not zero", "head");
     if (fields->file_bytes != file_bytes)
         return fail_damaged(error, path, rp_min_u64(fields->file_bytes, file_bytes),
-                            "expected %" PRIu64 " bytes, found %" PRIu64, fields->file_bytes, file_bytes);
+                            "expected %" PRIu64 " bytes, found %" PRIu64, fields->file_bytes,
+                            file_bytes);
     if (fields->section_count > RP_CHECKPOINT_SECTIONS_MAX)
         return fail_damaged(error, path, offsetof(struct head_fields, section_count),
                             "%" PRIu32 " sections, at most %u", fields->section_count,
@@ -230,7 +244,8 @@ static int parse_table(struct rp_format_head *head, const struct head_bytes *in,
         uint64_t at = offsetof(struct head_bytes, table) + i * sizeof *entry;
         if (i >= head->section_count) {
             if (!all_zero(entry, sizeof *entry))
-                return fail_damaged(error, path, at, "unused entry %" PRIu32 " of the table is not zero", i);
+                return fail_damaged(error, path, at,
+                                    "unused entry %" PRIu32 " of the table is not zero", i);
             continue;
         }
         if (entry->type <= last_type || (entry->flags & ~FLAG_CRITICAL) != 0 ||
@@ -240,29 +255,37 @@ static int parse_table(struct rp_format_head *head, const struct head_bytes *in,
         bool critical = entry->flags & FLAG_CRITICAL;
         bool known = entry->type <= RP_CHECKPOINT_CONTENTS;
         if (known && critical != type_critical(entry->type))
-            return fail_damaged(error, path, at, "section %" PRIu32 " has the wrong flags", entry->type);
+            return fail_damaged(error, path, at, "section %" PRIu32 " has the wrong flags",
+                                entry->type);
         if (!known && critical)
-            return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it; the file is intact",
-                           "%s: section %" PRIu32 " cannot be ignored and is not known here", path, entry->type);
+            return rp_fail(error, -RP_E_VERSION,
+                           "use the ringpack that wrote it; the file is intact",
+                           "%s: section %" PRIu32 " cannot be ignored and is not known here", path,
+                           entry->type);
         uint64_t next; /* F1: the footer must still fit behind the section */
         if (entry->offset != offset || !next_offset(offset, entry->bytes, &next) ||
             next > head->file_bytes - RP_FORMAT_FOOTER_BYTES)
-            return fail_damaged(error, path, at, "section %" PRIu32 " (%" PRIu64 " bytes at %" PRIu64
-                                ") does not fit into the file", entry->type, entry->bytes, entry->offset);
-        head->sections[i] = (struct rp_format_section){entry->type, critical, offset, entry->bytes, entry->hash};
+            return fail_damaged(error, path, at,
+                                "section %" PRIu32 " (%" PRIu64 " bytes at %" PRIu64
+                                ") does not fit into the file",
+                                entry->type, entry->bytes, entry->offset);
+        head->sections[i] = (struct rp_format_section){entry->type, critical, offset, entry->bytes,
+                                                       entry->hash};
         offset = next;
     }
     if (offset + RP_FORMAT_FOOTER_BYTES != head->file_bytes)
-        return fail_damaged(error, path, offset, "the sections end here, the file has %" PRIu64 " bytes",
+        return fail_damaged(error, path, offset,
+                            "the sections end here, the file has %" PRIu64 " bytes",
                             head->file_bytes);
     return 0;
 }
 
-int rp_format_parse_head(struct rp_format_head *head, const void *bytes, uint64_t file_bytes, const char *path,
-                         struct rp_error *error)
+int rp_format_parse_head(struct rp_format_head *head, const void *bytes, uint64_t file_bytes,
+                         const char *path, struct rp_error *error)
 {
     RP_ASSERT(file_bytes >= RP_FORMAT_BYTES_MIN);
-    struct head_bytes copy; /* decided on once, whatever happens to the file's memory; and aligned */
+    struct head_bytes
+        copy; /* decided on once, whatever happens to the file's memory; and aligned */
     memcpy(&copy, bytes, sizeof copy);
     int code = parse_frame(&copy, file_bytes, path, error);
     if (code < 0)
@@ -279,12 +302,13 @@ int rp_format_parse_head(struct rp_format_head *head, const void *bytes, uint64_
         .section_count = fields->section_count,
         .hash = copy.hash,
     };
-    if (!text_fits(fields->run, sizeof head->info.run) || !text_fits(fields->version_text, sizeof head->info.version) ||
+    if (!text_fits(fields->run, sizeof head->info.run) ||
+        !text_fits(fields->version_text, sizeof head->info.version) ||
         !all_zero(fields->run + strlen(fields->run), sizeof fields->run - strlen(fields->run)) ||
         !all_zero(fields->version_text + strlen(fields->version_text),
                   sizeof fields->version_text - strlen(fields->version_text)))
-        return fail_damaged(error, path, offsetof(struct head_fields, run), "run name or version is no %s",
-                            "plain text");
+        return fail_damaged(error, path, offsetof(struct head_fields, run),
+                            "run name or version is no %s", "plain text");
     memcpy(head->info.run, fields->run, sizeof head->info.run);
     memcpy(head->info.version, fields->version_text, sizeof head->info.version);
     code = parse_table(head, &copy, path, error);
@@ -292,12 +316,14 @@ int rp_format_parse_head(struct rp_format_head *head, const void *bytes, uint64_
         return code;
     const struct rp_format_section *state = rp_format_find(head, RP_CHECKPOINT_STATE);
     if (!state || state->bytes == 0 || check_info(head, NULL) < 0)
-        return fail_damaged(error, path, 0, "there is no %s, or the rows of its contents are impossible",
+        return fail_damaged(error, path, 0,
+                            "there is no %s, or the rows of its contents are impossible",
                             "state token");
     return 0;
 }
 
-/* ---- verifying -------------------------------------------------------------------------------------- */
+/* ---- verifying
+ * -------------------------------------------------------------------------------------- */
 
 static int verify_footer(const struct rp_format_head *head, const void *bytes, const char *path,
                          struct rp_error *error)
@@ -306,7 +332,8 @@ static int verify_footer(const struct rp_format_head *head, const void *bytes, c
     rp_format_encode_footer(head, &expected);
     if (memcmp(bytes, &expected, sizeof expected) != 0)
         return fail_damaged(error, path, head->file_bytes - RP_FORMAT_FOOTER_BYTES,
-                            "the footer (%u bytes) does not belong to this head", RP_FORMAT_FOOTER_BYTES);
+                            "the footer (%u bytes) does not belong to this head",
+                            RP_FORMAT_FOOTER_BYTES);
     return 0;
 }
 
@@ -326,22 +353,24 @@ static int verify_contents(const struct rp_format_head *head, const uint8_t *con
             return 0;
         if (code < 0 || record.row < row || record.row >= head->info.contents_end_row ||
             (record.row == row && record.offset < offset_min))
-            return rp_fail(error, -RP_E_CORRUPT, NULL, "%s: the contents make no sense at byte %zu of them", path,
-                           at);
+            return rp_fail(error, -RP_E_CORRUPT, NULL,
+                           "%s: the contents make no sense at byte %zu of them", path, at);
         row = record.row;
         offset_min = (uint64_t)record.offset + record.count;
     }
 }
 
-static int verify_section(const struct rp_format_head *head, const struct rp_format_section *section,
-                          const uint8_t *file, const char *path, struct rp_error *error)
+static int verify_section(const struct rp_format_head *head,
+                          const struct rp_format_section *section, const uint8_t *file,
+                          const char *path, struct rp_error *error)
 {
     const uint8_t *data = file + section->offset;
     uint64_t padded = rp_align_up(section->bytes, RP_FORMAT_PAGE_BYTES);
     RP_ASSERT(rp_range_inside(section->offset, padded, head->file_bytes));
     if (!rp_hash128_equal(section->hash, rp_hash128(data, (size_t)section->bytes)))
-        return fail_damaged(error, path, section->offset, "the hash of section %" PRIu32 " (%" PRIu64
-                            " bytes) does not match", section->type, section->bytes);
+        return fail_damaged(error, path, section->offset,
+                            "the hash of section %" PRIu32 " (%" PRIu64 " bytes) does not match",
+                            section->type, section->bytes);
     if (!all_zero(data + section->bytes, (size_t)(padded - section->bytes)))
         return fail_damaged(error, path, section->offset + section->bytes,
                             "the padding after section %" PRIu32 " is not zero", section->type);
@@ -350,8 +379,8 @@ static int verify_section(const struct rp_format_head *head, const struct rp_for
                : 0;
 }
 
-int rp_format_verify(const struct rp_format_head *head, const void *file, const char *path, bool *contents_bad,
-                     struct rp_error *error)
+int rp_format_verify(const struct rp_format_head *head, const void *file, const char *path,
+                     bool *contents_bad, struct rp_error *error)
 {
     const uint8_t *bytes = file;
     *contents_bad = false;
@@ -361,19 +390,21 @@ int rp_format_verify(const struct rp_format_head *head, const void *file, const 
             code = verify_section(head, &head->sections[i], bytes, path, error);
     if (code < 0)
         return code;
-    /* Last, so that a message about contents is not lost; sections that we do not know are not used. */
+    /* Last, so that a message about contents is not lost; sections that we do not know are not
+     * used. */
     const struct rp_format_section *contents = rp_format_find(head, RP_CHECKPOINT_CONTENTS);
     if (contents)
         *contents_bad = verify_section(head, contents, bytes, path, error) < 0;
     return 0;
 }
 
-/* ---- contents --------------------------------------------------------------------------------------- */
+/* ---- contents
+ * --------------------------------------------------------------------------------------- */
 
 RP_STATIC_ASSERT(sizeof(struct rp_content_record) == 24, "FORMAT.md, contents");
 
-int rp_content_next(const void *contents, size_t bytes, size_t *cursor, struct rp_content_record *record,
-                    const void **tokens)
+int rp_content_next(const void *contents, size_t bytes, size_t *cursor,
+                    struct rp_content_record *record, const void **tokens)
 {
     size_t at = *cursor;
     if (at == bytes)

@@ -2,10 +2,10 @@
 /* place — see place.h.
  *
  * Invariants
- * P1  At most one process writes in a directory: an flock on .lock, which the kernel drops when the holder dies,
- *     however it dies. The pid inside is for people only.
- * P2  Behind the lock every temporary file is a dead process's, so all of them can go.
- * P3  A checkpoint is removed only when `keep` (2 or more) newer ones are known to verify. */
+ * P1  At most one process writes in a directory: an flock on .lock, which the kernel drops when the
+ * holder dies, however it dies. The pid inside is for people only. P2  Behind the lock every
+ * temporary file is a dead process's, so all of them can go. P3  A checkpoint is removed only when
+ * `keep` (2 or more) newer ones are known to verify. */
 #include "checkpoint/place.h"
 
 #include <dirent.h>
@@ -42,7 +42,8 @@ static int fail_errno(struct rp_error *error, const char *path, const char *verb
     return rp_fail(error, code, hint, "%s: cannot %s: %s", path, verb, rp_strerror(code));
 }
 
-/* ---- the lock --------------------------------------------------------------------------------------- */
+/* ---- the lock
+ * --------------------------------------------------------------------------------------- */
 
 static int fail_busy(const struct rp_place *place, struct rp_error *error)
 {
@@ -58,23 +59,28 @@ static int fail_busy(const struct rp_place *place, struct rp_error *error)
 
 static int take_lock(struct rp_place *place, struct rp_error *error)
 {
-    place->lock = openat(place->dir, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    place->lock = openat(place->dir, LOCK_NAME,
+                         O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
     if (place->lock < 0)
         return fail_errno(error, place->path, "open " LOCK_NAME " in it");
     if (flock(place->lock, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? fail_busy(place, error) : fail_errno(error, place->path, "lock it");
+        return errno == EWOULDBLOCK ? fail_busy(place, error)
+                                    : fail_errno(error, place->path, "lock it");
     char host[65] = {0}, text[HOLDER_BYTES] = {0};
     if (gethostname(host, sizeof host - 1) < 0)
         host[0] = 0;
     snprintf(text, sizeof text, "%ld on %s\n", (long)getpid(), host);
     if (pwrite(place->lock, text, sizeof text, 0) != (ssize_t)sizeof text)
-        rp_log(RP_LOG_DEBUG, "%s: cannot write the holder into %s", place->path, LOCK_NAME); /* P1 */
+        rp_log(RP_LOG_DEBUG, "%s: cannot write the holder into %s", place->path,
+               LOCK_NAME); /* P1 */
     return 0;
 }
 
-/* ---- sweep and probe -------------------------------------------------------------------------------- */
+/* ---- sweep and probe
+ * -------------------------------------------------------------------------------- */
 
-/* P2. What cannot be removed is in nobody's way: names carry a sequence that is never used again. */
+/* P2. What cannot be removed is in nobody's way: names carry a sequence that is never used again.
+ */
 static int sweep(struct rp_place *place, struct rp_error *error)
 {
     int fd = openat(place->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -87,9 +93,10 @@ static int sweep(struct rp_place *place, struct rp_error *error)
     }
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
         bool ours = rp_writer_is_temporary(entry->d_name) || strcmp(entry->d_name, PROBE_NAME) == 0;
-        if (ours && place->writer.storage->unlink(place->writer.storage, place->dir, entry->d_name) < 0)
-            rp_log(RP_LOG_WARNING, "%s/%s: a killed run left it and it cannot be removed", place->path,
-                   entry->d_name);
+        if (ours &&
+            place->writer.storage->unlink(place->writer.storage, place->dir, entry->d_name) < 0)
+            rp_log(RP_LOG_WARNING, "%s/%s: a killed run left it and it cannot be removed",
+                   place->path, entry->d_name);
     }
     closedir(stream);
     return 0;
@@ -116,9 +123,11 @@ static int find_newest_sequence(struct rp_place *place, struct rp_error *error)
     return code;
 }
 
-/* ---- open and close --------------------------------------------------------------------------------- */
+/* ---- open and close
+ * --------------------------------------------------------------------------------- */
 
-static int open_directory(struct rp_place *place, const char *path, bool make, struct rp_error *error)
+static int open_directory(struct rp_place *place, const char *path, bool make,
+                          struct rp_error *error)
 {
     int code = make ? rp_dir_make(path, error) : 0;
     if (code < 0)
@@ -128,8 +137,8 @@ static int open_directory(struct rp_place *place, const char *path, bool make, s
         return fail_errno(error, path, "open the directory");
     struct stat info;
     if (fstat(place->dir, &info) == 0 && (info.st_mode & S_IWOTH))
-        rp_log(RP_LOG_WARNING, "%s: everybody can write into this checkpoint directory: chmod 700 is safer",
-               path);
+        rp_log(RP_LOG_WARNING,
+               "%s: everybody can write into this checkpoint directory: chmod 700 is safer", path);
     return 0;
 }
 
@@ -138,8 +147,9 @@ int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool 
 {
     *place = (struct rp_place){.dir = -1, .lock = -1, .keep = keep};
     if (keep < RP_PLACE_KEEP_MIN || keep > RP_PLACE_KEEP_MAX)
-        return rp_fail(error, -RP_E_CONFIG, "set checkpoint.keep to 3", "%s: cannot keep %" PRIu32
-                       " checkpoints: expected %u to %u", path, keep, RP_PLACE_KEEP_MIN, RP_PLACE_KEEP_MAX);
+        return rp_fail(error, -RP_E_CONFIG, "set checkpoint.keep to 3",
+                       "%s: cannot keep %" PRIu32 " checkpoints: expected %u to %u", path, keep,
+                       RP_PLACE_KEEP_MIN, RP_PLACE_KEEP_MAX);
     int code = open_directory(place, path, make, error);
     if (code == 0) {
         place->path = strdup(path);
@@ -178,7 +188,8 @@ void rp_place_close(struct rp_place *place)
     *place = (struct rp_place){.dir = -1, .lock = -1};
 }
 
-/* ---- retention -------------------------------------------------------------------------------------- */
+/* ---- retention
+ * -------------------------------------------------------------------------------------- */
 
 void rp_place_note_verified(struct rp_place *place, uint64_t sequence)
 {
@@ -199,8 +210,8 @@ static bool verifies(const struct rp_place *place, const struct rp_name *name)
     struct rp_checkpoint *checkpoint;
     struct rp_error error;
     if (rp_reader_open(&checkpoint, place->dir, place->path, name, &error) < 0) {
-        rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept", error.message,
-               place->keep);
+        rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept",
+               error.message, place->keep);
         return false;
     }
     rp_checkpoint_close(checkpoint);
@@ -230,11 +241,12 @@ void rp_place_prune(struct rp_place *place)
                 kept[kept_count++] = name->sequence;
             continue;
         }
-        /* P3. Not synced: should the removal be lost in a power cut, there is one more old checkpoint. */
+        /* P3. Not synced: should the removal be lost in a power cut, there is one more old
+         * checkpoint. */
         code = place->writer.storage->unlink(place->writer.storage, place->dir, name->text);
         if (code < 0 && code != -ENOENT)
-            rp_log(RP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", place->path, name->text,
-                   rp_strerror(code));
+            rp_log(RP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", place->path,
+                   name->text, rp_strerror(code));
     }
     rp_scan_free(&scan);
     free(place->verified);

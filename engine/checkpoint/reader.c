@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader — a file becomes private memory first and is verified there: what was verified is what is used,
- * whatever happens to the file afterwards. Memory is taken only after the head said how long the file should be and
- * the file system agreed. */
+/* reader — a file becomes private memory first and is verified there: what was verified is what is
+ * used, whatever happens to the file afterwards. Memory is taken only after the head said how long
+ * the file should be and the file system agreed. */
 #include "checkpoint/reader.h"
 
 #include <errno.h>
@@ -39,8 +39,10 @@ static int read_exactly(int fd, uint8_t *data, uint64_t bytes, uint64_t offset, 
         if (got < 0)
             return fail_errno(error, path, "read");
         if (got == 0)
-            return rp_fail(error, -RP_E_CORRUPT, NULL, "%s: damaged at byte %" PRIu64
-                           ": the file became shorter while it was read", path, offset);
+            return rp_fail(error, -RP_E_CORRUPT, NULL,
+                           "%s: damaged at byte %" PRIu64
+                           ": the file became shorter while it was read",
+                           path, offset);
         data += got;
         offset += (uint64_t)got;
         bytes -= (uint64_t)got;
@@ -54,13 +56,15 @@ static int check_kind(int fd, const char *path, uint64_t *file_bytes, struct rp_
     if (fstat(fd, &info) < 0)
         return fail_errno(error, path, "stat");
     if (!S_ISREG(info.st_mode))
-        return rp_fail(error, -RP_E_FORMAT, "give a file named checkpoint-*.rpc, or a directory of them",
+        return rp_fail(error, -RP_E_FORMAT,
+                       "give a file named checkpoint-*.rpc, or a directory of them",
                        "%s: not a checkpoint: expected a regular file", path);
     *file_bytes = (uint64_t)info.st_size;
     if (*file_bytes < RP_FORMAT_BYTES_MIN)
         return rp_fail(error, -RP_E_CORRUPT, NULL,
-                       "%s: damaged at byte %" PRIu64 ": expected at least %u bytes, found %" PRIu64, path,
-                       *file_bytes, RP_FORMAT_BYTES_MIN, *file_bytes);
+                       "%s: damaged at byte %" PRIu64
+                       ": expected at least %u bytes, found %" PRIu64,
+                       path, *file_bytes, RP_FORMAT_BYTES_MIN, *file_bytes);
     return 0;
 }
 
@@ -126,14 +130,16 @@ int rp_checkpoint_open(struct rp_checkpoint **out, const char *path, struct rp_e
     return open_at(out, AT_FDCWD, path, 0, strdup(path), error);
 }
 
-int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path, const struct rp_name *name,
-                   struct rp_error *error)
+int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
+                   const struct rp_name *name, struct rp_error *error)
 {
-    int code = open_at(out, dir, name->text, O_NOFOLLOW, rp_format("%s/%s", path, name->text), error);
+    int code = open_at(out, dir, name->text, O_NOFOLLOW, rp_format("%s/%s", path, name->text),
+                       error);
     if (code < 0 || (*out)->head.info.sequence == name->sequence)
         return code;
     code = rp_fail(error, -RP_E_CORRUPT, "give it the name it had when it was written",
-                   "%s: its name does not fit: expected sequence %" PRIu64 ", the header says %" PRIu64,
+                   "%s: its name does not fit: expected sequence %" PRIu64
+                   ", the header says %" PRIu64,
                    (*out)->path, name->sequence, (*out)->head.info.sequence);
     rp_checkpoint_close(*out);
     *out = NULL;
@@ -175,8 +181,8 @@ bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint)
     return checkpoint->contents_bad;
 }
 
-const void *rp_checkpoint_section(const struct rp_checkpoint *checkpoint, enum rp_checkpoint_section_type type,
-                                  size_t *bytes_out)
+const void *rp_checkpoint_section(const struct rp_checkpoint *checkpoint,
+                                  enum rp_checkpoint_section_type type, size_t *bytes_out)
 {
     const struct rp_format_section *section = rp_format_find(&checkpoint->head, type);
     if (!section || (type == RP_CHECKPOINT_CONTENTS && checkpoint->contents_bad)) {

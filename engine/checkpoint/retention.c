@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retention — which checkpoint of a directory counts: list, newest, set aside, rewind. (Removing old ones belongs to
- * whoever writes: place.c.)
+/* retention — which checkpoint of a directory counts: list, newest, set aside, rewind. (Removing
+ * old ones belongs to whoever writes: place.c.)
  *
  * Invariants
  * R1  Nothing here removes a file. What does not count is renamed, and can be renamed back by hand.
- * R2  A bad file is set aside only when an older one verifies: a directory without any good one stays as it is.
- * R3  "Never held a checkpoint" is told from "lost them all": the second is an error, so that no run starts from
- *     zero by itself. */
+ * R2  A bad file is set aside only when an older one verifies: a directory without any good one
+ * stays as it is. R3  "Never held a checkpoint" is told from "lost them all": the second is an
+ * error, so that no run starts from zero by itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,11 +27,12 @@ static int open_directory(const char *path, struct rp_error *error)
     if (dir >= 0)
         return dir;
     int code = -errno;
-    return rp_fail(error, code, "give the directory of the checkpoints", "%s: cannot open the directory: %s", path,
-                   rp_strerror(code));
+    return rp_fail(error, code, "give the directory of the checkpoints",
+                   "%s: cannot open the directory: %s", path, rp_strerror(code));
 }
 
-/* ---- newest ----------------------------------------------------------------------------------------- */
+/* ---- newest
+ * ----------------------------------------------------------------------------------------- */
 
 static void set_aside(int dir, const char *path, const struct rp_name *name)
 {
@@ -39,14 +40,14 @@ static void set_aside(int dir, const char *path, const struct rp_name *name)
     rp_name_make(&aside, name->sequence, RP_NAME_SET_ASIDE);
     int code = rp_storage_system.rename(&rp_storage_system, dir, name->text, aside.text);
     if (code < 0)
-        rp_log(RP_LOG_WARNING, "%s/%s: cannot set this damaged checkpoint aside: %s", path, name->text,
-               rp_strerror(code));
+        rp_log(RP_LOG_WARNING, "%s/%s: cannot set this damaged checkpoint aside: %s", path,
+               name->text, rp_strerror(code));
     else
         rp_log(RP_LOG_WARNING, "%s/%s: set aside as %s", path, name->text, aside.text);
 }
 
-static int newest_of(struct rp_checkpoint **out, int dir, const char *path, const struct rp_scan *scan,
-                     bool aside, struct rp_error *error)
+static int newest_of(struct rp_checkpoint **out, int dir, const char *path,
+                     const struct rp_scan *scan, bool aside, struct rp_error *error)
 {
     size_t bad_count = 0, good = scan->count;
     for (size_t i = 0; i < scan->count && good == scan->count; i++) {
@@ -66,20 +67,23 @@ static int newest_of(struct rp_checkpoint **out, int dir, const char *path, cons
         }
     }
     if (good == scan->count)
-        return rp_fail(error, -RP_E_CORRUPT,
-                       "`ringpack checkpoint list` shows them; start from zero only if you mean it, with --fresh",
-                       "%s: none of its checkpoints verifies (%zu damaged, %zu of all kinds)", path, bad_count,
-                       scan->count);
+        return rp_fail(
+            error, -RP_E_CORRUPT,
+            "`ringpack checkpoint list` shows them; --fresh starts from zero, if you mean it",
+            "%s: none of its checkpoints verifies (%zu damaged, %zu of all kinds)", path, bad_count,
+            scan->count);
     for (size_t i = 0; aside && i < good; i++) /* R2 */
         if (scan->names[i].kind == RP_NAME_CURRENT)
             set_aside(dir, path, &scan->names[i]);
     if (rp_checkpoint_contents_bad(*out))
-        rp_log(RP_LOG_WARNING, "%s: its contents are damaged: they will be read from the corpus again",
+        rp_log(RP_LOG_WARNING,
+               "%s: its contents are damaged: they will be read from the corpus again",
                rp_checkpoint_path(*out));
     return 1;
 }
 
-int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool aside, struct rp_error *error)
+int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool aside,
+                         struct rp_error *error)
 {
     *out = NULL;
     struct stat info;
@@ -97,13 +101,16 @@ int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool
     return code;
 }
 
-/* ---- list ------------------------------------------------------------------------------------------- */
+/* ---- list
+ * ------------------------------------------------------------------------------------------- */
 
-static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path, const struct rp_name *name)
+static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path,
+                    const struct rp_name *name)
 {
-    static const enum rp_checkpoint_status status_of[] = {[RP_NAME_CURRENT] = RP_CHECKPOINT_GOOD,
-                                                          [RP_NAME_SET_ASIDE] = RP_CHECKPOINT_SET_ASIDE,
-                                                          [RP_NAME_REWOUND] = RP_CHECKPOINT_REWOUND};
+    static const enum rp_checkpoint_status status_of[] = {
+        [RP_NAME_CURRENT] = RP_CHECKPOINT_GOOD,
+        [RP_NAME_SET_ASIDE] = RP_CHECKPOINT_SET_ASIDE,
+        [RP_NAME_REWOUND] = RP_CHECKPOINT_REWOUND};
     *entry = (struct rp_checkpoint_entry){
         .name = strdup(name->text), .sequence = name->sequence, .status = status_of[name->kind]};
     if (!entry->name)
@@ -119,14 +126,16 @@ static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path
         return 0;
     }
     if (name->kind == RP_NAME_SET_ASIDE)
-        snprintf(entry->message, sizeof entry->message, "it verifies now: rename it back to use it");
+        snprintf(entry->message, sizeof entry->message,
+                 "it verifies now: rename it back to use it");
     entry->info = *rp_checkpoint_info(checkpoint);
+    entry->contents_bad = rp_checkpoint_contents_bad(checkpoint);
     rp_checkpoint_close(checkpoint);
     return 0;
 }
 
-int rp_checkpoint_list(const char *directory, struct rp_checkpoint_entry **entries_out, size_t *count_out,
-                       struct rp_error *error)
+int rp_checkpoint_list(const char *directory, struct rp_checkpoint_entry **entries_out,
+                       size_t *count_out, struct rp_error *error)
 {
     *entries_out = NULL;
     *count_out = 0;
@@ -160,7 +169,8 @@ void rp_checkpoint_list_free(struct rp_checkpoint_entry *entries, size_t count)
     free(entries);
 }
 
-/* ---- rewind ----------------------------------------------------------------------------------------- */
+/* ---- rewind
+ * ----------------------------------------------------------------------------------------- */
 
 static int check_target(const struct rp_place *place, const struct rp_scan *scan, uint64_t sequence,
                         struct rp_error *error)
@@ -174,12 +184,13 @@ static int check_target(const struct rp_place *place, const struct rp_scan *scan
             rp_checkpoint_close(checkpoint);
         return code;
     }
-    return rp_fail(error, -RP_E_USAGE, "`ringpack checkpoint list` shows what is there; nothing was changed",
+    return rp_fail(error, -RP_E_USAGE,
+                   "`ringpack checkpoint list` shows what is there; nothing was changed",
                    "%s: there is no checkpoint with sequence %" PRIu64, place->path, sequence);
 }
 
-/* Newest first: stopped half-way, the newest that is left is still one of the later ones, and the same command goes
- * on from there. */
+/* Newest first: stopped half-way, the newest that is left is still one of the later ones, and the
+ * same command goes on from there. */
 static int set_back(struct rp_place *place, const struct rp_scan *scan, uint64_t sequence,
                     struct rp_error *error)
 {
@@ -192,8 +203,8 @@ static int set_back(struct rp_place *place, const struct rp_scan *scan, uint64_t
         int code = storage->rename(storage, place->dir, scan->names[i].text, rewound.text);
         if (code < 0)
             return rp_fail(error, code, "no file is lost; run the same command again",
-                           "%s/%s: cannot rename it to %s: %s", place->path, scan->names[i].text, rewound.text,
-                           rp_strerror(code));
+                           "%s/%s: cannot rename it to %s: %s", place->path, scan->names[i].text,
+                           rewound.text, rp_strerror(code));
     }
     int code = storage->sync_dir(storage, place->dir);
     return code < 0 ? rp_fail(error, code, "no file is lost; run the same command again",
@@ -204,7 +215,8 @@ static int set_back(struct rp_place *place, const struct rp_scan *scan, uint64_t
 int rp_checkpoint_rewind(const char *directory, uint64_t sequence, struct rp_error *error)
 {
     struct rp_place place; /* so that no run writes here meanwhile */
-    int code = rp_place_open(&place, directory, RP_PLACE_KEEP_MIN, false, &rp_storage_system, error);
+    int code = rp_place_open(&place, directory, RP_PLACE_KEEP_MIN, false, &rp_storage_system,
+                             error);
     if (code < 0)
         return code;
     struct rp_scan scan;

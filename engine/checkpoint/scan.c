@@ -58,7 +58,8 @@ static int newest_first(const void *a, const void *b)
 
 static int scan_add(struct rp_scan *scan, const struct rp_name *name)
 {
-    if (rp_is_pow2(scan->count) || scan->count == 0) { /* full: the capacity is always a power of two */
+    if (rp_is_pow2(scan->count) ||
+        scan->count == 0) { /* full: the capacity is always a power of two */
         size_t capacity = scan->count ? scan->count * 2 : 1;
         struct rp_name *names = reallocarray(scan->names, capacity, sizeof *names);
         if (!names)
@@ -72,14 +73,15 @@ static int scan_add(struct rp_scan *scan, const struct rp_name *name)
 int rp_scan_open(struct rp_scan *scan, int dir, const char *path, struct rp_error *error)
 {
     *scan = (struct rp_scan){0};
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* of its own: the position is not shared */
+    int fd = openat(
+        dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* of its own: the position is not shared */
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     if (!stream) {
         int code = -errno;
         if (fd >= 0)
             close(fd);
-        return rp_fail(error, code, "check that the directory is there and readable", "%s: cannot list: %s", path,
-                       rp_strerror(code));
+        return rp_fail(error, code, "check that the directory is there and readable",
+                       "%s: cannot list: %s", path, rp_strerror(code));
     }
     int code = 0;
     while (code == 0) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan.h — which files of a directory are checkpoints, and in what order. Names only; nothing is opened. */
+/* scan.h — which files of a directory are checkpoints, and in what order. Names only; nothing is
+ * opened. */
 #ifndef RP_CHECKPOINT_SCAN_H
 #define RP_CHECKPOINT_SCAN_H
 
@@ -7,7 +8,9 @@
 
 #define RP_NAME_SUFFIX_SET_ASIDE ".bad"
 #define RP_NAME_SUFFIX_REWOUND ".rewound"
-#define RP_SEQUENCE_MAX UINT64_C(999999999999) /* twelve digits, so that names sort as numbers do */
+#define RP_SEQUENCE_MAX                                                                            \
+    UINT64_C(999999999999) /* twelve digits, so that names sort as numbers do                      \
+                            */
 
 enum rp_name_kind { RP_NAME_CURRENT, RP_NAME_SET_ASIDE, RP_NAME_REWOUND };
 
@@ -26,8 +29,10 @@ struct rp_scan {
     struct rp_name *names; /* newest first, of all kinds */
     size_t count;
 };
-/** Scan the directory `dir` (`path` is for messages). Free with rp_scan_free, also after a failure. */
-RP_MUST_CHECK int rp_scan_open(struct rp_scan *scan, int dir, const char *path, struct rp_error *error);
+/** Scan the directory `dir` (`path` is for messages). Free with rp_scan_free, also after a failure.
+ */
+RP_MUST_CHECK int rp_scan_open(struct rp_scan *scan, int dir, const char *path,
+                               struct rp_error *error);
 void rp_scan_free(struct rp_scan *scan);
 
 #endif

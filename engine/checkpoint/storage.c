@@ -11,13 +11,13 @@
 #include "base/clock.h"
 
 /* The result of a call that returns -1 and errno, repeated while a signal interrupts it. */
-#define RESULT_OF(call)                                                                              \
-    ({                                                                                               \
-        __typeof__(call) result_;                                                                    \
-        do                                                                                           \
-            result_ = (call);                                                                        \
-        while (result_ < 0 && errno == EINTR);                                                       \
-        result_ < 0 ? (__typeof__(result_))-errno : result_;                                         \
+#define RESULT_OF(call)                                                                            \
+    ({                                                                                             \
+        __typeof__(call) result_;                                                                  \
+        do                                                                                         \
+            result_ = (call);                                                                      \
+        while (result_ < 0 && errno == EINTR);                                                     \
+        result_ < 0 ? (__typeof__(result_))-errno : result_;                                       \
     })
 
 static int system_create(struct rp_storage *storage, int dir, const char *name)
@@ -33,13 +33,15 @@ static int system_reserve(struct rp_storage *storage, int fd, uint64_t bytes)
     return code == -EOPNOTSUPP ? 0 : code; /* NFSv3 and others cannot: there writing finds out */
 }
 
-static ssize_t system_write(struct rp_storage *storage, int fd, const void *data, size_t bytes, uint64_t offset)
+static ssize_t system_write(struct rp_storage *storage, int fd, const void *data, size_t bytes,
+                            uint64_t offset)
 {
     (void)storage;
     return RESULT_OF(pwrite(fd, data, bytes, (off_t)offset));
 }
 
-/* No RESULT_OF: after a failed fsync the kernel has dropped the pages, and a second one says "fine". */
+/* No RESULT_OF: after a failed fsync the kernel has dropped the pages, and a second one says
+ * "fine". */
 static int system_sync(struct rp_storage *storage, int fd)
 {
     (void)storage;
@@ -52,8 +54,9 @@ static int system_close(struct rp_storage *storage, int fd)
     return close(fd) < 0 && errno != EINTR ? -errno : 0;
 }
 
-/* The advice drops clean pages, which all are after fsync: so the file does not push the corpus out of the cache, and
- * where O_DIRECT is refused (tmpfs, some network file systems) reads still go to the disk if there is one. */
+/* The advice drops clean pages, which all are after fsync: so the file does not push the corpus out
+ * of the cache, and where O_DIRECT is refused (tmpfs, some network file systems) reads still go to
+ * the disk if there is one. */
 static int system_reopen(struct rp_storage *storage, int dir, const char *name)
 {
     (void)storage;
@@ -66,7 +69,8 @@ static int system_reopen(struct rp_storage *storage, int dir, const char *name)
     return fd;
 }
 
-static ssize_t system_read(struct rp_storage *storage, int fd, void *data, size_t bytes, uint64_t offset)
+static ssize_t system_read(struct rp_storage *storage, int fd, void *data, size_t bytes,
+                           uint64_t offset)
 {
     (void)storage;
     return RESULT_OF(pread(fd, data, bytes, (off_t)offset));
@@ -78,7 +82,8 @@ static int system_rename(struct rp_storage *storage, int dir, const char *from, 
     int code = RESULT_OF(renameat2(dir, from, dir, to, RENAME_NOREPLACE));
     if (code != -EINVAL && code != -ENOSYS)
         return code;
-    /* The file system cannot exclude (NFS): look first. The directory is locked, so nobody of ours comes between. */
+    /* The file system cannot exclude (NFS): look first. The directory is locked, so nobody of ours
+     * comes between. */
     struct stat info;
     if (fstatat(dir, to, &info, AT_SYMLINK_NOFOLLOW) == 0)
         return -EEXIST;

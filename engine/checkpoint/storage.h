@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage.h — the calls by which a checkpoint reaches the disk, as a table.
  *
- * The table is the seam for tests: one can fail any call once or for ever, and record all of them to
- * work out every state that a power cut could leave. Each method returns 0 (or a count, or a file descriptor) or
- * a negated errno, retries EINTR itself, and does one thing; what order they go in is writer.c's business. */
+ * The table is the seam for tests: one can fail any call once or for ever, and record all of them
+ * to work out every state that a power cut could leave. Each method returns 0 (or a count, or a
+ * file descriptor) or a negated errno, retries EINTR itself, and does one thing; what order they go
+ * in is writer.c's business. */
 #ifndef RP_CHECKPOINT_STORAGE_H
 #define RP_CHECKPOINT_STORAGE_H
 
@@ -17,10 +18,12 @@ struct rp_storage {
     /** Take the room for the file, so that a full disk is known before anything is written. */
     int (*reserve)(struct rp_storage *storage, int fd, uint64_t bytes);
     /** May write less than asked, like pwrite(2). */
-    ssize_t (*write)(struct rp_storage *storage, int fd, const void *data, size_t bytes, uint64_t offset);
+    ssize_t (*write)(struct rp_storage *storage, int fd, const void *data, size_t bytes,
+                     uint64_t offset);
     int (*sync)(struct rp_storage *storage, int fd);
     int (*close)(struct rp_storage *storage, int fd);
-    /** Open a file so that reads come from the disk and not from the page cache, as far as the file system can. */
+    /** Open a file so that reads come from the disk and not from the page cache, as far as the file
+     * system can. */
     int (*reopen)(struct rp_storage *storage, int dir, const char *name);
     /** Buffer, length and offset are multiples of 4096. May read less than asked; 0 at the end. */
     ssize_t (*read)(struct rp_storage *storage, int fd, void *data, size_t bytes, uint64_t offset);

@@ -3,9 +3,9 @@
  *
  * Invariants
  * W1  A file gets its final name only after its bytes were fsynced, read back and found equal.
- * W2  fsync is called once on an inode. When it fails the kernel has thrown the pages away and marks them clean, so
- *     a second fsync lies; the inode is unlinked and the next attempt makes a new one.
- * W3  Nothing is acknowledged before the directory was fsynced after the rename. */
+ * W2  fsync is called once on an inode. When it fails the kernel has thrown the pages away and
+ * marks them clean, so a second fsync lies; the inode is unlinked and the next attempt makes a new
+ * one. W3  Nothing is acknowledged before the directory was fsynced after the rename. */
 #include "checkpoint/writer.h"
 
 #include <errno.h>
@@ -31,21 +31,24 @@ bool rp_writer_is_temporary(const char *name)
            strcmp(name + length - suffix, TEMPORARY_SUFFIX) == 0;
 }
 
-static int fail_step(const struct rp_writer *writer, struct rp_error *error, int code, const char *name,
-                     const char *verb)
+static int fail_step(const struct rp_writer *writer, struct rp_error *error, int code,
+                     const char *name, const char *verb)
 {
     const char *hint = "earlier checkpoints are untouched; check the disk (dmesg)";
     if (code == -ENOSPC || code == -EDQUOT || code == -EFBIG)
-        hint = "earlier checkpoints are untouched; make room, raise the quota or the file size limit, or keep "
-               "fewer checkpoints";
+        hint = "earlier checkpoints are untouched; make room, raise the quota or the limit of file "
+               "sizes, or keep fewer checkpoints";
     else if (code == -EACCES || code == -EPERM || code == -EROFS)
         hint = "earlier checkpoints are untouched; make the directory writable for this user";
     else if (code == -ENOENT || code == -ESTALE)
-        hint = "the directory was removed or unmounted while it was in use; bring it back and restart";
-    return rp_fail(error, code, hint, "%s/%s: cannot %s: %s", writer->path, name, verb, rp_strerror(code));
+        hint =
+            "the directory was removed or unmounted while it was in use; bring it back and restart";
+    return rp_fail(error, code, hint, "%s/%s: cannot %s: %s", writer->path, name, verb,
+                   rp_strerror(code));
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------- */
+/* ---- writing
+ * ---------------------------------------------------------------------------------------- */
 
 /* A file being written from front to back. */
 struct stream {
@@ -58,8 +61,8 @@ struct stream {
 static int stream_write(struct stream *stream, const uint8_t *data, size_t bytes)
 {
     while (bytes > 0) {
-        ssize_t put = stream->writer->storage->write(stream->writer->storage, stream->fd, data, bytes,
-                                                     stream->offset);
+        ssize_t put = stream->writer->storage->write(stream->writer->storage, stream->fd, data,
+                                                     bytes, stream->offset);
         if (put <= 0)
             return put < 0 ? (int)put : -EIO; /* 0 for ever would be a hang */
         RP_ASSERT((size_t)put <= bytes);
@@ -136,7 +139,8 @@ static int write_file(const struct rp_writer *writer, const char *temporary,
     return code < 0 ? fail_step(writer, error, code, temporary, verb) : 0;
 }
 
-/* ---- reading back ----------------------------------------------------------------------------------- */
+/* ---- reading back
+ * ----------------------------------------------------------------------------------- */
 
 /* A file being read from front to back, through the buffer. */
 struct back {
@@ -149,8 +153,8 @@ struct back {
 static int back_fill(struct back *back)
 {
     const struct rp_writer *writer = back->writer;
-    ssize_t got = writer->storage->read(writer->storage, back->fd, writer->buffer, writer->buffer_bytes,
-                                        back->offset);
+    ssize_t got = writer->storage->read(writer->storage, back->fd, writer->buffer,
+                                        writer->buffer_bytes, back->offset);
     /* The file is whole pages; another end would also make the next direct read impossible. */
     if (got <= 0 || got % 4096 != 0)
         return got < 0 ? (int)got : -EIO;
@@ -179,8 +183,9 @@ static int back_hash(struct back *back, uint64_t bytes, struct rp_hash128 *hash)
     return code;
 }
 
-static int compare_spans(struct back *back, const char *temporary, const struct rp_writer_span *spans,
-                         size_t span_count, struct rp_error *error)
+static int compare_spans(struct back *back, const char *temporary,
+                         const struct rp_writer_span *spans, size_t span_count,
+                         struct rp_error *error)
 {
     uint64_t offset = 0;
     for (size_t i = 0; i < span_count; i++) {
@@ -189,18 +194,20 @@ static int compare_spans(struct back *back, const char *temporary, const struct 
         if (code < 0)
             return fail_step(back->writer, error, code, temporary, "read the file back");
         if (!rp_hash128_equal(found, spans[i].hash))
-            return rp_fail(error, -RP_E_CORRUPT,
-                           "earlier checkpoints are untouched; check the disk (dmesg, smartctl) and the memory",
-                           "%s/%s: the disk gave back other bytes than were to be written, in the %" PRIu64
-                           " bytes from %" PRIu64 " on",
-                           back->writer->path, temporary, spans[i].bytes, offset);
+            return rp_fail(
+                error, -RP_E_CORRUPT,
+                "earlier checkpoints are untouched; check the disk (smartctl) and the memory",
+                "%s/%s: the disk gave back other bytes than were to be written, in the %" PRIu64
+                " bytes from %" PRIu64 " on",
+                back->writer->path, temporary, spans[i].bytes, offset);
         offset += spans[i].bytes;
     }
     return 0;
 }
 
 static int verify_file(const struct rp_writer *writer, const char *temporary,
-                       const struct rp_writer_span *spans, size_t span_count, struct rp_error *error)
+                       const struct rp_writer_span *spans, size_t span_count,
+                       struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
     struct back back = {.writer = writer, .fd = storage->reopen(storage, writer->dir, temporary)};
@@ -208,12 +215,13 @@ static int verify_file(const struct rp_writer *writer, const char *temporary,
         return fail_step(writer, error, back.fd, temporary, "open the file to read it back");
     int code = compare_spans(&back, temporary, spans, span_count, error);
     int close_code = storage->close(storage, back.fd);
-    return code == 0 && close_code < 0
-               ? fail_step(writer, error, close_code, temporary, "close the file that was read back")
-               : code;
+    return code == 0 && close_code < 0 ? fail_step(writer, error, close_code, temporary,
+                                                   "close the file that was read back")
+                                       : code;
 }
 
-/* ---- the protocol ----------------------------------------------------------------------------------- */
+/* ---- the protocol
+ * ----------------------------------------------------------------------------------- */
 
 int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_writer_span *spans,
                   size_t span_count, struct rp_error *error)
@@ -241,7 +249,8 @@ int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_wr
     }
     code = storage->sync_dir(storage, writer->dir); /* W3 */
     if (code < 0) {
-        storage->unlink(storage, writer->dir, name); /* nobody was told of it, and it may vanish by itself */
+        storage->unlink(storage, writer->dir,
+                        name); /* nobody was told of it, and it may vanish by itself */
         return fail_step(writer, error, code, name, "sync the directory");
     }
     return 0;
@@ -259,7 +268,8 @@ bool rp_writer_again(struct rp_writer *writer, unsigned attempt, int code)
 {
     static const uint64_t pause_ns[RP_WRITER_ATTEMPTS - 1] = {100000000u, 1000000000u};
     /* What would only fail again is not tried again. */
-    static const int lasting[] = {ENOSPC, EDQUOT, EFBIG, EROFS, EACCES, EPERM, ENOENT, ENOTDIR, ENOMEM};
+    static const int lasting[] = {ENOSPC, EDQUOT, EFBIG,   EROFS, EACCES,
+                                  EPERM,  ENOENT, ENOTDIR, ENOMEM};
     if (attempt + 1 >= RP_WRITER_ATTEMPTS)
         return false;
     for (size_t i = 0; i < RP_ARRAY_COUNT(lasting); i++)

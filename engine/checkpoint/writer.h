@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer.h — put bytes under a name so that they are durable, proven to be on the disk, or not there at all.
+/* writer.h — put bytes under a name so that they are durable, proven to be on the disk, or not
+ * there at all.
  *
  * Knows the protocol (FORMAT.md, "Writing") and nothing of what the bytes mean. */
 #ifndef RP_CHECKPOINT_WRITER_H
@@ -16,12 +17,13 @@ struct rp_writer {
     struct rp_storage *storage;
     int dir;          /* file descriptor of the directory */
     const char *path; /* of the directory, for messages */
-    uint8_t *buffer;  /* buffer_bytes, aligned to 4096: pieces are gathered in it, and the file read back into it */
+    uint8_t *buffer;  /* buffer_bytes, aligned to 4096: pieces are gathered in it, and the file read
+                         back into it */
     size_t buffer_bytes;
 };
 
-/* A run of bytes of the file. Its hash was taken before writing, of the memory as it was meant: so a disk that lies and
- * memory that changed meanwhile are found out alike. */
+/* A run of bytes of the file. Its hash was taken before writing, of the memory as it was meant: so
+ * a disk that lies and memory that changed meanwhile are found out alike. */
 struct rp_writer_span {
     const struct rp_checkpoint_piece *pieces;
     size_t piece_count;
@@ -29,18 +31,20 @@ struct rp_writer_span {
     struct rp_hash128 hash;
 };
 
-/** One attempt to write the spans, one after the other and a multiple of 4096 bytes in all, as `name`. Returns 0 when the
- *  file is durable under its name and has been read back and compared with the hashes. On failure no file
- *  of that name is left, nor a temporary one, as far as the directory still obeys; other files are not touched. */
-RP_MUST_CHECK int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_writer_span *spans,
-                                size_t span_count, struct rp_error *error);
+/** One attempt to write the spans, one after the other and a multiple of 4096 bytes in all, as
+ * `name`. Returns 0 when the file is durable under its name and has been read back and compared
+ * with the hashes. On failure no file of that name is left, nor a temporary one, as far as the
+ * directory still obeys; other files are not touched. */
+RP_MUST_CHECK int rp_writer_put(struct rp_writer *writer, const char *name,
+                                const struct rp_writer_span *spans, size_t span_count,
+                                struct rp_error *error);
 
 /** The same for one piece of memory. */
 RP_MUST_CHECK int rp_writer_put_bytes(struct rp_writer *writer, const char *name, const void *data,
                                       size_t bytes, struct rp_error *error);
 
-/** After attempt number `attempt` (0, 1, …) failed with `code`: true, after a pause, when another one, with a new
- *  inode, makes sense. */
+/** After attempt number `attempt` (0, 1, …) failed with `code`: true, after a pause, when another
+ * one, with a new inode, makes sense. */
 bool rp_writer_again(struct rp_writer *writer, unsigned attempt, int code);
 
 /** The temporary name under which `name` is written. */

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write checkpoint-v1.rpc from engine/checkpoint/FORMAT.md alone, as a check of that text.
 
-Needs xxhash (tools/setup). The file is frozen: every later version must read it. To see that the text still
-describes it: make_checkpoint.py | cmp - checkpoint-v1.rpc"""
+Needs xxhash (tools/setup). The file is frozen: every later version must read it. To see that the text
+still describes it: make_checkpoint.py | cmp - checkpoint-v1.rpc
+With an argument K: the same of the K-th later state, as sequence 7 + K."""
 
 import json
 import pathlib
@@ -50,13 +51,14 @@ def checkpoint(sequence, next_row, contents_end_row, identity, world, rows, run,
 
 def main():
     vector = json.loads((HERE / "stream-v1" / "lookahead-pad.json").read_text())
-    state = vector["states"][0]
+    later = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    state = vector["states"][later]
     row = state["row"]
     contents = record(row, 0, 2, range(100, 150)) + record(row, 50, 2, [7, 8, 9])
     contents += record(row + 2, 5, 4, [2**32 - 1, 0, 65536])
     sys.stdout.buffer.write(
         checkpoint(
-            sequence=7,
+            sequence=7 + later,
             next_row=row,
             contents_end_row=row + 3,
             identity=bytes(range(16)),

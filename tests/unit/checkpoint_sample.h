@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_sample.h — what the tests of checkpoints share: a directory of their own, and a small full
- * checkpoint whose state and contents follow from one number. */
+/* checkpoint_sample.h — what the tests of checkpoints share: a directory of their own, and a small
+ * full checkpoint whose state and contents follow from one number. */
 #ifndef RP_TESTS_CHECKPOINT_SAMPLE_H
 #define RP_TESTS_CHECKPOINT_SAMPLE_H
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +22,8 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 
-/* ---- a directory of the test's own, which is the working directory ---------------------------------- */
+/* ---- a directory of the test's own, which is the working directory
+ * ---------------------------------- */
 
 static char test_directory[] = "/tmp/rp-test-checkpoint-XXXXXX";
 
@@ -64,7 +65,8 @@ static inline unsigned count_names(const char *directory, const char *part)
     return count;
 }
 
-/* ---- the sample --------------------------------------------------------------------------------------- */
+/* ---- the sample
+ * --------------------------------------------------------------------------------------- */
 
 #define SAMPLE_STATE_BYTES 300u
 #define SAMPLE_TOKENS 40u
@@ -89,12 +91,12 @@ static inline void sample_make(struct sample *sample, uint64_t next_row)
         sample->state[i] = (uint8_t)(next_row * 31 + i * i + 1);
     snprintf(sample->config, sizeof sample->config, "run: sample-%u\n", (unsigned)next_row);
     for (unsigned k = 0; k < 3; k++) {
-        sample->contents[k].record =
-            (struct rp_content_record){.row = next_row + k, .count = SAMPLE_TOKENS, .width = 2};
+        sample->contents[k].record = (struct rp_content_record){
+            .row = next_row + k, .count = SAMPLE_TOKENS, .width = 2};
         for (unsigned i = 0; i < SAMPLE_TOKENS; i++)
             sample->contents[k].tokens[i] = (uint16_t)(next_row * 1000 + k * 100 + i + 1);
-        sample->pieces[2 + k] =
-            (struct rp_checkpoint_piece){&sample->contents[k], sizeof sample->contents[k]};
+        sample->pieces[2 + k] = (struct rp_checkpoint_piece){&sample->contents[k],
+                                                             sizeof sample->contents[k]};
     }
     sample->pieces[0] = (struct rp_checkpoint_piece){sample->state, sizeof sample->state};
     sample->pieces[1] = (struct rp_checkpoint_piece){sample->config, strlen(sample->config)};

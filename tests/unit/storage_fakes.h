@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage_fakes.h — storages for tests of checkpoints.
  *
- * fast_storage() really writes, but neither syncs nor waits. A `faulty` storage counts the calls that go through it and
- * spoils some of them. */
+ * fast_storage() really writes, but neither syncs nor waits. A `faulty` storage counts the calls
+ * that go through it and spoils some of them. */
 #ifndef RP_TESTS_STORAGE_FAKES_H
 #define RP_TESTS_STORAGE_FAKES_H
 
@@ -16,7 +16,8 @@
 #include "base/bits.h"
 #include "checkpoint/storage.h"
 
-/* ---- fast ------------------------------------------------------------------------------------------- */
+/* ---- fast
+ * ------------------------------------------------------------------------------------------- */
 
 static inline int fast_sync(struct rp_storage *storage, int fd)
 {
@@ -46,8 +47,8 @@ static inline struct rp_storage fast_storage(void)
     return storage;
 }
 
-/* ---- faulty ----------------------------------------------------------------------------------------- */
-
+/* ---- faulty
+ * ----------------------------------------------------------------------------------------- */
 
 enum fault {
     FAULT_CODE,        /* the call does nothing and returns `code` */
@@ -89,12 +90,12 @@ static inline void faulty_after(struct rp_storage *storage, bool hit)
         raise(SIGKILL);
 }
 
-#define FAULTY_CALL(method, ...)                                                                     \
-    struct faulty *faulty = (struct faulty *)storage;                                                \
-    bool hit = faulty_hit(storage);                                                                  \
-    if (hit && faulty->fault == FAULT_CODE)                                                          \
-        return faulty->code;                                                                         \
-    int result = faulty->real.method(&faulty->real, __VA_ARGS__);                                    \
+#define FAULTY_CALL(method, ...)                                                                   \
+    struct faulty *faulty = (struct faulty *)storage;                                              \
+    bool hit = faulty_hit(storage);                                                                \
+    if (hit && faulty->fault == FAULT_CODE)                                                        \
+        return faulty->code;                                                                       \
+    int result = faulty->real.method(&faulty->real, __VA_ARGS__);                                  \
     faulty_after(storage, hit)
 
 static inline int faulty_create(struct rp_storage *storage, int dir, const char *name)
@@ -122,7 +123,8 @@ static inline int faulty_close(struct rp_storage *storage, int fd)
 {
     struct faulty *faulty = (struct faulty *)storage;
     bool hit = faulty_hit(storage);
-    int result = faulty->real.close(&faulty->real, fd); /* a close that fails has closed all the same */
+    int result = faulty->real.close(&faulty->real,
+                                    fd); /* a close that fails has closed all the same */
     faulty_after(storage, hit);
     return hit && faulty->fault == FAULT_CODE ? faulty->code : result;
 }
@@ -131,7 +133,8 @@ static inline int faulty_reopen(struct rp_storage *storage, int dir, const char 
     FAULTY_CALL(reopen, dir, name);
     return result;
 }
-static inline int faulty_rename(struct rp_storage *storage, int dir, const char *from, const char *to)
+static inline int faulty_rename(struct rp_storage *storage, int dir, const char *from,
+                                const char *to)
 {
     FAULTY_CALL(rename, dir, from, to);
     return result;
@@ -146,8 +149,8 @@ static inline int faulty_unlink(struct rp_storage *storage, int dir, const char 
     FAULTY_CALL(unlink, dir, name);
     return result;
 }
-static inline ssize_t faulty_write(struct rp_storage *storage, int fd, const void *data, size_t bytes,
-                                   uint64_t offset)
+static inline ssize_t faulty_write(struct rp_storage *storage, int fd, const void *data,
+                                   size_t bytes, uint64_t offset)
 {
     struct faulty *faulty = (struct faulty *)storage;
     bool hit = faulty_hit(storage);
@@ -203,7 +206,8 @@ static inline void faulty_init(struct faulty *faulty)
     };
 }
 
-static inline void faulty_arm(struct faulty *faulty, enum fault fault, int code, unsigned at, bool for_ever)
+static inline void faulty_arm(struct faulty *faulty, enum fault fault, int code, unsigned at,
+                              bool for_ever)
 {
     faulty->armed = true;
     faulty->fault = fault;

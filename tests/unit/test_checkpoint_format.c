@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checkpoint file: what is written is read; every bit flip, every truncation, every mixture of pages and every
- * hostile number is found out, or costs the contents and nothing else. Exhaustive, not random. */
+/* The checkpoint file: what is written is read; every bit flip, every truncation, every mixture of
+ * pages and every hostile number is found out, or costs the contents and nothing else. Exhaustive,
+ * not random. */
 #include "checkpoint_sample.h"
 
 #include <fcntl.h>
@@ -32,14 +33,16 @@ static enum verdict judge(const uint8_t *file, size_t bytes, struct rp_format_he
 {
     struct rp_error error;
     bool contents_bad;
-    if (bytes < RP_FORMAT_BYTES_MIN || rp_format_parse_head(head, file, bytes, "test", &error) < 0 ||
+    if (bytes < RP_FORMAT_BYTES_MIN ||
+        rp_format_parse_head(head, file, bytes, "test", &error) < 0 ||
         rp_format_verify(head, file, "test", &contents_bad, &error) < 0) {
         return REFUSED;
     }
     return contents_bad ? WITHOUT_CONTENTS : WHOLE;
 }
 
-/* ---- what is written is read ------------------------------------------------------------------------ */
+/* ---- what is written is read
+ * ------------------------------------------------------------------------ */
 
 static void test_round_trip(void **state)
 {
@@ -103,7 +106,8 @@ static void test_saving_what_was_loaded_gives_the_same_bytes(void **state)
     rp_checkpoint_dir_close(dir);
     rp_checkpoint_close(checkpoint);
     assert_int_equal(rp_file_read_all("once/" FIRST, 1 << 20, &text, &bytes, &error), 0);
-    assert_int_equal(rp_file_read_all("again/" FIRST, 1 << 20, &text_again, &bytes_again, &error), 0);
+    assert_int_equal(rp_file_read_all("again/" FIRST, 1 << 20, &text_again, &bytes_again, &error),
+                     0);
     assert_int_equal(bytes, bytes_again);
     assert_memory_equal(text, text_again, bytes);
     free(text), free(text_again);
@@ -140,22 +144,27 @@ static void test_what_makes_no_sense_is_not_saved(void **state)
     struct sample sample;
     assert_int_equal(rp_checkpoint_dir_open(&dir, "sense", 3, NULL, &error), 0);
     sample_make(&sample, 5);
-    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts + 1, 2, NULL, &error), -RP_E_USAGE);
+    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts + 1, 2, NULL, &error),
+                     -RP_E_USAGE);
     assert_non_null(strstr(error.message, "no state token"));
-    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 2, NULL, &error), -RP_E_USAGE);
+    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 2, NULL, &error),
+                     -RP_E_USAGE);
     assert_non_null(strstr(error.message, "there are none")); /* contents announced */
     struct rp_checkpoint_part twice[2] = {sample.parts[0], sample.parts[0]};
     assert_int_equal(rp_checkpoint_save(dir, &sample.info, twice, 2, NULL, &error), -RP_E_USAGE);
     sample.info.contents_end_row = 4;
-    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error), -RP_E_USAGE);
+    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error),
+                     -RP_E_USAGE);
     sample_make(&sample, 5);
     sample.info.run[0] = '\n';
-    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error), -RP_E_USAGE);
+    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error),
+                     -RP_E_USAGE);
     rp_checkpoint_dir_close(dir);
     assert_int_equal(count_names("sense", "checkpoint-"), 0);
 }
 
-/* ---- damage ----------------------------------------------------------------------------------------- */
+/* ---- damage
+ * ----------------------------------------------------------------------------------------- */
 
 static void test_every_bit_flip(void **state)
 {
@@ -176,7 +185,8 @@ static void test_every_bit_flip(void **state)
             file[i] ^= (uint8_t)(1u << bit);
         }
     }
-    assert_int_equal(without, (end - begin) * 8); /* the contents, their padding, and nothing else */
+    assert_int_equal(without,
+                     (end - begin) * 8); /* the contents, their padding, and nothing else */
     free(file);
 }
 
@@ -213,7 +223,8 @@ static void test_zero_pages(void **state)
         memcpy(saved, file + page, sizeof saved);
         memset(file + page, 0, sizeof saved);
         enum verdict verdict = judge(file, bytes, &head);
-        assert_int_equal(verdict, page == bytes - 2 * RP_FORMAT_PAGE_BYTES ? WITHOUT_CONTENTS : REFUSED);
+        assert_int_equal(verdict,
+                         page == bytes - 2 * RP_FORMAT_PAGE_BYTES ? WITHOUT_CONTENTS : REFUSED);
         memcpy(file + page, saved, sizeof saved);
     }
     free(file);
@@ -231,7 +242,8 @@ static void test_stale_page_mixtures(void **state)
     for (unsigned mask = 0; mask < 1u << pages; mask++) {
         for (unsigned page = 0; page < pages; page++)
             memcpy(mixed + page * RP_FORMAT_PAGE_BYTES,
-                   (mask >> page & 1 ? other : file) + page * RP_FORMAT_PAGE_BYTES, RP_FORMAT_PAGE_BYTES);
+                   (mask >> page & 1 ? other : file) + page * RP_FORMAT_PAGE_BYTES,
+                   RP_FORMAT_PAGE_BYTES);
         struct rp_format_head head;
         enum verdict verdict = judge(mixed, bytes, &head);
         whole += verdict == WHOLE;
@@ -247,7 +259,8 @@ static void test_stale_page_mixtures(void **state)
     free(file), free(other), free(mixed);
 }
 
-/* ---- forgery: hashes are right, numbers are not --------------------------------------------------- */
+/* ---- forgery: hashes are right, numbers are not
+ * --------------------------------------------------- */
 
 #define HEAD_HASH_AT 8176u
 #define FOOTER_HEAD_HASH_AT 32u
@@ -267,9 +280,21 @@ static void rehash(uint8_t *file, size_t bytes)
 static void test_hostile_numbers_behind_right_hashes(void **state)
 {
     (void)state;
-    static const uint64_t hostile[] = {0,          1,           63,         65,           4095,
-                                       4096,       8192,        0xffffffff, 1ull << 32,   1ull << 62,
-                                       1ull << 63, UINT64_MAX,  UINT64_MAX - 4095, INT64_MAX, INT64_MAX - 8191};
+    static const uint64_t hostile[] = {0,
+                                       1,
+                                       63,
+                                       65,
+                                       4095,
+                                       4096,
+                                       8192,
+                                       0xffffffff,
+                                       1ull << 32,
+                                       1ull << 62,
+                                       1ull << 63,
+                                       UINT64_MAX,
+                                       UINT64_MAX - 4095,
+                                       INT64_MAX,
+                                       INT64_MAX - 8191};
     size_t bytes;
     uint8_t *file = sample_file(7, &bytes), *forged = malloc(bytes);
     unsigned accepted = 0, refused = 0;
@@ -283,8 +308,8 @@ static void test_hostile_numbers_behind_right_hashes(void **state)
                 enum verdict verdict = judge(forged, bytes, &head);
                 refused += verdict == REFUSED;
                 accepted += verdict != REFUSED;
-                /* Only numbers that are free to have any value are accepted: sequence … rows, the text of
-                 * the run, hash and length of the contents. */
+                /* Only numbers that are free to have any value are accepted: sequence … rows, the
+                 * text of the run, hash and length of the contents. */
                 if (verdict == WHOLE && memcmp(forged, file, bytes) != 0 && (at < 16 || at > 180))
                     fail_msg("value %u of %u bytes at %zu was accepted", i, width, at);
             }
@@ -308,7 +333,8 @@ static void test_versions_and_unknown_sections(void **state)
     assert_non_null(strstr(error.message, "format 3"));
     rp_store_u32(file + 8, 1);
 
-    rp_store_u32(file + 512 + 2 * 64, 99); /* contents become something advisory that we do not know */
+    rp_store_u32(file + 512 + 2 * 64,
+                 99); /* contents become something advisory that we do not know */
     rehash(file, bytes);
     assert_int_equal(judge(file, bytes, &head), REFUSED); /* the head still announces contents */
     rp_store_u64(file + 40, 7);
@@ -321,7 +347,8 @@ static void test_versions_and_unknown_sections(void **state)
     free(file);
 }
 
-/* ---- contents --------------------------------------------------------------------------------------- */
+/* ---- contents
+ * --------------------------------------------------------------------------------------- */
 
 static void expect_contents(struct sample *sample, const char *what, bool bad)
 {
@@ -374,7 +401,8 @@ static void test_contents_must_make_sense(void **state)
     expect_contents(&sample, "dirty padding", true);
 }
 
-/* ---- files that are none, and the golden one -------------------------------------------------------- */
+/* ---- files that are none, and the golden one
+ * -------------------------------------------------------- */
 
 static void test_what_is_no_checkpoint(void **state)
 {
@@ -386,7 +414,8 @@ static void test_what_is_no_checkpoint(void **state)
     assert_non_null(strstr(error.message, "missing.rpc"));
     assert_int_equal(rp_checkpoint_open(&checkpoint, ".", &error), -RP_E_FORMAT);
     assert_int_equal(mkfifo("fifo.rpc", 0600), 0);
-    assert_int_equal(rp_checkpoint_open(&checkpoint, "fifo.rpc", &error), -RP_E_FORMAT); /* at once */
+    assert_int_equal(rp_checkpoint_open(&checkpoint, "fifo.rpc", &error),
+                     -RP_E_FORMAT); /* at once */
     assert_int_equal(rp_file_replace("other.rpc", page, sizeof page, &error), 0);
     assert_int_equal(rp_checkpoint_open(&checkpoint, "other.rpc", &error), -RP_E_FORMAT);
     assert_int_equal(rp_file_replace("empty.rpc", page, 0, &error), 0);
@@ -419,7 +448,8 @@ static void test_the_golden_file_stays_readable(void **state)
     assert_int_equal(info->sequence, 7);
     assert_int_equal(info->next_row, 7);
     assert_int_equal(info->contents_end_row, 10);
-    assert_true(info->identity.low == 0x0706050403020100 && info->identity.high == 0x0f0e0d0c0b0a0908);
+    assert_true(info->identity.low == 0x0706050403020100 &&
+                info->identity.high == 0x0f0e0d0c0b0a0908);
     assert_string_equal(info->run, "golden-1");
     assert_false(rp_checkpoint_contents_bad(checkpoint));
     size_t bytes, cursor = 0;

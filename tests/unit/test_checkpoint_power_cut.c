@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Power cuts: every state that one could leave on the disk still holds what was acknowledged.
  *
- * A recording storage writes down each call of a few saves (prunes included). For every prefix of that log all
- * states are made that the rules allow: what was fsynced is there; of the rest of a file's writes any subset is, and any
- * one may be torn at a sector; of the changes of the directory since its last fsync any subset is. In each
- * of them the newest checkpoint must verify and be no older than the last save that had returned. The same
- * search must find fault with a writer that leaves an fsync out: else it would prove nothing. */
+ * A recording storage writes down each call of a few saves (prunes included). For every prefix of
+ * that log all states are made that the rules allow: what was fsynced is there; of the rest of a
+ * file's writes any subset is, and any one may be torn at a sector; of the changes of the directory
+ * since its last fsync any subset is. In each of them the newest checkpoint must verify and be no
+ * older than the last save that had returned. The same search must find fault with a writer that
+ * leaves an fsync out: else it would prove nothing. */
 #include "checkpoint_sample.h"
 
 #include <sys/stat.h>
@@ -17,21 +18,22 @@
 #define SECTOR_BYTES 512u
 #define CALLS_MAX 128u
 #define FILES_MAX 64u
-#define WRITES_MAX 12u   /* of one file */
-#define PENDING_MAX 10u  /* changes of the directory that no fsync covers yet */
+#define WRITES_MAX 12u  /* of one file */
+#define PENDING_MAX 10u /* changes of the directory that no fsync covers yet */
 #define FILE_BYTES_MAX 65536u
 
-/* ---- the recording ---------------------------------------------------------------------------------- */
+/* ---- the recording
+ * ---------------------------------------------------------------------------------- */
 
 enum kind { CREATE, RESERVE, WRITE, SYNC, RENAME, UNLINK, SYNC_DIR, ACKNOWLEDGED };
 
 struct call {
     enum kind kind;
-    unsigned file;            /* CREATE, RESERVE, WRITE, SYNC, RENAME */
+    unsigned file; /* CREATE, RESERVE, WRITE, SYNC, RENAME */
     char name[96], target[96];
-    uint64_t offset, bytes;   /* of a WRITE; bytes of a RESERVE */
+    uint64_t offset, bytes; /* of a WRITE; bytes of a RESERVE */
     uint8_t *data;
-    uint64_t row;             /* ACKNOWLEDGED */
+    uint64_t row; /* ACKNOWLEDGED */
 };
 
 struct recorder {
@@ -148,7 +150,8 @@ static void recorder_free(struct recorder *recorder)
     free(recorder);
 }
 
-/* ---- one state of the disk -------------------------------------------------------------------------- */
+/* ---- one state of the disk
+ * -------------------------------------------------------------------------- */
 
 struct disk {
     struct {
@@ -182,13 +185,15 @@ static bool changes_directory(const struct call *call)
     return call->kind == CREATE || call->kind == RENAME || call->kind == UNLINK;
 }
 
-/* Which of the writes to a file the disk has: bit k = the k-th write. `torn` of them is there up to `torn_bytes`. */
+/* Which of the writes to a file the disk has: bit k = the k-th write. `torn` of them is there up to
+ * `torn_bytes`. */
 struct writes {
     unsigned mask, torn;
     uint64_t torn_bytes;
 };
 
-static unsigned count_writes(const struct recorder *recorder, unsigned cut, unsigned file, bool *synced)
+static unsigned count_writes(const struct recorder *recorder, unsigned cut, unsigned file,
+                             bool *synced)
 {
     unsigned count = 0;
     *synced = false;
@@ -203,8 +208,8 @@ static unsigned count_writes(const struct recorder *recorder, unsigned cut, unsi
     return count;
 }
 
-static void put_file(const struct recorder *recorder, unsigned cut, unsigned file, const struct writes *writes,
-                     const char *path)
+static void put_file(const struct recorder *recorder, unsigned cut, unsigned file,
+                     const struct writes *writes, const char *path)
 {
     static uint8_t bytes[FILE_BYTES_MAX];
     uint64_t length = 0;
@@ -231,7 +236,8 @@ static void put_file(const struct recorder *recorder, unsigned cut, unsigned fil
     close(fd);
 }
 
-/* ---- the search --------------------------------------------------------------------------------------- */
+/* ---- the search
+ * --------------------------------------------------------------------------------------- */
 
 struct search {
     const struct recorder *recorder;
@@ -341,7 +347,8 @@ static struct search run(bool forget_sync, bool forget_sync_dir, unsigned saves)
     recorder_init(recorder);
     recorder->forget_sync = forget_sync;
     recorder->forget_sync_dir = forget_sync_dir;
-    assert_int_equal(rp_checkpoint_dir_open_with(&dir, "real", 2, NULL, &recorder->storage, 8192, &error), 0);
+    assert_int_equal(
+        rp_checkpoint_dir_open_with(&dir, "real", 2, NULL, &recorder->storage, 8192, &error), 0);
     for (unsigned i = 1; i <= saves; i++) {
         assert_int_equal(sample_save(dir, i * 10, NULL, &error), 0);
         record(&recorder->storage, ACKNOWLEDGED)->row = i * 10;
@@ -355,7 +362,8 @@ static struct search run(bool forget_sync, bool forget_sync_dir, unsigned saves)
     for (search.cut = 0; search.cut <= recorder->call_count; search.cut++)
         search_prefix(&search);
     remove_directory("disk");
-    printf("  %u calls, %u states of the disk, %u bad\n", recorder->call_count, search.states, search.bad);
+    printf("  %u calls, %u states of the disk, %u bad\n", recorder->call_count, search.states,
+           search.bad);
     recorder_free(recorder);
     return search;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A directory of checkpoints: which one counts, what is set aside, what is kept, rewinding, the second
- * location, and that no run starts from zero by itself. */
+/* A directory of checkpoints: which one counts, what is set aside, what is kept, rewinding, the
+ * second location, and that no run starts from zero by itself. */
 #include "checkpoint_sample.h"
 
 #include <sys/stat.h>
@@ -31,7 +31,8 @@ static bool exists(const char *path)
     return lstat(path, &info) == 0;
 }
 
-/* ---- newest ----------------------------------------------------------------------------------------- */
+/* ---- newest
+ * ----------------------------------------------------------------------------------------- */
 
 static void test_nothing_yet_is_no_error(void **state)
 {
@@ -142,7 +143,8 @@ static void test_what_only_looks_like_a_checkpoint(void **state)
     assert_int_equal(count_names("odd", ".bad"), 4);
 }
 
-/* ---- keeping ---------------------------------------------------------------------------------------- */
+/* ---- keeping
+ * ---------------------------------------------------------------------------------------- */
 
 static void test_the_newest_verified_are_kept(void **state)
 {
@@ -212,7 +214,8 @@ static void test_numbers_that_end(void **state)
     rp_checkpoint_dir_close(dir);
 }
 
-/* ---- list and rewind -------------------------------------------------------------------------------- */
+/* ---- list and rewind
+ * -------------------------------------------------------------------------------- */
 
 static void test_list(void **state)
 {
@@ -257,14 +260,16 @@ static void test_rewind(void **state)
     assert_int_equal(newest_row("rewind"), 40); /* refused: nothing was changed */
     assert_int_equal(rp_checkpoint_rewind("rewind", 2, &error), 0);
     assert_int_equal(newest_row("rewind"), 20);
-    assert_true(exists(path_of("rewind", 3, ".rewound")) && exists(path_of("rewind", 4, ".rewound")));
+    assert_true(exists(path_of("rewind", 3, ".rewound")) &&
+                exists(path_of("rewind", 4, ".rewound")));
     assert_int_equal(rp_checkpoint_rewind("rewind", 2, &error), 0); /* again: nothing to do */
 
     assert_int_equal(rp_checkpoint_dir_open(&dir, "rewind", 3, NULL, &error), 0);
     assert_int_equal(sample_save(dir, 30, &sequence, &error), 0);
     assert_int_equal(sequence, 5); /* so that the rewound ones can come back under their names */
     rp_checkpoint_dir_close(dir);
-    assert_true(exists(path_of("rewind", 3, ".rewound")) && exists(path_of("rewind", 4, ".rewound")));
+    assert_true(exists(path_of("rewind", 3, ".rewound")) &&
+                exists(path_of("rewind", 4, ".rewound")));
     assert_int_equal(rename(path_of("rewind", 4, ".rewound"), path_of("rewind", 4, "")), 0);
     assert_int_equal(newest_row("rewind"), 30);
 
@@ -272,7 +277,8 @@ static void test_rewind(void **state)
     assert_false(exists("absent")); /* a mistyped path is not made */
 }
 
-/* ---- the second location ---------------------------------------------------------------------------- */
+/* ---- the second location
+ * ---------------------------------------------------------------------------- */
 
 static void test_copies(void **state)
 {
@@ -288,8 +294,10 @@ static void test_copies(void **state)
     }
     assert_int_equal(count_names("there", "checkpoint-"), 2);
     assert_int_equal(newest_row("there"), 50);
-    assert_int_equal(rp_file_read_all(path_of("here", 5, ""), 1 << 20, &here, &here_bytes, &error), 0);
-    assert_int_equal(rp_file_read_all(path_of("there", 5, ""), 1 << 20, &there, &there_bytes, &error), 0);
+    assert_int_equal(rp_file_read_all(path_of("here", 5, ""), 1 << 20, &here, &here_bytes, &error),
+                     0);
+    assert_int_equal(
+        rp_file_read_all(path_of("there", 5, ""), 1 << 20, &there, &there_bytes, &error), 0);
     assert_int_equal(here_bytes, there_bytes);
     assert_memory_equal(here, there, here_bytes);
     free(here), free(there);
@@ -309,7 +317,8 @@ static void test_a_broken_second_location(void **state)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     assert_int_equal(rp_file_replace("file", "x", 1, &error), 0);
-    assert_true(rp_checkpoint_dir_open(&dir, "primary", 2, "file/copies", &error) < 0); /* known at start */
+    assert_true(rp_checkpoint_dir_open(&dir, "primary", 2, "file/copies", &error) <
+                0); /* known at start */
     assert_non_null(strstr(error.message, "second location"));
     assert_null(dir);
     assert_int_equal(rp_checkpoint_dir_open(&dir, "primary", 2, "primary", &error), -RP_E_BUSY);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving: every call of the storage fails once and for ever, the process is killed at every call and at random
- * moments, the directory is busy, read-only, gone, full or planted with links. What was saved before stays. */
+/* Saving: every call of the storage fails once and for ever, the process is killed at every call
+ * and at random moments, the directory is busy, read-only, gone, full or planted with links. What
+ * was saved before stays. */
 #include "checkpoint_sample.h"
 
 #include <fcntl.h>
@@ -24,7 +25,8 @@ static struct rp_checkpoint_dir *open_dir(const char *path, struct rp_storage *s
     return dir;
 }
 
-/* ---- faults ----------------------------------------------------------------------------------------- */
+/* ---- faults
+ * ----------------------------------------------------------------------------------------- */
 
 static unsigned calls_of_a_save(void)
 {
@@ -40,7 +42,8 @@ static unsigned calls_of_a_save(void)
 }
 
 /* One save with one fault, after two good ones. Returns what the save returned. */
-static int save_with_fault(enum fault fault, int code, unsigned at, bool for_ever, struct rp_error *error)
+static int save_with_fault(enum fault fault, int code, unsigned at, bool for_ever,
+                           struct rp_error *error)
 {
     struct faulty faulty;
     faulty_init(&faulty);
@@ -122,7 +125,8 @@ static void test_a_disk_that_lies_is_found_out(void **state)
     assert_non_null(strstr(error.message, "attempt 3 of 3"));
 }
 
-/* Memory that changes while it is written is found out like a disk that lies, and at every attempt. */
+/* Memory that changes while it is written is found out like a disk that lies, and at every attempt.
+ */
 static struct sample *moving;
 static int moving_create(struct rp_storage *storage, int dir, const char *name)
 {
@@ -140,13 +144,15 @@ static void test_memory_that_changes_is_not_saved_as_good(void **state)
     sample_make(&sample, 10);
     moving = &sample;
     storage.create = moving_create;
-    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error), -RP_E_CORRUPT);
+    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error),
+                     -RP_E_CORRUPT);
     assert_non_null(strstr(error.message, "attempt 3 of 3"));
     rp_checkpoint_dir_close(dir);
     assert_int_equal(count_names("moving", "checkpoint-"), 0);
 }
 
-/* ---- kill -9 ---------------------------------------------------------------------------------------- */
+/* ---- kill -9
+ * ---------------------------------------------------------------------------------------- */
 
 /* Rows of the newest save that returned, shared with the child that is killed. */
 static uint64_t *shared_acknowledged(void)
@@ -176,7 +182,8 @@ static void check_after_kill(pid_t child, const uint64_t *acknowledged)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     assert_true(newest_row("kill") >= *acknowledged);
-    rp_checkpoint_dir_close(open_dir("kill", &storage)); /* the dead process's lock is gone with it */
+    rp_checkpoint_dir_close(
+        open_dir("kill", &storage)); /* the dead process's lock is gone with it */
     assert_int_equal(count_names("kill", ".tmp"), 0);
     assert_true(newest_row("kill") >= *acknowledged);
 }
@@ -214,7 +221,8 @@ static void test_killed_at_random(void **state)
             struct rp_storage storage = fast_storage();
             save_until_killed(&storage, acknowledged);
         }
-        for (unsigned k = 0; k < 100000 && !__atomic_load_n(&acknowledged[1], __ATOMIC_ACQUIRE); k++)
+        for (unsigned k = 0; k < 100000 && !__atomic_load_n(&acknowledged[1], __ATOMIC_ACQUIRE);
+             k++)
             usleep(50);
         usleep((unsigned)rand_r(&seed) % 2000);
         kill(child, SIGKILL);
@@ -226,7 +234,8 @@ static void test_killed_at_random(void **state)
     remove_directory("kill");
 }
 
-/* ---- one directory, one engine ---------------------------------------------------------------------- */
+/* ---- one directory, one engine
+ * ---------------------------------------------------------------------- */
 
 static void test_a_second_engine_is_refused(void **state)
 {
@@ -243,7 +252,8 @@ static void test_a_second_engine_is_refused(void **state)
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
     if (child == 0) {
-        if (rp_checkpoint_dir_open(&first, "busy", 3, NULL, &error) < 0 || write(ready[1], "x", 1) != 1)
+        if (rp_checkpoint_dir_open(&first, "busy", 3, NULL, &error) < 0 ||
+            write(ready[1], "x", 1) != 1)
             _exit(1);
         pause();
     }
@@ -259,7 +269,8 @@ static void test_a_second_engine_is_refused(void **state)
     close(ready[0]), close(ready[1]);
 }
 
-/* ---- directories that do not work ------------------------------------------------------------------- */
+/* ---- directories that do not work
+ * ------------------------------------------------------------------- */
 
 static void test_a_directory_that_cannot_be_written_is_known_at_start(void **state)
 {
@@ -277,7 +288,10 @@ static void test_a_directory_that_cannot_be_written_is_known_at_start(void **sta
         if (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0)
             _exit(9);
         int code = rp_checkpoint_dir_open(&dir, "roots", 3, NULL, &error);
-        _exit(code != -EACCES ? 1 : !strstr(error.message, "roots") ? 2 : !strstr(error.hint, "writable") ? 3 : 0);
+        _exit(code != -EACCES                   ? 1
+              : !strstr(error.message, "roots") ? 2
+              : !strstr(error.hint, "writable") ? 3
+                                                : 0);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);

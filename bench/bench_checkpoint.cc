@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_checkpoint — what a save costs, beside writing and syncing the same bytes with no other
+// care. It writes below TMPDIR (or /var/tmp): set that to the disk in question. Both run in turn in
+// one process; compare the ratio, not the times.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+extern "C" {
+#include "checkpoint/checkpoint.h"
+}
+
+namespace
+{
+
+std::string make_directory()
+{
+    const char *parent = getenv("TMPDIR");
+    std::string path = std::string(parent ? parent : "/var/tmp") + "/ringpack-bench-XXXXXX";
+    return mkdtemp(path.data()) ? path : std::string();
+}
+
+void remove_directory(const std::string &path)
+{
+    if (system(("rm -rf '" + path + "'").c_str()) != 0)
+        perror(path.c_str());
+}
+
+std::vector<char> contents_of(size_t bytes)
+{
+    std::vector<char> contents(bytes);
+    rp_content_record record = {0, 0, uint32_t((bytes - sizeof record) / 4), 4, 0};
+    memset(contents.data(), 0x5a, bytes);
+    memcpy(contents.data(), &record, sizeof record);
+    return contents;
+}
+
+// A full checkpoint of range(0) bytes of contents: write, fsync, read back, rename, fsync of the
+// directory, and removing the one that is too many.
+void save(benchmark::State &state)
+{
+    std::string path = make_directory();
+    std::vector<char> contents = contents_of(size_t(state.range(0)));
+    char token[4096] = "state";
+    rp_checkpoint_piece pieces[] = {{token, sizeof token}, {contents.data(), contents.size()}};
+    rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1},
+                                  {RP_CHECKPOINT_CONTENTS, &pieces[1], 1}};
+    struct rp_checkpoint_info info = {};
+    info.contents_end_row = 1;
+    rp_checkpoint_dir *dir;
+    rp_error error;
+    if (rp_checkpoint_dir_open(&dir, path.c_str(), 2, nullptr, &error) < 0) {
+        state.SkipWithError(error.message);
+        return;
+    }
+    for (auto _ : state) {
+        if (rp_checkpoint_save(dir, &info, parts, 2, nullptr, &error) < 0) {
+            state.SkipWithError(error.message);
+            break;
+        }
+    }
+    rp_checkpoint_dir_close(dir);
+    remove_directory(path);
+    state.SetBytesProcessed(int64_t(state.iterations()) * state.range(0));
+}
+
+// The least that any program pays: open, write, fsync, close, and unlink of the one before.
+void plain_write_and_fsync(benchmark::State &state)
+{
+    std::string path = make_directory(), file = path + "/plain";
+    std::vector<char> contents = contents_of(size_t(state.range(0)));
+    for (auto _ : state) {
+        unlink(file.c_str());
+        int fd = open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+        size_t done = 0;
+        while (fd >= 0 && done < contents.size()) {
+            ssize_t put = write(fd, contents.data() + done, contents.size() - done);
+            if (put <= 0)
+                break;
+            done += size_t(put);
+        }
+        if (fd < 0 || done < contents.size() || fsync(fd) < 0 || close(fd) < 0) {
+            state.SkipWithError("the plain write failed");
+            break;
+        }
+    }
+    remove_directory(path);
+    state.SetBytesProcessed(int64_t(state.iterations()) * state.range(0));
+}
+
+// What a resume pays: read and verify.
+void open_and_verify(benchmark::State &state)
+{
+    std::string path = make_directory();
+    std::vector<char> contents = contents_of(size_t(state.range(0)));
+    char token[4096] = "state", *file = nullptr;
+    rp_checkpoint_piece pieces[] = {{token, sizeof token}, {contents.data(), contents.size()}};
+    rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1},
+                                  {RP_CHECKPOINT_CONTENTS, &pieces[1], 1}};
+    struct rp_checkpoint_info info = {};
+    info.contents_end_row = 1;
+    rp_checkpoint_dir *dir;
+    rp_error error;
+    if (rp_checkpoint_dir_open(&dir, path.c_str(), 2, nullptr, &error) < 0 ||
+        rp_checkpoint_save(dir, &info, parts, 2, &file, &error) < 0) {
+        state.SkipWithError(error.message);
+        return;
+    }
+    for (auto _ : state) {
+        rp_checkpoint *checkpoint;
+        if (rp_checkpoint_open(&checkpoint, file, &error) < 0) {
+            state.SkipWithError(error.message);
+            break;
+        }
+        rp_checkpoint_close(checkpoint);
+    }
+    free(file);
+    rp_checkpoint_dir_close(dir);
+    remove_directory(path);
+    state.SetBytesProcessed(int64_t(state.iterations()) * state.range(0));
+}
+
+void sizes(benchmark::internal::Benchmark *bench)
+{
+    for (int64_t mib : {1, 64, 256})
+        bench->Arg(mib << 20);
+    bench->Unit(benchmark::kMillisecond)->UseRealTime();
+}
+
+BENCHMARK(save)->Apply(sizes);
+BENCHMARK(plain_write_and_fsync)->Apply(sizes);
+BENCHMARK(open_and_verify)->Apply(sizes);
+
+} // namespace

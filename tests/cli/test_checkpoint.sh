@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# ringpack checkpoint: list, show, verify and rewind, on files made from FORMAT.md.
+set -euo pipefail
+
+ringpack=${RINGPACK:?path of the ringpack program}
+golden=${RP_SOURCE_DIR:?top of the source tree}/tests/golden
+python=${PYTHON:-python3}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+# status N WORDS COMMAND...: the exit status, and every word (separated by |) in what was said.
+status() {
+    local expected=$1 words=$2 found=0
+    shift 2
+    "$@" >said 2>&1 || found=$?
+    [ "$found" = "$expected" ] || fail "expected status $expected, found $found: $*: $(cat said)"
+    local IFS='|'
+    for word in $words; do
+        grep -qF -e "$word" said || fail "\`$word\` is not in: $(cat said)"
+    done
+}
+json() { "$ringpack" checkpoint "$@" --json >said || true; }
+field() { python3 -c "import json; said = json.load(open('said')); print($1)"; }
+equals() { [ "$1" = "$2" ] || fail "expected: $1"$'\n'"found:    $2"; }
+damage() { printf '\x77' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+name() { printf 'run/checkpoint-%012d.rpc' "$1"; }
+
+# --- the golden file, alone
+status 0 'next row|56 tokens in rows 7 to 9|lookahead, window 8|796704537621|run: golden-1' \
+    "$ringpack" checkpoint show "$golden/checkpoint-v1.rpc"
+status 0 '1 checked, 0 damaged' "$ringpack" checkpoint verify "$golden/checkpoint-v1.rpc"
+json show "$golden/checkpoint-v1.rpc"
+equals '7 64 lookahead 56' \
+    "$(field "said['next_row'], said['token']['seq_len'], said['token']['packing'], said['contents']['tokens']" | tr -d "(),'")"
+
+# --- paths that are wrong
+mkdir empty
+printf 'no checkpoint' >foreign.rpc
+status 2 'missing.rpc' "$ringpack" checkpoint show missing.rpc
+status 2 'missing' "$ringpack" checkpoint list missing
+status 2 'empty|no checkpoint is here' "$ringpack" checkpoint show empty
+status 2 'empty|no checkpoint is here' "$ringpack" checkpoint verify empty
+status 0 'no checkpoints' "$ringpack" checkpoint list empty
+status 2 'foreign.rpc|RP_E_CORRUPT' "$ringpack" checkpoint show foreign.rpc
+status 1 'foreign.rpc|1 damaged' "$ringpack" checkpoint verify foreign.rpc
+status 2 'expected list, show' "$ringpack" checkpoint forget empty
+status 2 'expected what to do' "$ringpack" checkpoint list
+status 2 '--to' "$ringpack" checkpoint rewind empty
+status 2 'a sequence number' "$ringpack" checkpoint rewind empty --to seven
+status 0 'rewind DIR' "$ringpack" checkpoint --help
+
+# --- a directory: three good ones
+mkdir run
+for later in 0 1 2; do
+    "$python" "$golden/make_checkpoint.py" "$later" >"$(name $((7 + later)))"
+done
+cmp -s "$(name 7)" "$golden/checkpoint-v1.rpc" || fail 'FORMAT.md no longer describes checkpoint-v1.rpc'
+rows=$("$ringpack" checkpoint list run --json | python3 -c '
+import json, sys
+entries = json.load(sys.stdin)
+assert [entry["sequence"] for entry in entries] == [9, 8, 7], entries
+assert all(entry["status"] == "good" for entry in entries), entries
+print(*[entry["next_row"] for entry in entries])')
+read -r row9 row8 row7 <<<"$rows"
+status 0 "$(name 9)|sequence        9" "$ringpack" checkpoint show run
+status 0 '3 checked, 0 damaged' "$ringpack" checkpoint verify run
+
+# --- rewind, by number and by row, and back by hand
+status 2 'no checkpoint with sequence 5' "$ringpack" checkpoint rewind run --to 5
+status 2 'stands at row' "$ringpack" checkpoint rewind run --to-row $((row7 - 1))
+status 0 "now checkpoint 8, at row $row8" "$ringpack" checkpoint rewind run --to-row $((row9 - 1))
+status 0 'rewound' "$ringpack" checkpoint list run
+status 0 'sequence        8' "$ringpack" checkpoint show run
+status 0 '2 checked, 0 damaged' "$ringpack" checkpoint verify run
+status 0 "now checkpoint 7, at row $row7" "$ringpack" checkpoint rewind run --to 7
+mv "$(name 9).rewound" "$(name 9)"
+mv "$(name 8).rewound" "$(name 8)"
+
+# --- damage: the state costs the file, contents cost re-reading
+damage "$(name 9)" 8300
+status 0 'damaged at byte 8192' "$ringpack" checkpoint list run
+status 0 'sequence        8' "$ringpack" checkpoint show run
+status 1 'damaged at byte 8192|3 checked, 1 damaged' "$ringpack" checkpoint verify run
+status 1 '1 damaged' "$ringpack" checkpoint verify "$(name 9)"
+status 2 'damaged at byte 8192|next:' "$ringpack" checkpoint show "$(name 9)"
+status 2 'damaged at byte 8192' "$ringpack" checkpoint rewind run --to 9
+damage "$(name 8)" 16400
+status 0 'they will be read again' "$ringpack" checkpoint show run
+status 1 'the stream is safe|3 checked, 2 damaged' "$ringpack" checkpoint verify run
+json verify run
+equals '3 2' "$(field "said['checked'], said['damaged']" | tr -d '(),')"
+status 2 'RP_E_CORRUPT|damaged at byte 8192' "$ringpack" checkpoint rewind run --to 9
+
+# --- a token that belongs to another row
+"$python" - "$golden" >"$(name 8)" <<'PYTHON'
+import sys
+
+sys.path.insert(0, sys.argv[1])
+sys.dont_write_bytecode = True
+import json
+import pathlib
+
+import make_checkpoint as make
+
+vector = json.loads((pathlib.Path(sys.argv[1]) / "stream-v1" / "lookahead-pad.json").read_text())
+token = bytes.fromhex(vector["states"][0]["token"])
+sections = [(make.STATE, token)]
+sys.stdout.buffer.write(make.checkpoint(8, 6, 6, bytes(16), 1, 1, "x", "y", sections))
+PYTHON
+status 1 'state token at row 7' "$ringpack" checkpoint verify "$(name 8)"
+status 2 'state token at row 7' "$ringpack" checkpoint show "$(name 8)"
+echo 'checkpoint: fine'

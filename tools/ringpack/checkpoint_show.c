@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint_show — see checkpoint_show.h. A file that verifies may still come from a stranger:
+ * text of its config reaches the terminal without control characters. */
+#include "checkpoint_show.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd.h"
+
+int rp_checkpoint_token(const struct rp_checkpoint *checkpoint, struct rp_state_info *token,
+                        struct rp_error *error)
+{
+    size_t bytes;
+    const void *state = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
+    const char *path = rp_checkpoint_path(checkpoint);
+    int code = rp_state_info(state, bytes, token, error);
+    if (code < 0)
+        return rp_fail_context(error, code, "%s", path);
+    uint64_t row = rp_checkpoint_info(checkpoint)->next_row;
+    if (token->next_row != row)
+        return rp_fail(error, -RP_E_CORRUPT, "take an earlier checkpoint",
+                       "%s: the head stands at row %" PRIu64 ", its state token at row %" PRIu64,
+                       path, row, token->next_row);
+    return 0;
+}
+
+/* ---- what contents amount to ------------------------------------------------------------------
+ */
+
+struct contents {
+    uint64_t records, tokens, bytes;
+};
+
+static struct contents contents_of(const struct rp_checkpoint *checkpoint)
+{
+    struct contents sum = {0};
+    size_t bytes, cursor = 0;
+    const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes),
+               *tokens;
+    struct rp_content_record record;
+    while (section && rp_content_next(section, bytes, &cursor, &record, &tokens) == 1) {
+        sum.records++;
+        sum.tokens += record.count;
+    }
+    sum.bytes = bytes;
+    return sum;
+}
+
+/* ---- text -------------------------------------------------------------------------------------
+ */
+
+#define LABEL "  %-16s"
+
+static void print_count(const char *label, uint64_t count)
+{
+    char text[RP_CMD_TEXT_BYTES];
+    printf(LABEL "%s\n", label, rp_cmd_count_text(count, text));
+}
+
+static void print_contents(const struct rp_checkpoint *checkpoint)
+{
+    const struct rp_checkpoint_info *info = rp_checkpoint_info(checkpoint);
+    struct contents contents = contents_of(checkpoint);
+    char tokens[RP_CMD_TEXT_BYTES], bytes[RP_CMD_TEXT_BYTES];
+    if (rp_checkpoint_contents_bad(checkpoint))
+        printf(LABEL "damaged: they will be read again, the stream is safe\n", "contents");
+    else if (contents.records == 0)
+        printf(LABEL "none\n", "contents");
+    else
+        printf(LABEL "%s tokens in rows %" PRIu64 " to %" PRIu64 ", %s\n", "contents",
+               rp_cmd_count_text(contents.tokens, tokens), info->next_row,
+               info->contents_end_row - 1, rp_cmd_bytes_text(contents.bytes, bytes));
+}
+
+static void print_token(const struct rp_state_info *token)
+{
+    const struct rp_plan_config *config = &token->config;
+    char hex[RP_HASH_HEX_BYTES];
+    printf("state token\n");
+    print_count("bytes", token->bytes);
+    printf(LABEL "%" PRIu64 "\n", "seed", config->seed);
+    print_count("seq_len", config->seq_len);
+    printf(LABEL "%s\n", "shuffle", rp_shuffle_name(config->shuffle));
+    printf(LABEL "%s, window %" PRIu32 ", fill %s, long documents %s\n", "packing",
+           rp_packing_name(config->packing), config->window, rp_fill_name(config->fill),
+           rp_long_doc_name(config->long_doc));
+    printf(LABEL "%" PRIu32 "\n", "sources", token->source_count);
+    printf(LABEL "%" PRIu32 "\n", "lanes", config->lanes);
+    if (config->num_epochs)
+        print_count("epochs", config->num_epochs);
+    else
+        printf(LABEL "endless\n", "epochs");
+    printf(LABEL "%s (sampled)\n", "corpus", rp_hash128_hex(config->corpus_sampled, hex));
+    if (config->corpus_full.low || config->corpus_full.high)
+        printf(LABEL "%s (full)\n", "", rp_hash128_hex(config->corpus_full, hex));
+    print_count("documents", token->counts.documents);
+    print_count("tokens read", token->counts.tokens_read);
+    print_count("emitted", token->counts.emitted);
+    print_count("buffered", token->counts.buffered);
+    print_count("dropped", token->counts.dropped + token->counts.truncated);
+}
+
+static void print_config(const struct rp_checkpoint *checkpoint)
+{
+    size_t bytes;
+    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONFIG, &bytes);
+    if (bytes == 0)
+        return;
+    printf("config\n  ");
+    for (size_t i = 0; i < bytes; i++) {
+        bool control = ((unsigned char)text[i] < 0x20 && text[i] != '\n' && text[i] != '\t') ||
+                       text[i] == 0x7f;
+        putchar(control ? '?' : text[i]);
+        if (text[i] == '\n' && i + 1 < bytes)
+            printf("  ");
+    }
+    if (text[bytes - 1] != '\n')
+        putchar('\n');
+}
+
+void rp_checkpoint_print(const struct rp_checkpoint *checkpoint, const struct rp_state_info *token)
+{
+    const struct rp_checkpoint_info *info = rp_checkpoint_info(checkpoint);
+    char hex[RP_HASH_HEX_BYTES];
+    printf("%s\n", rp_checkpoint_path(checkpoint));
+    printf(LABEL "%" PRIu64 "\n", "sequence", info->sequence);
+    printf(LABEL "%s, with ringpack %s\n", "run", info->run, info->version);
+    printf(LABEL "%" PRIu32 " ranks, %" PRIu32 " rows a step\n", "written for", info->world,
+           info->rows);
+    printf(LABEL "%s\n", "stream", rp_hash128_hex(info->identity, hex));
+    print_count("next row", info->next_row);
+    print_contents(checkpoint);
+    if (token)
+        print_token(token);
+    print_config(checkpoint);
+}
+
+void rp_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count)
+{
+    static const char *const words[] = {[RP_CHECKPOINT_GOOD] = "good",
+                                        [RP_CHECKPOINT_BAD] = "damaged",
+                                        [RP_CHECKPOINT_SET_ASIDE] = "set aside",
+                                        [RP_CHECKPOINT_REWOUND] = "rewound"};
+    char row[RP_CMD_TEXT_BYTES], bytes[RP_CMD_TEXT_BYTES];
+    if (count == 0)
+        printf("no checkpoints\n");
+    else
+        printf("%-12s %-10s %14s %10s  %s\n", "sequence", "status", "next row", "size", "run");
+    for (size_t i = 0; i < count; i++) {
+        const struct rp_checkpoint_entry *entry = &entries[i];
+        bool readable = !entry->message[0];
+        printf("%-12" PRIu64 " %-10s %14s %10s  %s%s\n", entry->sequence, words[entry->status],
+               readable ? rp_cmd_count_text(entry->info.next_row, row) : "-",
+               rp_cmd_bytes_text(entry->bytes, bytes), readable ? entry->info.run : entry->message,
+               entry->contents_bad ? "  (contents damaged: they will be read again)" : "");
+    }
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------
+ */
+
+/* Numbers beyond 2^63 are text, which no reader can round. */
+static json_t *json_u64(uint64_t value)
+{
+    char text[24];
+    if (value <= INT64_MAX)
+        return json_integer((json_int_t)value);
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    return json_string(text);
+}
+
+static json_t *json_hash(struct rp_hash128 hash)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    return json_string(rp_hash128_hex(hash, hex));
+}
+
+static json_t *json_info(const struct rp_checkpoint_info *info)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:s, s:s}", "sequence",
+                     json_u64(info->sequence), "next_row", json_u64(info->next_row),
+                     "contents_end_row", json_u64(info->contents_end_row), "identity",
+                     json_hash(info->identity), "world", (json_int_t)info->world, "rows",
+                     (json_int_t)info->rows, "run", info->run, "version", info->version);
+}
+
+static json_t *json_token(const struct rp_state_info *token)
+{
+    const struct rp_plan_config *config = &token->config;
+    const struct rp_plan_counts *counts = &token->counts;
+    return json_pack(
+        "{s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "bytes", (json_int_t)token->bytes, "seed", json_u64(config->seed), "seq_len",
+        (json_int_t)config->seq_len, "shuffle", rp_shuffle_name(config->shuffle), "packing",
+        rp_packing_name(config->packing), "window", (json_int_t)config->window, "fill",
+        rp_fill_name(config->fill), "long_doc", rp_long_doc_name(config->long_doc), "sources",
+        (json_int_t)token->source_count, "lanes", (json_int_t)config->lanes, "num_epochs",
+        json_u64(config->num_epochs), "corpus_sampled", json_hash(config->corpus_sampled),
+        "corpus_full", json_hash(config->corpus_full), "documents", json_u64(counts->documents),
+        "tokens_read", json_u64(counts->tokens_read), "emitted", json_u64(counts->emitted),
+        "buffered", json_u64(counts->buffered), "dropped", json_u64(counts->dropped), "truncated",
+        json_u64(counts->truncated));
+}
+
+json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
+                           const struct rp_state_info *token)
+{
+    struct contents contents = contents_of(checkpoint);
+    size_t bytes;
+    const char *config = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONFIG, &bytes);
+    json_t *value = json_info(rp_checkpoint_info(checkpoint));
+    json_object_set_new(value, "path", json_string(rp_checkpoint_path(checkpoint)));
+    json_object_set_new(value, "contents",
+                        json_pack("{s:b, s:o, s:o, s:o}", "damaged",
+                                  rp_checkpoint_contents_bad(checkpoint), "records",
+                                  json_u64(contents.records), "tokens", json_u64(contents.tokens),
+                                  "bytes", json_u64(contents.bytes)));
+    json_object_set_new(value, "token", token ? json_token(token) : json_null());
+    json_t *text = config ? json_stringn(config, bytes) : NULL; /* NULL also when it is no UTF-8 */
+    json_object_set_new(value, "config", text ? text : json_null());
+    return value;
+}
+
+json_t *rp_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, size_t count)
+{
+    static const char *const words[] = {[RP_CHECKPOINT_GOOD] = "good",
+                                        [RP_CHECKPOINT_BAD] = "damaged",
+                                        [RP_CHECKPOINT_SET_ASIDE] = "set_aside",
+                                        [RP_CHECKPOINT_REWOUND] = "rewound"};
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const struct rp_checkpoint_entry *entry = &entries[i];
+        json_t *value = entry->message[0] ? json_object() : json_info(&entry->info);
+        json_object_set_new(value, "sequence", json_u64(entry->sequence));
+        json_object_set_new(value, "name", json_string(entry->name));
+        json_object_set_new(value, "bytes", json_u64(entry->bytes));
+        json_object_set_new(value, "status", json_string(words[entry->status]));
+        json_object_set_new(value, "contents_damaged", json_boolean(entry->contents_bad));
+        json_object_set_new(value, "message", json_string(entry->message));
+        json_array_append_new(list, value);
+    }
+    return list;
+}
+
+void rp_checkpoint_print_json(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(value);
+}

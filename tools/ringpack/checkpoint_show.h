@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint_show.h — a checkpoint, and a list of them, as text and as JSON. */
+#ifndef RP_TOOLS_CHECKPOINT_SHOW_H
+#define RP_TOOLS_CHECKPOINT_SHOW_H
+
+#include <jansson.h>
+
+#include "checkpoint/checkpoint.h"
+#include "plan/plan.h"
+
+/** The header of its state token, which must stand at the row that the checkpoint says. */
+RP_MUST_CHECK int rp_checkpoint_token(const struct rp_checkpoint *checkpoint,
+                                      struct rp_state_info *token, struct rp_error *error);
+
+/* `token` NULL: it could not be read, and is left out. */
+void rp_checkpoint_print(const struct rp_checkpoint *checkpoint, const struct rp_state_info *token);
+json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
+                           const struct rp_state_info *token);
+
+void rp_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count);
+json_t *rp_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, size_t count);
+
+/** Print a value to stdout and release it. */
+void rp_checkpoint_print_json(json_t *value);
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_checkpoint — `ringpack checkpoint list | show | verify | rewind`: the checkpoints of a run,
+ * for people. Only `rewind` changes anything, and it renames; nothing here removes a file. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cmd.h"
+#include "checkpoint_show.h"
+
+enum { OPTION_JSON = 0x1000, OPTION_TO, OPTION_TO_ROW };
+
+struct arguments {
+    const char *action, *path;
+    uint64_t to, to_row;
+    bool json, to_given, to_row_given;
+};
+
+static const struct argp_option options[] = {
+    {"json", OPTION_JSON, NULL, 0, "print JSON (list, show, verify)", 0},
+    {"to", OPTION_TO, "SEQUENCE", 0, "rewind to this checkpoint", 0},
+    {"to-row", OPTION_TO_ROW, "ROW", 0,
+     "rewind to the newest checkpoint that stands at ROW or before it", 0},
+    {0},
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case OPTION_TO:
+        if (!rp_text_u64(text, &arguments->to))
+            argp_error(state, "--to: expected a sequence number, found `%s`", text);
+        arguments->to_given = true;
+        return 0;
+    case OPTION_TO_ROW:
+        if (!rp_text_count(text, &arguments->to_row))
+            argp_error(state, "--to-row: expected a row number, found `%s`", text);
+        arguments->to_row_given = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 1)
+            return ARGP_ERR_UNKNOWN;
+        *(state->arg_num == 0 ? &arguments->action : &arguments->path) = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!arguments->path)
+            argp_error(state, "expected what to do and a path, such as `list DIR`");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- list ----------------------------------------------------------------------------------- */
+
+static int list(const struct arguments *arguments)
+{
+    struct rp_error error;
+    struct rp_checkpoint_entry *entries;
+    size_t count;
+    if (rp_checkpoint_list(arguments->path, &entries, &count, &error) < 0)
+        return rp_cmd_report(&error);
+    if (arguments->json)
+        rp_checkpoint_print_json(rp_checkpoint_entries_json(entries, count));
+    else
+        rp_checkpoint_entries_print(entries, count);
+    rp_checkpoint_list_free(entries, count);
+    return RP_EXIT_FINE;
+}
+
+/* ---- show ----------------------------------------------------------------------------------- */
+
+/* A file, or the newest of a directory that verifies. */
+static int open_path(struct rp_checkpoint **checkpoint, const char *path, struct rp_error *error)
+{
+    struct stat info;
+    if (stat(path, &info) < 0 || !S_ISDIR(info.st_mode))
+        return rp_checkpoint_open(checkpoint, path, error);
+    int code = rp_checkpoint_newest(checkpoint, path, false, error);
+    if (code == 0)
+        return rp_fail(error, -RP_E_EMPTY, "give the checkpoint directory of a run",
+                       "%s: no checkpoint is here", path);
+    return code < 0 ? code : 0;
+}
+
+static int show(const struct arguments *arguments)
+{
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    if (open_path(&checkpoint, arguments->path, &error) < 0)
+        return rp_cmd_report(&error);
+    struct rp_state_info token;
+    struct rp_error token_error;
+    bool token_fine = rp_checkpoint_token(checkpoint, &token, &token_error) == 0;
+    if (arguments->json)
+        rp_checkpoint_print_json(rp_checkpoint_json(checkpoint, token_fine ? &token : NULL));
+    else
+        rp_checkpoint_print(checkpoint, token_fine ? &token : NULL);
+    rp_checkpoint_close(checkpoint);
+    return token_fine ? RP_EXIT_FINE : rp_cmd_report(&token_error);
+}
+
+/* ---- verify --------------------------------------------------------------------------------- */
+
+/* `message`: what is wrong, or "". Negative when the file could not be checked. */
+static int verify_one(const char *path, char message[static 256], struct rp_error *error)
+{
+    struct rp_checkpoint *checkpoint;
+    struct rp_state_info token;
+    int code = rp_checkpoint_open(&checkpoint, path, error);
+    if (code == 0)
+        code = rp_checkpoint_token(checkpoint, &token, error);
+    message[0] = 0;
+    if (code == -RP_E_CORRUPT || code == -RP_E_FORMAT) {
+        snprintf(message, 256, "%.255s", error->message);
+        code = 0;
+    } else if (code == 0 && rp_checkpoint_contents_bad(checkpoint)) {
+        snprintf(message, 256, "%.150s: its contents: they will be read again, the stream is safe",
+                 path);
+    }
+    rp_checkpoint_close(checkpoint);
+    return code;
+}
+
+struct verdict {
+    json_t *files; /* NULL = print lines */
+    size_t checked, damaged;
+};
+
+static void judge(struct verdict *verdict, const char *path, const char *message)
+{
+    verdict->checked++;
+    verdict->damaged += message[0] != 0;
+    if (verdict->files)
+        json_array_append_new(verdict->files, json_pack("{s:s, s:b, s:s}", "path", path, "good",
+                                                        message[0] == 0, "message", message));
+    else if (message[0])
+        printf("damaged  %s\n", message);
+    else
+        printf("good     %s\n", path);
+}
+
+static int verify_file(const char *path, struct verdict *verdict, struct rp_error *error)
+{
+    char message[256];
+    int code = verify_one(path, message, error);
+    if (code == 0)
+        judge(verdict, path, message);
+    return code;
+}
+
+static int verify_directory(const char *path, struct verdict *verdict, struct rp_error *error)
+{
+    struct rp_checkpoint_entry *entries;
+    size_t count;
+    int code = rp_checkpoint_list(path, &entries, &count, error);
+    if (code < 0)
+        return code;
+    for (size_t i = 0; code == 0 && i < count; i++) {
+        if (entries[i].status != RP_CHECKPOINT_BAD && entries[i].status != RP_CHECKPOINT_GOOD)
+            continue; /* set aside or rewound: they do not count */
+        char *file = rp_format("%s/%s", path, entries[i].name);
+        code = file ? verify_file(file, verdict, error)
+                    : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", path);
+        free(file);
+    }
+    rp_checkpoint_list_free(entries, count);
+    if (code == 0 && verdict->checked == 0)
+        return rp_fail(error, -RP_E_EMPTY, "give the checkpoint directory of a run",
+                       "%s: no checkpoint is here", path);
+    return code;
+}
+
+static int verify(const struct arguments *arguments)
+{
+    struct rp_error error;
+    struct stat info;
+    struct verdict verdict = {.files = arguments->json ? json_array() : NULL};
+    bool directory = stat(arguments->path, &info) == 0 && S_ISDIR(info.st_mode);
+    int code = directory ? verify_directory(arguments->path, &verdict, &error)
+                         : verify_file(arguments->path, &verdict, &error);
+    if (code < 0) {
+        json_decref(verdict.files);
+        return rp_cmd_report(&error);
+    }
+    if (arguments->json)
+        rp_checkpoint_print_json(json_pack("{s:I, s:I, s:o}", "checked",
+                                           (json_int_t)verdict.checked, "damaged",
+                                           (json_int_t)verdict.damaged, "files", verdict.files));
+    else
+        printf("%zu checked, %zu damaged\n", verdict.checked, verdict.damaged);
+    return verdict.damaged ? RP_EXIT_DIFFERS : RP_EXIT_FINE;
+}
+
+/* ---- rewind --------------------------------------------------------------------------------- */
+
+static int find_target(const struct arguments *arguments, uint64_t *sequence,
+                       struct rp_error *error)
+{
+    if (arguments->to_given) {
+        *sequence = arguments->to;
+        return 0;
+    }
+    struct rp_checkpoint_entry *entries;
+    size_t count, i = 0;
+    int code = rp_checkpoint_list(arguments->path, &entries, &count, error);
+    if (code < 0)
+        return code;
+    while (i < count && (entries[i].status != RP_CHECKPOINT_GOOD ||
+                         entries[i].info.next_row > arguments->to_row))
+        i++;
+    if (i < count)
+        *sequence = entries[i].sequence;
+    else
+        code = rp_fail(error, -RP_E_USAGE, "`ringpack checkpoint list` shows what is there",
+                       "%s: no good checkpoint stands at row %" PRIu64 " or before it",
+                       arguments->path, arguments->to_row);
+    rp_checkpoint_list_free(entries, count);
+    return code;
+}
+
+static int rewind_directory(const struct arguments *arguments)
+{
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    uint64_t sequence;
+    if (arguments->to_given == arguments->to_row_given)
+        return rp_cmd_misuse("checkpoint", "rewind: expected --to SEQUENCE or --to-row ROW");
+    int code = find_target(arguments, &sequence, &error);
+    if (code == 0)
+        code = rp_checkpoint_rewind(arguments->path, sequence, &error);
+    if (code == 0)
+        code = open_path(&checkpoint, arguments->path, &error);
+    if (code < 0)
+        return rp_cmd_report(&error);
+    printf("%s: the newest is now checkpoint %" PRIu64 ", at row %" PRIu64
+           "; later ones are called NAME.rewound\n",
+           arguments->path, sequence, rp_checkpoint_info(checkpoint)->next_row);
+    rp_checkpoint_close(checkpoint);
+    return RP_EXIT_FINE;
+}
+
+/* --------------------------------------------------------------------------------------------- */
+
+int rp_cmd_checkpoint(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(const struct arguments *arguments);
+    } actions[] = {
+        {"list", list}, {"show", show}, {"verify", verify}, {"rewind", rewind_directory}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "list DIR\nshow FILE|DIR\nverify FILE|DIR\nrewind DIR --to SEQUENCE\n"
+                    "rewind DIR --to-row ROW",
+        .doc =
+            "Look at the checkpoints of a run, or go back to an earlier one.\v"
+            "`show DIR` shows the newest that verifies. `verify` exits 1 if anything is damaged. "
+            "`rewind` renames later checkpoints to NAME.rewound: rename them back to undo it."};
+    struct arguments arguments = {0};
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+        return RP_EXIT_TROUBLE;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(actions); i++)
+        if (strcmp(actions[i].name, arguments.action) == 0)
+            return actions[i].run(&arguments);
+    return rp_cmd_misuse("checkpoint", "expected list, show, verify or rewind, found `%s`",
+                         arguments.action);
+}
