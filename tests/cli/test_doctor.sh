@@ -73,6 +73,11 @@ expect "io_uring denied" 0 "^warn +io_uring +io_uring cannot be used: .*EPERM.* 
     without_io_uring
 expect "an unknown option" 2 "unrecognized option" doctor --bogus
 expect "a size that is none" 2 "prefetch_bytes: .*many" doctor --prefetch-bytes many
+head -c 65536 /dev/zero >"$work/tokens.bin"
+printf '%s\n' 'seq_len: 1048576' 'batch_size: 64' 'dp_world_size: 2' 'sources: [tokens.bin]' \
+    >"$work/run.yaml"
+expect "the rings of a config: 64 MiB, and 4 slots of 64 rows of 4 MiB for each of 2 ranks" 0 \
+    "^ok +memory .*, 2\.[0-9]+ GiB wanted for all rings" doctor -c "$work/run.yaml"
 expect "a config that is not there" 2 "$work/none.yaml" doctor -c "$work/none.yaml"
 
 [ "$failures" = 0 ] && echo "doctor: all as expected"

@@ -73,6 +73,7 @@ static struct rp_doctor_needs needs_of(const struct rp_config *config, bool comp
     struct rp_geometry geometry = {.rows = config->batch_size,
                                    .seq_len = config->seq_len,
                                    .max_docs_per_row = config->max_docs_per_row,
+                                   .world = config->dp_world_size,
                                    .slots = config->prefetch_factor,
                                    .state_bytes = STATE_BYTES};
     needs.ring_bytes = config->rank_count *
