@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State tokens: a plan that takes one goes on exactly; bytes that are not one are refused, and never
+ * believed. */
+#include "plan_corpus.h"
+
+#include "plan/token.h"
+
+enum { TOKEN_BYTES_MAX = 1 << 16, HASH_BYTES = 16 };
+
+static size_t save(const struct rp_plan *plan, uint8_t *token)
+{
+    assert_true(rp_plan_state_bytes_max(plan) <= TOKEN_BYTES_MAX);
+    size_t bytes = rp_plan_save(plan, token);
+    assert_true(bytes <= rp_plan_state_bytes_max(plan));
+    return bytes;
+}
+
+static void load(struct rp_plan *plan, const uint8_t *token, size_t bytes)
+{
+    struct rp_error error = {0};
+    if (rp_plan_load(plan, token, bytes, false, &error) != 0)
+        fail_msg("rp_plan_load: %s", error.message);
+}
+
+static void rehash(uint8_t *token, size_t bytes)
+{
+    struct rp_hash128 hash = rp_hash128(token, bytes - HASH_BYTES);
+    memcpy(token + bytes - HASH_BYTES, &hash, sizeof hash);
+}
+
+static bool rows_equal(const struct rp_row *a, const struct rp_row *b)
+{
+    return a->row == b->row && a->count == b->count &&
+           memcmp(a->fragments, b->fragments, a->count * sizeof *a->fragments) == 0;
+}
+
+/* True if both plans give the same next `rows` rows and then stand in the same state. */
+static bool go_on_alike(struct rp_plan *a, struct rp_plan *b, int rows)
+{
+    static uint8_t state_a[TOKEN_BYTES_MAX], state_b[TOKEN_BYTES_MAX];
+    for (int i = 0; i < rows; i++) {
+        struct rp_row row_a, row_b;
+        bool more_a = plan_next(a, &row_a), more_b = plan_next(b, &row_b);
+        if (more_a != more_b || (more_a && !rows_equal(&row_a, &row_b)))
+            return false;
+    }
+    size_t bytes = save(a, state_a);
+    return save(b, state_b) == bytes && memcmp(state_a, state_b, bytes) == 0;
+}
+
+static void a_plan_resumes_at_every_row(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed("a_plan_resumes_at_every_row");
+    for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant++) {
+        struct rp_plan_config config = plan_variant(variant);
+        struct corpus corpus;
+        corpus_make(&corpus, 1 + variant % CORPUS_SOURCES_MAX, 40, config.seq_len, &random);
+        struct rp_plan *plan = plan_open(&config, &corpus);
+        struct rp_plan *chain = plan_open(&config, &corpus); /* resumes itself at every row */
+        bool more = true;
+        while (more) {
+            static uint8_t token[TOKEN_BYTES_MAX], again[TOKEN_BYTES_MAX];
+            size_t bytes = save(plan, token);
+            assert_int_equal(save(chain, again), bytes);
+            assert_memory_equal(token, again, bytes);
+            load(chain, token, bytes);
+            assert_int_equal(save(chain, again), bytes);
+            assert_memory_equal(token, again, bytes);
+
+            struct rp_plan *fresh = plan_open(&config, &corpus);
+            load(fresh, token, bytes);
+            if (!go_on_alike(fresh, chain, 3))
+                fail_msg("%s: resumed at row %" PRIu64, plan_describe(&config), rp_plan_row(plan));
+            rp_plan_close(fresh);
+
+            load(chain, token, bytes); /* back to where the plan stands */
+            struct rp_row row, resumed;
+            more = plan_next(plan, &row);
+            assert_int_equal(plan_next(chain, &resumed), more);
+        }
+        rp_plan_close(plan);
+        rp_plan_close(chain);
+    }
+}
+
+/* Control for the test above: a plan that lost one fragment does not go on alike. */
+static void a_lost_fragment_is_noticed(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX];
+    struct rp_plan_config config = plan_variant(18);
+    struct corpus corpus;
+    uint64_t random = 3;
+    corpus_make(&corpus, 1, 100, config.seq_len, &random);
+    struct rp_plan *plan = plan_open(&config, &corpus), *other = plan_open(&config, &corpus);
+    struct rp_row row;
+    for (int i = 0; i < 10; i++)
+        assert_true(plan_next(plan, &row));
+    load(other, token, save(plan, token));
+    struct rp_lane *lane = &other->lanes[0];
+    rp_window_remove(&lane->window, lane->window.oldest);
+    assert_false(go_on_alike(plan, other, 3));
+    rp_plan_close(plan);
+    rp_plan_close(other);
+}
+
+/* A plan in mid-stream and its token; the caller closes the plan. */
+static struct rp_plan *open_in_midstream(uint32_t variant, struct corpus *corpus, uint8_t *token,
+                                         size_t *bytes)
+{
+    struct rp_plan_config config = plan_variant(variant);
+    uint64_t random = variant + 1;
+    config.corpus_full = (struct rp_hash128){3, 4};
+    corpus_make(corpus, 1 + variant % CORPUS_SOURCES_MAX, 50, config.seq_len, &random);
+    struct rp_plan *plan = plan_open(&config, corpus);
+    struct rp_error error;
+    assert_int_equal(rp_plan_seek(plan, 13, &error), 0);
+    *bytes = save(plan, token);
+    return plan;
+}
+
+/* The token must be refused and leave the plan as it was. */
+static void refuse(struct rp_plan *plan, const uint8_t *token, size_t bytes, int code)
+{
+    static uint8_t before[TOKEN_BYTES_MAX], after[TOKEN_BYTES_MAX];
+    struct rp_error error = {0};
+    struct rp_state_info info;
+    size_t state_bytes = save(plan, before);
+    int found = rp_plan_load(plan, token, bytes, false, &error);
+    if (found == 0 || (code != 0 && found != code))
+        fail_msg("expected %d, found %d: %s", code, found, error.message);
+    assert_true(error.message[0] != 0 && error.hint[0] != 0);
+    assert_int_equal(save(plan, after), state_bytes);
+    assert_memory_equal(before, after, state_bytes);
+    if (code == -RP_E_CORRUPT)
+        assert_int_equal(rp_state_info(token, bytes, &info, &error), code);
+}
+
+static void every_flipped_bit_and_truncation_is_refused(void **state)
+{
+    (void)state;
+    for (uint32_t variant = 18; variant < PLAN_VARIANTS; variant += 37) {
+        static uint8_t token[TOKEN_BYTES_MAX + 1];
+        struct corpus corpus;
+        size_t bytes;
+        struct rp_plan *plan = open_in_midstream(variant, &corpus, token, &bytes);
+        for (size_t bit = 0; bit < bytes * 8; bit++) {
+            token[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            refuse(plan, token, bytes, -RP_E_CORRUPT);
+            token[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+        for (size_t shorter = 0; shorter < bytes; shorter++) {
+            uint8_t *exact = malloc(shorter + 1); /* so that the sanitizer sees a read behind the end */
+            memcpy(exact, token, shorter);
+            refuse(plan, exact, shorter, -RP_E_CORRUPT);
+            free(exact);
+        }
+        refuse(plan, token, bytes + 1, -RP_E_CORRUPT);
+        load(plan, token, bytes); /* control: the untouched token is taken */
+        rp_plan_close(plan);
+    }
+}
+
+/* Overwrite 1 to 4 words, of any width, mostly with numbers that are near a border. */
+static void mutate(uint8_t *token, size_t bytes, uint64_t *random)
+{
+    static const uint64_t borders[] = {0, 1, 2, 9, 10, 61, 62, 400, UINT32_MAX, UINT64_MAX,
+                                       UINT64_C(1) << 63, UINT64_C(1) << 31};
+    for (uint64_t changes = 1 + draw_below(random, 4); changes > 0; changes--) {
+        size_t width = (size_t)1 << draw_below(random, 4);
+        size_t at = draw_below(random, bytes - HASH_BYTES - width) & ~(width - 1);
+        uint64_t value;
+        memcpy(&value, token + at, 8);
+        switch (draw_below(random, 4)) {
+        case 0:
+            value = borders[draw_below(random, RP_ARRAY_COUNT(borders))];
+            break;
+        case 1:
+            value += draw_below(random, 5) - 2;
+            break;
+        case 2:
+            value ^= UINT64_C(1) << draw_below(random, 8 * width);
+            break;
+        default: /* another record's */
+            memcpy(&value, token + (draw_below(random, bytes - 8) & ~(size_t)7), 8);
+        }
+        memcpy(token + at, &value, width);
+    }
+}
+
+/* A token that lies with a right hash must be refused, or be one that a plan can go on from. */
+static void lying_tokens_do_no_harm(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed("lying_tokens_do_no_harm");
+    uint64_t taken = 0, refused = 0;
+    for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant++) {
+        static uint8_t token[TOKEN_BYTES_MAX], lie[TOKEN_BYTES_MAX];
+        struct corpus corpus;
+        size_t bytes;
+        struct rp_plan *plan = open_in_midstream(variant, &corpus, token, &bytes);
+        for (int i = 0; i < 400; i++) {
+            memcpy(lie, token, bytes);
+            mutate(lie, bytes, &random);
+            if (i % 8 != 0)
+                memcpy(lie, token, offsetof(struct rp_token_header, next_row));
+            size_t length = i % 16 == 3 ? bytes - 8 * draw_below(&random, 5) : bytes;
+            rp_store_u32(lie + offsetof(struct rp_token_header, bytes), (uint32_t)length);
+            rehash(lie, length);
+            struct rp_error error = {0};
+            struct rp_state_info info;
+            struct rp_row row;
+            int listed = rp_state_info(lie, length, &info, &error);
+            assert_true(listed == 0 || error.message[0]);
+            if (rp_plan_load(plan, lie, length, i % 2, &error) < 0) {
+                refused++;
+                continue;
+            }
+            taken++;
+            for (int r = 0; r < 20 && rp_plan_next(plan, &row, &error) > 0; r++)
+                assert_true(row.tokens <= plan->config.seq_len);
+            load(plan, token, bytes);
+        }
+        rp_plan_close(plan);
+    }
+    printf("lying_tokens_do_no_harm: %" PRIu64 " refused, %" PRIu64 " taken\n", refused, taken);
+    assert_true(refused > 0);
+}
+
+/* ---- lies that a single check must catch ------------------------------------------------------- */
+
+static size_t lane_offset(const struct corpus *corpus)
+{
+    return sizeof(struct rp_token_header) + corpus->source_count * sizeof(struct rp_token_source);
+}
+
+static void each_value_is_checked_against_the_corpus(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX], lie[TOKEN_BYTES_MAX];
+    struct corpus corpus;
+    size_t bytes;
+    struct rp_plan *plan = open_in_midstream(18, &corpus, token, &bytes); /* lookahead, one lane */
+    size_t lane = lane_offset(&corpus), cursor = lane + sizeof(struct rp_token_lane);
+    size_t piece = cursor + corpus.source_count * sizeof(struct rp_token_cursor);
+    const struct {
+        size_t at, bytes;
+        uint64_t value;
+        const char *word;
+    } lies[] = {
+        {lane + offsetof(struct rp_token_lane, fifo), 4, 10, "FIFO"},
+        {lane + offsetof(struct rp_token_lane, pending), 4, 1, "pending"},
+        {lane + offsetof(struct rp_token_lane, open_rows), 4, 1, "open rows"},
+        {lane + offsetof(struct rp_lane_counts, documents), 8, 9999, "documents"},
+        {lane + offsetof(struct rp_lane_counts, tokens_read), 8, 9999, "tokens were read"},
+        {lane + offsetof(struct rp_lane_counts, padding), 8, 1, "padding"},
+        {lane + offsetof(struct rp_lane_counts, placed), 8, 1, "placed"},
+        {cursor, 8, 3, "epoch 3 of 2"},
+        {cursor + 8, 8, 50, "position 50 of 50"},
+        {cursor + 16, 8, UINT64_MAX, "mixing"},
+        {piece, 8, 50, "document 50"},
+        {piece + 32 + 8, 8, 1, "expected 0"},
+        {piece + 16, 8, 100000, "100000 tokens"},
+        {piece + 24, 4, 3, "source 3"},
+        {offsetof(struct rp_token_header, next_row), 8, 12, "row 12"},
+    };
+    for (size_t i = 0; i < RP_ARRAY_COUNT(lies); i++) {
+        memcpy(lie, token, bytes);
+        memcpy(lie + lies[i].at, &lies[i].value, lies[i].bytes);
+        rehash(lie, bytes);
+        struct rp_error error = {0};
+        assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
+        if (!strstr(error.message, lies[i].word))
+            fail_msg("`%s` does not say `%s`", error.message, lies[i].word);
+    }
+    rp_plan_close(plan);
+}
+
+static void a_foreign_version_is_told_apart_from_damage(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX];
+    struct corpus corpus;
+    struct rp_error error = {0};
+    struct rp_state_info info;
+    size_t bytes;
+    struct rp_plan *plan = open_in_midstream(4, &corpus, token, &bytes);
+    rp_store_u32(token + offsetof(struct rp_token_header, version), 2);
+    rehash(token, bytes);
+    refuse(plan, token, bytes, -RP_E_VERSION);
+    assert_int_equal(rp_state_info(token, bytes, &info, &error), -RP_E_VERSION);
+    rp_plan_close(plan);
+}
+
+/* ---- mismatches -------------------------------------------------------------------------------- */
+
+/* Load the token of one configuration into a plan of another; the message must have all three words. */
+static void expect_mismatch(const uint8_t *token, size_t bytes, const struct rp_plan_config *config,
+                            const struct corpus *corpus, const char *field, const char *in_token,
+                            const char *in_plan)
+{
+    struct rp_plan *plan = plan_open(config, corpus);
+    struct rp_error error = {0};
+    assert_int_equal(rp_plan_load(plan, token, bytes, false, &error), -RP_E_MISMATCH);
+    if (!strstr(error.message, field) || !strstr(error.message, in_token) ||
+        !strstr(error.message, in_plan) || error.hint[0] == 0)
+        fail_msg("`%s`, expected %s %s %s", error.message, field, in_token, in_plan);
+    rp_plan_close(plan);
+}
+
+static void a_mismatch_names_field_and_values(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX];
+    struct corpus corpus;
+    size_t bytes;
+    rp_plan_close(open_in_midstream(36, &corpus, token, &bytes)); /* lookahead, block, 1 source */
+    struct rp_plan_config original = plan_variant(36);
+    original.corpus_full = (struct rp_hash128){3, 4};
+#define EXPECT(field, value, name, in_token, in_plan)                                                \
+    do {                                                                                             \
+        struct rp_plan_config changed = original;                                                    \
+        changed.field = value;                                                                       \
+        expect_mismatch(token, bytes, &changed, &corpus, name, in_token, in_plan);                   \
+    } while (0)
+    EXPECT(seed, 5, "seed", "11400714819323198521", "5");
+    EXPECT(seq_len, 62, "seq_len", "61", "62");
+    EXPECT(shuffle, RP_SHUFFLE_DOCUMENT, "shuffle", "block", "document");
+    EXPECT(packing, RP_PACKING_BEST_FIT, "packing", "lookahead", "best_fit");
+    EXPECT(fill, RP_FILL_SPLIT, "fill", "pad", "split");
+    EXPECT(long_doc, RP_LONG_DOC_DROP, "long_doc", "split", "drop");
+    EXPECT(window, 10, "window", "9", "10");
+    EXPECT(max_docs_per_row, 7, "max_docs_per_row", "61", "7");
+    EXPECT(block_documents, 8, "block_documents", "7", "8");
+    EXPECT(window_blocks, 4, "window_blocks", "3", "4");
+    EXPECT(lanes, 2, "lanes", "1", "2");
+    EXPECT(num_epochs, 3, "num_epochs", "2", "3");
+    EXPECT(corpus_sampled.low, 9, "sampled fingerprint", "00020000000000000001", "00020000000000000009");
+    EXPECT(corpus_full.low, 9, "full fingerprint", "00040000000000000003", "00040000000000000009");
+#undef EXPECT
+    corpus.sources[0].weight = 12;
+    expect_mismatch(token, bytes, &original, &corpus, "weight of source 0", "1", "12");
+    corpus.sources[0].weight = 1;
+    corpus.sources[0].documents = 49;
+    expect_mismatch(token, bytes, &original, &corpus, "documents of source 0", "50", "49");
+    corpus.sources[0].documents = 50;
+    corpus.sources[1] = corpus.sources[0];
+    corpus.source_count = 2;
+    expect_mismatch(token, bytes, &original, &corpus, "number of sources", "1", "2");
+
+    corpus.source_count = 1; /* a full fingerprint that one side does not know is not compared */
+    original.corpus_full = (struct rp_hash128){0, 0};
+    struct rp_plan *plan = plan_open(&original, &corpus);
+    load(plan, token, bytes);
+    rp_plan_close(plan);
+}
+
+/* New weights begin at the row of the token: nothing is lost or repeated, and shares count from there. */
+static void weights_can_change_at_a_row(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX], changed[TOKEN_BYTES_MAX];
+    struct corpus corpus;
+    struct rp_error error = {0};
+    size_t bytes;
+    struct rp_plan *plan = open_in_midstream(1, &corpus, token, &bytes); /* concat, two sources */
+    struct rp_plan_config config = plan_variant(1);
+    struct rp_hash128 identity = rp_plan_identity(plan);
+    assert_int_equal(rp_plan_load(plan, token, bytes, true, &error), 0); /* equal weights: no change */
+    assert_int_equal(save(plan, changed), bytes);
+    assert_memory_equal(token, changed, bytes);
+
+    struct corpus reweighted = corpus;
+    for (uint32_t s = 0; s < corpus.source_count; s++)
+        reweighted.sources[s].lengths = reweighted.lengths[s];
+    reweighted.sources[0].weight = 1000000;
+    config.corpus_full = (struct rp_hash128){3, 4};
+    struct rp_plan *other = plan_open(&config, &reweighted);
+    assert_false(rp_hash128_equal(identity, rp_plan_identity(other)));
+    assert_int_equal(rp_plan_load(other, token, bytes, false, &error), -RP_E_MISMATCH);
+    assert_int_equal(rp_plan_load(other, token, bytes, true, &error), 0);
+    assert_int_equal(rp_plan_row(other), 13);
+    assert_int_equal(other->lanes[0].feed.mixing.mixed[0], 0);
+    assert_int_equal(other->lanes[0].feed.cursors[1].position, plan->lanes[0].feed.cursors[1].position);
+    size_t changed_bytes = save(other, changed);
+    load(other, changed, changed_bytes);
+    struct rp_row row;
+    while (plan_next(other, &row))
+        ;
+    struct rp_plan_counts counts;
+    rp_plan_counts(other, &counts);
+    assert_int_equal(counts.documents,
+                     2 * (corpus.sources[0].documents + corpus.sources[1].documents));
+    rp_plan_close(plan);
+    rp_plan_close(other);
+}
+
+static void listing_reads_what_the_plan_wrote(void **state)
+{
+    (void)state;
+    for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant++) {
+        static uint8_t token[TOKEN_BYTES_MAX];
+        struct corpus corpus;
+        struct rp_error error = {0};
+        struct rp_state_info info;
+        struct rp_plan_counts counts;
+        size_t bytes;
+        struct rp_plan *plan = open_in_midstream(variant, &corpus, token, &bytes);
+        assert_int_equal(rp_state_info(token, bytes, &info, &error), 0);
+        rp_plan_counts(plan, &counts);
+        counts.cuts = counts.capped = 0;
+        assert_memory_equal(&info.counts, &counts, sizeof counts);
+        assert_int_equal(info.next_row, 13);
+        assert_int_equal(info.bytes, bytes);
+        assert_int_equal(info.source_count, corpus.source_count);
+        assert_int_equal(info.config.seed, plan->config.seed);
+        assert_int_equal(info.config.packing, plan->config.packing);
+        assert_int_equal(info.config.lanes, plan->config.lanes);
+        assert_int_equal(info.config.window, plan->config.window);
+        assert_true(rp_hash128_equal(info.config.corpus_full, plan->config.corpus_full));
+        rp_plan_close(plan);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_resumes_at_every_row),
+        cmocka_unit_test(a_lost_fragment_is_noticed),
+        cmocka_unit_test(every_flipped_bit_and_truncation_is_refused),
+        cmocka_unit_test(lying_tokens_do_no_harm),
+        cmocka_unit_test(each_value_is_checked_against_the_corpus),
+        cmocka_unit_test(a_foreign_version_is_told_apart_from_damage),
+        cmocka_unit_test(a_mismatch_names_field_and_values),
+        cmocka_unit_test(weights_can_change_at_a_row),
+        cmocka_unit_test(listing_reads_what_the_plan_wrote),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
