@@ -11,9 +11,13 @@
 #include <unistd.h>
 #include <vector>
 
+// A C header may give a struct and a function one name; g++ calls that shadowing.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
 #include "checkpoint/checkpoint.h"
 }
+#pragma GCC diagnostic pop
 
 namespace
 {

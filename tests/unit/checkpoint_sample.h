@@ -4,11 +4,12 @@
 #ifndef RP_TESTS_CHECKPOINT_SAMPLE_H
 #define RP_TESTS_CHECKPOINT_SAMPLE_H
 
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <cmocka.h> /* needs those above */
 
 #include <dirent.h>
 #include <errno.h>
