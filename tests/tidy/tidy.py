@@ -308,7 +308,8 @@ def barriers(files):
     sites = {}
     for path, number, line in lines_of(files, ".c", ".h", within="engine/"):
         for name in re.findall(r'(?<!")\bPAIRS:? ([a-z][a-z-]*[a-z])\b', line):
-            sites.setdefault(name, []).append(Finding(path, number, f"barrier {name} has no partner"))
+            finding = Finding(path, number, f"the barrier {name} has no partner")
+            sites.setdefault(name, []).append(finding)
     for found in sites.values():
         if len(found) < 2:
             yield found[0]
