@@ -263,12 +263,12 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
             d->has_row = false;
         }
     }
+    d->batch++;
+    save_state(d); /* before the ticket: deliver sends it along with the batch */
     if (d->ticket) {
         d->ticket->batch_ends = 1;
         close_ticket(d);
     }
-    d->batch++;
-    save_state(d);
     return 0;
 }
 
