@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file — see file.h.
  *
- * Invariants: a path is looked at with stat(2) before it is opened, because opening a FIFO blocks and
- * opening a device can act; it is looked at again after the opening, because it may have been replaced.
- * A new file replaces an old one only by rename(2) after fsync(2), never by truncating it. */
+ * Invariants: a path is looked at with stat(2) before it is opened, because opening a FIFO blocks
+ * and opening a device can act; it is looked at again after the opening, because it may have been
+ * replaced. A new file replaces an old one only by rename(2) after fsync(2), never by truncating
+ * it. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -51,8 +52,8 @@ static int refuse_irregular(const char *path, const struct stat *info, struct rp
     if (S_ISREG(info->st_mode))
         return 0;
     int code = S_ISDIR(info->st_mode) ? -EISDIR : -EINVAL;
-    return rp_fail(error, code, "give the path of a regular file", "%s: expected a regular file, found %s",
-                   path, kind_name(info->st_mode));
+    return rp_fail(error, code, "give the path of a regular file",
+                   "%s: expected a regular file, found %s", path, kind_name(info->st_mode));
 }
 
 int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *error)
@@ -69,8 +70,10 @@ int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *er
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
         return fail_errno(error, path, "open");
-    code = fstat(fd, &info) < 0 ? fail_errno(error, path, "stat") : refuse_irregular(path, &info, error);
-    /* O_NONBLOCK was for the moment of opening; io_uring would take it as "never wait for the disk". */
+    code = fstat(fd, &info) < 0 ? fail_errno(error, path, "stat")
+                                : refuse_irregular(path, &info, error);
+    /* O_NONBLOCK was for the moment of opening; io_uring would take it as "never wait for the
+     * disk". */
     if (code == 0 && fcntl(fd, F_SETFL, 0) < 0)
         code = fail_errno(error, path, "open");
     if (code < 0) {
@@ -94,14 +97,16 @@ int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes, uint64
             return fail_errno(error, path, "read");
         if (got == 0)
             return rp_fail(error, -RP_E_CHANGED, "was the file truncated while it was read?",
-                           "%s: the file ends early: expected %zu bytes at offset %" PRIu64 ", found %zu",
+                           "%s: the file ends early: expected %zu bytes at offset %" PRIu64
+                           ", found %zu",
                            path, bytes, offset, done);
         done += (size_t)got;
     }
     return 0;
 }
 
-int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes, struct rp_error *error)
+int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
+                  struct rp_error *error)
 {
     size_t done = 0;
     while (done < bytes) {
@@ -140,8 +145,9 @@ int rp_file_read_all(const char *path, uint64_t bytes_max, char **text_out, size
     int code = 0;
     char *text = NULL;
     if (bytes > bytes_max)
-        code = rp_fail(error, -EFBIG, NULL, "%s: expected at most %" PRIu64 " bytes, found %" PRIu64, path,
-                       bytes_max, bytes);
+        code = rp_fail(error, -EFBIG, NULL,
+                       "%s: expected at most %" PRIu64 " bytes, found %" PRIu64, path, bytes_max,
+                       bytes);
     else if (!(text = malloc((size_t)bytes + 1)))
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " bytes", path, bytes);
     else
@@ -224,7 +230,7 @@ static int directory_sync(const char *path, struct rp_error *error)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int code = fd < 0 ? fail_errno(error, directory, "open") : 0;
-    /* EINVAL: a file system on which directories cannot be synced; it has nothing better to offer. */
+    /* EINVAL: a file system that cannot sync directories; it has nothing better to offer. */
     if (code == 0 && fsync(fd) < 0 && errno != EINVAL)
         code = fail_errno(error, directory, "sync");
     if (fd >= 0)
@@ -282,7 +288,7 @@ int rp_dir_make(const char *path, struct rp_error *error)
     if (!partial)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     int code = 0;
-    for (char *at = partial; code == 0 && *at; ) {
+    for (char *at = partial; code == 0 && *at;) {
         at += strspn(at, "/");
         at += strcspn(at, "/");
         char separator = *at;
@@ -293,8 +299,8 @@ int rp_dir_make(const char *path, struct rp_error *error)
         else if (stat(partial, &info) < 0)
             code = fail_errno(error, partial, "stat");
         else if (!S_ISDIR(info.st_mode))
-            code = rp_fail(error, -ENOTDIR, NULL, "%s: expected a directory, found another kind of file",
-                           partial);
+            code = rp_fail(error, -ENOTDIR, NULL,
+                           "%s: expected a directory, found another kind of file", partial);
         *at = separator;
     }
     free(partial);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file.h — files, with every result checked. All functions return 0 or a negative code and fill *error
- * with the path. EINTR is retried here and nowhere else. */
+/* file.h — files, with every result checked. All functions return 0 or a negative code and fill
+ * *error with the path. EINTR is retried here and nowhere else. */
 #ifndef RP_BASE_FILE_H
 #define RP_BASE_FILE_H
 
@@ -11,13 +11,13 @@
 
 #include "base/fail.h"
 
-/** Open a regular file for reading; a directory, FIFO or device is refused by name without blocking.
- *  *bytes_out (may be NULL) receives its size. Returns a file descriptor >= 0. */
+/** Open a regular file for reading; a directory, FIFO or device is refused by name without
+ * blocking. *bytes_out (may be NULL) receives its size. Returns a file descriptor >= 0. */
 RP_MUST_CHECK int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *error);
 
-/** Read exactly `bytes` at `offset`. A file that ends earlier is -RP_E_CHANGED with both lengths. */
-RP_MUST_CHECK int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes, uint64_t offset,
-                                  struct rp_error *error);
+/** Read exactly `bytes` at `offset`. A file that ends earlier is -RP_E_CHANGED. */
+RP_MUST_CHECK int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes,
+                                  uint64_t offset, struct rp_error *error);
 
 /** Write all of `buffer` at the file position. */
 RP_MUST_CHECK int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
@@ -27,17 +27,17 @@ RP_MUST_CHECK int rp_file_write(int fd, const char *path, const void *buffer, si
 RP_MUST_CHECK int rp_file_write_at(int fd, const char *path, const void *buffer, size_t bytes,
                                    uint64_t offset, struct rp_error *error);
 
-/** The whole of a regular file, with a NUL after it (not counted). Refuses more than `bytes_max`. */
+/** The whole of a regular file and a NUL, which is not counted. Refuses more than `bytes_max`. */
 RP_MUST_CHECK int rp_file_read_all(const char *path, uint64_t bytes_max, char **text_out,
                                    size_t *bytes_out, struct rp_error *error);
 
-/** Replace `path` by `bytes` of `buffer` so that a crash leaves the old or the new content: temporary
- *  file in the same directory, fsync, rename, fsync of the directory. */
+/** Replace `path` by `bytes` of `buffer` so that a crash leaves the old or the new content:
+ * temporary file in the same directory, fsync, rename, fsync of the directory. */
 RP_MUST_CHECK int rp_file_replace(const char *path, const void *buffer, size_t bytes,
                                   struct rp_error *error);
 
-/* A file that is being written and has no name yet where the file system allows that (O_TMPFILE), so
- * that even SIGKILL leaves nothing behind; elsewhere it has a temporary name beside `path`. */
+/* A file that is being written and has no name yet where the file system allows that (O_TMPFILE),
+ * so that even SIGKILL leaves nothing behind; elsewhere it has a temporary name beside `path`. */
 struct rp_new_file {
     int fd;
     char *path;      /* what it will be called */
@@ -46,8 +46,8 @@ struct rp_new_file {
 /** Begin a file that will replace `path`. Write to new_file->fd, then publish or discard. */
 RP_MUST_CHECK int rp_new_file_open(struct rp_new_file *new_file, const char *path,
                                    struct rp_error *error);
-/** fsync, rename over `path`, fsync of the directory. Always ends the new file; on failure `path` is
- *  as it was and nothing is left beside it. */
+/** fsync, rename over `path`, fsync of the directory. Always ends the new file; on failure `path`
+ * is as it was and nothing is left beside it. */
 RP_MUST_CHECK int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error);
 /** Drop it. Fine on a new file that was already ended, or that is all zero but fd = -1. */
 void rp_new_file_discard(struct rp_new_file *new_file);
@@ -55,8 +55,8 @@ void rp_new_file_discard(struct rp_new_file *new_file);
 /** Create a directory and its parents with mode 0700; an existing directory is fine. */
 RP_MUST_CHECK int rp_dir_make(const char *path, struct rp_error *error);
 
-/** A private read-only mapping of a whole regular file; an empty file has `data` NULL. A file that is
- *  truncated while mapped raises SIGBUS: the program's handler deals with that. */
+/** A private read-only mapping of a whole regular file; an empty file has `data` NULL. A file that
+ * is truncated while mapped raises SIGBUS: the program's handler deals with that. */
 struct rp_map {
     const uint8_t *data;
     uint64_t bytes;

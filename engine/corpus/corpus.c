@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* corpus — the sources of a run and the shards of each, one behind the other.
  *
- * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their lists.
- * Document d of a source lies in the shard s with first[s] <= d < first[s + 1]; a table with a few entries a
- * shard gives the place to start looking, so the usual look-up is one division-free step, and it keeps no
- * state that threads would have to share. */
+ * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their
+ * lists. Document d of a source lies in the shard s with first[s] <= d < first[s + 1]; a table with
+ * a few entries a shard gives the place to start looking, so the usual look-up is one division-free
+ * step, and it keeps no state that threads would have to share. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,8 +23,8 @@ struct rp_source {
     const struct rp_opened *shards; /* of the corpus, from the first of this source on */
     uint32_t first_shard, shard_count;
     uint64_t documents, tokens;
-    uint64_t *first;      /* [shard_count + 1] first document of each shard, then documents */
-    uint32_t *bucket;     /* [b] shard of document b << bucket_shift, counted within the source */
+    uint64_t *first;  /* [shard_count + 1] first document of each shard, then documents */
+    uint32_t *bucket; /* [b] shard of document b << bucket_shift, counted within the source */
     unsigned bucket_shift;
     struct rp_fingerprint fingerprint;
 };
@@ -95,7 +95,8 @@ static int make_buckets(struct rp_source *source, struct rp_error *error)
         return fail_memory(error);
     uint32_t shard = 0;
     for (uint64_t b = 0; b < count; b++) {
-        while (shard + 1 < source->shard_count && source->first[shard + 1] <= b << source->bucket_shift)
+        while (shard + 1 < source->shard_count &&
+               source->first[shard + 1] <= b << source->bucket_shift)
             shard++;
         source->bucket[b] = shard;
     }
@@ -117,13 +118,17 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     if (code == 0 && (source->documents == 0 || source->tokens == 0))
         code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows what they hold",
                        "expected documents with tokens, found %" PRIu64 " documents with %" PRIu64
-                       " tokens in %" PRIu32 " shards", source->documents, source->tokens, source->shard_count);
+                       " tokens in %" PRIu32 " shards",
+                       source->documents, source->tokens, source->shard_count);
     if (code == 0)
         code = make_buckets(source, error);
-    return code < 0 ? rp_fail_context(error, code, "source `%s`", source_spec->name ? source_spec->name : "") : 0;
+    return code < 0 ? rp_fail_context(error, code, "source `%s`",
+                                      source_spec->name ? source_spec->name : "")
+                    : 0;
 }
 
-static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *spec, struct rp_error *error)
+static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
+                        struct rp_error *error)
 {
     uint64_t shards = 0;
     for (uint32_t s = 0; s < spec->source_count; s++)
@@ -145,7 +150,8 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
     return code;
 }
 
-int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *spec, struct rp_error *error)
+int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *spec,
+                   struct rp_error *error)
 {
     *corpus_out = NULL;
     struct rp_corpus *corpus = rp_calloc(1, sizeof *corpus);
@@ -173,13 +179,34 @@ void rp_corpus_close(struct rp_corpus *corpus)
     free(corpus);
 }
 
-uint32_t rp_corpus_source_count(const struct rp_corpus *corpus) { return corpus->source_count; }
-uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus) { return corpus->shard_count; }
-struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus) { return corpus->fingerprint; }
-const char *rp_source_name(const struct rp_source *source) { return source->name; }
-uint64_t rp_source_documents(const struct rp_source *source) { return source->documents; }
-uint64_t rp_source_tokens(const struct rp_source *source) { return source->tokens; }
-struct rp_fingerprint rp_source_fingerprint(const struct rp_source *source) { return source->fingerprint; }
+uint32_t rp_corpus_source_count(const struct rp_corpus *corpus)
+{
+    return corpus->source_count;
+}
+uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus)
+{
+    return corpus->shard_count;
+}
+struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus)
+{
+    return corpus->fingerprint;
+}
+const char *rp_source_name(const struct rp_source *source)
+{
+    return source->name;
+}
+uint64_t rp_source_documents(const struct rp_source *source)
+{
+    return source->documents;
+}
+uint64_t rp_source_tokens(const struct rp_source *source)
+{
+    return source->tokens;
+}
+struct rp_fingerprint rp_source_fingerprint(const struct rp_source *source)
+{
+    return source->fingerprint;
+}
 
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source)
 {
@@ -202,7 +229,8 @@ void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size
         snprintf(text, bytes, "full (sidecars)");
     else
         snprintf(text, bytes,
-                 "sampled (%" PRIu32 " of %" PRIu32 " shards have no sidecar; `ringpack index` makes it full)",
+                 "sampled (%" PRIu32 " of %" PRIu32
+                 " shards have no sidecar; `ringpack index` makes it full)",
                  without, corpus->shard_count);
 }
 
@@ -238,8 +266,8 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
     const struct rp_opened *opened = &source->shards[s];
     const char *problem = rp_shard_locate(opened, document - source->first[s], &tokens, &offset);
     return rp_fail(error, -RP_E_CORRUPT, "restore the index, or write the shard again",
-                   "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s", source->name, document,
-                   document - source->first[s], opened->shard.path,
+                   "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
+                   source->name, document, document - source->first[s], opened->shard.path,
                    problem ? problem : "its index entry was bad and is good now");
 }
 
@@ -247,7 +275,8 @@ void rp_source_extent(const struct rp_source *source, uint64_t document, struct 
 {
     uint32_t s = shard_of(source, document);
     const struct rp_opened *opened = &source->shards[s];
-    *extent = (struct rp_extent){.shard = source->first_shard + s, .width = rp_token_width(opened->shard.type)};
+    *extent = (struct rp_extent){.shard = source->first_shard + s,
+                                 .width = rp_token_width(opened->shard.type)};
     const char *problem = rp_shard_locate(opened, document - source->first[s], &extent->tokens,
                                           &extent->byte_offset);
     RP_ASSERT(!problem);

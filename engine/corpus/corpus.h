@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus.h — what the bytes of a corpus mean: where each document lies, and whether it is still the same.
+/* corpus.h — what the bytes of a corpus mean: where each document lies, and whether it changed.
  *
- * A shard is one file in which every document is one contiguous run of little-endian integers. Formats
- * differ only in how they say where documents begin; this room hides that behind an extent table. It
- * reads indexes and sampled blocks, never whole token files (rp_index_build does, once, for the user).
+ * A shard is one file in which every document is one contiguous run of little-endian integers.
+ * Formats differ only in how they say where documents begin; this room hides that behind an extent
+ * table. It reads indexes and sampled blocks, never whole token files (rp_index_build does, once,
+ * for the user).
  *
- * Indexes are mapped, so memory does not grow with the corpus. Threads: open and close on one thread;
- * everything else is read-only and may be called from any number of threads. */
+ * Indexes are mapped, so memory does not grow with the corpus. Threads: open and close on one
+ * thread; everything else is read-only and may be called from any number of threads. */
 #ifndef RP_CORPUS_CORPUS_H
 #define RP_CORPUS_CORPUS_H
 
@@ -22,19 +23,28 @@ enum rp_format {
     RP_FORMAT_MEGATRON, /* NAME.bin + NAME.idx, MMIDIDX version 1 */
     RP_FORMAT_RAW,      /* headerless tokens (nanoGPT .bin, OLMo .npy); needs dtype and eos */
     RP_FORMAT_NPY,      /* a true numpy .npy file, one dimension; needs eos */
-    RP_FORMAT_LLMC,     /* llm.c .bin: 256 i32 header, magic 20240520 (u16) or 20240801 (u32); leading EOS */
+    RP_FORMAT_LLMC,     /* llm.c .bin, magic 20240520 (u16) or 20240801 (u32); leading EOS */
 };
 
-/* How one token is stored. Signed types are read as unsigned of the same width after a range check. */
-enum rp_token_type { RP_TOKEN_NONE, RP_TOKEN_U8, RP_TOKEN_U16, RP_TOKEN_I16, RP_TOKEN_I32, RP_TOKEN_U32, RP_TOKEN_I64 };
+/* How one token is stored. Signed types are read as unsigned ones after a range check. */
+enum rp_token_type {
+    RP_TOKEN_NONE,
+    RP_TOKEN_U8,
+    RP_TOKEN_U16,
+    RP_TOKEN_I16,
+    RP_TOKEN_I32,
+    RP_TOKEN_U32,
+    RP_TOKEN_I64
+};
 uint32_t rp_token_width(enum rp_token_type type); /* bytes; 0 for NONE */
 
 #define RP_EOS_NONE (-1)
-/* Sidecar hashes cover blocks of this many bytes of the token file; checked reads are rounded to it. */
+/* Sidecar hashes cover blocks of this many bytes; checked reads are rounded to it. */
 #define RP_BLOCK_BYTES 4096u
 
-/* What the user says about one source. Paths are files, Megatron prefixes, or directories/globs that the
- * config room has already expanded, in the canonical order (sorted bytewise within one pattern). */
+/* What the user says about one source. Paths are files, Megatron prefixes, or directories/globs
+ * that the config room has already expanded, in the canonical order (sorted bytewise within one
+ * pattern). */
 struct rp_source_spec {
     const char *name;
     uint64_t weight; /* only carried */
@@ -48,17 +58,17 @@ struct rp_source_spec {
 struct rp_corpus_spec {
     const struct rp_source_spec *sources;
     uint32_t source_count;
-    const char *index_dir; /* where sidecars are looked for before beside the shard; NULL = beside only */
-    bool allow_missing_data; /* a token file that is gone is a warning if its sidecar is there (resume from contents) */
+    const char *index_dir;   /* looked into for sidecars first; NULL = beside the shard only */
+    bool allow_missing_data; /* with its sidecar there, a missing token file is a warning */
 };
 
 struct rp_corpus;
 struct rp_source; /* one source, passed to the plan as its `lengths` */
 
-/** Open every index, check sizes, compute fingerprints. Formats that need a scan (RAW, NPY, LLMC) need
- *  a sidecar; without one this returns -RP_E_FORMAT with the hint `ringpack index …` — unless the file
- *  is small (<= 256 MiB), when it is scanned in memory.
- *  Errors name path, field, expected and found. */
+/** Open every index, check sizes, compute fingerprints. Formats that need a scan (RAW, NPY, LLMC)
+ * need a sidecar; without one this returns -RP_E_FORMAT with the hint `ringpack index …` — unless
+ * the file is small (<= 256 MiB), when it is scanned in memory. Errors name path, field, expected
+ * and found. */
 RP_MUST_CHECK int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *spec,
                                  struct rp_error *error);
 void rp_corpus_close(struct rp_corpus *corpus);
@@ -67,11 +77,11 @@ uint32_t rp_corpus_source_count(const struct rp_corpus *corpus);
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source);
 const char *rp_source_name(const struct rp_source *source);
 uint64_t rp_source_documents(const struct rp_source *source);
-uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documents, from shard sizes */
+uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documents */
 
-/** Tokens of a document, or UINT64_MAX when its index entry is damaged (outside the file, negative).
- *  Signature fits struct rp_plan_source.length: `source` is a const struct rp_source *. O(1) memory,
- *  a few ns: no lock, no syscall. */
+/** Tokens of a document, or UINT64_MAX when its index entry is damaged (outside the file,
+ * negative). Signature fits struct rp_plan_source.length: `source` is a const struct rp_source *.
+ * O(1) memory, a few ns: no lock, no syscall. */
 uint64_t rp_source_length(const void *source, uint64_t document);
 
 /** Say exactly what is wrong with a document for which rp_source_length returned UINT64_MAX. */
@@ -93,7 +103,7 @@ struct rp_shard {
     uint64_t bytes;   /* of the token file */
     uint32_t source;
     enum rp_token_type type;
-    const uint64_t *block_hashes; /* XXH3-64 of each RP_BLOCK_BYTES block (the last may be short), or NULL */
+    const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */
     uint64_t block_count;
     uint64_t documents, tokens;
     /* identity at open, to notice a change while running: */
@@ -102,29 +112,29 @@ struct rp_shard {
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);
 
-/** -RP_E_CHANGED, with what changed, if the open file is not the shard that was opened (size, inode or
- *  modification time); 0 otherwise. */
+/** -RP_E_CHANGED, with what changed, if the open file is not the shard that was opened (size, inode
+ * or modification time); 0 otherwise. */
 RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error);
 
-/* Fingerprints do not depend on paths or times. The sampled one is over sizes, the index (whole up to
- * 64 MiB, sampled above) and 64 blocks of every shard; the full one exists when every shard has a sidecar
- * and covers every byte. */
+/* Fingerprints do not depend on paths or times. The sampled one is over sizes, the index (whole up
+ * to 64 MiB, sampled above) and 64 blocks of every shard; the full one exists when every shard has
+ * a sidecar and covers every byte. */
 struct rp_fingerprint {
     struct rp_hash128 sampled, full; /* full is zero when not known */
 };
 struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus);
 struct rp_fingerprint rp_source_fingerprint(const struct rp_source *source);
-/** "full (sidecars)" or "sampled (N of M shards have no sidecar; `ringpack index` makes it full)". */
+/** "full (sidecars)", or "sampled (N of M shards have no sidecar; …)". */
 void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes);
 
 /* What a path is, and why we think so (ringpack inspect). */
 struct rp_inspection {
     enum rp_format format;
     enum rp_token_type type;
-    int64_t eos;   /* RP_EOS_NONE where the format needs none */
+    int64_t eos; /* RP_EOS_NONE where the format needs none */
     char why[256];
     uint64_t bytes, tokens, documents, empty_documents;
-    uint64_t damaged_documents; /* entries that rp_source_length would refuse; only in lazily checked indexes */
+    uint64_t damaged_documents; /* whose length rp_source_length would not give */
     uint64_t length_min, length_max;
     uint64_t length_histogram[65]; /* [b]: documents whose length has b significant bits */
     uint64_t token_max;            /* largest token id; UINT64_MAX if not scanned */
@@ -134,15 +144,17 @@ struct rp_inspection {
 /** Inspect one shard. `hints` may be NULL; its name, weight and shards are not looked at.
  *  scan_tokens: read every token for token_max (memory speed); otherwise only the index.
  *  progress (may be NULL) is called with bytes done and total now and then. */
-RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hints, const char *index_dir,
-                             bool scan_tokens,
-                             void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-                             struct rp_inspection *inspection, struct rp_error *error);
+RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hints,
+                             const char *index_dir, bool scan_tokens,
+                             void (*progress)(void *context, uint64_t done, uint64_t total),
+                             void *context, struct rp_inspection *inspection,
+                             struct rp_error *error);
 
-/** Build the sidecar of one shard: document table where the format has none, a hash of every block, the
- *  content hash, the largest token id. Reads the token file once, at memory speed, and replaces the
- *  sidecar atomically. index_dir NULL = beside the shard. `hints` as in rp_inspect. */
-RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_source_spec *hints, const char *index_dir,
+/** Build the sidecar of one shard: document table where the format has none, a hash of every block,
+ * the content hash, the largest token id. Reads the token file once, at memory speed, and replaces
+ * the sidecar atomically. index_dir NULL = beside the shard. `hints` as in rp_inspect. */
+RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_source_spec *hints,
+                                 const char *index_dir,
                                  void (*progress)(void *context, uint64_t done, uint64_t total),
                                  void *context, struct rp_error *error);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fingerprint — see fingerprint.h. What is hashed is written out as u64 words in one order, so the value
- * depends on no struct layout. */
+/* fingerprint — see fingerprint.h. What is hashed is written out as u64 words in one order, so the
+ * value depends on no struct layout. */
 #include "corpus/fingerprint.h"
 
 #include <fcntl.h>
@@ -33,7 +33,8 @@ static struct rp_hash128 hash_words(const struct words *words)
     return rp_hash128(words->word, words->count * sizeof words->word[0]);
 }
 
-/* The version, so that a later rule cannot give the same value for other content; then the geometry. */
+/* The version, so that a later rule cannot give the same value for other content; then the
+ * geometry. */
 static struct words begin_words(const struct rp_identity *identity)
 {
     struct words words = {.count = 0};

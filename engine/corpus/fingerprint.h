@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fingerprint.h — is this the content we saw before? Paths, names and times are not part of the answer.
+/* fingerprint.h — is this the content we saw before? Paths, names and times are not part of the
+ * answer.
  *
- * A shard's sampled fingerprint is the XXH3-128 of its geometry, the hash of its index and the hashes of
- * up to 64 blocks of its token file, spread evenly with the first and the last among them. Its full
- * fingerprint replaces the sampled blocks by the hash of all block hashes. Both can be computed from a
- * sidecar alone, so a corpus whose token files are gone still has its identity.
+ * A shard's sampled fingerprint is the XXH3-128 of its geometry, the hash of its index and the
+ * hashes of up to 64 blocks of its token file, spread evenly with the first and the last among
+ * them. Its full fingerprint replaces the sampled blocks by the hash of all block hashes. Both can
+ * be computed from a sidecar alone, so a corpus whose token files are gone still has its identity.
  * A source's is the hash over its shards' in order, a corpus' the hash over its sources'. */
 #ifndef RP_CORPUS_FINGERPRINT_H
 #define RP_CORPUS_FINGERPRINT_H
@@ -25,7 +26,7 @@ struct rp_identity {
     struct rp_hash128 index_sample; /* rp_index_sample of it */
     uint64_t sample[RP_SAMPLE_BLOCKS];
     uint32_t sample_count;
-    bool full;                      /* the next two are known */
+    bool full; /* the next two are known */
     struct rp_hash128 index_content, content;
 };
 

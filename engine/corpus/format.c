@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format — see format.h. Flow: find the token file and an .idx beside it, find the sidecar, look at the
- * magic; each step may settle the format, and says why. */
+/* format — see format.h. Flow: find the token file and an .idx beside it, find the sidecar, look at
+ * the magic; each step may settle the format, and says why. */
 #include "corpus/format.h"
 
 #include <errno.h>
@@ -13,7 +13,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-#define RAW_HINT "raw tokens must be declared: format raw, dtype and eos (`--format raw --dtype u16 --eos 50256`)"
+#define RAW_HINT                                                                                   \
+    "raw tokens must be declared: `--format raw --dtype u16 --eos 50256`, or the same in the config"
+#define CONVERT_HINT "convert it: write its tokens as JSONL, then `ringpack convert`"
 
 /* Files that begin like this are known, and are not token files that can be read in place. */
 static const struct {
@@ -21,16 +23,20 @@ static const struct {
     size_t bytes;
     const char *name, *hint;
 } foreign[] = {
-    {"TNTIDX\0\0", 8, "a legacy fairseq/Megatron index (TNTIDX)", "convert it with Megatron's own tools to MMIDIDX"},
+    {"TNTIDX\0\0", 8, "a legacy fairseq/Megatron index (TNTIDX)",
+     "convert it with Megatron's own tools to MMIDIDX"},
     {"MMIDIDX\0\0", 9, "a Megatron index (MMIDIDX)", "name it NAME.idx, beside its NAME.bin"},
-    {"\x8a\xd8\x34\x01", 4, "an llm.c evaluation file (magic 20240522)", "evaluation files hold no training stream"},
-    {"ARROW1", 6, "an Arrow IPC file", "convert it: write its tokens as JSONL, then `ringpack convert`"},
-    {"\xff\xff\xff\xff", 4, "an Arrow IPC stream", "convert it: write its tokens as JSONL, then `ringpack convert`"},
-    {"PAR1", 4, "a Parquet file", "convert it: write its tokens as JSONL, then `ringpack convert`"},
-    {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file", "convert it: write its tokens as JSONL, then `ringpack convert`"},
-    {"\x89RPX\r\n\x1a\n", 8, "a ringpack sidecar", "give the token file beside it, the name without .rpx"},
+    {"\x8a\xd8\x34\x01", 4, "an llm.c evaluation file (magic 20240522)",
+     "evaluation files hold no training stream"},
+    {"ARROW1", 6, "an Arrow IPC file", CONVERT_HINT},
+    {"\xff\xff\xff\xff", 4, "an Arrow IPC stream", CONVERT_HINT},
+    {"PAR1", 4, "a Parquet file", CONVERT_HINT},
+    {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file", CONVERT_HINT},
+    {"\x89RPX\r\n\x1a\n", 8, "a ringpack sidecar",
+     "give the token file beside it, the name without .rpx"},
     {"(\xb5/\xfd", 4, "a zstd archive", "decompress it first"},
-    {"\x1f\x8b", 2, "a gzip archive", "decompress it first; text in it goes through `ringpack convert`"},
+    {"\x1f\x8b", 2, "a gzip archive",
+     "decompress it first; text in it goes through `ringpack convert`"},
 };
 
 static bool has_suffix(const char *path, const char *suffix)
@@ -56,9 +62,11 @@ static bool begins_with(const char *path, const char *magic, size_t bytes)
     return same;
 }
 
-/* A Megatron shard may be named by its prefix, its .bin or its .idx. An .idx that is not there is not an
- * answer; one that is there counts if it looks like an index of any kind, so that a wrong one is refused. */
-static int find_megatron(struct rp_found *found, const char *path, bool declared, struct rp_error *error)
+/* A Megatron shard may be named by its prefix, its .bin or its .idx. An .idx that is not there is
+ * not an answer; one that is there counts if it looks like an index of any kind, so that a wrong
+ * one is refused. */
+static int find_megatron(struct rp_found *found, const char *path, bool declared,
+                         struct rp_error *error)
 {
     size_t stem = strlen(path);
     if (has_suffix(path, ".bin") || has_suffix(path, ".idx"))
@@ -88,9 +96,11 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
     return 0;
 }
 
-static int fail_foreign(const char *path, const char *name, const char *hint, struct rp_error *error)
+static int fail_foreign(const char *path, const char *name, const char *hint,
+                        struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_FORMAT, hint, "%s: expected a file of tokens, found %s", path, name);
+    return rp_fail(error, -RP_E_FORMAT, hint, "%s: expected a file of tokens, found %s", path,
+                   name);
 }
 
 /* What the first bytes say, when nobody has declared a format. */
@@ -103,7 +113,8 @@ static int find_magic(struct rp_found *found, const uint8_t head[16], struct rp_
     } else if (magic == 20240520 || magic == 20240801) {
         found->format = RP_FORMAT_LLMC;
         snprintf(found->why, sizeof found->why, "it begins with the magic %u of llm.c", magic);
-    } else if (!found->has_sidecar) { /* a sidecar knows better: any bytes can begin a file of raw tokens */
+    } else if (!found->has_sidecar) { /* a sidecar knows better: any bytes can begin a file of raw
+                                         tokens */
         for (size_t i = 0; i < RP_ARRAY_COUNT(foreign); i++)
             if (!memcmp(head, foreign[i].magic, foreign[i].bytes))
                 return fail_foreign(found->token_path, foreign[i].name, foreign[i].hint, error);
@@ -112,17 +123,20 @@ static int find_magic(struct rp_found *found, const uint8_t head[16], struct rp_
 }
 
 /* A declared format that the first bytes contradict would give junk tokens without any error. */
-static int check_declared(const struct rp_found *found, const uint8_t head[16], struct rp_error *error)
+static int check_declared(const struct rp_found *found, const uint8_t head[16],
+                          struct rp_error *error)
 {
     if (found->format == RP_FORMAT_RAW && !memcmp(head, "\x93NUMPY", 6))
         return fail_foreign(found->token_path, "a numpy .npy file, though it was declared raw",
-                            "declare it as npy; raw is for .npy files without a header (OLMo)", error);
+                            "declare it as npy; raw is for .npy files without a header (OLMo)",
+                            error);
     if (found->format == RP_FORMAT_RAW && !memcmp(head, "MMIDIDX\0\0", 9))
         return fail_foreign(found->token_path, "a Megatron index, though it was declared raw",
                             "give the .bin beside it, and no format", error);
     if (found->format == RP_FORMAT_NPY && memcmp(head, "\x93NUMPY", 6))
-        return fail_foreign(found->token_path, "no numpy header, though it was declared npy",
-                            "OLMo's .npy files have no header: declare them raw, with dtype and eos", error);
+        return fail_foreign(
+            found->token_path, "no numpy header, though it was declared npy",
+            "OLMo's .npy files have no header: declare them raw, with dtype and eos", error);
     return 0;
 }
 
@@ -137,7 +151,8 @@ static int look_at_tokens(struct rp_found *found, const struct rp_find_options *
         found->data_missing = options->allow_missing_data && found->has_sidecar;
         return found->data_missing ? 0 : fd;
     }
-    int code = rp_file_read_at(fd, found->token_path, head, (size_t)rp_min_u64(bytes, sizeof head), 0, error);
+    int code = rp_file_read_at(fd, found->token_path, head, (size_t)rp_min_u64(bytes, sizeof head),
+                               0, error);
     close(fd);
     if (code < 0)
         return code;
@@ -149,7 +164,8 @@ static int look_at_tokens(struct rp_found *found, const struct rp_find_options *
     return found->format == RP_FORMAT_MEGATRON ? 0 : check_declared(found, head, error);
 }
 
-static int find_sidecar(struct rp_found *found, const struct rp_find_options *options, struct rp_error *error)
+static int find_sidecar(struct rp_found *found, const struct rp_find_options *options,
+                        struct rp_error *error)
 {
     int code = rp_sidecar_find(&found->sidecar, found->token_path, options->index_dir, error);
     found->has_sidecar = code > 0;
@@ -222,7 +238,8 @@ void rp_found_release(struct rp_found *found)
     *found = (struct rp_found){0};
 }
 
-int rp_found_check_type(const struct rp_found *found, enum rp_token_type type, struct rp_error *error)
+int rp_found_check_type(const struct rp_found *found, enum rp_token_type type,
+                        struct rp_error *error)
 {
     if (found->type == RP_TOKEN_NONE || found->type == type)
         return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format.h — what a path is: which format, which files, and what the user or a sidecar declared about it.
+/* format.h — what a path is: which format, which files, and what the user or a sidecar declared
+ * about it.
  *
- * Decided in this order: the declared format; an .idx beside a .bin; the magic of the file; the sidecar.
- * Raw tokens have no magic, so a file is raw only when somebody said so. */
+ * Decided in this order: the declared format; an .idx beside a .bin; the magic of the file; the
+ * sidecar. Raw tokens have no magic, so a file is raw only when somebody said so. */
 #ifndef RP_CORPUS_FORMAT_H
 #define RP_CORPUS_FORMAT_H
 
@@ -10,15 +11,15 @@
 #include "corpus/sidecar.h"
 
 struct rp_found {
-    enum rp_format format;    /* never AUTO */
-    enum rp_token_type type;  /* as declared by the user, else by the sidecar; NONE = neither */
-    int64_t eos;              /* likewise; RP_EOS_NONE = neither */
-    char *token_path;         /* the file of tokens */
-    char *index_path;         /* Megatron: its .idx; NULL for the others */
-    bool data_missing;        /* the token file cannot be opened, and that was allowed */
+    enum rp_format format;   /* never AUTO */
+    enum rp_token_type type; /* as declared by the user, else by the sidecar; NONE = neither */
+    int64_t eos;             /* likewise; RP_EOS_NONE = neither */
+    char *token_path;        /* the file of tokens */
+    char *index_path;        /* Megatron: its .idx; NULL for the others */
+    bool data_missing;       /* the token file cannot be opened, and that was allowed */
     bool has_sidecar;
     struct rp_sidecar sidecar;
-    char why[256];            /* one sentence for people */
+    char why[256]; /* one sentence for people */
 };
 
 struct rp_find_options {
@@ -29,8 +30,8 @@ struct rp_find_options {
 };
 
 /** Fills *found; on failure there is nothing to release. */
-RP_MUST_CHECK int rp_find(struct rp_found *found, const char *path, const struct rp_find_options *options,
-                          struct rp_error *error);
+RP_MUST_CHECK int rp_find(struct rp_found *found, const char *path,
+                          const struct rp_find_options *options, struct rp_error *error);
 void rp_found_release(struct rp_found *found);
 
 /** -RP_E_FORMAT unless no type was declared or it is `type`. */

@@ -19,7 +19,8 @@ static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, con
     uint64_t hashes[RP_SCAN_BYTES / RP_BLOCK_BYTES];
     size_t blocks = 0;
     for (size_t at = 0; at < byte_count; at += RP_BLOCK_BYTES)
-        hashes[blocks++] = rp_hash64(bytes + at, (size_t)rp_min_u64(RP_BLOCK_BYTES, byte_count - at));
+        hashes[blocks++] = rp_hash64(bytes + at,
+                                     (size_t)rp_min_u64(RP_BLOCK_BYTES, byte_count - at));
     int code = rp_sidecar_add(writer, &writer->blocks, hashes, blocks, error);
     return code < 0 ? code : rp_sidecar_add(writer, &writer->starts, starts, start_count, error);
 }
@@ -30,7 +31,8 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
     bool megatron = opened->found.format == RP_FORMAT_MEGATRON;
     struct rp_sidecar_writer writer;
     struct rp_scan scan;
-    int code = rp_sidecar_begin(&writer, path, rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES), error);
+    int code = rp_sidecar_begin(&writer, path, rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES),
+                                error);
     if (code < 0)
         return code;
     rp_scan_begin(&scan, opened->shard.type, megatron ? RP_EOS_NONE : opened->found.eos,
@@ -65,7 +67,8 @@ int rp_index_build(const char *path, const struct rp_source_spec *hints, const c
                    void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                    struct rp_error *error)
 {
-    const struct rp_find_options options = {.hints = hints, .index_dir = index_dir, .replacing_sidecar = true};
+    const struct rp_find_options options = {
+        .hints = hints, .index_dir = index_dir, .replacing_sidecar = true};
     const struct rp_progress report = {progress, context};
     struct rp_opened opened;
     int fd;

@@ -28,8 +28,8 @@ static void count_lengths(const struct rp_opened *opened, struct rp_inspection *
         inspection->length_min = inspection->length_max; /* no good document at all */
 }
 
-static int ignore_piece(void *context, const uint8_t *bytes, size_t byte_count, const uint64_t *starts,
-                        size_t start_count, struct rp_error *error)
+static int ignore_piece(void *context, const uint8_t *bytes, size_t byte_count,
+                        const uint64_t *starts, size_t start_count, struct rp_error *error)
 {
     (void)context, (void)bytes, (void)byte_count, (void)starts, (void)start_count, (void)error;
     return 0;
@@ -51,9 +51,9 @@ static int scan_largest(const struct rp_opened *opened, const struct rp_progress
     return code;
 }
 
-int rp_inspect(const char *path, const struct rp_source_spec *hints, const char *index_dir, bool scan_tokens,
-               void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-               struct rp_inspection *inspection, struct rp_error *error)
+int rp_inspect(const char *path, const struct rp_source_spec *hints, const char *index_dir,
+               bool scan_tokens, void (*progress)(void *context, uint64_t done, uint64_t total),
+               void *context, struct rp_inspection *inspection, struct rp_error *error)
 {
     const struct rp_open_options options = {
         .find = {.hints = hints, .index_dir = index_dir},

@@ -10,8 +10,9 @@ static const char *const format_names[] = {
     [RP_FORMAT_NPY] = "npy",   [RP_FORMAT_LLMC] = "llmc",
 };
 static const char *const type_names[] = {
-    [RP_TOKEN_NONE] = "none", [RP_TOKEN_U8] = "u8",   [RP_TOKEN_U16] = "u16", [RP_TOKEN_I16] = "i16",
-    [RP_TOKEN_I32] = "i32",   [RP_TOKEN_U32] = "u32", [RP_TOKEN_I64] = "i64",
+    [RP_TOKEN_NONE] = "none", [RP_TOKEN_U8] = "u8",   [RP_TOKEN_U16] = "u16",
+    [RP_TOKEN_I16] = "i16",   [RP_TOKEN_I32] = "i32", [RP_TOKEN_U32] = "u32",
+    [RP_TOKEN_I64] = "i64",
 };
 static const uint8_t type_widths[] = {
     [RP_TOKEN_NONE] = 0, [RP_TOKEN_U8] = 1,  [RP_TOKEN_U16] = 2, [RP_TOKEN_I16] = 2,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npy — numpy writes its header as the text of a Python dict, always in the same form:
- * {'descr': '<u2', 'fortran_order': False, 'shape': (1234,), } padded with spaces and ended by a newline.
- * That form and no other is read here; a Python parser would accept more than anybody writes. */
+ * {'descr': '<u2', 'fortran_order': False, 'shape': (1234,), } padded with spaces and ended by a
+ * newline. That form and no other is read here; a Python parser would accept more than anybody
+ * writes. */
 #include "corpus/npy.h"
 
 #include <inttypes.h>
@@ -16,16 +17,17 @@ static const struct {
     const char *descr;
     enum rp_token_type type;
 } types[] = {
-    {"|u1", RP_TOKEN_U8}, {"<u2", RP_TOKEN_U16}, {"<u4", RP_TOKEN_U32}, {"<i4", RP_TOKEN_I32},
-    {"<i8", RP_TOKEN_I64},
+    {"|u1", RP_TOKEN_U8},  {"<u2", RP_TOKEN_U16}, {"<u4", RP_TOKEN_U32},
+    {"<i4", RP_TOKEN_I32}, {"<i8", RP_TOKEN_I64},
 };
 
 static int fail_header(const struct rp_opened *opened, const char *expected, const char *found,
                        struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_FORMAT,
-                   "save a flat array of u1, u2, u4, i4 or i8: `np.save(path, a.ravel().astype('<u2'))`",
-                   "%s: npy header: expected %s, found %.80s", opened->found.token_path, expected, found);
+    return rp_fail(
+        error, -RP_E_FORMAT,
+        "save a flat array of u1, u2, u4, i4 or i8: `np.save(path, a.ravel().astype('<u2'))`",
+        "%s: npy header: expected %s, found %.80s", opened->found.token_path, expected, found);
 }
 
 /* `text` is the header's dict, terminated. */
@@ -73,7 +75,8 @@ int rp_npy_layout(struct rp_opened *opened, int fd, struct rp_error *error)
     uint32_t prefix = major == 1 ? 10 : 12;
     uint32_t length = major == 1 ? rp_load_u16(head + 8) : rp_load_u32(head + 8);
     if (length > HEADER_BYTES_MAX || prefix + length > opened->shard.bytes)
-        return fail_header(opened, "a header of at most 4096 bytes inside the file", "a longer one", error);
+        return fail_header(opened, "a header of at most 4096 bytes inside the file", "a longer one",
+                           error);
     code = rp_file_read_at(fd, path, text, length, prefix, error);
     if (code < 0)
         return code;
@@ -85,10 +88,12 @@ int rp_npy_layout(struct rp_opened *opened, int fd, struct rp_error *error)
     opened->token_offset = prefix + length;
     uint32_t width = rp_token_width(opened->shard.type);
     if (opened->token_offset % width != 0)
-        return fail_header(opened, "a header that ends at a multiple of the dtype", "another length", error);
+        return fail_header(opened, "a header that ends at a multiple of the dtype",
+                           "another length", error);
     if (!rp_mul_u64(count, width, &bytes) || bytes != opened->shard.bytes - opened->token_offset)
         return rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
-                       "%s: the header says %" PRIu64 " tokens of %u bytes, found %" PRIu64 " bytes behind it",
+                       "%s: the header says %" PRIu64 " tokens of %u bytes, found %" PRIu64
+                       " bytes behind it",
                        path, count, width, opened->shard.bytes - opened->token_offset);
     return rp_found_check_type(&opened->found, opened->shard.type, error);
 }

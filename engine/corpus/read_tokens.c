@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_tokens — one pass over a token file, in pieces that stay in the cache while they are hashed and
- * scanned. It reads and does not map: a file that is truncated meanwhile is an error and no signal. */
+/* read_tokens — one pass over a token file, in pieces that stay in the cache while they are hashed
+ * and scanned. It reads and does not map: a file that is truncated meanwhile is an error and no
+ * signal. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -9,9 +10,9 @@
 #include "corpus/scan.h"
 #include "corpus/shard.h"
 
-static int read_pieces(const struct rp_opened *opened, int fd, struct rp_scan *scan, uint8_t *piece_bytes,
-                       uint64_t *starts, rp_piece_function piece, void *context,
-                       const struct rp_progress *progress, struct rp_error *error)
+static int read_pieces(const struct rp_opened *opened, int fd, struct rp_scan *scan,
+                       uint8_t *piece_bytes, uint64_t *starts, rp_piece_function piece,
+                       void *context, const struct rp_progress *progress, struct rp_error *error)
 {
     uint64_t total = opened->shard.bytes;
     uint32_t width = rp_token_width(opened->shard.type);
@@ -20,7 +21,9 @@ static int read_pieces(const struct rp_opened *opened, int fd, struct rp_scan *s
         int code = rp_file_read_at(fd, opened->found.token_path, piece_bytes, length, done, error);
         if (code < 0)
             return code;
-        size_t skip = done < opened->token_offset ? (size_t)rp_min_u64(length, opened->token_offset - done) : 0;
+        size_t skip = done < opened->token_offset
+                          ? (size_t)rp_min_u64(length, opened->token_offset - done)
+                          : 0;
         size_t count = rp_scan_add(scan, piece_bytes + skip, (length - skip) / width, starts);
         done += length;
         if (done == total)
@@ -34,8 +37,9 @@ static int read_pieces(const struct rp_opened *opened, int fd, struct rp_scan *s
     return 0;
 }
 
-int rp_tokens_read(const struct rp_opened *opened, int fd, struct rp_scan *scan, rp_piece_function piece,
-                   void *context, const struct rp_progress *progress, struct rp_error *error)
+int rp_tokens_read(const struct rp_opened *opened, int fd, struct rp_scan *scan,
+                   rp_piece_function piece, void *context, const struct rp_progress *progress,
+                   struct rp_error *error)
 {
     /* Every token of a piece may be an EOS, and the first and the last entry come on top. */
     size_t starts_max = RP_SCAN_BYTES / rp_token_width(opened->shard.type) + 2;

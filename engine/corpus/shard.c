@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard — opening one shard, whatever its format, and deciding whether it is still the same content.
+/* shard — opening one shard, whatever its format, and deciding whether it is still the same
+ * content.
  *
- * Flow: find out what it is; look at the token file; read the layout; check that the sidecar belongs to it;
- * get the document table; compare sampled blocks with the sidecar; compute the fingerprint.
- * A sidecar that does not match is refused, never ignored: somebody relies on noticing a change. */
+ * Flow: find out what it is; look at the token file; read the layout; check that the sidecar
+ * belongs to it; get the document table; compare sampled blocks with the sidecar; compute the
+ * fingerprint. A sidecar that does not match is refused, never ignored: somebody relies on noticing
+ * a change. */
 #include "corpus/shard.h"
 
 #include <errno.h>
@@ -34,21 +36,25 @@ static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *err
     } else {
         shard->device = info.st_dev;
         shard->inode = info.st_ino;
-        shard->mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec;
+        shard->mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u +
+                          (uint64_t)info.st_mtim.tv_nsec;
     }
     return fd;
 }
 
-static int stale(const struct rp_opened *opened, const char *field, uint64_t expected, uint64_t found,
-                 struct rp_error *error)
+static int stale(const struct rp_opened *opened, const char *field, uint64_t expected,
+                 uint64_t found, struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint,
-             "if the change is meant, run `ringpack index %s` again (runs of the old content cannot be resumed"
-             " then); if not, restore the file", opened->shard.path);
-    return rp_fail(error, -RP_E_CHANGED, hint,
-                   "%s: it is not what its sidecar %s describes: %s: expected %" PRId64 ", found %" PRId64,
-                   opened->shard.path, opened->found.sidecar.path, field, (int64_t)expected, (int64_t)found);
+    snprintf(
+        hint, sizeof hint,
+        "if the change is meant, run `ringpack index %s` again: old runs cannot be resumed then;"
+        " if not, restore the file",
+        opened->shard.path);
+    return rp_fail(
+        error, -RP_E_CHANGED, hint,
+        "%s: it is not what its sidecar %s describes: %s: expected %" PRId64 ", found %" PRId64,
+        opened->shard.path, opened->found.sidecar.path, field, (int64_t)expected, (int64_t)found);
 }
 
 static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
@@ -81,7 +87,8 @@ static int check_index(const struct rp_opened *opened, const struct rp_identity 
     if (info->index_bytes != identity->index_bytes)
         return stale(opened, "bytes of the index", info->index_bytes, identity->index_bytes, error);
     if (!rp_hash128_equal(info->index_sample, identity->index_sample))
-        return stale(opened, "hash of the index", info->index_sample.low, identity->index_sample.low, error);
+        return stale(opened, "hash of the index", info->index_sample.low,
+                     identity->index_sample.low, error);
     return 0;
 }
 
@@ -128,8 +135,8 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
         .index_bytes = megatron ? opened->megatron.map.bytes : 8 * (shard->documents + 1),
         .sample_count = rp_sample_count(rp_div_up(shard->bytes, RP_BLOCK_BYTES)),
     };
-    identity.index_sample = rp_index_sample(megatron ? (const void *)opened->megatron.map.data : opened->starts,
-                                            identity.index_bytes);
+    identity.index_sample = rp_index_sample(
+        megatron ? (const void *)opened->megatron.map.data : opened->starts, identity.index_bytes);
     int code = 0;
     if (opened->found.has_sidecar) {
         identity.full = true;
@@ -153,7 +160,8 @@ static int open_layout(struct rp_opened *opened, int *fd, struct rp_error *error
                                                       : rp_raw_layout(opened, *fd, error);
 }
 
-static int open_found(struct rp_opened *opened, const struct rp_open_options *options, struct rp_error *error)
+static int open_found(struct rp_opened *opened, const struct rp_open_options *options,
+                      struct rp_error *error)
 {
     int fd;
     int code = open_layout(opened, &fd, error);
@@ -166,7 +174,8 @@ static int open_found(struct rp_opened *opened, const struct rp_open_options *op
     if (fd >= 0)
         close(fd);
     opened->shard.block_count = rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES);
-    opened->shard.block_hashes = opened->found.has_sidecar ? opened->found.sidecar.block_hashes : NULL;
+    opened->shard.block_hashes = opened->found.has_sidecar ? opened->found.sidecar.block_hashes
+                                                           : NULL;
     return code;
 }
 
@@ -182,8 +191,9 @@ int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
     return code;
 }
 
-int rp_shard_open_for_index(struct rp_opened *opened, const char *path, const struct rp_find_options *options,
-                            int *fd_out, struct rp_error *error)
+int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
+                            const struct rp_find_options *options, int *fd_out,
+                            struct rp_error *error)
 {
     *opened = (struct rp_opened){0};
     *fd_out = -1;
@@ -219,8 +229,10 @@ int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error)
     struct stat info;
     if (fstat(fd, &info) < 0)
         return rp_fail(error, -errno, NULL, "%s: cannot stat: %s", shard->path, strerror(errno));
-    uint64_t mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec;
-    bool known = shard->inode != 0; /* else the file was missing at open, and its size is all we know */
+    uint64_t mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u +
+                        (uint64_t)info.st_mtim.tv_nsec;
+    bool known = shard->inode !=
+                 0; /* else the file was missing at open, and its size is all we know */
     const char *what = NULL;
     uint64_t expected = 0, found = 0;
     if ((uint64_t)info.st_size != shard->bytes)
@@ -232,7 +244,7 @@ int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error)
     if (!what)
         return 0;
     return rp_fail(error, -RP_E_CHANGED,
-                   "stop what writes to the corpus, restore the file, and restart; what was delivered is valid",
-                   "%s: changed while it was in use: %s: expected %" PRIu64 ", found %" PRIu64, shard->path,
-                   what, expected, found);
+                   "restore the file and restart; what was delivered is valid",
+                   "%s: changed while it was in use: %s: expected %" PRIu64 ", found %" PRIu64,
+                   shard->path, what, expected, found);
 }

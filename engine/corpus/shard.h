@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shard.h — one opened shard: the public struct rp_shard, and the extent table behind it.
  *
- * Every format answers two questions here: how long is document d, and where does it begin. Entries are
- * checked at every look-up, whatever was checked at open: a compare costs nothing beside the cache miss, and
- * a mapped file can change under us. */
+ * Every format answers two questions here: how long is document d, and where does it begin. Entries
+ * are checked at every look-up, whatever was checked at open: a compare costs nothing beside the
+ * cache miss, and a mapped file can change under us. */
 #ifndef RP_CORPUS_SHARD_H
 #define RP_CORPUS_SHARD_H
 
@@ -18,21 +18,21 @@
 #define RP_SCAN_AT_OPEN_MAX (256u << 20)
 
 struct rp_megatron {
-    struct rp_map map;         /* the .idx */
+    struct rp_map map; /* the .idx */
     uint64_t sequences;
-    bool has_modes;            /* the optional tail of multimodal datasets */
-    const uint8_t *lengths;    /* i32[sequences], unaligned like the next two */
-    const uint8_t *pointers;   /* i64[sequences] */
-    const uint8_t *first;      /* i64[documents + 1]: first sequence of each document, then `sequences` */
+    bool has_modes;          /* the optional tail of multimodal datasets */
+    const uint8_t *lengths;  /* i32[sequences], unaligned like the next two */
+    const uint8_t *pointers; /* i64[sequences] */
+    const uint8_t *first;    /* i64[documents + 1]: first sequence of each, then `sequences` */
 };
 
 struct rp_opened {
     struct rp_shard shard;
     struct rp_found found;
-    uint64_t token_offset;        /* bytes before the first token */
+    uint64_t token_offset; /* bytes before the first token */
     struct rp_megatron megatron;
-    const uint64_t *starts;       /* not Megatron: [documents + 1], first token of each, then `tokens` */
-    uint64_t *starts_scanned;     /* the same, when they were found by a scan and not in a sidecar */
+    const uint64_t *starts; /* not Megatron: [documents + 1], first token of each, then `tokens` */
+    uint64_t *starts_scanned; /* the same, when they were found by a scan and not in a sidecar */
     struct rp_fingerprint fingerprint;
 };
 
@@ -43,28 +43,30 @@ struct rp_open_options {
 
 RP_MUST_CHECK int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
                                 const struct rp_open_options *options, struct rp_error *error);
-/** The same without a document table and a fingerprint, and with the token file left open in *fd_out: the
- *  state from which a sidecar is built. An old sidecar serves as a declaration only. */
+/** The same without a document table and a fingerprint, and with the token file left open in
+ * *fd_out: the state from which a sidecar is built. An old sidecar serves as a declaration only. */
 RP_MUST_CHECK int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
                                           const struct rp_find_options *options, int *fd_out,
                                           struct rp_error *error);
 void rp_shard_close(struct rp_opened *opened);
 
-/** The tokens of a document and its first byte, or what is wrong with its entry (then nothing is set). */
+/** The tokens of a document and its first byte, or what is wrong with its entry (then nothing is
+ * set). */
 const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                             uint64_t *byte_offset);
 
 /* shard_megatron.c */
 
-/** Map and check the .idx of a shard whose token file has shard.bytes bytes. Sets type, documents, tokens. */
+/** Map and check the .idx of a shard whose token file has shard.bytes bytes. Sets type, documents,
+ * tokens. */
 RP_MUST_CHECK int rp_megatron_open(struct rp_opened *opened, struct rp_error *error);
 const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                                uint64_t *byte_offset);
 
 /* shard_raw.c: raw, npy and llmc */
 
-/** Read the header, if the format has one. Sets type, token_offset, eos and tokens; fd < 0: the token file
- *  is missing, and the sidecar knows. */
+/** Read the header, if the format has one. Sets type, token_offset, eos and tokens; fd < 0: the
+ * token file is missing, and the sidecar knows. */
 RP_MUST_CHECK int rp_raw_layout(struct rp_opened *opened, int fd, struct rp_error *error);
 /** Get the document table: from the sidecar, or by a scan of the file if it is small enough. */
 RP_MUST_CHECK int rp_raw_documents(struct rp_opened *opened, int fd, uint64_t scan_bytes_max,
@@ -78,10 +80,12 @@ RP_MUST_CHECK int rp_raw_check_eos(const struct rp_opened *opened, struct rp_err
 /* read_tokens.c */
 
 struct rp_scan;
-/* Called for every piece of the token file in order. `bytes` starts at a multiple of RP_BLOCK_BYTES in the
- * file and is one but in the last piece. `starts` are entries of the document table that became known. */
+/* Called for every piece of the token file in order. `bytes` starts at a multiple of RP_BLOCK_BYTES
+ * in the file and is one but in the last piece. `starts` are entries of the document table that
+ * became known. */
 typedef int (*rp_piece_function)(void *context, const uint8_t *bytes, size_t byte_count,
-                                 const uint64_t *starts, size_t start_count, struct rp_error *error);
+                                 const uint64_t *starts, size_t start_count,
+                                 struct rp_error *error);
 struct rp_progress {
     void (*report)(void *context, uint64_t done, uint64_t total); /* may be NULL */
     void *context;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_megatron — NAME.bin + NAME.idx as Megatron-LM, NeMo, gpt-neox, metaseq and datatrove write them.
+/* shard_megatron — NAME.bin + NAME.idx as Megatron-LM, NeMo, gpt-neox, metaseq and datatrove write
+ * them.
  *
- * The index, little-endian: magic "MMIDIDX\0\0" (9 bytes), u64 version 1, u8 dtype code, u64 N sequences,
- * u64 D, then i32 lengths[N] in tokens, i64 pointers[N] in bytes of the .bin, i64 first[D]: the first
- * sequence of every document, and N. So there are D - 1 documents. Multimodal datasets append i8 modes[N]
- * without a flag; only the size of the file tells. The header has 34 bytes, so no array is aligned. */
+ * The index, little-endian: magic "MMIDIDX\0\0" (9 bytes), u64 version 1, u8 dtype code, u64 N
+ * sequences, u64 D, then i32 lengths[N] in tokens, i64 pointers[N] in bytes of the .bin, i64
+ * first[D]: the first sequence of every document, and N. So there are D - 1 documents. Multimodal
+ * datasets append i8 modes[N] without a flag; only the size of the file tells. The header has 34
+ * bytes, so no array is aligned. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,18 +15,23 @@
 #include "corpus/shard.h"
 
 #define HEADER_BYTES 34u
-#define HINT "the .idx and the .bin do not belong together, or one was cut short: copy or write both again"
+#define HINT                                                                                       \
+    "the .idx and the .bin do not belong together, or one was cut short: copy or write both again"
 
 /* The codes diverge between writers from 6 on, so a refusal names what every writer means by it. */
 static const struct {
     enum rp_token_type type;
     const char *name;
 } codes[] = {
-    [1] = {RP_TOKEN_U8, "uint8"},     [2] = {RP_TOKEN_NONE, "int8"},
-    [3] = {RP_TOKEN_I16, "int16"},    [4] = {RP_TOKEN_I32, "int32"},
-    [5] = {RP_TOKEN_I64, "int64"},    [6] = {RP_TOKEN_NONE, "float64 (Megatron) or float32 (gpt-neox)"},
+    [1] = {RP_TOKEN_U8, "uint8"},
+    [2] = {RP_TOKEN_NONE, "int8"},
+    [3] = {RP_TOKEN_I16, "int16"},
+    [4] = {RP_TOKEN_I32, "int32"},
+    [5] = {RP_TOKEN_I64, "int64"},
+    [6] = {RP_TOKEN_NONE, "float64 (Megatron) or float32 (gpt-neox)"},
     [7] = {RP_TOKEN_NONE, "float32 (Megatron) or float64 (gpt-neox)"},
-    [8] = {RP_TOKEN_U16, "uint16"},   [9] = {RP_TOKEN_U32, "uint32 (metaseq)"},
+    [8] = {RP_TOKEN_U16, "uint16"},
+    [9] = {RP_TOKEN_U32, "uint32 (metaseq)"},
     [10] = {RP_TOKEN_NONE, "uint64 (metaseq)"},
 };
 
@@ -35,10 +42,12 @@ static int check_header(struct rp_opened *opened, struct rp_error *error)
     uint64_t bytes = opened->megatron.map.bytes;
     if (bytes >= 8 && !memcmp(data, "TNTIDX\0\0", 8))
         return rp_fail(error, -RP_E_FORMAT, "convert it with Megatron's own tools to MMIDIDX",
-                       "%s: expected the magic MMIDIDX, found TNTIDX, the legacy index of fairseq", path);
+                       "%s: expected the magic MMIDIDX, found TNTIDX, the legacy index of fairseq",
+                       path);
     if (bytes < HEADER_BYTES)
         return rp_fail(error, bytes ? -RP_E_CORRUPT : -RP_E_EMPTY, HINT,
-                       "%s: expected a header of %u bytes, found %" PRIu64 " bytes", path, HEADER_BYTES, bytes);
+                       "%s: expected a header of %u bytes, found %" PRIu64 " bytes", path,
+                       HEADER_BYTES, bytes);
     if (memcmp(data, "MMIDIDX\0\0", 9))
         return rp_fail(error, -RP_E_FORMAT, "give the prefix or the .bin of a Megatron dataset",
                        "%s: expected the magic MMIDIDX, found something else", path);
@@ -49,9 +58,10 @@ static int check_header(struct rp_opened *opened, struct rp_error *error)
     const char *name = code > 0 && code < RP_ARRAY_COUNT(codes) ? codes[code].name : "unknown";
     opened->shard.type = code < RP_ARRAY_COUNT(codes) ? codes[code].type : RP_TOKEN_NONE;
     if (opened->shard.type == RP_TOKEN_NONE)
-        return rp_fail(error, -RP_E_FORMAT, "tokens are integers; write the dataset again as uint16 or int32",
-                       "%s: dtype code: expected 1, 3, 4, 5, 8 or 9 (u8 i16 i32 i64 u16 u32), found %u: %s",
-                       path, code, name);
+        return rp_fail(
+            error, -RP_E_FORMAT, "tokens are integers; write the dataset again as uint16 or int32",
+            "%s: dtype code: expected 1, 3, 4, 5, 8 or 9 (u8 i16 i32 i64 u16 u32), found %u: %s",
+            path, code, name);
     return rp_found_check_type(&opened->found, opened->shard.type, error);
 }
 
@@ -60,20 +70,25 @@ static int check_size(struct rp_opened *opened, struct rp_error *error)
 {
     struct rp_megatron *megatron = &opened->megatron;
     const uint8_t *data = megatron->map.data;
-    uint64_t found = megatron->map.bytes, sequences = rp_load_u64(data + 18), entries = rp_load_u64(data + 26);
+    uint64_t found = megatron->map.bytes, sequences = rp_load_u64(data + 18),
+             entries = rp_load_u64(data + 26);
     uint64_t arrays, first_bytes, expected;
     if (!rp_mul_u64(sequences, 12, &arrays) || !rp_mul_u64(entries, 8, &first_bytes) ||
-        !rp_add_u64(arrays, first_bytes, &expected) || !rp_add_u64(expected, HEADER_BYTES, &expected))
+        !rp_add_u64(arrays, first_bytes, &expected) ||
+        !rp_add_u64(expected, HEADER_BYTES, &expected))
         return rp_fail(error, -RP_E_CORRUPT, HINT,
-                       "%s: counts: %" PRIu64 " sequences and %" PRIu64 " document entries overflow",
+                       "%s: counts: %" PRIu64 " sequences and %" PRIu64
+                       " document entries overflow",
                        opened->found.index_path, sequences, entries);
     megatron->has_modes = sequences > 0 && found - expected == sequences && found > expected;
     if (found != expected && !megatron->has_modes)
         return rp_fail(error, -RP_E_CORRUPT, HINT,
-                       "%s: %" PRIu64 " sequences and %" PRIu64 " document entries: expected %" PRIu64
-                       " bytes, found %" PRIu64, opened->found.index_path, sequences, entries, expected, found);
+                       "%s: %" PRIu64 " sequences and %" PRIu64
+                       " document entries: expected %" PRIu64 " bytes, found %" PRIu64,
+                       opened->found.index_path, sequences, entries, expected, found);
     if (entries == 0)
-        return rp_fail(error, -RP_E_CORRUPT, HINT, "%s: document entries: expected at least 1, found 0",
+        return rp_fail(error, -RP_E_CORRUPT, HINT,
+                       "%s: document entries: expected at least 1, found 0",
                        opened->found.index_path);
     megatron->sequences = sequences;
     megatron->lengths = data + HEADER_BYTES;
@@ -83,7 +98,8 @@ static int check_size(struct rp_opened *opened, struct rp_error *error)
     return 0;
 }
 
-/* The ends of the arrays say how long the .bin must be: this finds a .bin that was cut short at once. */
+/* The ends of the arrays say how long the .bin must be: this finds a .bin that was cut short at
+ * once. */
 static int check_ends(struct rp_opened *opened, struct rp_error *error)
 {
     const struct rp_megatron *megatron = &opened->megatron;
@@ -92,8 +108,9 @@ static int check_ends(struct rp_opened *opened, struct rp_error *error)
     uint64_t end = rp_load_u64(megatron->first + 8 * opened->shard.documents);
     if (begin != 0 || end != megatron->sequences)
         return rp_fail(error, -RP_E_CORRUPT, HINT,
-                       "%s: document entries: expected 0 to %" PRIu64 ", found %" PRId64 " to %" PRId64, path,
-                       megatron->sequences, (int64_t)begin, (int64_t)end);
+                       "%s: document entries: expected 0 to %" PRIu64 ", found %" PRId64
+                       " to %" PRId64,
+                       path, megatron->sequences, (int64_t)begin, (int64_t)end);
     if (megatron->sequences == 0)
         return 0;
     uint64_t last = megatron->sequences - 1, expected;
@@ -102,11 +119,13 @@ static int check_ends(struct rp_opened *opened, struct rp_error *error)
     if (length < 0 || pointer > INT64_MAX ||
         !rp_add_u64(pointer, (uint64_t)length * rp_token_width(opened->shard.type), &expected))
         return rp_fail(error, -RP_E_CORRUPT, HINT,
-                       "%s: last sequence: %" PRId64 " tokens at byte %" PRId64 " is no place in a file", path,
-                       length, (int64_t)pointer);
+                       "%s: last sequence: %" PRId64 " tokens at byte %" PRId64
+                       " is no place in a file",
+                       path, length, (int64_t)pointer);
     if (opened->shard.bytes < expected)
         return rp_fail(error, -RP_E_CORRUPT, HINT,
-                       "%s: truncated: expected at least %" PRIu64 " bytes (from %s), found %" PRIu64,
+                       "%s: truncated: expected at least %" PRIu64
+                       " bytes (from %s), found %" PRIu64,
                        opened->found.token_path, expected, path, opened->shard.bytes);
     opened->shard.tokens = expected / rp_token_width(opened->shard.type);
     return 0;
@@ -143,7 +162,8 @@ int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
         snprintf(opened->found.why + used, sizeof opened->found.why - used,
                  "; it has sequence modes (multimodal), which are not used");
     }
-    opened->found.eos = RP_EOS_NONE; /* an index needs none, and a declared one must not change the identity */
+    opened->found.eos =
+        RP_EOS_NONE; /* an index needs none, and a declared one must not change the identity */
     return code;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sidecar — the file format of sidecar.h: finding, checking and reading it. sidecar_write.c writes it. */
+/* sidecar — the file format of sidecar.h: finding, checking and reading it. sidecar_write.c writes
+ * it. */
 #include "corpus/sidecar.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ char *rp_sidecar_path(const char *token_path, const char *index_dir)
 {
     if (!index_dir)
         return rp_format("%s.rpx", token_path);
-    /* The directory is resolved and the last name is not: that works for a token file that is gone. */
+    /* The directory is resolved, the last name is not: so it works for a file that is gone. */
     char *directory = rp_path_directory(token_path);
     char *resolved = directory ? realpath(directory, NULL) : NULL;
     const char *slash = strrchr(token_path, '/');
@@ -35,13 +36,14 @@ char *rp_sidecar_path(const char *token_path, const char *index_dir)
     return path;
 }
 
-static int damaged(const struct rp_sidecar *sidecar, const char *token_path, int code, const char *what,
-                   uint64_t expected, uint64_t found, struct rp_error *error)
+static int damaged(const struct rp_sidecar *sidecar, const char *token_path, int code,
+                   const char *what, uint64_t expected, uint64_t found, struct rp_error *error)
 {
     char hint[sizeof error->hint];
     snprintf(hint, sizeof hint, REBUILD_HINT, token_path);
-    return rp_fail(error, code, hint, "%s: damaged sidecar: %s: expected %" PRIu64 ", found %" PRIu64,
-                   sidecar->path, what, expected, found);
+    return rp_fail(error, code, hint,
+                   "%s: damaged sidecar: %s: expected %" PRIu64 ", found %" PRIu64, sidecar->path,
+                   what, expected, found);
 }
 
 static int damaged_hash(const struct rp_sidecar *sidecar, const char *token_path, const char *what,
@@ -78,12 +80,13 @@ static void decode(const uint8_t *header, struct rp_sidecar_info *info)
     };
 }
 
-static int check_header(const struct rp_sidecar *sidecar, const char *token_path, struct rp_error *error)
+static int check_header(const struct rp_sidecar *sidecar, const char *token_path,
+                        struct rp_error *error)
 {
     const uint8_t *header = sidecar->map.data;
     if (sidecar->map.bytes < RP_SIDECAR_HEADER_BYTES)
-        return damaged(sidecar, token_path, -RP_E_CORRUPT, "bytes, at least", RP_SIDECAR_HEADER_BYTES,
-                       sidecar->map.bytes, error);
+        return damaged(sidecar, token_path, -RP_E_CORRUPT, "bytes, at least",
+                       RP_SIDECAR_HEADER_BYTES, sidecar->map.bytes, error);
     if (memcmp(header, RP_SIDECAR_MAGIC, 8))
         return damaged(sidecar, token_path, -RP_E_FORMAT, "magic", rp_load_u64(RP_SIDECAR_MAGIC),
                        rp_load_u64(header), error);
@@ -95,8 +98,10 @@ static int check_header(const struct rp_sidecar *sidecar, const char *token_path
     return 0;
 }
 
-/* The header's hash was right, so what is wrong here was written wrong, or forged: refuse it all the same. */
-static int check_info(const struct rp_sidecar *sidecar, const char *token_path, struct rp_error *error)
+/* The header's hash was right, so what is wrong here was written wrong, or forged: refuse it all
+ * the same. */
+static int check_info(const struct rp_sidecar *sidecar, const char *token_path,
+                      struct rp_error *error)
 {
     const struct rp_sidecar_info *info = &sidecar->info;
     uint32_t width = rp_token_width(info->type);
@@ -108,21 +113,23 @@ static int check_info(const struct rp_sidecar *sidecar, const char *token_path, 
         return damaged(sidecar, token_path, -RP_E_VERSION, "block size", RP_BLOCK_BYTES,
                        rp_load_u32(sidecar->map.data + AT_BLOCK_BYTES), error);
     if (info->block_count != rp_div_up(info->bytes, RP_BLOCK_BYTES))
-        return damaged(sidecar, token_path, -RP_E_CORRUPT, "blocks", rp_div_up(info->bytes, RP_BLOCK_BYTES),
-                       info->block_count, error);
+        return damaged(sidecar, token_path, -RP_E_CORRUPT, "blocks",
+                       rp_div_up(info->bytes, RP_BLOCK_BYTES), info->block_count, error);
     if (info->token_offset > info->bytes || info->token_offset % width != 0)
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "token offset, at most", info->bytes,
                        info->token_offset, error);
     if (has_table && info->tokens != (info->bytes - info->token_offset) / width)
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "tokens",
                        (info->bytes - info->token_offset) / width, info->tokens, error);
-    uint64_t starts = has_table ? info->documents + 1 : 0; /* a wrap to 0 fails the test of the sizes */
+    uint64_t starts = has_table ? info->documents + 1
+                                : 0; /* a wrap to 0 fails the test of the sizes */
     if (info->start_count != starts)
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "document table entries", starts,
                        info->start_count, error);
     uint64_t entries, bytes;
-    if (!rp_add_u64(info->block_count, info->start_count, &entries) || !rp_mul_u64(entries, 8, &bytes) ||
-        !rp_add_u64(bytes, RP_SIDECAR_HEADER_BYTES, &bytes) || bytes != sidecar->map.bytes)
+    if (!rp_add_u64(info->block_count, info->start_count, &entries) ||
+        !rp_mul_u64(entries, 8, &bytes) || !rp_add_u64(bytes, RP_SIDECAR_HEADER_BYTES, &bytes) ||
+        bytes != sidecar->map.bytes)
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "bytes of both tables and the header",
                        RP_SIDECAR_HEADER_BYTES + 8 * (info->block_count + info->start_count),
                        sidecar->map.bytes, error);
@@ -132,14 +139,17 @@ static int check_info(const struct rp_sidecar *sidecar, const char *token_path, 
     return 0;
 }
 
-static int check_tables(const struct rp_sidecar *sidecar, const char *token_path, struct rp_error *error)
+static int check_tables(const struct rp_sidecar *sidecar, const char *token_path,
+                        struct rp_error *error)
 {
     const struct rp_sidecar_info *info = &sidecar->info;
-    if (!rp_hash128_equal(rp_hash128(sidecar->block_hashes, 8 * (size_t)info->block_count), info->content))
+    if (!rp_hash128_equal(rp_hash128(sidecar->block_hashes, 8 * (size_t)info->block_count),
+                          info->content))
         return damaged_hash(sidecar, token_path, "block table", error);
     if (info->start_count == 0)
         return 0;
-    if (!rp_hash128_equal(rp_hash128(sidecar->starts, 8 * (size_t)info->start_count), info->index_content) ||
+    if (!rp_hash128_equal(rp_hash128(sidecar->starts, 8 * (size_t)info->start_count),
+                          info->index_content) ||
         !rp_hash128_equal(rp_index_sample(sidecar->starts, info->index_bytes), info->index_sample))
         return damaged_hash(sidecar, token_path, "document table", error);
     return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sidecar_write — a sidecar is written as a stream into a file that has no name until it is whole.
  *
- * Flow: begin, add to both tables in any interleaving, finish. The block table has its final size from the
- * start, so both tables have their place and memory use does not grow with the shard. The header comes last. */
+ * Flow: begin, add to both tables in any interleaving, finish. The block table has its final size
+ * from the start, so both tables have their place and memory use does not grow with the shard. The
+ * header comes last. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -33,10 +34,12 @@ int rp_sidecar_begin(struct rp_sidecar_writer *writer, const char *path, uint64_
     return code;
 }
 
-static int flush(struct rp_sidecar_writer *writer, struct rp_sidecar_table *table, struct rp_error *error)
+static int flush(struct rp_sidecar_writer *writer, struct rp_sidecar_table *table,
+                 struct rp_error *error)
 {
     size_t bytes = table->buffered * sizeof table->buffer[0];
-    int code = rp_file_write_at(writer->file.fd, writer->path, table->buffer, bytes, table->offset, error);
+    int code = rp_file_write_at(writer->file.fd, writer->path, table->buffer, bytes, table->offset,
+                                error);
     rp_hasher_add(table->hasher, table->buffer, bytes);
     table->offset += bytes;
     table->entries += table->buffered;

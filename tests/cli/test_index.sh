@@ -8,6 +8,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
 
+as_raw=(--format raw --dtype u16 --eos 7)
 fail() { echo "FAILED: $*" >&2; exit 1; }
 refuses() {
     local words=$1 status=0
@@ -31,37 +32,39 @@ PYTHON
 
 refuses 'raw.bin|cannot tell|--dtype' "$ringpack" inspect raw.bin
 refuses 'raw.bin|no eos' "$ringpack" index --format raw --dtype u16 raw.bin
-"$ringpack" inspect --format raw --dtype u16 --eos 7 raw.bin >seen
+"$ringpack" inspect "${as_raw[@]}" raw.bin >seen
 says seen 'raw, u16 tokens, eos 7'
 says seen '5,000'
 says seen 'not known; --scan'
 says seen 'sampled'
-"$ringpack" inspect --scan --json --format raw --dtype u16 --eos 7 raw.bin >scanned
+"$ringpack" inspect --scan --json "${as_raw[@]}" raw.bin >scanned
 [ "$(field scanned token_max)" = 198 ] || fail 'the largest token'
 [ "$(field scanned fingerprint_full)" = None ] || fail 'a full fingerprint without a sidecar'
-"$ringpack" index --format raw --dtype u16 --eos 7 raw.bin >seen
+"$ringpack" index "${as_raw[@]}" raw.bin >seen
 says seen '5,000 documents'
 says seen 'GB/s'
 "$ringpack" inspect raw.bin >seen # nothing to declare any more
 says seen 'its sidecar says'
 says seen 'full (sidecar)'
 "$ringpack" inspect --json raw.bin >indexed
-[ "$(field indexed fingerprint_sampled)" = "$(field scanned fingerprint_sampled)" ] || fail 'two samples'
+sampled=$(field scanned fingerprint_sampled)
+[ "$(field indexed fingerprint_sampled)" = "$sampled" ] || fail 'another sample'
 [ "$(field indexed token_max)" = 198 ] || fail 'the largest token of the sidecar'
 refuses 'eos|expected 7|found 8' "$ringpack" inspect --format raw --dtype u16 --eos 8 raw.bin
 
 # A changed token is noticed and located; index takes it as it is now.
 printf '\001' | dd of=raw.bin bs=1 seek=1 conv=notrunc status=none
-refuses 'RP_E_CHANGED|raw.bin|block at byte 0|ringpack index raw.bin' "$ringpack" inspect raw.bin
+refuses 'RP_E_CHANGED|raw.bin|at byte 0|ringpack index raw.bin' "$ringpack" inspect raw.bin
 "$ringpack" index -q raw.bin >/dev/null
 "$ringpack" inspect --json raw.bin >again
-[ "$(field again fingerprint_full)" != "$(field indexed fingerprint_full)" ] || fail 'the same fingerprint'
+full=$(field indexed fingerprint_full)
+[ "$(field again fingerprint_full)" != "$full" ] || fail 'the same fingerprint'
 
 # A directory of sidecars, and equal base names.
 mkdir a b
 cp raw.bin a/ && cp raw.bin b/
-"$ringpack" index -q --index-dir sidecars --format raw --dtype u16 --eos 7 --json a/raw.bin b/raw.bin >both
-python3 -c "import json; rows = json.load(open('both')); assert len(rows) == 2 and rows[1]['gb_per_second'] > 0"
+"$ringpack" index -q --index-dir sidecars "${as_raw[@]}" --json a/raw.bin b/raw.bin >both
+python3 -c "import json; a, b = json.load(open('both')); assert b['gb_per_second'] > 0"
 [ "$(ls sidecars | wc -l)" = 2 ] || fail 'two sidecars'
 [ ! -e a/raw.bin.rpx ] || fail 'a sidecar beside the shard'
 "$ringpack" inspect --index-dir sidecars a/raw.bin >seen

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus_files.h — for the tests of the corpus room: a scratch directory, and files written byte by byte
- * from the layouts in the formats' own documentation, never with the code under test. */
+/* corpus_files.h — for the tests of the corpus room: a scratch directory, and files written byte by
+ * byte from the layouts in the formats' own documentation, never with the code under test. */
 #ifndef RP_TESTS_CORPUS_FILES_H
 #define RP_TESTS_CORPUS_FILES_H
 
@@ -37,7 +37,8 @@ static inline int scratch_leave(void **state)
 
 static inline void put_file(const char *path, const void *bytes, size_t count)
 {
-    unlink(path); /* a file that is truncated and written again is flushed to the disk by ext4: slow */
+    unlink(
+        path); /* a file that is truncated and written again is flushed to the disk by ext4: slow */
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, count, file), count);
@@ -66,15 +67,27 @@ static inline void add_bytes(struct image *image, const void *bytes, size_t coun
     memcpy(image->bytes + image->count, bytes, count);
     image->count += count;
 }
-static inline void add_u8(struct image *image, uint8_t v) { add_bytes(image, &v, sizeof v); }
-static inline void add_u16(struct image *image, uint16_t v) { add_bytes(image, &v, sizeof v); }
-static inline void add_u32(struct image *image, uint32_t v) { add_bytes(image, &v, sizeof v); }
-static inline void add_u64(struct image *image, uint64_t v) { add_bytes(image, &v, sizeof v); }
+static inline void add_u8(struct image *image, uint8_t v)
+{
+    add_bytes(image, &v, sizeof v);
+}
+static inline void add_u16(struct image *image, uint16_t v)
+{
+    add_bytes(image, &v, sizeof v);
+}
+static inline void add_u32(struct image *image, uint32_t v)
+{
+    add_bytes(image, &v, sizeof v);
+}
+static inline void add_u64(struct image *image, uint64_t v)
+{
+    add_bytes(image, &v, sizeof v);
+}
 
 /* An MMIDIDX index. `first` has documents + 1 entries. */
 static inline void add_megatron_index(struct image *image, uint8_t code, const int32_t *lengths,
-                                      const int64_t *pointers, uint64_t sequences, const int64_t *first,
-                                      uint64_t documents)
+                                      const int64_t *pointers, uint64_t sequences,
+                                      const int64_t *first, uint64_t documents)
 {
     add_bytes(image, "MMIDIDX\0\0", 9);
     add_u64(image, 1);
@@ -90,8 +103,8 @@ static inline void add_megatron_index(struct image *image, uint8_t code, const i
 }
 
 /* The usual dataset: every document is one sequence, back to back. */
-static inline void put_megatron(const char *prefix, uint8_t code, unsigned width, const int32_t *lengths,
-                                uint64_t documents)
+static inline void put_megatron(const char *prefix, uint8_t code, unsigned width,
+                                const int32_t *lengths, uint64_t documents)
 {
     static struct image index, tokens;
     int64_t pointers[64], first[65];
@@ -121,14 +134,20 @@ static inline int open_one(struct rp_corpus **corpus, const char *path, enum rp_
                            enum rp_token_type type, int64_t eos, struct rp_error *error)
 {
     const char *shards[] = {path};
-    struct rp_source_spec source = {
-        .name = "s", .weight = 1, .shards = shards, .shard_count = 1, .format = format, .type = type, .eos = eos};
+    struct rp_source_spec source = {.name = "s",
+                                    .weight = 1,
+                                    .shards = shards,
+                                    .shard_count = 1,
+                                    .format = format,
+                                    .type = type,
+                                    .eos = eos};
     struct rp_corpus_spec spec = {.sources = &source, .source_count = 1};
     *error = (struct rp_error){0};
     return rp_corpus_open(corpus, &spec, error);
 }
 
-static inline struct rp_source_spec declared(enum rp_format format, enum rp_token_type type, int64_t eos)
+static inline struct rp_source_spec declared(enum rp_format format, enum rp_token_type type,
+                                             int64_t eos)
 {
     return (struct rp_source_spec){.format = format, .type = type, .eos = eos};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files: what is not a regular file is refused without blocking, a replacement is whole or absent, and
- * nothing is left behind. */
+/* Files: what is not a regular file is refused without blocking, a replacement is whole or absent,
+ * and nothing is left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,8 @@ static void test_open_refuses_what_is_no_file(void **state)
     int listener = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
 
-    assert_true(rp_file_open_read("fifo", NULL, &error) < 0); /* would hang if it opened it to read */
+    assert_true(rp_file_open_read("fifo", NULL, &error) <
+                0); /* would hang if it opened it to read */
     assert_non_null(strstr(error.message, "a FIFO"));
     assert_int_equal(rp_file_open_read("dir", NULL, &error), -EISDIR);
     assert_non_null(strstr(error.message, "a directory"));
@@ -213,7 +214,8 @@ static void test_map(void **state)
 static void test_path_directory(void **state)
 {
     (void)state;
-    static const char *const cases[][2] = {{"a", "."}, {"/a", "/"}, {"b/a", "b"}, {"/b/c/a", "/b/c"}, {"", "."}};
+    static const char *const cases[][2] = {
+        {"a", "."}, {"/a", "/"}, {"b/a", "b"}, {"/b/c/a", "/b/c"}, {"", "."}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *found = rp_path_directory(cases[i][0]);
         assert_string_equal(found, cases[i][1]);

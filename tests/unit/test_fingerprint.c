@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fingerprints: the same after a move, another after any change; a source's shards found by document. */
+/* Fingerprints: the same after a move, another after any change; a source's shards found by
+ * document. */
 #include "corpus_files.h"
 
 #include <fcntl.h>
@@ -42,7 +43,8 @@ static void test_survives_a_move(void **state)
     struct rp_fingerprint a = indexed("a.bin");
     assert_int_not_equal(a.full.low, 0);
     assert_int_equal(mkdir("elsewhere", 0700), 0);
-    assert_int_equal(rename("a.bin", "elsewhere/b.bin") | rename("a.bin.rpx", "elsewhere/b.bin.rpx"), 0);
+    assert_int_equal(
+        rename("a.bin", "elsewhere/b.bin") | rename("a.bin.rpx", "elsewhere/b.bin.rpx"), 0);
     struct timespec old[2] = {{1, 0}, {1, 0}};
     assert_int_equal(utimensat(AT_FDCWD, "elsewhere/b.bin", old, 0), 0);
     struct rp_fingerprint b = fingerprint_of("elsewhere/b.bin");
@@ -162,7 +164,8 @@ static void test_documents_over_shards(void **state)
         seen[i] = rp_corpus_fingerprint(corpus).sampled;
         rp_corpus_close(corpus);
     }
-    assert_false(rp_hash128_equal(seen[0], seen[1])); /* the order of shards is part of the stream */
+    assert_false(
+        rp_hash128_equal(seen[0], seen[1])); /* the order of shards is part of the stream */
 }
 
 static void test_a_change_while_running(void **state)

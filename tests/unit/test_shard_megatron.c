@@ -18,7 +18,8 @@ static void test_every_dtype(void **state)
         for (size_t n = 0; n < 3; n++) {
             struct rp_corpus *corpus;
             struct rp_error error;
-            assert_int_equal(open_one(&corpus, names[n], RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+            assert_int_equal(open_one(&corpus, names[n], RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                             0);
             const struct rp_source *source = rp_corpus_source(corpus, 0);
             const struct rp_shard *shard = rp_corpus_shard(corpus, 0);
             assert_string_equal(shard->path, "d.bin");
@@ -38,13 +39,15 @@ static void test_every_dtype(void **state)
         }
     }
     static const uint8_t bad[] = {0, 2, 6, 7, 10, 11, 255};
-    static const char *const said[] = {"found 0", "int8", "float64 (Megatron)", "float32 (Megatron)",
-                                       "uint64", "found 11", "found 255"};
+    static const char *const said[] = {
+        "found 0", "int8",     "float64 (Megatron)", "float32 (Megatron)",
+        "uint64",  "found 11", "found 255"};
     for (size_t i = 0; i < sizeof bad; i++) {
         put_megatron("d", bad[i], 1, lengths, 3);
         struct rp_corpus *corpus;
         struct rp_error error;
-        assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_FORMAT);
+        assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                         -RP_E_FORMAT);
         assert_says(&error, said[i]);
         assert_null(corpus);
     }
@@ -119,13 +122,15 @@ static void test_hostile_indexes(void **state)
         assert_int_equal(open_index(&index, 8, &corpus, &error), -RP_E_CORRUPT);
         assert_says(&error, cases[i].says);
     }
-    static const uint64_t counts[] = {UINT64_MAX, UINT64_MAX / 12, UINT64_MAX / 12 + 1, INT64_MAX, 3, 1};
+    static const uint64_t counts[] = {
+        UINT64_MAX, UINT64_MAX / 12, UINT64_MAX / 12 + 1, INT64_MAX, 3, 1};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         for (unsigned at = 18; at <= 26; at += 8) {
             struct image index = {.count = 0};
             struct rp_corpus *corpus;
             struct rp_error error;
-            add_megatron_index(&index, 8, cases[0].lengths, cases[0].pointers, 2, (int64_t[]){0, 1, 2}, 2);
+            add_megatron_index(&index, 8, cases[0].lengths, cases[0].pointers, 2,
+                               (int64_t[]){0, 1, 2}, 2);
             memcpy(index.bytes + at, &counts[i], 8);
             if (at == 26 && counts[i] == 3)
                 continue; /* that is the right one */
@@ -144,7 +149,8 @@ static void test_every_truncation_of_an_index(void **state)
     assert_int_equal(whole, 34 + 12 * 2 + 8 * 3);
     for (index.count = 0; index.count < whole; index.count++)
         assert_true(open_index(&index, 8, &corpus, &error) < 0);
-    assert_int_equal(open_index(&index, 8, &corpus, &error), 0); /* the control: the whole one is good */
+    assert_int_equal(open_index(&index, 8, &corpus, &error),
+                     0); /* the control: the whole one is good */
     rp_corpus_close(corpus);
 }
 
@@ -163,7 +169,7 @@ static void test_every_bit_of_an_index(void **state)
             refused++;
             continue;
         }
-        accepted++; /* another length, say: no damage that could be seen; but never outside the .bin */
+        accepted++; /* another length, say: it cannot be seen, but never leads outside the .bin */
         const struct rp_source *source = rp_corpus_source(corpus, 0);
         for (uint64_t d = 0; d < rp_source_documents(source); d++)
             assert_true(rp_source_length(source, d) <= 4);
@@ -188,7 +194,8 @@ static void test_truncated_bin(void **state)
     }
     put_megatron("t", 8, 2, lengths, 3);
     assert_int_equal(truncate("t.bin", 79999), 0);
-    assert_int_equal(open_one(&corpus, "t", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_CORRUPT);
+    assert_int_equal(open_one(&corpus, "t", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_CORRUPT);
 }
 
 static void test_refusals(void **state)
@@ -198,13 +205,16 @@ static void test_refusals(void **state)
     struct rp_error error;
     const int32_t lengths[] = {1};
     put_megatron("d", 8, 2, lengths, 1);
-    assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_I32, -1, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_I32, -1, &error),
+                     -RP_E_FORMAT);
     assert_says(&error, "declared i32|found u16");
     put_file("d.idx", "TNTIDX\0\0\1\0\0\0\0\0\0\0", 16);
-    assert_int_equal(open_one(&corpus, "d.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "d.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_FORMAT);
     assert_says(&error, "TNTIDX");
     put_file("d.idx", "something else entirely, longer than a header is", 48);
-    assert_int_equal(open_one(&corpus, "d.idx", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "d.idx", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_FORMAT);
     assert_int_equal(unlink("d.idx"), 0);
     assert_true(open_one(&corpus, "d", RP_FORMAT_MEGATRON, RP_TOKEN_NONE, -1, &error) < 0);
     assert_says(&error, "d.idx");
@@ -213,11 +223,13 @@ static void test_refusals(void **state)
 
     put_megatron("d", 8, 2, lengths, 0);
     put_file("d.bin", "\0", 1);
-    assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_EMPTY);
+    assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_EMPTY);
     const int32_t zeros[] = {0, 0};
     put_megatron("d", 8, 2, zeros, 2);
     put_file("d.bin", "\0", 1);
-    assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_EMPTY);
+    assert_int_equal(open_one(&corpus, "d", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_EMPTY);
     assert_says(&error, "2 documents with 0 tokens");
 }
 

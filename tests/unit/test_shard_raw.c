@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of tokens separated by EOS: raw, npy and llm.c, against a scan that is as simple as can be. */
+/* Files of tokens separated by EOS: raw, npy and llm.c, against the simplest possible scan. */
 #include "corpus_files.h"
 
 #include <time.h>
@@ -67,7 +67,8 @@ static void test_eos_edges(void **state)
             rp_corpus_close(corpus);
         }
         struct image llmc = {.count = 0};
-        add_u32(&llmc, 20240520), add_u32(&llmc, 1), add_u32(&llmc, (uint32_t)strlen(cases[c].tokens));
+        add_u32(&llmc, 20240520), add_u32(&llmc, 1),
+            add_u32(&llmc, (uint32_t)strlen(cases[c].tokens));
         llmc.count = 1024;
         put_tokens(&llmc, cases[c].tokens, 2);
         put_file("l.bin", llmc.bytes, llmc.count);
@@ -89,34 +90,41 @@ static void test_llmc_headers(void **state)
     put_file("l.bin", image.bytes, image.count);
     assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     assert_int_equal(rp_corpus_shard(corpus, 0)->type, RP_TOKEN_U32);
-    assert_lengths(corpus, (uint64_t[]){2, 1}, 2); /* split at the EOS of Llama 3 without a declaration */
+    assert_lengths(corpus, (uint64_t[]){2, 1},
+                   2); /* split at the EOS of Llama 3 without a declaration */
     rp_corpus_close(corpus);
 
     put_file("l.bin", image.bytes, image.count - 4);
-    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_CORRUPT);
+    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_CORRUPT);
     assert_says(&error, "3 tokens|1036|1032");
     put_file("l.bin", image.bytes, 1023);
-    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_CORRUPT);
+    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_CORRUPT);
     put_file("l.bin", image.bytes, 1024);
     assert_true(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error) < 0);
     image.bytes[4] = 1;
     put_file("l.bin", image.bytes, image.count);
-    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_VERSION);
+    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_VERSION);
     image.bytes[4] = 7;
     memset(image.bytes + 8, 0xff, 4); /* -1 tokens */
     put_file("l.bin", image.bytes, image.count);
-    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_CORRUPT);
+    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_CORRUPT);
     uint32_t evaluation = 20240522;
     memcpy(image.bytes, &evaluation, 4);
     put_file("l.bin", image.bytes, image.count);
-    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "l.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_FORMAT);
     assert_says(&error, "evaluation");
 }
 
 static void put_npy(const char *dict, unsigned version, unsigned data_bytes)
 {
     struct image image = {.count = 0};
-    size_t prefix = version == 1 ? 10 : 12, length = (prefix + strlen(dict) + 1 + 63) / 64 * 64 - prefix;
+    size_t prefix = version == 1 ? 10 : 12,
+           length = (prefix + strlen(dict) + 1 + 63) / 64 * 64 - prefix;
     add_bytes(&image, "\x93NUMPY", 6);
     add_u8(&image, (uint8_t)version), add_u8(&image, 0);
     if (version == 1)
@@ -144,10 +152,13 @@ static void test_npy(void **state)
     char dict[128];
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         for (unsigned version = 1; version <= 2; version++) {
-            snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (5,), }", good[i].descr);
+            snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (5,), }",
+                     good[i].descr);
             put_npy(dict, version, 5 * good[i].width);
-            assert_int_equal(open_one(&corpus, "n.npy", RP_FORMAT_AUTO, RP_TOKEN_NONE, 0, &error), 0);
-            assert_lengths(corpus, (uint64_t[]){1, 1, 1, 1, 1}, 5); /* five times token 0, which is EOS */
+            assert_int_equal(open_one(&corpus, "n.npy", RP_FORMAT_AUTO, RP_TOKEN_NONE, 0, &error),
+                             0);
+            assert_lengths(corpus, (uint64_t[]){1, 1, 1, 1, 1},
+                           5); /* five times token 0, which is EOS */
             rp_corpus_close(corpus);
         }
     static const char *const bad[] = {
@@ -163,7 +174,9 @@ static void test_npy(void **state)
         "{'descr': '<u4', 'fortran_order': False, 'shape': (4611686018427387909,), }",
         "{'descr': [('a', '<u4')], 'fortran_order': False, 'shape': (5,), }",
         "{'descr': '<u4', 'fortran_order': False, 'shape': (5,), } and more",
-        "", "{", "{'descr': '<u4'",
+        "",
+        "{",
+        "{'descr': '<u4'",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         put_npy(bad[i], 1, 20);
@@ -187,25 +200,33 @@ static void test_refusals(void **state)
     struct rp_corpus *corpus;
     struct rp_error error;
     put_file("r.bin", "abcdefgh", 8);
-    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_AUTO, RP_TOKEN_U16, 5, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_AUTO, RP_TOKEN_U16, 5, &error),
+                     -RP_E_FORMAT);
     assert_says(&error, "cannot tell|--dtype u16"); /* raw is never guessed */
-    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_NONE, 5, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_NONE, 5, &error),
+                     -RP_E_FORMAT);
     assert_says(&error, "no dtype");
-    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_U16, -1, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_U16, -1, &error),
+                     -RP_E_FORMAT);
     assert_says(&error, "no eos");
-    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_U8, 256, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_U8, 256, &error),
+                     -RP_E_FORMAT);
     assert_says(&error, "0 to 255|found 256");
-    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_I16, 40000, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_I16, 40000, &error),
+                     -RP_E_FORMAT);
     put_file("r.bin", "abcdefg", 7);
-    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_U16, 5, &error), -RP_E_FORMAT);
+    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_U16, 5, &error),
+                     -RP_E_FORMAT);
     assert_says(&error, "multiple of 2");
     put_file("r.bin", "", 0);
-    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_U16, 5, &error), -RP_E_EMPTY);
+    assert_int_equal(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_U16, 5, &error),
+                     -RP_E_EMPTY);
     assert_int_equal(unlink("r.bin"), 0);
     assert_true(open_one(&corpus, "r.bin", RP_FORMAT_RAW, RP_TOKEN_U16, 5, &error) < 0);
     assert_int_equal(mkfifo("r.bin", 0600), 0);
     for (int format = RP_FORMAT_AUTO; format <= RP_FORMAT_LLMC; format++) {
-        assert_true(open_one(&corpus, "r.bin", (enum rp_format)format, RP_TOKEN_U16, 5, &error) < 0);
+        assert_true(open_one(&corpus, "r.bin", (enum rp_format)format, RP_TOKEN_U16, 5, &error) <
+                    0);
         assert_says(&error, format == RP_FORMAT_MEGATRON ? "FIFO|r." : "FIFO");
     }
     assert_int_equal(unlink("r.bin"), 0);
@@ -215,11 +236,15 @@ static void test_refusals(void **state)
     assert_int_equal(rmdir("r.bin"), 0);
     static const struct {
         const char *bytes, *says;
-    } foreign[] = {{"PAR1xxxxxxxx", "Parquet"}, {"\x89HDF\r\n\x1a\nxxxx", "HDF5"}, {"\x1f\x8bxxxxxxxxxx", "gzip"},
-                   {"ARROW1xxxxxx", "Arrow"},   {"(\xb5/\xfdxxxxxxxx", "zstd"}};
+    } foreign[] = {{"PAR1xxxxxxxx", "Parquet"},
+                   {"\x89HDF\r\n\x1a\nxxxx", "HDF5"},
+                   {"\x1f\x8bxxxxxxxxxx", "gzip"},
+                   {"ARROW1xxxxxx", "Arrow"},
+                   {"(\xb5/\xfdxxxxxxxx", "zstd"}};
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         put_file("f", foreign[i].bytes, 12);
-        assert_int_equal(open_one(&corpus, "f", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_FORMAT);
+        assert_int_equal(open_one(&corpus, "f", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                         -RP_E_FORMAT);
         assert_says(&error, foreign[i].says);
     }
 }
@@ -230,7 +255,8 @@ static void test_scan_against_the_obvious(void **state)
     (void)state;
     unsigned seed = (unsigned)time(NULL);
     print_message("seed %u\n", seed);
-    static const enum rp_token_type types[] = {RP_TOKEN_U8, RP_TOKEN_U16, RP_TOKEN_U32, RP_TOKEN_I64};
+    static const enum rp_token_type types[] = {RP_TOKEN_U8, RP_TOKEN_U16, RP_TOKEN_U32,
+                                               RP_TOKEN_I64};
     static uint64_t tokens64[5000], found[5003], expected[5003];
     static uint8_t stored[sizeof tokens64] __attribute__((aligned(64)));
     for (unsigned round = 0; round < 200; round++) {
@@ -287,7 +313,8 @@ static void test_large_file_same_with_and_without_sidecar(void **state)
     assert_int_equal(rp_source_documents(a), rp_source_documents(b));
     for (uint64_t d = 0; d < rp_source_documents(a); d++)
         assert_int_equal(rp_source_length(a, d), rp_source_length(b, d));
-    assert_true(rp_hash128_equal(rp_source_fingerprint(a).sampled, rp_source_fingerprint(b).sampled));
+    assert_true(
+        rp_hash128_equal(rp_source_fingerprint(a).sampled, rp_source_fingerprint(b).sampled));
     struct rp_inspection inspection;
     assert_int_equal(rp_inspect("big.bin", NULL, NULL, false, NULL, NULL, &inspection, &error), 0);
     assert_int_equal(inspection.token_max, 299);

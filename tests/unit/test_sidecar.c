@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sidecars: every damaged bit and every truncation is noticed, a stale one is refused, an old one stays
- * until the new one is whole, and a changed token is located. */
+/* Sidecars: every damaged bit and every truncation is noticed, a stale one is refused, an old one
+ * stays until the new one is whole, and a changed token is located. */
 #include "corpus_files.h"
 
 #include "corpus/sidecar.h"
@@ -96,7 +96,8 @@ static void test_forged_values_never_reach_memory(void **state)
     struct rp_error error;
     put_sidecar();
     size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
-    static const uint64_t values[] = {0, 1, 3, UINT64_MAX, UINT64_MAX / 8, UINT64_MAX / 8 + 1, INT64_MAX, 1u << 20};
+    static const uint64_t values[] = {
+        0, 1, 3, UINT64_MAX, UINT64_MAX / 8, UINT64_MAX / 8 + 1, INT64_MAX, 1u << 20};
     for (size_t at = 12; at < 96; at += 4)
         for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
             uint8_t forged[256];
@@ -149,7 +150,8 @@ static void test_stale_is_refused(void **state)
     assert_says(&error, "10000|9998");
     put_file("s.bin", tokens, sizeof tokens);
     struct rp_corpus *corpus;
-    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_RAW, RP_TOKEN_U16, EOS + 1, &error), -RP_E_CHANGED);
+    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_RAW, RP_TOKEN_U16, EOS + 1, &error),
+                     -RP_E_CHANGED);
     assert_says(&error, "eos|expected 9|found 10");
     assert_int_equal(open_it(&error), 0);
 
@@ -159,9 +161,11 @@ static void test_stale_is_refused(void **state)
     assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     rp_corpus_close(corpus);
     put_megatron("m", 8, 2, others, 2); /* the same tokens, cut elsewhere */
-    assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), -RP_E_CHANGED);
+    assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -RP_E_CHANGED);
     assert_says(&error, "hash of the index");
-    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0); /* index replaces it */
+    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error),
+                     0); /* index replaces it */
     assert_int_equal(open_one(&corpus, "m", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     rp_corpus_close(corpus);
 }
@@ -179,8 +183,10 @@ static void test_block_hashes_locate_a_changed_token(void **state)
         tokens[changed] ^= 1;
         for (uint64_t b = 0; b < shard->block_count; b++) {
             size_t offset = (size_t)b * RP_BLOCK_BYTES;
-            size_t length = sizeof tokens - offset < RP_BLOCK_BYTES ? sizeof tokens - offset : RP_BLOCK_BYTES;
-            bool same = rp_hash64((const uint8_t *)tokens + offset, length) == shard->block_hashes[b];
+            size_t length = sizeof tokens - offset < RP_BLOCK_BYTES ? sizeof tokens - offset
+                                                                    : RP_BLOCK_BYTES;
+            bool same = rp_hash64((const uint8_t *)tokens + offset, length) ==
+                        shard->block_hashes[b];
             assert_int_equal(same, b != changed * 2 / RP_BLOCK_BYTES);
         }
         tokens[changed] ^= 1;
@@ -194,7 +200,8 @@ static void test_index_directory(void **state)
     struct rp_error error;
     struct rp_corpus *corpus;
     const char *shards[] = {"a/s.bin", "b/s.bin"};
-    struct rp_source_spec source = {.name = "s", .weight = 1, .shards = shards, .shard_count = 2, .eos = -1};
+    struct rp_source_spec source = {
+        .name = "s", .weight = 1, .shards = shards, .shard_count = 2, .eos = -1};
     struct rp_corpus_spec spec = {.sources = &source, .source_count = 1, .index_dir = "index/deep"};
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     assert_int_equal(mkdir("a", 0700) | mkdir("b", 0700), 0);
@@ -203,7 +210,8 @@ static void test_index_directory(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(rp_index_build(shards[i], &hints, "index/deep", NULL, NULL, &error), 0);
     assert_int_not_equal(access("a/s.bin.rpx", F_OK), 0);
-    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0); /* equal base names are kept apart */
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error),
+                     0); /* equal base names are kept apart */
     assert_int_equal(rp_source_tokens(rp_corpus_source(corpus, 0)), 5);
     rp_corpus_close(corpus);
 }
@@ -215,7 +223,8 @@ static void test_missing_token_file(void **state)
     struct rp_corpus *whole, *gone;
     const char *shards[] = {"s.bin", "m"};
     const int32_t lengths[] = {3, 5};
-    struct rp_source_spec source = {.name = "s", .weight = 1, .shards = shards, .shard_count = 2, .eos = -1};
+    struct rp_source_spec source = {
+        .name = "s", .weight = 1, .shards = shards, .shard_count = 2, .eos = -1};
     struct rp_corpus_spec spec = {.sources = &source, .source_count = 1};
     put_sidecar();
     put_megatron("m", 8, 2, lengths, 2);

@@ -15,18 +15,19 @@
 
 static const char help[] =
     "usage: ringpack convert [options] -o PREFIX INPUT...\n\n"
-    "Turn text files, directories of them, and JSONL into PREFIX.bin and PREFIX.idx (Megatron), with the\n"
-    "sidecar of `ringpack index`. A document is one file, or one line of a JSONL file with `text`, `tokens`\n"
-    "or `input_ids`. Inputs may be gzip. In a directory, what is no UTF-8 text is skipped and counted. The\n"
-    "order is that of the inputs, and bytewise by path within a directory. Nothing is left when it fails.\n\n"
+    "Turn text files, directories of them, and JSONL into PREFIX.bin and PREFIX.idx (Megatron),\n"
+    "with the sidecar of `ringpack index`. A document is one file, or one line of a JSONL file\n"
+    "with `text`, `tokens` or `input_ids`. Inputs may be gzip. In a directory, what is no UTF-8\n"
+    "text is skipped and counted. The order is that of the inputs, and bytewise by path within a\n"
+    "directory. Nothing is left when it fails.\n\n"
     "  -o, --output PREFIX  what to write\n"
     "  --force              replace PREFIX.bin and PREFIX.idx\n"
-    "  --tokenizer T        bytes (default: UTF-8 bytes, vocabulary 257, EOS 256), or the path of a Hugging\n"
-    "                       Face tokenizer.json (needs the Python package `tokenizers`)\n"
+    "  --tokenizer T        bytes (default: UTF-8 bytes, vocabulary 257, EOS 256), or the path of\n"
+    "                       a Hugging Face tokenizer.json (needs the Python package `tokenizers`)\n"
     "  --eos ID|TOKEN       the token that ends a document (default: the tokenizer's)\n"
     "  --no-append-eos      do not append it (default: --append-eos)\n"
-    "  --vocab-size N       of `tokens` that another tokenizer made; from 65500 on they are stored as i32\n"
-    "  --as text|jsonl      what the inputs are (default: by name: *.jsonl, *.ndjson, also with .gz)\n"
+    "  --vocab-size N       of `tokens` that another tokenizer made; i32 from 65500 on\n"
+    "  --as text|jsonl      what the inputs are (default: *.jsonl, *.ndjson, also with .gz)\n"
     "  --glob PATTERN       in directories, take only files whose name matches; may be repeated\n"
     "  --min-bytes N        skip files and texts of fewer bytes\n"
     "  --split-bytes N      cut text files into documents at line ends, of about N bytes\n"
@@ -62,10 +63,12 @@ int rp_convert_sink(void *context, const uint32_t *tokens, size_t count, struct 
     for (size_t i = 0; i < count; i++)
         largest = tokens[i] > largest ? tokens[i] : largest;
     if (largest >= convert->vocab_size)
-        return rp_fail(error, -RP_E_VOCABULARY, "give --vocab-size N, the vocabulary of the tokenizer that made them",
+        return rp_fail(error, -RP_E_VOCABULARY,
+                       "give --vocab-size N, the vocabulary of the tokenizer that made them",
                        "%s:%" PRIu64 ": token ids: expected less than %" PRIu64 ", found %" PRIu32,
                        convert->path, convert->line, convert->vocab_size, largest);
-    int code = rp_output_add(&convert->output, tokens, count, convert->append_eos ? convert->eos : -1, error);
+    int code = rp_output_add(&convert->output, tokens, count,
+                             convert->append_eos ? convert->eos : -1, error);
     if (code < 0)
         return code;
     return convert->output.token_count >= convert->max_tokens ? RP_CONVERT_ENOUGH : 0;
@@ -81,8 +84,8 @@ static bool is_jsonl(const struct arguments *arguments, const char *path)
 {
     if (arguments->as)
         return arguments->as == 'j';
-    return has_suffix(path, ".jsonl") || has_suffix(path, ".ndjson") || has_suffix(path, ".jsonl.gz") ||
-           has_suffix(path, ".ndjson.gz");
+    return has_suffix(path, ".jsonl") || has_suffix(path, ".ndjson") ||
+           has_suffix(path, ".jsonl.gz") || has_suffix(path, ".ndjson.gz");
 }
 
 static int convert_files(struct rp_convert *convert, const struct arguments *arguments,
@@ -105,7 +108,8 @@ static int convert_files(struct rp_convert *convert, const struct arguments *arg
     return code < 0 ? code : 0;
 }
 
-static int check_found(const struct rp_convert *convert, const struct rp_inputs *inputs, struct rp_error *error)
+static int check_found(const struct rp_convert *convert, const struct rp_inputs *inputs,
+                       struct rp_error *error)
 {
     if (convert->output.documents > 0)
         return 0;
@@ -118,7 +122,8 @@ static int check_found(const struct rp_convert *convert, const struct rp_inputs 
 }
 
 /* The vocabulary decides the dtype, so it must be known before the first token. */
-static int settle_tokens(struct rp_convert *convert, const struct arguments *arguments, struct rp_error *error)
+static int settle_tokens(struct rp_convert *convert, const struct arguments *arguments,
+                         struct rp_error *error)
 {
     const struct rp_tokenizer *tokenizer = &convert->tokenizer;
     convert->eos = tokenizer->eos;
@@ -126,22 +131,26 @@ static int settle_tokens(struct rp_convert *convert, const struct arguments *arg
     convert->eos_declared = arguments->eos != NULL;
     if (convert->append_eos && convert->eos < 0)
         return rp_fail(error, -RP_E_USAGE, "give --eos, a token or its id, or --no-append-eos",
-                       "%s: which of its tokens ends a document is not clear", arguments->tokenizer);
+                       "%s: which of its tokens ends a document is not clear",
+                       arguments->tokenizer);
     convert->vocab_size = arguments->vocab_size ? arguments->vocab_size : tokenizer->vocab_size;
     if (convert->append_eos && (uint64_t)convert->eos >= convert->vocab_size)
-        return rp_fail(error, -RP_E_VOCABULARY, "give --vocab-size N, and the --eos that belongs to it",
-                       "--eos: expected less than %" PRIu64 ", found %" PRId64, convert->vocab_size, convert->eos);
+        return rp_fail(error, -RP_E_VOCABULARY,
+                       "give --vocab-size N, and the --eos that belongs to it",
+                       "--eos: expected less than %" PRIu64 ", found %" PRId64, convert->vocab_size,
+                       convert->eos);
     return 0;
 }
 
-static void print_summary(const struct rp_convert *convert, const struct rp_inputs *inputs, const char *prefix,
-                          double seconds)
+static void print_summary(const struct rp_convert *convert, const struct rp_inputs *inputs,
+                          const char *prefix, double seconds)
 {
     char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], c[RP_CMD_TEXT_BYTES], d[RP_CMD_TEXT_BYTES];
     const struct rp_counts *counts = &convert->counts;
     printf("%s.bin: %s tokens (%s) in %s documents from %s files, %.1f s\n", prefix,
            rp_cmd_count_text(convert->output.token_count, a), convert->output.wide ? "i32" : "u16",
-           rp_cmd_count_text(convert->output.documents, b), rp_cmd_count_text(counts->files, c), seconds);
+           rp_cmd_count_text(convert->output.documents, b), rp_cmd_count_text(counts->files, c),
+           seconds);
     uint64_t unreadable = counts->unreadable + inputs->unreadable;
     if (counts->binary + counts->not_utf8 + counts->too_small + unreadable > 0)
         printf("skipped: %s binary, %s not UTF-8, %s too small, %s unreadable\n",
@@ -154,13 +163,14 @@ static int convert_inputs(struct rp_convert *convert, const struct arguments *ar
 {
     struct rp_cmd_progress progress;
     uint64_t started_ns = rp_now_ns();
-    int code = rp_tokenizer_open(&convert->tokenizer, arguments->tokenizer, arguments->eos, rp_convert_sink,
-                                 convert, error);
+    int code = rp_tokenizer_open(&convert->tokenizer, arguments->tokenizer, arguments->eos,
+                                 rp_convert_sink, convert, error);
     if (code < 0)
         return code;
     code = settle_tokens(convert, arguments, error);
     if (code == 0)
-        code = rp_output_open(&convert->output, arguments->output, convert->vocab_size, arguments->force, error);
+        code = rp_output_open(&convert->output, arguments->output, convert->vocab_size,
+                              arguments->force, error);
     if (code == 0) {
         rp_cmd_progress_begin(&progress, "converting", true);
         progress.shown &= !arguments->quiet;
@@ -192,7 +202,8 @@ static int run(const struct arguments *arguments, char **paths, int path_count)
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write(2), like a full disk */
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not grow is an error of write(2), like a full disk */
     int code = 0;
     for (int i = 0; i < path_count && code == 0; i++)
         code = rp_inputs_add(&inputs, paths[i], arguments->globs, arguments->glob_count, &error);
@@ -218,42 +229,73 @@ static int take_as(struct arguments *arguments, const char *argument)
 }
 
 static const struct option options[] = {
-    {"output", required_argument, NULL, 'o'},      {"force", no_argument, NULL, 'F'},
-    {"tokenizer", required_argument, NULL, 't'},   {"eos", required_argument, NULL, 'e'},
-    {"append-eos", no_argument, NULL, 'a'},        {"no-append-eos", no_argument, NULL, 'A'},
-    {"vocab-size", required_argument, NULL, 'v'},  {"as", required_argument, NULL, 'k'},
-    {"glob", required_argument, NULL, 'g'},        {"min-bytes", required_argument, NULL, 'm'},
-    {"split-bytes", required_argument, NULL, 's'}, {"max-tokens", required_argument, NULL, 'n'},
-    {"quiet", no_argument, NULL, 'q'},             {"help", no_argument, NULL, 'h'},
+    {"output", required_argument, NULL, 'o'},
+    {"force", no_argument, NULL, 'F'},
+    {"tokenizer", required_argument, NULL, 't'},
+    {"eos", required_argument, NULL, 'e'},
+    {"append-eos", no_argument, NULL, 'a'},
+    {"no-append-eos", no_argument, NULL, 'A'},
+    {"vocab-size", required_argument, NULL, 'v'},
+    {"as", required_argument, NULL, 'k'},
+    {"glob", required_argument, NULL, 'g'},
+    {"min-bytes", required_argument, NULL, 'm'},
+    {"split-bytes", required_argument, NULL, 's'},
+    {"max-tokens", required_argument, NULL, 'n'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"help", no_argument, NULL, 'h'},
     {0},
 };
 
 static int take_option(struct arguments *arguments, int option)
 {
     switch (option) {
-    case 'o': arguments->output = optarg; return 0;
-    case 'F': arguments->force = true; return 0;
-    case 't': arguments->tokenizer = optarg; return 0;
-    case 'e': arguments->eos = optarg; return 0;
-    case 'a': arguments->no_append_eos = false; return 0;
-    case 'A': arguments->no_append_eos = true; return 0;
-    case 'k': return take_as(arguments, optarg);
-    case 'g': arguments->globs[arguments->glob_count++] = optarg; return 0;
-    case 'v': return take_number("vocab-size", optarg, false, &arguments->vocab_size);
-    case 'm': return take_number("min-bytes", optarg, true, &arguments->min_bytes);
-    case 's': return take_number("split-bytes", optarg, true, &arguments->split_bytes);
-    case 'n': return take_number("max-tokens", optarg, false, &arguments->max_tokens);
-    case 'q': arguments->quiet = true; return 0;
-    default: return rp_cmd_misuse("convert", NULL);
+    case 'o':
+        arguments->output = optarg;
+        return 0;
+    case 'F':
+        arguments->force = true;
+        return 0;
+    case 't':
+        arguments->tokenizer = optarg;
+        return 0;
+    case 'e':
+        arguments->eos = optarg;
+        return 0;
+    case 'a':
+        arguments->no_append_eos = false;
+        return 0;
+    case 'A':
+        arguments->no_append_eos = true;
+        return 0;
+    case 'k':
+        return take_as(arguments, optarg);
+    case 'g':
+        arguments->globs[arguments->glob_count++] = optarg;
+        return 0;
+    case 'v':
+        return take_number("vocab-size", optarg, false, &arguments->vocab_size);
+    case 'm':
+        return take_number("min-bytes", optarg, true, &arguments->min_bytes);
+    case 's':
+        return take_number("split-bytes", optarg, true, &arguments->split_bytes);
+    case 'n':
+        return take_number("max-tokens", optarg, false, &arguments->max_tokens);
+    case 'q':
+        arguments->quiet = true;
+        return 0;
+    default:
+        return rp_cmd_misuse("convert", NULL);
     }
 }
 
 int rp_cmd_convert(int argc, char **argv)
 {
     struct arguments arguments = {.tokenizer = "bytes"};
-    arguments.globs = calloc((size_t)argc, sizeof *arguments.globs); /* one per argument is more than enough */
+    arguments.globs = calloc((size_t)argc,
+                             sizeof *arguments.globs); /* one per argument is more than enough */
     int status = arguments.globs ? RP_EXIT_FINE : rp_cmd_misuse("convert", "out of memory");
-    for (int option; status == RP_EXIT_FINE && (option = getopt_long(argc, argv, "o:qh", options, NULL)) != -1;) {
+    for (int option; status == RP_EXIT_FINE &&
+                     (option = getopt_long(argc, argv, "o:qh", options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(help, stdout);
             free(arguments.globs);

@@ -9,10 +9,10 @@
 
 static const char help[] =
     "usage: ringpack index [options] PATH...\n\n"
-    "Read every token file once and leave PATH.rpx beside it: where its documents begin, its largest\n"
-    "token id, and a hash of every 4 KiB block. Runs then start without a scan, know their corpus by its\n"
-    "full fingerprint, and notice and locate a changed token. A sidecar is replaced whole or not at all.\n\n"
-    RP_DECLARED_HELP;
+    "Read every token file once and leave PATH.rpx beside it: where its documents begin, its\n"
+    "largest token id, and a hash of every 4 KiB block. Runs then start without a scan, know\n"
+    "their corpus by its full fingerprint, and notice and locate a changed token. A sidecar is\n"
+    "replaced whole or not at all.\n\n" RP_DECLARED_HELP;
 
 static int index_one(const char *path, const struct rp_declared *declared, json_t *list)
 {
@@ -24,11 +24,13 @@ static int index_one(const char *path, const struct rp_declared *declared, json_
     rp_cmd_progress_begin(&progress, label, true);
     progress.shown &= !declared->quiet;
     uint64_t started_ns = rp_now_ns();
-    int code = rp_index_build(path, &declared->hints, declared->index_dir, rp_cmd_progress, &progress, &error);
+    int code = rp_index_build(path, &declared->hints, declared->index_dir, rp_cmd_progress,
+                              &progress, &error);
     double seconds = (double)(rp_now_ns() - started_ns) / 1e9;
     rp_cmd_progress_end(&progress);
     if (code == 0)
-        code = rp_inspect(path, &declared->hints, declared->index_dir, false, NULL, NULL, &inspection, &error);
+        code = rp_inspect(path, &declared->hints, declared->index_dir, false, NULL, NULL,
+                          &inspection, &error);
     if (code < 0)
         return rp_cmd_report(&error);
     double rate = (double)inspection.bytes / 1e9 / seconds;

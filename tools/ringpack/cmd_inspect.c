@@ -8,20 +8,21 @@
 
 static const char help[] =
     "usage: ringpack inspect [options] PATH...\n\n"
-    "Say what token files are and why, how many documents of what lengths they hold, their largest\n"
-    "token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or .idx.\n\n"
-    "  --scan           read every token, for the largest id and for files without an index\n"
-    RP_DECLARED_HELP;
+    "Say what token files are and why, how many documents of what lengths they hold, their\n"
+    "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
+    ".idx.\n\n"
+    "  --scan           read every token: for its largest id, or without index\n" RP_DECLARED_HELP;
 
-static int inspect_one(const char *path, const struct rp_declared *declared, bool scan, json_t *list)
+static int inspect_one(const char *path, const struct rp_declared *declared, bool scan,
+                       json_t *list)
 {
     struct rp_inspection inspection;
     struct rp_error error;
     struct rp_cmd_progress progress;
     rp_cmd_progress_begin(&progress, path, true);
     progress.shown &= !declared->quiet;
-    int code = rp_inspect(path, &declared->hints, declared->index_dir, scan, rp_cmd_progress, &progress,
-                          &inspection, &error);
+    int code = rp_inspect(path, &declared->hints, declared->index_dir, scan, rp_cmd_progress,
+                          &progress, &inspection, &error);
     rp_cmd_progress_end(&progress);
     if (code < 0)
         return rp_cmd_report(&error);
@@ -34,7 +35,8 @@ static int inspect_one(const char *path, const struct rp_declared *declared, boo
 
 int rp_cmd_inspect(int argc, char **argv)
 {
-    static const struct option options[] = {RP_DECLARED_OPTIONS, {"scan", no_argument, NULL, 's'}, {0}};
+    static const struct option options[] = {
+        RP_DECLARED_OPTIONS, {"scan", no_argument, NULL, 's'}, {0}};
     struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
     bool scan = false;
     for (int option; (option = getopt_long(argc, argv, "qh", options, NULL)) != -1;) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* convert.h — `ringpack convert`: text and JSONL become one Megatron dataset.
  *
- * Flow: inputs are expanded to a list of files in canonical order (convert_inputs); each file is read
- * (convert_text, convert_jsonl) and its documents go through the tokenizer (convert_tokenizer) to the
- * output (convert_output), which exists under its name only when it is whole.
+ * Flow: inputs are expanded to a list of files in canonical order (convert_inputs); each file is
+ * read (convert_text, convert_jsonl) and its documents go through the tokenizer (convert_tokenizer)
+ * to the output (convert_output), which exists under its name only when it is whole.
  *
- * The result depends on the content and the order of the inputs alone: not on time, locale or threads. */
+ * The result depends on the content and the order of the inputs alone: not on time, locale or
+ * threads. */
 #ifndef RP_TOOLS_CONVERT_H
 #define RP_TOOLS_CONVERT_H
 
@@ -16,7 +17,8 @@
 
 #include "base/file.h"
 
-/* Returned, where a function says so, when --max-tokens is reached: no error, but no more documents. */
+/* Returned, where a function says so, when --max-tokens is reached: no error, but no more
+ * documents. */
 #define RP_CONVERT_ENOUGH 1
 
 /** True after Ctrl-C or SIGTERM: give up, leave nothing behind. */
@@ -27,7 +29,8 @@ bool rp_convert_interrupted(void);
 struct rp_input {
     char *path;
     uint64_t bytes;
-    bool named; /* by the user, so it must be readable; a file found in a directory may be skipped */
+    bool
+        named; /* by the user, so it must be readable; a file found in a directory may be skipped */
 };
 struct rp_inputs {
     struct rp_input *files;
@@ -35,10 +38,12 @@ struct rp_inputs {
     uint64_t bytes;
     uint64_t unreadable; /* directories that could not be listed */
 };
-/** Add a file, or every regular file below a directory, sorted bytewise by path. `globs` (may be empty)
- *  select among the latter, by base name, or by path below the directory if they contain a slash. */
-RP_MUST_CHECK int rp_inputs_add(struct rp_inputs *inputs, const char *path, const char *const *globs,
-                                size_t glob_count, struct rp_error *error);
+/** Add a file, or every regular file below a directory, sorted bytewise by path. `globs` (may be
+ * empty) select among the latter, by base name, or by path below the directory if they contain a
+ * slash. */
+RP_MUST_CHECK int rp_inputs_add(struct rp_inputs *inputs, const char *path,
+                                const char *const *globs, size_t glob_count,
+                                struct rp_error *error);
 void rp_inputs_release(struct rp_inputs *inputs);
 
 /* convert_output.c */
@@ -46,18 +51,19 @@ void rp_inputs_release(struct rp_inputs *inputs);
 struct rp_output {
     struct rp_new_file tokens;
     char *token_path, *index_path;
-    bool wide;           /* i32; u16 otherwise */
+    bool wide; /* i32; u16 otherwise */
     uint8_t *buffer;
-    size_t buffered;     /* bytes */
-    int32_t *lengths;    /* of every document */
+    size_t buffered;  /* bytes */
+    int32_t *lengths; /* of every document */
     size_t documents, capacity;
     uint64_t token_count;
 };
-/** Begin PREFIX.bin and PREFIX.idx. u16 if vocab_size < 65500, else i32: Megatron's own rule. Existing
- *  files are refused unless `replace`. */
+/** Begin PREFIX.bin and PREFIX.idx. u16 if vocab_size < 65500, else i32: Megatron's own rule.
+ * Existing files are refused unless `replace`. */
 RP_MUST_CHECK int rp_output_open(struct rp_output *output, const char *prefix, uint64_t vocab_size,
                                  bool replace, struct rp_error *error);
-/** Append a document; `eos` < 0: none is appended, and none where the document ends with it already. */
+/** Append a document; `eos` < 0: none is appended, and none where the document ends with it
+ * already. */
 RP_MUST_CHECK int rp_output_add(struct rp_output *output, const uint32_t *tokens, size_t count,
                                 int64_t eos, struct rp_error *error);
 /** Write the index, publish both files, build the sidecar: all of it, or nothing stays. */
@@ -82,11 +88,13 @@ struct rp_tokenizer {
     size_t ids_capacity;
     const char *path;
 };
-/** `name` is "bytes" or the path of a tokenizer.json; `eos` is a token id, the text of a token, or NULL. */
-RP_MUST_CHECK int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *name, const char *eos,
-                                    rp_sink *sink, void *context, struct rp_error *error);
-/** Tokenise a text. Its tokens reach the sink now or later, in the order of the texts. Returns what the
- *  sink returned. */
+/** `name` is "bytes" or the path of a tokenizer.json; `eos` is a token id, the text of a token, or
+ * NULL. */
+RP_MUST_CHECK int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *name,
+                                    const char *eos, rp_sink *sink, void *context,
+                                    struct rp_error *error);
+/** Tokenise a text. Its tokens reach the sink now or later, in the order of the texts. Returns what
+ * the sink returned. */
 RP_MUST_CHECK int rp_tokenizer_add(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
                                    struct rp_error *error);
 /** Everything that was added has reached the sink. */
@@ -104,7 +112,7 @@ struct rp_convert {
     struct rp_output output;
     struct rp_counts counts;
     uint64_t vocab_size, max_tokens, min_bytes, split_bytes;
-    int64_t eos;       /* appended to every document; -1 = none */
+    int64_t eos; /* appended to every document; -1 = none */
     bool append_eos;
     bool eos_declared; /* by --eos: tokens that somebody else made need it */
     const char *path;  /* of the file being read, for messages */
@@ -120,7 +128,7 @@ RP_MUST_CHECK int rp_convert_jsonl(struct rp_convert *convert, const struct rp_i
 /** The sink of the tokenizer, and of tokens that need none: check them, count them, write them. */
 int rp_convert_sink(void *convert, const uint32_t *tokens, size_t count, struct rp_error *error);
 
-/** Whether `bytes` of `text` are UTF-8 (no surrogates, nothing overlong, nothing above U+10FFFF). */
+/** Whether `text` is UTF-8 (no surrogates, nothing overlong, nothing above U+10FFFF). */
 bool rp_text_is_utf8(const char *text, size_t bytes);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert_inputs — which files are read, and in which order: bytewise by path, whatever the file system or
- * the locale says. Links inside a directory are not followed: they would repeat text, or never end. */
+/* convert_inputs — which files are read, and in which order: bytewise by path, whatever the file
+ * system or the locale says. Links inside a directory are not followed: they would repeat text, or
+ * never end. */
 #include <errno.h>
 #include <fnmatch.h>
 #include <fts.h>
@@ -46,8 +47,8 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(((const struct rp_input *)a)->path, ((const struct rp_input *)b)->path);
 }
 
-static int add_tree(struct rp_inputs *inputs, const char *root, const char *const *globs, size_t glob_count,
-                    struct rp_error *error)
+static int add_tree(struct rp_inputs *inputs, const char *root, const char *const *globs,
+                    size_t glob_count, struct rp_error *error)
 {
     char *name = strdup(root);
     if (!name)
@@ -57,7 +58,8 @@ static int add_tree(struct rp_inputs *inputs, const char *root, const char *cons
     char *const roots[] = {name, NULL};
     FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
     size_t first = inputs->count;
-    int code = tree ? 0 : rp_fail(error, -errno, NULL, "%s: cannot list: %s", root, strerror(errno));
+    int code = tree ? 0
+                    : rp_fail(error, -errno, NULL, "%s: cannot list: %s", root, strerror(errno));
     for (FTSENT *entry; code == 0 && (errno = 0, entry = fts_read(tree)) != NULL;) {
         if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
             inputs->unreadable++;
@@ -66,7 +68,8 @@ static int add_tree(struct rp_inputs *inputs, const char *root, const char *cons
         const char *below = entry->fts_path + strlen(name);
         below += strspn(below, "/");
         if (selected(below, globs, glob_count))
-            code = add_file(inputs, entry->fts_path, (uint64_t)entry->fts_statp->st_size, false, error);
+            code = add_file(inputs, entry->fts_path, (uint64_t)entry->fts_statp->st_size, false,
+                            error);
         if (rp_convert_interrupted())
             break;
     }
@@ -80,15 +83,16 @@ static int add_tree(struct rp_inputs *inputs, const char *root, const char *cons
     return code;
 }
 
-int rp_inputs_add(struct rp_inputs *inputs, const char *path, const char *const *globs, size_t glob_count,
-                  struct rp_error *error)
+int rp_inputs_add(struct rp_inputs *inputs, const char *path, const char *const *globs,
+                  size_t glob_count, struct rp_error *error)
 {
     struct stat info;
     if (stat(path, &info) < 0)
         return rp_fail(error, -errno, NULL, "%s: cannot open: %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode))
         return add_tree(inputs, path, globs, glob_count, error);
-    return add_file(inputs, path, (uint64_t)info.st_size, true, error); /* opening refuses what is no file */
+    return add_file(inputs, path, (uint64_t)info.st_size, true,
+                    error); /* opening refuses what is no file */
 }
 
 void rp_inputs_release(struct rp_inputs *inputs)

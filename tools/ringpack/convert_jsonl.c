@@ -12,21 +12,23 @@
 
 #define READ_BYTES (1u << 20)
 
-static int fail_line(const struct rp_convert *convert, int code, const char *expected, const char *found,
-                     struct rp_error *error)
+static int fail_line(const struct rp_convert *convert, int code, const char *expected,
+                     const char *found, struct rp_error *error)
 {
     return rp_fail(error, code, "mend or remove this line; nothing was written",
-                   "%s:%" PRIu64 ": expected %s, found %.200s", convert->path, convert->line, expected, found);
+                   "%s:%" PRIu64 ": expected %s, found %.200s", convert->path, convert->line,
+                   expected, found);
 }
 
-static int add_tokens(struct rp_convert *convert, json_t *list, const char *key, struct rp_error *error)
+static int add_tokens(struct rp_convert *convert, json_t *list, const char *key,
+                      struct rp_error *error)
 {
     if (!json_is_array(list))
         return fail_line(convert, -RP_E_FORMAT, "an array of token ids", key, error);
     if (convert->append_eos && !convert->eos_declared)
         return rp_fail(error, -RP_E_USAGE, "give --eos N, or --no-append-eos",
-                       "%s:%" PRIu64 ": `%s`: which token ends a document is not known", convert->path,
-                       convert->line, key);
+                       "%s:%" PRIu64 ": `%s`: which token ends a document is not known",
+                       convert->path, convert->line, key);
     size_t count = json_array_size(list);
     uint32_t *tokens = reallocarray(NULL, count ? count : 1, sizeof *tokens);
     if (!tokens)
@@ -36,7 +38,8 @@ static int add_tokens(struct rp_convert *convert, json_t *list, const char *key,
         json_t *item = json_array_get(list, i);
         json_int_t value = json_integer_value(item);
         if (!json_is_integer(item) || value < 0 || value > INT32_MAX)
-            code = fail_line(convert, -RP_E_FORMAT, "token ids from 0 to 2147483647", "something else", error);
+            code = fail_line(convert, -RP_E_FORMAT, "token ids from 0 to 2147483647",
+                             "something else", error);
         tokens[i] = (uint32_t)value;
     }
     /* Texts before this line may still be with the tokenizer: order first. */
@@ -61,7 +64,8 @@ static int add_text(struct rp_convert *convert, json_t *text, struct rp_error *e
     return rp_tokenizer_add(&convert->tokenizer, json_string_value(text), bytes, error);
 }
 
-static int add_line(struct rp_convert *convert, const char *line, size_t bytes, struct rp_error *error)
+static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
+                    struct rp_error *error)
 {
     convert->line++;
     if (rp_convert_interrupted())
@@ -100,8 +104,9 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_error *e
             capacity = 2 * capacity + READ_BYTES;
             char *larger = realloc(buffer, capacity);
             if (!larger) {
-                code = rp_fail(error, -ENOMEM, NULL, "%s:%" PRIu64 ": no memory for a line of %zu bytes",
-                               convert->path, convert->line + 1, capacity);
+                code = rp_fail(error, -ENOMEM, NULL,
+                               "%s:%" PRIu64 ": no memory for a line of %zu bytes", convert->path,
+                               convert->line + 1, capacity);
                 break;
             }
             buffer = larger;
@@ -109,12 +114,14 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_error *e
         got = gzread(file, buffer + used, READ_BYTES);
         if (got < 0) {
             int number;
-            code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: cannot read: %s", convert->path, gzerror(file, &number));
+            code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: cannot read: %s", convert->path,
+                           gzerror(file, &number));
             break;
         }
         size_t begin = 0, scanned = used;
         used += (size_t)got;
-        for (char *end; code == 0 && (end = memchr(buffer + scanned, '\n', used - scanned)) != NULL;) {
+        for (char *end;
+             code == 0 && (end = memchr(buffer + scanned, '\n', used - scanned)) != NULL;) {
             size_t length = (size_t)(end - buffer) - begin;
             code = add_line(convert, buffer + begin, length, error);
             begin = scanned = begin + length + 1;
@@ -128,7 +135,8 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_error *e
     return code;
 }
 
-int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input, struct rp_error *error)
+int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
+                     struct rp_error *error)
 {
     convert->path = input->path;
     convert->line = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert_output — a Megatron dataset (engine/corpus/shard_megatron.c has the layout) that is there whole or
- * not at all: both files are on the disk before either gets its name, and whatever fails later takes back
- * what was published. */
+/* convert_output — a Megatron dataset (engine/corpus/shard_megatron.c has the layout) that is there
+ * whole or not at all: both files are on the disk before either gets its name, and whatever fails
+ * later takes back what was published. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static int refuse_existing(const char *path, struct rp_error *error)
 {
     if (access(path, F_OK) < 0)
         return 0;
-    return rp_fail(error, -EEXIST, "choose another -o, or give --force to replace it", "%s: it exists already",
-                   path);
+    return rp_fail(error, -EEXIST, "choose another -o, or give --force to replace it",
+                   "%s: it exists already", path);
 }
 
 int rp_output_open(struct rp_output *output, const char *prefix, uint64_t vocab_size, bool replace,
@@ -48,12 +48,14 @@ int rp_output_open(struct rp_output *output, const char *prefix, uint64_t vocab_
 
 static int flush(struct rp_output *output, struct rp_error *error)
 {
-    int code = rp_file_write(output->tokens.fd, output->token_path, output->buffer, output->buffered, error);
+    int code = rp_file_write(output->tokens.fd, output->token_path, output->buffer,
+                             output->buffered, error);
     output->buffered = 0;
     return code;
 }
 
-static int put_tokens(struct rp_output *output, const uint32_t *tokens, size_t count, struct rp_error *error)
+static int put_tokens(struct rp_output *output, const uint32_t *tokens, size_t count,
+                      struct rp_error *error)
 {
     size_t width = output->wide ? 4 : 2;
     while (count > 0) {
@@ -88,7 +90,8 @@ int rp_output_add(struct rp_output *output, const uint32_t *tokens, size_t count
         size_t capacity = output->capacity ? 2 * output->capacity : 4096;
         int32_t *lengths = reallocarray(output->lengths, capacity, sizeof *lengths);
         if (!lengths)
-            return rp_fail(error, -ENOMEM, NULL, "no memory for an index of %zu documents", capacity);
+            return rp_fail(error, -ENOMEM, NULL, "no memory for an index of %zu documents",
+                           capacity);
         output->lengths = lengths;
         output->capacity = capacity;
     }
@@ -106,11 +109,13 @@ struct index_writer {
     int code;
 };
 
-static void put(struct index_writer *writer, const void *bytes, size_t count, struct rp_error *error)
+static void put(struct index_writer *writer, const void *bytes, size_t count,
+                struct rp_error *error)
 {
     struct rp_output *output = writer->output;
     if (writer->code == 0 && output->buffered + count > BUFFER_BYTES) {
-        writer->code = rp_file_write(writer->fd, output->index_path, output->buffer, output->buffered, error);
+        writer->code = rp_file_write(writer->fd, output->index_path, output->buffer,
+                                     output->buffered, error);
         output->buffered = 0;
     }
     if (writer->code < 0)
@@ -138,7 +143,8 @@ static int write_index(struct rp_output *output, int fd, struct rp_error *error)
     for (uint64_t d = 0; d <= output->documents; d++)
         put(&writer, &d, sizeof d, error);
     if (writer.code == 0)
-        writer.code = rp_file_write(fd, output->index_path, output->buffer, output->buffered, error);
+        writer.code = rp_file_write(fd, output->index_path, output->buffer, output->buffered,
+                                    error);
     output->buffered = 0;
     return writer.code;
 }

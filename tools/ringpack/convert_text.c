@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert_text — files of text, plain or gzip (zlib tells them apart). A file is held in memory whole: it is
- * text or it is not, and that must be known before its first document is written. */
+/* convert_text — files of text, plain or gzip (zlib tells them apart). A file is held in memory
+ * whole: it is text or it is not, and that must be known before its first document is written. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,7 +26,8 @@ bool rp_text_is_utf8(const char *text, size_t bytes)
         unsigned more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
         if (lead < 0xc2 || lead > 0xf4 || (size_t)(end - p) < more)
             return false;
-        /* The second byte has narrower limits where the character would be overlong, a surrogate or too large. */
+        /* The second byte has narrower limits where the character would be overlong, a surrogate or
+         * too large. */
         uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
         uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
         if (*p < low || *p > high)
@@ -39,7 +40,8 @@ bool rp_text_is_utf8(const char *text, size_t bytes)
     return true;
 }
 
-static int read_all(gzFile file, const char *path, char **text_out, size_t *bytes_out, struct rp_error *error)
+static int read_all(gzFile file, const char *path, char **text_out, size_t *bytes_out,
+                    struct rp_error *error)
 {
     char *text = NULL;
     size_t bytes = 0, capacity = 0;
@@ -59,7 +61,8 @@ static int read_all(gzFile file, const char *path, char **text_out, size_t *byte
             int number;
             const char *reason = gzerror(file, &number);
             free(text);
-            return rp_fail(error, number == Z_ERRNO ? -errno : -RP_E_CORRUPT, NULL, "%s: cannot read: %s", path,
+            return rp_fail(error, number == Z_ERRNO ? -errno : -RP_E_CORRUPT, NULL,
+                           "%s: cannot read: %s", path,
                            number == Z_ERRNO ? strerror(errno) : reason);
         }
         bytes += (size_t)got;
@@ -90,14 +93,15 @@ static int read_text(const char *path, char **text, size_t *bytes, struct rp_err
     return code;
 }
 
-/* Where the document that begins at `text` ends: behind the first line end past split_bytes; where lines are
- * longer than twice that, between two characters. */
+/* Where the document that begins at `text` ends: behind the first line end past split_bytes; where
+ * lines are longer than twice that, between two characters. */
 static size_t document_bytes(const char *text, size_t bytes, uint64_t split_bytes)
 {
     if (split_bytes == 0 || bytes <= split_bytes)
         return bytes;
     size_t length = (size_t)split_bytes;
-    const char *end = memchr(text + length - 1, '\n', (size_t)rp_min_u64(bytes - length + 1, length + 1));
+    const char *end = memchr(text + length - 1, '\n',
+                             (size_t)rp_min_u64(bytes - length + 1, length + 1));
     if (end)
         return (size_t)(end - text) + 1;
     while (length > 1 && ((uint8_t)text[length] & 0xc0) == 0x80)
@@ -105,7 +109,8 @@ static size_t document_bytes(const char *text, size_t bytes, uint64_t split_byte
     return length;
 }
 
-static int add_documents(struct rp_convert *convert, const char *text, size_t bytes, struct rp_error *error)
+static int add_documents(struct rp_convert *convert, const char *text, size_t bytes,
+                         struct rp_error *error)
 {
     int code = 0;
     while (bytes > 0 && code == 0) {
@@ -131,7 +136,8 @@ static int refuse(struct rp_convert *convert, const struct rp_input *input, uint
     return 0;
 }
 
-int rp_convert_text(struct rp_convert *convert, const struct rp_input *input, struct rp_error *error)
+int rp_convert_text(struct rp_convert *convert, const struct rp_input *input,
+                    struct rp_error *error)
 {
     char *text = NULL;
     size_t bytes = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert_tokenizer — from text to tokens: bytes are done here, a tokenizer.json by a child process that
- * runs the `tokenizers` package (tools/python/ringpack/tokenizer_worker.py has the protocol).
+/* convert_tokenizer — from text to tokens: bytes are done here, a tokenizer.json by a child process
+ * that runs the `tokenizers` package (tools/python/ringpack/tokenizer_worker.py has the protocol).
  *
- * Texts are sent in batches, so that the package can use every core; a batch is written whole before its
- * reply is read, and read whole before the next, so the two processes cannot block each other. */
+ * Texts are sent in batches, so that the package can use every core; a batch is written whole
+ * before its reply is read, and read whole before the next, so the two processes cannot block each
+ * other. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -27,8 +28,6 @@
 #define WORKER "tokenizer_worker.py"
 #define HELLO_BYTES 20u
 
-extern char **environ;
-
 /* Why the child ended, in its own exit codes. */
 static int fail_child(struct rp_tokenizer *tokenizer, struct rp_error *error)
 {
@@ -44,18 +43,21 @@ static int fail_child(struct rp_tokenizer *tokenizer, struct rp_error *error)
                        "`pip install tokenizers`, or set RINGPACK_PYTHON to a Python that has it",
                        "%s: the Python package `tokenizers` is not there", tokenizer->path);
     case 4:
-        return rp_fail(error, -RP_E_FORMAT, "give the tokenizer.json of a Hugging Face tokenizer, or `bytes`",
-                       "%s: expected a tokenizer.json, found something that `tokenizers` cannot read",
-                       tokenizer->path);
+        return rp_fail(
+            error, -RP_E_FORMAT, "give the tokenizer.json of a Hugging Face tokenizer, or `bytes`",
+            "%s: expected a tokenizer.json, found something that `tokenizers` cannot read",
+            tokenizer->path);
     case 5:
         return rp_fail(error, -RP_E_USAGE, "give the id, or a token of this tokenizer, to --eos",
-                       "%s: its vocabulary does not hold the token given to --eos", tokenizer->path);
+                       "%s: its vocabulary does not hold the token given to --eos",
+                       tokenizer->path);
     case 127:
         return rp_fail(error, -RP_E_RESOURCE, "install python3, or set RINGPACK_PYTHON to it",
                        "%s: python3 could not be started", tokenizer->path);
     default:
         return rp_fail(error, -RP_E_GONE, "what it printed above says why",
-                       "%s: the tokenizer process ended in the middle (wait status %d)", tokenizer->path, status);
+                       "%s: the tokenizer process ended in the middle (wait status %d)",
+                       tokenizer->path, status);
     }
 }
 
@@ -73,12 +75,14 @@ static bool wait_for(struct rp_tokenizer *tokenizer, short events)
     return false;
 }
 
-static int send_all(struct rp_tokenizer *tokenizer, const void *data, size_t bytes, struct rp_error *error)
+static int send_all(struct rp_tokenizer *tokenizer, const void *data, size_t bytes,
+                    struct rp_error *error)
 {
     for (size_t done = 0; done < bytes;) {
         if (!wait_for(tokenizer, POLLOUT))
             return fail_child(tokenizer, error);
-        ssize_t put = send(tokenizer->socket, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t put = send(tokenizer->socket, (const char *)data + done, bytes - done,
+                           MSG_NOSIGNAL | MSG_DONTWAIT);
         if (put < 0 && errno != EINTR && errno != EAGAIN)
             return fail_child(tokenizer, error);
         done += put > 0 ? (size_t)put : 0;
@@ -86,7 +90,8 @@ static int send_all(struct rp_tokenizer *tokenizer, const void *data, size_t byt
     return 0;
 }
 
-static int receive_all(struct rp_tokenizer *tokenizer, void *data, size_t bytes, struct rp_error *error)
+static int receive_all(struct rp_tokenizer *tokenizer, void *data, size_t bytes,
+                       struct rp_error *error)
 {
     for (size_t done = 0; done < bytes;) {
         if (!wait_for(tokenizer, POLLIN))
@@ -99,8 +104,8 @@ static int receive_all(struct rp_tokenizer *tokenizer, void *data, size_t bytes,
     return 0;
 }
 
-/* The worker lies beside the program in a wheel, and in the source tree above it in a build; NULL: let
- * Python find it as a module of the installed package. */
+/* The worker lies beside the program in a wheel, and in the source tree above it in a build; NULL:
+ * let Python find it as a module of the installed package. */
 static char *find_worker(void)
 {
     char place[4096];
@@ -121,13 +126,15 @@ static char *find_worker(void)
     return NULL;
 }
 
-static int spawn_worker(struct rp_tokenizer *tokenizer, const char *eos, int peer, struct rp_error *error)
+static int spawn_worker(struct rp_tokenizer *tokenizer, const char *eos, int peer,
+                        struct rp_error *error)
 {
     char *worker = find_worker();
     const char *chosen = getenv("RINGPACK_PYTHON");
     const char *python = chosen && *chosen ? chosen : "python3";
     const char *script[] = {python, worker, tokenizer->path, eos ? eos : "", NULL};
-    const char *module[] = {python, "-m", "ringpack.tokenizer_worker", tokenizer->path, eos ? eos : "", NULL};
+    const char *module[] = {python,          "-m",           "ringpack.tokenizer_worker",
+                            tokenizer->path, eos ? eos : "", NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, peer, STDIN_FILENO);
@@ -138,7 +145,8 @@ static int spawn_worker(struct rp_tokenizer *tokenizer, const char *eos, int pee
     free(worker);
     if (code != 0) {
         tokenizer->child = 0;
-        return rp_fail(error, -code, "install python3, or set RINGPACK_PYTHON to a Python with `tokenizers`",
+        return rp_fail(error, -code,
+                       "install python3, or set RINGPACK_PYTHON to a Python with `tokenizers`",
                        "%s: cannot start %s: %s", tokenizer->path, python, strerror(code));
     }
     return 0;
@@ -162,17 +170,19 @@ static int open_child(struct rp_tokenizer *tokenizer, const char *eos, struct rp
     if (code < 0)
         return code;
     if (memcmp(hello, "RPTK", 4) || rp_load_u32(hello + 4) != 1)
-        return rp_fail(error, -RP_E_PROTOCOL, "is the ringpack Python package of the same version installed?",
+        return rp_fail(error, -RP_E_PROTOCOL,
+                       "is the ringpack Python package of the same version installed?",
                        "%s: the tokenizer process speaks another protocol", tokenizer->path);
     tokenizer->vocab_size = rp_load_u32(hello + 8);
     tokenizer->eos = (int64_t)rp_load_u64(hello + 12);
     return 0;
 }
 
-int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *name, const char *eos, rp_sink *sink,
-                      void *context, struct rp_error *error)
+int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *name, const char *eos,
+                      rp_sink *sink, void *context, struct rp_error *error)
 {
-    *tokenizer = (struct rp_tokenizer){.sink = sink, .context = context, .path = name, .socket = -1, .eos = -1};
+    *tokenizer = (struct rp_tokenizer){
+        .sink = sink, .context = context, .path = name, .socket = -1, .eos = -1};
     if (strcmp(name, "bytes")) {
         int code = open_child(tokenizer, eos, error);
         if (code < 0)
@@ -181,7 +191,8 @@ int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *name, const ch
     }
     uint64_t value = BYTES_EOS;
     if (eos && (!rp_text_u64(eos, &value) || value > INT32_MAX))
-        return rp_fail(error, -RP_E_USAGE, "with the tokenizer `bytes`, --eos takes a number (default 256)",
+        return rp_fail(error, -RP_E_USAGE,
+                       "with the tokenizer `bytes`, --eos takes a number (default 256)",
                        "--eos: expected a token id, found `%s`", eos);
     tokenizer->vocab_size = rp_max_u64(BYTES_VOCAB, value + 1);
     tokenizer->eos = (int64_t)value;
@@ -200,7 +211,8 @@ static int reserve_ids(struct rp_tokenizer *tokenizer, size_t count, struct rp_e
     return 0;
 }
 
-static int add_bytes(struct rp_tokenizer *tokenizer, const char *text, size_t bytes, struct rp_error *error)
+static int add_bytes(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
+                     struct rp_error *error)
 {
     int code = reserve_ids(tokenizer, bytes, error);
     if (code < 0)
@@ -210,14 +222,16 @@ static int add_bytes(struct rp_tokenizer *tokenizer, const char *text, size_t by
     return tokenizer->sink(tokenizer->context, tokenizer->ids, bytes, error);
 }
 
-static int add_to_batch(struct rp_tokenizer *tokenizer, const char *text, size_t bytes, struct rp_error *error)
+static int add_to_batch(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
+                        struct rp_error *error)
 {
     size_t needed = tokenizer->batch_bytes + 4 + bytes;
     if (needed > tokenizer->batch_capacity) {
         size_t capacity = (size_t)rp_max_u64(2 * needed, BATCH_BYTES);
         uint8_t *batch = realloc(tokenizer->batch, capacity);
         if (!batch)
-            return rp_fail(error, -ENOMEM, "cut it with --split-bytes", "no memory for %zu bytes of text", capacity);
+            return rp_fail(error, -ENOMEM, "cut it with --split-bytes",
+                           "no memory for %zu bytes of text", capacity);
         tokenizer->batch = batch;
         tokenizer->batch_capacity = capacity;
     }
@@ -228,15 +242,18 @@ static int add_to_batch(struct rp_tokenizer *tokenizer, const char *text, size_t
     return 0;
 }
 
-int rp_tokenizer_add(struct rp_tokenizer *tokenizer, const char *text, size_t bytes, struct rp_error *error)
+int rp_tokenizer_add(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
+                     struct rp_error *error)
 {
     if (!tokenizer->child)
         return add_bytes(tokenizer, text, bytes, error);
     if (bytes > INT32_MAX)
         return rp_fail(error, -RP_E_FORMAT, "cut it with --split-bytes 1000000",
-                       "a document of %zu bytes: a tokenizer takes at most %d at a time", bytes, INT32_MAX);
+                       "a document of %zu bytes: a tokenizer takes at most %d at a time", bytes,
+                       INT32_MAX);
     int code = add_to_batch(tokenizer, text, bytes, error);
-    if (code == 0 && (tokenizer->batch_bytes >= BATCH_BYTES || tokenizer->batch_texts == BATCH_TEXTS))
+    if (code == 0 &&
+        (tokenizer->batch_bytes >= BATCH_BYTES || tokenizer->batch_texts == BATCH_TEXTS))
         code = rp_tokenizer_flush(tokenizer, error);
     return code;
 }
@@ -246,7 +263,9 @@ static int receive_document(struct rp_tokenizer *tokenizer, uint32_t *count, str
     int code = receive_all(tokenizer, count, sizeof *count, error);
     if (code == 0)
         code = reserve_ids(tokenizer, *count, error);
-    return code < 0 ? code : receive_all(tokenizer, tokenizer->ids, *count * sizeof *tokenizer->ids, error);
+    return code < 0
+               ? code
+               : receive_all(tokenizer, tokenizer->ids, *count * sizeof *tokenizer->ids, error);
 }
 
 int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error)
@@ -262,8 +281,9 @@ int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error)
     tokenizer->batch_texts = 0;
     tokenizer->batch_bytes = 0;
     if (code == 0 && replied != texts)
-        return rp_fail(error, -RP_E_PROTOCOL, NULL, "%s: sent %" PRIu32 " texts, got %" PRIu32 " back",
-                       tokenizer->path, texts, replied);
+        return rp_fail(error, -RP_E_PROTOCOL, NULL,
+                       "%s: sent %" PRIu32 " texts, got %" PRIu32 " back", tokenizer->path, texts,
+                       replied);
     for (uint32_t i = 0; i < texts && code == 0; i++) {
         uint32_t count;
         code = receive_document(tokenizer, &count, error);

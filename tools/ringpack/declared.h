@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* declared.h — what the command line declares about token files: shared by `inspect` and `index`. */
+/* declared.h — what the options of `inspect` and `index` declare about token files. */
 #ifndef RP_TOOLS_DECLARED_H
 #define RP_TOOLS_DECLARED_H
 
@@ -14,20 +14,23 @@ struct rp_declared {
 };
 
 /* The entries of both verbs' option tables; their help is RP_DECLARED_HELP. */
-#define RP_DECLARED_OPTIONS                                                                          \
-    {"format", required_argument, NULL, 'f'}, {"dtype", required_argument, NULL, 'd'},               \
-        {"eos", required_argument, NULL, 'e'}, {"index-dir", required_argument, NULL, 'I'},          \
-        {"json", no_argument, NULL, 'j'}, {"quiet", no_argument, NULL, 'q'},                         \
-        {"help", no_argument, NULL, 'h'}
-#define RP_DECLARED_HELP                                                                             \
-    "  --format F       megatron, raw, npy or llmc (default: from the file; raw is never guessed)\n" \
-    "  --dtype T        u8, u16, i16, i32, u32 or i64: how raw tokens are stored\n"                  \
-    "  --eos N          the token that separates documents (raw, npy, llmc)\n"                       \
-    "  --index-dir DIR  keep sidecars there and not beside the token files\n"                        \
-    "  --json           print one JSON array\n"                                                      \
+#define RP_DECLARED_OPTIONS                                                                        \
+    {"format", required_argument, NULL, 'f'}, {"dtype", required_argument, NULL, 'd'},             \
+        {"eos", required_argument, NULL, 'e'}, {"index-dir", required_argument, NULL, 'I'},        \
+        {"json", no_argument, NULL, 'j'}, {"quiet", no_argument, NULL, 'q'},                       \
+    {                                                                                              \
+        "help", no_argument, NULL, 'h'                                                             \
+    }
+#define RP_DECLARED_HELP                                                                           \
+    "  --format F       megatron, raw, npy or llmc (default: from the file, never raw)\n"          \
+    "  --dtype T        u8, u16, i16, i32, u32 or i64: how raw tokens are stored\n"                \
+    "  --eos N          the token that separates documents (raw, npy, llmc)\n"                     \
+    "  --index-dir DIR  keep sidecars there and not beside the token files\n"                      \
+    "  --json           print one JSON array\n"                                                    \
     "  -q, --quiet      no progress\n"
 
 /** Take one option that getopt_long returned. Returns 0, or RP_EXIT_TROUBLE after saying why. */
-int rp_declared_take(struct rp_declared *declared, const char *verb, int option, const char *argument);
+int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
+                     const char *argument);
 
 #endif

@@ -31,7 +31,8 @@ struct warnings {
     size_t count;
 };
 
-static __attribute__((format(printf, 2, 3))) void warn(struct warnings *warnings, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) void warn(struct warnings *warnings,
+                                                       const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -74,9 +75,9 @@ static void print_histogram(const struct rp_inspection *inspection)
         uint64_t documents = inspection->length_histogram[b];
         uint64_t from = b ? UINT64_C(1) << (b - 1) : 0, to = b ? from + (from - 1) : 0;
         int bar = (int)((double)documents / (double)most * BAR_COLUMNS);
-        printf("  %13s - %-13s %.*s%s %s\n", rp_cmd_count_text(from, low), rp_cmd_count_text(to, high), bar,
-               "########################################", documents && !bar ? "." : "",
-               documents ? rp_cmd_count_text(documents, count) : "");
+        printf("  %13s - %-13s %.*s%s %s\n", rp_cmd_count_text(from, low),
+               rp_cmd_count_text(to, high), bar, "########################################",
+               documents && !bar ? "." : "", documents ? rp_cmd_count_text(documents, count) : "");
     }
 }
 
@@ -96,11 +97,13 @@ void rp_inspection_print(const char *path, const struct rp_inspection *inspectio
     else
         printf("  largest id   %s\n", rp_cmd_count_text(inspection->token_max, a));
     bool full = fingerprint_is_full(inspection);
-    printf("  fingerprint  %s, %s\n",
-           rp_hash128_hex(full ? inspection->fingerprint.full : inspection->fingerprint.sampled, hex),
-           full ? "full (sidecar)" : "sampled (no sidecar; `ringpack index` makes it full)");
+    printf(
+        "  fingerprint  %s, %s\n",
+        rp_hash128_hex(full ? inspection->fingerprint.full : inspection->fingerprint.sampled, hex),
+        full ? "full (sidecar)" : "sampled (no sidecar; `ringpack index` makes it full)");
     uint64_t mean = inspection->documents ? inspection->tokens / inspection->documents : 0;
-    printf("  length       %s to %s tokens, mean %s\n", rp_cmd_count_text(inspection->length_min, a),
+    printf("  length       %s to %s tokens, mean %s\n",
+           rp_cmd_count_text(inspection->length_min, a),
            rp_cmd_count_text(inspection->length_max, b), rp_cmd_count_text(mean, c));
     print_histogram(inspection);
     struct warnings warnings = find_warnings(inspection);
@@ -108,7 +111,7 @@ void rp_inspection_print(const char *path, const struct rp_inspection *inspectio
         printf("  warning: %s\n", warnings.text[i]);
 }
 
-/* JSON has no unsigned 64-bit integers in jansson; counts fit, a token id that does not is clamped. */
+/* jansson has no unsigned 64-bit integers: counts fit, a token id that does not is clamped. */
 static json_t *number(uint64_t value)
 {
     return json_integer((json_int_t)rp_min_u64(value, INT64_MAX));
@@ -123,8 +126,9 @@ json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspect
         if (!inspection->length_histogram[b])
             continue;
         uint64_t from = b ? UINT64_C(1) << (b - 1) : 0;
-        json_array_append_new(histogram, json_pack("{s:o, s:o}", "length_from", number(from), "documents",
-                                                   number(inspection->length_histogram[b])));
+        json_array_append_new(histogram,
+                              json_pack("{s:o, s:o}", "length_from", number(from), "documents",
+                                        number(inspection->length_histogram[b])));
     }
     struct warnings warnings = find_warnings(inspection);
     for (size_t i = 0; i < warnings.count; i++)
@@ -134,13 +138,14 @@ json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspect
         "{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s, s:o, s:o, s:o}",
         "path", name ? name : json_null(), /* a path need not be UTF-8 */
         "format", rp_format_name(inspection->format), "dtype", rp_token_type_name(inspection->type),
-        "eos", inspection->eos == RP_EOS_NONE ? json_null() : json_integer(inspection->eos),
-        "why", inspection->why, "bytes", number(inspection->bytes), "tokens", number(inspection->tokens),
-        "documents", number(inspection->documents), "empty_documents", number(inspection->empty_documents),
-        "length_min", number(inspection->length_min), "length_max", number(inspection->length_max),
-        "token_max", inspection->token_max == UINT64_MAX ? json_null() : number(inspection->token_max),
-        "sidecar", (int)inspection->has_sidecar,
-        "fingerprint_sampled", rp_hash128_hex(inspection->fingerprint.sampled, sampled),
-        "fingerprint_full", is_full ? json_string(rp_hash128_hex(inspection->fingerprint.full, full)) : json_null(),
+        "eos", inspection->eos == RP_EOS_NONE ? json_null() : json_integer(inspection->eos), "why",
+        inspection->why, "bytes", number(inspection->bytes), "tokens", number(inspection->tokens),
+        "documents", number(inspection->documents), "empty_documents",
+        number(inspection->empty_documents), "length_min", number(inspection->length_min),
+        "length_max", number(inspection->length_max), "token_max",
+        inspection->token_max == UINT64_MAX ? json_null() : number(inspection->token_max),
+        "sidecar", (int)inspection->has_sidecar, "fingerprint_sampled",
+        rp_hash128_hex(inspection->fingerprint.sampled, sampled), "fingerprint_full",
+        is_full ? json_string(rp_hash128_hex(inspection->fingerprint.full, full)) : json_null(),
         "length_histogram", histogram, "warnings", warning_list);
 }

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenise for `ringpack convert --tokenizer tokenizer.json`: a child that speaks over its stdin and stdout.
+"""Tokenise for `ringpack convert --tokenizer tokenizer.json`, over stdin and stdout.
 
-    tokenizer_worker.py TOKENIZER_JSON EOS      EOS: a token id, the text of a token, or "" to look for one
+    tokenizer_worker.py TOKENIZER_JSON EOS     a token id, the text of a token, or "" to look
 
 At the start the child says   b"RPTK", u32 version 1, u32 vocabulary size, i64 eos (-1: not known)
 then, for each batch:
     from the parent   u32 texts, then for each: u32 bytes, UTF-8
     from the child    u32 texts, then for each: u32 tokens, u32 ids
 
-All little-endian. Each side reads a whole batch before it writes, so neither can block the other. The end of
-stdin is the end. No token is added to a text: the parent appends EOS.
+All little-endian. Each side reads a whole batch before it writes, so neither can block the other.
+The end of stdin is the end. No token is added to a text: the parent appends EOS.
 """
 
 import array
@@ -18,7 +18,7 @@ import struct
 import sys
 
 if not __package__:
-    # Run as a script, the directory of this file comes first on the path, and its modules would hide others.
+    # Of a script, its own directory comes first on the path: its modules would hide others.
     sys.path.pop(0)
 
 EXIT_NO_PACKAGE, EXIT_BAD_FILE, EXIT_BAD_EOS = 3, 4, 5
@@ -68,8 +68,8 @@ def main(path, wanted_eos):
     except Exception as error:  # the package raises bare Exceptions
         print(error, file=sys.stderr)
         return EXIT_BAD_FILE
-    tokenizer.no_truncation()  # tokenizer.json may ask for both; a corpus wants every token and no other
-    tokenizer.no_padding()
+    tokenizer.no_truncation()  # a corpus wants every token, whatever tokenizer.json says,
+    tokenizer.no_padding()  # and no other
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
     try:
         eos = find_eos(vocabulary, wanted_eos)
