@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_attach — `ringpack attach`: drain one rank as a trainer would, and say what came.
+ *
+ * What is noted of a batch (digest, log, state) is noted before its lease is returned, so that a
+ * kill at any moment leaves notes of every row that the engine counts as taken. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/row_digest.h"
+#include "base/text.h"
+#include "cmd.h"
+#include "ringpack/client.h"
+
+#define STATE_BYTES_MAX (64u << 20)
+#define LOOK_UP_NS 200000000 /* how often a waiting drain looks whether Ctrl-C was pressed */
+#define SECOND_NS 1000000000u
+#define IDS_SHOWN 8u
+
+enum {
+    OPTION_RANK = 0x1000,
+    OPTION_RUN_DIR,
+    OPTION_WORLD,
+    OPTION_BATCHES,
+    OPTION_STATE,
+    OPTION_SAVE_STATE,
+    OPTION_SAVE_EVERY,
+    OPTION_DIGEST,
+    OPTION_ROWS_LOG,
+    OPTION_PRINT_ROWS,
+    OPTION_HOLD,
+    OPTION_TIMEOUT,
+    OPTION_RESTART_TIMEOUT,
+    OPTION_JSON,
+};
+
+static const struct argp_option options[] = {
+    {"rank", OPTION_RANK, "R", 0, "rank to drain (default 0)", 0},
+    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
+    {"world", OPTION_WORLD, "N", 0, "refuse an engine with another dp_world_size", 0},
+    {"batches", OPTION_BATCHES, "N", 0, "stop after N batches (default: at the end of the stream)",
+     0},
+    {"state", OPTION_STATE, "FILE", 0, "go on from the state token in FILE", 0},
+    {"save-state", OPTION_SAVE_STATE, "FILE", 0,
+     "write the state token behind the last batch to FILE", 0},
+    {"save-every", OPTION_SAVE_EVERY, "N", 0, "write it after every N batches too", 0},
+    {"digest", OPTION_DIGEST, NULL, 0, "compute the digest of the rows", 0},
+    {"rows-log", OPTION_ROWS_LOG, "FILE", 0, "append a line per row: row, fragments, tokens, hash",
+     0},
+    {"print-rows", OPTION_PRINT_ROWS, NULL, 0, "print a line per row, with its first ids", 0},
+    {"hold", OPTION_HOLD, "N", 0, "keep N leases before returning the oldest", 0},
+    {"timeout", OPTION_TIMEOUT, "S", 0, "seconds to wait for the engine (default 10)", 0},
+    {"restart-timeout", OPTION_RESTART_TIMEOUT, "S", 0,
+     "seconds to wait for the successor of a dead engine (default 60)", 0},
+    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+    {0},
+};
+
+struct arguments {
+    struct rp_client_options client;
+    const char *state_path, *save_path, *log_path;
+    uint64_t batches, save_every, hold;
+    bool digest, print_rows, json;
+};
+
+static void parse_number(struct argp_state *state, const char *option, const char *text,
+                         uint64_t max, uint64_t *value)
+{
+    if (!rp_text_count(text, value) || *value > max)
+        argp_error(state, "--%s: expected a whole number up to %" PRIu64 ", found `%s`", option,
+                   max, text);
+}
+
+static uint32_t parse_u32(struct argp_state *state, const char *option, const char *text)
+{
+    uint64_t value = 0;
+    parse_number(state, option, text, UINT32_MAX, &value);
+    return (uint32_t)value;
+}
+
+/* 0 would mean "the default" to the library. */
+static uint64_t parse_seconds(struct argp_state *state, const char *option, const char *text)
+{
+    uint64_t seconds = 0;
+    parse_number(state, option, text, UINT32_MAX, &seconds);
+    return seconds ? seconds * SECOND_NS : 1;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+    switch (key) {
+    case OPTION_RANK:
+        a->client.rank = parse_u32(state, "rank", text);
+        return 0;
+    case OPTION_RUN_DIR:
+        a->client.run_dir = text;
+        return 0;
+    case OPTION_WORLD:
+        a->client.world = parse_u32(state, "world", text);
+        return 0;
+    case OPTION_BATCHES:
+        parse_number(state, "batches", text, UINT64_MAX, &a->batches);
+        return 0;
+    case OPTION_STATE:
+        a->state_path = text;
+        return 0;
+    case OPTION_SAVE_STATE:
+        a->save_path = text;
+        return 0;
+    case OPTION_SAVE_EVERY:
+        parse_number(state, "save-every", text, UINT64_MAX, &a->save_every);
+        return 0;
+    case OPTION_DIGEST:
+        a->digest = true;
+        return 0;
+    case OPTION_ROWS_LOG:
+        a->log_path = text;
+        return 0;
+    case OPTION_PRINT_ROWS:
+        a->print_rows = true;
+        return 0;
+    case OPTION_HOLD:
+        parse_number(state, "hold", text, UINT32_MAX, &a->hold);
+        return 0;
+    case OPTION_TIMEOUT:
+        a->client.connect_timeout_ns = parse_seconds(state, "timeout", text);
+        return 0;
+    case OPTION_RESTART_TIMEOUT:
+        a->client.restart_timeout_ns = parse_seconds(state, "restart-timeout", text);
+        return 0;
+    case OPTION_JSON:
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->client.run)
+            argp_error(state, "one run expected, `%s` is one too many", text);
+        a->client.run = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (a->save_every && !a->save_path)
+            argp_error(state, "--save-every needs --save-state");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- one batch ---------------------------------------------------------------------------- */
+
+struct drain {
+    const struct arguments *arguments;
+    struct rp_client *client;
+    FILE *log;
+    struct rp_hash128 digest;
+    uint64_t begin_ns, first_ns, last_ns; /* start, first batch, last batch */
+    struct rp_batch *held;                /* [hold] oldest first */
+    uint64_t held_count;
+    bool ended, interrupted;
+};
+
+static volatile sig_atomic_t stop_asked;
+static void ask_stop(int signal_number)
+{
+    (void)signal_number;
+    stop_asked = 1;
+}
+
+/* One row of a batch and what identifies its content. */
+struct row_view {
+    struct rp_row_info info;
+    const uint8_t *ids;
+    enum rp_dtype dtype;
+    struct rp_hash128 hash;
+};
+
+static struct row_view view_row(const struct rp_geometry *g, const struct rp_batch *batch,
+                                uint32_t i)
+{
+    const struct rp_row_info *info = rp_batch_section(batch, RP_SECTION_ROWS);
+    const int32_t *lengths = rp_batch_section(batch, RP_SECTION_DOC_LENS);
+    const uint8_t *ids = rp_batch_section(batch, RP_SECTION_INPUT_IDS);
+    const struct rp_section_layout *layout = &g->sections[RP_SECTION_INPUT_IDS];
+    struct row_view row = {.info = info[i],
+                           .ids = ids + i * (layout->bytes / g->rows),
+                           .dtype = (enum rp_dtype)layout->dtype};
+    row.hash = rp_row_hash(lengths + (uint64_t)i * g->max_docs_per_row, row.info.fragments, row.ids,
+                           row.dtype);
+    return row;
+}
+
+static int64_t id_at(const struct row_view *row, uint32_t i)
+{
+    switch (row->dtype) {
+    case RP_DTYPE_U16:
+        return ((const uint16_t *)(const void *)row->ids)[i];
+    case RP_DTYPE_I32:
+        return ((const int32_t *)(const void *)row->ids)[i];
+    default:
+        return ((const int64_t *)(const void *)row->ids)[i];
+    }
+}
+
+static void print_row(const struct row_view *row)
+{
+    char hash[RP_HASH_HEX_BYTES];
+    printf("row %" PRIu64 "  fragments %" PRIu32 "  tokens %" PRIu32 "  hash %s  ids",
+           row->info.row, row->info.fragments, row->info.tokens, rp_hash128_hex(row->hash, hash));
+    uint32_t shown = row->info.tokens < IDS_SHOWN ? row->info.tokens : IDS_SHOWN;
+    for (uint32_t i = 0; i < shown; i++)
+        printf(" %" PRId64, id_at(row, i));
+    puts(shown < row->info.tokens ? " ..." : "");
+}
+
+static void note_row(struct drain *drain, const struct row_view *row)
+{
+    char hash[RP_HASH_HEX_BYTES];
+    if (row->info.fragments)
+        drain->digest = rp_hash128_sum(drain->digest, rp_row_digest(row->info.row, row->hash));
+    if (drain->log)
+        fprintf(drain->log, "%" PRIu64 " %" PRIu32 " %" PRIu32 " %s\n", row->info.row,
+                row->info.fragments, row->info.tokens, rp_hash128_hex(row->hash, hash));
+    if (drain->arguments->print_rows)
+        print_row(row);
+}
+
+static int save_state(const struct drain *drain, struct rp_error *error)
+{
+    size_t bytes = rp_client_state(drain->client, NULL, 0);
+    void *state = malloc(bytes + 1);
+    if (!state)
+        return rp_fail(error, -ENOMEM, NULL, "the state token: out of memory");
+    rp_client_state(drain->client, state, bytes);
+    int code = rp_file_replace(drain->arguments->save_path, state, bytes, error);
+    free(state);
+    return code;
+}
+
+static int note_batch(struct drain *drain, const struct rp_batch *batch, uint64_t count,
+                      struct rp_error *error)
+{
+    const struct arguments *a = drain->arguments;
+    const struct rp_geometry *g = rp_client_geometry(drain->client);
+    for (uint32_t i = 0; (a->digest || drain->log || a->print_rows) && i < batch->rows; i++) {
+        struct row_view row = view_row(g, batch, i);
+        note_row(drain, &row);
+    }
+    if (drain->log && fflush(drain->log) != 0)
+        return rp_fail(error, -errno, NULL, "%s: %s", a->log_path, strerror(errno));
+    return a->save_every && count % a->save_every == 0 ? save_state(drain, error) : 0;
+}
+
+/* Hold the newest `hold` leases; return the one that falls out. */
+static void hold_batch(struct drain *drain, const struct rp_batch *batch)
+{
+    uint64_t hold = drain->arguments->hold;
+    struct rp_batch oldest = *batch;
+    if (drain->held_count < hold) {
+        drain->held[drain->held_count++] = *batch;
+        return;
+    }
+    if (hold > 0) {
+        oldest = drain->held[0];
+        memmove(drain->held, drain->held + 1, (hold - 1) * sizeof *drain->held);
+        drain->held[hold - 1] = *batch;
+    }
+    rp_client_release(drain->client, &oldest);
+}
+
+/* ---- all of them -------------------------------------------------------------------------- */
+
+static int drain_all(struct drain *drain, struct rp_error *error)
+{
+    const struct arguments *a = drain->arguments;
+    struct rp_cmd_progress progress;
+    struct rp_batch batch;
+    uint64_t tokens = 0;
+    int code = 0;
+    rp_cmd_progress_begin(&progress, "tokens", false);
+    for (uint64_t count = 0; code >= 0 && !(a->batches && count == a->batches);) {
+        if (stop_asked) {
+            drain->interrupted = true;
+            break;
+        }
+        code = rp_client_next(drain->client, LOOK_UP_NS, &batch, error);
+        if (code == RP_NEXT_END) {
+            drain->ended = true;
+            break;
+        }
+        if (code != RP_NEXT_BATCH)
+            continue;
+        drain->last_ns = rp_now_ns();
+        if (count++ == 0)
+            drain->first_ns = drain->last_ns;
+        code = note_batch(drain, &batch, count, error);
+        hold_batch(drain, &batch);
+        tokens += batch.tokens_real;
+        rp_cmd_progress(&progress, tokens, 0);
+    }
+    rp_cmd_progress_end(&progress);
+    return code < 0 ? code : 0;
+}
+
+/* What came, in numbers. */
+struct summary {
+    struct rp_client_counts counts;
+    uint64_t next_row;
+    double seconds, first_seconds, tokens_per_second, fill;
+    char digest[RP_HASH_HEX_BYTES];
+};
+
+static struct summary summarise(const struct drain *drain)
+{
+    struct summary s = {.next_row = rp_client_next_row(drain->client)};
+    const struct rp_geometry *g = rp_client_geometry(drain->client);
+    rp_client_counts(drain->client, &s.counts);
+    if (s.counts.batches) {
+        s.first_seconds = (double)(drain->first_ns - drain->begin_ns) / SECOND_NS;
+        s.seconds = (double)(drain->last_ns - drain->begin_ns) / SECOND_NS;
+        s.tokens_per_second = s.seconds > 0 ? (double)s.counts.tokens / s.seconds : 0;
+        s.fill = (double)s.counts.tokens / ((double)s.counts.rows * g->seq_len);
+    }
+    rp_hash128_hex(drain->digest, s.digest);
+    return s;
+}
+
+static void print_json(const struct drain *drain, const struct summary *s)
+{
+    const struct arguments *a = drain->arguments;
+    json_t *object = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:I, s:b, s:b}", "run",
+        a->client.run, "rank", (json_int_t)a->client.rank, "batches", (json_int_t)s->counts.batches,
+        "rows", (json_int_t)s->counts.rows, "tokens", (json_int_t)s->counts.tokens, "next_row",
+        (json_int_t)s->next_row, "seconds", s->seconds, "first_batch_seconds", s->first_seconds,
+        "tokens_per_second", s->tokens_per_second, "fill", s->fill, "waits",
+        (json_int_t)s->counts.waits, "wait_seconds", (double)s->counts.wait_ns / SECOND_NS,
+        "reattaches", (json_int_t)s->counts.reattaches, "ended", drain->ended, "interrupted",
+        drain->interrupted);
+    if (a->digest)
+        json_object_set_new(object, "digest", json_string(s->digest));
+    json_dumpf(object, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(object);
+}
+
+static void print_text(const struct drain *drain, const struct summary *s)
+{
+    char batches[RP_CMD_TEXT_BYTES], rows[RP_CMD_TEXT_BYTES], tokens[RP_CMD_TEXT_BYTES];
+    char seconds[RP_CMD_TEXT_BYTES], rate[RP_CMD_TEXT_BYTES], waited[RP_CMD_TEXT_BYTES];
+    const char *how = drain->ended         ? "the end of the stream"
+                      : drain->interrupted ? "interrupted"
+                                           : "stopped";
+    printf("run `%s`, rank %" PRIu32 ": %s\n", drain->arguments->client.run,
+           drain->arguments->client.rank, how);
+    printf("  %-16s%s batches, %s rows, %s tokens\n", "delivered",
+           rp_cmd_count_text(s->counts.batches, batches), rp_cmd_count_text(s->counts.rows, rows),
+           rp_cmd_count_text(s->counts.tokens, tokens));
+    printf("  %-16s%s tokens/s over %s, first batch after %s\n", "speed",
+           rp_cmd_short_text(s->tokens_per_second, rate), rp_cmd_seconds_text(s->seconds, seconds),
+           rp_cmd_seconds_text(s->first_seconds, waited));
+    printf("  %-16s%.3f %%\n", "fill", 100 * s->fill);
+    printf("  %-16s%s, %s in all\n", "waits", rp_cmd_count_text(s->counts.waits, batches),
+           rp_cmd_seconds_text((double)s->counts.wait_ns / SECOND_NS, waited));
+    printf("  %-16s%s\n", "reattaches", rp_cmd_count_text(s->counts.reattaches, batches));
+    printf("  %-16s%s\n", "next row", rp_cmd_count_text(s->next_row, rows));
+    if (drain->arguments->digest)
+        printf("  %-16s%s\n", "digest", s->digest);
+}
+
+static int open_files(struct drain *drain, char **state, struct rp_client_options *client,
+                      struct rp_error *error)
+{
+    const struct arguments *a = drain->arguments;
+    if (a->log_path && !(drain->log = fopen(a->log_path, "ae")))
+        return rp_fail(error, -errno, NULL, "%s: %s", a->log_path, strerror(errno));
+    if (!a->state_path)
+        return 0;
+    int code = rp_file_read_all(a->state_path, STATE_BYTES_MAX, state, &client->state_bytes, error);
+    client->state = *state;
+    return code;
+}
+
+static int start(struct drain *drain, const struct rp_client_options *client,
+                 struct rp_error *error)
+{
+    uint64_t hold = drain->arguments->hold;
+    int code = rp_client_attach(&drain->client, client, error);
+    if (code < 0)
+        return code;
+    uint32_t slots = rp_client_geometry(drain->client)->slots;
+    if (hold >= slots)
+        return rp_fail(error, -RP_E_USAGE,
+                       "hold fewer, or give the engine a larger prefetch_factor",
+                       "--hold %" PRIu64 ": the batch ring has %" PRIu32
+                       " slots, so at most %" PRIu32 " leases can be kept",
+                       hold, slots, slots - 1);
+    drain->held = rp_calloc(hold, sizeof *drain->held);
+    return drain->held ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory");
+}
+
+/* The summary comes also after a failure: what was delivered is known and valid. */
+static int finish(struct drain *drain, int code, struct rp_error *error)
+{
+    struct rp_error second;
+    struct summary summary = summarise(drain);
+    if (drain->arguments->json)
+        print_json(drain, &summary);
+    else
+        print_text(drain, &summary);
+    if (drain->arguments->save_path && save_state(drain, code < 0 ? &second : error) < 0 &&
+        code == 0)
+        code = error->code;
+    return code;
+}
+
+static int attach(const struct arguments *arguments)
+{
+    struct rp_error error = {0};
+    struct drain drain = {.arguments = arguments, .begin_ns = rp_now_ns()};
+    struct rp_client_options client = arguments->client;
+    char *state = NULL;
+    int code = open_files(&drain, &state, &client, &error);
+    if (code >= 0)
+        code = start(&drain, &client, &error);
+    if (code >= 0)
+        code = finish(&drain, drain_all(&drain, &error), &error);
+    for (uint64_t i = 0; i < drain.held_count; i++)
+        rp_client_release(drain.client, &drain.held[i]);
+    rp_client_detach(drain.client);
+    if (drain.log)
+        fclose(drain.log); /* flushed after each batch */
+    free(drain.held);
+    free(state);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_cmd_attach(int argc, char **argv)
+{
+    static const char doc[] =
+        "Drain one rank of a running engine as a trainer would: tokens/s, waits, digest.\v"
+        "Ctrl-C ends it with the summary. Exit status: 0 fine, 2 trouble.";
+    const struct argp argp = {.options = options, .parser = parse, .args_doc = "[RUN]", .doc = doc};
+    struct arguments arguments = {0};
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+        return RP_EXIT_TROUBLE;
+    if (!arguments.client.run)
+        arguments.client.run = "default";
+    struct sigaction action = {
+        .sa_handler = ask_stop}; /* no SA_RESTART: a sleeping wait looks up */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    return attach(&arguments);
+}
