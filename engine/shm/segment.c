@@ -125,11 +125,20 @@ static int touch(uint8_t *data, size_t bytes)
     return 0;
 }
 
+/* Huge pages first, while the memory is still a hole: one small page is touched in each, and collapsing makes the
+ * rest. The other way round every small page is zeroed, then copied: 180 ms for 80 MiB against 15. */
+static bool collapse_hole(struct rp_segment *segment)
+{
+    if (ftruncate(segment->fd, (off_t)segment->bytes) != 0)
+        return false;
+    for (size_t i = 0; i < segment->bytes; i += RP_HUGE_BYTES)
+        if (madvise(segment->data + i, RP_PAGE_BYTES, MADV_POPULATE_WRITE) != 0)
+            return false; /* what is missing is reserved and touched below, with its error */
+    return madvise(segment->data, segment->bytes, MADV_COLLAPSE) == 0;
+}
+
 static int populate(struct rp_segment *segment, const char *name, bool huge, struct rp_error *error)
 {
-    int code = reserve(segment->fd, name, segment->bytes, error);
-    if (code < 0)
-        return code;
     size_t alignment = huge ? RP_HUGE_BYTES : RP_PAGE_BYTES;
     uint8_t *data = map_aligned(segment->fd, segment->bytes, PROT_READ | PROT_WRITE, 0, alignment);
     if (data == MAP_FAILED)
@@ -137,12 +146,15 @@ static int populate(struct rp_segment *segment, const char *name, bool huge, str
                        "shared memory `%s`: mmap of %zu bytes: %s", name, segment->bytes,
                        strerror(errno));
     segment->data = data;
+    segment->huge = huge && collapse_hole(segment);
+    int code = reserve(segment->fd, name, segment->bytes, error);
+    if (code < 0)
+        return code;
     code = touch(data, segment->bytes);
     if (code < 0)
         return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
                        "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: madvise: %s",
                        name, segment->bytes, rp_memory_available().bytes, strerror(-code));
-    segment->huge = huge && madvise(data, segment->bytes, MADV_COLLAPSE) == 0;
     return 0;
 }
 
