@@ -146,7 +146,7 @@ struct rp_request {
     uint32_t rows;    /* ATTACH: batch_size, 0 = whatever it is */
     uint32_t seq_len; /* ATTACH: 0 = whatever it is */
     /* ATTACH: row boundary to go on from. RP_NEXT_ROW_ANY: that of the state token, or without one
-     * the row the engine started at. */
+     * where the ring stands: behind what the last trainer released. */
     uint64_t next_row;
     struct rp_hash128 identity; /* ATTACH: of the stream seen so far; zero = none yet */
     uint32_t state_bytes;       /* ATTACH: of the state token at next_row, 0 = none */
