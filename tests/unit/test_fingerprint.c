@@ -5,6 +5,8 @@
 
 #include <fcntl.h>
 
+#include "corpus/fingerprint.h"
+
 #define GOLDEN_SAMPLED "325e18b183b59ebfb3421d0c36429c6d"
 #define GOLDEN_FULL "ad32e0ae465a6018e1f2f7c3a0593690"
 #define TOKENS (96 * 4096 / 2 + 5) /* more blocks than are sampled */
@@ -168,6 +170,28 @@ static void test_documents_over_shards(void **state)
         rp_hash128_equal(seen[0], seen[1])); /* the order of shards is part of the stream */
 }
 
+/* Beyond 64 MiB an index is sampled: its ends and its size always count. */
+static void test_sample_of_a_large_index(void **state)
+{
+    (void)state;
+    const uint64_t bytes = RP_INDEX_HASH_WHOLE_MAX + 12345;
+    uint8_t *index = calloc(1, bytes);
+    assert_non_null(index);
+    struct rp_hash128 good = rp_index_sample(index, bytes);
+    assert_false(rp_hash128_equal(rp_index_sample(index, bytes - 1), good));
+    const uint64_t seen[] = {0, 4095, bytes - 1};
+    for (size_t i = 0; i < 3; i++) {
+        index[seen[i]] ^= 1;
+        assert_false(rp_hash128_equal(rp_index_sample(index, bytes), good));
+        index[seen[i]] ^= 1;
+    }
+    index[4096] ^= 1; /* between two samples */
+    assert_true(rp_hash128_equal(rp_index_sample(index, bytes), good));
+    assert_false(rp_hash128_equal(rp_index_sample(index, RP_INDEX_HASH_WHOLE_MAX),
+                                  rp_index_sample(index + 4096, RP_INDEX_HASH_WHOLE_MAX)));
+    free(index);
+}
+
 static void test_a_change_while_running(void **state)
 {
     (void)state;
@@ -202,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_boundaries_are_part_of_it),
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_documents_over_shards),
+        cmocka_unit_test(test_sample_of_a_large_index),
         cmocka_unit_test(test_a_change_while_running),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);

@@ -198,6 +198,45 @@ static void test_truncated_bin(void **state)
                      -RP_E_CORRUPT);
 }
 
+/* More documents than are checked at open: a bad entry shows when it is looked at. The index is a
+ * sparse file of zeros, so every document but the last is empty. */
+static void test_a_large_index_is_checked_when_used(void **state)
+{
+    (void)state;
+    const uint64_t documents = (4u << 20) + 1, bad = 4000000, sequences = 2;
+    const uint64_t first = 34 + 12 * sequences;
+    struct image head = {.count = 0};
+    add_bytes(&head, "MMIDIDX\0\0", 9);
+    add_u64(&head, 1), add_u8(&head, 8), add_u64(&head, sequences), add_u64(&head, documents + 1);
+    add_u32(&head, 3), add_u32(&head, 1), add_u64(&head, 0), add_u64(&head, 6);
+    put_file("large.idx", head.bytes, head.count);
+    put_file("large.bin", "abcdefgh", 8);
+    FILE *index = fopen("large.idx", "r+b");
+    assert_int_equal(fseek(index, (long)(first + 8 * documents), SEEK_SET), 0);
+    assert_int_equal(fwrite(&sequences, 8, 1, index), 1);
+    assert_int_equal(fseek(index, (long)(first + 8 * bad), SEEK_SET), 0);
+    assert_int_equal(fwrite(&documents, 8, 1, index), 1);
+    assert_int_equal(fclose(index), 0);
+
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    assert_int_equal(open_one(&corpus, "large", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+    const struct rp_source *source = rp_corpus_source(corpus, 0);
+    assert_int_equal(rp_source_documents(source), documents);
+    assert_int_equal(rp_source_tokens(source), 4);
+    assert_int_equal(rp_source_length(source, documents - 1), 4);
+    assert_int_equal(rp_source_length(source, bad + 1), 0);
+    assert_true(rp_source_length(source, bad - 1) == UINT64_MAX);
+    assert_true(rp_source_length(source, bad) == UINT64_MAX);
+    assert_int_equal(rp_source_explain(source, bad, &error), -RP_E_CORRUPT);
+    assert_says(&error, "document 4000000|large.bin|outside the index");
+    rp_corpus_close(corpus);
+    struct rp_inspection inspection;
+    assert_int_equal(rp_inspect("large", NULL, NULL, false, NULL, NULL, &inspection, &error), 0);
+    assert_int_equal(inspection.damaged_documents, 2);
+    assert_int_equal(inspection.empty_documents, documents - 3);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -242,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_every_truncation_of_an_index),
         cmocka_unit_test(test_every_bit_of_an_index),
         cmocka_unit_test(test_truncated_bin),
+        cmocka_unit_test(test_a_large_index_is_checked_when_used),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
