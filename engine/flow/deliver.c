@@ -125,7 +125,7 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
                            d->options->token_limit, token);
         }
     }
-    RP_ASSERT(!"a rejected token id is in the ticket");
+    RP_ASSERT(false); /* a rejected token id is in the ticket */
     return -RP_E_VOCABULARY;
 }
 

@@ -233,7 +233,7 @@ static int rewind_directory(const struct arguments *arguments)
 {
     struct rp_error error;
     struct rp_checkpoint *checkpoint;
-    uint64_t sequence;
+    uint64_t sequence = 0;
     if (arguments->to_given == arguments->to_row_given)
         return rp_cmd_misuse("checkpoint", "rewind: expected --to SEQUENCE or --to-row ROW");
     int code = find_target(arguments, &sequence, &error);
