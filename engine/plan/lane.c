@@ -58,11 +58,10 @@ uint64_t rp_lane_buffered(const struct rp_lane *lane)
 {
     const struct rp_window *window = &lane->window;
     uint64_t tokens = lane->pending.length;
-    for (uint32_t i = 0; i < window->count; i++) {
-        uint32_t slot = rp_window_slot(window, i);
+    for (uint16_t slot = window->oldest, left = (uint16_t)window->count; left > 0;
+         slot = window->link[slot].newer, left--)
         tokens += lane->pieces ? lane->pieces[slot].length
                                : lane->config->seq_len - lane->open_rows[slot].gap;
-    }
     return tokens;
 }
 
@@ -77,9 +76,9 @@ void rp_lane_add_piece(struct rp_lane *lane, const struct rp_piece *piece)
     lane->pieces[rp_window_add(&lane->window, value)] = *piece;
 }
 
-uint32_t rp_lane_add_open_row(struct rp_lane *lane, uint64_t opened_at, uint32_t gap)
+uint16_t rp_lane_add_open_row(struct rp_lane *lane, uint64_t opened_at, uint32_t gap)
 {
-    uint32_t slot = rp_window_add(&lane->window, gap);
+    uint16_t slot = rp_window_add(&lane->window, gap);
     lane->open_rows[slot] = (struct rp_open_row){.opened_at = opened_at, .count = 0, .gap = gap};
     return slot;
 }

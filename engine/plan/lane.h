@@ -29,7 +29,7 @@ struct rp_lane {
     uint64_t cuts, capped; /* since open, not in the token */
 };
 
-static inline struct rp_fragment *rp_open_fragments(const struct rp_lane *lane, uint32_t slot)
+static inline struct rp_fragment *rp_open_fragments(const struct rp_lane *lane, uint16_t slot)
 {
     return lane->open_fragments + (size_t)slot * lane->config->max_docs_per_row;
 }
@@ -48,6 +48,6 @@ bool rp_lane_is_over(const struct rp_lane *lane);
 /* Pieces of the FIFO and open rows, as the packings and the state token put them in. */
 void rp_lane_add_piece(struct rp_lane *lane, const struct rp_piece *piece);
 /** Open a row and return its slot; `gap` > 0 is what its fragments (not yet there) will leave. */
-uint32_t rp_lane_add_open_row(struct rp_lane *lane, uint64_t opened_at, uint32_t gap);
+uint16_t rp_lane_add_open_row(struct rp_lane *lane, uint64_t opened_at, uint32_t gap);
 
 #endif

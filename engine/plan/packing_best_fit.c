@@ -15,7 +15,7 @@ static void place(struct rp_lane *lane, struct rp_draft *row, uint32_t tokens)
     lane->counts.placed += lane->pending.length == 0;
 }
 
-static struct rp_draft open_row_draft(const struct rp_lane *lane, uint32_t slot)
+static struct rp_draft open_row_draft(const struct rp_lane *lane, uint16_t slot)
 {
     const struct rp_open_row *open = &lane->open_rows[slot];
     return (struct rp_draft){rp_open_fragments(lane, slot), open->count, open->gap};
@@ -23,13 +23,13 @@ static struct rp_draft open_row_draft(const struct rp_lane *lane, uint32_t slot)
 
 /* The fragments stay where they are until the slot is used again, which no one does before the row is
  * handed out and the next one is asked for. */
-static void emit_open_row(struct rp_lane *lane, uint32_t slot, struct rp_draft *row)
+static void emit_open_row(struct rp_lane *lane, uint16_t slot, struct rp_draft *row)
 {
     *row = open_row_draft(lane, slot);
     rp_window_remove(&lane->window, slot);
 }
 
-static void close_row(struct rp_lane *lane, uint32_t slot, struct rp_draft *row)
+static void close_row(struct rp_lane *lane, uint16_t slot, struct rp_draft *row)
 {
     emit_open_row(lane, slot, row);
     if (lane->config->fill == RP_FILL_SPLIT)
@@ -37,7 +37,7 @@ static void close_row(struct rp_lane *lane, uint32_t slot, struct rp_draft *row)
 }
 
 /* Add the whole pending piece to an open row. True if that completes it; it is then in *row. */
-static bool add_to_open_row(struct rp_lane *lane, uint32_t slot, struct rp_draft *row)
+static bool add_to_open_row(struct rp_lane *lane, uint16_t slot, struct rp_draft *row)
 {
     struct rp_draft grown = open_row_draft(lane, slot);
     place(lane, &grown, (uint32_t)lane->pending.length);
@@ -68,14 +68,14 @@ static bool place_pending(struct rp_lane *lane, struct rp_draft *row)
         return true;
     }
     uint32_t length = (uint32_t)lane->pending.length;
-    uint32_t fitting = rp_window_count_below(window, length);
-    if (fitting < window->count)
-        return add_to_open_row(lane, rp_window_slot(window, fitting), row);
+    uint16_t fitting = rp_window_ceiling(window, length);
+    if (fitting != RP_WINDOW_NONE)
+        return add_to_open_row(lane, fitting, row);
     if (window->count < window->capacity) {
-        uint32_t slot = rp_lane_add_open_row(lane, lane->counts.placed, config->seq_len);
+        uint16_t slot = rp_lane_add_open_row(lane, lane->counts.placed, config->seq_len);
         return add_to_open_row(lane, slot, row);
     }
-    close_row(lane, rp_window_slot(window, 0), row);
+    close_row(lane, window->least, row);
     return true;
 }
 
@@ -88,7 +88,7 @@ int rp_best_fit_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error 
                 return delivered;
             if (delivered == 0) {
                 if (lane->window.count > 0)
-                    emit_open_row(lane, rp_window_slot(&lane->window, 0), row);
+                    emit_open_row(lane, lane->window.least, row);
                 return 0;
             }
         }

@@ -11,7 +11,7 @@ enum { PAIR_TRIES = 48 };
 /* Take from the oldest what the row has room for. What is left of it stays the oldest. */
 static void take_oldest(struct rp_lane *lane, struct rp_draft *row)
 {
-    uint32_t slot = lane->window.oldest;
+    uint16_t slot = lane->window.oldest;
     struct rp_piece *piece = &lane->pieces[slot];
     rp_draft_take(row, lane, piece, (uint32_t)rp_min_u64(row->gap, piece->length));
     if (piece->length == 0)
@@ -21,12 +21,11 @@ static void take_oldest(struct rp_lane *lane, struct rp_draft *row)
                          (uint32_t)rp_min_u64(piece->length, lane->config->seq_len + 1));
 }
 
-/* Take the whole of the piece at an index of the window. */
-static void take_at(struct rp_lane *lane, struct rp_draft *row, uint32_t index)
+static void take_whole(struct rp_lane *lane, struct rp_draft *row, uint16_t slot)
 {
-    struct rp_piece *piece = &lane->pieces[rp_window_slot(&lane->window, index)];
+    struct rp_piece *piece = &lane->pieces[slot];
     rp_draft_take(row, lane, piece, (uint32_t)piece->length);
-    rp_window_remove_at(&lane->window, index);
+    rp_window_remove(&lane->window, slot);
 }
 
 static int top_up(struct rp_lane *lane, struct rp_error *error)
@@ -42,7 +41,7 @@ static int top_up(struct rp_lane *lane, struct rp_error *error)
 }
 
 struct pair {
-    uint32_t a, b; /* indexes in the window, a > b; `a` goes first into the row */
+    uint16_t a, b; /* slots; `a` goes first */
 };
 
 /* The best pair whose sum lies in (sum_min, gap].
@@ -54,57 +53,60 @@ struct pair {
  * the best piece has a part in. */
 static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min, struct pair *pair)
 {
-    const int32_t *value = window->value;
-    uint32_t candidates = rp_window_count_below(window, gap - rp_window_value(window, 0) + 1);
-    if (candidates < 2)
+    const struct rp_window_link *link = window->link;
+    uint16_t a = rp_window_floor(window, gap - rp_window_least(window)), best_a = RP_WINDOW_NONE;
+    if (a == RP_WINDOW_NONE || 2 * link[a].value <= sum_min)
         return false;
-    uint32_t a = candidates - 1, last = candidates > PAIR_TRIES ? candidates - PAIR_TRIES : 0;
-    uint32_t b = rp_window_count_below(window, sum_min + 1 - (uint32_t)value[a]);
-    uint32_t best = sum_min, best_a = 0;
-    while (b < a && a >= last && best < gap) {
-        uint32_t sum = (uint32_t)(value[a] + value[b]);
+    uint16_t b = rp_window_ceiling(window, sum_min + 1 - link[a].value);
+    uint32_t best = sum_min;
+    int tries = PAIR_TRIES;
+    while (a != b && tries > 0 && best < gap) {
+        uint32_t sum = link[a].value + link[b].value;
         bool fits = sum <= gap, better = fits && sum > best;
         best = better ? sum : best;
         best_a = better ? a : best_a;
-        b += fits;
-        a -= !fits;
+        uint16_t up = link[b].upper, down = link[a].lower;
+        b = fits ? up : b;
+        a = fits ? a : down;
+        tries -= !fits;
     }
     if (best == sum_min)
         return false;
-    uint32_t best_b = rp_window_count_below(window, best - (uint32_t)value[best_a] + 1) - 1;
-    best_b -= best_b == best_a; /* both of one length: the next oldest */
+    uint16_t best_b = rp_window_floor(window, best - link[best_a].value);
+    if (best_b == best_a) /* both of one length: the next oldest */
+        best_b = link[best_a].lower;
     *pair = (struct pair){best_a, best_b};
     return true;
 }
 
-/* The greatest length that fits into `rest` behind the piece below index `fitting`; 0 if none does. */
-static uint32_t second_length(const struct rp_window *window, uint32_t fitting, uint32_t rest)
+/* The greatest length up to `rest` of a piece other than `best`; 0 if there is none. */
+static uint32_t second_length(const struct rp_window *window, uint16_t best, uint32_t rest)
 {
-    uint32_t seconds = rp_window_count_below(window, rest + 1);
-    seconds -= seconds == fitting; /* not the same piece again */
-    return seconds > 0 ? rp_window_value(window, seconds - 1) : 0;
+    uint16_t second = rp_window_floor(window, rest);
+    if (second == best)
+        second = window->link[best].lower;
+    return second != RP_WINDOW_NONE ? rp_window_value(window, second) : 0;
 }
 
 /* Take what fits best. False if nothing fits. */
 static bool take_filler(struct rp_lane *lane, struct rp_draft *row)
 {
-    struct rp_window *window = &lane->window;
-    uint32_t fitting = rp_window_count_below(window, row->gap + 1);
-    if (fitting == 0)
+    const struct rp_window *window = &lane->window;
+    uint16_t best = rp_window_floor(window, row->gap);
+    if (best == RP_WINDOW_NONE)
         return false;
-    uint32_t best = rp_window_value(window, fitting - 1);
-    uint32_t rest = row->gap - best;
+    uint32_t length = rp_window_value(window, best), rest = row->gap - length;
     if (rest > 0 && row->count + 2 <= lane->config->max_docs_per_row) {
-        uint32_t second = second_length(window, fitting, rest);
-        struct pair pair = {0};
-        if (rest - second < rp_window_value(window, 0) &&
-            find_pair(window, row->gap, best + second, &pair)) {
-            take_at(lane, row, pair.a);
-            take_at(lane, row, pair.b);
+        uint32_t second = second_length(window, best, rest);
+        struct pair pair;
+        if (rest - second < rp_window_least(window) &&
+            find_pair(window, row->gap, length + second, &pair)) {
+            take_whole(lane, row, pair.a);
+            take_whole(lane, row, pair.b);
             return true;
         }
     }
-    take_at(lane, row, fitting - 1);
+    take_whole(lane, row, best);
     return true;
 }
 

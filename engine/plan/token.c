@@ -79,7 +79,7 @@ static void put_piece(struct writer *writer, const struct rp_piece *piece)
     put(writer, &record, sizeof record);
 }
 
-static void put_open_row(struct writer *writer, const struct rp_lane *lane, uint32_t slot)
+static void put_open_row(struct writer *writer, const struct rp_lane *lane, uint16_t slot)
 {
     const struct rp_open_row *row = &lane->open_rows[slot];
     struct rp_token_open_row record = {row->opened_at, row->count, 0};
@@ -103,13 +103,12 @@ static void put_lane(struct writer *writer, const struct rp_lane *lane)
         struct rp_token_cursor place = {cursor->epoch, cursor->position, lane->feed.mixing.mixed[s]};
         put(writer, &place, sizeof place);
     }
-    if (is_fifo)
-        for (uint32_t i = 0, slot = window->oldest; i < record.fifo; i++, slot = window->link[slot].newer)
-            put_piece(writer, &lane->pieces[slot]);
+    uint16_t slot = window->oldest;
+    for (uint32_t i = 0; i < record.fifo; i++, slot = window->link[slot].newer)
+        put_piece(writer, &lane->pieces[slot]);
     if (record.pending)
         put_piece(writer, &lane->pending);
-    for (uint32_t i = 0, slot = window->oldest; i < record.open_rows;
-         i++, slot = window->link[slot].newer)
+    for (uint32_t i = 0; i < record.open_rows; i++, slot = window->link[slot].newer)
         put_open_row(writer, lane, slot);
 }
 
@@ -208,7 +207,7 @@ static void get_open_row(struct rp_token_reader *reader, struct rp_lane *lane)
         get(&fragments, &fragment, sizeof fragment);
         gap -= fragment.length;
     }
-    uint32_t slot = rp_lane_add_open_row(lane, record.opened_at, gap);
+    uint16_t slot = rp_lane_add_open_row(lane, record.opened_at, gap);
     lane->open_rows[slot].count = record.fragments;
     get(reader, rp_open_fragments(lane, slot), record.fragments * sizeof(struct rp_fragment));
 }
