@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,10 +21,32 @@
         result_ < 0 ? (__typeof__(result_))-errno : result_;                                       \
     })
 
+/* Direct I/O: a checkpoint goes round the page cache, so that it neither pushes the corpus out of
+ * it nor waits for pages (a first buffered write of 256 MiB took 700 ms where direct ones take 85),
+ * and what is read back comes from the disk. Not every file system can; some say so only at the
+ * first read or write. */
+void rp_storage_direct(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags >= 0)
+        (void)fcntl(fd, F_SETFL, flags | O_DIRECT);
+}
+
+/* True if direct I/O was on, and `result` is how a file system refuses it: try again without. */
+static bool direct_refused(int fd, ssize_t result)
+{
+    int flags = result == -EINVAL ? fcntl(fd, F_GETFL) : 0;
+    return flags > 0 && (flags & O_DIRECT) && fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
 static int system_create(struct rp_storage *storage, int dir, const char *name)
 {
     (void)storage;
-    return RESULT_OF(openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    int fd = RESULT_OF(
+        openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (fd >= 0) /* not in open: refused there, the file would have been made all the same */
+        rp_storage_direct(fd);
+    return fd;
 }
 
 static int system_reserve(struct rp_storage *storage, int fd, uint64_t bytes)
@@ -37,7 +60,8 @@ static ssize_t system_write(struct rp_storage *storage, int fd, const void *data
                             uint64_t offset)
 {
     (void)storage;
-    return RESULT_OF(pwrite(fd, data, bytes, (off_t)offset));
+    ssize_t result = RESULT_OF(pwrite(fd, data, bytes, (off_t)offset));
+    return direct_refused(fd, result) ? RESULT_OF(pwrite(fd, data, bytes, (off_t)offset)) : result;
 }
 
 /* No RESULT_OF: after a failed fsync the kernel has dropped the pages, and a second one says
@@ -54,18 +78,16 @@ static int system_close(struct rp_storage *storage, int fd)
     return close(fd) < 0 && errno != EINTR ? -errno : 0;
 }
 
-/* The advice drops clean pages, which all are after fsync: so the file does not push the corpus out
- * of the cache, and where O_DIRECT is refused (tmpfs, some network file systems) reads still go to
- * the disk if there is one. */
+/* The advice is for where direct I/O is refused: it drops clean pages, and after fsync all are
+ * clean. */
 static int system_reopen(struct rp_storage *storage, int dir, const char *name)
 {
     (void)storage;
-    int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-    int fd = RESULT_OF(openat(dir, name, flags | O_DIRECT));
-    if (fd == -EINVAL || fd == -EOPNOTSUPP)
-        fd = RESULT_OF(openat(dir, name, flags));
-    if (fd >= 0)
+    int fd = RESULT_OF(openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    if (fd >= 0) {
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        rp_storage_direct(fd);
+    }
     return fd;
 }
 
@@ -73,7 +95,8 @@ static ssize_t system_read(struct rp_storage *storage, int fd, void *data, size_
                            uint64_t offset)
 {
     (void)storage;
-    return RESULT_OF(pread(fd, data, bytes, (off_t)offset));
+    ssize_t result = RESULT_OF(pread(fd, data, bytes, (off_t)offset));
+    return direct_refused(fd, result) ? RESULT_OF(pread(fd, data, bytes, (off_t)offset)) : result;
 }
 
 static int system_rename(struct rp_storage *storage, int dir, const char *from, const char *to)

@@ -17,7 +17,7 @@ struct rp_storage {
     int (*create)(struct rp_storage *storage, int dir, const char *name);
     /** Take the room for the file, so that a full disk is known before anything is written. */
     int (*reserve)(struct rp_storage *storage, int fd, uint64_t bytes);
-    /** May write less than asked, like pwrite(2). */
+    /** Buffer, length and offset are multiples of 4096. May write less than asked. */
     ssize_t (*write)(struct rp_storage *storage, int fd, const void *data, size_t bytes,
                      uint64_t offset);
     int (*sync)(struct rp_storage *storage, int fd);
@@ -37,5 +37,9 @@ struct rp_storage {
 
 /** The operating system. Has no state: one for all threads. */
 extern struct rp_storage rp_storage_system;
+
+/** Go round the page cache with this file from now on, where the file system can; its `read` and
+ * `write` above go on without where it turns out that it cannot. */
+void rp_storage_direct(int fd);
 
 #endif

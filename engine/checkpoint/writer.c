@@ -50,7 +50,9 @@ static int fail_step(const struct rp_writer *writer, struct rp_error *error, int
 /* ---- writing
  * ---------------------------------------------------------------------------------------- */
 
-/* A file being written from front to back. */
+/* A file being written from front to back. All goes through the buffer, so that each write begins
+ * at a page of memory and of the file: what direct I/O asks for. Copying costs a tenth of what the
+ * disk does. */
 struct stream {
     const struct rp_writer *writer;
     int fd;
@@ -84,9 +86,6 @@ static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes)
 {
     const struct rp_writer *writer = stream->writer;
     while (bytes > 0) {
-        /* A large piece needs no gathering: straight from where it lies. */
-        if (stream->used == 0 && bytes >= writer->buffer_bytes)
-            return stream_write(stream, data, bytes);
         size_t count = rp_min_u64(bytes, writer->buffer_bytes - stream->used);
         memcpy(writer->buffer + stream->used, data, count);
         stream->used += count;

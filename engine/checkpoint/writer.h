@@ -10,7 +10,7 @@
 #include "checkpoint/storage.h"
 
 #define RP_WRITER_ATTEMPTS 3u
-#define RP_WRITER_BUFFER_BYTES (1u << 20)
+#define RP_WRITER_BUFFER_BYTES (4u << 20)
 
 /* Where to, and with what. */
 struct rp_writer {

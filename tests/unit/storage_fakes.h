@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage_fakes.h — storages for tests of checkpoints.
  *
- * fast_storage() really writes, but neither syncs nor waits. A `faulty` storage counts the calls
- * that go through it and spoils some of them. */
+ * fast_storage() really writes, but into the page cache, and neither syncs nor waits. A `faulty`
+ * storage counts the calls that go through it and spoils some of them. */
 #ifndef RP_TESTS_STORAGE_FAKES_H
 #define RP_TESTS_STORAGE_FAKES_H
 
@@ -25,6 +25,13 @@ static inline int fast_sync(struct rp_storage *storage, int fd)
     return fd >= 0 ? 0 : -EBADF;
 }
 
+static inline int fast_create(struct rp_storage *storage, int dir, const char *name)
+{
+    (void)storage;
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
 static inline int fast_reopen(struct rp_storage *storage, int dir, const char *name)
 {
     (void)storage;
@@ -42,6 +49,7 @@ static inline struct rp_storage fast_storage(void)
 {
     struct rp_storage storage = rp_storage_system;
     storage.sync = storage.sync_dir = fast_sync;
+    storage.create = fast_create;
     storage.reopen = fast_reopen;
     storage.wait = fast_wait;
     return storage;

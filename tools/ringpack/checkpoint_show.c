@@ -190,18 +190,19 @@ static json_t *json_token(const struct rp_state_info *token)
 {
     const struct rp_plan_config *config = &token->config;
     const struct rp_plan_counts *counts = &token->counts;
-    return json_pack(
-        "{s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "bytes", (json_int_t)token->bytes, "seed", json_u64(config->seed), "seq_len",
-        (json_int_t)config->seq_len, "shuffle", rp_shuffle_name(config->shuffle), "packing",
-        rp_packing_name(config->packing), "window", (json_int_t)config->window, "fill",
-        rp_fill_name(config->fill), "long_doc", rp_long_doc_name(config->long_doc), "sources",
-        (json_int_t)token->source_count, "lanes", (json_int_t)config->lanes, "num_epochs",
-        json_u64(config->num_epochs), "corpus_sampled", json_hash(config->corpus_sampled),
-        "corpus_full", json_hash(config->corpus_full), "documents", json_u64(counts->documents),
-        "tokens_read", json_u64(counts->tokens_read), "emitted", json_u64(counts->emitted),
-        "buffered", json_u64(counts->buffered), "dropped", json_u64(counts->dropped), "truncated",
-        json_u64(counts->truncated));
+    return json_pack("{s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:I, "
+                     "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "bytes", (json_int_t)token->bytes, "seed", json_u64(config->seed), "seq_len",
+                     (json_int_t)config->seq_len, "shuffle", rp_shuffle_name(config->shuffle),
+                     "packing", rp_packing_name(config->packing), "window",
+                     (json_int_t)config->window, "fill", rp_fill_name(config->fill), "long_doc",
+                     rp_long_doc_name(config->long_doc), "sources", (json_int_t)token->source_count,
+                     "lanes", (json_int_t)config->lanes, "num_epochs", json_u64(config->num_epochs),
+                     "corpus_sampled", json_hash(config->corpus_sampled), "corpus_full",
+                     json_hash(config->corpus_full), "documents", json_u64(counts->documents),
+                     "tokens_read", json_u64(counts->tokens_read), "emitted",
+                     json_u64(counts->emitted), "buffered", json_u64(counts->buffered), "dropped",
+                     json_u64(counts->dropped), "truncated", json_u64(counts->truncated));
 }
 
 json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
