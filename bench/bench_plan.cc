@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_plan — what it costs to decide what is in a row. Items are documents, so 1 / items_per_second is
-// the time of a document, permutation, mixing and packing together. No token is read anywhere.
+// bench_plan — what it costs to decide what is in a row. Items are documents, so 1 /
+// items_per_second is the time of a document, permutation, mixing and packing together. No token is
+// read anywhere.
 //
 // Lengths are lognormal (median 400, sigma 1.2, 1 … 100 000), drawn once from a fixed generator.
 #include <benchmark/benchmark.h>
@@ -23,7 +24,8 @@ extern "C" {
 }
 #pragma GCC diagnostic pop
 
-namespace {
+namespace
+{
 
 std::vector<uint32_t> make_lengths(size_t documents)
 {
@@ -87,15 +89,15 @@ void plan_rows(benchmark::State &state, const rp_plan_config &config, uint32_t s
     state.SetItemsProcessed(static_cast<int64_t>(counts.documents));
     double capacity = static_cast<double>(counts.emitted + counts.padding);
     state.counters["efficiency_%"] = 100.0 * static_cast<double>(counts.emitted) / capacity;
-    state.counters["cuts_per_100"] =
-        100.0 * static_cast<double>(counts.cuts) / static_cast<double>(counts.documents);
+    state.counters["cuts_per_100"] = 100.0 * static_cast<double>(counts.cuts) /
+                                     static_cast<double>(counts.documents);
     rp_plan_close(plan);
 }
 
 void permute_one(benchmark::State &state)
 {
-    rp_permutation permutation =
-        rp_permutation_make(static_cast<uint64_t>(state.range(0)), rp_epoch_key_make(1, 0, 0), 0, 0);
+    rp_permutation permutation = rp_permutation_make(static_cast<uint64_t>(state.range(0)),
+                                                     rp_epoch_key_make(1, 0, 0), 0, 0);
     uint64_t x = 0;
     for (auto _ : state)
         benchmark::DoNotOptimize(x = rp_permute(&permutation, x));
@@ -104,8 +106,8 @@ void permute_one(benchmark::State &state)
 
 void permute_many(benchmark::State &state)
 {
-    rp_permutation permutation =
-        rp_permutation_make(static_cast<uint64_t>(state.range(0)), rp_epoch_key_make(1, 0, 0), 0, 0);
+    rp_permutation permutation = rp_permutation_make(static_cast<uint64_t>(state.range(0)),
+                                                     rp_epoch_key_make(1, 0, 0), 0, 0);
     uint64_t values[RP_PERMUTE_MANY_MAX];
     for (uint32_t i = 0; i < RP_PERMUTE_MANY_MAX; i++)
         values[i] = i;

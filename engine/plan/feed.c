@@ -9,8 +9,8 @@
 #include "base/mem.h"
 
 int rp_feed_open(struct rp_feed *feed, const struct rp_plan_config *config,
-                 const struct rp_plan_source *sources, const uint64_t *weight, uint32_t source_count,
-                 uint32_t lane, struct rp_error *error)
+                 const struct rp_plan_source *sources, const uint64_t *weight,
+                 uint32_t source_count, uint32_t lane, struct rp_error *error)
 {
     *feed = (struct rp_feed){
         .config = config,
@@ -58,8 +58,8 @@ void rp_feed_place(struct rp_feed *feed)
     rp_mixing_build(&feed->mixing, feed->finished, feed->source_count);
 }
 
-/* The lengths are looked up here, one after another without a dependency, so that their cache misses
- * overlap. A bad one is only reported when its document is due. */
+/* The lengths are looked up here, one after another without a dependency, so that their cache
+ * misses overlap. A bad one is only reported when its document is due. */
 static void read_ahead(struct rp_cursor *cursor, const struct rp_plan_source *source)
 {
     rp_order_enter(&cursor->order, cursor->epoch);
@@ -75,9 +75,9 @@ static bool gives_token(const struct rp_feed *feed, uint64_t length)
     return length == RP_LENGTH_BAD || rp_length_kept(feed->config, length) > 0;
 }
 
-/* Can no document of the source ever give a token to this lane? Asked after the lane has seen as many
- * documents as the source has, and no token. Without shuffling that was all of them; with it, the
- * lane's documents change from epoch to epoch, so the whole source counts. */
+/* Can no document of the source ever give a token to this lane? Asked after the lane has seen as
+ * many documents as the source has, and no token. Without shuffling that was all of them; with it,
+ * the lane's documents change from epoch to epoch, so the whole source counts. */
 static bool is_barren(const struct rp_feed *feed, uint32_t s)
 {
     const struct rp_plan_source *source = &feed->sources[s];
@@ -99,11 +99,12 @@ static int fail_bad_entry(uint32_t source, uint64_t document, struct rp_error *e
 
 static int fail_barren(const struct rp_feed *feed, uint32_t source, struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_EMPTY,
-                   "remove the source, or look at its lengths and at long_doc with `ringpack inspect`",
-                   "source %" PRIu32 ": none of its %" PRIu64 " documents gives a token (all are empty%s)",
-                   source, feed->sources[source].documents,
-                   feed->config->long_doc == RP_LONG_DOC_DROP ? " or longer than seq_len" : "");
+    return rp_fail(
+        error, -RP_E_EMPTY,
+        "remove the source, or look at its lengths and at long_doc with `ringpack inspect`",
+        "source %" PRIu32 ": none of its %" PRIu64 " documents gives a token (all are empty%s)",
+        source, feed->sources[source].documents,
+        feed->config->long_doc == RP_LONG_DOC_DROP ? " or longer than seq_len" : "");
 }
 
 /* Take one document off the cursor. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* feed.h — the next document of a lane (STREAM.md section 4).
  *
- * Flow: mixing names the source, the source's cursor names the document, long_doc says what is left of
- * it. Cursors read ahead (documents and their lengths), which is speed and not state: after
+ * Flow: mixing names the source, the source's cursor names the document, long_doc says what is left
+ * of it. Cursors read ahead (documents and their lengths), which is speed and not state: after
  * rp_feed_place the same documents follow. */
 #ifndef RP_PLAN_FEED_H
 #define RP_PLAN_FEED_H

@@ -32,8 +32,8 @@ static int open_packing(struct rp_lane *lane, struct rp_error *error)
 }
 
 int rp_lane_open(struct rp_lane *lane, const struct rp_plan_config *config,
-                 const struct rp_plan_source *sources, const uint64_t *weight, uint32_t source_count,
-                 uint32_t number, struct rp_error *error)
+                 const struct rp_plan_source *sources, const uint64_t *weight,
+                 uint32_t source_count, uint32_t number, struct rp_error *error)
 {
     *lane = (struct rp_lane){.config = config};
     int failed = rp_feed_open(&lane->feed, config, sources, weight, source_count, number, error);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.h — one lane: a feed, and what its packing holds back between two rows (STREAM.md section 5).
+/* lane.h — one lane: a feed, and what its packing holds back between two rows (STREAM.md section
+ * 5).
  *
- * All three packings use the same struct; what a packing does not use stays empty. So the state token
- * has one layout, and its checks one place. */
+ * All three packings use the same struct; what a packing does not use stays empty. So the state
+ * token has one layout, and its checks one place. */
 #ifndef RP_PLAN_LANE_H
 #define RP_PLAN_LANE_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mixing.h — which source is furthest behind its share of tokens (STREAM.md section 4, step 1).
  *
- * A binary heap of the unfinished sources over (mixed / weight, number), compared exactly. Its answer is
- * the minimum of a total order, so its inner shape is not state: it is rebuilt from `mixed` on load. */
+ * A binary heap of the unfinished sources over (mixed / weight, number), compared exactly. Its
+ * answer is the minimum of a total order, so its inner shape is not state: it is rebuilt from
+ * `mixed` on load. */
 #ifndef RP_PLAN_MIXING_H
 #define RP_PLAN_MIXING_H
 
@@ -20,7 +21,10 @@ struct rp_mixing {
 void rp_mixing_build(struct rp_mixing *mixing, const uint8_t *finished, uint32_t source_count);
 
 /** The source to take from next; count must be > 0. */
-static inline uint32_t rp_mixing_first(const struct rp_mixing *mixing) { return mixing->heap[0]; }
+static inline uint32_t rp_mixing_first(const struct rp_mixing *mixing)
+{
+    return mixing->heap[0];
+}
 
 /** Count tokens that the first source delivered; if it is now finished, it leaves. */
 void rp_mixing_advance_first(struct rp_mixing *mixing, uint64_t tokens, bool finished);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* order — see order.h.
  *
- * `block` is two permutations: of the blocks over the source, then of the documents over a window of the
- * lane's blocks. Only the last block of a source can be short. Where it falls in an epoch is asked of the
- * inverse permutation once, so the start of every window is known without walking the ones before it. */
+ * `block` is two permutations: of the blocks over the source, then of the documents over a window
+ * of the lane's blocks. Only the last block of a source can be short. Where it falls in an epoch is
+ * asked of the inverse permutation once, so the start of every window is known without walking the
+ * ones before it. */
 #include "plan/order.h"
 
 #include "base/bits.h"
@@ -59,7 +60,8 @@ void rp_order_enter(struct rp_order *order, uint64_t epoch)
     order->short_unit = NO_UNIT;
     if (order->shuffle != RP_SHUFFLE_NONE) {
         order->epoch_key = rp_epoch_key_make(order->seed, order->source, epoch);
-        order->unit_permutation = rp_permutation_make(order->units, order->epoch_key, STAGE_UNITS, 0);
+        order->unit_permutation = rp_permutation_make(order->units, order->epoch_key, STAGE_UNITS,
+                                                      0);
     }
     if (missing(order) > 0) {
         uint64_t dealt = rp_permute_inverse(&order->unit_permutation, order->units - 1);
@@ -110,9 +112,9 @@ static uint32_t read_window(struct rp_order *order, uint64_t position, uint64_t 
     if (!order->window_known || order->window != window.number) {
         order->window_known = true;
         order->window = window.number;
-        order->window_permutation =
-            rp_permutation_make(window.documents, order->epoch_key, STAGE_WINDOW,
-                                window.number * order->lanes + order->lane);
+        order->window_permutation = rp_permutation_make(window.documents, order->epoch_key,
+                                                        STAGE_WINDOW,
+                                                        window.number * order->lanes + order->lane);
     }
     uint64_t place = position - window.start;
     uint32_t count = (uint32_t)rp_min_u64(RP_ORDER_READ_MAX, window.documents - place);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* order.h — where the documents of a source stand in an epoch of one lane (STREAM.md section 3).
  *
- * An order is geometry and cached keys; it has no position of its own, and any position can be asked
- * for in O(1). Copying one by value is fine. */
+ * An order is geometry and cached keys; it has no position of its own, and any position can be
+ * asked for in O(1). Copying one by value is fine. */
 #ifndef RP_PLAN_ORDER_H
 #define RP_PLAN_ORDER_H
 
@@ -43,14 +43,15 @@ void rp_order_init(struct rp_order *order, const struct rp_plan_config *config, 
 /** Units (documents or blocks) of a source: what lanes are dealt. */
 uint64_t rp_order_units(const struct rp_plan_config *config, uint64_t documents);
 
-/** Fewest documents that this lane has in any epoch; the most are order->lane_units * unit_documents. */
+/** Fewest documents that this lane has in any epoch; the most are order->lane_units *
+ * unit_documents. */
 uint64_t rp_order_documents_min(const struct rp_order *order);
 
 /** Make `epoch` the current one; afterwards order->documents is valid. Nothing if it already is. */
 void rp_order_enter(struct rp_order *order, uint64_t epoch);
 
-/** The documents from `position` < order->documents on, at most RP_ORDER_READ_MAX, of the entered epoch.
- *  Returns how many, at least 1: a read ends with the epoch, and with a window. */
+/** The documents from `position` < order->documents on, at most RP_ORDER_READ_MAX, of the entered
+ * epoch. Returns how many, at least 1: a read ends with the epoch, and with a window. */
 uint32_t rp_order_read(struct rp_order *order, uint64_t position, uint64_t *documents);
 
 #endif

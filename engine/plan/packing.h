@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packing.h — how a lane makes its next row. One file per method; STREAM.md section 5 defines them. */
+/* packing.h — how a lane makes its next row. One file per method; STREAM.md section 5 defines them.
+ */
 #ifndef RP_PLAN_PACKING_H
 #define RP_PLAN_PACKING_H
 
@@ -26,18 +27,20 @@ static inline struct rp_fragment rp_piece_take(struct rp_piece *piece, uint32_t 
 }
 
 /** Take from a piece into the row, and count the cut if its document goes on. */
-static inline void rp_draft_take(struct rp_draft *draft, struct rp_lane *lane, struct rp_piece *piece,
-                                 uint32_t tokens)
+static inline void rp_draft_take(struct rp_draft *draft, struct rp_lane *lane,
+                                 struct rp_piece *piece, uint32_t tokens)
 {
     draft->fragments[draft->count++] = rp_piece_take(piece, tokens);
     draft->gap -= tokens;
     lane->cuts += piece->length > 0;
 }
 
-/* Fill an empty draft with the lane's next row; no fragments mean that the lane has ended. They fail as
- * rp_feed_next does, and the lane is then unusable. */
-RP_MUST_CHECK int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error *error);
+/* Fill an empty draft with the lane's next row; no fragments mean that the lane has ended. They
+ * fail as rp_feed_next does, and the lane is then unusable. */
+RP_MUST_CHECK int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row,
+                                   struct rp_error *error);
 RP_MUST_CHECK int rp_concat_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error *error);
-RP_MUST_CHECK int rp_best_fit_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error *error);
+RP_MUST_CHECK int rp_best_fit_row(struct rp_lane *lane, struct rp_draft *row,
+                                  struct rp_error *error);
 
 #endif

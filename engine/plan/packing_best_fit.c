@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packing best_fit — each document goes where it leaves the least gap; several rows are open at once.
+/* packing best_fit — each document goes where it leaves the least gap; several rows are open at
+ * once.
  *
- * The open rows are a window whose values are gaps. A row with no gap or with max_docs_per_row fragments
- * is emitted at once, so every open row can take one more fragment. */
+ * The open rows are a window whose values are gaps. A row with no gap or with max_docs_per_row
+ * fragments is emitted at once, so every open row can take one more fragment. */
 #include "base/bits.h"
 #include "plan/packing.h"
 
@@ -21,8 +22,8 @@ static struct rp_draft open_row_draft(const struct rp_lane *lane, uint16_t slot)
     return (struct rp_draft){rp_open_fragments(lane, slot), open->count, open->gap};
 }
 
-/* The fragments stay where they are until the slot is used again, which no one does before the row is
- * handed out and the next one is asked for. */
+/* The fragments stay where they are until the slot is used again, which no one does before the row
+ * is handed out and the next one is asked for. */
 static void emit_open_row(struct rp_lane *lane, uint16_t slot, struct rp_draft *row)
 {
     *row = open_row_draft(lane, slot);

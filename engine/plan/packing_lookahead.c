@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* packing lookahead — the oldest document, then the largest that fit, and a pair to close the row.
  *
- * The FIFO is a window whose values are lengths. All lengths above seq_len count as seq_len + 1: such a
- * piece never fits anywhere. At a row boundary there is no partial row, so the FIFO is the whole state. */
+ * The FIFO is a window whose values are lengths. All lengths above seq_len count as seq_len + 1:
+ * such a piece never fits anywhere. At a row boundary there is no partial row, so the FIFO is the
+ * whole state. */
 #include "base/bits.h"
 #include "plan/packing.h"
 
@@ -46,12 +47,13 @@ struct pair {
 
 /* The best pair whose sum lies in (sum_min, gap].
  *
- * `a` comes down through the longest, `b` up through the shortest that can still make the sum; whichever
- * step the sum allows is taken, until they meet. That sees the greatest partner of every `a`: going down,
- * the room beside `a` only grows, and a `b` that was passed made a greater sum with the `a` before.
- * Behind the meeting point every pair was seen with the two exchanged. No `a` is longer than sum_min, which
- * the best piece has a part in. */
-static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min, struct pair *pair)
+ * `a` comes down through the longest, `b` up through the shortest that can still make the sum;
+ * whichever step the sum allows is taken, until they meet. That sees the greatest partner of every
+ * `a`: going down, the room beside `a` only grows, and a `b` that was passed made a greater sum
+ * with the `a` before. Behind the meeting point every pair was seen with the two exchanged. No `a`
+ * is longer than sum_min, which the best piece has a part in. */
+static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min,
+                      struct pair *pair)
 {
     const struct rp_window_link *link = window->link;
     uint16_t a = rp_window_floor(window, gap - rp_window_least(window)), best_a = RP_WINDOW_NONE;
@@ -123,7 +125,8 @@ int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error
         if (!take_filler(lane, row))
             break;
     }
-    if (lane->config->fill == RP_FILL_SPLIT && rp_draft_has_room(row, lane) && lane->window.count > 0)
+    if (lane->config->fill == RP_FILL_SPLIT && rp_draft_has_room(row, lane) &&
+        lane->window.count > 0)
         take_oldest(lane, row);
     return 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* permutation — see permutation.h.
  *
- * One round is seven dependent multiplications, so a single value is bound by latency (about 80 ns a
- * pass). rp_permute_many runs a group of values side by side and leaves the rest to the compiler. */
+ * One round is seven dependent multiplications, so a single value is bound by latency (about 80 ns
+ * a pass). rp_permute_many runs a group of values side by side and leaves the rest to the compiler.
+ */
 #include "plan/permutation.h"
 
 #include <Random123/philox.h>
@@ -13,8 +14,14 @@
 enum { GROUP = 8, GENERATOR_ROUNDS = 7 };
 RP_STATIC_ASSERT(RP_PERMUTE_MANY_MAX % GROUP == 0, "a batch is a whole number of groups");
 
-static uint32_t low_word(uint64_t x) { return (uint32_t)x; }
-static uint32_t high_word(uint64_t x) { return (uint32_t)(x >> 32); }
+static uint32_t low_word(uint64_t x)
+{
+    return (uint32_t)x;
+}
+static uint32_t high_word(uint64_t x)
+{
+    return (uint32_t)(x >> 32);
+}
 
 struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t epoch)
 {
@@ -91,7 +98,8 @@ uint64_t rp_permute_inverse(const struct rp_permutation *p, uint64_t y)
 }
 
 /* One pass over a group; fixed trip counts, so that the compiler unrolls or vectorises. */
-static void pass_group(const struct rp_permutation *p, uint32_t *restrict high, uint32_t *restrict low)
+static void pass_group(const struct rp_permutation *p, uint32_t *restrict high,
+                       uint32_t *restrict low)
 {
     for (uint32_t round = 0; round < RP_PERMUTATION_ROUNDS; round += 2) {
         for (uint32_t i = 0; i < GROUP; i++)

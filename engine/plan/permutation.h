@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* permutation.h — a keyed permutation of 0 … n-1 that is never stored (STREAM.md section 2).
  *
- * A Feistel network over Philox, walked until the value falls below n: O(1) memory, O(1) seek, and an
- * inverse. The generator is Random123's; nothing here depends on the machine, the compiler or libc. */
+ * A Feistel network over Philox, walked until the value falls below n: O(1) memory, O(1) seek, and
+ * an inverse. The generator is Random123's; nothing here depends on the machine, the compiler or
+ * libc. */
 #ifndef RP_PLAN_PERMUTATION_H
 #define RP_PLAN_PERMUTATION_H
 
@@ -19,7 +20,8 @@ struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t e
 struct rp_permutation {
     uint64_t n;
     uint32_t key[RP_PERMUTATION_ROUNDS];
-    uint32_t low_bits, low_mask, high_mask; /* halves of a value; high has as many bits or one more */
+    uint32_t low_bits, low_mask,
+        high_mask; /* halves of a value; high has as many bits or one more */
 };
 
 /** The permutation of 0 … n-1 (1 <= n < 2^63) for a stage and an index. */
@@ -31,8 +33,8 @@ uint64_t rp_permute_inverse(const struct rp_permutation *permutation, uint64_t y
 
 #define RP_PERMUTE_MANY_MAX 32u
 
-/** rp_permute on each of `count` <= RP_PERMUTE_MANY_MAX values in place; several times faster, because
- *  the multiplications of one value overlap with those of the others. */
+/** rp_permute on each of `count` <= RP_PERMUTE_MANY_MAX values in place; several times faster,
+ * because the multiplications of one value overlap with those of the others. */
 void rp_permute_many(const struct rp_permutation *permutation, uint64_t *values, uint32_t count);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan — see plan.h. This file is the row loop and the end of the stream; what is in a row is decided in
- * packing_*.c, and the state token is token*.c. */
+/* plan — see plan.h. This file is the row loop and the end of the stream; what is in a row is
+ * decided in packing_*.c, and the state token is token*.c. */
 #include "plan/plan.h"
 
 #include <errno.h>
@@ -11,15 +11,16 @@
 #include "plan/packing.h"
 #include "plan/plan_state.h"
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------
+ */
 
 static int check_range(const char *name, uint64_t value, uint64_t least, uint64_t most,
                        struct rp_error *error)
 {
     if (value >= least && value <= most)
         return 0;
-    return rp_fail(error, -RP_E_CONFIG, NULL,
-                   "%s is %" PRIu64 "; expected %" PRIu64 " to %" PRIu64, name, value, least, most);
+    return rp_fail(error, -RP_E_CONFIG, NULL, "%s is %" PRIu64 "; expected %" PRIu64 " to %" PRIu64,
+                   name, value, least, most);
 }
 
 /* Set what the choices do not use to 0, so that it can make no difference, and check the rest. */
@@ -40,7 +41,8 @@ static int check_config(struct rp_plan_config *config, struct rp_error *error)
         {"shuffle", config->shuffle, 0, RP_SHUFFLE_BLOCK, true},
         {"block_documents", config->block_documents, 1, UINT32_MAX,
          config->shuffle == RP_SHUFFLE_BLOCK},
-        {"window_blocks", config->window_blocks, 1, UINT32_MAX, config->shuffle == RP_SHUFFLE_BLOCK},
+        {"window_blocks", config->window_blocks, 1, UINT32_MAX,
+         config->shuffle == RP_SHUFFLE_BLOCK},
         {"packing", config->packing, 0, RP_PACKING_BEST_FIT, true},
         {"window", config->window, 1, RP_WINDOW_MAX, config->packing != RP_PACKING_CONCAT},
         {"fill", config->fill, 0, RP_FILL_SPLIT, true},
@@ -118,7 +120,8 @@ static int open_parts(struct rp_plan *plan, const struct rp_plan_source *sources
 }
 
 int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,
-                 const struct rp_plan_source *sources, uint32_t source_count, struct rp_error *error)
+                 const struct rp_plan_source *sources, uint32_t source_count,
+                 struct rp_error *error)
 {
     *plan_out = NULL;
     struct rp_plan_config checked = *config;
@@ -157,7 +160,8 @@ void rp_plan_close(struct rp_plan *plan)
     free(plan);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------
+ */
 
 static int make_row(struct rp_lane *lane, struct rp_draft *draft, struct rp_error *error)
 {
@@ -171,8 +175,8 @@ static int make_row(struct rp_lane *lane, struct rp_draft *draft, struct rp_erro
     }
 }
 
-/* Does no row from here on have a fragment? Asked without planning, so that the state at the end of the
- * stream is the state after its last row, however often somebody asks for one more. */
+/* Does no row from here on have a fragment? Asked without planning, so that the state at the end of
+ * the stream is the state after its last row, however often somebody asks for one more. */
 static bool is_over(const struct rp_plan *plan)
 {
     for (uint64_t i = 0; i < plan->config.lanes; i++)
@@ -181,7 +185,8 @@ static bool is_over(const struct rp_plan *plan)
     return true;
 }
 
-/* A row that failed half-way leaves a state that is nowhere: the plan answers with the failure for good. */
+/* A row that failed half-way leaves a state that is nowhere: the plan answers with the failure for
+ * good. */
 static int report_failure(const struct rp_plan *plan, struct rp_error *error)
 {
     if (error)
@@ -213,7 +218,10 @@ int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *erro
     return 1;
 }
 
-uint64_t rp_plan_row(const struct rp_plan *plan) { return plan->next_row; }
+uint64_t rp_plan_row(const struct rp_plan *plan)
+{
+    return plan->next_row;
+}
 
 int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
 {
@@ -228,13 +236,14 @@ int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
             return planned;
         if (planned == 0)
             return rp_fail(error, -RP_E_USAGE, NULL,
-                           "cannot seek to row %" PRIu64 ": the stream ends with %" PRIu64 " rows", row,
-                           plan->next_row);
+                           "cannot seek to row %" PRIu64 ": the stream ends with %" PRIu64 " rows",
+                           row, plan->next_row);
     }
     return 0;
 }
 
-/* ---- what it knows of itself ------------------------------------------------------------------ */
+/* ---- what it knows of itself ------------------------------------------------------------------
+ */
 
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
 {
@@ -259,4 +268,7 @@ size_t rp_plan_state_bytes_max(const struct rp_plan *plan)
     return (size_t)rp_token_bytes_max(&plan->config, plan->source_count);
 }
 
-struct rp_hash128 rp_plan_identity(const struct rp_plan *plan) { return plan->identity; }
+struct rp_hash128 rp_plan_identity(const struct rp_plan *plan)
+{
+    return plan->identity;
+}

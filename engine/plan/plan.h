@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h — which fragments make up row g.
  *
- * The plan is a pure, sequential function of the corpus' document lengths, the seed and the parameters
- * (STREAM.md is its specification). It reads no token, starts no thread, and its whole state is the
- * state token. A plan is a value: open as many as needed; each is used by one thread at a time. */
+ * The plan is a pure, sequential function of the corpus' document lengths, the seed and the
+ * parameters (STREAM.md is its specification). It reads no token, starts no thread, and its whole
+ * state is the state token. A plan is a value: open as many as needed; each is used by one thread
+ * at a time. */
 #ifndef RP_PLAN_PLAN_H
 #define RP_PLAN_PLAN_H
 
@@ -67,20 +68,22 @@ struct rp_row {
     const struct rp_fragment *fragments;
 };
 
-/* Every token of the documents taken so far is in one of these (STREAM.md section 8). Over all lanes. */
+/* Every token of the documents taken so far is in one of these (STREAM.md section 8). Over all
+ * lanes. */
 struct rp_plan_counts {
-    uint64_t documents, empty;                             /* documents */
-    uint64_t tokens_read, truncated, dropped, emitted;     /* tokens */
-    uint64_t padding;                                      /* tokens of padding in rows with a fragment */
-    uint64_t buffered;                                     /* tokens in FIFOs, pending pieces, open rows */
-    uint64_t cuts;     /* fragments after which their document goes on: since open, not in the token */
-    uint64_t capped;   /* rows closed with a gap by max_docs_per_row: since open, not in the token */
+    uint64_t documents, empty;                         /* documents */
+    uint64_t tokens_read, truncated, dropped, emitted; /* tokens */
+    uint64_t padding;  /* tokens of padding in rows with a fragment */
+    uint64_t buffered; /* tokens in FIFOs, pending pieces, open rows */
+    uint64_t cuts; /* fragments after which their document goes on: since open, not in the token */
+    uint64_t capped; /* rows closed with a gap by max_docs_per_row: since open, not in the token */
 };
 
 struct rp_plan;
 
 /** Make a plan that stands at row 0. Copies config and sources; allocates all it will ever need.
- *  Errors: -RP_E_CONFIG (a parameter out of range, a source with fewer units than lanes), -ENOMEM. */
+ *  Errors: -RP_E_CONFIG (a parameter out of range, a source with fewer units than lanes), -ENOMEM.
+ */
 RP_MUST_CHECK int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,
                                const struct rp_plan_source *sources, uint32_t source_count,
                                struct rp_error *error);
@@ -94,19 +97,21 @@ RP_MUST_CHECK int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct 
 /** Number of the row that rp_plan_next would return. */
 uint64_t rp_plan_row(const struct rp_plan *plan);
 
-/** Plan up to, and without, `row`. Returns 0, or -RP_E_USAGE if `row` lies behind, or the stream ends
- *  before it, or what rp_plan_next returned. */
+/** Plan up to, and without, `row`. Returns 0, or -RP_E_USAGE if `row` lies behind, or the stream
+ * ends before it, or what rp_plan_next returned. */
 RP_MUST_CHECK int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error);
 
 /** Upper bound of a state token of this plan, in bytes, at any row. */
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
 
-/** Write the state token of the present position; returns its length, at most rp_plan_state_bytes_max. */
+/** Write the state token of the present position; returns its length, at most
+ * rp_plan_state_bytes_max. */
 size_t rp_plan_save(const struct rp_plan *plan, void *token);
 
 /** Take the position of a token. Every byte is checked first; on failure the plan is as it was.
  *  accept_weights: take the plan's own weights from this row on, whatever the token says.
- *  Errors: -RP_E_CORRUPT, -RP_E_VERSION, -RP_E_MISMATCH (names the field, both values, the way out). */
+ *  Errors: -RP_E_CORRUPT, -RP_E_VERSION, -RP_E_MISMATCH (names the field, both values, the way
+ * out). */
 RP_MUST_CHECK int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes,
                                bool accept_weights, struct rp_error *error);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token — write a state token, and take one that was verified (token_verify.c).
  *
- * Records are copied as they are in memory: both sides are little-endian (base/bits.h) and no record
- * has padding (the asserts in token.h). */
+ * Records are copied as they are in memory: both sides are little-endian (base/bits.h) and no
+ * record has padding (the asserts in token.h). */
 #include "plan/token.h"
 
 #include <errno.h>
@@ -15,17 +15,20 @@ enum { HASH_BYTES = sizeof(struct rp_hash128) };
 
 uint64_t rp_token_bytes_max(const struct rp_plan_config *config, uint32_t source_count)
 {
-    /* No factor exceeds 2^24 but their product of three, so nothing overflows: 2^12 * 2^24 * 2^10 * 32. */
+    /* No factor exceeds 2^24 but their product of three, so nothing overflows: 2^12 * 2^24 * 2^10
+     * * 32. */
     uint64_t held = sizeof(struct rp_token_piece); /* concat */
     if (config->packing == RP_PACKING_LOOKAHEAD)
         held = sizeof(struct rp_token_piece) * (uint64_t)config->window;
     if (config->packing == RP_PACKING_BEST_FIT)
-        held += config->window * (sizeof(struct rp_token_open_row) +
-                                  sizeof(struct rp_fragment) * (uint64_t)(config->max_docs_per_row - 1));
+        held += config->window *
+                (sizeof(struct rp_token_open_row) +
+                 sizeof(struct rp_fragment) * (uint64_t)(config->max_docs_per_row - 1));
     uint64_t lane = sizeof(struct rp_token_lane) + held +
                     sizeof(struct rp_token_cursor) * (uint64_t)source_count;
-    return sizeof(struct rp_token_header) + sizeof(struct rp_token_source) * (uint64_t)source_count +
-           config->lanes * lane + HASH_BYTES;
+    return sizeof(struct rp_token_header) +
+           sizeof(struct rp_token_source) * (uint64_t)source_count + config->lanes * lane +
+           HASH_BYTES;
 }
 
 struct rp_token_header rp_token_header_of(const struct rp_plan *plan)
@@ -53,7 +56,8 @@ struct rp_token_header rp_token_header_of(const struct rp_plan *plan)
     };
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------
+ */
 
 struct writer {
     uint8_t *at;
@@ -75,7 +79,8 @@ static void put_sources(struct writer *writer, const struct rp_plan *plan)
 
 static void put_piece(struct writer *writer, const struct rp_piece *piece)
 {
-    struct rp_token_piece record = {piece->document, piece->offset, piece->length, piece->source, 0};
+    struct rp_token_piece record = {piece->document, piece->offset, piece->length, piece->source,
+                                    0};
     put(writer, &record, sizeof record);
 }
 
@@ -100,7 +105,8 @@ static void put_lane(struct writer *writer, const struct rp_lane *lane)
     put(writer, &record, sizeof record);
     for (uint32_t s = 0; s < lane->feed.source_count; s++) {
         const struct rp_cursor *cursor = &lane->feed.cursors[s];
-        struct rp_token_cursor place = {cursor->epoch, cursor->position, lane->feed.mixing.mixed[s]};
+        struct rp_token_cursor place = {cursor->epoch, cursor->position,
+                                        lane->feed.mixing.mixed[s]};
         put(writer, &place, sizeof place);
     }
     uint16_t slot = window->oldest;
@@ -129,7 +135,8 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
     return hashed + HASH_BYTES;
 }
 
-int rp_token_identity(const struct rp_plan *plan, struct rp_hash128 *identity, struct rp_error *error)
+int rp_token_identity(const struct rp_plan *plan, struct rp_hash128 *identity,
+                      struct rp_error *error)
 {
     struct rp_hasher *hasher = rp_hasher_open();
     if (!hasher)
@@ -137,7 +144,8 @@ int rp_token_identity(const struct rp_plan *plan, struct rp_hash128 *identity, s
     struct rp_token_header header = rp_token_header_of(plan);
     rp_hasher_add(hasher, &header.corpus_sampled, sizeof header.corpus_sampled);
     rp_hasher_add(hasher, &header.seed,
-                  offsetof(struct rp_token_header, next_row) - offsetof(struct rp_token_header, seed));
+                  offsetof(struct rp_token_header, next_row) -
+                      offsetof(struct rp_token_header, seed));
     for (uint32_t s = 0; s < plan->source_count; s++) {
         struct rp_token_source source = {plan->weights[s], plan->sources[s].documents};
         rp_hasher_add(hasher, &source, sizeof source);
@@ -146,7 +154,8 @@ int rp_token_identity(const struct rp_plan *plan, struct rp_hash128 *identity, s
     return 0;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------
+ */
 
 int rp_token_open(struct rp_token_reader *reader, struct rp_token_header *header, const void *token,
                   size_t bytes, struct rp_error *error)
@@ -177,7 +186,8 @@ int rp_token_open(struct rp_token_reader *reader, struct rp_token_header *header
         return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it",
                        "state token: version %" PRIu32 "; this ringpack reads version %u",
                        header->version, RP_TOKEN_VERSION);
-    *reader = (struct rp_token_reader){(const uint8_t *)token + sizeof *header, hashed - sizeof *header};
+    *reader = (struct rp_token_reader){(const uint8_t *)token + sizeof *header,
+                                       hashed - sizeof *header};
     return 0;
 }
 
@@ -256,9 +266,11 @@ int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool acc
     return 0;
 }
 
-/* ---- listing ---------------------------------------------------------------------------------- */
+/* ---- listing ----------------------------------------------------------------------------------
+ */
 
-/* Add up the counts of all lanes, passing over everything else. False if the records do not add up. */
+/* Add up the counts of all lanes, passing over everything else. False if the records do not add up.
+ */
 static bool sum_counts(struct rp_token_reader *reader, const struct rp_token_header *header,
                        struct rp_plan_counts *counts)
 {
@@ -268,7 +280,8 @@ static bool sum_counts(struct rp_token_reader *reader, const struct rp_token_hea
         struct rp_token_lane lane;
         if (!rp_token_read(reader, &lane, sizeof lane) ||
             !rp_token_skip(reader, header->source_count, sizeof(struct rp_token_cursor)) ||
-            !rp_token_skip(reader, (uint64_t)lane.fifo + lane.pending, sizeof(struct rp_token_piece)))
+            !rp_token_skip(reader, (uint64_t)lane.fifo + lane.pending,
+                           sizeof(struct rp_token_piece)))
             return false;
         for (uint32_t row = 0; row < lane.open_rows; row++) {
             struct rp_token_open_row open;
@@ -284,12 +297,12 @@ static bool sum_counts(struct rp_token_reader *reader, const struct rp_token_hea
         counts->emitted += lane.counts.emitted;
         counts->padding += lane.counts.padding;
     }
-    counts->buffered =
-        counts->tokens_read - counts->emitted - counts->truncated - counts->dropped;
+    counts->buffered = counts->tokens_read - counts->emitted - counts->truncated - counts->dropped;
     return reader->left == 0;
 }
 
-int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info, struct rp_error *error)
+int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
+                  struct rp_error *error)
 {
     struct rp_token_reader reader;
     struct rp_token_header header;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token.h — the records of a state token, as they lie in its bytes (STREAM.md section 8).
  *
- * A token comes from a file or from a trainer: it is hostile until rp_token_verify has been over it. The
- * hash finds damage, not malice, so nothing in a token is believed because its hash is right. */
+ * A token comes from a file or from a trainer: it is hostile until rp_token_verify has been over
+ * it. The hash finds damage, not malice, so nothing in a token is believed because its hash is
+ * right. */
 #ifndef RP_PLAN_TOKEN_H
 #define RP_PLAN_TOKEN_H
 
@@ -84,16 +85,17 @@ RP_MUST_CHECK int rp_token_open(struct rp_token_reader *reader, struct rp_token_
 /** The header that `plan` writes at its present row; `bytes` is left 0. */
 struct rp_token_header rp_token_header_of(const struct rp_plan *plan);
 
-/** Is the token of the plan's stream? -RP_E_MISMATCH, -RP_E_CORRUPT. *weights_differ is set. Reads the
- *  source table. */
-RP_MUST_CHECK int rp_token_match(struct rp_token_reader *reader, const struct rp_token_header *header,
-                                 const struct rp_plan *plan, bool accept_weights,
-                                 bool *weights_differ, struct rp_error *error);
+/** Is the token of the plan's stream? -RP_E_MISMATCH, -RP_E_CORRUPT. *weights_differ is set. Reads
+ * the source table. */
+RP_MUST_CHECK int rp_token_match(struct rp_token_reader *reader,
+                                 const struct rp_token_header *header, const struct rp_plan *plan,
+                                 bool accept_weights, bool *weights_differ, struct rp_error *error);
 
-/** Check every value of every lane against plan and corpus. -RP_E_CORRUPT. `reader` stands behind the
- *  source table and must end with the last lane. */
-RP_MUST_CHECK int rp_token_verify(struct rp_token_reader reader, const struct rp_token_header *header,
-                                  const struct rp_plan *plan, struct rp_error *error);
+/** Check every value of every lane against plan and corpus. -RP_E_CORRUPT. `reader` stands behind
+ * the source table and must end with the last lane. */
+RP_MUST_CHECK int rp_token_verify(struct rp_token_reader reader,
+                                  const struct rp_token_header *header, const struct rp_plan *plan,
+                                  struct rp_error *error);
 
 #define RP_TOKEN_DAMAGED_HINT "nothing was changed; take another state token or an older checkpoint"
 

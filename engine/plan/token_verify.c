@@ -2,11 +2,12 @@
 /* token_verify — is a state token of this stream, and could the plan have written it?
  *
  * Flow: rp_token_match compares the header with the plan (a difference is the user's and has a way
- * out); rp_token_verify goes over the lanes (a difference is damage). Only then is the plan touched.
+ * out); rp_token_verify goes over the lanes (a difference is damage). Only then is the plan
+ * touched.
  *
- * Invariants: every number that later indexes, is subtracted or bounds a loop is checked here against
- * the corpus and the configuration, and the counts are checked against each other, so that a token that
- * passes can be planned on from without a further check. */
+ * Invariants: every number that later indexes, is subtracted or bounds a loop is checked here
+ * against the corpus and the configuration, and the counts are checked against each other, so that
+ * a token that passes can be planned on from without a further check. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -15,21 +16,24 @@
 
 __extension__ typedef unsigned __int128 wide; /* sums of u64 that came from outside */
 
-/* ---- is it of this stream? -------------------------------------------------------------------- */
+/* ---- is it of this stream? --------------------------------------------------------------------
+ */
 
 static int mismatch(const char *field, const char *in_token, const char *in_plan,
                     struct rp_error *error)
 {
     char hint[256];
-    snprintf(hint, sizeof hint,
-             "nothing was changed; set %s back to %s to go on with this stream, or start a new one without "
-             "the state",
-             field, in_token);
-    return rp_fail(error, -RP_E_MISMATCH, hint, "%s differs: the state has %s, this run has %s", field,
-                   in_token, in_plan);
+    snprintf(
+        hint, sizeof hint,
+        "nothing was changed; set %s back to %s to go on with this stream, or start a new one without "
+        "the state",
+        field, in_token);
+    return rp_fail(error, -RP_E_MISMATCH, hint, "%s differs: the state has %s, this run has %s",
+                   field, in_token, in_plan);
 }
 
-static int match_number(const char *field, uint64_t in_token, uint64_t in_plan, struct rp_error *error)
+static int match_number(const char *field, uint64_t in_token, uint64_t in_plan,
+                        struct rp_error *error)
 {
     if (in_token == in_plan)
         return 0;
@@ -39,17 +43,18 @@ static int match_number(const char *field, uint64_t in_token, uint64_t in_plan, 
     return mismatch(field, token_text, plan_text, error);
 }
 
-static int match_fingerprint(const char *field, struct rp_hash128 in_token, struct rp_hash128 in_plan,
-                             struct rp_error *error)
+static int match_fingerprint(const char *field, struct rp_hash128 in_token,
+                             struct rp_hash128 in_plan, struct rp_error *error)
 {
     if (rp_hash128_equal(in_token, in_plan))
         return 0;
     char token_text[RP_HASH_HEX_BYTES], plan_text[RP_HASH_HEX_BYTES];
-    return rp_fail(error, -RP_E_MISMATCH,
-                   "nothing was changed; the corpus is another one, or its content changed: point the "
-                   "configuration at the corpus that the state was made with",
-                   "%s differs: the state has %s, this run has %s", field,
-                   rp_hash128_hex(in_token, token_text), rp_hash128_hex(in_plan, plan_text));
+    return rp_fail(
+        error, -RP_E_MISMATCH,
+        "nothing was changed; the corpus is another one, or its content changed: point the "
+        "configuration at the corpus that the state was made with",
+        "%s differs: the state has %s, this run has %s", field,
+        rp_hash128_hex(in_token, token_text), rp_hash128_hex(in_plan, plan_text));
 }
 
 static int match_choices(const struct rp_token_header *token, const struct rp_token_header *plan,
@@ -126,7 +131,8 @@ int rp_token_match(struct rp_token_reader *reader, const struct rp_token_header 
     return failed;
 }
 
-/* ---- could the plan have written it? ---------------------------------------------------------- */
+/* ---- could the plan have written it? ----------------------------------------------------------
+ */
 
 /* One lane under examination, and what its records add up to. */
 struct check {
@@ -141,15 +147,16 @@ struct check {
     bool finished; /* all sources */
 };
 
-#define DAMAGED(check, format, ...)                                                                  \
-    rp_fail((check)->error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,                                    \
+#define DAMAGED(check, format, ...)                                                                \
+    rp_fail((check)->error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,                                  \
             "state token, lane %" PRIu32 ": " format, (check)->number, __VA_ARGS__)
 
 static int read_record(struct check *check, void *record, size_t bytes)
 {
     if (rp_token_read(check->reader, record, bytes))
         return 0;
-    return DAMAGED(check, "%zu bytes are left, a record of %zu is expected", check->reader->left, bytes);
+    return DAMAGED(check, "%zu bytes are left, a record of %zu is expected", check->reader->left,
+                   bytes);
 }
 
 static int check_held(const struct check *check)
@@ -199,8 +206,8 @@ static int check_cursor(struct check *check, uint32_t source)
     return 0;
 }
 
-/* `offset` and `length` must reach exactly to the end of what long_doc leaves of the document: packing
- * only ever takes from the front. */
+/* `offset` and `length` must reach exactly to the end of what long_doc leaves of the document:
+ * packing only ever takes from the front. */
 static int check_tail(const struct check *check, const char *what, uint32_t index, uint32_t source,
                       uint64_t document, uint64_t offset, uint64_t length)
 {
@@ -213,13 +220,13 @@ static int check_tail(const struct check *check, const char *what, uint32_t inde
     uint64_t stored = plan->sources[source].length(plan->sources[source].lengths, document);
     if (stored == RP_LENGTH_BAD)
         return rp_fail(check->error, -RP_E_CORRUPT, "repair or rebuild this source's index",
-                       "source %" PRIu32 ": the index entry of document %" PRIu64 " is damaged", source,
-                       document);
+                       "source %" PRIu32 ": the index entry of document %" PRIu64 " is damaged",
+                       source, document);
     uint64_t kept = rp_length_kept(&plan->config, stored);
     if (length == 0 || offset > kept || length != kept - offset)
         return DAMAGED(check,
-                       "%s %" PRIu32 " is %" PRIu64 " tokens from %" PRIu64 " on of document %" PRIu64
-                       " of source %" PRIu32 ", which has %" PRIu64,
+                       "%s %" PRIu32 " is %" PRIu64 " tokens from %" PRIu64
+                       " on of document %" PRIu64 " of source %" PRIu32 ", which has %" PRIu64,
                        what, index, length, offset, document, source, kept);
     return 0;
 }
@@ -231,7 +238,8 @@ static int check_piece(struct check *check, const char *what, uint32_t index, bo
     if (failed < 0)
         return failed;
     if (piece.zero != 0 || (piece.offset != 0 && !may_be_cut))
-        return DAMAGED(check, "%s %" PRIu32 " begins at token %" PRIu64 " of its document; expected 0",
+        return DAMAGED(check,
+                       "%s %" PRIu32 " begins at token %" PRIu64 " of its document; expected 0",
                        what, index, piece.offset);
     check->buffered += piece.length;
     return check_tail(check, what, index, piece.source, piece.document, piece.offset, piece.length);
@@ -245,7 +253,8 @@ static int check_open_row(struct check *check, uint32_t index, uint64_t *opened_
     int failed = read_record(check, &row, sizeof row);
     if (failed < 0)
         return failed;
-    if (row.opened_at < *opened_min || row.opened_at >= check->record.counts.placed || row.zero != 0)
+    if (row.opened_at < *opened_min || row.opened_at >= check->record.counts.placed ||
+        row.zero != 0)
         return DAMAGED(check,
                        "open row %" PRIu32 " was opened at %" PRIu64 "; expected %" PRIu64
                        " or more, and less than the %" PRIu64 " documents placed",
@@ -253,8 +262,8 @@ static int check_open_row(struct check *check, uint32_t index, uint64_t *opened_
     *opened_min = row.opened_at + 1;
     if (row.fragments == 0 || row.fragments >= config->max_docs_per_row)
         return DAMAGED(check,
-                       "open row %" PRIu32 " has %" PRIu32 " fragments; expected 1 to %" PRIu32, index,
-                       row.fragments, config->max_docs_per_row - 1);
+                       "open row %" PRIu32 " has %" PRIu32 " fragments; expected 1 to %" PRIu32,
+                       index, row.fragments, config->max_docs_per_row - 1);
     uint64_t tokens = 0;
     for (uint32_t i = 0; i < row.fragments; i++) {
         struct rp_fragment fragment;
@@ -267,7 +276,8 @@ static int check_open_row(struct check *check, uint32_t index, uint64_t *opened_
         tokens += fragment.length;
     }
     if (tokens >= config->seq_len)
-        return DAMAGED(check, "open row %" PRIu32 " has %" PRIu64 " tokens; expected less than %" PRIu32,
+        return DAMAGED(check,
+                       "open row %" PRIu32 " has %" PRIu64 " tokens; expected less than %" PRIu32,
                        index, tokens, config->seq_len);
     check->buffered += tokens;
     return 0;
@@ -276,9 +286,8 @@ static int check_open_row(struct check *check, uint32_t index, uint64_t *opened_
 /* The rows of this lane before `next_row`. */
 static uint64_t rows_of_lane(const struct check *check, uint64_t next_row)
 {
-    return next_row > check->number
-               ? (next_row - 1 - check->number) / check->plan->config.lanes + 1
-               : 0;
+    return next_row > check->number ? (next_row - 1 - check->number) / check->plan->config.lanes + 1
+                                    : 0;
 }
 
 static int check_counts(const struct check *check, uint64_t next_row)
@@ -302,10 +311,11 @@ static int check_counts(const struct check *check, uint64_t next_row)
         (counts->dropped > 0 && config->long_doc != RP_LONG_DOC_DROP) ||
         (counts->placed > 0 && config->packing != RP_PACKING_BEST_FIT) ||
         check->mixed > counts->tokens_read - given_up)
-        return DAMAGED(check,
-                       "%" PRIu64 " tokens truncated, %" PRIu64 " dropped, %" PRIu64
-                       " documents placed, or the mixing's tokens: not possible with these parameters",
-                       counts->truncated, counts->dropped, counts->placed);
+        return DAMAGED(
+            check,
+            "%" PRIu64 " tokens truncated, %" PRIu64 " dropped, %" PRIu64
+            " documents placed, or the mixing's tokens: not possible with these parameters",
+            counts->truncated, counts->dropped, counts->placed);
 
     wide capacity = (wide)counts->emitted + counts->padding;
     uint64_t rows = rows_of_lane(check, next_row);
@@ -313,8 +323,8 @@ static int check_counts(const struct check *check, uint64_t next_row)
     if (capacity % config->seq_len != 0 || capacity / config->seq_len > rows ||
         (capacity / config->seq_len < rows && !ended))
         return DAMAGED(check,
-                       "%" PRIu64 " tokens emitted and %" PRIu64 " of padding do not make the %" PRIu64
-                       " rows before row %" PRIu64,
+                       "%" PRIu64 " tokens emitted and %" PRIu64
+                       " of padding do not make the %" PRIu64 " rows before row %" PRIu64,
                        counts->emitted, counts->padding, rows, next_row);
     return 0;
 }

@@ -10,7 +10,8 @@
 
 #define NONE RP_WINDOW_NONE
 RP_STATIC_ASSERT(RP_WINDOW_MAX < NONE, "a slot number is never NONE");
-RP_STATIC_ASSERT(RP_WINDOW_BUCKETS % 64 == 0 && RP_WINDOW_BUCKETS / 64 <= 64, "two levels are enough");
+RP_STATIC_ASSERT(RP_WINDOW_BUCKETS % 64 == 0 && RP_WINDOW_BUCKETS / 64 <= 64,
+                 "two levels are enough");
 
 /* 8 significant bits and their place: 0 … 255 as they are, then 128 buckets to the octave. */
 static uint32_t bucket_of(uint32_t value)
@@ -77,7 +78,8 @@ static bool is_occupied(const struct rp_window *window, uint32_t bucket)
 uint16_t rp_window_floor(const struct rp_window *window, uint32_t value)
 {
     uint32_t bucket = bucket_of(value);
-    uint16_t slot = is_occupied(window, bucket) ? window->greatest[bucket] : top_below(window, bucket);
+    uint16_t slot = is_occupied(window, bucket) ? window->greatest[bucket]
+                                                : top_below(window, bucket);
     while (slot != NONE && window->link[slot].value > value)
         slot = window->link[slot].lower;
     return slot;

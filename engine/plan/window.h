@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* window.h — up to 4096 things that are ordered twice: by arrival, and by (value, arrival).
  *
- * It is the FIFO of lookahead (value: length) and the open rows of best_fit (value: gap). A thing is a
- * slot number; the packing keeps what belongs to it in an array of its own.
+ * It is the FIFO of lookahead (value: length) and the open rows of best_fit (value: gap). A thing
+ * is a slot number; the packing keeps what belongs to it in an array of its own.
  *
  * Both orders are linked lists over the slots. To enter the second one at a value, values fall into
- * buckets that widen with the value (exact below 256, then 1/128 of it), each bucket knows its greatest
- * thing, and a bitmap of two levels finds the next bucket that has one. So everything is O(1) but for the
- * few things that share a bucket.
+ * buckets that widen with the value (exact below 256, then 1/128 of it), each bucket knows its
+ * greatest thing, and a bitmap of two levels finds the next bucket that has one. So everything is
+ * O(1) but for the few things that share a bucket.
  *
- * Invariants: going up, values ascend; among equal values the things stand in order of arrival, or the
- * other way round when older_is_greater. */
+ * Invariants: going up, values ascend; among equal values the things stand in order of arrival, or
+ * the other way round when older_is_greater. */
 #ifndef RP_PLAN_WINDOW_H
 #define RP_PLAN_WINDOW_H
 
@@ -26,7 +26,8 @@
 struct rp_window_link {
     uint64_t arrival;
     uint32_t value;
-    uint16_t older, newer; /* slots, or RP_WINDOW_NONE; a free slot uses `newer` for the free list */
+    uint16_t older,
+        newer; /* slots, or RP_WINDOW_NONE; a free slot uses `newer` for the free list */
     uint16_t lower, upper;
 };
 

@@ -28,7 +28,10 @@ static inline uint64_t draw(uint64_t *state)
     return *state * UINT64_C(0x2545F4914F6CDD1D);
 }
 
-static inline uint64_t draw_below(uint64_t *state, uint64_t n) { return draw(state) % n; }
+static inline uint64_t draw_below(uint64_t *state, uint64_t n)
+{
+    return draw(state) % n;
+}
 
 /* RP_TEST_SEED repeats a run; otherwise the seed is fixed, and printed either way. */
 static inline uint64_t test_seed(const char *test)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An epoch over all lanes is every document once, whatever the shuffle and the shape of the blocks; any
- * position can be asked for without the ones before it. */
+/* An epoch over all lanes is every document once, whatever the shuffle and the shape of the blocks;
+ * any position can be asked for without the ones before it. */
 #include "plan_corpus.h"
 
 #include "plan/order.h"
@@ -43,7 +43,8 @@ static void an_epoch_is_every_document_once(void **state)
 {
     (void)state;
     const uint64_t sizes[] = {1, 2, 3, 31, 32, 33, 63, 100, 127, 255, 499};
-    const uint32_t blocks[] = {1, 2, 3, 7, 16, 64}, windows[] = {1, 2, 3, 5, 1000}, lanes[] = {1, 2, 3, 5};
+    const uint32_t blocks[] = {1, 2, 3, 7, 16, 64}, windows[] = {1, 2, 3, 5, 1000},
+                   lanes[] = {1, 2, 3, 5};
     for (uint32_t i = 0; i < 11 * 6 * 5 * 4 * 3; i++) {
         struct rp_plan_config config = {
             .seed = i,
@@ -58,8 +59,8 @@ static void an_epoch_is_every_document_once(void **state)
         for (uint64_t epoch = 0; epoch < 3; epoch++)
             if (!is_epoch_covered(&config, n, i % 4, epoch, config.lanes))
                 fail_msg("n %" PRIu64 " shuffle %s B %u V %u lanes %u epoch %" PRIu64, n,
-                         rp_shuffle_name(config.shuffle), config.block_documents, config.window_blocks,
-                         config.lanes, epoch);
+                         rp_shuffle_name(config.shuffle), config.block_documents,
+                         config.window_blocks, config.lanes, epoch);
         if (config.lanes > 1) /* control: a lane that is missing is noticed */
             assert_false(is_epoch_covered(&config, n, i % 4, 0, config.lanes - 1));
     }
@@ -77,7 +78,8 @@ static void any_position_can_be_asked_for(void **state)
             .block_documents = 1 + (uint32_t)draw_below(&random, 20),
             .window_blocks = 1 + (uint32_t)draw_below(&random, 6),
         };
-        uint64_t documents[2][DOCUMENTS_MAX + RP_ORDER_READ_MAX], n = 200 + draw_below(&random, 300);
+        uint64_t documents[2][DOCUMENTS_MAX + RP_ORDER_READ_MAX],
+            n = 200 + draw_below(&random, 300);
         struct rp_order order;
         rp_order_init(&order, &config, n, 1, i % config.lanes);
         for (uint64_t epoch = 0; epoch < 2; epoch++)
@@ -96,8 +98,11 @@ static void any_position_can_be_asked_for(void **state)
 static void a_window_stays_together(void **state)
 {
     (void)state;
-    struct rp_plan_config config = {
-        .seed = 5, .shuffle = RP_SHUFFLE_BLOCK, .lanes = 1, .block_documents = 8, .window_blocks = 4};
+    struct rp_plan_config config = {.seed = 5,
+                                    .shuffle = RP_SHUFFLE_BLOCK,
+                                    .lanes = 1,
+                                    .block_documents = 8,
+                                    .window_blocks = 4};
     uint64_t documents[DOCUMENTS_MAX + RP_ORDER_READ_MAX], other[DOCUMENTS_MAX + RP_ORDER_READ_MAX];
     struct rp_order order;
     rp_order_init(&order, &config, 320, 0, 0);

@@ -44,7 +44,8 @@ static void generator_gives_the_published_answers(void **state)
 }
 
 /* True if `permutation` maps 0 … n-1 onto itself, one at a time, many at a time, and back. */
-static bool is_bijection(const struct rp_permutation *permutation, const struct rp_permutation *back)
+static bool is_bijection(const struct rp_permutation *permutation,
+                         const struct rp_permutation *back)
 {
     static uint8_t seen[2000];
     uint64_t n = permutation->n;
@@ -56,7 +57,8 @@ static bool is_bijection(const struct rp_permutation *permutation, const struct 
             values[i] = first + i;
         rp_permute_many(permutation, values, count);
         for (uint32_t i = 0; i < count; i++) {
-            if (values[i] >= n || seen[values[i]]++ || rp_permute_inverse(back, values[i]) != first + i)
+            if (values[i] >= n || seen[values[i]]++ ||
+                rp_permute_inverse(back, values[i]) != first + i)
                 return false;
         }
         if (values[count - 1] != rp_permute(permutation, first + count - 1))
@@ -110,7 +112,8 @@ static void every_input_is_in_the_key(void **state)
     (void)state;
     struct rp_permutation all[] = {
         rp_permutation_make(UINT64_C(1) << 40, rp_epoch_key_make(1, 0, 0), 0, 0),
-        rp_permutation_make(UINT64_C(1) << 40, rp_epoch_key_make(1 + (UINT64_C(1) << 32), 0, 0), 0, 0),
+        rp_permutation_make(UINT64_C(1) << 40, rp_epoch_key_make(1 + (UINT64_C(1) << 32), 0, 0), 0,
+                            0),
         rp_permutation_make(UINT64_C(1) << 40, rp_epoch_key_make(1, 1, 0), 0, 0),
         rp_permutation_make(UINT64_C(1) << 40, rp_epoch_key_make(1, 0, 1), 0, 0),
         rp_permutation_make(UINT64_C(1) << 40, rp_epoch_key_make(1, 0, UINT64_C(1) << 32), 0, 0),

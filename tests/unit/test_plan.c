@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The promises of the plan over every kind of configuration: each token exactly once an epoch, every token
- * accounted for at every row, full rows, an end that stays an end, and errors that say what is wrong. */
+/* The promises of the plan over every kind of configuration: each token exactly once an epoch,
+ * every token accounted for at every row, full rows, an end that stays an end, and errors that say
+ * what is wrong. */
 #include "plan_corpus.h"
 
 #include <math.h>
@@ -40,7 +41,8 @@ static uint64_t kept_of(const struct rp_plan_config *config, uint64_t length)
     return config->long_doc == RP_LONG_DOC_TRUNCATE ? config->seq_len : 0;
 }
 
-/* Tokens whose count is wrong: each that long_doc keeps must have come `epochs` times, others never. */
+/* Tokens whose count is wrong: each that long_doc keeps must have come `epochs` times, others
+ * never. */
 static uint64_t coverage_errors(const struct coverage *coverage, const struct corpus *corpus,
                                 const struct rp_plan_config *config)
 {
@@ -83,7 +85,8 @@ static void every_token_comes_once_an_epoch(void **state)
         struct rp_plan_config config = plan_variant(variant);
         struct corpus corpus;
         struct coverage coverage;
-        corpus_make(&corpus, 1 + variant % CORPUS_SOURCES_MAX, 60 + variant % 50, config.seq_len, &random);
+        corpus_make(&corpus, 1 + variant % CORPUS_SOURCES_MAX, 60 + variant % 50, config.seq_len,
+                    &random);
         coverage_open(&coverage, &corpus);
         struct rp_plan *plan = plan_open(&config, &corpus);
         struct rp_row row = {0}, last = {0};
@@ -237,7 +240,8 @@ static void sources_get_their_shares(void **state)
     rp_plan_close(plan);
 }
 
-/* ---- errors ------------------------------------------------------------------------------------ */
+/* ---- errors ------------------------------------------------------------------------------------
+ */
 
 static void bad_parameters_are_refused_by_name(void **state)
 {
@@ -250,15 +254,23 @@ static void bad_parameters_are_refused_by_name(void **state)
         size_t offset, bytes;
         uint64_t value;
     } mistakes[] = {
-#define MISTAKE(field, value)                                                                        \
-    {#field, offsetof(struct rp_plan_config, field), sizeof(((struct rp_plan_config *)0)->field), value}
-        MISTAKE(seq_len, 0),          MISTAKE(seq_len, RP_SEQ_LEN_MAX + 1),
-        MISTAKE(shuffle, 3),          MISTAKE(block_documents, 0),
-        MISTAKE(window_blocks, 0),    MISTAKE(packing, 3),
-        MISTAKE(window, 0),           MISTAKE(window, RP_WINDOW_MAX + 1),
-        MISTAKE(fill, 2),             MISTAKE(long_doc, 3),
-        MISTAKE(max_docs_per_row, 0), MISTAKE(max_docs_per_row, 62),
-        MISTAKE(lanes, 0),            MISTAKE(lanes, RP_LANES_MAX + 1),
+#define MISTAKE(field, value)                                                                      \
+    {#field, offsetof(struct rp_plan_config, field), sizeof(((struct rp_plan_config *)0)->field),  \
+     value}
+        MISTAKE(seq_len, 0),
+        MISTAKE(seq_len, RP_SEQ_LEN_MAX + 1),
+        MISTAKE(shuffle, 3),
+        MISTAKE(block_documents, 0),
+        MISTAKE(window_blocks, 0),
+        MISTAKE(packing, 3),
+        MISTAKE(window, 0),
+        MISTAKE(window, RP_WINDOW_MAX + 1),
+        MISTAKE(fill, 2),
+        MISTAKE(long_doc, 3),
+        MISTAKE(max_docs_per_row, 0),
+        MISTAKE(max_docs_per_row, 62),
+        MISTAKE(lanes, 0),
+        MISTAKE(lanes, RP_LANES_MAX + 1),
         MISTAKE(lanes, 34),
 #undef MISTAKE
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State tokens: a plan that takes one goes on exactly; bytes that are not one are refused, and never
- * believed. */
+/* State tokens: a plan that takes one goes on exactly; bytes that are not one are refused, and
+ * never believed. */
 #include "plan_corpus.h"
 
 #include "plan/token.h"
@@ -151,7 +151,8 @@ static void every_flipped_bit_and_truncation_is_refused(void **state)
             token[bit / 8] ^= (uint8_t)(1u << bit % 8);
         }
         for (size_t shorter = 0; shorter < bytes; shorter++) {
-            uint8_t *exact = malloc(shorter + 1); /* so that the sanitizer sees a read behind the end */
+            uint8_t *exact = malloc(shorter +
+                                    1); /* so that the sanitizer sees a read behind the end */
             memcpy(exact, token, shorter);
             refuse(plan, exact, shorter, -RP_E_CORRUPT);
             free(exact);
@@ -165,8 +166,8 @@ static void every_flipped_bit_and_truncation_is_refused(void **state)
 /* Overwrite 1 to 4 words, of any width, mostly with numbers that are near a border. */
 static void mutate(uint8_t *token, size_t bytes, uint64_t *random)
 {
-    static const uint64_t borders[] = {0, 1, 2, 9, 10, 61, 62, 400, UINT32_MAX, UINT64_MAX,
-                                       UINT64_C(1) << 63, UINT64_C(1) << 31};
+    static const uint64_t borders[] = {
+        0, 1, 2, 9, 10, 61, 62, 400, UINT32_MAX, UINT64_MAX, UINT64_C(1) << 63, UINT64_C(1) << 31};
     for (uint64_t changes = 1 + draw_below(random, 4); changes > 0; changes--) {
         size_t width = (size_t)1 << draw_below(random, 4);
         size_t at = draw_below(random, bytes - HASH_BYTES - width) & ~(width - 1);
@@ -228,7 +229,8 @@ static void lying_tokens_do_no_harm(void **state)
     assert_true(refused > 0);
 }
 
-/* ---- lies that a single check must catch ------------------------------------------------------- */
+/* ---- lies that a single check must catch -------------------------------------------------------
+ */
 
 static size_t lane_offset(const struct corpus *corpus)
 {
@@ -293,9 +295,11 @@ static void a_foreign_version_is_told_apart_from_damage(void **state)
     rp_plan_close(plan);
 }
 
-/* ---- mismatches -------------------------------------------------------------------------------- */
+/* ---- mismatches --------------------------------------------------------------------------------
+ */
 
-/* Load the token of one configuration into a plan of another; the message must have all three words. */
+/* Load the token of one configuration into a plan of another; the message must have all three
+ * words. */
 static void expect_mismatch(const uint8_t *token, size_t bytes, const struct rp_plan_config *config,
                             const struct corpus *corpus, const char *field, const char *in_token,
                             const char *in_plan)
@@ -318,11 +322,11 @@ static void a_mismatch_names_field_and_values(void **state)
     rp_plan_close(open_in_midstream(36, &corpus, token, &bytes)); /* lookahead, block, 1 source */
     struct rp_plan_config original = plan_variant(36);
     original.corpus_full = (struct rp_hash128){3, 4};
-#define EXPECT(field, value, name, in_token, in_plan)                                                \
-    do {                                                                                             \
-        struct rp_plan_config changed = original;                                                    \
-        changed.field = value;                                                                       \
-        expect_mismatch(token, bytes, &changed, &corpus, name, in_token, in_plan);                   \
+#define EXPECT(field, value, name, in_token, in_plan)                                              \
+    do {                                                                                           \
+        struct rp_plan_config changed = original;                                                  \
+        changed.field = value;                                                                     \
+        expect_mismatch(token, bytes, &changed, &corpus, name, in_token, in_plan);                 \
     } while (0)
     EXPECT(seed, 5, "seed", "11400714819323198521", "5");
     EXPECT(seq_len, 62, "seq_len", "61", "62");
@@ -336,7 +340,8 @@ static void a_mismatch_names_field_and_values(void **state)
     EXPECT(window_blocks, 4, "window_blocks", "3", "4");
     EXPECT(lanes, 2, "lanes", "1", "2");
     EXPECT(num_epochs, 3, "num_epochs", "2", "3");
-    EXPECT(corpus_sampled.low, 9, "sampled fingerprint", "00020000000000000001", "00020000000000000009");
+    EXPECT(corpus_sampled.low, 9, "sampled fingerprint", "00020000000000000001",
+           "00020000000000000009");
     EXPECT(corpus_full.low, 9, "full fingerprint", "00040000000000000003", "00040000000000000009");
 #undef EXPECT
     corpus.sources[0].weight = 12;
@@ -356,7 +361,8 @@ static void a_mismatch_names_field_and_values(void **state)
     rp_plan_close(plan);
 }
 
-/* New weights begin at the row of the token: nothing is lost or repeated, and shares count from there. */
+/* New weights begin at the row of the token: nothing is lost or repeated, and shares count from
+ * there. */
 static void weights_can_change_at_a_row(void **state)
 {
     (void)state;
@@ -367,7 +373,8 @@ static void weights_can_change_at_a_row(void **state)
     struct rp_plan *plan = open_in_midstream(1, &corpus, token, &bytes); /* concat, two sources */
     struct rp_plan_config config = plan_variant(1);
     struct rp_hash128 identity = rp_plan_identity(plan);
-    assert_int_equal(rp_plan_load(plan, token, bytes, true, &error), 0); /* equal weights: no change */
+    assert_int_equal(rp_plan_load(plan, token, bytes, true, &error),
+                     0); /* equal weights: no change */
     assert_int_equal(save(plan, changed), bytes);
     assert_memory_equal(token, changed, bytes);
 
@@ -382,7 +389,8 @@ static void weights_can_change_at_a_row(void **state)
     assert_int_equal(rp_plan_load(other, token, bytes, true, &error), 0);
     assert_int_equal(rp_plan_row(other), 13);
     assert_int_equal(other->lanes[0].feed.mixing.mixed[0], 0);
-    assert_int_equal(other->lanes[0].feed.cursors[1].position, plan->lanes[0].feed.cursors[1].position);
+    assert_int_equal(other->lanes[0].feed.cursors[1].position,
+                     plan->lanes[0].feed.cursors[1].position);
     size_t changed_bytes = save(other, changed);
     load(other, changed, changed_bytes);
     struct rp_row row;
