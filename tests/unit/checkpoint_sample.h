@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -33,6 +34,19 @@ static inline int sample_enter(void **state)
     (void)state;
     rp_log_set_level(RP_LOG_ERROR); /* warnings are what these tests provoke */
     return mkdtemp(test_directory) && chdir(test_directory) == 0 ? 0 : -1;
+}
+
+/* The same in memory, for thousands of files that no power cut will meet; on a disk if there is no
+ * such place. */
+static inline int sample_enter_memory(void **state)
+{
+    char directory[] = "/dev/shm/rp-test-ckpt-XXXXXX";
+    RP_STATIC_ASSERT(sizeof directory <= sizeof test_directory, "it is put in its place");
+    if (!mkdtemp(directory))
+        return sample_enter(state);
+    memcpy(test_directory, directory, sizeof directory);
+    rp_log_set_level(RP_LOG_ERROR);
+    return chdir(test_directory);
 }
 
 static inline int sample_leave(void **state)

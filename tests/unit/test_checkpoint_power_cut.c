@@ -396,5 +396,6 @@ int main(void)
         cmocka_unit_test(test_a_writer_without_fsync_is_caught),
         cmocka_unit_test(test_a_writer_without_fsync_of_the_directory_is_caught),
     };
-    return cmocka_run_group_tests_name("checkpoint_power_cut", tests, sample_enter, sample_leave);
+    return cmocka_run_group_tests_name("checkpoint_power_cut", tests, sample_enter_memory,
+                                       sample_leave);
 }
