@@ -215,7 +215,7 @@ static void test_killed_at_random(void **state)
     uint64_t *acknowledged = shared_acknowledged();
     unsigned seed = (unsigned)getpid();
     printf("  seed %u\n", seed);
-    for (unsigned i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < 200; i++) {
         acknowledged[1] = 0;
         pid_t child = fork();
         if (child == 0) {
@@ -229,7 +229,7 @@ static void test_killed_at_random(void **state)
         kill(child, SIGKILL);
         check_after_kill(child, acknowledged);
     }
-    printf("  100 kills, %u saves were acknowledged\n", (unsigned)(*acknowledged / 10));
+    printf("  200 kills, %u saves were acknowledged\n", (unsigned)(*acknowledged / 10));
     assert_true(*acknowledged > 0);
     munmap(acknowledged, 4096);
     remove_directory("kill");
