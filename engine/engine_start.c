@@ -10,71 +10,16 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine_parts.h"
-
-static int open_corpus(struct rp_engine *engine, bool allow_missing, struct rp_error *error)
-{
-    const struct rp_config *config = engine->config;
-    struct rp_source_spec *specs = rp_calloc(config->source_count, sizeof *specs);
-    if (!specs)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
-    int code = 0;
-    for (uint32_t i = 0; i < config->source_count && code >= 0; i++) {
-        const struct rp_config_source *source = &config->sources[i];
-        specs[i] = (struct rp_source_spec){.name = source->name,
-                                           .weight = source->weight,
-                                           .shards = (const char *const *)source->shards,
-                                           .shard_count = source->shard_count,
-                                           .eos = source->eos};
-        /* the config room has checked both words */
-        if ((source->format && !rp_format_parse(source->format, &specs[i].format)) ||
-            (source->dtype && !rp_token_type_parse(source->dtype, &specs[i].type)))
-            code = rp_fail(error, -RP_E_CONFIG, "see `ringpack help index`",
-                           "source %s: unknown format or dtype", source->name);
-    }
-    struct rp_corpus_spec spec = {.sources = specs,
-                                  .source_count = config->source_count,
-                                  .index_dir = config->index_dir,
-                                  .allow_missing_data = allow_missing};
-    if (code >= 0)
-        code = rp_corpus_open(&engine->corpus, &spec, error);
-    free(specs);
-    return code;
-}
+#include "stream.h"
 
 static int open_plans(struct rp_engine *engine, struct rp_error *error)
 {
-    const struct rp_config *c = engine->config;
-    struct rp_fingerprint fingerprint = rp_corpus_fingerprint(engine->corpus);
-    struct rp_plan_config config = {.seed = c->seed,
-                                    .num_epochs = c->num_epochs,
-                                    .seq_len = c->seq_len,
-                                    .shuffle = (enum rp_shuffle)c->shuffle,
-                                    .block_documents = c->block_documents,
-                                    .window_blocks = c->window_blocks,
-                                    .packing = (enum rp_packing)c->packing,
-                                    .window = c->window,
-                                    .fill = (enum rp_fill)c->fill,
-                                    .long_doc = (enum rp_long_doc)c->long_doc,
-                                    .max_docs_per_row = c->max_docs_per_row,
-                                    .lanes = c->lanes,
-                                    .corpus_sampled = fingerprint.sampled,
-                                    .corpus_full = fingerprint.full};
-    struct rp_plan_source *sources = rp_calloc(c->source_count, sizeof *sources);
-    if (!sources)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", c->source_count);
-    for (uint32_t i = 0; i < c->source_count; i++) {
-        const struct rp_source *source = rp_corpus_source(engine->corpus, i);
-        sources[i] = (struct rp_plan_source){.documents = rp_source_documents(source),
-                                             .weight = c->sources[i].weight,
-                                             .lengths = source,
-                                             .length = rp_source_length};
-    }
-    int code = rp_plan_open(&engine->plan, &config, sources, c->source_count, error);
+    const struct rp_config *config = engine->config;
+    int code = rp_stream_open_plan(&engine->plan, config, engine->corpus, error);
     if (code >= 0)
-        code = rp_plan_open(&engine->probe, &config, sources, c->source_count, error);
-    if (code >= 0 && c->drop_last && c->num_epochs)
-        code = rp_plan_open(&engine->scout, &config, sources, c->source_count, error);
-    free(sources);
+        code = rp_stream_open_plan(&engine->probe, config, engine->corpus, error);
+    if (code >= 0 && config->drop_last && config->num_epochs)
+        code = rp_stream_open_plan(&engine->scout, config, engine->corpus, error);
     return code;
 }
 
@@ -165,7 +110,7 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
         size_t contents_bytes = 0;
         bool has_contents =
             checkpoint && rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &contents_bytes);
-        code = open_corpus(engine, has_contents, error);
+        code = rp_stream_open_corpus(&engine->corpus, engine->config, has_contents, error);
     }
     if (code >= 0)
         code = open_plans(engine, error);
