@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import numpy
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,4 +46,59 @@ def fake(fake_path, monkeypatch):
     gc.collect()  # what earlier tests left in tracebacks
     faults = functions.fake_faults()
     yield functions
-    assert functions.fake_faults() == faults, "a lease came back twice, or two threads were inside"
+    assert functions.fake_faults() == faults, "two threads were in rp_client_next at once"
+
+
+@pytest.fixture(scope="session")
+def program():
+    """The real program; the library and the program come from one build."""
+    path = os.environ.get("RINGPACK")
+    if not path or not os.environ.get("RINGPACK_LIBRARY"):
+        pytest.skip("needs RINGPACK and RINGPACK_LIBRARY, as ctest sets them")
+    return path
+
+
+@pytest.fixture
+def folder():
+    """A folder with a short name: the path of a socket has 108 bytes."""
+    with tempfile.TemporaryDirectory(prefix="rp") as path:
+        yield Path(path)
+
+
+@pytest.fixture(scope="session")
+def corpora(tmp_path_factory):
+    """Two small sources with short, long and empty documents."""
+    from stream_oracle import write_megatron
+
+    place, generator = tmp_path_factory.mktemp("corpora"), numpy.random.default_rng(11)
+    prefixes = []
+    for name, count in ("books", 60), ("code", 40):
+        lengths = [0, 1, 200, *generator.integers(1, 70, count)]
+        documents = [generator.integers(1, 50000, length) for length in lengths]
+        prefixes.append(write_megatron(place / name, documents))
+    return prefixes
+
+
+@pytest.fixture(scope="session")
+def expected(corpora):
+    from stream_oracle import Expected
+
+    return Expected(corpora[:1])
+
+
+@pytest.fixture
+def make(program, corpora, folder):
+    """Make loaders over the first source; all are closed at the end."""
+    import ringpack
+    from stream_oracle import INPUTS
+
+    loaders = []
+
+    def make_loader(**changes):
+        known = {"run_dir": folder, "corpus": corpora[0], "batch_size": 3, "profile": "full"}
+        loaders.append(ringpack.Loader(**{**known, **INPUTS, **changes}))
+        return loaders[-1]
+
+    yield make_loader
+    for loader in loaders:
+        loader.close()

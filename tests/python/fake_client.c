@@ -195,7 +195,6 @@ int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
     uint64_t place = batch->number % SLOTS;
     int result = 0;
     if (client->held[place] != batch->number + 1) {
-        faults++;
         result = -RP_E_USAGE;
     } else {
         unsigned char *slot = client->slots + place * SLOT_BYTES;

@@ -4,6 +4,8 @@
 import gc
 import os
 import pickle
+import signal
+import sys
 import threading
 import warnings
 
@@ -270,6 +272,68 @@ def test_an_exception_in_the_loop_loses_nothing(fake, loader):
         del view
     assert next(loader).number == 1
     assert fake.fake_released() - before == 1
+
+
+def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(loader, monkeypatch):
+    next(loader)
+    before = loader.state_dict(text=True), loader.next_row
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ringpack.loader.Batch", interrupt)  # the library has lent it already
+        for _ in range(2 * SLOTS):
+            with pytest.raises(KeyboardInterrupt):
+                next(loader)
+            assert (loader.state_dict(text=True), loader.next_row) == before
+    batch = next(loader)
+    assert batch.number == 1 and loader.next_row == 4
+    assert (batch["input_ids"] == tokens(1)).all()
+
+
+def test_a_lease_whose_end_is_interrupted_comes_back(loader, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", lambda _: None)  # Python tells of it there
+        patch.setattr(loader._client, "give_back", interrupt)
+        for _ in range(SLOTS):
+            next(loader)
+    for k in range(SLOTS, 3 * SLOTS):
+        assert next(loader).number == k
+
+
+def test_interrupts_at_any_time_cost_no_batch(loader):
+    """SIGALRM every 200 us; its handler raises if it finds itself inside next()."""
+    interrupts = taken = rows = 0
+
+    def interrupt(_, frame):
+        nonlocal interrupts
+        codes = set()
+        while frame is not None:
+            codes.add(frame.f_code)
+            frame = frame.f_back
+        names = {code.co_name for code in codes}
+        if ringpack.Loader.next.__code__ in codes and names.isdisjoint({"__del__", "__init__"}):
+            interrupts += 1
+            raise KeyboardInterrupt
+
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    try:
+        while interrupts < 100:
+            try:
+                batch = loader.next()
+            except KeyboardInterrupt:
+                continue
+            assert batch.number == taken
+            rows, taken = batch.next_row, taken + 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+    assert taken > SLOTS and loader.next_row == rows
 
 
 # ---- state --------------------------------------------------------------------------------------

@@ -9,12 +9,15 @@ from .errors import RingpackError
 
 
 def main():
+    program = ""
     try:
         program = find_program()
         os.execv(program, [program, *sys.argv[1:]])
-    except (OSError, RingpackError) as failure:
+    except RingpackError as failure:
         print(f"ringpack: {failure}", file=sys.stderr)
-        sys.exit(2)
+    except OSError as failure:
+        print(f"ringpack: {program}: {failure.strerror}", file=sys.stderr)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

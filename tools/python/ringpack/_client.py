@@ -5,6 +5,8 @@ Invariants
   C1  A lease is returned exactly once: by Lease.__del__, when the last view of it is gone. That may
       be on any thread, which the C library allows; all else is done by one thread at a time.
   C2  A forked child never enters the client of its parent: not to read, not to release.
+  C3  An exception that comes from outside while a batch is taken (Ctrl-C) costs no batch: `taking` has
+      its lease until the caller has it, the state stays before it, and the next call gives it.
 """
 
 import ctypes
@@ -48,7 +50,12 @@ class Lease:
         self.exports = {}  # (name, flat, writable) -> weak reference to a Memory
 
     def __del__(self):
-        self.client.give_back(self.info)
+        if self.taken():
+            self.client.give_back(self.info)
+
+    def taken(self):
+        """Whether the library has filled it: no batch has 0 rows."""
+        return self.info.rows != 0
 
     def memory(self, name, flat, writable):
         """A section as an object that numpy makes an array of. `writable` is what the array claims:
@@ -84,7 +91,10 @@ class Client:
         self._c = library()
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._leases = {}  # (attach, batch number) -> weak reference to a Lease
+        self._returning = threading.RLock()  # a return may come in the middle of another
+        self._leases = {}  # (attach, batch number) -> weak reference to a Lease, its BatchInfo
+        self.taking = None  # C3; whoever gets a lease from next() clears it when the lease is safe
+        self._error = Error()
         self._client = ctypes.c_void_p()
         options = ClientOptions(
             run=run.encode(),
@@ -98,56 +108,83 @@ class Client:
             connect_timeout_ns=_nanoseconds(connect_timeout),
             restart_timeout_ns=_nanoseconds(restart_timeout),
         )
-        error = Error()
-        code = self._c.rp_client_attach(byref(self._client), byref(options), byref(error))
+        code = self._c.rp_client_attach(byref(self._client), byref(options), byref(self._error))
         if code < 0:
-            self._client = None
-            raise_error(code, error)
+            raise_error(code, self._error)
         self.geometry = self._c.rp_client_geometry(self._client).contents
         self.layout = _layout(self.geometry)
+        self._before = ctypes.create_string_buffer(self.geometry.state_bytes)
+        self._before_bytes = 0
 
     def next(self, timeout_ns):
         """A new Lease, None when nothing came in time, or END."""
         self._check_process()
-        info, error = BatchInfo(), Error()
-        for _ in range(2):
-            with self._lock:
-                code = self._c.rp_client_next(self._client, timeout_ns, byref(info), byref(error))
-            if code != UsageError.code or self._leases:
-                break  # otherwise other threads have just returned all the leases that were out
-        if code == NEXT_BATCH:
-            lease = Lease(self, info)
-            self._leases[info.lease, info.number] = weakref.ref(lease)
-            return lease
-        if code == UsageError.code and self._leases:
+        lease = self.taking
+        if lease is None:
+            lease = self.taking = Lease(self, BatchInfo())
+        if not lease.taken():
+            code = self._enter_next(timeout_ns, lease.info)
+            if code != NEXT_BATCH:
+                return self._no_batch(code)
+        self._leases[lease.info.lease, lease.info.number] = weakref.ref(lease), lease.info
+        return lease
+
+    def _enter_next(self, timeout_ns, info):
+        arguments = self._client, timeout_ns, byref(info), byref(self._error)
+        with self._lock:
+            self._before, self._before_bytes = self._copy_state(self._before)
+            code = self._c.rp_client_next(*arguments)
+            if code == UsageError.code:  # no slot is free, unless some of these leases are dead
+                self._return_dead()
+                code = self._c.rp_client_next(*arguments)
+        return code
+
+    def _return_dead(self):
+        """Return the leases whose end was cut short by an exception from outside (C3)."""
+        with self._returning:
+            for reference, info in list(self._leases.values()):
+                if reference() is None:
+                    self.give_back(info)
+
+    def _no_batch(self, code):
+        if code == UsageError.code:
             raise LeaseError(
                 f"no slot of the ring is free: {self._held()}",
                 "drop those views (del), take copies (batch.copy()), lower keep, or give the "
                 "engine a larger prefetch_factor",
             )
         if code < 0:
-            raise_error(code, error)
+            raise_error(code, self._error)
         return END if code == NEXT_END else None
 
     def give_back(self, info):
-        """Return a lease. Any thread."""
+        """Return a lease. Any thread; the library refuses a second time."""
         if self.is_ours():
-            self._c.rp_client_release(self._client, byref(info))
-            self._leases.pop((info.lease, info.number), None)
+            with self._returning:
+                self._c.rp_client_release(self._client, byref(info))
+                self._leases.pop((info.lease, info.number), None)
 
     def state(self):
-        """The state token after the last batch, as bytes."""
+        """The state token after the last batch that the caller got, as bytes."""
         self._check_process()
-        buffer = ctypes.create_string_buffer(self.geometry.state_bytes)
         with self._lock:
-            size = self._c.rp_client_state(self._client, buffer, len(buffer))
-            if size > len(buffer):
-                buffer = ctypes.create_string_buffer(size)
-                size = self._c.rp_client_state(self._client, buffer, size)
+            if self.taking is not None and self.taking.taken():
+                return self._before.raw[: self._before_bytes]
+            buffer, size = self._copy_state(ctypes.create_string_buffer(len(self._before)))
         return buffer.raw[:size]
 
+    def _copy_state(self, buffer):
+        """The library's token in buffer, or in a larger one; and its length."""
+        size = self._c.rp_client_state(self._client, buffer, len(buffer))
+        if size > len(buffer):
+            return self._copy_state(ctypes.create_string_buffer(size))
+        return buffer, size
+
     def next_row(self):
+        """Global row of that state."""
         self._check_process()
+        if self.taking is not None and self.taking.taken():
+            return self.taking.info.next_row - self.geometry.rows * self.geometry.world
         return self._c.rp_client_next_row(self._client)
 
     def counts(self):
@@ -173,6 +210,7 @@ class Client:
     def detach(self):
         """Detach. Leases that are out stay readable; the last one frees the memory and the rank."""
         if self.is_ours():
+            self.taking = None
             with self._lock:
                 self.geometry = None  # it lies in the client
                 self._c.rp_client_detach(self._client)
@@ -192,7 +230,7 @@ class Client:
     def _held(self):
         """The leases that are out, for messages."""
         held = []
-        for reference in list(self._leases.values()):
+        for reference, _ in list(self._leases.values()):
             lease = reference()
             if lease is not None:
                 views = ", ".join(lease.viewed())

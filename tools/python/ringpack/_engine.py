@@ -96,7 +96,8 @@ class Engine:
         _living.add(self)
 
     def start(self, timeout):
-        """Start it, and wait until trainers can attach. Seconds."""
+        """Start it, again if it has ended, and wait until trainers can attach. Seconds."""
+        self.cut_lifeline()
         ready, ready_end = os.pipe()
         life_end, self._lifeline = os.pipe()
         passed, arguments = [ready_end, life_end], self.arguments
@@ -181,9 +182,8 @@ class Engine:
         said = "; its last words:\n" + "\n".join(lines[-5:]) if lines else ""
         return EngineGoneError(f"the engine (pid {self.process.pid}) {how} {when}{said}")
 
-    def exit_status(self):
-        """None while it runs (or was never started); negative: the signal that killed it."""
-        return self.process.poll() if self.process is not None else None
+    def runs(self):
+        return self.process is not None and self.process.poll() is None
 
     def stop(self, timeout=60):
         """End it, with a checkpoint where it has a place for them, and wait for that. Seconds."""

@@ -14,7 +14,13 @@ from ._client import END, Client
 from ._engine import Engine, option_text, source_arguments
 from ._ranks import find_ranks
 from .batch import KINDS, Batch, import_torch
-from .errors import EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
+from .errors import (
+    EngineGoneError,
+    EngineStoppedError,
+    EngineTimeoutError,
+    RingpackError,
+    UsageError,
+)
 
 logger = logging.getLogger("ringpack")
 STATE_KEY = "ringpack_state"
@@ -153,12 +159,7 @@ class Loader:
         """Start the engine, if that is ours to do, and attach. Does nothing when attached."""
         if self._client is not None:
             return self
-        if self._arguments is not None and self._engine is None:
-            engine = Engine(*self._arguments, program=self._program)
-            engine.start(self._start_timeout)
-            self._engine = engine
-            weakref.finalize(self, engine.stop)
-        client = Client(state=self._token, **self._connection)
+        client = self._attach_to_own() if self._arguments is not None else self._attach_once()
         slots = client.geometry.slots
         if self._keep >= slots:
             client.detach()
@@ -180,6 +181,24 @@ class Loader:
             client.next_row(),
         )
         return self
+
+    def _attach_once(self, **changes):
+        return Client(**{**self._connection, "state": self._token, **changes})
+
+    def _attach_to_own(self):
+        """Attach to our engine. One that served a finite stream to its end has left, or soon will."""
+        deadline = time.monotonic() + self._start_timeout
+        while True:
+            if self._engine is None:
+                self._engine = Engine(*self._arguments, program=self._program)
+                weakref.finalize(self, self._engine.stop)
+            if not self._engine.runs():
+                self._engine.start(self._start_timeout)
+            try:
+                return self._attach_once(connect_timeout=0.1)
+            except EngineGoneError:
+                if time.monotonic() >= deadline:
+                    raise
 
     def close(self):
         """Detach, and end the engine if this loader started it. Views that are alive stay valid."""
@@ -249,6 +268,7 @@ class Loader:
                 self._restarts = 0
                 batch = Batch(lease, self._kind, self._flat)
                 self._open.append(batch)
+                self._client.taking = None
                 return batch
             self._revive()
             if deadline is not None and time.monotonic() >= deadline:
@@ -259,16 +279,14 @@ class Loader:
 
     def _revive(self):
         """Start our engine again if it died; the client finds it and goes on at its row."""
-        status = self._engine.exit_status() if self._engine is not None else None
-        if status is None:
+        if self._engine is None or self._engine.runs():
             return
-        if status == 0:
+        if self._engine.process.returncode == 0:
             raise EngineStoppedError(f"the engine (pid {self.engine_pid}) was stopped")
         if self._restarts == _RESTARTS_MAX:
             raise self._engine.failure(f"{_RESTARTS_MAX + 1} times in a row")
         self._restarts += 1
         logger.warning("%s", self._engine.failure("and is started again"))
-        self._engine.cut_lifeline()
         self._engine.start(self._start_timeout)
 
     # ---- state ----------------------------------------------------------------------------------
@@ -327,7 +345,7 @@ class Loader:
     @property
     def engine_pid(self):
         """Process of the engine that this loader started, or None."""
-        return self._engine.process.pid if self._engine is not None else None
+        return self._engine.process.pid if self._engine and self._engine.process else None
 
     def counts(self):
         """Since attaching: batches, rows, tokens, waits, wait_ns, reattaches."""

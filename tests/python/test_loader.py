@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loader with a real engine: sections against the oracle, and the stream after a resume."""
+
+import json
+import logging
+
+import numpy
+import pytest
+import ringpack
+from stream_oracle import INPUTS, Expected, assert_batch
+
+
+def rows_of(loader):
+    """What a loader gives to its end: {first row: input_ids and provenance as bytes}."""
+    return {
+        batch.first_row: (batch["input_ids"].tobytes(), batch["provenance"].tobytes())
+        for batch in loader
+    }
+
+
+@pytest.mark.parametrize("packing", ["lookahead", "concat", "best_fit"])
+def test_every_section_is_the_oracles(make, corpora, packing):
+    changes = {"packing": packing, "fill": None if packing == "concat" else "pad"}
+    expected = Expected(corpora[:1], **changes)
+    digest = 0
+    with make(**changes) as loader:
+        for batch in loader:
+            assert len(batch) == 9
+            assert_batch(batch, expected)
+            digest += batch.digest()
+    assert batch.next_row >= len(expected.rows) > batch.first_row
+    assert digest % 2**128 == expected.digest
+
+
+def test_weighted_sources_as_dicts(make, corpora):
+    expected = Expected(corpora, weights=[3, 1])
+    corpus = [{"path": corpora[0], "weight": 3}, {"path": corpora[1], "name": "code"}]
+    with make(corpus=corpus) as loader:
+        for batch in loader:
+            assert_batch(batch, expected)
+    assert batch.next_row >= len(expected.rows)
+
+
+def test_config_file_and_options(make, corpora, folder, expected):
+    config = folder / "run.yaml"
+    config.write_text(f"sources: [{corpora[0]}]\nseq_len: 1\nrun: other\n")
+    with make(config=config, corpus=None) as loader:
+        assert_batch(next(loader), expected)
+
+
+def test_types_and_views(make, expected):
+    with make(token_dtype="i64", sections=["labels", "cu_seqlens"], flat=True) as loader:
+        batch = next(loader)
+        assert set(batch) == {"rows", "doc_lens", "input_ids", "labels", "cu_seqlens"}
+        made, _ = expected.batch(0, 3)
+        assert batch["labels"].dtype == numpy.int64
+        assert batch["labels"].tolist() == made["labels"].ravel().tolist()
+        assert batch.view("labels", flat=False).tolist() == made["labels"].tolist()
+
+
+def test_the_position_is_one_log_line(make, caplog):
+    caplog.set_level(logging.INFO, "ringpack")
+    with make():
+        pass
+    lines = [record.message for record in caplog.records if record.name == "ringpack"]
+    assert len(lines) == 1
+    assert lines[0].startswith("rank 0 of 1 (no launcher), run python-")
+    assert any(record.name == "ringpack.engine" for record in caplog.records)
+
+
+# ---- state --------------------------------------------------------------------------------------
+
+
+def test_resume_at_every_batch(make):
+    """From each position in turn, attached or not: the rest of the stream, bit for bit."""
+    with make() as loader:
+        states, numbers = [loader.state_dict()], []
+        whole = {}
+        for batch in loader:
+            whole[batch.first_row] = (batch["input_ids"].tobytes(), batch["provenance"].tobytes())
+            numbers.append(batch.first_row)
+            states.append(loader.state_dict())
+        del batch
+        assert len(numbers) > 20
+        for k in reversed(range(len(states))):
+            loader.load_state_dict(states[k])
+            again = loader.state_dict()["ringpack_state"]
+            assert again.tobytes() == states[k]["ringpack_state"].tobytes(), (
+                "saved straight after loading"
+            )
+            rest = rows_of(loader)
+            assert rest == {row: whole[row] for row in numbers[k:]}, f"resumed at batch {k}"
+
+
+@pytest.mark.parametrize("at", [0, 1, 7])
+def test_resume_in_a_new_engine_through_json(make, at):
+    with make() as loader:
+        whole = rows_of(loader)
+    with make() as loader:
+        for _ in range(at):
+            next(loader)
+        text = json.dumps(loader.state_dict(text=True))
+    other = make()
+    other.load_state_dict(json.loads(text))
+    assert rows_of(other) == {row: data for row, data in whole.items() if row >= 3 * at}
+
+
+def test_resume_with_another_batch_size(make, expected):
+    with make() as loader:
+        for _ in range(4):
+            next(loader)
+        state = loader.state_dict()
+    with make(batch_size=5, num_workers=2, packers=2, prefetch_factor=8) as loader:
+        loader.load_state_dict(state)
+        first = next(loader)
+        assert first.first_row == 12
+        assert_batch(first, expected)
+        for batch in loader:
+            assert_batch(batch, expected)
+
+
+def test_a_state_of_another_stream_is_refused(make, expected):
+    with make(seed=8) as loader:
+        next(loader)
+        foreign = loader.state_dict()
+    with make() as loader:
+        next(loader)
+        with pytest.raises(ringpack.CheckpointMismatchError, match="seed") as raised:
+            loader.load_state_dict(foreign)
+        assert raised.value.hint
+        batch = next(loader)
+        assert batch.first_row == 3, "the loader stays where it was"
+        assert_batch(batch, expected)
+        damaged = loader.state_dict()
+        damaged["ringpack_state"][40] ^= 1
+        with pytest.raises(ringpack.CorruptError):
+            loader.load_state_dict(damaged)
+        assert next(loader).first_row == 6
+
+
+def test_resume_from_the_engines_checkpoint(make, folder):
+    with make() as loader:
+        whole = rows_of(loader)
+    with make(checkpoint_dir=folder / "checkpoints") as loader:
+        for _ in range(5):
+            batch = next(loader)
+            del batch
+    with make(checkpoint_dir=folder / "checkpoints") as loader:
+        row = loader.next_row
+        assert 0 < row <= 15
+        assert rows_of(loader) == {at: data for at, data in whole.items() if at >= row}
+
+
+# ---- views --------------------------------------------------------------------------------------
+
+
+def test_views_outlive_batch_loader_and_engine(make, expected):
+    loader = make(prefetch_factor=8)
+    views = []
+    for batch in loader:
+        if batch.number in (0, 3, 5):
+            views.append((batch.first_row, batch["input_ids"][:, 1:]))
+        if batch.number == 7:
+            break
+    loader.close()
+    for row, view in views:
+        assert (view == expected.batch(row, 3)[0]["input_ids"][:, 1:]).all()
+
+
+def test_no_free_slot_is_an_error_and_not_a_hang(make):
+    with make(prefetch_factor=4) as loader:
+        held = [next(loader)["labels"] for _ in range(4)]
+        with pytest.raises(ringpack.LeaseError, match=r"batch 0 \(views of labels\)"):
+            next(loader)
+        held.clear()
+        assert next(loader).number == 4
+
+
+def test_torch(make, expected):
+    torch = pytest.importorskip("torch")
+    with make(return_type="torch", token_dtype="i64") as loader:
+        for batch in loader:
+            tensor = batch["input_ids"]
+            assert tensor.dtype == torch.int64
+            assert tensor.tolist() == expected.batch(batch.first_row, 3)[0]["input_ids"].tolist()
+        assert loader.state_dict()["ringpack_state"].dtype == torch.uint8
+
+
+# ---- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes, error, text",
+    [
+        ({"seq_length": 4}, ringpack.RingpackError, "seq.length"),
+        ({"packing": "tight"}, ringpack.ConfigError, "packing"),
+        ({"corpus": "/nowhere/a"}, ringpack.RingpackError, "/nowhere/a"),
+        ({"batch_size": 0}, ringpack.ConfigError, "batch_size"),
+    ],
+)
+def test_the_engines_refusal_is_the_exception(make, changes, error, text):
+    with pytest.raises(error, match=text) as raised:
+        make(**changes).attach()
+    assert "Traceback" not in str(raised.value)
+
+
+def test_an_engine_that_is_not_there(program, folder):
+    with pytest.raises(ringpack.EngineGoneError, match="nobody"):
+        ringpack.Loader(run="nobody", run_dir=folder, connect_timeout=0.1).attach()
+
+
+def test_one_trainer_for_a_rank_and_one_shape(make, folder):
+    with make(run="mine") as loader:
+        for wrong, error in (
+            ({}, ringpack.BusyError),
+            ({"seq_len": INPUTS["seq_len"] + 1}, ringpack.CheckpointMismatchError),
+            ({"batch_size": 4}, ringpack.CheckpointMismatchError),
+            ({"dp_rank": 0, "dp_world_size": 2}, ringpack.CheckpointMismatchError),
+            ({"dp_rank": 1, "dp_world_size": 2}, ringpack.RingpackError),
+        ):
+            if error is not ringpack.BusyError:
+                loader._detach()
+            with pytest.raises(error):
+                ringpack.Loader(run="mine", run_dir=folder, connect_timeout=0.1, **wrong).attach()
+        assert next(loader).number == 0
+        assert ringpack.stat("mine", folder)["run"] == "mine"

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines and trainers as processes: who starts whom, and what is left after kill -9."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+import ringpack
+from conftest import ROOT
+from stream_oracle import INPUTS, assert_batch
+
+PATIENCE = 60  # seconds until a test gives up; nothing here waits that long when it works
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def run_python(text, *arguments, **options):
+    """A Python process that has the package; `text` finds its arguments in sys.argv."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools" / "python")}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(text), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**environment, **options.pop("env", {})},
+        **options,
+    )
+
+
+@pytest.fixture
+def serve(program, corpora, folder):
+    """Start engines outside of Python's hands: serve(run, **options)."""
+    engines = []
+
+    def start(run, **changes):
+        ready, ready_end = os.pipe()
+        keys = {**INPUTS, "run_dir": folder, "batch_size": 3, "profile": "full", **changes}
+        arguments = ["--run", run, "--source", corpora[0], "--ready-fd", str(ready_end)]
+        for key, value in keys.items():
+            arguments += ["--" + key.replace("_", "-"), str(value)]
+        engines.append(subprocess.Popen([program, "serve", *arguments], pass_fds=[ready_end]))
+        os.close(ready_end)
+        assert os.read(ready, 16) == b"ready\n"
+        os.close(ready)
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        engine.kill()
+        engine.wait()
+
+
+def test_an_engine_of_ours_that_is_killed_is_started_again(make, expected):
+    with make() as loader:
+        engines, rows = set(), []
+        held = None
+        for batch in loader:
+            assert_batch(batch, expected)
+            rows.append(batch.first_row)
+            if batch.number == 4 and held is None:
+                held = batch["input_ids"], batch.first_row
+            if len(rows) in (2, 9, 10):
+                engines.add(loader.engine_pid)
+                os.kill(loader.engine_pid, signal.SIGKILL)
+        assert len(engines) == 3
+        assert rows == list(range(0, len(expected.rows), 3))
+        view, row = held
+        assert (view == expected.batch(row, 3)[0]["input_ids"]).all()
+        assert loader.counts()["reattaches"] == 3
+    assert not any(alive(pid) for pid in engines)
+
+
+def test_an_engine_that_always_dies_is_not_started_for_ever(make, folder):
+    loader = make().attach()
+    os.kill(loader.engine_pid, signal.SIGKILL)
+    loader._engine.program = "/bin/false"
+    with pytest.raises(ringpack.EngineGoneError, match="status 1 before it was ready"):
+        while True:
+            next(loader)
+
+
+def test_an_engine_of_others_that_is_killed_is_waited_for(serve, folder, expected):
+    engine = serve("shared")
+    with ringpack.Loader(run="shared", run_dir=folder, batch_size=3) as loader:
+        assert loader.engine_pid is None
+        rows = []
+        for batch in loader:
+            assert_batch(batch, expected)
+            rows.append(batch.first_row)
+            if len(rows) == 6:
+                engine.kill()
+                engine.wait()
+                timer = threading.Timer(0.3, serve, ["shared"])
+                timer.start()
+        timer.join()
+    assert rows == list(range(0, len(expected.rows), 3))
+
+
+def test_an_engine_that_stays_away_is_an_error(serve, folder):
+    engine = serve("shared")
+    with ringpack.Loader(run="shared", run_dir=folder, restart_timeout=0.2) as loader:
+        next(loader)
+        engine.kill()
+        engine.wait()
+        with pytest.raises(ringpack.EngineGoneError):
+            while True:
+                next(loader)
+
+
+PARENT = """
+    import os, sys, time, ringpack
+    loader = ringpack.Loader(corpus=sys.argv[1], run_dir=sys.argv[2], seq_len=48, batch_size=3)
+    next(loader)
+    child = os.fork() if sys.argv[3] == "forks" else -1
+    if child != 0:
+        print(loader.engine_pid, child, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("forks", ["alone", "forks"])
+def test_kill_9_of_the_parent_ends_the_engine(program, corpora, folder, forks):
+    parent = run_python(PARENT, corpora[0], folder, forks)
+    engine, child = map(int, parent.stdout.readline().split())
+    try:
+        assert alive(engine)
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not alive(engine))
+        wait_until(lambda: not list(folder.glob("*.sock")))
+    finally:
+        parent.stdout.close()
+        if child > 0:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_loader_that_is_closed_or_dropped_ends_its_engine(make, folder, corpora):
+    loader = make().attach()
+    engine = loader.engine_pid
+    loader.close()
+    assert not alive(engine) and loader.engine_pid is None
+    loader = ringpack.Loader(run_dir=folder, corpus=corpora[0], batch_size=3, **INPUTS).attach()
+    engine = loader.engine_pid
+    del loader
+    wait_until(lambda: not alive(engine))
+
+
+RANK = """
+    import sys, ringpack
+    _, corpus, run_dir, inputs = sys.argv
+    with ringpack.Loader(corpus=corpus, run_dir=run_dir, batch_size=2, **eval(inputs)) as loader:
+        for batch in loader:
+            for row, tokens in zip(batch["rows"]["row"], batch["input_ids"]):
+                print(row, tokens.tobytes().hex())
+"""
+
+
+def test_two_ranks_of_a_launcher_share_one_engine(program, corpora, folder, expected):
+    ranks = []
+    for rank in "01":
+        env = {"RANK": rank, "WORLD_SIZE": "2", "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2"}
+        env["MASTER_PORT"] = "29500"
+        ranks.append(run_python(RANK, corpora[0], folder, INPUTS, env=env))
+    rows = {}
+    counts = []
+    for process in ranks:
+        lines = process.communicate(timeout=PATIENCE)[0].splitlines()
+        assert process.returncode == 0
+        counts.append(len(lines))
+        for line in lines:
+            row, tokens = line.split()
+            assert int(row) not in rows
+            rows[int(row)] = bytes.fromhex(tokens)
+    assert counts[0] == counts[1]
+    assert sorted(rows) == list(range(sum(counts)))
+    for row, tokens in rows.items():
+        assert tokens == expected.batch(row, 1)[0]["input_ids"].tobytes()
+
+
+def test_waiting_ends_with_ctrl_c_and_with_the_timeout(make, expected):
+    with make() as loader:
+        last = next(loader)
+        os.kill(loader.engine_pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(ringpack.EngineTimeoutError):
+                while True:  # what is already in the ring still comes
+                    last = loader.next(timeout=0.2)
+            timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                next(loader)
+        finally:
+            os.kill(loader.engine_pid, signal.SIGCONT)
+        batch = next(loader)
+        assert batch.first_row == last.next_row
+        assert_batch(batch, expected)
+
+
+def test_a_fork_may_read_with_a_loader_of_its_own(make, folder, corpora):
+    with make() as loader:
+        first = next(loader)["input_ids"].tolist()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                next(loader)
+            except ringpack.UsageError:
+                own = ringpack.Loader(run_dir=folder, corpus=corpora[0], batch_size=3, **INPUTS)
+                with own:
+                    status = 0 if next(own)["input_ids"].tolist() == first else 2
+            os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert next(loader).number == 1
+
+
+def test_the_program_by_its_module(program):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools" / "python")}
+    command = [sys.executable, "-m", "ringpack", "help"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0 and "serve" in run.stdout
+    environment["RINGPACK"] = "/nowhere/ringpack"
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert run.returncode == 2 and "/nowhere/ringpack" in run.stderr
