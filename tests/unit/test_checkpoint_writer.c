@@ -334,15 +334,14 @@ static void test_planted_links_are_not_followed(void **state)
     struct stat info;
     uint64_t sequence;
     assert_int_equal(rp_file_replace("victim", "precious", 8, &error), 0);
-    struct rp_storage storage = fast_storage();
-    dir = open_dir("planted", &storage);
+    dir = open_dir("planted", &rp_storage_system);
     assert_int_equal(symlink("../victim", "planted/.checkpoint-000000000001.rpc.tmp"), 0);
     assert_int_equal(symlink("../victim", "planted/checkpoint-000000000002.rpc"), 0);
     assert_int_equal(sample_save(dir, 10, &sequence, &error), 0);
     assert_int_equal(sequence, 3); /* past both */
     assert_int_equal(newest_row("planted"), 10);
     rp_checkpoint_dir_close(dir);
-    dir = open_dir("planted", &storage); /* sweeps the link, not what it points to */
+    dir = open_dir("planted", &rp_storage_system); /* sweeps the link, not what it points to */
     rp_checkpoint_dir_close(dir);
     assert_int_equal(count_names("planted", ".tmp"), 0);
     assert_int_equal(stat("victim", &info), 0);
