@@ -44,7 +44,7 @@ static uint64_t deadline_after(uint64_t ns)
     return rp_add_u64(rp_now_ns(), ns, &deadline) ? deadline : UINT64_MAX;
 }
 
-/* ---- attach and detach -------------------------------------------------------------- */
+/* ---- attach and detach ----------------------------------------------------------------------- */
 
 static void free_client(struct rp_client *client)
 {
@@ -120,7 +120,7 @@ const struct rp_geometry *rp_client_geometry(const struct rp_client *client)
     return &client->geometry;
 }
 
-/* ---- next --------------------------------------------------------------------------- */
+/* ---- next ------------------------------------------------------------------------------------ */
 
 /* Fill in the lease on a slot that was just taken. With `lock` held. */
 static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_slot_header *header,
@@ -279,7 +279,7 @@ int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch
     return code;
 }
 
-/* ---- release ------------------------------------------------------------------------ */
+/* ---- release --------------------------------------------------------------------------------- */
 
 static struct rp_mapping *find_lease(const struct rp_client *client, const struct rp_batch *batch)
 {
@@ -339,7 +339,7 @@ int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch
     return held;
 }
 
-/* ---- state -------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------------------- */
 
 size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity)
 {

@@ -17,7 +17,7 @@
 #define RP_RETRY_MAX_NS 200000000u
 #define RP_HINT_VERSION "use the engine and the trainer library of one ringpack version"
 
-/* ---- fork --------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rp_client *list;
@@ -77,7 +77,7 @@ void rp_client_delist(struct rp_client *client)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* ---- requests and replies ----------------------------------------------------------- */
+/* ---- requests and replies -------------------------------------------------------------------- */
 
 int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text)
 {
@@ -168,7 +168,7 @@ static int timeout_ms(uint64_t ns)
     return ms > INT32_MAX ? -1 : (int)ms;
 }
 
-/* ---- attach ------------------------------------------------------------------------- */
+/* ---- attach ---------------------------------------------------------------------------------- */
 
 static int send_attach(const struct rp_client *client, int fd, struct rp_error *error)
 {
@@ -349,7 +349,7 @@ void rp_client_leave(struct rp_client *client)
     pthread_mutex_unlock(&client->lock);
 }
 
-/* ---- questions ---------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static uint32_t request_kind(const char *what)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine — builds everything, then turns one loop: deliver, listen, save, until it is told to stop.
  *
- * Order at start: signals → start state (checkpoint, corpus, plans) → rings → flow → socket. So trainers find the socket only
- * when batches are on their way, and every refusal happens before anything is visible to others. */
+ * Order at start: signals → start state (checkpoint, corpus, plans) → rings → flow → socket. So
+ * trainers find the socket only when batches are on their way, and every refusal happens before
+ * anything is visible to others. */
 #include "engine.h"
 
 #include <errno.h>
@@ -31,11 +32,12 @@
 
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = (uint64_t)watch << 32 | index};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP,
+                                .data.u64 = (uint64_t)watch << 32 | index};
     return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-/* ---- opening -------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
 {
@@ -54,7 +56,8 @@ static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->signal_fd = signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (engine->epoll_fd < 0 || engine->wake_fd < 0 || engine->saver.done_fd < 0 || engine->signal_fd < 0)
+    if (engine->epoll_fd < 0 || engine->wake_fd < 0 || engine->saver.done_fd < 0 ||
+        engine->signal_fd < 0)
         return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",
                        "cannot make the engine's descriptors: %s", rp_strerror(-errno));
     (void)rp_engine_watch(engine, engine->wake_fd, RP_WATCH_WAKE, 0);
@@ -90,7 +93,8 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
     engine->ever_trained = rp_calloc(engine->ring_count, sizeof *engine->ever_trained);
     engine->connections = rp_calloc(RP_CONNECTIONS_MAX, sizeof *engine->connections);
     if (!engine->rings || !engine->had_trainer || !engine->ever_trained || !engine->connections)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings", engine->ring_count);
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings",
+                       engine->ring_count);
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
         engine->connections[i].fd = -1;
     for (uint32_t r = 0; r < engine->ring_count; r++)
@@ -166,7 +170,8 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
         engine->next_save_step = c->checkpoint_steps;
         code = open_rings(engine, error);
     }
-    if (code >= 0) /* the name before the flow: a second engine of that name must not read anything */
+    if (code >=
+        0) /* the name before the flow: a second engine of that name must not read anything */
         code = rp_listener_open(&engine->listener, c->run_dir, c->run, error);
     if (code >= 0)
         code = rp_engine_watch(engine, engine->listener.fd, RP_WATCH_LISTENER, 0);
@@ -201,7 +206,7 @@ static void close_engine(struct rp_engine *engine)
     free(engine->config_text);
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void begin_stop(struct rp_engine *engine)
 {
@@ -215,7 +220,8 @@ static void fail(struct rp_engine *engine, int code)
     rp_log(RP_LOG_ERROR, "%s", engine->error->message);
     engine->exit_code = code;
     for (uint32_t r = 0; r < engine->ring_count; r++)
-        rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, engine->rings[r].tail, engine->error->message);
+        rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, engine->rings[r].tail,
+                           engine->error->message);
     begin_stop(engine);
 }
 
@@ -231,7 +237,8 @@ static void serve_signal(struct rp_engine *engine)
     struct signalfd_siginfo info;
     while (read(engine->signal_fd, &info, sizeof info) == sizeof info) {
         if (engine->phase != RP_ENGINE_RUNNING)
-            _exit(128 + (int)info.ssi_signo); /* the second one: now; the last checkpoint is intact */
+            _exit(128 +
+                  (int)info.ssi_signo); /* the second one: now; the last checkpoint is intact */
         rp_log(RP_LOG_INFO, "%s: stopping%s", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT",
                engine->checkpoints ? " after a checkpoint" : "");
         begin_stop(engine);
@@ -303,7 +310,8 @@ static void save_when_due(struct rp_engine *engine)
 {
     uint64_t every = engine->config->checkpoint_steps;
     uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
-    if (every && engine->checkpoints && engine->phase == RP_ENGINE_RUNNING && step >= engine->next_save_step) {
+    if (every && engine->checkpoints && engine->phase == RP_ENGINE_RUNNING &&
+        step >= engine->next_save_step) {
         engine->save_wanted = true;
         engine->next_save_step = (step / every + 1) * every;
     }
@@ -326,8 +334,9 @@ static bool all_delivered(const struct rp_engine *engine)
 
 static void run_step(struct rp_engine *engine, uint32_t *idle)
 {
-    int step = engine->flow_running && engine->exit_code == 0 ? rp_flow_deliver(engine->flow, engine->error)
-                                                              : RP_FLOW_IDLE;
+    int step = engine->flow_running && engine->exit_code == 0
+                   ? rp_flow_deliver(engine->flow, engine->error)
+                   : RP_FLOW_IDLE;
     if (step < 0)
         fail(engine, step);
     engine->flow_ended = engine->flow_ended || step == RP_FLOW_ENDED;
@@ -370,8 +379,10 @@ static void run(struct rp_engine *engine)
 static void say_ready(const struct rp_engine *engine)
 {
     const struct rp_config *c = engine->config;
-    rp_log(RP_LOG_INFO, "serving run %s: ranks %u to %u of %u, rows of %u tokens, from row %" PRIu64, c->run,
-           c->rank_first, c->rank_first + c->rank_count - 1, c->dp_world_size, c->seq_len, engine->base_row);
+    rp_log(RP_LOG_INFO,
+           "serving run %s: ranks %u to %u of %u, rows of %u tokens, from row %" PRIu64, c->run,
+           c->rank_first, c->rank_first + c->rank_count - 1, c->dp_world_size, c->seq_len,
+           engine->base_row);
     if (engine->options->ready_fd >= 0) {
         ssize_t written = write(engine->options->ready_fd, "ready\n", 6);
         (void)written; /* whoever asked may be gone */
@@ -390,7 +401,8 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .saver.done_fd = -1,
                                .listener = {.fd = -1, .lock_fd = -1},
                                .started_ns = rp_now_ns()};
-    engine.config_text = rp_format("# %s\n", options->config->path ? options->config->path : "options");
+    engine.config_text = rp_format("# %s\n",
+                                   options->config->path ? options->config->path : "options");
     int code = engine.config_text ? open_engine(&engine, engine.error) : -ENOMEM;
     if (code >= 0) {
         say_ready(&engine);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_attach — trainers come, go, and say where they want to go on.
  *
- * A trainer that begins where its ring stands gets the ring as it is. In every other case the flow is stopped, rings are made
- * anew and the flow is started at the row asked for: planning to it costs 30-60 ns a document and no I/O, and what was
- * prefetched is only read again. While other trainers are attached a ring can move only within their numbering
- * (base + k * batch_size * dp_world_size); alone, a trainer may go to any row, and unattached rings move along, because all ranks
- * of a job go on from the same row.
+ * A trainer that begins where its ring stands gets the ring as it is. In every other case the flow
+ * is stopped, rings are made anew and the flow is started at the row asked for: planning to it
+ * costs 30-60 ns a document and no I/O, and what was prefetched is only read again. While other
+ * trainers are attached a ring can move only within their numbering (base + k * batch_size *
+ * dp_world_size); alone, a trainer may go to any row, and unattached rings move along, because all
+ * ranks of a job go on from the same row.
  *
- * Invariant: a ring that had a trainer is never handed to the next one: the old one may still read its leases. The new
- * ring gets copies of the batches that were not released. */
+ * Invariant: a ring that had a trainer is never handed to the next one: the old one may still read
+ * its leases. The new ring gets copies of the batches that were not released. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 #include "base/mem.h"
 #include "engine_parts.h"
 
-/* ---- plans and rings ----------------------------------------------------------------------------------- */
+/* ---- plans and rings ------------------------------------------------------------------------- */
 
 int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
                         struct rp_error *error)
@@ -69,13 +70,15 @@ static int copy_unreleased(const struct rp_ring *from, struct rp_ring *to, uint6
     return 1;
 }
 
-int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint64_t batch, struct rp_error *error)
+int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint64_t batch,
+                         struct rp_error *error)
 {
     struct rp_geometry geometry = engine->geometry;
     geometry.rank = engine->config->rank_first + ring;
     geometry.base_row = engine->base_row;
     struct rp_ring *old = &engine->rings[ring], fresh;
-    int code = rp_ring_create(&fresh, &geometry, engine->identity, engine->generation, batch, error);
+    int code = rp_ring_create(&fresh, &geometry, engine->identity, engine->generation, batch,
+                              error);
     if (code < 0)
         return code;
     if (old->geometry.base_row == engine->base_row)
@@ -94,7 +97,8 @@ static uint64_t lowest_tail(const struct rp_engine *engine)
     return lowest;
 }
 
-static int load_from_probe(struct rp_engine *engine, struct rp_plan *plan, void *token, struct rp_error *error)
+static int load_from_probe(struct rp_engine *engine, struct rp_plan *plan, void *token,
+                           struct rp_error *error)
 {
     size_t bytes = rp_plan_save(engine->probe, token);
     return plan ? rp_plan_load(plan, token, bytes, false, error) : 0;
@@ -110,7 +114,8 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
     free(token);
     if (code < 0)
         return code;
-    code = rp_flow_start(engine->flow, engine->plan, engine->scout, engine->base_row, batch, engine->rings, error);
+    code = rp_flow_start(engine->flow, engine->plan, engine->scout, engine->base_row, batch,
+                         engine->rings, error);
     if (code < 0)
         return code;
     engine->flow_running = true;
@@ -130,7 +135,7 @@ void rp_engine_stop_flow(struct rp_engine *engine)
     engine->flow_running = false;
 }
 
-/* ---- moving ------------------------------------------------------------------------------------------------ */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 static bool others_attached(const struct rp_engine *engine, uint32_t ring)
 {
@@ -150,7 +155,8 @@ static uint64_t flow_row(const struct rp_engine *engine)
 static int restart_flow(struct rp_engine *engine, struct rp_error *error)
 {
     int code = rp_engine_probe_row(engine, flow_row(engine), NULL, 0, error);
-    if (code == -RP_E_USAGE) /* among the tail rows behind the last one: the probe stands at the stream's end */
+    if (code == -RP_E_USAGE) /* among the tail rows behind the last one: the probe stands at the
+                                stream's end */
         code = 0;
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
@@ -182,7 +188,8 @@ static int place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_r
     struct rp_ring *r = &engine->rings[ring];
     uint64_t row = request->next_row;
     uint64_t ahead = row - engine->base_row;
-    bool numbered = row == RP_NEXT_ROW_ANY || (row >= engine->base_row && ahead % engine->batch_rows == 0);
+    bool numbered = row == RP_NEXT_ROW_ANY ||
+                    (row >= engine->base_row && ahead % engine->batch_rows == 0);
     uint64_t batch = row == RP_NEXT_ROW_ANY ? r->release : ahead / engine->batch_rows;
     if (token) { /* a token of another stream is refused even if its row is at hand */
         int code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
@@ -195,10 +202,11 @@ static int place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_r
         return engine->had_trainer[ring] ? move_one(engine, ring, batch, error) : 0;
     if (others_attached(engine, ring)) {
         if (!numbered)
-            return rp_fail(error, -RP_E_BUSY, "let all ranks go on from the same row: detach the others first",
-                           "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are in "
-                           "(base row %" PRIu64 ", %" PRIu64 " rows each)",
-                           row, engine->base_row, engine->batch_rows);
+            return rp_fail(
+                error, -RP_E_BUSY, "let all ranks go on from the same row: detach the others first",
+                "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are in "
+                "(base row %" PRIu64 ", %" PRIu64 " rows each)",
+                row, engine->base_row, engine->batch_rows);
         return move_one(engine, ring, batch, error);
     }
     if (!token) {
@@ -210,10 +218,10 @@ static int place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_r
     return move_all(engine, row, error);
 }
 
-/* ---- requests -------------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
-void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind, int code,
-                     const char *text)
+void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
+                     int code, const char *text)
 {
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
@@ -221,11 +229,13 @@ void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection,
                              .code = code,
                              .text_bytes = (uint32_t)strlen(text),
                              .generation = engine->generation};
-    if (rp_socket_send(connection->fd, &reply, sizeof reply, text, reply.text_bytes, NULL, 0, NULL) < 0)
+    if (rp_socket_send(connection->fd, &reply, sizeof reply, text, reply.text_bytes, NULL, 0,
+                       NULL) < 0)
         rp_engine_close_connection(engine, connection);
 }
 
-static void refuse(struct rp_engine *engine, struct rp_connection *connection, const struct rp_error *error)
+static void refuse(struct rp_engine *engine, struct rp_connection *connection,
+                   const struct rp_error *error)
 {
     char text[sizeof error->message + sizeof error->hint + 2];
     snprintf(text, sizeof text, "%s\n%s", error->message, error->hint);
@@ -234,22 +244,26 @@ static void refuse(struct rp_engine *engine, struct rp_connection *connection, c
     rp_engine_close_connection(engine, connection);
 }
 
-static int check_number(const char *what, uint64_t engines, uint64_t trainers, struct rp_error *error)
+static int check_number(const char *what, uint64_t engines, uint64_t trainers,
+                        struct rp_error *error)
 {
     if (trainers == 0 || trainers == engines)
         return 0;
     return rp_fail(error, -RP_E_MISMATCH, "start the engine and the trainer with the same value",
-                   "%s: the engine has %" PRIu64 ", the trainer expects %" PRIu64, what, engines, trainers);
+                   "%s: the engine has %" PRIu64 ", the trainer expects %" PRIu64, what, engines,
+                   trainers);
 }
 
-static int check_attach(struct rp_engine *engine, const struct rp_request *request, struct rp_error *error)
+static int check_attach(struct rp_engine *engine, const struct rp_request *request,
+                        struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
     uint32_t ring = request->rank - c->rank_first;
     if (request->rank < c->rank_first || ring >= engine->ring_count)
-        return rp_fail(error, -RP_E_USAGE, "attach with a rank that this node serves (option `ranks`)",
-                       "rank %u: this engine serves ranks %u to %u of %u", request->rank, c->rank_first,
-                       c->rank_first + engine->ring_count - 1, c->dp_world_size);
+        return rp_fail(error, -RP_E_USAGE,
+                       "attach with a rank that this node serves (option `ranks`)",
+                       "rank %u: this engine serves ranks %u to %u of %u", request->rank,
+                       c->rank_first, c->rank_first + engine->ring_count - 1, c->dp_world_size);
     if (engine->rings[ring].control.fd >= 0)
         return rp_fail(error, -RP_E_BUSY, "each rank has one trainer; stop the other one first",
                        "rank %u is taken by a live trainer", request->rank);
@@ -260,16 +274,19 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
         code = check_number("seq_len", c->seq_len, request->seq_len, error);
     struct rp_hash128 none = {0, 0};
     bool same = rp_hash128_equal(request->identity, none) ||
-                rp_hash128_equal(request->identity, engine->identity) || engine->options->accept_weights;
+                rp_hash128_equal(request->identity, engine->identity) ||
+                engine->options->accept_weights;
     if (code >= 0 && !same && request->state_bytes == 0)
-        code = rp_fail(error, -RP_E_MISMATCH, "restart the engine with the config and corpus it had",
+        code = rp_fail(error, -RP_E_MISMATCH,
+                       "restart the engine with the config and corpus it had",
                        "the stream the trainer has read is not the one this engine serves");
     return code;
 }
 
-/* The state token at the ring's next batch, so that the trainer can tell its state before the first batch. */
-static const void *welcome_state(struct rp_engine *engine, uint64_t batch, const struct rp_request *request,
-                                 const void *token, size_t *bytes)
+/* The state token at the ring's next batch, so that the trainer can tell its state before the first
+ * batch. */
+static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
+                                 const struct rp_request *request, const void *token, size_t *bytes)
 {
     uint64_t next_row;
     if (token) {
@@ -325,7 +342,8 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     connection->is_trainer = true;
     connection->ring = ring;
     engine->had_trainer[ring] = engine->ever_trained[ring] = true;
-    if (rp_socket_send(connection->fd, &reply, sizeof reply, state, reply.text_bytes, fds, 2, NULL) < 0) {
+    if (rp_socket_send(connection->fd, &reply, sizeof reply, state, reply.text_bytes, fds, 2,
+                       NULL) < 0) {
         rp_engine_close_connection(engine, connection);
         return;
     }
@@ -333,24 +351,27 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
            engine->base_row + batch * engine->batch_rows);
 }
 
-static void serve_request(struct rp_engine *engine, struct rp_connection *connection, const uint8_t *message,
-                          size_t bytes)
+static void serve_request(struct rp_engine *engine, struct rp_connection *connection,
+                          const uint8_t *message, size_t bytes)
 {
     struct rp_request request;
     struct rp_error error = {0};
-    if (bytes < sizeof request || (memcpy(&request, message, sizeof request), request.magic) != RP_MESSAGE_MAGIC) {
+    if (bytes < sizeof request ||
+        (memcpy(&request, message, sizeof request), request.magic) != RP_MESSAGE_MAGIC) {
         rp_log(RP_LOG_WARNING, "closed a connection that does not speak ringpack's protocol");
         rp_engine_close_connection(engine, connection);
         return;
     }
     connection->pid = request.pid;
     if (request.abi_version != RP_ABI_VERSION) {
-        (void)rp_fail(&error, -RP_E_VERSION, "use the client library and the program of one release",
+        (void)rp_fail(&error, -RP_E_VERSION,
+                      "use the client library and the program of one release",
                       "shared-memory version: the engine has %u, the trainer %u", RP_ABI_VERSION,
                       request.abi_version);
         refuse(engine, connection, &error);
     } else if (request.kind == RP_REQUEST_ATTACH && request.state_bytes == bytes - sizeof request) {
-        attach_trainer(engine, connection, &request, request.state_bytes ? message + sizeof request : NULL);
+        attach_trainer(engine, connection, &request,
+                       request.state_bytes ? message + sizeof request : NULL);
     } else if (request.kind == RP_REQUEST_STAT) {
         char *text = rp_engine_stat(engine);
         rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "{}");
@@ -363,13 +384,14 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         connection->asks = RP_REQUEST_CHECKPOINT;
         engine->save_wanted = true;
     } else {
-        (void)rp_fail(&error, -RP_E_USAGE, "a checkpoint needs checkpoint_dir in the engine's config",
+        (void)rp_fail(&error, -RP_E_USAGE,
+                      "a checkpoint needs checkpoint_dir in the engine's config",
                       "the engine cannot do what was asked (request %u)", request.kind);
         refuse(engine, connection, &error);
     }
 }
 
-/* ---- connections --------------------------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *connection)
 {
@@ -382,7 +404,9 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
         return;
     }
     uint8_t *message = malloc(RP_MESSAGE_BYTES_MAX);
-    int64_t bytes = message ? rp_socket_receive(connection->fd, message, RP_MESSAGE_BYTES_MAX, fds, 0, NULL) : 0;
+    int64_t bytes = message ? rp_socket_receive(connection->fd, message, RP_MESSAGE_BYTES_MAX, fds,
+                                                0, NULL)
+                            : 0;
     for (int i = 0; message && bytes > 0 && i < 2; i++)
         if (fds[i] >= 0)
             close(fds[i]); /* nobody has a reason to send us descriptors */
@@ -402,7 +426,8 @@ void rp_engine_accept(struct rp_engine *engine)
         uint32_t index = 0;
         while (index < RP_CONNECTIONS_MAX && engine->connections[index].fd >= 0)
             index++;
-        if (index == RP_CONNECTIONS_MAX || rp_engine_watch(engine, fd, RP_WATCH_CONNECTION, index) < 0) {
+        if (index == RP_CONNECTIONS_MAX ||
+            rp_engine_watch(engine, fd, RP_WATCH_CONNECTION, index) < 0) {
             close(fd);
             continue;
         }
@@ -421,6 +446,7 @@ void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *
     struct rp_ring *ring = &engine->rings[connection->ring];
     (void)rp_ring_poll_release(ring); /* its last word, before the page goes */
     rp_ring_detach_trainer(ring);
-    rp_log(RP_LOG_INFO, "rank %u detached (pid %d) at row %" PRIu64, engine->config->rank_first + connection->ring,
-           connection->pid, engine->base_row + ring->release * engine->batch_rows);
+    rp_log(RP_LOG_INFO, "rank %u detached (pid %d) at row %" PRIu64,
+           engine->config->rank_first + connection->ring, connection->pid,
+           engine->base_row + ring->release * engine->batch_rows);
 }

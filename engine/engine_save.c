@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_save — full checkpoints without a pause.
  *
- * The cut is at what trainers consumed: the last micro-batch that every local rank has released. The state token of that
- * position is at hand (it travelled with the batch), so the critical part is a copy of a few KB. Contents are every row that was
- * read but not consumed: batches in the rings and tickets that are READY. All of that is immutable, so a thread copies it
- * behind a hold (slots are not reused meanwhile; the stream runs on), the hold ends, and only then is the disk involved. */
+ * The cut is at what trainers consumed: the last micro-batch that every local rank has released.
+ * The state token of that position is at hand (it travelled with the batch), so the critical part
+ * is a copy of a few KB. Contents are every row that was read but not consumed: batches in the
+ * rings and tickets that are READY. All of that is immutable, so a thread copies it behind a hold
+ * (slots are not reused meanwhile; the stream runs on), the hold ends, and only then is the disk
+ * involved. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,7 +30,7 @@ uint64_t rp_engine_consumed(const struct rp_engine *engine)
     return lowest;
 }
 
-/* ---- what there is to copy (engine's thread) -------------------------------------------------------------------- */
+/* ---- what there is to copy (engine's thread) ------------------------------------------------- */
 
 struct source_list {
     struct rp_content_source *sources;
@@ -63,7 +65,8 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
             struct rp_content_source source = {.row = rows[i].row,
                                                .count = rows[i].tokens,
                                                .width = width,
-                                               .tokens = slot + ids->offset + (uint64_t)i * g->seq_len * width};
+                                               .tokens = slot + ids->offset +
+                                                         (uint64_t)i * g->seq_len * width};
             if (rows[i].tokens)
                 code = add_source(list, &source);
         }
@@ -80,7 +83,8 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
     for (uint64_t t = first; t < last && code >= 0; t++) {
         const struct rp_ticket *ticket = rp_arena_ticket(arena, t);
         uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
-        if (word != rp_ticket_word(t, RP_TICKET_READY) && word != rp_ticket_word(t, RP_TICKET_PACKED))
+        if (word != rp_ticket_word(t, RP_TICKET_READY) &&
+            word != rp_ticket_word(t, RP_TICKET_PACKED))
             continue;
         if (ticket->error)
             break;
@@ -127,7 +131,7 @@ static void list_contents(struct rp_engine *engine)
     engine->saver.source_count = list.count;
 }
 
-/* ---- the saver's thread -------------------------------------------------------------------------------------------- */
+/* ---- the saver's thread ---------------------------------------------------------------------- */
 
 static void announce(struct rp_saver *saver, enum rp_saver_phase phase)
 {
@@ -145,7 +149,8 @@ static uint32_t stored_width(const struct rp_content_source *source)
 
 static uint64_t record_bytes(const struct rp_content_source *source)
 {
-    return sizeof(struct rp_content_record) + rp_align_up((uint64_t)source->count * stored_width(source), 8);
+    return sizeof(struct rp_content_record) +
+           rp_align_up((uint64_t)source->count * stored_width(source), 8);
 }
 
 static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
@@ -181,13 +186,14 @@ static void *saver_main(void *argument)
     struct rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1},
                                          {RP_CHECKPOINT_CONFIG, &pieces[1], 1},
                                          {RP_CHECKPOINT_CONTENTS, &pieces[2], 1}};
-    saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, bytes ? 3 : 2, &saver->path, &saver->error);
+    saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, bytes ? 3 : 2,
+                                     &saver->path, &saver->error);
     free(contents);
     announce(saver, RP_SAVER_DONE);
     return NULL;
 }
 
-/* ---- begin and end (engine's thread) ----------------------------------------------------------------------------------- */
+/* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
 static int take_state(struct rp_engine *engine, uint64_t position)
 {
@@ -215,9 +221,11 @@ int rp_engine_begin_save(struct rp_engine *engine)
     if (!engine->checkpoints || saver->busy)
         return 0;
     uint64_t cut = rp_engine_consumed(engine);
-    saver->info = (struct rp_checkpoint_info){
-        .identity = engine->identity, .world = engine->config->dp_world_size, .rows = engine->config->batch_size};
-    memcpy(saver->info.run, engine->config->run, strnlen(engine->config->run, sizeof saver->info.run - 1));
+    saver->info = (struct rp_checkpoint_info){.identity = engine->identity,
+                                              .world = engine->config->dp_world_size,
+                                              .rows = engine->config->batch_size};
+    memcpy(saver->info.run, engine->config->run,
+           strnlen(engine->config->run, sizeof saver->info.run - 1));
     memcpy(saver->info.version, VERSION_TEXT, sizeof VERSION_TEXT);
     if (!take_state(engine, cut))
         return 0;
@@ -234,7 +242,8 @@ int rp_engine_begin_save(struct rp_engine *engine)
     rp_a32_store_relaxed(&saver->phase, RP_SAVER_COPYING);
     int failed = pthread_create(&saver->thread, NULL, saver_main, saver);
     if (failed) {
-        rp_log(RP_LOG_ERROR, "checkpoint not taken: cannot start its thread: %s", rp_strerror(-failed));
+        rp_log(RP_LOG_ERROR, "checkpoint not taken: cannot start its thread: %s",
+               rp_strerror(-failed));
         rp_flow_release_hold(engine->flow);
         free(saver->sources);
         free(saver->state);
@@ -263,8 +272,8 @@ static void answer_askers(struct rp_engine *engine)
         if (connection->fd < 0 || connection->asks != RP_REQUEST_CHECKPOINT)
             continue;
         connection->asks = 0;
-        rp_engine_reply(engine, connection, saver->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT, saver->code,
-                        saver->code < 0 ? saver->error.message : saver->path);
+        rp_engine_reply(engine, connection, saver->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
+                        saver->code, saver->code < 0 ? saver->error.message : saver->path);
     }
 }
 

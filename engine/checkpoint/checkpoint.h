@@ -63,8 +63,7 @@ struct rp_checkpoint_part {
     size_t piece_count;
 };
 
-/* ---- a directory of checkpoints
- * --------------------------------------------------------------------- */
+/* ---- a directory of checkpoints -------------------------------------------------------------- */
 
 struct rp_checkpoint_dir;
 
@@ -89,8 +88,7 @@ RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_ch
                                      const struct rp_checkpoint_part *parts, size_t part_count,
                                      char **path_out, struct rp_error *error);
 
-/* ---- reading
- * -------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 struct rp_checkpoint; /* an open, verified file, read into private memory */
 

@@ -81,8 +81,7 @@ static bool text_fits(const char *text, size_t bytes)
     return length < bytes;
 }
 
-/* ---- laying out
- * ----------------------------------------------------------------------------------- */
+/* ---- laying out ------------------------------------------------------------------------------ */
 
 static bool type_critical(uint32_t type)
 {
@@ -155,8 +154,7 @@ int rp_format_layout(struct rp_format_head *head, struct rp_error *error)
     return check_info(head, error);
 }
 
-/* ---- encoding
- * --------------------------------------------------------------------------------------- */
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 void rp_format_encode_head(struct rp_format_head *head, void *bytes)
 {
@@ -199,8 +197,7 @@ void rp_format_encode_footer(const struct rp_format_head *head, void *bytes)
     out->hash = rp_hash128(out, offsetof(struct footer_bytes, hash));
 }
 
-/* ---- parsing
- * ---------------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 static int parse_frame(const struct head_bytes *in, uint64_t file_bytes, const char *path,
                        struct rp_error *error)
@@ -322,8 +319,7 @@ int rp_format_parse_head(struct rp_format_head *head, const void *bytes, uint64_
     return 0;
 }
 
-/* ---- verifying
- * -------------------------------------------------------------------------------------- */
+/* ---- verifying ------------------------------------------------------------------------------- */
 
 static int verify_footer(const struct rp_format_head *head, const void *bytes, const char *path,
                          struct rp_error *error)
@@ -398,8 +394,7 @@ int rp_format_verify(const struct rp_format_head *head, const void *file, const 
     return 0;
 }
 
-/* ---- contents
- * --------------------------------------------------------------------------------------- */
+/* ---- contents -------------------------------------------------------------------------------- */
 
 RP_STATIC_ASSERT(sizeof(struct rp_content_record) == 24, "FORMAT.md, contents");
 

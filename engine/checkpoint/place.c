@@ -42,8 +42,7 @@ static int fail_errno(struct rp_error *error, const char *path, const char *verb
     return rp_fail(error, code, hint, "%s: cannot %s: %s", path, verb, rp_strerror(code));
 }
 
-/* ---- the lock
- * --------------------------------------------------------------------------------------- */
+/* ---- the lock -------------------------------------------------------------------------------- */
 
 static int fail_busy(const struct rp_place *place, struct rp_error *error)
 {
@@ -76,8 +75,7 @@ static int take_lock(struct rp_place *place, struct rp_error *error)
     return 0;
 }
 
-/* ---- sweep and probe
- * -------------------------------------------------------------------------------- */
+/* ---- sweep and probe ------------------------------------------------------------------------- */
 
 /* P2. What cannot be removed is in nobody's way: names carry a sequence that is never used again.
  */
@@ -123,8 +121,7 @@ static int find_newest_sequence(struct rp_place *place, struct rp_error *error)
     return code;
 }
 
-/* ---- open and close
- * --------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static int open_directory(struct rp_place *place, const char *path, bool make,
                           struct rp_error *error)
@@ -188,8 +185,7 @@ void rp_place_close(struct rp_place *place)
     *place = (struct rp_place){.dir = -1, .lock = -1};
 }
 
-/* ---- retention
- * -------------------------------------------------------------------------------------- */
+/* ---- retention ------------------------------------------------------------------------------- */
 
 void rp_place_note_verified(struct rp_place *place, uint64_t sequence)
 {

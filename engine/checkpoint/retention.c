@@ -31,8 +31,7 @@ static int open_directory(const char *path, struct rp_error *error)
                    "%s: cannot open the directory: %s", path, rp_strerror(code));
 }
 
-/* ---- newest
- * ----------------------------------------------------------------------------------------- */
+/* ---- newest ---------------------------------------------------------------------------------- */
 
 static void set_aside(int dir, const char *path, const struct rp_name *name)
 {
@@ -101,8 +100,7 @@ int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool
     return code;
 }
 
-/* ---- list
- * ------------------------------------------------------------------------------------------- */
+/* ---- list ------------------------------------------------------------------------------------ */
 
 static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path,
                     const struct rp_name *name)
@@ -169,8 +167,7 @@ void rp_checkpoint_list_free(struct rp_checkpoint_entry *entries, size_t count)
     free(entries);
 }
 
-/* ---- rewind
- * ----------------------------------------------------------------------------------------- */
+/* ---- rewind ---------------------------------------------------------------------------------- */
 
 static int check_target(const struct rp_place *place, const struct rp_scan *scan, uint64_t sequence,
                         struct rp_error *error)

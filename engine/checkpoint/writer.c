@@ -47,8 +47,7 @@ static int fail_step(const struct rp_writer *writer, struct rp_error *error, int
                    rp_strerror(code));
 }
 
-/* ---- writing
- * ---------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* A file being written from front to back. All goes through the buffer, so that each write begins
  * at a page of memory and of the file: what direct I/O asks for. Copying costs a tenth of what the
@@ -138,8 +137,7 @@ static int write_file(const struct rp_writer *writer, const char *temporary,
     return code < 0 ? fail_step(writer, error, code, temporary, verb) : 0;
 }
 
-/* ---- reading back
- * ----------------------------------------------------------------------------------- */
+/* ---- reading back ---------------------------------------------------------------------------- */
 
 /* A file being read from front to back, through the buffer. */
 struct back {
@@ -219,8 +217,7 @@ static int verify_file(const struct rp_writer *writer, const char *temporary,
                                        : code;
 }
 
-/* ---- the protocol
- * ----------------------------------------------------------------------------------- */
+/* ---- the protocol ---------------------------------------------------------------------------- */
 
 int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_writer_span *spans,
                   size_t span_count, struct rp_error *error)

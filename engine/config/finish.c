@@ -65,8 +65,7 @@ static int check_run(const struct rp_config *config, struct rp_error *error)
     return 0;
 }
 
-/* ---- sources
- * ---------------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static struct rp_place source_place(const struct rp_config *config,
                                     const struct rp_config_source *source)
@@ -156,8 +155,7 @@ static int finish_sources(struct rp_config *config, struct rp_error *error)
     return code == 0 ? finish_weights(config, error) : code;
 }
 
-/* ---- the stream and the batches
- * --------------------------------------------------------------------- */
+/* ---- the stream and the batches -------------------------------------------------------------- */
 
 static int finish_stream(struct rp_config *config, struct rp_error *error)
 {

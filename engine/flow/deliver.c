@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deliver — retires tickets in plan order; when the last ticket of a micro-batch is packed, completes the batch in every
- * local ring (cu_seqlens, slot header, state token) and publishes it.
+/* deliver — retires tickets in plan order; when the last ticket of a micro-batch is packed,
+ * completes the batch in every local ring (cu_seqlens, slot header, state token) and publishes it.
  *
- * Invariants: batches are published in order, each once in an attach; a slot is completed before its tail store and not
- * touched after it until the trainer has released it. Words that trainers write reach packers only through free_until, after
- * rp_ring_poll_release has checked them. */
+ * Invariants: batches are published in order, each once in an attach; a slot is completed before
+ * its tail store and not touched after it until the trainer has released it. Words that trainers
+ * write reach packers only through free_until, after rp_ring_poll_release has checked them. */
 #include "flow/deliver.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "base/bits.h"
 #include "flow/widen.h"
 
-/* ---- completing a batch ---------------------------------------------------------------------------------- */
+/* ---- completing a batch ---------------------------------------------------------------------- */
 
 struct totals {
     uint64_t sum_len_squared;
@@ -29,11 +29,12 @@ static void add_segment(struct totals *totals, int32_t *ends, uint32_t *end, uin
     totals->max_seqlen = length > totals->max_seqlen ? length : totals->max_seqlen;
 }
 
-/* Ends of all segments over the flat batch (a pad tail is a segment of its own), then the end of the batch up to the
- * capacity; and the sums of the header on the way. */
+/* Ends of all segments over the flat batch (a pad tail is a segment of its own), then the end of
+ * the batch up to the capacity; and the sums of the header on the way. */
 static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *slot)
 {
-    const int32_t *lengths = (const int32_t *)(const void *)(slot + g->sections[RP_SECTION_DOC_LENS].offset);
+    const int32_t *lengths =
+        (const int32_t *)(const void *)(slot + g->sections[RP_SECTION_DOC_LENS].offset);
     const struct rp_row_info *rows =
         (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset);
     const struct rp_section_layout *layout = &g->sections[RP_SECTION_CU_SEQLENS];
@@ -73,7 +74,8 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
     uint64_t state_offset = rp_align_up(sizeof *header, 64);
     *header = (struct rp_slot_header){
         .batch = batch,
-        .generation = ((const struct rp_ring_header *)(const void *)d->rings[ring].data.data)->generation,
+        .generation =
+            ((const struct rp_ring_header *)(const void *)d->rings[ring].data.data)->generation,
         .first_row = d->base_row + (batch * g->world + g->rank) * g->rows,
         .next_row = next_row,
         .sum_len_squared = totals.sum_len_squared,
@@ -102,11 +104,11 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
     }
 }
 
-/* ---- retiring tickets ------------------------------------------------------------------------------------- */
+/* ---- retiring tickets ------------------------------------------------------------------------ */
 
 /* Find the token id that a packer rejected, to name its place. */
-static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *ticket, uint64_t number,
-                            struct rp_error *error)
+static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *ticket,
+                            uint64_t number, struct rp_error *error)
 {
     const uint8_t *data = rp_arena_data(d->arena, number);
     for (uint32_t i = 0; i < ticket->piece_count; i++) {
@@ -115,14 +117,16 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
             uint64_t token = rp_token_at(data + piece->data_offset, piece->width, t);
             if (token < d->options->token_limit)
                 continue;
-            const struct rp_source *source = rp_corpus_source(d->options->corpus, piece->fragment.source);
-            return rp_fail(error, -RP_E_VOCABULARY,
-                           "set vocab_size to that of the tokenizer, or choose a wider token_dtype; "
-                           "batches before this one were delivered",
-                           "source %s, document %" PRIu64 ", token %" PRIu64
-                           ": expected a token id below %" PRIu64 ", found %" PRIu64,
-                           rp_source_name(source), piece->fragment.document, piece->fragment.offset + t,
-                           d->options->token_limit, token);
+            const struct rp_source *source = rp_corpus_source(d->options->corpus,
+                                                              piece->fragment.source);
+            return rp_fail(
+                error, -RP_E_VOCABULARY,
+                "set vocab_size to that of the tokenizer, or choose a wider token_dtype; "
+                "batches before this one were delivered",
+                "source %s, document %" PRIu64 ", token %" PRIu64
+                ": expected a token id below %" PRIu64 ", found %" PRIu64,
+                rp_source_name(source), piece->fragment.document, piece->fragment.offset + t,
+                d->options->token_limit, token);
         }
     }
     RP_ASSERT(false); /* a rejected token id is in the ticket */
@@ -168,14 +172,15 @@ int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
     return worked ? RP_FLOW_WORKED : d->ended ? RP_FLOW_ENDED : RP_FLOW_IDLE;
 }
 
-/* ---- space ---------------------------------------------------------------------------------------------------- */
+/* ---- space ----------------------------------------------------------------------------------- */
 
 bool rp_deliver_poll_space(struct rp_deliver *d)
 {
     bool moved = false;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         struct rp_ring *ring = &d->rings[r];
-        (void)rp_ring_poll_release(ring); /* a violation quarantines the ring; its batches just stay */
+        (void)rp_ring_poll_release(
+            ring); /* a violation quarantines the ring; its batches just stay */
         uint64_t released = d->held ? rp_min_u64(ring->release, d->held_batch) : ring->release;
         uint64_t free_until = released + ring->geometry.slots;
         if (free_until > rp_a64_load_relaxed(&d->arena->free_until[r])) {

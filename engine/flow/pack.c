@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pack — copy and widen the tokens of READY tickets into their final addresses in the batch slots.
  *
- * Flow: wait for the ticket → wait until the slot of its micro-batch is free in every ring it writes to → copy every piece
- * once, writing all sections that depend on it while its tokens are in cache → finish the rows that end here → PACKED.
- * What depends on a whole batch (cu_seqlens, slot header) is deliver's, which publishes it.
+ * Flow: wait for the ticket → wait until the slot of its micro-batch is free in every ring it
+ * writes to → copy every piece once, writing all sections that depend on it while its tokens are in
+ * cache → finish the rows that end here → PACKED. What depends on a whole batch (cu_seqlens, slot
+ * header) is deliver's, which publishes it.
  *
- * Invariants: packers share no batch position (a piece is in one ticket), so there is no order among them; and packing a
- * ticket twice writes the same bytes, so a killed packer's ticket is simply done again. */
+ * Invariants: packers share no batch position (a piece is in one ticket), so there is no order
+ * among them; and packing a ticket twice writes the same bytes, so a killed packer's ticket is
+ * simply done again. */
 #include "flow/pack.h"
 
 #include <errno.h>
@@ -25,7 +27,8 @@
 void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring)
 {
     const struct rp_geometry *g = &ring->geometry;
-    const struct rp_ring_header *header = (const struct rp_ring_header *)(const void *)ring->data.data;
+    const struct rp_ring_header *header =
+        (const struct rp_ring_header *)(const void *)ring->data.data;
     *target = (struct rp_pack_target){
         .slots = ring->data.data + header->slots_offset,
         .geometry = *g,
@@ -35,7 +38,8 @@ void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ri
     };
 }
 
-/* Address of element `index` of a section of `size`-byte elements, or NULL where the run does not have it. */
+/* Address of element `index` of a section of `size`-byte elements, or NULL where the run does not
+ * have it. */
 static void *section_at(const struct rp_pack_target *target, uint8_t *slot, enum rp_section section,
                         uint64_t index, size_t size)
 {
@@ -49,7 +53,7 @@ static uint8_t *slot_of(const struct rp_pack_target *target, uint64_t batch)
     return target->slots + (batch & (target->geometry.slots - 1)) * target->geometry.slot_bytes;
 }
 
-/* ---- one piece ----------------------------------------------------------------------------------------- */
+/* ---- one piece ------------------------------------------------------------------------------- */
 
 static void write_labels(const struct rp_pack_target *target, uint8_t *slot, uint64_t at,
                          const uint8_t *source, const struct rp_piece *piece)
@@ -88,11 +92,12 @@ static uint64_t pack_piece(const struct rp_pack_target *target, uint8_t *slot, c
     RP_DASSERT(piece->row < g->rows && piece->offset + n <= g->seq_len);
     RP_DASSERT(piece->index < g->max_docs_per_row);
 
-    void *ids = section_at(target, slot, RP_SECTION_INPUT_IDS, at, rp_dtype_bytes(target->ids_dtype));
+    void *ids = section_at(target, slot, RP_SECTION_INPUT_IDS, at,
+                           rp_dtype_bytes(target->ids_dtype));
     uint64_t largest = rp_widen(ids, target->ids_dtype, source, piece->width, n);
     write_labels(target, slot, at, source, piece);
-    void *positions =
-        section_at(target, slot, RP_SECTION_POSITION_IDS, at, rp_dtype_bytes(target->positions_dtype));
+    void *positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
+                                 rp_dtype_bytes(target->positions_dtype));
     if (positions)
         rp_count_up(positions, target->positions_dtype, 0, n);
     void *segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t));
@@ -103,16 +108,17 @@ static uint64_t pack_piece(const struct rp_pack_target *target, uint8_t *slot, c
         write_loss_mask(mask, n);
     int32_t *lengths = section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t));
     *lengths = (int32_t)n;
-    struct rp_provenance *provenance =
-        section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at, sizeof *provenance);
+    struct rp_provenance *provenance = section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at,
+                                                  sizeof *provenance);
     if (provenance)
         memcpy(provenance, &piece->fragment, sizeof *provenance);
     return largest;
 }
 
-/* ---- the end of a row ------------------------------------------------------------------------------------ */
+/* ---- the end of a row ------------------------------------------------------------------------ */
 
-/* Padding from the last token on, zeros behind the last fragment, and the row's line in the batch. */
+/* Padding from the last token on, zeros behind the last fragment, and the row's line in the batch.
+ */
 static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64_t pad_id,
                        const struct rp_row_end *end)
 {
@@ -120,13 +126,15 @@ static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64
     uint64_t at = (uint64_t)end->row_in_batch * g->seq_len + end->tokens;
     size_t pads = g->seq_len - end->tokens;
     if (pads) {
-        rp_fill_value(section_at(target, slot, RP_SECTION_INPUT_IDS, at, rp_dtype_bytes(target->ids_dtype)),
-                      target->ids_dtype, pad_id, pads);
-        void *labels = section_at(target, slot, RP_SECTION_LABELS, at, rp_dtype_bytes(target->labels_dtype));
+        rp_fill_value(
+            section_at(target, slot, RP_SECTION_INPUT_IDS, at, rp_dtype_bytes(target->ids_dtype)),
+            target->ids_dtype, pad_id, pads);
+        void *labels = section_at(target, slot, RP_SECTION_LABELS, at,
+                                  rp_dtype_bytes(target->labels_dtype));
         if (labels)
             rp_fill_value(labels, target->labels_dtype, LABEL_IGNORED, pads);
-        void *positions =
-            section_at(target, slot, RP_SECTION_POSITION_IDS, at, rp_dtype_bytes(target->positions_dtype));
+        void *positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
+                                     rp_dtype_bytes(target->positions_dtype));
         if (positions)
             rp_count_up(positions, target->positions_dtype, 0, pads);
         void *segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t));
@@ -141,17 +149,18 @@ static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64
     if (unused) {
         memset(section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t)), 0,
                unused * sizeof(int32_t));
-        void *provenance =
-            section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at, sizeof(struct rp_provenance));
+        void *provenance = section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at,
+                                      sizeof(struct rp_provenance));
         if (provenance)
             memset(provenance, 0, unused * sizeof(struct rp_provenance));
     }
-    struct rp_row_info *info =
-        section_at(target, slot, RP_SECTION_ROWS, end->row_in_batch, sizeof *info);
-    *info = (struct rp_row_info){.row = end->row, .fragments = end->fragments, .tokens = end->tokens};
+    struct rp_row_info *info = section_at(target, slot, RP_SECTION_ROWS, end->row_in_batch,
+                                          sizeof *info);
+    *info = (struct rp_row_info){
+        .row = end->row, .fragments = end->fragments, .tokens = end->tokens};
 }
 
-/* ---- one ticket ------------------------------------------------------------------------------------------- */
+/* ---- one ticket ------------------------------------------------------------------------------ */
 
 /* Wait until batch slots of `ring` may be written. False when the flow is stopping. */
 static bool wait_for_space(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
@@ -170,7 +179,8 @@ static bool wait_for_space(const struct rp_arena *arena, uint32_t ring, uint64_t
     return true;
 }
 
-static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticket, const uint8_t *data)
+static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticket,
+                        const uint8_t *data)
 {
     uint64_t largest = 0;
     for (uint32_t i = 0; i < ticket->piece_count; i++) {
@@ -238,12 +248,13 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
         struct rp_ticket *ticket = rp_arena_ticket(arena, number);
         if (ticket->error == 0 && !pack_ticket(plan, ticket, rp_arena_data(arena, number)))
             return;
-        rp_a64_store_release(&ticket->state, rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */
+        rp_a64_store_release(&ticket->state,
+                             rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */
         wake_deliver(plan);
     }
 }
 
-/* ---- thread or process --------------------------------------------------------------------------------------- */
+/* ---- thread or process ----------------------------------------------------------------------- */
 
 static void *packer_thread(void *argument)
 {
@@ -252,9 +263,9 @@ static void *packer_thread(void *argument)
     return NULL;
 }
 
-/* The child of a threaded process: only async-signal-safe work from here on. It keeps the mappings (a sealed
- * segment can be written only through those that exist) and drops every descriptor but the eventfd, so that it
- * cannot keep a trainer's socket open after the engine has died. */
+/* The child of a threaded process: only async-signal-safe work from here on. It keeps the mappings
+ * (a sealed segment can be written only through those that exist) and drops every descriptor but
+ * the eventfd, so that it cannot keep a trainer's socket open after the engine has died. */
 static void run_child(const struct rp_packer *packer, pid_t engine)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -278,8 +289,8 @@ static int start_process(struct rp_packer *packer, struct rp_error *error)
     pid_t engine = getpid();
     pid_t pid = fork();
     if (pid < 0)
-        return rp_fail(error, -errno, "packer_processes: false needs no processes", "cannot fork packer %u: %s",
-                       packer->index, rp_strerror(-errno));
+        return rp_fail(error, -errno, "packer_processes: false needs no processes",
+                       "cannot fork packer %u: %s", packer->index, rp_strerror(-errno));
     if (pid == 0)
         run_child(packer, engine);
     packer->pid = pid;

@@ -94,7 +94,7 @@ void rp_io_get_counts(const struct rp_io *io, struct rp_io_counts *counts);
  */
 void rp_io_describe(const struct rp_io *io, char *text, size_t text_bytes);
 
-/* ---- files ---------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /** Whether O_DIRECT is the better way to read total_bytes of token files on this machine: false
  * where they fit in half of the available memory (the page cache will hold them over the epochs),

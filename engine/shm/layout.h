@@ -119,7 +119,7 @@ RP_LAYOUT_ASSERT(offsetof(struct rp_ring_engine, status) == 256, "ABI");
 RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, want_data) == 128, "ABI");
 RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, heartbeat_ns) == 256, "ABI");
 
-/* ---- messages over the UNIX SEQPACKET socket ---------------------------------------- */
+/* ---- messages over the UNIX SEQPACKET socket ------------------------------------------------- */
 
 #define RP_MESSAGE_MAGIC 0x314b4c41544b5052ull
 #define RP_NEXT_ROW_ANY UINT64_MAX

@@ -32,7 +32,7 @@ uint64_t rp_geometry_layout(struct rp_geometry *geometry, uint32_t sections, uin
  *  rp_geometry_layout makes of its parameters. */
 uint64_t rp_geometry_total(const struct rp_geometry *geometry);
 
-/* ---- engine's end ------------------------------------------------------------------- */
+/* ---- engine's end ---------------------------------------------------------------------------- */
 
 struct rp_ring {
     struct rp_segment data, control; /* control.fd == -1: nobody attached */
@@ -71,7 +71,7 @@ void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64
 void rp_ring_want_space(struct rp_ring *ring, bool wanted);
 void rp_ring_close(struct rp_ring *ring);
 
-/* ---- trainer's end ------------------------------------------------------------------ */
+/* ---- trainer's end --------------------------------------------------------------------------- */
 
 struct rp_ring_view {
     struct rp_segment data, control;

@@ -24,8 +24,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 
-/* ---- a directory of the test's own, which is the working directory
- * ---------------------------------- */
+/* ---- a directory of the test's own, which is the working directory --------------------------- */
 
 static char test_directory[] = "/tmp/rp-test-checkpoint-XXXXXX";
 
@@ -80,8 +79,7 @@ static inline unsigned count_names(const char *directory, const char *part)
     return count;
 }
 
-/* ---- the sample
- * --------------------------------------------------------------------------------------- */
+/* ---- the sample ------------------------------------------------------------------------------ */
 
 #define SAMPLE_STATE_BYTES 300u
 #define SAMPLE_TOKENS 40u

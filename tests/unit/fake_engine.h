@@ -107,7 +107,7 @@ FAKE bool fake_batch_holds(const struct rp_batch *batch, uint64_t row)
     return right;
 }
 
-/* ---- the engine --------------------------------------------------------------------- */
+/* ---- the engine ------------------------------------------------------------------------------ */
 
 struct fake_options {
     const char *run_dir;

@@ -16,8 +16,7 @@
 #include "base/bits.h"
 #include "checkpoint/storage.h"
 
-/* ---- fast
- * ------------------------------------------------------------------------------------------- */
+/* ---- fast ------------------------------------------------------------------------------------ */
 
 static inline int fast_sync(struct rp_storage *storage, int fd)
 {
@@ -55,8 +54,7 @@ static inline struct rp_storage fast_storage(void)
     return storage;
 }
 
-/* ---- faulty
- * ----------------------------------------------------------------------------------------- */
+/* ---- faulty ---------------------------------------------------------------------------------- */
 
 enum fault {
     FAULT_CODE,        /* the call does nothing and returns `code` */

@@ -41,8 +41,7 @@ static enum verdict judge(const uint8_t *file, size_t bytes, struct rp_format_he
     return contents_bad ? WITHOUT_CONTENTS : WHOLE;
 }
 
-/* ---- what is written is read
- * ------------------------------------------------------------------------ */
+/* ---- what is written is read ----------------------------------------------------------------- */
 
 static void test_round_trip(void **state)
 {
@@ -163,8 +162,7 @@ static void test_what_makes_no_sense_is_not_saved(void **state)
     assert_int_equal(count_names("sense", "checkpoint-"), 0);
 }
 
-/* ---- damage
- * ----------------------------------------------------------------------------------------- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 static void test_every_bit_flip(void **state)
 {
@@ -259,8 +257,7 @@ static void test_stale_page_mixtures(void **state)
     free(file), free(other), free(mixed);
 }
 
-/* ---- forgery: hashes are right, numbers are not
- * --------------------------------------------------- */
+/* ---- forgery: hashes are right, numbers are not ---------------------------------------------- */
 
 #define HEAD_HASH_AT 8176u
 #define FOOTER_HEAD_HASH_AT 32u
@@ -347,8 +344,7 @@ static void test_versions_and_unknown_sections(void **state)
     free(file);
 }
 
-/* ---- contents
- * --------------------------------------------------------------------------------------- */
+/* ---- contents -------------------------------------------------------------------------------- */
 
 static void expect_contents(struct sample *sample, const char *what, bool bad)
 {
@@ -401,8 +397,7 @@ static void test_contents_must_make_sense(void **state)
     expect_contents(&sample, "dirty padding", true);
 }
 
-/* ---- files that are none, and the golden one
- * -------------------------------------------------------- */
+/* ---- files that are none, and the golden one ------------------------------------------------- */
 
 static void test_what_is_no_checkpoint(void **state)
 {

@@ -22,8 +22,7 @@
 #define PENDING_MAX 10u /* changes of the directory that no fsync covers yet */
 #define FILE_BYTES_MAX 65536u
 
-/* ---- the recording
- * ---------------------------------------------------------------------------------- */
+/* ---- the recording --------------------------------------------------------------------------- */
 
 enum kind { CREATE, RESERVE, WRITE, SYNC, RENAME, UNLINK, SYNC_DIR, ACKNOWLEDGED };
 
@@ -150,8 +149,7 @@ static void recorder_free(struct recorder *recorder)
     free(recorder);
 }
 
-/* ---- one state of the disk
- * -------------------------------------------------------------------------- */
+/* ---- one state of the disk ------------------------------------------------------------------- */
 
 struct disk {
     struct {
@@ -236,8 +234,7 @@ static void put_file(const struct recorder *recorder, unsigned cut, unsigned fil
     close(fd);
 }
 
-/* ---- the search
- * --------------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 struct search {
     const struct recorder *recorder;

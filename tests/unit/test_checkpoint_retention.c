@@ -31,8 +31,7 @@ static bool exists(const char *path)
     return lstat(path, &info) == 0;
 }
 
-/* ---- newest
- * ----------------------------------------------------------------------------------------- */
+/* ---- newest ---------------------------------------------------------------------------------- */
 
 static void test_nothing_yet_is_no_error(void **state)
 {
@@ -143,8 +142,7 @@ static void test_what_only_looks_like_a_checkpoint(void **state)
     assert_int_equal(count_names("odd", ".bad"), 4);
 }
 
-/* ---- keeping
- * ---------------------------------------------------------------------------------------- */
+/* ---- keeping --------------------------------------------------------------------------------- */
 
 static void test_the_newest_verified_are_kept(void **state)
 {
@@ -214,8 +212,7 @@ static void test_numbers_that_end(void **state)
     rp_checkpoint_dir_close(dir);
 }
 
-/* ---- list and rewind
- * -------------------------------------------------------------------------------- */
+/* ---- list and rewind ------------------------------------------------------------------------- */
 
 static void test_list(void **state)
 {
@@ -277,8 +274,7 @@ static void test_rewind(void **state)
     assert_false(exists("absent")); /* a mistyped path is not made */
 }
 
-/* ---- the second location
- * ---------------------------------------------------------------------------- */
+/* ---- the second location --------------------------------------------------------------------- */
 
 static void test_copies(void **state)
 {

@@ -25,8 +25,7 @@ static struct rp_checkpoint_dir *open_dir(const char *path, struct rp_storage *s
     return dir;
 }
 
-/* ---- faults
- * ----------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static unsigned calls_of_a_save(void)
 {
@@ -151,8 +150,7 @@ static void test_memory_that_changes_is_not_saved_as_good(void **state)
     assert_int_equal(count_names("moving", "checkpoint-"), 0);
 }
 
-/* ---- kill -9
- * ---------------------------------------------------------------------------------------- */
+/* ---- kill -9 --------------------------------------------------------------------------------- */
 
 /* Rows of the newest save that returned, shared with the child that is killed. */
 static uint64_t *shared_acknowledged(void)
@@ -235,8 +233,7 @@ static void test_killed_at_random(void **state)
     remove_directory("kill");
 }
 
-/* ---- one directory, one engine
- * ---------------------------------------------------------------------- */
+/* ---- one directory, one engine --------------------------------------------------------------- */
 
 static void test_a_second_engine_is_refused(void **state)
 {
@@ -270,8 +267,7 @@ static void test_a_second_engine_is_refused(void **state)
     close(ready[0]), close(ready[1]);
 }
 
-/* ---- directories that do not work
- * ------------------------------------------------------------------- */
+/* ---- directories that do not work ------------------------------------------------------------ */
 
 static void test_a_directory_that_cannot_be_written_is_known_at_start(void **state)
 {

@@ -222,7 +222,7 @@ static void test_endless_refusal_is_given_up(void **state)
     assert_int_equal(done.result, -EAGAIN);
 }
 
-/* ---- positive controls: a fake that breaks one rule ------------------------------------- */
+/* ---- positive controls: a fake that breaks one rule ------------------------------------------ */
 
 enum rule { TAKES_SHORT_AS_WHOLE, SWALLOWS_ERRORS, WRITES_BEHIND, SPEAKS_TOO_EARLY };
 static enum rule broken_rule;

@@ -71,7 +71,7 @@ static void check_in_child(const char *(*test)(void))
     assert_int_equal(status, 0);
 }
 
-/* ---- io_uring denied -------------------------------------------------------------------- */
+/* ---- io_uring denied ------------------------------------------------------------------------- */
 
 static int denied_errno;
 
@@ -152,7 +152,7 @@ static void test_choice(void **state)
     print_message("chosen: %s\n", why);
 }
 
-/* ---- registered buffers ----------------------------------------------------------------- */
+/* ---- registered buffers ---------------------------------------------------------------------- */
 
 enum { REGION_BYTES = 8 << 20, LOCK_BYTES = 1 << 20 };
 
@@ -219,7 +219,7 @@ static void test_region_is_registered(void **state)
     assert_non_null(strstr(text, "buffers registered"));
 }
 
-/* ---- fork ------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 static const char *read_in_child(void)
 {
@@ -270,7 +270,7 @@ static void test_fork_with_reads_in_flight(void **state)
     }
 }
 
-/* ---- files and memory ------------------------------------------------------------------- */
+/* ---- files and memory ------------------------------------------------------------------------ */
 
 static void check_refused(const char *path)
 {

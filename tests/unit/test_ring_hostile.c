@@ -6,7 +6,7 @@
 
 #include "ring_pair.h"
 
-/* ---- layout ------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static void geometry_is_checked(void **state)
 {
@@ -72,7 +72,7 @@ static void damaged_headers_are_refused(void **state)
     pair_close(&pair);
 }
 
-/* ---- hostile words ------------------------------------------------------------------ */
+/* ---- hostile words --------------------------------------------------------------------------- */
 
 static void a_trainer_cannot_lie(void **state)
 {

@@ -91,7 +91,7 @@ static unsigned open_descriptors(void)
     return count;
 }
 
-/* ---- names -------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void one_engine_has_a_name(void **state)
 {
@@ -313,7 +313,7 @@ static void other_users_are_refused(void **state)
     rp_listener_close(&listener);
 }
 
-/* ---- messages ----------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void messages_and_descriptors_arrive(void **state)
 {

@@ -155,7 +155,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* ---- one batch ---------------------------------------------------------------------------- */
+/* ---- one batch ------------------------------------------------------------------------------- */
 
 struct drain {
     const struct arguments *arguments;
@@ -276,7 +276,7 @@ static void hold_batch(struct drain *drain, const struct rp_batch *batch)
     rp_client_release(drain->client, &oldest);
 }
 
-/* ---- all of them -------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static int drain_all(struct drain *drain, struct rp_error *error)
 {

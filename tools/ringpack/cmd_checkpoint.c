@@ -61,7 +61,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* ---- list ----------------------------------------------------------------------------------- */
+/* ---- list ------------------------------------------------------------------------------------ */
 
 static int list(const struct arguments *arguments)
 {
@@ -78,7 +78,7 @@ static int list(const struct arguments *arguments)
     return RP_EXIT_FINE;
 }
 
-/* ---- show ----------------------------------------------------------------------------------- */
+/* ---- show ------------------------------------------------------------------------------------ */
 
 /* A file, or the newest of a directory that verifies. */
 static int open_path(struct rp_checkpoint **checkpoint, const char *path, struct rp_error *error)
@@ -110,7 +110,7 @@ static int show(const struct arguments *arguments)
     return token_fine ? RP_EXIT_FINE : rp_cmd_report(&token_error);
 }
 
-/* ---- verify --------------------------------------------------------------------------------- */
+/* ---- verify ---------------------------------------------------------------------------------- */
 
 /* `message`: what is wrong, or "". Negative when the file could not be checked. */
 static int verify_one(const char *path, char message[static 256], struct rp_error *error)
@@ -202,7 +202,7 @@ static int verify(const struct arguments *arguments)
     return verdict.damaged ? RP_EXIT_DIFFERS : RP_EXIT_FINE;
 }
 
-/* ---- rewind --------------------------------------------------------------------------------- */
+/* ---- rewind ---------------------------------------------------------------------------------- */
 
 static int find_target(const struct arguments *arguments, uint64_t *sequence,
                        struct rp_error *error)
