@@ -36,6 +36,9 @@ struct tally {
     uint64_t histogram[BUCKETS];
     uint64_t *source_tokens; /* [sources] emitted */
     bool complete;           /* the stream ended */
+    /* Documents that the plan had no need to take, since no token of theirs is used: empty or
+     * dropped. */
+    uint64_t trailing_documents, trailing_tokens;
     double seconds;
     struct rp_plan_counts counts;
 };
@@ -100,6 +103,19 @@ static int run_plan(struct rp_plan *plan, uint64_t rows_max, struct tally *tally
     rp_plan_counts(plan, &tally->counts);
     rp_cmd_progress_end(&progress);
     return code < 0 ? code : 0;
+}
+
+/* The plan ends with the last row; what the corpus has beyond it is known from the corpus. */
+static void tally_trailing(struct tally *tally, const struct rp_config *config,
+                           const struct rp_corpus *corpus)
+{
+    uint64_t documents = 0, tokens = 0;
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        documents += rp_source_documents(rp_corpus_source(corpus, i));
+        tokens += rp_source_tokens(rp_corpus_source(corpus, i));
+    }
+    tally->trailing_documents = documents * config->num_epochs - tally->counts.documents;
+    tally->trailing_tokens = tokens * config->num_epochs - tally->counts.tokens_read;
 }
 
 static double ratio(double part, double whole)
@@ -181,6 +197,9 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_count("truncated", counts->truncated, " tokens (long_doc: truncate)");
     print_count("dropped", counts->dropped, " tokens (long_doc: drop)");
     print_count("empty", counts->empty, " documents");
+    if (tally->trailing_documents)
+        print_count("after the last row", tally->trailing_documents,
+                    " documents, empty or dropped");
     printf("  %-20s%.1f ns a document, %s documents/s\n", "planning", summary.ns_per_document,
            rp_cmd_short_text(ratio(1e9, summary.ns_per_document), text));
     printf("documents per row     mean %.2f, most %" PRIu64 " of %u\n", summary.documents_per_row,
@@ -211,17 +230,18 @@ static void print_json(const struct rp_config *config, const struct tally *tally
                                ratio((double)tally->source_tokens[i], (double)counts->emitted),
                                "tokens", (json_int_t)tally->source_tokens[i]));
     json_t *report = json_pack(
-        "{sb sI so sf sI sI sI sI sI sI sI sI sf sf sI sf so so}", "complete", tally->complete,
-        "rows", (json_int_t)tally->rows, "steps",
+        "{sb sI so sf sI sI sI sI sI sI sI sI sI sI sf sf sI sf so so}", "complete",
+        tally->complete, "rows", (json_int_t)tally->rows, "steps",
         tally->complete ? json_integer((json_int_t)summary.steps) : json_null(), "efficiency",
         summary.efficiency, "tokens", (json_int_t)counts->emitted, "padding",
         (json_int_t)counts->padding, "documents", (json_int_t)counts->documents, "empty",
         (json_int_t)counts->empty, "truncated", (json_int_t)counts->truncated, "dropped",
         (json_int_t)counts->dropped, "buffered", (json_int_t)counts->buffered, "rows_capped",
-        (json_int_t)counts->capped, "cuts_per_100_documents", summary.cuts_per_100,
-        "documents_per_row", summary.documents_per_row, "documents_per_row_max",
-        (json_int_t)tally->fragments_max, "ns_per_document", summary.ns_per_document,
-        "documents_per_row_histogram", histogram, "mixture", mixture);
+        (json_int_t)counts->capped, "trailing_documents", (json_int_t)tally->trailing_documents,
+        "trailing_tokens", (json_int_t)tally->trailing_tokens, "cuts_per_100_documents",
+        summary.cuts_per_100, "documents_per_row", summary.documents_per_row,
+        "documents_per_row_max", (json_int_t)tally->fragments_max, "ns_per_document",
+        summary.ns_per_document, "documents_per_row_histogram", histogram, "mixture", mixture);
     json_dumpf(report, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(report);
@@ -239,6 +259,8 @@ static int plan(const struct arguments *arguments, const struct rp_config *confi
         code = rp_stream_open_plan(&plan, config, corpus, &error);
     if (code >= 0)
         code = run_plan(plan, arguments->rows ? arguments->rows : ROWS_STANDARD, &tally, &error);
+    if (code >= 0 && tally.complete)
+        tally_trailing(&tally, config, corpus);
     if (code >= 0 && arguments->json)
         print_json(config, &tally);
     else if (code >= 0)

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` leaves is enough for somebody else's program: by find_package and by pkg-config.
+set -euo pipefail
+: "${RP_BUILD_DIR:?the build to install}"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+cmake --install "$RP_BUILD_DIR" --prefix "$scratch/usr" >install.log || fail "$(cat install.log)"
+libdir=$(dirname "$(find usr -name libringpack.so)")
+[ "$(usr/bin/ringpack --version)" = "$("$RINGPACK" --version)" ] || fail "the installed program"
+
+mkdir user
+cat >user/main.c <<'C'
+#include <ringpack/batch.h>
+#include <ringpack/client.h>
+#include <ringpack/error.h>
+#include <stdio.h>
+
+int main(void)
+{
+    struct rp_geometry geometry;
+    (void)geometry;
+    (void)rp_client_next;
+    puts(rp_strerror(-RP_E_GONE));
+    return 0;
+}
+C
+cat >user/CMakeLists.txt <<'CMAKE'
+cmake_minimum_required(VERSION 3.22)
+project(user C)
+find_package(ringpack 0.1 REQUIRED)
+add_executable(user main.c)
+target_link_libraries(user PRIVATE ringpack::ringpack)
+CMAKE
+{ cmake -S user -B by-cmake -DCMAKE_PREFIX_PATH="$scratch/usr" && cmake --build by-cmake; } >user.log 2>&1 ||
+    fail "find_package: $(cat user.log)"
+[ "$(by-cmake/user)" = "the other side is gone" ] || fail "by find_package: $(by-cmake/user)"
+
+flags=$(PKG_CONFIG_PATH="$libdir/pkgconfig" pkg-config --define-prefix --cflags --libs ringpack)
+# shellcheck disable=SC2086 # flags are words
+cc -std=c11 -pedantic -Wall -Wextra -Werror user/main.c $flags -o by-pkg-config || fail "pkg-config: $flags"
+[ "$(LD_LIBRARY_PATH=$libdir ./by-pkg-config)" = "the other side is gone" ] || fail "by pkg-config"
+
+# The library is the trainer's side alone, and shows nothing but what the headers declare.
+needed=$(readelf -d "$libdir/libringpack.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | sort | tr '\n' ' ')
+case $needed in
+*uring* | *jemalloc* | *yaml* | *jansson*) fail "the library needs $needed" ;;
+esac
+for symbol in $(nm -D --defined-only "$libdir/libringpack.so" | awk '{print $3}'); do
+    grep -qw "$symbol" -r usr/include/ringpack || fail "$symbol is exported but not declared"
+done
+echo "installed and used: needs $needed"

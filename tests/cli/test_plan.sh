@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# ringpack plan: its numbers against a corpus that can be counted by hand.
+set -euo pipefail
+ringpack=${RINGPACK:?path of the ringpack program}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+refuses() {
+    local words=$1 status=0
+    shift
+    "$@" >/dev/null 2>message || status=$?
+    [ "$status" = 2 ] || fail "expected status 2, found $status: $*: $(cat message)"
+    grep -qF -e "$words" message || fail "\`$words\` is not in: $(cat message)"
+}
+# field EXPRESSION: of the report in `report`
+field() { "${PYTHON:-python3}" -c "import json; r = json.load(open('report')); print($1)"; }
+equals() { [ "$2" = "$3" ] || fail "$1: expected $2, found $3: $(cat report)"; }
+
+# a: 600 documents of 40 tokens; b: 100 documents of 80 tokens and 100 empty ones
+"${PYTHON:-python3}" - <<'PYTHON'
+import array
+open("a.bin", "wb").write(array.array("H", ([9] * 39 + [0]) * 600).tobytes())
+lengths = array.array("i", [80, 0] * 100)
+pointers, at = array.array("q"), 0
+for length in lengths:
+    pointers.append(at)
+    at += 2 * length
+open("b.bin", "wb").write(array.array("H", [7] * 8000).tobytes())
+with open("b.idx", "wb") as idx:
+    idx.write(b"MMIDIDX\0\0" + (1).to_bytes(8, "little") + bytes([8]))
+    idx.write((200).to_bytes(8, "little") + (201).to_bytes(8, "little"))
+    idx.write(lengths.tobytes() + pointers.tobytes())
+    idx.write(array.array("q", range(201)).tobytes())
+PYTHON
+cat >c.yaml <<'YAML'
+sources:
+- {path: a.bin, format: raw, dtype: u16, eos: 0, weight: 0.75}
+- {path: b.bin, weight: 0.25}
+seq_len: 120
+batch_size: 4
+window: 16
+YAML
+
+"$ringpack" plan -c c.yaml --json >report
+equals complete True "$(field "r['complete']")"
+equals documents 800 "$(field "r['documents']")"
+equals empty 100 "$(field "r['empty']")"
+equals tokens 32000 "$(field "r['tokens']")"
+equals padding 0 "$(field "r['padding'] % 120 and r['rows'] * 120 - 32000 - r['padding']")"
+equals rows "$(field "r['rows']")" "$(field "(r['tokens'] + r['padding']) // 120")"
+equals steps "$(field "-(-r['rows'] // 4)")" "$(field "r['steps']")"
+equals histogram "$(field "r['rows']")" "$(field "sum(b['rows'] for b in r['documents_per_row_histogram'])")"
+equals asked "0.75 0.25" "$(field "*(m['asked'] for m in r['mixture'])" | tr -d "(),")"
+equals realised "24000 8000" "$(field "*(m['tokens'] for m in r['mixture'])" | tr -d "(),")"
+[ "$(field "r['efficiency'] > 0.99")" = True ] || fail "efficiency: $(cat report)"
+
+# While both sources last, the mixture is the one that was asked for.
+"$ringpack" plan -c c.yaml --json --num-epochs endless --rows 1k >report
+equals rows 1000 "$(field "r['rows']")"
+equals complete False "$(field "r['complete']")"
+equals steps None "$(field "r['steps']")"
+equals share True "$(field "abs(r['mixture'][0]['realised'] - 0.75) < 0.002")"
+
+# Cuts are counted: rows of 50 tokens hold one whole document and a fifth of the next.
+"$ringpack" plan -c c.yaml --json --packing concat --seq-len 50 --sources a.bin >report 2>message && fail "raw without eos"
+sed -i '/b.bin/d' c.yaml
+"$ringpack" plan -c c.yaml --json --packing concat --seq-len 50 >report
+equals cuts True "$(field "abs(r['cuts_per_100_documents'] - 60) < 0.5")"
+equals padding 0 "$(field "r['padding']")"
+
+"$ringpack" plan -c c.yaml --long-doc drop --seq-len 30 --json >report || fail "nothing but dropped documents"
+equals dropped 24000 "$(field "r['dropped'] + r['trailing_tokens']")"
+equals documents 600 "$(field "r['documents'] + r['trailing_documents']")"
+equals rows 0 "$(field "r['rows']")"
+
+# The text says the same, and no token is read: the token file may be unreadable where an index is left.
+"$ringpack" plan -c c.yaml | grep -q 'efficiency  *100.000 %' || fail "$("$ringpack" plan -c c.yaml)"
+refuses 'seq_len: expected 1 … 16777216, found 0' "$ringpack" plan -c c.yaml --seq-len 0
+sed s/window/widnow/ c.yaml >typo.yaml
+refuses 'typo.yaml:5:1: widnow: unknown key; did you mean `window`?' "$ringpack" plan -c typo.yaml
+refuses 'absent.yaml' "$ringpack" plan -c absent.yaml
+refuses "--rows" "$ringpack" plan -c c.yaml --rows none
+echo "ringpack plan: as expected"
