@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine.h — one engine process on a node: a corpus and a config in, batch rings out.
  *
- * rp_engine_run is the whole life of an engine: it opens the corpus, finds where to start, serves trainers until it is told
- * to stop or the stream ends, and leaves a checkpoint. Each run is a new generation with fresh shared memory. */
+ * rp_engine_run is the whole life of an engine: it opens the corpus, finds where to start, serves
+ * trainers until it is told to stop or the stream ends, and leaves a checkpoint. Each run is a new
+ * generation with fresh shared memory. */
 #ifndef RP_ENGINE_H
 #define RP_ENGINE_H
 
@@ -22,8 +23,9 @@ struct rp_engine_options {
     int lifeline_fd;     /* the engine stops when it reads end of file; -1 = none */
 };
 
-/** Serve until SIGTERM or SIGINT (checkpoint, 0), the end of the stream (0), end of the lifeline (0), or an error
- *  (negative, after a checkpoint of what was consumed). A second signal exits at once. Blocks those signals. */
+/** Serve until SIGTERM or SIGINT (checkpoint, 0), the end of the stream (0), end of the lifeline
+ * (0), or an error (negative, after a checkpoint of what was consumed). A second signal exits at
+ * once. Blocks those signals. */
 RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_parts.h — what the files of the engine share: engine.c (the loop), engine_start.c (where to begin),
- * engine_attach.c (trainers come, go and move), engine_save.c (checkpoints), engine_stat.c (what is shown).
+/* engine_parts.h — what the files of the engine share: engine.c (the loop), engine_start.c (where
+ * to begin), engine_attach.c (trainers come, go and move), engine_save.c (checkpoints),
+ * engine_stat.c (what is shown).
  *
- * Threads: everything here belongs to the engine's own thread, but for `struct rp_saver`, which says what it shares. */
+ * Threads: everything here belongs to the engine's own thread, but for `struct rp_saver`, which
+ * says what it shares. */
 #ifndef RP_ENGINE_PARTS_H
 #define RP_ENGINE_PARTS_H
 
@@ -21,18 +23,19 @@
 struct rp_connection {
     int fd; /* -1 = free */
     bool is_trainer;
-    uint32_t ring;   /* of a trainer */
-    int32_t pid;     /* as it said; for listings */
-    uint32_t asks;   /* enum rp_request_kind whose reply is still owed (CHECKPOINT, STOP), or 0 */
+    uint32_t ring; /* of a trainer */
+    int32_t pid;   /* as it said; for listings */
+    uint32_t asks; /* enum rp_request_kind whose reply is still owed (CHECKPOINT, STOP), or 0 */
 };
 #define RP_CONNECTIONS_MAX 1024u
 
 /* Takes one checkpoint at a time on its own thread: copy behind a hold, then write. */
 struct rp_saver {
     pthread_t thread;
-    bool busy; /* engine's thread only: a save is under way */
-    int done_fd; /* eventfd: written when the copy is taken, and when the save has ended */
-    struct rp_a32 phase; /* enum below. Writer: the saver, release; reader: the engine, acquire. PAIRS saver-phase */
+    bool busy;           /* engine's thread only: a save is under way */
+    int done_fd;         /* eventfd: written when the copy is taken, and when the save has ended */
+    struct rp_a32 phase; /* enum below. Writer: the saver, release; reader: the engine, acquire.
+                            PAIRS saver-phase */
     bool hold_released;
 
     /* in: set by the engine before the thread starts */
@@ -59,7 +62,15 @@ struct rp_content_source {
 };
 
 /* What an epoll event is about; `index` says which connection or packer. */
-enum rp_watch { RP_WATCH_WAKE, RP_WATCH_SIGNAL, RP_WATCH_LISTENER, RP_WATCH_SAVER, RP_WATCH_LIFELINE, RP_WATCH_CONNECTION, RP_WATCH_PACKER };
+enum rp_watch {
+    RP_WATCH_WAKE,
+    RP_WATCH_SIGNAL,
+    RP_WATCH_LISTENER,
+    RP_WATCH_SAVER,
+    RP_WATCH_LIFELINE,
+    RP_WATCH_CONNECTION,
+    RP_WATCH_PACKER
+};
 
 enum rp_engine_phase {
     RP_ENGINE_RUNNING,
@@ -89,8 +100,8 @@ struct rp_engine {
     struct rp_geometry geometry;
     uint32_t ring_count;
     struct rp_ring *rings;
-    bool *had_trainer;      /* [ring] since it was made */
-    bool *ever_trained;     /* [ring] since the engine started */
+    bool *had_trainer;  /* [ring] since it was made */
+    bool *ever_trained; /* [ring] since the engine started */
     struct rp_flow *flow;
     bool flow_running, flow_ended;
     const struct rp_io_method *method;
@@ -120,30 +131,33 @@ int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint3
 RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error);
 
 /* engine_attach.c */
-/** Make (or make anew) ring r so that its next batch is `batch` of the present base; copies unreleased batches. */
+/** Make (or make anew) ring r so that its next batch is `batch` of the present base; copies
+ * unreleased batches. */
 RP_MUST_CHECK int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint64_t batch,
                                        struct rp_error *error);
 /** Start the flow at the lowest tail of all rings; the probe plan stands there. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
 void rp_engine_stop_flow(struct rp_engine *engine);
 /** Move the probe plan to `row`, from the nearest state at or before it. `token` may be NULL. */
-RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
-                                      struct rp_error *error);
+RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token,
+                                      size_t bytes, struct rp_error *error);
 /** Something came in on a connection. */
 void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *connection);
 void rp_engine_accept(struct rp_engine *engine);
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
-void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind, int code,
-                     const char *text);
+void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
+                     int code, const char *text);
 
 /* engine_save.c */
 /** Micro-batches below it have been consumed by every local rank. */
 uint64_t rp_engine_consumed(const struct rp_engine *engine);
-/** Begin a checkpoint if none is under way. Returns 1 if one was begun, 0 if there is nothing to save into or one is busy. */
+/** Begin a checkpoint if none is under way. Returns 1 if one was begun, 0 if there is nothing to
+ * save into or one is busy. */
 int rp_engine_begin_save(struct rp_engine *engine);
 /** done_fd was written: release the hold, or take the result and answer those who asked. */
 void rp_engine_continue_save(struct rp_engine *engine);
-/** Wait until a save under way has copied what it wants from shared memory, which is about to change. */
+/** Wait until a save under way has copied what it wants from shared memory, which is about to
+ * change. */
 void rp_engine_finish_copy(struct rp_engine *engine);
 
 /* engine_stat.c */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_start — where a run begins: a given state token, the newest checkpoint that verifies, or row 0 (said aloud).
+/* engine_start — where a run begins: a given state token, the newest checkpoint that verifies, or
+ * row 0 (said aloud).
  *
- * Order matters: the checkpoint is opened before the corpus, because with its contents a run can begin although token files
- * are unreachable; and before the plan, which then checks the token against the corpus field by field. */
+ * Order matters: the checkpoint is opened before the corpus, because with its contents a run can
+ * begin although token files are unreachable; and before the plan, which then checks the token
+ * against the corpus field by field. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -23,7 +25,8 @@ static int open_plans(struct rp_engine *engine, struct rp_error *error)
     return code;
 }
 
-static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *checkpoint, struct rp_error *error)
+static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
+                         struct rp_error *error)
 {
     size_t bytes, cursor = 0;
     const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
@@ -36,12 +39,14 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
     const void *tokens;
     int code;
     while ((code = rp_content_next(section, bytes, &cursor, &record, &tokens)) == 1) {
-        code = rp_contents_add(engine->contents, record.row, record.offset, record.count, record.width, tokens);
+        code = rp_contents_add(engine->contents, record.row, record.offset, record.count,
+                               record.width, tokens);
         if (code < 0)
             break;
     }
     if (code < 0) { /* lost contents cost re-reading, never exactness */
-        rp_log(RP_LOG_WARNING, "%s: contents are unusable (%s); their rows are read from the corpus again",
+        rp_log(RP_LOG_WARNING,
+               "%s: contents are unusable (%s); their rows are read from the corpus again",
                rp_checkpoint_path(checkpoint), rp_strerror(code));
         rp_contents_free(engine->contents);
         engine->contents = NULL;
@@ -50,7 +55,8 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
 }
 
 /* The newest checkpoint, if one is to be used. *out stays NULL otherwise. */
-static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out, struct rp_error *error)
+static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
+                           struct rp_error *error)
 {
     const char *directory = engine->config->checkpoint_dir;
     if (!directory || engine->options->state || engine->options->fresh)
@@ -108,8 +114,8 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     int code = open_checkpoint(engine, &checkpoint, error);
     if (code >= 0) {
         size_t contents_bytes = 0;
-        bool has_contents =
-            checkpoint && rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &contents_bytes);
+        bool has_contents = checkpoint && rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS,
+                                                                &contents_bytes);
         code = rp_stream_open_corpus(&engine->corpus, engine->config, has_contents, error);
     }
     if (code >= 0)

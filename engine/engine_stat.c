@@ -15,10 +15,10 @@ static json_t *ring_object(const struct rp_engine *engine, uint32_t index)
         if (c->fd >= 0 && c->is_trainer && c->ring == index)
             pid = c->pid;
     }
-    return json_pack("{s:I, s:b, s:i, s:I, s:I, s:I, s:b}", "rank", (json_int_t)ring->geometry.rank, "attached",
-                     ring->control.fd >= 0, "pid", pid, "tail", (json_int_t)ring->tail, "release",
-                     (json_int_t)ring->release, "slots", (json_int_t)ring->geometry.slots, "quarantined",
-                     ring->quarantined);
+    return json_pack("{s:I, s:b, s:i, s:I, s:I, s:I, s:b}", "rank", (json_int_t)ring->geometry.rank,
+                     "attached", ring->control.fd >= 0, "pid", pid, "tail", (json_int_t)ring->tail,
+                     "release", (json_int_t)ring->release, "slots",
+                     (json_int_t)ring->geometry.slots, "quarantined", ring->quarantined);
 }
 
 char *rp_engine_stat(const struct rp_engine *engine)
@@ -33,17 +33,22 @@ char *rp_engine_stat(const struct rp_engine *engine)
     for (uint32_t r = 0; r < engine->ring_count; r++)
         json_array_append_new(ranks, ring_object(engine, r));
     json_t *object = json_pack(
-        "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:b, s:o}",
-        "run", engine->config->run, "pid", (int)getpid(), "stream", rp_hash128_hex(engine->identity, identity),
-        "fingerprint", fingerprint, "world", (json_int_t)engine->config->dp_world_size, "batch_size",
-        (json_int_t)engine->config->batch_size, "seq_len", (json_int_t)engine->config->seq_len, "next_row",
+        "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, s:I, "
+        "s:I, s:I, s:I, s:b, s:o}",
+        "run", engine->config->run, "pid", (int)getpid(), "stream",
+        rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint, "world",
+        (json_int_t)engine->config->dp_world_size, "batch_size",
+        (json_int_t)engine->config->batch_size, "seq_len", (json_int_t)engine->config->seq_len,
+        "next_row",
         (json_int_t)(engine->base_row + rp_engine_consumed(engine) * engine->batch_rows), "batches",
-        (json_int_t)counts.batches, "rows", (json_int_t)counts.rows, "tokens", (json_int_t)counts.tokens,
-        "tokens_per_second", seconds > 0 ? (double)counts.tokens / seconds : 0.0, "fill",
-        capacity ? (double)counts.tokens / (double)capacity : 0.0, "io", engine->method->name, "direct",
-        engine->direct, "reads", (json_int_t)counts.reads, "read_bytes", (json_int_t)counts.read_bytes,
-        "short_reads", (json_int_t)counts.short_reads, "read_retries", (json_int_t)counts.read_retries,
-        "packers_replaced", (json_int_t)counts.packers_replaced, "ended", engine->flow_ended, "ranks", ranks);
+        (json_int_t)counts.batches, "rows", (json_int_t)counts.rows, "tokens",
+        (json_int_t)counts.tokens, "tokens_per_second",
+        seconds > 0 ? (double)counts.tokens / seconds : 0.0, "fill",
+        capacity ? (double)counts.tokens / (double)capacity : 0.0, "io", engine->method->name,
+        "direct", engine->direct, "reads", (json_int_t)counts.reads, "read_bytes",
+        (json_int_t)counts.read_bytes, "short_reads", (json_int_t)counts.short_reads,
+        "read_retries", (json_int_t)counts.read_retries, "packers_replaced",
+        (json_int_t)counts.packers_replaced, "ended", engine->flow_ended, "ranks", ranks);
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;

@@ -46,7 +46,8 @@ static int reserve(void **memory, size_t *capacity, size_t needed, size_t size)
 int rp_contents_add(struct rp_contents *contents, uint64_t row, uint32_t offset, uint32_t count,
                     uint32_t width, const void *tokens)
 {
-    if (count == 0 || (width != 1 && width != 2 && width != 4 && width != 8) || offset + count < offset)
+    if (count == 0 || (width != 1 && width != 2 && width != 4 && width != 8) ||
+        offset + count < offset)
         return -RP_E_CORRUPT;
     if (contents->count) {
         const struct rp_content_run *last = &contents->runs[contents->count - 1];
@@ -56,10 +57,14 @@ int rp_contents_add(struct rp_contents *contents, uint64_t row, uint32_t offset,
     size_t bytes = (size_t)count * width;
     if (reserve((void **)&contents->runs, &contents->capacity, contents->count + 1,
                 sizeof *contents->runs) < 0 ||
-        reserve((void **)&contents->bytes, &contents->bytes_capacity, contents->bytes_used + bytes, 1) < 0)
+        reserve((void **)&contents->bytes, &contents->bytes_capacity, contents->bytes_used + bytes,
+                1) < 0)
         return -ENOMEM;
-    contents->runs[contents->count++] = (struct rp_content_run){
-        .row = row, .byte_offset = contents->bytes_used, .offset = offset, .count = count, .width = width};
+    contents->runs[contents->count++] = (struct rp_content_run){.row = row,
+                                                                .byte_offset = contents->bytes_used,
+                                                                .offset = offset,
+                                                                .count = count,
+                                                                .width = width};
     memcpy(contents->bytes + contents->bytes_used, tokens, bytes);
     contents->bytes_used += bytes;
     return 0;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dispatch — plans micro-batches in order and turns the rows of local ranks into tickets.
  *
- * Flow: for each micro-batch: remember the plan's state (it travels with the batch) → plan its rows → for each row of a
- * local rank, one piece per fragment, each with a read or a part of one → close the ticket when its slot is full and at
- * the end of the micro-batch. Rows of other nodes are planned and dropped: 30-60 ns a document, no I/O.
+ * Flow: for each micro-batch: remember the plan's state (it travels with the batch) → plan its rows
+ * → for each row of a local rank, one piece per fragment, each with a read or a part of one → close
+ * the ticket when its slot is full and at the end of the micro-batch. Rows of other nodes are
+ * planned and dropped: 30-60 ns a document, no I/O.
  *
- * Neighbouring fragments share a read: a new range that begins inside or just behind the last read of the ticket extends
- * it, so `none` and `block` order read in long runs.
+ * Neighbouring fragments share a read: a new range that begins inside or just behind the last read
+ * of the ticket extends it, so `none` and `block` order read in long runs.
  *
- * Invariant: everything about a ticket is written before its PLANNED store. Fails: a plan or open error becomes a
- * ticket of its own in the right place of the order, so all batches before it are delivered. */
+ * Invariant: everything about a ticket is written before its PLANNED store. Fails: a plan or open
+ * error becomes a ticket of its own in the right place of the order, so all batches before it are
+ * delivered. */
 #include "flow/dispatch.h"
 
 #include <stdio.h>
@@ -19,11 +21,11 @@
 #include "base/defect.h"
 #include "flow/contents.h"
 
-/* A hole of up to this many bytes between two ranges is read along rather than split off: a read of its own costs
- * about as much as copying 4 KiB. */
+/* A hole of up to this many bytes between two ranges is read along rather than split off: a read of
+ * its own costs about as much as copying 4 KiB. */
 #define COALESCE_GAP_BYTES 4096u
 
-/* ---- tickets ------------------------------------------------------------------------------------- */
+/* ---- tickets --------------------------------------------------------------------------------- */
 
 /* Wait until the next slot may be reused (I4). False when the flow is stopping. */
 static bool wait_for_slot(struct rp_dispatch *d)
@@ -60,8 +62,9 @@ static int open_ticket(struct rp_dispatch *d)
 
 static void close_ticket(struct rp_dispatch *d)
 {
-    rp_a64_store_release(&d->ticket->state,
-                         rp_ticket_word(d->next_ticket, RP_TICKET_PLANNED)); /* PAIRS ticket-state */
+    rp_a64_store_release(
+        &d->ticket->state,
+        rp_ticket_word(d->next_ticket, RP_TICKET_PLANNED)); /* PAIRS ticket-state */
     rp_event_signal(&d->arena->words->planned);
     d->ticket = NULL;
     d->next_ticket++;
@@ -73,16 +76,16 @@ static int need_ticket(struct rp_dispatch *d)
     return d->ticket ? 0 : open_ticket(d);
 }
 
-/* ---- reads ----------------------------------------------------------------------------------------- */
+/* ---- reads ----------------------------------------------------------------------------------- */
 
 /* A byte range that a piece needs, rounded as its file wants it. */
 struct range {
     uint32_t shard;
     uint32_t alignment;
-    uint64_t first, last;        /* [first, last) in the file */
-    uint64_t file_bytes;         /* where the file ends */
-    bool beyond_end;             /* O_DIRECT: ask past the end rather than for an unaligned length */
-    uint64_t wanted;             /* first byte of the piece */
+    uint64_t first, last; /* [first, last) in the file */
+    uint64_t file_bytes;  /* where the file ends */
+    bool beyond_end;      /* O_DIRECT: ask past the end rather than for an unaligned length */
+    uint64_t wanted;      /* first byte of the piece */
 };
 
 static void set_read_end(struct rp_read *read, const struct range *range, uint64_t end)
@@ -92,8 +95,10 @@ static void set_read_end(struct rp_read *read, const struct range *range, uint64
     read->bytes = range->beyond_end ? (uint32_t)(end - read->offset) : (uint32_t)needed;
 }
 
-/* Let the last read of the ticket reach over the range. False if they are not neighbours or the slot is full. */
-static bool extend_last_read(struct rp_dispatch *d, const struct range *range, uint32_t *data_offset)
+/* Let the last read of the ticket reach over the range. False if they are not neighbours or the
+ * slot is full. */
+static bool extend_last_read(struct rp_dispatch *d, const struct range *range,
+                             uint32_t *data_offset)
 {
     struct rp_ticket *ticket = d->ticket;
     struct rp_read *read = ticket->read_count ? &ticket->reads[ticket->read_count - 1] : NULL;
@@ -132,9 +137,11 @@ static bool place_range(struct rp_dispatch *d, const struct range *range, uint32
     return true;
 }
 
-/* Where the tokens of a fragment come from: contents of a checkpoint if they have them, else the corpus. */
+/* Where the tokens of a fragment come from: contents of a checkpoint if they have them, else the
+ * corpus. */
 static int fragment_range(struct rp_dispatch *d, const struct rp_fragment *fragment, uint64_t row,
-                          uint32_t offset, struct range *range, uint32_t *width, struct rp_error *error)
+                          uint32_t offset, struct range *range, uint32_t *width,
+                          struct rp_error *error)
 {
     const struct rp_contents *contents = d->options->contents;
     const struct rp_content_run *run =
@@ -151,7 +158,8 @@ static int fragment_range(struct rp_dispatch *d, const struct rp_fragment *fragm
         return 0;
     }
     struct rp_extent extent;
-    rp_source_extent(rp_corpus_source(d->options->corpus, fragment->source), fragment->document, &extent);
+    rp_source_extent(rp_corpus_source(d->options->corpus, fragment->source), fragment->document,
+                     &extent);
     RP_ASSERT(rp_range_inside(fragment->offset, fragment->length, extent.tokens));
     const struct rp_file *file = rp_files_get(d->files, extent.shard, error);
     if (!file)
@@ -163,13 +171,14 @@ static int fragment_range(struct rp_dispatch *d, const struct rp_fragment *fragm
     range->file_bytes = rp_corpus_shard(d->options->corpus, extent.shard)->bytes;
     range->wanted = extent.byte_offset + fragment->offset * extent.width;
     range->first = rp_align_down(range->wanted, file->alignment);
-    range->last = rp_align_up(range->wanted + (uint64_t)fragment->length * extent.width, file->alignment);
+    range->last = rp_align_up(range->wanted + (uint64_t)fragment->length * extent.width,
+                              file->alignment);
     if (!file->direct)
         range->last = rp_min_u64(range->last, range->file_bytes);
     return 0;
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int add_piece(struct rp_dispatch *d, const struct rp_piece *piece, const struct range *range)
 {
@@ -189,8 +198,8 @@ static int add_piece(struct rp_dispatch *d, const struct rp_piece *piece, const 
     }
 }
 
-static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch, const struct rp_row *row,
-                   struct rp_error *error)
+static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
+                   const struct rp_row *row, struct rp_error *error)
 {
     uint32_t offset = 0;
     for (uint32_t i = 0; i < row->count; i++) {
@@ -200,7 +209,8 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch, 
                                  .offset = offset,
                                  .index = i};
         struct range range;
-        int code = fragment_range(d, &piece.fragment, row->row, offset, &range, &piece.width, error);
+        int code = fragment_range(d, &piece.fragment, row->row, offset, &range, &piece.width,
+                                  error);
         if (code >= 0)
             code = add_piece(d, &piece, &range);
         if (code < 0)
@@ -214,12 +224,16 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch, 
     }
     if (code < 0)
         return code;
-    d->ticket->rows[d->ticket->row_count++] = (struct rp_row_end){
-        .row = row->row, .ring = ring, .row_in_batch = row_in_batch, .fragments = row->count, .tokens = offset};
+    d->ticket->rows[d->ticket->row_count++] = (struct rp_row_end){.row = row->row,
+                                                                  .ring = ring,
+                                                                  .row_in_batch = row_in_batch,
+                                                                  .fragments = row->count,
+                                                                  .tokens = offset};
     return 0;
 }
 
-/* ---- micro-batches ---------------------------------------------------------------------------------------- */
+/* ---- micro-batches
+ * ---------------------------------------------------------------------------------------- */
 
 static void save_state(struct rp_dispatch *d)
 {
@@ -249,11 +263,13 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     uint64_t row = d->base_row + d->batch * o->rows * o->world;
     for (uint32_t rank = 0; rank < o->world; rank++) {
         uint32_t ring = rank - o->rank_first;
-        bool wanted = rank >= o->rank_first && ring < o->rank_count && d->batch >= d->start_batch[ring];
+        bool wanted = rank >= o->rank_first && ring < o->rank_count &&
+                      d->batch >= d->start_batch[ring];
         for (uint32_t i = 0; i < o->rows; i++, row++) {
             int code = peek_row(d, error);
             struct rp_row planned = d->has_row ? d->row : (struct rp_row){.row = row};
-            if (RP_DEFECT(lose_fragment_at_resume) && row == d->base_row && row > 0 && planned.count)
+            if (RP_DEFECT(lose_fragment_at_resume) && row == d->base_row && row > 0 &&
+                planned.count)
                 planned.count--;
             RP_ASSERT(code < 0 || planned.row == row);
             if (code >= 0 && wanted)
@@ -272,7 +288,8 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-/* At the first micro-batch of a step: is there a step? Decided from the plan alone, so equally on every node. */
+/* At the first micro-batch of a step: is there a step? Decided from the plan alone, so equally on
+ * every node. */
 static int step_exists(struct rp_dispatch *d, struct rp_error *error)
 {
     if (d->scout) {
@@ -328,7 +345,8 @@ static void *dispatch_main(void *argument)
 
 int rp_dispatch_start(struct rp_dispatch *d, struct rp_error *error)
 {
-    d->micro_batches = d->options->global_batch_rows / ((uint64_t)d->options->rows * d->options->world);
+    d->micro_batches = d->options->global_batch_rows /
+                       ((uint64_t)d->options->rows * d->options->world);
     int failed = pthread_create(&d->thread, NULL, dispatch_main, d);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start the planning thread");

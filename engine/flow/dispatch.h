@@ -12,16 +12,17 @@ struct rp_dispatch {
     const struct rp_flow_options *options;
     struct rp_arena *arena;
     struct rp_files *files;
-    struct rp_plan *plan, *scout; /* scout runs one step ahead; NULL unless drop_last on a finite stream */
-    uint64_t base_row, batch;     /* batch = next micro-batch to plan */
-    const uint64_t *start_batch;  /* [ring]: micro-batches below are not made for it */
-    uint64_t micro_batches;       /* in a step */
+    struct rp_plan *plan,
+        *scout; /* scout runs one step ahead; NULL unless drop_last on a finite stream */
+    uint64_t base_row, batch;    /* batch = next micro-batch to plan */
+    const uint64_t *start_batch; /* [ring]: micro-batches below are not made for it */
+    uint64_t micro_batches;      /* in a step */
 
-    struct rp_row row;            /* the row peeked at, while has_row */
+    struct rp_row row; /* the row peeked at, while has_row */
     bool has_row, ended;
-    struct rp_ticket *ticket;     /* under construction, or NULL */
+    struct rp_ticket *ticket; /* under construction, or NULL */
     uint64_t next_ticket;
-    uint64_t data_used;           /* of its slot */
+    uint64_t data_used; /* of its slot */
 
     pthread_t thread;
     bool started;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch — reader threads: submit the reads of planned tickets, mark a ticket READY when its last read is done.
+/* fetch — reader threads: submit the reads of planned tickets, mark a ticket READY when its last
+ * read is done.
  *
- * Flow: take planned tickets in order while there is room for reads in flight → wait for completions in any order → check
- * blocks against the sidecar → READY. Reads land in the ticket's own slot: there is no bounce copy.
+ * Flow: take planned tickets in order while there is room for reads in flight → wait for
+ * completions in any order → check blocks against the sidecar → READY. Reads land in the ticket's
+ * own slot: there is no bounce copy.
  *
- * Invariant: a slot with a read in flight is never reused, because its ticket is not READY, so not retired. At stop the
- * thread waits for its reads (nothing can cancel them) before the slots are used again.
- * Fails: a failed read marks its ticket; deliver meets it in order and stops the stream there. */
+ * Invariant: a slot with a read in flight is never reused, because its ticket is not READY, so not
+ * retired. At stop the thread waits for its reads (nothing can cancel them) before the slots are
+ * used again. Fails: a failed read marks its ticket; deliver meets it in order and stops the stream
+ * there. */
 #include "flow/fetch.h"
 
 #include <errno.h>
@@ -38,22 +41,24 @@ static void fail_ticket(struct rp_ticket *ticket, int code, const struct rp_erro
 static void finish_ticket(struct rp_fetcher *f, uint64_t number)
 {
     struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
-    rp_a64_store_release(&ticket->state, rp_ticket_word(number, RP_TICKET_READY)); /* PAIRS ticket-state */
+    rp_a64_store_release(&ticket->state,
+                         rp_ticket_word(number, RP_TICKET_READY)); /* PAIRS ticket-state */
     rp_event_signal(&f->arena->words->ready);
 }
 
 /* What a read that came back with `result` means for its ticket. */
-static int check_read(const struct rp_fetcher *f, const struct rp_read *read, const uint8_t *data, int result,
-                      struct rp_error *error)
+static int check_read(const struct rp_fetcher *f, const struct rp_read *read, const uint8_t *data,
+                      int result, struct rp_error *error)
 {
     const struct rp_file *file = &f->files->files[read->shard];
     const struct rp_shard *shard = rp_corpus_shard(f->options->corpus, read->shard);
     if (result < 0) {
         if (rp_shard_check(shard, file->fd, error) < 0)
             return error->code;
-        return rp_fail(error, result, "check the disk and the file; batches before this one were delivered",
-                       "%s: cannot read %u bytes at offset %" PRIu64 ": %s", shard->path, read->bytes_needed,
-                       read->offset, rp_strerror(result));
+        return rp_fail(error, result,
+                       "check the disk and the file; batches before this one were delivered",
+                       "%s: cannot read %u bytes at offset %" PRIu64 ": %s", shard->path,
+                       read->bytes_needed, read->offset, rp_strerror(result));
     }
     if (!file->checked)
         return 0;
@@ -66,7 +71,8 @@ static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)
     struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
     const struct rp_read *read = &ticket->reads[done->tag % RP_TICKET_PIECES_MAX];
     struct rp_error error = {0};
-    int code = check_read(f, read, rp_arena_data(f->arena, number) + read->data_offset, done->result, &error);
+    int code = check_read(f, read, rp_arena_data(f->arena, number) + read->data_offset,
+                          done->result, &error);
     if (code < 0)
         fail_ticket(ticket, code, &error);
     uint32_t *left = &f->reads_left[number & (f->arena->slot_count - 1)];
@@ -81,7 +87,8 @@ static void copy_contents(struct rp_fetcher *f, uint64_t number, const struct rp
     uint64_t bytes;
     const uint8_t *contents = rp_contents_bytes(f->options->contents, &bytes);
     RP_ASSERT(rp_range_inside(read->offset, read->bytes_needed, bytes));
-    memcpy(rp_arena_data(f->arena, number) + read->data_offset, contents + read->offset, read->bytes_needed);
+    memcpy(rp_arena_data(f->arena, number) + read->data_offset, contents + read->offset,
+           read->bytes_needed);
 }
 
 /* Submit reads of one ticket while there is room. True when all of them are under way or done. */
@@ -105,7 +112,8 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
                                          .bytes_needed = read->bytes_needed,
                                          .alignment = file->direct ? file->alignment : 1,
                                          .offset = read->offset,
-                                         .buffer = rp_arena_data(f->arena, number) + read->data_offset,
+                                         .buffer = rp_arena_data(f->arena, number) +
+                                                   read->data_offset,
                                          .tag = tag_of(number, f->next_read)};
             rp_io_submit(f->io, &request, 1);
         }
@@ -165,7 +173,8 @@ static void *fetch_main(void *argument)
     struct rp_fetcher *f = argument;
     struct rp_io_options options = {.depth = f->options->io_depth,
                                     .region = f->arena->data,
-                                    .region_bytes = f->arena->slot_count * f->arena->slot_data_bytes};
+                                    .region_bytes = f->arena->slot_count *
+                                                    f->arena->slot_data_bytes};
     int code = rp_io_open(&f->io, f->options->method, &options, &f->error);
     rp_a32_store_release(&f->opened, code < 0 ? 2 : 1); /* PAIRS fetcher-opened */
     rp_event_signal(&f->opened_event);

@@ -14,14 +14,14 @@ struct rp_fetcher {
     const struct rp_files *files;
     uint32_t index;
 
-    struct rp_io *io;          /* opened and closed on the reader's own thread */
-    uint32_t *reads_left;      /* [slot]: reads of its ticket not yet done */
-    uint64_t next_ticket;      /* first ticket of ours not yet taken */
-    uint32_t next_read;        /* of it, first not yet submitted */
+    struct rp_io *io;     /* opened and closed on the reader's own thread */
+    uint32_t *reads_left; /* [slot]: reads of its ticket not yet done */
+    uint64_t next_ticket; /* first ticket of ours not yet taken */
+    uint32_t next_read;   /* of it, first not yet submitted */
 
     pthread_t thread;
     bool started;
-    struct rp_a32 opened;      /* 1 = io is open, 2 = it could not be */
+    struct rp_a32 opened; /* 1 = io is open, 2 = it could not be */
     struct rp_event opened_event;
     struct rp_error error;
     struct rp_a64 reads, read_bytes, short_reads, retries; /* for stat; writer: the reader */

@@ -9,7 +9,8 @@
 #include "base/bits.h"
 #include "base/mem.h"
 
-int rp_files_open(struct rp_files *files, const struct rp_flow_options *options, struct rp_error *error)
+int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
+                  struct rp_error *error)
 {
     uint32_t count = rp_corpus_shard_count(options->corpus);
     *files = (struct rp_files){.corpus = options->corpus,
@@ -56,8 +57,8 @@ const struct rp_file *rp_files_get(struct rp_files *files, uint32_t shard, struc
     return file;
 }
 
-int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset, const uint8_t *data,
-                    uint32_t bytes, struct rp_error *error)
+int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
+                    const uint8_t *data, uint32_t bytes, struct rp_error *error)
 {
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
     RP_ASSERT(offset % RP_BLOCK_BYTES == 0);
@@ -67,13 +68,14 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
         uint64_t length = rp_min_u64(RP_BLOCK_BYTES, bytes - at);
         uint64_t found = rp_hash64(data + at, length);
         if (found != info->block_hashes[block])
-            return rp_fail(error, -RP_E_CORRUPT,
-                           "the file changed or its disk is failing: restore it, or run `ringpack index` if the "
-                           "change was meant (the stream is then another one)",
-                           "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from its "
-                           "sidecar: expected hash %016" PRIx64 ", found %016" PRIx64,
-                           info->path, block, offset + at, offset + at + length, info->block_hashes[block],
-                           found);
+            return rp_fail(
+                error, -RP_E_CORRUPT,
+                "the file changed or its disk is failing: restore it, or run `ringpack index` if "
+                "the change was meant (the stream is then another one)",
+                "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from its "
+                "sidecar: expected hash %016" PRIx64 ", found %016" PRIx64,
+                info->path, block, offset + at, offset + at + length, info->block_hashes[block],
+                found);
     }
     return 0;
 }

@@ -14,7 +14,8 @@
 #include "flow/files.h"
 #include "flow/pack.h"
 
-/* Data of one prefetch slot: enough that a read is long, small enough that the packer finds it in cache. */
+/* Data of one prefetch slot: enough that a read is long, small enough that the packer finds it in
+ * cache. */
 #define SLOT_DATA_BYTES (256u << 10)
 #define SLOTS_MIN 8u
 #define SLOTS_MAX 1024u
@@ -52,9 +53,11 @@ static int create_arena(struct rp_flow *flow, struct rp_error *error)
     uint32_t slots = pow2_at_least(wanted);
     if (slots > wanted && slots > SLOTS_MIN)
         slots /= 2;
-    /* a position is asked for until every ring has released it, and planned at most `slots` micro-batches ahead */
+    /* a position is asked for until every ring has released it, and planned at most `slots`
+     * micro-batches ahead */
     uint32_t states = pow2_at_least((uint64_t)slots + o->batch_slots + 4);
-    return rp_arena_create(&flow->arena, o->rank_count, slots, data_bytes, states, o->state_bytes, error);
+    return rp_arena_create(&flow->arena, o->rank_count, slots, data_bytes, states, o->state_bytes,
+                           error);
 }
 
 int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,
@@ -118,7 +121,8 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
     for (uint32_t r = 0; r < o->rank_count; r++) {
         flow->start_batch[r] = rings[r].tail;
         rp_pack_target_init(&flow->targets[r], &rings[r]);
-        rp_a64_store_relaxed(&flow->arena.free_until[r], rings[r].release + rings[r].geometry.slots);
+        rp_a64_store_relaxed(&flow->arena.free_until[r],
+                             rings[r].release + rings[r].geometry.slots);
     }
     struct rp_deliver *d = &flow->deliver;
     *d = (struct rp_deliver){.options = &flow->options,
@@ -139,8 +143,8 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                                           .start_batch = flow->start_batch};
 }
 
-int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout, uint64_t base_row,
-                  uint64_t batch, struct rp_ring *rings, struct rp_error *error)
+int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
+                  uint64_t base_row, uint64_t batch, struct rp_ring *rings, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
     RP_ASSERT(!flow->running);
@@ -187,7 +191,8 @@ bool rp_flow_park(struct rp_flow *flow)
 {
     struct rp_deliver *d = &flow->deliver;
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        rp_ring_want_space(&d->rings[r], d->rings[r].tail - d->rings[r].release == d->rings[r].geometry.slots);
+        rp_ring_want_space(&d->rings[r],
+                           d->rings[r].tail - d->rings[r].release == d->rings[r].geometry.slots);
     rp_a32_store_relaxed(&flow->arena.words->parked, 1);
     rp_fence_seq_cst(); /* PAIRS deliver-park */
     return !rp_deliver_poll_space(d) && !(rp_deliver_has_work(d) && !d->ended);
@@ -209,7 +214,8 @@ int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer)
 int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_error *error)
 {
     RP_ASSERT(packer < flow->options.packers);
-    rp_packer_join(&flow->packers[packer]); /* the proof of its death: it can write nothing any more */
+    rp_packer_join(
+        &flow->packers[packer]); /* the proof of its death: it can write nothing any more */
     flow->packers_replaced++;
     rp_log(RP_LOG_WARNING, "packer process %u died; a new one does its ticket again", packer);
     return rp_packer_start(&flow->packers[packer], true, error);

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flow.h — the pipeline: plan → fetch ══ prefetch ring ══► pack ══ batch rings ══► trainers.
  *
- * This room is the only one that joins plan, corpus, io and shm. Its stages (files of the same names):
- *   dispatch  one thread: plans rows, turns those of local ranks into tickets
- *   fetch     reader threads: tickets → reads → READY
- *   pack      threads or processes: READY tickets → final addresses in batch slots
- *   deliver   the caller's thread, in steps: PACKED tickets in order → published batches; releases → free slots
+ * This room is the only one that joins plan, corpus, io and shm. Its stages (files of the same
+ * names):
  *
- * A flow runs from one micro-batch on until it is stopped, and can be started again elsewhere: that is how the
- * engine moves to another row. Nothing about a flow (threads, sizes, timing) changes a byte of any batch. */
+ *     dispatch  one thread: plans rows, turns those of local ranks into tickets
+ *     fetch     reader threads: tickets → reads → READY
+ *     pack      threads or processes: READY tickets → final addresses in batch slots
+ *     deliver   the caller's thread, in steps: PACKED tickets in order → published batches;
+ *               releases → free slots
+ *
+ * A flow runs from one micro-batch on until it is stopped, and can be started again elsewhere: that
+ * is how the engine moves to another row. Nothing about a flow (threads, sizes, timing) changes a
+ * byte of any batch. */
 #ifndef RP_FLOW_FLOW_H
 #define RP_FLOW_FLOW_H
 
@@ -35,8 +39,8 @@ struct rp_flow_options {
     const struct rp_contents *contents; /* NULL = none */
     uint32_t readers, packers, io_depth;
     bool packer_processes;
-    bool direct;        /* open token files with O_DIRECT where they allow it */
-    bool verify_blocks; /* check what is read against sidecar hashes, where there are any */
+    bool direct;          /* open token files with O_DIRECT where they allow it */
+    bool verify_blocks;   /* check what is read against sidecar hashes, where there are any */
     uint64_t token_limit; /* token ids must be below it */
     int64_t pad_id;
     uint32_t world, rank_first, rank_count, rows; /* rows = of one rank in a micro-batch */
@@ -44,20 +48,21 @@ struct rp_flow_options {
     bool drop_last;
     uint64_t prefetch_bytes; /* of data in the prefetch ring */
     uint32_t seq_len;
-    uint64_t state_bytes;    /* most a state token can need */
-    uint32_t batch_slots;    /* of a batch ring */
+    uint64_t state_bytes; /* most a state token can need */
+    uint32_t batch_slots; /* of a batch ring */
 };
 
 struct rp_flow;
 
-/** Make the prefetch ring; no thread runs yet. `options` is copied; what it points to is borrowed. `wake_fd` is an
- *  eventfd that packers write when deliver is parked. */
-RP_MUST_CHECK int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,
-                               struct rp_error *error);
+/** Make the prefetch ring; no thread runs yet. `options` is copied; what it points to is borrowed.
+ * `wake_fd` is an eventfd that packers write when deliver is parked. */
+RP_MUST_CHECK int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options,
+                               int wake_fd, struct rp_error *error);
 void rp_flow_close(struct rp_flow *flow); /* stops it first; NULL is fine */
 
-/** Start at micro-batch `batch`, with `plan` (and, with drop_last, `scout`, an equal one) standing at its first row.
- *  rings[rank_count] are the batch rings; ring r gets micro-batches from its tail on. Borrowed until stop. */
+/** Start at micro-batch `batch`, with `plan` (and, with drop_last, `scout`, an equal one) standing
+ * at its first row. rings[rank_count] are the batch rings; ring r gets micro-batches from its tail
+ * on. Borrowed until stop. */
 RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
                                 uint64_t base_row, uint64_t batch, struct rp_ring *rings,
                                 struct rp_error *error);
@@ -69,25 +74,31 @@ enum rp_flow_step {
     RP_FLOW_WORKED, /* call again */
     RP_FLOW_ENDED,  /* the stream has ended: rings say so; nothing more will come */
 };
-/** One step of deliver: retire packed tickets, publish finished batches, read the trainers' release words. Returns
- *  enum rp_flow_step, or the error that stopped the stream (everything before it has been published). */
+/** One step of deliver: retire packed tickets, publish finished batches, read the trainers' release
+ * words. Returns enum rp_flow_step, or the error that stopped the stream (everything before it has
+ * been published). */
 RP_MUST_CHECK int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error);
-/** Before sleeping on wake_fd: returns false if there is work after all. After waking, call unpark. */
+/** Before sleeping on wake_fd: returns false if there is work after all. After waking, call unpark.
+ */
 bool rp_flow_park(struct rp_flow *flow);
 void rp_flow_unpark(struct rp_flow *flow);
 
-/** Packer processes: pidfds to watch (-1 where there is none). A dead one is replaced by rp_flow_replace_packer. */
+/** Packer processes: pidfds to watch (-1 where there is none). A dead one is replaced by
+ * rp_flow_replace_packer. */
 int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer);
-RP_MUST_CHECK int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_error *error);
+RP_MUST_CHECK int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer,
+                                         struct rp_error *error);
 
-/** While held, batches from `batch` on and tickets not yet retired stay where they are: a checkpoint copies them. */
+/** While held, batches from `batch` on and tickets not yet retired stay where they are: a
+ * checkpoint copies them. */
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch);
 void rp_flow_release_hold(struct rp_flow *flow);
 
 /** State token before micro-batch `position`, NULL when it is not kept. */
 const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
                              uint64_t *next_row_out);
-/** The numbering of micro-batches begins anew: no kept state stands for a position any more. While stopped. */
+/** The numbering of micro-batches begins anew: no kept state stands for a position any more. While
+ * stopped. */
 void rp_flow_forget_states(struct rp_flow *flow);
 struct rp_arena *rp_flow_arena(struct rp_flow *flow);
 /** Tickets that deliver has not retired: [first, last) as of now. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack.h — stage 2: bytes become rows. Packer w of P takes the tickets that are w modulo P, as a thread or a process. */
+/* pack.h — stage 2: bytes become rows. Packer w of P takes the tickets that are w modulo P, as a
+ * thread or a process. */
 #ifndef RP_FLOW_PACK_H
 #define RP_FLOW_PACK_H
 
@@ -8,7 +9,8 @@
 
 #include "flow/flow.h"
 
-/* A batch ring as a packer sees it: where the slots are, and their immutable shape. Never the ring's moving words. */
+/* A batch ring as a packer sees it: where the slots are, and their immutable shape. Never the
+ * ring's moving words. */
 struct rp_pack_target {
     uint8_t *slots;
     struct rp_geometry geometry;
@@ -37,11 +39,13 @@ struct rp_packer {
 
 void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring);
 
-RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *error);
+RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process,
+                                  struct rp_error *error);
 /** After stop was set and the events were signalled. */
 void rp_packer_join(struct rp_packer *packer);
 
-/** The loop itself: returns when the flow stops. Allocates nothing and takes no lock: a forked child may run it. */
+/** The loop itself: returns when the flow stops. Allocates nothing and takes no lock: a forked
+ * child may run it. */
 void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index);
 
 #endif

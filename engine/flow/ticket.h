@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ticket.h — the prefetch ring: a reorder ring of tickets in shared memory.
  *
- * A ticket is a unit of work in plan order: some rows of one micro-batch, the reads that bring their tokens, and the
- * pieces that say where each run of tokens goes. Ticket t lives in slot t mod slot_count. Readers finish tickets in
- * any order and packers take them in any order; dispatch and deliver go in order. There is no queue and no CAS:
+ * A ticket is a unit of work in plan order: some rows of one micro-batch, the reads that bring
+ * their tokens, and the pieces that say where each run of tokens goes. Ticket t lives in slot t mod
+ * slot_count. Readers finish tickets in any order and packers take them in any order; dispatch and
+ * deliver go in order. There is no queue and no CAS:
  *
- *     dispatch ──PLANNED──► fetch (reader t mod readers) ──READY──► pack (packer t mod packers) ──PACKED──► deliver
- *         ▲                                                                                               │
- *         └────────────────────────────────── retired: slots below may be reused ◄────────────────────────┘
+ *     dispatch ──PLANNED──► fetch ──READY──► pack ──PACKED──► deliver
+ *         ▲     (reader t mod readers)  (packer t mod packers)     │
+ *         └───────── retired: slots below may be reused ◄──────────┘
  *
  * Invariants
- *   I1  A slot's state word is 4 t + phase and only grows; its one writer is the stage that owns the ticket then.
- *   I2  Before PLANNED the slot is dispatch's, then fetch's (and the kernel's, while reads are in flight), then after
- *       READY everything in it is immutable until deliver retires the ticket.
- *   I3  Packing a ticket twice writes the same bytes to the same places: a killed packer's ticket is done again.
+ *
+ *   I1  A slot's state word is 4 t + phase and only grows; its one writer is the stage that owns
+ *       the ticket then.
+ *
+ *   I2  Before PLANNED the slot is dispatch's, then fetch's (and the kernel's, while reads are in
+ *       flight), then after READY everything in it but `bad_token` is immutable until deliver
+ *       retires the ticket.
+ *
+ *   I3  Packing a ticket twice writes the same bytes to the same places: a killed packer's ticket
+ *       is done again.
+ *
  *   I4  dispatch reuses the slot of ticket t only when t < retired.
  *
- * Packers may be processes, so everything here is offsets and indices (I3 of DESIGN: no pointers). */
+ * Packers may be processes, so everything here is offsets and indices, no pointers. */
 #ifndef RP_FLOW_TICKET_H
 #define RP_FLOW_TICKET_H
 
@@ -24,6 +32,7 @@
 
 #include "base/atomic.h"
 #include "plan/plan.h"
+#include "shm/layout.h"
 #include "shm/segment.h"
 #include "shm/wait.h"
 
@@ -40,8 +49,8 @@ static inline uint64_t rp_ticket_word(uint64_t ticket, enum rp_ticket_phase phas
 /* One read of a token file, or (shard = RP_READ_CONTENTS) a copy out of a checkpoint's contents. */
 #define RP_READ_CONTENTS UINT32_MAX
 struct rp_read {
-    uint64_t offset;     /* in the file, or in the contents */
-    uint32_t bytes;      /* to ask for: rounded to the alignment */
+    uint64_t offset;       /* in the file, or in the contents */
+    uint32_t bytes;        /* to ask for: rounded to the alignment */
     uint32_t bytes_needed; /* up to the file's end */
     uint32_t shard;
     uint32_t data_offset; /* where it goes in the slot's data */
@@ -66,7 +75,7 @@ struct rp_row_end {
 };
 
 struct rp_ticket {
-    _Alignas(128) struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
+    RP_LINE_ALIGNED struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
     uint64_t batch;
     uint32_t piece_count, read_count, row_count;
     uint32_t batch_ends;  /* 1: the last ticket of its micro-batch */
@@ -81,23 +90,24 @@ struct rp_ticket {
 
 /* The words that the stages share beside the slots. */
 struct rp_arena_words {
-    _Alignas(128) struct rp_event planned; /* readers sleep here; dispatch signals */
-    _Alignas(128) struct rp_event ready;   /* packers sleep here; readers signal */
-    _Alignas(128) struct rp_event retired_event; /* dispatch sleeps here; deliver signals */
-    _Alignas(128) struct rp_event space;   /* packers sleep here for a batch slot; deliver signals */
-    _Alignas(128) struct rp_a64 retired;   /* writer: deliver. I4 */
-    _Alignas(128) struct rp_a32 stop;      /* writer: deliver. 1: every stage ends */
-    _Alignas(128) struct rp_a32 parked;    /* writer: deliver. 1: wake it through the eventfd after PACKED */
+    RP_LINE_ALIGNED struct rp_event planned;       /* readers sleep here; dispatch signals */
+    RP_LINE_ALIGNED struct rp_event ready;         /* packers sleep here; readers signal */
+    RP_LINE_ALIGNED struct rp_event retired_event; /* dispatch sleeps here; deliver signals */
+    RP_LINE_ALIGNED struct rp_event
+        space; /* packers sleep here for a batch slot; deliver signals */
+    RP_LINE_ALIGNED struct rp_a64 retired; /* writer: deliver. I4 */
+    RP_LINE_ALIGNED struct rp_a32 stop;    /* writer: deliver. 1: every stage ends */
+    RP_LINE_ALIGNED struct rp_a32 parked;  /* writer: deliver. 1: wake it after PACKED */
 };
 
 /* The state token at a micro-batch boundary: position k is the state before micro-batch k. */
 struct rp_state_slot {
-    struct rp_a64 position; /* k + 1 when it holds k, 0 when empty. PAIRS state-slot: release / acquire */
+    struct rp_a64 position; /* k + 1 when it holds k, 0 = empty. PAIRS state-slot */
     uint64_t next_row;
     uint64_t bytes;
 };
 
-/* The memory of it all: one segment [words | free_until per ring | tickets | state slots | data]. */
+/* All of its memory: one segment [words | free_until per ring | tickets | state slots | data]. */
 struct rp_arena {
     struct rp_segment segment;
     uint32_t slot_count;      /* tickets in the ring; a power of two */
@@ -105,7 +115,7 @@ struct rp_arena {
     uint64_t slot_data_bytes; /* of one slot's data; a multiple of 4096 */
     uint64_t state_bytes;     /* capacity of one token */
     struct rp_arena_words *words;
-    struct rp_a64 *free_until; /* [ring]: batches below it may be written. Writer: deliver, from validated words */
+    struct rp_a64 *free_until; /* [ring]: batches below it may be written. Writer: deliver */
     struct rp_ticket *tickets;
     uint8_t *states;
     uint8_t *data;
@@ -113,8 +123,8 @@ struct rp_arena {
 
 /** Bytes of an arena with these sizes, and its creation (touched, huge pages where possible). */
 RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_count,
-                                  uint64_t slot_data_bytes, uint32_t state_count, uint64_t state_bytes,
-                                  struct rp_error *error);
+                                  uint64_t slot_data_bytes, uint32_t state_count,
+                                  uint64_t state_bytes, struct rp_error *error);
 /** Forget all tickets: the next one is number 0. No stage may run. State slots are kept. */
 void rp_arena_reset(struct rp_arena *arena);
 void rp_arena_close(struct rp_arena *arena);
@@ -130,7 +140,8 @@ static inline uint8_t *rp_arena_data(const struct rp_arena *arena, uint64_t tick
 static inline struct rp_state_slot *rp_arena_state(const struct rp_arena *arena, uint64_t position)
 {
     uint64_t stride = sizeof(struct rp_state_slot) + arena->state_bytes;
-    return (struct rp_state_slot *)(void *)(arena->states + (position & (arena->state_count - 1)) * stride);
+    return (struct rp_state_slot *)(void *)(arena->states +
+                                            (position & (arena->state_count - 1)) * stride);
 }
 /** The token kept for a position: NULL if it is not (or no longer) kept. */
 const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, size_t *bytes_out,

@@ -1,53 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* widen — plain loops over one (stored type, dtype) pair each, which compilers turn into SIMD on every machine: 8-11 GB/s
- * in for u16 to i32 on one core, near memcpy. Compiled with -O3 (engine/CMakeLists.txt), and for AVX2 and AVX-512 beside
- * the baseline where the machine can choose at load time. */
+/* widen — plain loops over one (stored type, dtype) pair each, which compilers turn into SIMD on
+ * every machine: 8-11 GB/s in for u16 to i32 on one core, near memcpy. Compiled with -O3
+ * (engine/CMakeLists.txt), and for AVX2 and AVX-512 beside the baseline where the machine can
+ * choose at load time. */
 #include "flow/widen.h"
 
 #include <string.h>
 
 #include "base/fail.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define RP_SIMD_CLONES __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define RP_SIMD_CLONES                                                                             \
+    __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
 #else
 #define RP_SIMD_CLONES
 #endif
 
 /* memcpy loads: tokens stand at any address. */
-#define DEFINE_WIDEN(name, stored, dtype)                                                            \
-    RP_SIMD_CLONES static uint64_t name(dtype *restrict target, const uint8_t *restrict source,      \
-                                        size_t n)                                                    \
-    {                                                                                                \
-        stored largest = 0;                                                                          \
-        for (size_t i = 0; i < n; i++) {                                                             \
-            stored token;                                                                            \
-            memcpy(&token, source + i * sizeof token, sizeof token);                                 \
-            target[i] = (dtype)token;                                                                \
-            largest = token > largest ? token : largest;                                             \
-        }                                                                                            \
-        return largest;                                                                              \
+#define DEFINE_WIDEN(name, stored, dtype)                                                          \
+    RP_SIMD_CLONES static uint64_t name(dtype *restrict target, const uint8_t *restrict source,    \
+                                        size_t n)                                                  \
+    {                                                                                              \
+        stored largest = 0;                                                                        \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            stored token;                                                                          \
+            memcpy(&token, source + i * sizeof token, sizeof token);                               \
+            target[i] = (dtype)token;                                                              \
+            largest = token > largest ? token : largest;                                           \
+        }                                                                                          \
+        return largest;                                                                            \
     }
 
-#define DEFINE_WIDENS(dtype)                                                                         \
-    DEFINE_WIDEN(widen_u8_##dtype, uint8_t, dtype)                                                   \
-    DEFINE_WIDEN(widen_u16_##dtype, uint16_t, dtype)                                                 \
-    DEFINE_WIDEN(widen_u32_##dtype, uint32_t, dtype)                                                 \
-    DEFINE_WIDEN(widen_u64_##dtype, uint64_t, dtype)                                                 \
-    static uint64_t widen_##dtype(void *target, const void *source, uint32_t width, size_t n)        \
-    {                                                                                                \
-        switch (width) {                                                                             \
-        case 1:                                                                                      \
-            return widen_u8_##dtype(target, source, n);                                              \
-        case 2:                                                                                      \
-            return widen_u16_##dtype(target, source, n);                                             \
-        case 4:                                                                                      \
-            return widen_u32_##dtype(target, source, n);                                             \
-        default:                                                                                     \
-            RP_ASSERT(width == 8);                                                                   \
-            return widen_u64_##dtype(target, source, n);                                             \
-        }                                                                                            \
+#define DEFINE_WIDENS(dtype)                                                                       \
+    DEFINE_WIDEN(widen_u8_##dtype, uint8_t, dtype)                                                 \
+    DEFINE_WIDEN(widen_u16_##dtype, uint16_t, dtype)                                               \
+    DEFINE_WIDEN(widen_u32_##dtype, uint32_t, dtype)                                               \
+    DEFINE_WIDEN(widen_u64_##dtype, uint64_t, dtype)                                               \
+    static uint64_t widen_##dtype(void *target, const void *source, uint32_t width, size_t n)      \
+    {                                                                                              \
+        switch (width) {                                                                           \
+        case 1:                                                                                    \
+            return widen_u8_##dtype(target, source, n);                                            \
+        case 2:                                                                                    \
+            return widen_u16_##dtype(target, source, n);                                           \
+        case 4:                                                                                    \
+            return widen_u32_##dtype(target, source, n);                                           \
+        default:                                                                                   \
+            RP_ASSERT(width == 8);                                                                 \
+            return widen_u64_##dtype(target, source, n);                                           \
+        }                                                                                          \
     }
 
 DEFINE_WIDENS(uint16_t)
@@ -75,16 +77,16 @@ uint64_t rp_token_at(const void *source, uint32_t width, size_t i)
     return token;
 }
 
-#define DEFINE_FILLS(dtype)                                                                          \
-    RP_SIMD_CLONES static void fill_##dtype(dtype *target, dtype value, size_t n)                    \
-    {                                                                                                \
-        for (size_t i = 0; i < n; i++)                                                               \
-            target[i] = value;                                                                       \
-    }                                                                                                \
-    RP_SIMD_CLONES static void count_##dtype(dtype *target, dtype first, size_t n)                   \
-    {                                                                                                \
-        for (size_t i = 0; i < n; i++)                                                               \
-            target[i] = (dtype)(first + (dtype)i);                                                   \
+#define DEFINE_FILLS(dtype)                                                                        \
+    RP_SIMD_CLONES static void fill_##dtype(dtype *target, dtype value, size_t n)                  \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            target[i] = value;                                                                     \
+    }                                                                                              \
+    RP_SIMD_CLONES static void count_##dtype(dtype *target, dtype first, size_t n)                 \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            target[i] = (dtype)(first + (dtype)i);                                                 \
     }
 
 DEFINE_FILLS(int32_t)

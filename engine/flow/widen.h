@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* widen.h — the one pass over every token: copy it from its stored width to the batch's dtype.
  *
- * Each function takes n tokens of `width` bytes (1, 2, 4, 8; any address) and returns the largest of them as unsigned
- * numbers, so that range and vocabulary are checked in the same pass. */
+ * Each function takes n tokens of `width` bytes (1, 2, 4, 8; any address) and returns the largest
+ * of them as unsigned numbers, so that range and vocabulary are checked in the same pass. */
 #ifndef RP_FLOW_WIDEN_H
 #define RP_FLOW_WIDEN_H
 
