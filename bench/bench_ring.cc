@@ -138,80 +138,107 @@ class BareRing
 
 // ---- ringpack's ring ------------------------------------------------------------------------
 
+struct rp_geometry geometry_of(uint64_t bytes)
+{
+    struct rp_geometry geometry {
+    };
+    geometry.rows = geometry.max_docs_per_row = geometry.world = geometry.micro_batches = 1;
+    geometry.seq_len = static_cast<uint32_t>(bytes / sizeof(int32_t));
+    geometry.slots = slots;
+    if (rp_geometry_layout(&geometry, 0, RP_DTYPE_I32) == 0)
+        die("rp_geometry_layout");
+    return geometry;
+}
+
 class BatchRing
 {
   public:
     explicit BatchRing(uint64_t bytes)
     {
-        rp_geometry geometry{};
-        geometry.rows = geometry.max_docs_per_row = geometry.world = geometry.micro_batches = 1;
-        geometry.seq_len = static_cast<uint32_t>(bytes / sizeof(int32_t));
-        geometry.slots = slots;
+        struct rp_geometry geometry = geometry_of(bytes);
         struct rp_hash128 identity {
         };
-        if (!rp_geometry_layout(&geometry, 0, RP_DTYPE_I32) ||
-            rp_ring_create(&ring, &geometry, identity, generation, 0, nullptr) != 0 ||
+        if (rp_ring_create(&ring, &geometry, identity, generation, 0, nullptr) != 0 ||
             rp_ring_attach_trainer(&ring, 0, nullptr) != 0)
             die("rp_ring_create");
     }
-    ~BatchRing()
-    {
-        rp_ring_close(&ring);
-    }
-    uint8_t *reserve()
-    {
-        while (ring.tail - ring.release == slots)
-            if (rp_ring_poll_release(&ring) < 0)
-                die("quarantined");
-        uint8_t *slot = rp_ring_slot(&ring, ring.tail);
-        rp_slot_header header{};
-        header.batch = header.first_row = ring.tail;
-        header.next_row = ring.tail + 1;
-        header.generation = generation;
-        header.state_offset = RP_SLOT_STATE_OFFSET;
-        std::memcpy(slot, &header, sizeof header);
-        return slot + ring.geometry.sections[RP_SECTION_INPUT_IDS].offset;
-    }
-    void publish()
-    {
-        rp_ring_publish(&ring, ring.tail + 1);
-    }
-    void end()
-    {
-        rp_ring_set_status(&ring, RP_RING_END, ring.tail, nullptr);
-    }
+    ~BatchRing();
+    uint8_t *reserve();
+    void publish();
+    void end();
 
-    void open() // from here on: by the other end
-    {
-        if (rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.control.fd), 0, nullptr) != 0)
-            die("rp_ring_view_open");
-    }
-    const uint8_t *take()
-    {
-        const uint8_t *slot;
-        rp_slot_header header;
-        for (;;) {
-            int code = rp_ring_view_take(&view, &slot, &header, nullptr);
-            if (code == RP_RING_TAKEN)
-                return slot + view.geometry.sections[RP_SECTION_INPUT_IDS].offset;
-            if (code != RP_RING_EMPTY)
-                return nullptr;
-            rp_ring_view_wait(&view, 100000000u);
-        }
-    }
-    void give_back()
-    {
-        rp_ring_view_release(&view, view.next);
-    }
-    void close()
-    {
-        rp_ring_view_close(&view);
-    }
+    void open(); // from here on: by the other end
+    const uint8_t *take();
+    void give_back();
+    void close();
 
   private:
-    rp_ring ring{};
-    rp_ring_view view{};
+    struct rp_ring ring {
+    };
+    struct rp_ring_view view {
+    };
 };
+
+BatchRing::~BatchRing()
+{
+    rp_ring_close(&ring);
+}
+
+uint8_t *BatchRing::reserve()
+{
+    while (ring.tail - ring.release == slots)
+        if (rp_ring_poll_release(&ring) < 0)
+            die("quarantined");
+    uint8_t *slot = rp_ring_slot(&ring, ring.tail);
+    struct rp_slot_header header {
+    };
+    header.batch = header.first_row = ring.tail;
+    header.next_row = ring.tail + 1;
+    header.generation = generation;
+    header.state_offset = RP_SLOT_STATE_OFFSET;
+    std::memcpy(slot, &header, sizeof header);
+    return slot + ring.geometry.sections[RP_SECTION_INPUT_IDS].offset;
+}
+
+void BatchRing::publish()
+{
+    rp_ring_publish(&ring, ring.tail + 1);
+}
+
+void BatchRing::end()
+{
+    rp_ring_set_status(&ring, RP_RING_END, ring.tail, nullptr);
+}
+
+void BatchRing::open()
+{
+    if (rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.control.fd), 0, nullptr) != 0)
+        die("rp_ring_view_open");
+}
+
+const uint8_t *BatchRing::take()
+{
+    const uint8_t *slot;
+    struct rp_slot_header header;
+    for (;;) {
+        int code = rp_ring_view_take(&view, &slot, &header, nullptr);
+        if (code == RP_RING_TAKEN)
+            return slot + view.geometry.sections[RP_SECTION_INPUT_IDS].offset;
+        if (code != RP_RING_EMPTY)
+            return nullptr;
+        rp_ring_view_wait(&view, 100000000u);
+    }
+}
+
+void BatchRing::give_back()
+{
+    rp_ring_view_release(&view, view.next);
+}
+
+void BatchRing::close()
+{
+    rp_ring_view_close(&view);
+}
 
 uint64_t sum_of(const uint8_t *bytes, uint64_t count)
 {

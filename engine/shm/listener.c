@@ -97,13 +97,13 @@ static struct sockaddr_un socket_address(int directory_fd, const char *run)
 static int fail_busy(const char *run, int lock_fd, struct rp_error *error)
 {
     char pid[16] = "";
-    if (pread(lock_fd, pid, sizeof pid - 1, 0) <= 0)
-        strcpy(pid, "unknown");
+    ssize_t length = pread(lock_fd, pid, sizeof pid - 1, 0);
     pid[strcspn(pid, "\n")] = '\0';
     return rp_fail(
         error, -RP_E_BUSY,
         "choose another name with --run, or stop that engine (it checkpoints on SIGTERM)",
-        "run `%s`: an engine of that name is running, process %s", run, pid);
+        "run `%s`: an engine of that name is running, process %s", run,
+        length > 0 ? pid : "unknown");
 }
 
 /* One try at NAME.lock: -EAGAIN when the last holder removed it while we were opening it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* segment — the order matters: ask whether there is room (an over-committed machine does not
- * refuse, it kills), reserve (ftruncate alone succeeds and SIGBUS comes later), touch, collapse,
- * seal. */
+ * refuse, it kills), map, collapse, reserve what is missing (ftruncate alone succeeds and SIGBUS
+ * comes later), touch, seal. */
 #include "shm/segment.h"
 
 #include <errno.h>
@@ -119,14 +119,15 @@ static int touch(uint8_t *data, size_t bytes)
     while (code == -EINTR || code == -EAGAIN);
     if (code != -EINVAL && code != -ENOSYS)
         return code;
-    for (size_t i = 0; i < bytes;
-         i += RP_PAGE_BYTES) /* the pages are reserved: this cannot raise SIGBUS */
+    /* Before Linux 5.14. The pages are reserved, so this cannot raise SIGBUS. */
+    for (size_t i = 0; i < bytes; i += RP_PAGE_BYTES)
         *(volatile uint8_t *)(data + i) = 0;
     return 0;
 }
 
-/* Huge pages first, while the memory is still a hole: one small page is touched in each, and collapsing makes the
- * rest. The other way round every small page is zeroed, then copied: 180 ms for 80 MiB against 15. */
+/* Huge pages first, while the memory is still a hole: one small page is touched in each, and
+ * collapsing makes the rest. The other way round every small page is zeroed, then copied: 180 ms
+ * for 80 MiB against 15. */
 static bool collapse_hole(struct rp_segment *segment)
 {
     if (ftruncate(segment->fd, (off_t)segment->bytes) != 0)

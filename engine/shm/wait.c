@@ -28,8 +28,8 @@ void rp_futex_wake_all(const struct rp_a32 *word)
     syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* PAIRS event: the waiter counts itself, fences and looks at the condition; the signaller makes the
- * condition true, fences and looks at the count. At least one of them sees the other. */
+/* PAIRS event: the waiter counts itself, fences and looks at the condition; the signaller (below)
+ * makes the condition true, fences and looks at the count. At least one of them sees the other. */
 uint32_t rp_event_prepare(struct rp_event *event)
 {
     rp_a32_add_relaxed(&event->sleepers, 1);
@@ -50,7 +50,7 @@ void rp_event_sleep(struct rp_event *event, uint32_t ticket, uint64_t timeout_ns
 
 void rp_event_signal(struct rp_event *event)
 {
-    rp_fence_seq_cst();
+    rp_fence_seq_cst(); /* PAIRS event */
     if (rp_a32_load_relaxed(&event->sleepers) == 0)
         return;
     rp_a32_add_relaxed(&event->epoch, 1);

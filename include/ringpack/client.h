@@ -78,10 +78,11 @@ RP_API RP_MUST_CHECK int rp_client_attach(struct rp_client **client_out,
  * offsets when a restarted engine was attached to. */
 RP_API const struct rp_geometry *rp_client_geometry(const struct rp_client *client);
 
-/** Take the next batch: waits at most timeout_ns (0 = not at all, negative = for ever). Returns
- * enum rp_next, or -RP_E_USAGE when the ring is full from the oldest lease on (release that one
- * first), -RP_E_GONE when the engine died and no successor came in time, or the engine's own error
- * (for example -RP_E_CORRUPT, with its message). */
+/** Take the next batch: waits at most timeout_ns (0 = not at all, negative = for ever); only an
+ * attach to a restarted engine is not cut short. Returns enum rp_next, or -RP_E_USAGE when the ring
+ * is full from the oldest lease on (release that one first), -RP_E_GONE when the engine died and no
+ * successor came in time, or the engine's own error (for example -RP_E_CORRUPT, with its message).
+ */
 RP_API RP_MUST_CHECK int rp_client_next(struct rp_client *client, int64_t timeout_ns,
                                         struct rp_batch *batch, struct rp_error *error);
 

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The trainer's library against an engine that answers nonsense: every answer ends in an error or
+ * in a batch, never in a crash or a hang, and no descriptor is left open. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/bits.h"
+#include "fake_engine.h"
+
+#define ROUNDS 3000
+
+static char directory[] = "/tmp/rp-test-hostile-XXXXXX";
+
+static int enter(void **state)
+{
+    (void)state;
+    return mkdtemp(directory) ? 0 : -1;
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", directory);
+    return system(command);
+}
+
+/* What the next connection is answered with. */
+struct answer {
+    uint8_t bytes[256];
+    size_t length;
+    const int *fds;
+    unsigned fd_count;
+};
+
+/* An engine's socket and a ring with one batch. */
+struct stage {
+    struct rp_listener listener;
+    struct rp_ring ring;
+    int fds[2];
+};
+
+static void open_stage(struct stage *stage)
+{
+    struct rp_error error;
+    struct rp_geometry geometry = fake_geometry(4, 0);
+    assert_int_equal(rp_listener_open(&stage->listener, directory, "default", &error), 0);
+    assert_int_equal(
+        rp_ring_create(&stage->ring, &geometry, (struct rp_hash128){7, 0}, 1, 0, &error), 0);
+    assert_int_equal(rp_ring_attach_trainer(&stage->ring, 0, &error), 0);
+    fake_write_batch(&stage->ring, 0, 1);
+    rp_ring_publish(&stage->ring, 1);
+    stage->fds[0] = stage->ring.data.fd;
+    stage->fds[1] = stage->ring.control.fd;
+}
+
+static void close_stage(struct stage *stage)
+{
+    rp_ring_close(&stage->ring);
+    rp_listener_close(&stage->listener);
+}
+
+struct performance {
+    struct stage *stage;
+    const struct answer *answer;
+};
+
+/* Answer one trainer, then hang up. */
+static void *perform(void *argument)
+{
+    const struct performance *p = argument;
+    struct pollfd entry = {p->stage->listener.fd, POLLIN, 0};
+    char request[4096];
+    int fds[2];
+    poll(&entry, 1, 5000);
+    int fd = rp_listener_accept(&p->stage->listener, NULL);
+    if (fd < 0)
+        return NULL;
+    int64_t got = rp_socket_receive(fd, request, sizeof request, fds, 5000, NULL);
+    if (got > 0 && p->answer->length)
+        got = rp_socket_send(fd, p->answer->bytes, p->answer->length, NULL, 0, p->answer->fds,
+                             p->answer->fd_count, NULL);
+    close(fd);
+    return NULL;
+}
+
+/* Returns what attach said; a client that was made takes one batch if `take`. */
+static int meet(struct stage *stage, const struct answer *answer, bool take, struct rp_error *error)
+{
+    struct performance performance = {stage, answer};
+    struct rp_client_options options = {.run_dir = directory, .connect_timeout_ns = 1};
+    struct rp_client *client;
+    pthread_t thread;
+    pthread_create(&thread, NULL, perform, &performance);
+    int code = rp_client_attach(&client, &options, error);
+    pthread_join(thread, NULL);
+    struct rp_batch batch;
+    if (code == 0 && take) {
+        assert_int_equal(rp_client_next(client, 0, &batch, error), RP_NEXT_BATCH);
+        assert_true(fake_batch_holds(&batch, 0));
+        assert_int_equal(rp_client_release(client, &batch), 0);
+    }
+    if (code == 0)
+        rp_client_detach(client);
+    return code;
+}
+
+static struct answer welcome(const struct stage *stage)
+{
+    struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
+                             .abi_version = RP_ABI_VERSION,
+                             .kind = RP_REPLY_WELCOME,
+                             .text_bytes = 5,
+                             .generation = 1};
+    struct answer answer = {.length = sizeof reply + 5, .fds = stage->fds, .fd_count = 2};
+    memcpy(answer.bytes, &reply, sizeof reply);
+    memcpy(answer.bytes + sizeof reply, "state", 5);
+    return answer;
+}
+
+static unsigned open_descriptors(void)
+{
+    unsigned count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static void a_good_answer_is_taken(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct rp_error error;
+    open_stage(&stage);
+    struct answer answer = welcome(&stage);
+    assert_int_equal(meet(&stage, &answer, true, &error), 0);
+    close_stage(&stage);
+}
+
+static void bad_answers_are_named(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct rp_error error;
+    open_stage(&stage);
+    unsigned before = open_descriptors();
+    struct answer answer = welcome(&stage);
+    struct rp_reply *reply = (struct rp_reply *)(void *)answer.bytes;
+
+    answer.length = 0; /* hangs up */
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_GONE);
+    answer.length = 7;
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
+    answer.length = sizeof *reply + 4; /* a byte less than it says */
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
+    answer = welcome(&stage);
+    answer.fd_count = 0;
+    assert_true(meet(&stage, &answer, false, &error) < 0);
+    answer.fd_count = 1;
+    assert_true(meet(&stage, &answer, false, &error) < 0);
+    answer = welcome(&stage);
+    reply->abi_version++;
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_VERSION);
+    answer = welcome(&stage);
+    reply->kind = RP_REPLY_TEXT;
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
+    answer = welcome(&stage);
+    reply->kind = RP_REPLY_REFUSED;
+    reply->code = 12; /* no refusal has such a code */
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
+    int swapped[2] = {stage.fds[1], stage.fds[0]};
+    answer = welcome(&stage);
+    answer.fds = swapped;
+    assert_true(meet(&stage, &answer, false, &error) < 0);
+    assert_int_equal(open_descriptors(), before);
+    close_stage(&stage);
+}
+
+static void flipped_bits_do_no_harm(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct rp_error error;
+    open_stage(&stage);
+    unsigned before = open_descriptors(), seed = (unsigned)time(NULL);
+    print_message("seed %u\n", seed);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct answer answer = welcome(&stage);
+        for (int flips = 1 + rand_r(&seed) % 3; flips > 0; flips--)
+            answer.bytes[(size_t)rand_r(&seed) % answer.length] ^= (uint8_t)(1u
+                                                                             << rand_r(&seed) % 8);
+        if (rand_r(&seed) % 8 == 0)
+            answer.length = (size_t)rand_r(&seed) % sizeof answer.bytes;
+        int code = meet(&stage, &answer, false, &error);
+        assert_true(code <= 0);
+    }
+    assert_int_equal(open_descriptors(), before);
+    close_stage(&stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_good_answer_is_taken),
+        cmocka_unit_test(bad_answers_are_named),
+        cmocka_unit_test(flipped_bits_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
