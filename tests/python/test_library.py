@@ -2,6 +2,7 @@
 """The ctypes twins are those of the C headers, and errors come over whole."""
 
 import ctypes
+import errno
 import pickle
 import re
 import subprocess
@@ -96,7 +97,8 @@ def test_an_error_says_what_to_do_next():
         error.hint,
         error.code,
     )
-    assert "No space left" in str(errors.error_of(-28, ""))
+    assert "No space left" in str(errors.error_of(-errno.ENOSPC, ""))
+    assert errors.error_named("ENOENT", "m").code == -errno.ENOENT
 
 
 def test_ask_engine(fake):

@@ -5,6 +5,7 @@ Every error says what failed (``str(error)``), and in ``.hint`` what is safe and
 ``.code`` is the negative code: from -5000 down ringpack's own, otherwise a negated errno.
 """
 
+import errno
 import os
 
 
@@ -135,5 +136,6 @@ def error_of(code, message, hint=""):
 
 
 def error_named(name, message, hint=""):
-    """The exception for a code as the program prints it ("RP_E_CONFIG")."""
-    return _OF_NAME.get(name, RingpackError)(message, hint)
+    """The exception for a code as the program prints it: RP_E_CONFIG, ENOENT."""
+    code = _OF_NAME[name].code if name in _OF_NAME else -getattr(errno, name, 0)
+    return error_of(code, message, hint)
