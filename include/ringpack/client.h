@@ -14,9 +14,12 @@
  * Memory: a batch lies in shared memory that the engine owns; the caller holds a *lease* until it
  * releases it, and reads without a copy. Leases may be returned in any order. Memory of held leases
  * stays valid whatever happens to the engine; it is unmapped when the client is detached and the
- * last lease is returned. When the engine dies, rp_client_next waits, attaches to its successor at
- * the right row, and goes on. Threads: one client belongs to one thread at a time. fork: the child
- * must not use it (it is refused). */
+ * last lease is returned.
+ *
+ * When the engine dies, rp_client_next waits, attaches to its successor at the right row, goes on.
+ *
+ * Threads: one client belongs to one thread at a time; leases may be released by any thread.
+ * fork: the child must not use the client (it is refused). */
 #ifndef RINGPACK_CLIENT_H
 #define RINGPACK_CLIENT_H
 
