@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atomic.h — words that two threads or two processes share.
  *
- * Plain integers in a struct, so that they cannot be touched without naming an order, and so that the
- * shared layouts compile as C11 and as C++17 alike (_Atomic does not). Every use names its order. */
+ * Plain integers in a struct, so that they cannot be touched without naming an order, and so that
+ * the shared layouts compile as C11 and as C++17 alike (_Atomic does not). Every use names its
+ * order. */
 #ifndef RP_BASE_ATOMIC_H
 #define RP_BASE_ATOMIC_H
 

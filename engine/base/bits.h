@@ -21,11 +21,23 @@
 
 #define RP_ARRAY_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static inline uint64_t rp_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static inline uint64_t rp_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
-static inline bool rp_is_pow2(uint64_t v) { return v != 0 && (v & (v - 1)) == 0; }
+static inline uint64_t rp_min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+static inline uint64_t rp_max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+static inline bool rp_is_pow2(uint64_t v)
+{
+    return v != 0 && (v & (v - 1)) == 0;
+}
 /* `alignment` is a power of two. */
-static inline uint64_t rp_align_down(uint64_t v, uint64_t alignment) { return v & ~(alignment - 1); }
+static inline uint64_t rp_align_down(uint64_t v, uint64_t alignment)
+{
+    return v & ~(alignment - 1);
+}
 static inline uint64_t rp_align_up(uint64_t v, uint64_t alignment)
 {
     return (v + alignment - 1) & ~(alignment - 1);
@@ -49,10 +61,31 @@ static inline bool rp_range_inside(uint64_t offset, uint64_t length, uint64_t si
     return offset <= size && length <= size - offset;
 }
 
-static inline uint16_t rp_load_u16(const void *p) { uint16_t v; memcpy(&v, p, sizeof v); return v; }
-static inline uint32_t rp_load_u32(const void *p) { uint32_t v; memcpy(&v, p, sizeof v); return v; }
-static inline uint64_t rp_load_u64(const void *p) { uint64_t v; memcpy(&v, p, sizeof v); return v; }
-static inline void rp_store_u32(void *p, uint32_t v) { memcpy(p, &v, sizeof v); }
-static inline void rp_store_u64(void *p, uint64_t v) { memcpy(p, &v, sizeof v); }
+static inline uint16_t rp_load_u16(const void *p)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline uint32_t rp_load_u32(const void *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline uint64_t rp_load_u64(const void *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void rp_store_u32(void *p, uint32_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
+static inline void rp_store_u64(void *p, uint64_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
 
 #endif

@@ -43,8 +43,8 @@ void rp_assert_failed(const char *expression, const char *file, int line)
 const char *rp_strerror(int code)
 {
     switch (-code) {
-#define RP_ERROR_CASE(name, value, text)                                                             \
-    case value:                                                                                      \
+#define RP_ERROR_CASE(name, value, text)                                                           \
+    case value:                                                                                    \
         return text;
         RP_ERROR_CODES(RP_ERROR_CASE)
 #undef RP_ERROR_CASE

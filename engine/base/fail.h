@@ -8,7 +8,8 @@
 #include "ringpack/error.h"
 
 /** Fill *error (if not NULL) and return `code`, which must be negative. `hint` may be NULL.
- *  Usage: return rp_fail(error, -RP_E_FORMAT, "run `ringpack inspect FILE`", "%s: expected …", path); */
+ *  Usage: return rp_fail(error, -RP_E_FORMAT, "run `ringpack inspect FILE`",
+ *                       "%s: expected …", path); */
 int rp_fail(struct rp_error *error, int code, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -17,7 +18,7 @@ int rp_fail_context(struct rp_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* RP_ASSERT is for our own mistakes and is always on; bytes from a file, a peer or a user are never
- * asserted on but validated. RP_DASSERT is for the per-document paths and is off in release builds. */
+ * asserted on but validated. RP_DASSERT is for per-document paths and off in release builds. */
 void rp_assert_failed(const char *expression, const char *file, int line) __attribute__((noreturn));
 #define RP_ASSERT(e) ((e) ? (void)0 : rp_assert_failed(#e, __FILE__, __LINE__))
 #ifdef NDEBUG

@@ -8,7 +8,6 @@
 
 #include "base/fail.h"
 
-
 uint64_t rp_hash64(const void *data, size_t bytes)
 {
     return XXH3_64bits(data, bytes);

@@ -15,7 +15,8 @@ struct rp_hash128 {
 uint64_t rp_hash64(const void *data, size_t bytes);
 struct rp_hash128 rp_hash128(const void *data, size_t bytes);
 
-/* Incremental XXH3-128. open allocates (NULL when out of memory); finish frees and returns the hash. */
+/* Incremental XXH3-128. open allocates (NULL when out of memory); finish frees and returns the
+ * hash. */
 struct rp_hasher;
 struct rp_hasher *rp_hasher_open(void);
 void rp_hasher_add(struct rp_hasher *hasher, const void *data, size_t bytes);
@@ -25,7 +26,8 @@ static inline bool rp_hash128_equal(struct rp_hash128 a, struct rp_hash128 b)
 {
     return a.low == b.low && a.high == b.high;
 }
-/* Sum modulo 2^128: how the digests of disjoint row sets combine (engine/plan/STREAM.md, "Digest"). */
+/* Sum modulo 2^128: how the digests of disjoint row sets combine (engine/plan/STREAM.md, "Digest").
+ */
 static inline struct rp_hash128 rp_hash128_sum(struct rp_hash128 a, struct rp_hash128 b)
 {
     struct rp_hash128 sum = {a.low + b.low, a.high + b.high};

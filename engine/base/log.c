@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log — a line is formatted in one buffer and written with one write(2), so lines of several threads
- * and processes do not mix. */
+/* log — a line is formatted in one buffer and written with one write(2), so lines of several
+ * threads and processes do not mix. */
 #include "base/log.h"
 
 #include <stdarg.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* error.h — one convention for everything that can fail.
  *
- * A function that can fail returns an int: 0 (or a count) when it worked, a negative code when it did
- * not. Codes -1 .. -4095 are negated errno values: the environment said no. Codes from -5000 down are
- * ringpack's own, listed below. The two ranges cannot meet: Linux never returns an errno above 4095.
+ * A function that can fail returns an int: 0 (or a count) when it worked, a negative code when it
+ * did not. Codes -1 .. -4095 are negated errno values: the environment said no. Codes from -5000
+ * down are ringpack's own, listed below. The two ranges cannot meet: Linux never returns an errno
+ * above 4095.
  *
- * Detail goes to an optional struct rp_error that the caller owns. NULL is fine everywhere. Its content
- * is defined only after a function returned a negative code. */
+ * Detail goes to an optional struct rp_error that the caller owns. NULL is fine everywhere. Its
+ * content is defined only after a function returned a negative code. */
 #ifndef RINGPACK_ERROR_H
 #define RINGPACK_ERROR_H
 
@@ -18,22 +19,22 @@ extern "C" {
 #define RP_MUST_CHECK __attribute__((warn_unused_result))
 
 /* name, code, what it means to the reader of a message */
-#define RP_ERROR_CODES(X)                                                                            \
-    X(RP_E_USAGE, 5001, "the call or the command line is wrong")                                     \
-    X(RP_E_CONFIG, 5002, "the configuration is wrong")                                               \
-    X(RP_E_FORMAT, 5003, "the file is not of the expected format")                                   \
-    X(RP_E_CORRUPT, 5004, "the data is damaged")                                                     \
-    X(RP_E_MISMATCH, 5005, "the state belongs to another stream")                                    \
-    X(RP_E_VERSION, 5006, "written by an incompatible version")                                      \
-    X(RP_E_CHANGED, 5007, "a file changed while it was in use")                                      \
-    X(RP_E_VOCABULARY, 5008, "a token id lies outside the declared vocabulary")                      \
-    X(RP_E_EMPTY, 5009, "there is nothing to read")                                                  \
-    X(RP_E_RESOURCE, 5010, "the machine does not have what was asked for")                           \
-    X(RP_E_BUSY, 5011, "somebody else is using it")                                                  \
-    X(RP_E_GONE, 5012, "the other side is gone")                                                     \
-    X(RP_E_TIMEOUT, 5013, "it did not happen in time")                                               \
-    X(RP_E_PROTOCOL, 5014, "the other side broke the protocol")                                      \
-    X(RP_E_DIFFERS, 5015, "checked, and it differs")                                                 \
+#define RP_ERROR_CODES(X)                                                                          \
+    X(RP_E_USAGE, 5001, "the call or the command line is wrong")                                   \
+    X(RP_E_CONFIG, 5002, "the configuration is wrong")                                             \
+    X(RP_E_FORMAT, 5003, "the file is not of the expected format")                                 \
+    X(RP_E_CORRUPT, 5004, "the data is damaged")                                                   \
+    X(RP_E_MISMATCH, 5005, "the state belongs to another stream")                                  \
+    X(RP_E_VERSION, 5006, "written by an incompatible version")                                    \
+    X(RP_E_CHANGED, 5007, "a file changed while it was in use")                                    \
+    X(RP_E_VOCABULARY, 5008, "a token id lies outside the declared vocabulary")                    \
+    X(RP_E_EMPTY, 5009, "there is nothing to read")                                                \
+    X(RP_E_RESOURCE, 5010, "the machine does not have what was asked for")                         \
+    X(RP_E_BUSY, 5011, "somebody else is using it")                                                \
+    X(RP_E_GONE, 5012, "the other side is gone")                                                   \
+    X(RP_E_TIMEOUT, 5013, "it did not happen in time")                                             \
+    X(RP_E_PROTOCOL, 5014, "the other side broke the protocol")                                    \
+    X(RP_E_DIFFERS, 5015, "checked, and it differs")                                               \
     X(RP_E_STOPPED, 5016, "the engine was asked to stop")
 
 enum rp_error_code {
@@ -44,12 +45,13 @@ enum rp_error_code {
 
 /** What failed, and what to do next. Owned by the caller; both strings are always terminated. */
 struct rp_error {
-    int code;           /* the negative code that was returned */
-    char message[768];  /* what failed, on which object, expected and found */
-    char hint[384];     /* what is safe and what to type next; may be empty */
+    int code;          /* the negative code that was returned */
+    char message[768]; /* what failed, on which object, expected and found */
+    char hint[384];    /* what is safe and what to type next; may be empty */
 };
 
-/** Text of a negative code: strerror for the environment's, the table above for our own. Never NULL. */
+/** Text of a negative code: strerror for the environment's, the table above for our own. Never
+ * NULL. */
 RP_API const char *rp_strerror(int code);
 
 #ifdef __cplusplus

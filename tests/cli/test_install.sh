@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` leaves is enough for somebody else's program: by find_package and by pkg-config.
+# What `cmake --install` leaves serves somebody else's program, by find_package and by pkg-config.
 set -euo pipefail
 : "${RP_BUILD_DIR:?the build to install}"
 scratch=$(mktemp -d)
@@ -36,17 +36,18 @@ find_package(ringpack 0.1 REQUIRED)
 add_executable(user main.c)
 target_link_libraries(user PRIVATE ringpack::ringpack)
 CMAKE
-{ cmake -S user -B by-cmake -DCMAKE_PREFIX_PATH="$scratch/usr" && cmake --build by-cmake; } >user.log 2>&1 ||
-    fail "find_package: $(cat user.log)"
+cmake -S user -B by-cmake -DCMAKE_PREFIX_PATH="$scratch/usr" >log 2>&1 || fail "$(cat log)"
+cmake --build by-cmake >log 2>&1 || fail "find_package: $(cat log)"
 [ "$(by-cmake/user)" = "the other side is gone" ] || fail "by find_package: $(by-cmake/user)"
 
 flags=$(PKG_CONFIG_PATH="$libdir/pkgconfig" pkg-config --define-prefix --cflags --libs ringpack)
 # shellcheck disable=SC2086 # flags are words
-cc -std=c11 -pedantic -Wall -Wextra -Werror user/main.c $flags -o by-pkg-config || fail "pkg-config: $flags"
+cc -std=c11 -pedantic -Wall -Wextra -Werror user/main.c $flags -o by-pkg-config ||
+    fail "pkg-config: $flags"
 [ "$(LD_LIBRARY_PATH=$libdir ./by-pkg-config)" = "the other side is gone" ] || fail "by pkg-config"
 
 # The library is the trainer's side alone, and shows nothing but what the headers declare.
-needed=$(readelf -d "$libdir/libringpack.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | sort | tr '\n' ' ')
+needed=$(readelf -d "$libdir/libringpack.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | xargs)
 case $needed in
 *uring* | *jemalloc* | *yaml* | *jansson*) fail "the library needs $needed" ;;
 esac

@@ -52,7 +52,8 @@ equals tokens 32000 "$(field "r['tokens']")"
 equals padding 0 "$(field "r['padding'] % 120 and r['rows'] * 120 - 32000 - r['padding']")"
 equals rows "$(field "r['rows']")" "$(field "(r['tokens'] + r['padding']) // 120")"
 equals steps "$(field "-(-r['rows'] // 4)")" "$(field "r['steps']")"
-equals histogram "$(field "r['rows']")" "$(field "sum(b['rows'] for b in r['documents_per_row_histogram'])")"
+equals histogram "$(field "r['rows']")" \
+    "$(field "sum(b['rows'] for b in r['documents_per_row_histogram'])")"
 equals asked "0.75 0.25" "$(field "*(m['asked'] for m in r['mixture'])" | tr -d "(),")"
 equals realised "24000 8000" "$(field "*(m['tokens'] for m in r['mixture'])" | tr -d "(),")"
 [ "$(field "r['efficiency'] > 0.99")" = True ] || fail "efficiency: $(cat report)"
@@ -65,19 +66,18 @@ equals steps None "$(field "r['steps']")"
 equals share True "$(field "abs(r['mixture'][0]['realised'] - 0.75) < 0.002")"
 
 # Cuts are counted: rows of 50 tokens hold one whole document and a fifth of the next.
-"$ringpack" plan -c c.yaml --json --packing concat --seq-len 50 --sources a.bin >report 2>message && fail "raw without eos"
 sed -i '/b.bin/d' c.yaml
 "$ringpack" plan -c c.yaml --json --packing concat --seq-len 50 >report
 equals cuts True "$(field "abs(r['cuts_per_100_documents'] - 60) < 0.5")"
 equals padding 0 "$(field "r['padding']")"
 
-"$ringpack" plan -c c.yaml --long-doc drop --seq-len 30 --json >report || fail "nothing but dropped documents"
+"$ringpack" plan -c c.yaml --json --long-doc drop --seq-len 30 >report
 equals dropped 24000 "$(field "r['dropped'] + r['trailing_tokens']")"
 equals documents 600 "$(field "r['documents'] + r['trailing_documents']")"
 equals rows 0 "$(field "r['rows']")"
 
-# The text says the same, and no token is read: the token file may be unreadable where an index is left.
-"$ringpack" plan -c c.yaml | grep -q 'efficiency  *100.000 %' || fail "$("$ringpack" plan -c c.yaml)"
+"$ringpack" plan -c c.yaml >report
+grep -q 'efficiency  *100.000 %' report || fail "$(cat report)"
 refuses 'seq_len: expected 1 … 16777216, found 0' "$ringpack" plan -c c.yaml --seq-len 0
 sed s/window/widnow/ c.yaml >typo.yaml
 refuses 'typo.yaml:5:1: widnow: unknown key; did you mean `window`?' "$ringpack" plan -c typo.yaml

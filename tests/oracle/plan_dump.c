@@ -139,13 +139,26 @@ int main(int argc, char **argv)
     struct options options = {.rows = UINT64_MAX};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {
-        case 's': options.spec = optarg; break;
-        case 'n': options.rows = strtoull(optarg, NULL, 10); break;
-        case 't': options.token = optarg; break;
-        case 'w': options.accept_weights = true; break;
-        case 'a': options.states = true; break;
-        case 'd': options.digest = true; break;
-        default: return 2;
+        case 's':
+            options.spec = optarg;
+            break;
+        case 'n':
+            options.rows = strtoull(optarg, NULL, 10);
+            break;
+        case 't':
+            options.token = optarg;
+            break;
+        case 'w':
+            options.accept_weights = true;
+            break;
+        case 'a':
+            options.states = true;
+            break;
+        case 'd':
+            options.digest = true;
+            break;
+        default:
+            return 2;
         }
     }
     json_error_t json_error;

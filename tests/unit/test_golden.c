@@ -58,7 +58,8 @@ static const char *golden_state(const json_t *golden, uint64_t row)
 {
     size_t i;
     json_t *state;
-    json_array_foreach(rp_spec_get(golden, "states"), i, state) {
+    json_array_foreach(rp_spec_get(golden, "states"), i, state)
+    {
         if (rp_spec_u64(state, "row") == row)
             return json_string_value(rp_spec_get(state, "token"));
     }
@@ -207,7 +208,8 @@ static void plan_resumes_from_every_token(void **state)
         json_t *golden = load(files.gl_pathv[i]);
         size_t s;
         json_t *golden_state;
-        json_array_foreach(rp_spec_get(golden, "states"), s, golden_state) {
+        json_array_foreach(rp_spec_get(golden, "states"), s, golden_state)
+        {
             const char *hex = json_string_value(rp_spec_get(golden_state, "token"));
             struct difference difference = compare_resumed(golden, hex);
             if (difference.text[0] != 0)

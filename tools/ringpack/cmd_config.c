@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_config — see cmd_config.h. The option table is made from the config room's own table of keys. */
+/* cmd_config — see cmd_config.h. The option table is made from the config room's own table of keys.
+ */
 #include "cmd_config.h"
 
 #include <stdio.h>
@@ -15,7 +16,8 @@
 static struct argp_option options[KEYS_MAX + 3];
 static char names[KEYS_MAX][NAME_BYTES];
 
-static void note(struct rp_cmd_config *arguments, struct argp_state *state, const char *key, const char *text)
+static void note(struct rp_cmd_config *arguments, struct argp_state *state, const char *key,
+                 const char *text)
 {
     if (arguments->setting_count == RP_CMD_SETTINGS_MAX)
         argp_error(state, "more than %d settings: put them in a config file", RP_CMD_SETTINGS_MAX);
@@ -39,13 +41,15 @@ const struct argp *rp_cmd_config_argp(void)
 {
     static struct argp argp = {.options = options, .parser = parse};
     size_t count = 0;
-    options[count++] = (struct argp_option){"config", 'c', "FILE", 0, "YAML file with the keys below", 0};
+    options[count++] = (struct argp_option){
+        "config", 'c', "FILE", 0, "YAML file with the keys below", 0};
     const struct rp_config_key *keys = rp_config_keys();
     for (int i = 0; keys[i].name && i < KEYS_MAX; i++) {
         snprintf(names[i], sizeof names[i], "%s", keys[i].name);
         for (char *c = names[i]; *c; c++)
             *c = *c == '_' ? '-' : *c;
-        options[count++] = (struct argp_option){names[i], OPTION_KEY_FIRST + i, "VALUE", 0, keys[i].help, 0};
+        options[count++] = (struct argp_option){names[i], OPTION_KEY_FIRST + i, "VALUE",
+                                                0,        keys[i].help,         0};
     }
     options[count] = (struct argp_option){0};
     return &argp;
@@ -56,7 +60,8 @@ int rp_cmd_config_finish(struct rp_cmd_config *arguments)
     struct rp_error error = {0};
     int code = arguments->path ? rp_config_read(arguments->config, arguments->path, &error) : 0;
     for (size_t i = 0; i < arguments->setting_count && code >= 0; i++)
-        code = rp_config_set(arguments->config, arguments->settings[i].key, arguments->settings[i].text, &error);
+        code = rp_config_set(arguments->config, arguments->settings[i].key,
+                             arguments->settings[i].text, &error);
     if (code >= 0)
         code = rp_config_finish(arguments->config, &error);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;

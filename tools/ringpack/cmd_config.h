@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_config.h — `-c FILE` and one option for every key of the config, for the verbs that take a config. */
+/* cmd_config.h — `-c FILE` and one option for every key of the config, for the verbs that take a
+ * config. */
 #ifndef RP_TOOLS_CMD_CONFIG_H
 #define RP_TOOLS_CMD_CONFIG_H
 
@@ -22,7 +23,8 @@ struct rp_cmd_config {
 /** The argp child of these options; its input is a struct rp_cmd_config. */
 const struct argp *rp_cmd_config_argp(void);
 
-/** Read the file, apply the options, check. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE after reporting. */
+/** Read the file, apply the options, check. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE after
+ * reporting. */
 int rp_cmd_config_finish(struct rp_cmd_config *arguments);
 
 #endif

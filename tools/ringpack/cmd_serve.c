@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_serve — `ringpack serve`: run an engine on this machine.
  *
- * Every key of the config is an option as well (--batch-size 8 is batch_size: 8); options win over the file. */
+ * Every key of the config is an option as well (--batch-size 8 is batch_size: 8); options win over
+ * the file. */
 #include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,13 @@
 
 #define STATE_BYTES_MAX (64u << 20)
 
-enum { OPTION_STATE = 0x1000, OPTION_FRESH, OPTION_ACCEPT_WEIGHTS, OPTION_READY_FD, OPTION_LIFELINE };
+enum {
+    OPTION_STATE = 0x1000,
+    OPTION_FRESH,
+    OPTION_ACCEPT_WEIGHTS,
+    OPTION_READY_FD,
+    OPTION_LIFELINE
+};
 
 struct arguments {
     struct rp_cmd_config config;
@@ -27,9 +34,11 @@ struct arguments {
 static const struct argp_option own_options[] = {
     {"state", OPTION_STATE, "FILE", 0, "start at the position of this state token", 0},
     {"fresh", OPTION_FRESH, NULL, 0, "start at row 0 although checkpoint_dir has checkpoints", 0},
-    {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0, "take the config's weights from the start row on", 0},
+    {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0,
+     "take the config's weights from the start row on", 0},
     {"ready-fd", OPTION_READY_FD, "FD", 0, "write `ready` to FD once trainers can attach", 0},
-    {"lifeline", OPTION_LIFELINE, "FD", 0, "stop when FD reaches end of file: die with the parent", 0},
+    {"lifeline", OPTION_LIFELINE, "FD", 0, "stop when FD reaches end of file: die with the parent",
+     0},
     {0},
 };
 
@@ -71,7 +80,8 @@ static int serve(const struct arguments *arguments, struct rp_config *config)
     char *state = NULL;
     int code = 0;
     if (arguments->state_path) {
-        code = rp_file_read_all(arguments->state_path, STATE_BYTES_MAX, &state, &options.state_bytes, &error);
+        code = rp_file_read_all(arguments->state_path, STATE_BYTES_MAX, &state,
+                                &options.state_bytes, &error);
         options.state = state;
     }
     if (code >= 0)

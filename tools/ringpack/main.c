@@ -87,8 +87,8 @@ static void on_bus_error(int signal_number)
     static const char text[] =
         "ringpack: error RP_E_CHANGED: a mapped index file was truncated, or its disk failed, while"
         " it was in use\n"
-        "  next: checkpoints and delivered batches are safe; check the disk (dmesg), restore the file"
-        " or run `ringpack index` again, then restart\n";
+        "  next: checkpoints and delivered batches are safe; check the disk (dmesg), restore the"
+        " file or run `ringpack index` again, then restart\n";
     (void)signal_number;
     ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
     (void)written;
