@@ -145,10 +145,11 @@ static void publish_counts(struct rp_fetcher *f)
 {
     struct rp_io_counts counts;
     rp_io_get_counts(f->io, &counts);
-    rp_a64_store_relaxed(&f->reads, counts.reads);
-    rp_a64_store_relaxed(&f->read_bytes, counts.bytes);
-    rp_a64_store_relaxed(&f->short_reads, counts.short_reads);
-    rp_a64_store_relaxed(&f->retries, counts.retries);
+    rp_a64_add_relaxed(&f->reads, counts.reads - f->published.reads);
+    rp_a64_add_relaxed(&f->read_bytes, counts.bytes - f->published.bytes);
+    rp_a64_add_relaxed(&f->short_reads, counts.short_reads - f->published.short_reads);
+    rp_a64_add_relaxed(&f->retries, counts.retries - f->published.retries);
+    f->published = counts;
 }
 
 static void fetch_all(struct rp_fetcher *f)
@@ -190,6 +191,7 @@ int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
 {
     f->next_ticket = f->index;
     f->next_read = 0;
+    f->published = (struct rp_io_counts){0};
     rp_a32_store_relaxed(&f->opened, 0);
     f->reads_left = rp_calloc(f->arena->slot_count, sizeof *f->reads_left);
     if (!f->reads_left)

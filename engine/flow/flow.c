@@ -214,8 +214,9 @@ int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer)
 int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_error *error)
 {
     RP_ASSERT(packer < flow->options.packers);
-    rp_packer_join(
-        &flow->packers[packer]); /* the proof of its death: it can write nothing any more */
+    if (!rp_packer_is_dead(&flow->packers[packer])) /* it can write nothing any more */
+        return 0; /* the news was of one that an earlier start had */
+    rp_packer_join(&flow->packers[packer]);
     flow->packers_replaced++;
     rp_log(RP_LOG_WARNING, "packer process %u died; a new one does its ticket again", packer);
     return rp_packer_start(&flow->packers[packer], true, error);

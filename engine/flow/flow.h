@@ -84,7 +84,7 @@ bool rp_flow_park(struct rp_flow *flow);
 void rp_flow_unpark(struct rp_flow *flow);
 
 /** Packer processes: pidfds to watch (-1 where there is none). A dead one is replaced by
- * rp_flow_replace_packer. */
+ * rp_flow_replace_packer, which leaves a living one alone. */
 int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer);
 RP_MUST_CHECK int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer,
                                          struct rp_error *error);

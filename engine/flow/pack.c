@@ -12,6 +12,7 @@
 #include "flow/pack.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -284,6 +285,12 @@ static void run_child(const struct rp_packer *packer, pid_t engine)
     _exit(0);
 }
 
+static void reap(pid_t pid)
+{
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+}
+
 static int start_process(struct rp_packer *packer, struct rp_error *error)
 {
     pid_t engine = getpid();
@@ -295,7 +302,14 @@ static int start_process(struct rp_packer *packer, struct rp_error *error)
         run_child(packer, engine);
     packer->pid = pid;
     packer->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    return 0;
+    if (packer->pidfd >= 0)
+        return 0;
+    int code = -errno; /* its death would go unseen, and the stream would stand still */
+    kill(pid, SIGKILL);
+    reap(pid);
+    return rp_fail(error, code, "packer_processes: false needs no processes",
+                   "cannot watch packer process %u: pidfd_open: %s", packer->index,
+                   rp_strerror(code));
 }
 
 int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *error)
@@ -314,15 +328,20 @@ int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *
     return code;
 }
 
+bool rp_packer_is_dead(const struct rp_packer *packer)
+{
+    struct pollfd entry = {.fd = packer->pidfd, .events = POLLIN};
+    return packer->started && packer->is_process && poll(&entry, 1, 0) == 1;
+}
+
 void rp_packer_join(struct rp_packer *packer)
 {
     if (!packer->started)
         return;
     if (packer->is_process) {
-        while (waitpid(packer->pid, NULL, 0) < 0 && errno == EINTR)
-            continue;
-        if (packer->pidfd >= 0)
-            close(packer->pidfd);
+        kill(packer->pid, SIGKILL); /* it may be stopped; what it was packing is done again (I3) */
+        reap(packer->pid);
+        close(packer->pidfd);
         packer->pidfd = -1;
     } else {
         pthread_join(packer->thread, NULL);

@@ -41,7 +41,9 @@ void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ri
 
 RP_MUST_CHECK int rp_packer_start(struct rp_packer *packer, bool as_process,
                                   struct rp_error *error);
-/** After stop was set and the events were signalled. */
+/** Whether it was a process and has died: asked of the kernel. */
+bool rp_packer_is_dead(const struct rp_packer *packer);
+/** After stop was set and the events were signalled. A process is killed: it may be stopped. */
 void rp_packer_join(struct rp_packer *packer);
 
 /** The loop itself: returns when the flow stops. Allocates nothing and takes no lock: a forked
