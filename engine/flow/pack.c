@@ -339,7 +339,8 @@ void rp_packer_join(struct rp_packer *packer)
     if (!packer->started)
         return;
     if (packer->is_process) {
-        kill(packer->pid, SIGKILL); /* it may be stopped; what it was packing is done again (I3) */
+        /* it may be stopped; what it was packing is done again (I3) */
+        syscall(SYS_pidfd_send_signal, packer->pidfd, SIGKILL, NULL, 0);
         reap(packer->pid);
         close(packer->pidfd);
         packer->pidfd = -1;
