@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks come from arguments, then from the launcher; one process of a node starts the engine."""
 
+import os
+
 import pytest
 import ringpack
 from ringpack import _engine
@@ -71,23 +73,30 @@ def test_one_process_of_a_node_starts_the_engine(monkeypatch):
     monkeypatch.setenv("RANK", "4")
     starter = ringpack.Loader("a.yaml", seed=3, drop_last=True, sections=["labels", "loss_mask"])
     assert other.run == starter.run == "torchrun-none-29500"
-    assert other._arguments is None
-    arguments, text = starter._arguments
+    assert other._command is None
+    arguments, text = starter._command
     assert text is None
     assert " ".join(arguments) == (
-        "-c a.yaml --run torchrun-none-29500 --dp-world-size 8 --seed 3 --drop-last true "
-        "--sections labels,loss_mask --ranks 4-7"
+        "-c a.yaml --run torchrun-none-29500 --dp-world-size 8 --ranks 4-7 --seed 3 "
+        "--drop-last true --sections labels,loss_mask"
     )
 
 
 def test_a_corpus_becomes_options_or_a_config(tmp_path):
-    assert _engine.source_arguments("a.bin") == (["--source", "a.bin"], None)
-    assert _engine.source_arguments([tmp_path, "b"])[0] == [
-        "--source",
-        str(tmp_path),
-        "--source",
-        "b",
-    ]
-    arguments, text = _engine.source_arguments([{"path": "/a", "weight": 3}, "/b"])
-    assert arguments == []
-    assert text == '{"sources": [{"path": "/a", "weight": 3}, "/b"]}'
+    def command(corpus, **keys):
+        return _engine.engine_command(None, corpus, keys)
+
+    assert command("a.bin", seq_len=8) == (["--source", "a.bin", "--seq-len", "8"], None)
+    assert command([tmp_path, "b"])[0] == ["--source", str(tmp_path), "--source", "b"]
+    assert command([{"path": "/a", "weight": 3}, "/b"], seed=None) == (
+        [],
+        '{"sources": [{"path": "/a", "weight": 3}, "/b"]}',
+    )
+    relative = command([{"shards": ["x*"], "eos": 2}])[1]
+    assert relative == f'{{"sources": [{{"shards": ["{os.getcwd()}/x*"], "eos": 2}}]}}'
+
+
+def test_ranks_given_alone_reach_the_engine():
+    assert find_ranks(0, 1, {}).keys() == {"dp_world_size": 1}
+    assert find_ranks(None, None, {}).keys() == {}
+    assert find_ranks(None, None, TORCHRUN).keys() == {"dp_world_size": 8, "ranks": "4-7"}

@@ -5,8 +5,8 @@ Invariants
   C1  A lease is returned exactly once: by Lease.__del__, when the last view of it is gone. That may
       be on any thread, which the C library allows; all else is done by one thread at a time.
   C2  A forked child never enters the client of its parent: not to read, not to release.
-  C3  An exception that comes from outside while a batch is taken (Ctrl-C) costs no batch: `taking` has
-      its lease until the caller has it, the state stays before it, and the next call gives it.
+  C3  An exception that comes from outside while a batch is taken (Ctrl-C) costs no batch: `taking`
+      has its lease until the caller has it, the state stays before it, the next call gives it.
 """
 
 import ctypes

@@ -18,7 +18,7 @@ import time
 import weakref
 from collections import deque
 
-from .errors import EngineGoneError, EngineTimeoutError, RingpackError, error_named
+from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
 
 logger = logging.getLogger("ringpack.engine")
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "debug": logging.DEBUG}
@@ -49,19 +49,32 @@ def find_program():
     return found
 
 
-def option_text(value):
+def engine_command(config, corpus, keys):
+    """Arguments of `ringpack serve`, and the text of its config where options do not suffice."""
+    if config is not None and corpus is not None:
+        raise UsageError(
+            "config and corpus were both given", "put the sources into the config, or give options"
+        )
+    arguments, text = ([], None) if corpus is None else _sources(corpus)
+    if config is not None:
+        arguments += ["-c", os.fspath(config)]
+    for key, value in keys.items():
+        if value is not None:
+            arguments += ["--" + key.replace("_", "-"), _option_text(value)]
+    return arguments, text
+
+
+def _option_text(value):
     """A config value as the program reads it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple, set)):
-        return ",".join(option_text(item) for item in value)
-    if isinstance(value, range):
-        return f"{value.start}-{value.stop - 1}"
+        return ",".join(_option_text(item) for item in value)
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def source_arguments(corpus):
-    """`corpus` as options, and as the text of a config where options do not suffice (weights)."""
+def _sources(corpus):
+    """`corpus` as options, or as a config if a source says more than its path (a weight)."""
     sources = [corpus] if isinstance(corpus, (str, os.PathLike, dict)) else list(corpus)
     if not any(isinstance(source, dict) for source in sources):
         return [

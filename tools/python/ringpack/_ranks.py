@@ -6,6 +6,8 @@ from typing import NamedTuple, Optional
 
 from .errors import UsageError
 
+ALONE = "no launcher"
+
 
 class Ranks(NamedTuple):
     rank: int
@@ -14,6 +16,13 @@ class Ranks(NamedTuple):
     node: Optional[range]  # ranks of this node, when the launcher says so
     said_by: str
     job: Optional[str]  # names the job, the same in all its processes
+
+    def keys(self):
+        """What an engine that is started for this node has to be told."""
+        known = {} if self.said_by == ALONE else {"dp_world_size": self.world}
+        if self.node is not None and len(self.node) < self.world:
+            known["ranks"] = f"{self.node.start}-{self.node.stop - 1}"
+        return known
 
 
 # launcher, rank, world, local rank, processes on the node, what names the job
@@ -85,7 +94,7 @@ def find_ranks(dp_rank, dp_world_size, environment):
     """Arguments win; then torchrun, Open MPI, Slurm; otherwise this process is alone."""
     launched = _launched(environment)
     if dp_rank is None and dp_world_size is None:
-        found = launched or Ranks(0, 1, 0, None, "no launcher", None)
+        found = launched or Ranks(0, 1, 0, None, ALONE, None)
     elif dp_rank is None or dp_world_size is None:
         raise UsageError(
             "dp_rank and dp_world_size go together: one of them was not given", "give both"

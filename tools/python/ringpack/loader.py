@@ -11,7 +11,7 @@ from collections import deque
 import numpy
 
 from ._client import END, Client
-from ._engine import Engine, option_text, source_arguments
+from ._engine import Engine, engine_command
 from ._ranks import find_ranks
 from .batch import KINDS, Batch, import_torch
 from .errors import (
@@ -89,8 +89,7 @@ class Loader:
             raise ValueError(f"keep is {keep}: expected 1 or more")
         ranks = find_ranks(dp_rank, dp_world_size, os.environ)
         describes = config is not None or corpus is not None
-        starts = describes and ranks.local == 0 if start_engine is None else bool(start_engine)
-        if starts and not describes:
+        if start_engine and not describes:
             raise UsageError(
                 "start_engine=True needs a config or a corpus", "Loader('config.yaml')"
             )
@@ -99,16 +98,14 @@ class Loader:
                 f"{', '.join(options)}: only an engine that is started here takes these; one that "
                 "runs already has its own config"
             )
+        starts = describes and (ranks.local == 0 if start_engine is None else start_engine)
         if run is None:
             alone = starts and ranks.world == 1
             run = f"python-{os.getpid()}-{next(_serial)}" if alone else ranks.job or "default"
-        self._arguments = (
-            self._engine_arguments(
-                config, corpus, ranks, run, run_dir, seq_len, batch_size, options
-            )
-            if starts
-            else None
-        )
+        self._command = None  # of the engine, if it is ours
+        if starts:
+            keys = {"run": run, "run_dir": run_dir, "seq_len": seq_len, "batch_size": batch_size}
+            self._command = engine_command(config, corpus, {**keys, **ranks.keys(), **options})
         if connect_timeout is None and describes and not starts:
             connect_timeout = start_timeout
         self._connection = dict(
@@ -127,39 +124,13 @@ class Loader:
         self._open = deque()  # batches that are not closed yet, oldest first
         self._ended, self._restarts = False, 0
 
-    @staticmethod
-    def _engine_arguments(config, corpus, ranks, run, run_dir, seq_len, batch_size, options):
-        """The command line of the engine, and the text of its config if that has no file."""
-        if config is not None and corpus is not None:
-            raise UsageError(
-                "config and corpus were both given",
-                "put the sources into the config, or give options",
-            )
-        arguments, text = ([], None) if corpus is None else source_arguments(corpus)
-        if config is not None:
-            arguments += ["-c", os.fspath(config)]
-        keys = {
-            "run": run,
-            "run_dir": run_dir,
-            "seq_len": seq_len,
-            "batch_size": batch_size,
-            "dp_world_size": ranks.world if ranks.world > 1 else None,
-            **options,
-        }
-        if ranks.node is not None and len(ranks.node) < ranks.world:
-            keys.setdefault("ranks", ranks.node)
-        for key, value in keys.items():
-            if value is not None:
-                arguments += ["--" + key.replace("_", "-"), option_text(value)]
-        return arguments, text
-
     # ---- attach, detach -------------------------------------------------------------------------
 
     def attach(self):
         """Start the engine, if that is ours to do, and attach. Does nothing when attached."""
         if self._client is not None:
             return self
-        client = self._attach_to_own() if self._arguments is not None else self._attach_once()
+        client = self._attach_to_own() if self._command is not None else self._attach_once()
         slots = client.geometry.slots
         if self._keep >= slots:
             client.detach()
@@ -186,11 +157,11 @@ class Loader:
         return Client(**{**self._connection, "state": self._token, **changes})
 
     def _attach_to_own(self):
-        """Attach to our engine. One that served a finite stream to its end has left, or soon will."""
+        """Attach to our engine; one that served a finite stream to its end is started again."""
         deadline = time.monotonic() + self._start_timeout
         while True:
             if self._engine is None:
-                self._engine = Engine(*self._arguments, program=self._program)
+                self._engine = Engine(*self._command, program=self._program)
                 weakref.finalize(self, self._engine.stop)
             if not self._engine.runs():
                 self._engine.start(self._start_timeout)
