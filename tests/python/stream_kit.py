@@ -7,6 +7,7 @@ files → Ranks drains them → the test compares. Everything is made from a see
 """
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy
 import ringpack
-from state import row_digest, save_token
+from state import hash128, row_digest, save_token
 from stream import Plan, Spec, count_rows
 from stream_oracle import INPUTS, Expected
 
@@ -28,18 +29,20 @@ MEGATRON = {"u8": 1, "i8": 2, "i16": 3, "i32": 4, "i64": 5, "u16": 8}
 LLMC = {"u16": (20240520, 1, 50256), "u32": (20240801, 7, 128000)}
 
 
-# ---- corpora --------------------------------------------------------------------------------------
+# ---- corpora ------------------------------------------------------------------------------------
 
 
 def numpy_type(dtype):
-    return numpy.dtype("<%s%d" % (dtype[0], int(dtype[1:]) // 8))
+    return numpy.dtype(f"<{dtype[0]}{int(dtype[1:]) // 8}")
 
 
 def write_megatron(prefix, documents, dtype):
     """A .bin/.idx pair; a document of two tokens or more is two sequences."""
     kind = numpy_type(dtype)
     pieces = [
-        part for d in documents for part in ((d[: len(d) // 2], d[len(d) // 2 :]) if len(d) > 1 else (d,))
+        part
+        for d in documents
+        for part in ((d[: len(d) // 2], d[len(d) // 2 :]) if len(d) > 1 else (d,))
     ]
     first = numpy.cumsum([0] + [2 if len(d) > 1 else 1 for d in documents])
     lengths = numpy.array([len(piece) for piece in pieces], "<i4")
@@ -68,17 +71,22 @@ def write_flat(path, documents, dtype, form):
 
 
 def separated(documents, form, dtype):
-    """Documents as a flat file has them: with their EOS, which raw and npy have last and llmc first."""
+    """Documents as a flat file has them: with their EOS, last in raw and npy, first in llmc."""
     if form == "llmc":
         mark = [LLMC[dtype][2]]
         return [numpy.concatenate([mark, d]) for d in documents]
     ended = [numpy.concatenate([d, [EOS]]) for d in documents[:-1]]
-    return [*ended, documents[-1] if len(documents[-1]) else numpy.array([EOS])]  # the last never ended
+    return [
+        *ended,
+        documents[-1] if len(documents[-1]) else numpy.array([EOS]),
+    ]  # the last never ended
 
 
 def random_documents(generator, count, seq_len, vocabulary):
     """Short and long ones, one as long as a row, and some that are empty."""
-    lengths = numpy.minimum(generator.lognormal(0, 1.1, count) * seq_len / 3, 5 * seq_len).astype(int)
+    lengths = numpy.minimum(generator.lognormal(0, 1.1, count) * seq_len / 3, 5 * seq_len).astype(
+        int
+    )
     lengths[: min(4, count)] = [0, seq_len, 1, 2 * seq_len + 1][: min(4, count)]
     generator.shuffle(lengths)
     return [generator.integers(0, vocabulary, n) for n in lengths]
@@ -95,7 +103,7 @@ class ArraySource:
 
 
 class Corpus:
-    """Some sources on disk. `layout` has for each its format, dtype, weight and documents by shard."""
+    """Sources on disk. `layout` has for each: format, dtype, weight, documents of each shard."""
 
     def __init__(self, folder, layout, seed, seq_len=48):
         self.folder, self.sources, self.documents, self.paths = Path(folder), [], [], []
@@ -103,15 +111,28 @@ class Corpus:
         for number, (form, dtype, weight, counts) in enumerate(layout):
             shards, documents = [], []
             for shard, count in enumerate(counts):
-                made = random_documents(generator, count, seq_len, 100 if dtype in ("u8", "i8") else 30000)
+                made = random_documents(
+                    generator, count, seq_len, 100 if dtype in ("u8", "i8") else 30000
+                )
                 path = self.folder / f"{number}-{shard}"
                 if form == "megatron":
                     shards.append(write_megatron(path, made, dtype))
                 else:
                     made = separated(made, form, dtype)
-                    shards.append(str(write_flat(f"{path}.{'npy' if form == 'npy' else 'bin'}", made, dtype, form)))
+                    shards.append(
+                        str(
+                            write_flat(
+                                f"{path}.{'npy' if form == 'npy' else 'bin'}", made, dtype, form
+                            )
+                        )
+                    )
                 documents += made
-            declared = {"name": f"source-{number}", "shards": shards, "weight": weight, "format": form}
+            declared = {
+                "name": f"source-{number}",
+                "shards": shards,
+                "weight": weight,
+                "format": form,
+            }
             if form in ("raw", "npy"):
                 declared["eos"] = EOS
             if form == "raw":
@@ -127,21 +148,28 @@ class Corpus:
             for key in "format", "dtype", "eos":
                 if key in source:
                     declared += [f"--{key}", str(source[key])]
-            subprocess.run([program, "index", "-q", *declared, *source["shards"]], check=True, capture_output=True)
+            subprocess.run(
+                [program, "index", "-q", *declared, *source["shards"]],
+                check=True,
+                capture_output=True,
+            )
 
 
-# ---- what must come out ----------------------------------------------------------------------------
+# ---- what must come out -------------------------------------------------------------------------
 
 
 class Stream(Expected):
-    """The oracle's answer: fragments and state of every row, and the digest of all. `inputs` are keys of
-    the config; what is not among them is as in stream_oracle.INPUTS."""
+    """The oracle's answer: fragments, state and digest of every row. `inputs` are keys of the
+    config; what is not among them is as in stream_oracle.INPUTS."""
 
     def __init__(self, corpus, inputs=(), rows=None):
         keys = {**INPUTS, "block_documents": 1024, "window_blocks": 16, **dict(inputs)}
         keys["sources"] = [{"weight": int(source["weight"])} for source in corpus.sources]
         self.keys, self.sources = keys, corpus.sources
-        self.token_dtype, self.label_mode = keys.get("token_dtype", "i32"), keys.get("label_mode", "shifted")
+        self.token_dtype, self.label_mode = (
+            keys.get("token_dtype", "i32"),
+            keys.get("label_mode", "shifted"),
+        )
         self.pad_id = keys.get("pad_id", 0)
         self.spec = Spec(keys, [ArraySource(documents) for documents in corpus.documents])
         end = count_rows(Plan(self.spec))
@@ -163,12 +191,12 @@ class Stream(Expected):
         return {**own, "sources": self.sources}
 
     def state(self, row, like):
-        """The state token at `row`, with the corpus's fingerprints taken from a token of the engine."""
+        """The state token at `row`. The corpus's fingerprints are those of `like`, the engine's."""
         self.spec.corpus_sampled = int.from_bytes(like[16:32], "little")
         self.spec.corpus_full = int.from_bytes(like[32:48], "little")
         body = bytearray(self.bodies[min(row, len(self.rows))])
         body[16:48] = like[16:48]
-        return bytes(body[:-16]) + _hash(bytes(body[:-16]))
+        return bytes(body[:-16]) + struct.pack("<QQ", *hash128(bytes(body[:-16])))
 
     def tokens_of(self, row):
         """Row as the engine's input_ids without padding, for comparisons by row."""
@@ -187,18 +215,12 @@ class Stream(Expected):
         return made, ends
 
 
-def _hash(data):
-    from state import hash128
-
-    return struct.pack("<QQ", *hash128(data))
-
-
 def write_state(path, token):
     Path(path).write_bytes(token)
     return str(path)
 
 
-# ---- engines ---------------------------------------------------------------------------------------
+# ---- engines ------------------------------------------------------------------------------------
 
 
 class Engine:
@@ -216,7 +238,11 @@ class Engine:
         command += ["--ready-fd", str(ready_end), "--lifeline", str(life_end)]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[ready_end, life_end]
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[ready_end, life_end],
             )
         os.close(ready_end)
         os.close(life_end)
@@ -235,10 +261,8 @@ class Engine:
         """Pids of its packing processes."""
         pids = []
         for task in Path(f"/proc/{self.pid}/task").iterdir():
-            try:
+            with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
                 pids += map(int, (task / "children").read_text().split())
-            except FileNotFoundError:
-                pass  # a thread that has just ended
         return pids
 
     def checkpoint(self):
@@ -274,7 +298,7 @@ class Engine:
         return status
 
 
-# ---- trainers in this process ------------------------------------------------------------------------
+# ---- trainers in this process -------------------------------------------------------------------
 
 
 def token_of(loader):
@@ -288,7 +312,8 @@ class Ranks:
     def __init__(self, engine, world=1, token=None, **options):
         known = {"run": engine.run, "run_dir": engine.folder, "connect_timeout": PATIENCE}
         self.loaders = [
-            ringpack.Loader(dp_rank=rank, dp_world_size=world, **{**known, **options}) for rank in range(world)
+            ringpack.Loader(dp_rank=rank, dp_world_size=world, **{**known, **options})
+            for rank in range(world)
         ]
         for loader in self.loaders:
             if token is not None:
