@@ -12,23 +12,24 @@ See Loader for how it finds or starts its engine, and Batch for what a batch hol
 """
 
 import json
+from typing import Any, Optional
 
 from . import errors
 from ._library import ask_engine as _ask_engine
 from .batch import Batch
 from .errors import *  # noqa: F403
-from .loader import Loader
+from .loader import FilePath, Loader
 
 __all__ = ["Batch", "Loader", "checkpoint", "stat"]
 __all__ += errors.__all__
 __version__ = "0.1.0"
 
 
-def stat(run="default", run_dir=None):
+def stat(run: str = "default", run_dir: Optional[FilePath] = None) -> dict[str, Any]:
     """What a running engine says of itself (`ringpack stat --json`), as a dict."""
     return json.loads(_ask_engine("stat", run, run_dir))
 
 
-def checkpoint(run="default", run_dir=None):
+def checkpoint(run: str = "default", run_dir: Optional[FilePath] = None) -> str:
     """Have a running engine write a checkpoint; its path, once it is durable."""
     return _ask_engine("checkpoint", run, run_dir)

@@ -17,7 +17,8 @@ into a tensor of a batch, in place, kills the process with SIGSEGV; ``.to(device
 give tensors that are yours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
 
 import numpy
 
@@ -35,7 +36,7 @@ def import_torch():
     return torch
 
 
-def _number(name, text):
+def _number(name: str, text: str) -> Any:
     return property(lambda batch: getattr(batch._info, name), doc=text)
 
 
@@ -47,13 +48,13 @@ class Sections(Mapping):
     def __init__(self, batch, flat):
         self._batch, self._flat = batch, flat
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Any:
         return self._batch.view(name, flat=self._flat)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._batch._names)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._batch._names)
 
     def __contains__(self, name):
@@ -102,7 +103,7 @@ class Batch(Mapping):
         self._names = lease.client.layout
         self._why = ""
 
-    def view(self, name, *, flat=None, kind=None):
+    def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
         """One section. flat: 1-D, otherwise a row of the batch is a row of the view. kind: "numpy"
         or "torch"; records (rows, provenance) are always numpy. Default: as the loader says."""
         if self._lease is None:
@@ -123,23 +124,23 @@ class Batch(Mapping):
             return import_torch().from_numpy(numpy.asarray(self._lease.memory(name, flat, True)))
         return numpy.asarray(self._lease.memory(name, flat, False))
 
-    def flat(self):
+    def flat(self) -> Sections:
         """The same sections as 1-D views."""
         return Sections(self, flat=True)
 
-    def copy(self):
+    def copy(self) -> dict[str, Any]:
         """A dict of copies, which are the caller's."""
         return {
             name: view.copy() if isinstance(view, numpy.ndarray) else view.clone()
             for name, view in self.items()
         }
 
-    def digest(self):
+    def digest(self) -> int:
         """Digest of the rows (engine/plan/STREAM.md section 7), to be added up modulo 2**128."""
         self.view("rows", kind="numpy")  # refuses a closed batch
         return self._lease.client.digest(self._info)
 
-    def release(self):
+    def release(self) -> None:
         """Give the slot back to the engine now. Twice is once.
 
         Raises LeaseError when views are alive; the batch then stays as it was."""
@@ -153,31 +154,31 @@ class Batch(Mapping):
             )
         self.close("was released")
 
-    def close(self, why="was closed"):
+    def close(self, why: str = "was closed") -> None:
         """Give no more views; the slot goes back when the last view is gone. Twice is once."""
         if self._lease is not None:
             self._lease, self._why = None, why
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         return self._lease is None
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Any:
         return self.view(name)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._names)
 
     def __contains__(self, name):
         return name in self._names
 
-    def __enter__(self):
+    def __enter__(self) -> "Batch":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close("was closed at the end of its `with` block")
 
     def __eq__(self, other):

@@ -7,6 +7,7 @@ Every error says what failed (``str(error)``), and in ``.hint`` what is safe and
 
 import errno
 import os
+from typing import Optional
 
 
 class RingpackError(Exception):
@@ -15,7 +16,7 @@ class RingpackError(Exception):
     name = ""  # as the program prints it
     code = 0  # 0: found by Python, not by the library
 
-    def __init__(self, message, hint="", code=None):
+    def __init__(self, message: str, hint: str = "", code: Optional[int] = None):
         super().__init__(message)
         self.hint = hint
         if code is not None:

@@ -7,6 +7,8 @@ import os
 import time
 import weakref
 from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional, Union
 
 import numpy
 
@@ -26,6 +28,7 @@ logger = logging.getLogger("ringpack")
 STATE_KEY = "ringpack_state"
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
 _RESTARTS_MAX = 3  # of our own engine, without a batch in between
+FilePath = Union[str, os.PathLike]
 _serial = iter(range(1 << 62))
 
 
@@ -61,24 +64,24 @@ class Loader:
 
     def __init__(
         self,
-        config=None,
+        config: Optional[FilePath] = None,
         *,
-        run=None,
-        run_dir=None,
-        corpus=None,
-        seq_len=None,
-        batch_size=None,
-        dp_rank=None,
-        dp_world_size=None,
-        return_type="numpy",
-        flat=False,
-        keep=1,
-        start_engine=None,
-        start_timeout=600.0,
-        connect_timeout=None,
-        restart_timeout=None,
-        program=None,
-        **options,
+        run: Optional[str] = None,
+        run_dir: Optional[FilePath] = None,
+        corpus: Union[FilePath, dict, Iterable[Union[FilePath, dict]], None] = None,
+        seq_len: Optional[int] = None,
+        batch_size: Optional[int] = None,
+        dp_rank: Optional[int] = None,
+        dp_world_size: Optional[int] = None,
+        return_type: str = "numpy",
+        flat: bool = False,
+        keep: int = 1,
+        start_engine: Optional[bool] = None,
+        start_timeout: float = 600.0,
+        connect_timeout: Optional[float] = None,
+        restart_timeout: Optional[float] = None,
+        program: Optional[FilePath] = None,
+        **options: Any,
     ):
         self._client = self._engine = None
         if return_type not in KINDS:
@@ -126,7 +129,7 @@ class Loader:
 
     # ---- attach, detach -------------------------------------------------------------------------
 
-    def attach(self):
+    def attach(self) -> "Loader":
         """Start the engine, if that is ours to do, and attach. Does nothing when attached."""
         if self._client is not None:
             return self
@@ -171,7 +174,7 @@ class Loader:
                 if time.monotonic() >= deadline:
                     raise
 
-    def close(self):
+    def close(self) -> None:
         """Detach, and end the engine if this loader started it. Views that are alive stay valid."""
         self._detach()
         engine, self._engine = self._engine, None
@@ -189,10 +192,10 @@ class Loader:
             self._token = client.state()  # attaching again goes on here
             client.detach()
 
-    def __enter__(self):
+    def __enter__(self) -> "Loader":
         return self.attach()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self):
@@ -208,17 +211,17 @@ class Loader:
 
     # ---- batches --------------------------------------------------------------------------------
 
-    def __iter__(self):
+    def __iter__(self) -> "Loader":
         """The loader itself: a second loop goes on where the first one stopped."""
         return self
 
-    def __next__(self):
+    def __next__(self) -> Batch:
         batch = self.next()
         if batch is None:
             raise StopIteration
         return batch
 
-    def next(self, timeout=None):
+    def next(self, timeout: Optional[float] = None) -> Optional[Batch]:
         """The next batch, or None at the end of the stream (num_epochs).
 
         Closes the batch before it (with keep=n, the n-th before it). Waits at most `timeout`
@@ -262,7 +265,7 @@ class Loader:
 
     # ---- state ----------------------------------------------------------------------------------
 
-    def state_dict(self, text=False):
+    def state_dict(self, text: bool = False) -> dict[str, Any]:
         """The position after the last batch that was taken: the same bytes on every rank.
 
         {"ringpack_state": uint8 array, or tensor with return_type="torch"}, always of the same
@@ -276,7 +279,7 @@ class Loader:
         array[: len(token)] = numpy.frombuffer(token, numpy.uint8)
         return {STATE_KEY: import_torch().from_numpy(array) if self._kind == "torch" else array}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to the position of a state_dict, of any rank of any world size.
 
         Before the first use it is only remembered, and checked when attaching; later the loader
@@ -304,21 +307,21 @@ class Loader:
     # ---- what is going on -----------------------------------------------------------------------
 
     @property
-    def next_row(self):
+    def next_row(self) -> int:
         """Global row of the present position."""
         return self.attach()._client.next_row()
 
     @property
-    def run(self):
+    def run(self) -> str:
         """Name under which the engine is found (`ringpack stat NAME`)."""
         return self._connection["run"]
 
     @property
-    def engine_pid(self):
+    def engine_pid(self) -> Optional[int]:
         """Process of the engine that this loader started, or None."""
         return self._engine.process.pid if self._engine and self._engine.process else None
 
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         """Since attaching: batches, rows, tokens, waits, wait_ns, reattaches."""
         return self.attach()._client.counts()
 
