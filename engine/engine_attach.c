@@ -161,15 +161,19 @@ static int restart_flow(struct rp_engine *engine, struct rp_error *error)
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
-/* All rings to `row`: it becomes the base of a new numbering. The probe stands at it. */
-static int move_all(struct rp_engine *engine, uint64_t row, struct rp_error *error)
+/* All rings to `row`, in a numbering that has a step boundary there. The probe stands at it. The
+ * numbering begins whole steps below the row, because ranks of one job are some micro-batches apart:
+ * after a restart one that is behind may attach when another has already moved the rings. */
+static int move_all(struct rp_engine *engine, uint64_t row, uint64_t *batch_out,
+                    struct rp_error *error)
 {
     rp_engine_stop_flow(engine);
-    engine->base_row = row;
+    engine->base_row = row % engine->config->global_batch_size;
+    *batch_out = (row - engine->base_row) / engine->batch_rows;
     rp_flow_forget_states(engine->flow);
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = rp_engine_renew_ring(engine, r, 0, error);
+        code = rp_engine_renew_ring(engine, r, *batch_out, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
@@ -214,8 +218,7 @@ static int place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_r
         if (code < 0)
             return code;
     }
-    *batch_out = 0;
-    return move_all(engine, row, error);
+    return move_all(engine, row, batch_out, error);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */

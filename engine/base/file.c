@@ -12,12 +12,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/mem.h"
+
+#define LOCK_PATIENCE_NS 500000000u
+#define LOCK_RETRY_NS 2000000u
 
 static int fail_errno(struct rp_error *error, const char *path, const char *verb)
 {
@@ -280,6 +285,17 @@ int rp_file_replace(const char *path, const void *buffer, size_t bytes, struct r
         return rp_new_file_publish(&new_file, error);
     rp_new_file_discard(&new_file);
     return code;
+}
+
+int rp_file_lock(int fd)
+{
+    uint64_t give_up_ns = rp_now_ns() + LOCK_PATIENCE_NS;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EINTR && (errno != EWOULDBLOCK || rp_now_ns() >= give_up_ns))
+            return -errno;
+        rp_sleep_ns(LOCK_RETRY_NS);
+    }
+    return 0;
 }
 
 int rp_dir_make(const char *path, struct rp_error *error)

@@ -14,7 +14,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -62,9 +61,13 @@ static int take_lock(struct rp_place *place, struct rp_error *error)
                          O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
     if (place->lock < 0)
         return fail_errno(error, place->path, "open " LOCK_NAME " in it");
-    if (flock(place->lock, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? fail_busy(place, error)
-                                    : fail_errno(error, place->path, "lock it");
+    int code = rp_file_lock(place->lock);
+    if (code == -EWOULDBLOCK)
+        return fail_busy(place, error);
+    if (code < 0) {
+        errno = -code;
+        return fail_errno(error, place->path, "lock it");
+    }
     char host[65] = {0}, text[HOLDER_BYTES] = {0};
     if (gethostname(host, sizeof host - 1) < 0)
         host[0] = 0;

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -116,12 +115,12 @@ static int try_lock(int directory_fd, const char *run, struct rp_error *error)
     if (fd < 0)
         return rp_fail(error, errno == ENOENT ? -EAGAIN : -errno, "remove it if it is not ours",
                        "run directory: %s: %s", name, strerror(errno));
-    int code = 0;
+    int code = rp_file_lock(fd);
     struct stat held, named;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-        code = errno == EWOULDBLOCK
+    if (code < 0)
+        code = code == -EWOULDBLOCK
                    ? fail_busy(run, fd, error)
-                   : rp_fail(error, -errno, NULL, "%s: flock: %s", name, strerror(errno));
+                   : rp_fail(error, code, NULL, "%s: flock: %s", name, rp_strerror(code));
     else if (fstat(fd, &held) != 0 ||
              fstatat(directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0 ||
              held.st_ino != named.st_ino || held.st_dev != named.st_dev)
