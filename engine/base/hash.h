@@ -26,8 +26,7 @@ static inline bool rp_hash128_equal(struct rp_hash128 a, struct rp_hash128 b)
 {
     return a.low == b.low && a.high == b.high;
 }
-/* Sum modulo 2^128: how the digests of disjoint row sets combine (engine/plan/STREAM.md, "Digest").
- */
+/* Sum modulo 2^128: how digests of disjoint row sets combine (engine/plan/STREAM.md, "Digest"). */
 static inline struct rp_hash128 rp_hash128_sum(struct rp_hash128 a, struct rp_hash128 b)
 {
     struct rp_hash128 sum = {a.low + b.low, a.high + b.high};

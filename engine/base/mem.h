@@ -8,8 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/** `count` zeroed elements of `size` bytes; NULL when out of memory or when the product overflows.
- */
+/** `count` zeroed elements of `size` bytes; NULL when out of memory or the product overflows. */
 static inline void *rp_calloc(size_t count, size_t size)
 {
     return calloc(count ? count : 1, size ? size : 1);

@@ -43,8 +43,7 @@ static bool has_suffix(const char *path, const char *suffix)
     return length > tail && !strcmp(path + length - tail, suffix);
 }
 
-/* The token file that a file belongs to: NAME.idx -> NAME.bin, PATH.rpx -> PATH, others themselves.
- */
+/* The token file that a file belongs to: NAME.idx -> NAME.bin, PATH.rpx -> PATH, or itself. */
 static char *token_file(const char *path)
 {
     int stem = (int)strlen(path) - 4;

@@ -2,8 +2,7 @@
 /* key.h — one table says everything about every key: it drives the YAML reader, the options, the
  * defaults, the range checks and the help. Private to this room.
  *
- * A standard value in parentheses is for people: the field starts as zero and is filled in later.
- */
+ * A standard value in parentheses is for people: the field starts as zero and is filled later. */
 #ifndef RP_CONFIG_KEY_H
 #define RP_CONFIG_KEY_H
 
@@ -170,8 +169,7 @@ char *rp_path_behind(const char *directory, const char *path);
 
 /** A source at the end of the list; NULL when out of memory. */
 struct rp_config_source *rp_config_add_source(struct rp_config *config);
-/** A copy of `path` at the end of the shards of `source`, behind `directory` when it is relative.
- */
+/** A copy of `path`, behind `directory` when it is relative, at the end of the source's shards. */
 RP_MUST_CHECK int rp_source_add_shard(struct rp_config_source *source, const char *directory,
                                       const char *path, struct rp_error *error);
 void rp_source_free(struct rp_config_source *source);

@@ -51,8 +51,7 @@ static yaml_node_t *node_at(struct reader *reader, int index)
     return yaml_document_get_node(&reader->document, index);
 }
 
-/* The text of a scalar. libyaml has checked that it is UTF-8; a NUL can only come from an escape.
- */
+/* The text of a scalar. libyaml has checked that it is UTF-8; a NUL comes from an escape. */
 static int scalar_text(struct reader *reader, const yaml_node_t *node, const char *key,
                        const char **text)
 {

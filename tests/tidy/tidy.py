@@ -201,7 +201,12 @@ def function_size(files):
                 if count > FUNCTION_LINES:
                     yield Finding(path, line, f"a function of {count} lines")
         elif path.endswith(".py"):
-            for node in ast.walk(ast.parse(text)):
+            try:
+                nodes = ast.walk(ast.parse(text))
+            except SyntaxError as error:
+                yield Finding(path, error.lineno, f"not Python: {error.msg}")
+                continue
+            for node in nodes:
                 if isinstance(node, ast.FunctionDef):
                     count = node.end_lineno - node.lineno + 1
                     if count > FUNCTION_LINES:
