@@ -72,8 +72,8 @@ bool rp_lane_is_over(const struct rp_lane *lane)
 
 void rp_lane_add_piece(struct rp_lane *lane, const struct rp_piece *piece)
 {
-    uint32_t value = (uint32_t)rp_min_u64(piece->length, lane->config->seq_len + 1);
-    lane->pieces[rp_window_add(&lane->window, value)] = *piece;
+    RP_DASSERT(piece->length <= lane->config->seq_len);
+    lane->pieces[rp_window_add(&lane->window, (uint32_t)piece->length)] = *piece;
 }
 
 uint16_t rp_lane_add_open_row(struct rp_lane *lane, uint64_t opened_at, uint32_t gap)

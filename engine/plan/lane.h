@@ -23,7 +23,7 @@ struct rp_lane {
 
     struct rp_window window;            /* lookahead: the FIFO; best_fit: the open rows */
     struct rp_piece *pieces;            /* lookahead, by slot */
-    struct rp_piece pending;            /* concat, best_fit; length 0: none */
+    struct rp_piece pending;            /* length 0: none; lookahead: longer than seq_len */
     struct rp_open_row *open_rows;      /* best_fit, by slot */
     struct rp_fragment *open_fragments; /* best_fit */
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* packing lookahead — the oldest document, then the largest that fit, and a pair to close the row.
  *
- * The FIFO is a window whose values are lengths. All lengths above seq_len count as seq_len + 1:
- * such a piece never fits anywhere. At a row boundary there is no partial row, so the FIFO is the
- * whole state. */
+ * The FIFO is a window whose values are lengths. A document longer than a row never enters it: it
+ * is the pending piece, gives full rows, and only its rest queues up. At a row boundary there is no
+ * partial row, so FIFO and pending piece are the whole state.
+ *
+ * Invariants: no piece of the FIFO is longer than seq_len; the pending piece is; while one is
+ * pending nothing is read, so the FIFO keeps the room for its rest. */
 #include "base/bits.h"
 #include "plan/packing.h"
 
@@ -18,8 +21,7 @@ static void take_oldest(struct rp_lane *lane, struct rp_draft *row)
     if (piece->length == 0)
         rp_window_remove(&lane->window, slot);
     else
-        rp_window_change(&lane->window, slot,
-                         (uint32_t)rp_min_u64(piece->length, lane->config->seq_len + 1));
+        rp_window_change(&lane->window, slot, (uint32_t)piece->length);
 }
 
 static void take_whole(struct rp_lane *lane, struct rp_draft *row, uint16_t slot)
@@ -29,14 +31,28 @@ static void take_whole(struct rp_lane *lane, struct rp_draft *row, uint16_t slot
     rp_window_remove(&lane->window, slot);
 }
 
+/* A row of the pending piece alone. */
+static void take_pending(struct rp_lane *lane, struct rp_draft *row)
+{
+    struct rp_piece *pending = &lane->pending;
+    rp_draft_take(row, lane, pending, lane->config->seq_len);
+    if (pending->length <= lane->config->seq_len) {
+        rp_lane_add_piece(lane, pending);
+        pending->length = 0;
+    }
+}
+
 static int top_up(struct rp_lane *lane, struct rp_error *error)
 {
-    while (lane->window.count < lane->window.capacity) {
+    while (lane->window.count < lane->window.capacity && lane->pending.length == 0) {
         struct rp_piece piece;
         int delivered = rp_feed_next(&lane->feed, &piece, &lane->counts, error);
         if (delivered <= 0)
             return delivered;
-        rp_lane_add_piece(lane, &piece);
+        if (piece.length > lane->config->seq_len)
+            lane->pending = piece;
+        else
+            rp_lane_add_piece(lane, &piece);
     }
     return 0;
 }
@@ -115,8 +131,14 @@ static bool take_filler(struct rp_lane *lane, struct rp_draft *row)
 int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error *error)
 {
     int failed = top_up(lane, error);
-    if (failed < 0 || lane->window.count == 0)
+    if (failed < 0)
         return failed;
+    if (lane->pending.length > 0) {
+        take_pending(lane, row);
+        return 0;
+    }
+    if (lane->window.count == 0)
+        return 0;
     take_oldest(lane, row);
     while (rp_draft_has_room(row, lane)) {
         failed = top_up(lane, error);

@@ -18,7 +18,7 @@ uint64_t rp_token_bytes_max(const struct rp_plan_config *config, uint32_t source
     /* No factor exceeds 2^24 but their product of three, so nothing overflows: 2^12 * 2^24 * 2^10
      * * 32. */
     uint64_t held = sizeof(struct rp_token_piece); /* concat */
-    if (config->packing == RP_PACKING_LOOKAHEAD)
+    if (config->packing == RP_PACKING_LOOKAHEAD)   /* a pending piece leaves room in the FIFO */
         held = sizeof(struct rp_token_piece) * (uint64_t)config->window;
     if (config->packing == RP_PACKING_BEST_FIT)
         held += config->window *

@@ -164,14 +164,16 @@ static int check_held(const struct check *check)
     const struct rp_token_lane *record = &check->record;
     uint32_t fifo_max = config->packing == RP_PACKING_LOOKAHEAD ? config->window : 0;
     uint32_t open_max = config->packing == RP_PACKING_BEST_FIT ? config->window : 0;
-    uint32_t pending_max = config->packing == RP_PACKING_LOOKAHEAD ? 0 : 1;
-    if (record->fifo > fifo_max || record->pending > pending_max || record->open_rows > open_max ||
-        record->zero != 0)
+    /* lookahead keeps room in the FIFO for the rest of the pending piece. */
+    bool has_room = config->packing != RP_PACKING_LOOKAHEAD || record->pending == 0 ||
+                    record->fifo < fifo_max;
+    if (record->fifo > fifo_max || record->pending > 1 || record->open_rows > open_max ||
+        !has_room || record->zero != 0)
         return DAMAGED(check,
                        "%" PRIu32 " pieces in the FIFO, %" PRIu32 " pending, %" PRIu32
-                       " open rows; at most %" PRIu32 ", %" PRIu32 ", %" PRIu32 " are possible",
-                       record->fifo, record->pending, record->open_rows, fifo_max, pending_max,
-                       open_max);
+                       " open rows; at most %" PRIu32 ", 1%s, %" PRIu32 " are possible",
+                       record->fifo, record->pending, record->open_rows, fifo_max,
+                       fifo_max > 0 ? " (in the place of one of the FIFO)" : "", open_max);
     return 0;
 }
 
@@ -230,18 +232,40 @@ static int check_tail(const struct check *check, const char *what, uint32_t inde
     return 0;
 }
 
-static int check_piece(struct check *check, const char *what, uint32_t index, bool may_be_cut)
+/* may_be_cut: anywhere. Where lookahead takes full rows of a document, it begins at a multiple of
+ * seq_len. */
+static int check_piece(struct check *check, const char *what, uint32_t index, bool may_be_cut,
+                       uint64_t length_min, uint64_t length_max)
 {
+    uint32_t seq_len = check->plan->config.seq_len;
     struct rp_token_piece piece;
     int failed = read_record(check, &piece, sizeof piece);
     if (failed < 0)
         return failed;
-    if (piece.zero != 0 || (piece.offset != 0 && !may_be_cut))
+    if (piece.zero != 0 || (piece.offset % seq_len != 0 && !may_be_cut))
         return DAMAGED(check,
-                       "%s %" PRIu32 " begins at token %" PRIu64 " of its document; expected 0",
-                       what, index, piece.offset);
+                       "%s %" PRIu32 " begins at token %" PRIu64
+                       " of its document; expected a multiple of %" PRIu32,
+                       what, index, piece.offset, seq_len);
+    if (piece.length < length_min || piece.length > length_max)
+        return DAMAGED(check,
+                       "%s %" PRIu32 " has %" PRIu64 " tokens; expected %" PRIu64 " to %" PRIu64,
+                       what, index, piece.length, length_min, length_max);
     check->buffered += piece.length;
     return check_tail(check, what, index, piece.source, piece.document, piece.offset, piece.length);
+}
+
+static int check_pieces(struct check *check)
+{
+    const struct rp_plan_config *config = &check->plan->config;
+    bool is_fifo = config->packing == RP_PACKING_LOOKAHEAD, cuts = config->fill == RP_FILL_SPLIT;
+    int failed = 0;
+    for (uint32_t i = 0; i < check->record.fifo && failed == 0; i++)
+        failed = check_piece(check, "FIFO piece", i, i == 0 && cuts, 1, config->seq_len);
+    if (check->record.pending > 0 && failed == 0)
+        failed = check_piece(check, "pending piece", 0, !is_fifo,
+                             is_fifo ? (uint64_t)config->seq_len + 1 : 1, UINT64_MAX);
+    return failed;
 }
 
 /* *opened_min: an open row was opened after the ones before it. */
@@ -335,10 +359,8 @@ static int check_lane(struct check *check, uint64_t next_row)
         failed = check_held(check);
     for (uint32_t s = 0; s < check->plan->source_count && failed == 0; s++)
         failed = check_cursor(check, s);
-    for (uint32_t i = 0; i < check->record.fifo && failed == 0; i++)
-        failed = check_piece(check, "FIFO piece", i, i == 0);
-    for (uint32_t i = 0; i < check->record.pending && failed == 0; i++)
-        failed = check_piece(check, "pending piece", i, true);
+    if (failed == 0)
+        failed = check_pieces(check);
     uint64_t opened_min = 0;
     for (uint32_t i = 0; i < check->record.open_rows && failed == 0; i++)
         failed = check_open_row(check, i, &opened_min);

@@ -19,7 +19,7 @@
 
 #include "plan/plan.h"
 
-#define RP_WINDOW_VALUE_MAX (RP_SEQ_LEN_MAX + 1)
+#define RP_WINDOW_VALUE_MAX RP_SEQ_LEN_MAX
 #define RP_WINDOW_NONE UINT16_MAX
 #define RP_WINDOW_BUCKETS 2560 /* 18 octaves of 128 behind the first 256 values */
 

@@ -68,7 +68,8 @@ def random_inputs(rng):
         if inputs["long_doc"] != "split" and rng.random() < 0.2:
             lengths[rng.randrange(documents)] = rng.getrandbits(60)
         if inputs["num_epochs"] == 0:  # every lane always finds a document that it may deliver
-            lengths = [n if 0 < n <= L else rng.randint(1, L) for n in lengths]
+            most = L if inputs["long_doc"] == "drop" else 2**64
+            lengths = [n if 0 < n <= most else rng.randint(1, L) for n in lengths]
         weight = rng.choice([1, 1, 2, 3, 1000, rng.randint(1, 2**32 - 1)])
         inputs["sources"].append({"weight": weight, "lengths": lengths})
     return inputs

@@ -224,11 +224,14 @@ class Lane:
         return self.emit(row)
 
     def top_up(self):
-        while len(self.fifo) < self.spec.W:
+        while len(self.fifo) < self.spec.W and self.pending is None:
             piece = self.next_document()
             if piece is None:
                 return
-            self.fifo.append(piece)
+            if piece.length > self.spec.L:
+                self.pending = piece
+            else:
+                self.fifo.append(piece)
 
     def take_fifo(self, i, tokens):
         fragment, rest = take(self.fifo[i], tokens)
@@ -238,9 +241,15 @@ class Lane:
     def lookahead(self):
         D, row = self.spec.D, []
         self.top_up()  # 1
+        if self.pending is not None:  # 2
+            fragment, rest = take(self.pending, self.spec.L)
+            self.pending = rest if rest.length > self.spec.L else None
+            if self.pending is None:
+                self.fifo.append(rest)
+            return self.emit([fragment])
         if not self.fifo:
             return row
-        row.append(self.take_fifo(0, min(self.spec.L, self.fifo[0].length)))  # 2
+        row.append(self.take_fifo(0, self.fifo[0].length))
         while self.gap(row) > 0 and len(row) < D:  # 3
             self.top_up()
             gap = self.gap(row)

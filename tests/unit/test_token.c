@@ -252,7 +252,7 @@ static void each_value_is_checked_against_the_corpus(void **state)
         const char *word;
     } lies[] = {
         {lane + offsetof(struct rp_token_lane, fifo), 4, 10, "FIFO"},
-        {lane + offsetof(struct rp_token_lane, pending), 4, 1, "pending"},
+        {lane + offsetof(struct rp_token_lane, pending), 4, 2, "pending"},
         {lane + offsetof(struct rp_token_lane, open_rows), 4, 1, "open rows"},
         {lane + offsetof(struct rp_lane_counts, documents), 8, 9999, "documents"},
         {lane + offsetof(struct rp_lane_counts, tokens_read), 8, 9999, "tokens were read"},
@@ -262,7 +262,7 @@ static void each_value_is_checked_against_the_corpus(void **state)
         {cursor + 8, 8, 50, "position 50 of 50"},
         {cursor + 16, 8, UINT64_MAX, "mixing"},
         {piece, 8, 50, "document 50"},
-        {piece + 32 + 8, 8, 1, "expected 0"},
+        {piece + 32 + 8, 8, 1, "expected a multiple of 61"},
         {piece + 16, 8, 100000, "100000 tokens"},
         {piece + 24, 4, 3, "source 3"},
         {offsetof(struct rp_token_header, next_row), 8, 12, "row 12"},
@@ -276,6 +276,70 @@ static void each_value_is_checked_against_the_corpus(void **state)
         if (!strstr(error.message, lies[i].word))
             fail_msg("`%s` does not say `%s`", error.message, lies[i].word);
     }
+    rp_plan_close(plan);
+}
+
+/* lookahead holds a long document as the pending piece, with room for its rest in the FIFO. A token
+ * that has it elsewhere would make the window keep what never fits, or overflow. */
+static void a_long_piece_is_only_taken_as_pending(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX], lie[TOKEN_BYTES_MAX];
+    struct corpus corpus;
+    uint64_t random = 5;
+    corpus_make(&corpus, 1, 50, 61, &random);
+    for (uint64_t d = 0; d < 50; d++) /* in order: three that fit, then one of four rows */
+        corpus.lengths[0][d] = d % 4 < 3 ? 40 : 4 * 61;
+    struct rp_plan_config config = plan_variant(0); /* lookahead, pad, split, none, one lane */
+    config.max_docs_per_row = 61;
+    struct rp_plan *plan = plan_open(&config, &corpus);
+    struct rp_row row;
+    assert_true(plan_next(plan, &row)); /* of the long document, met behind three others */
+    size_t bytes = save(plan, token);
+
+    size_t lane = lane_offset(&corpus);
+    size_t pieces = lane + sizeof(struct rp_token_lane) + sizeof(struct rp_token_cursor);
+    size_t fifo_at = lane + offsetof(struct rp_token_lane, fifo);
+    size_t pending_at = lane + offsetof(struct rp_token_lane, pending);
+    size_t long_at = pieces + 3 * sizeof(struct rp_token_piece);
+    struct rp_token_piece piece;
+    memcpy(&piece, token + long_at, sizeof piece);
+    assert_int_equal(rp_load_u32(token + fifo_at), 3);
+    assert_int_equal(rp_load_u32(token + pending_at), 1);
+    assert_int_equal(piece.length, 3 * 61);
+    load(plan, token, bytes); /* control */
+
+    struct rp_error error = {0};
+    memcpy(lie, token, bytes); /* the same pieces, all in the FIFO */
+    rp_store_u32(lie + fifo_at, 4);
+    rp_store_u32(lie + pending_at, 0);
+    rehash(lie, bytes);
+    assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
+    assert_non_null(strstr(error.message, "FIFO piece 3 has 183 tokens; expected 1 to 61"));
+
+    memcpy(lie, token, bytes); /* a pending piece that belongs into the FIFO */
+    piece.offset = 3 * 61;
+    piece.length = 61;
+    memcpy(lie + long_at, &piece, sizeof piece);
+    rehash(lie, bytes);
+    assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
+    assert_non_null(strstr(error.message, "pending piece 0 has 61 tokens; expected 62 to"));
+
+    piece.offset = 17; /* a cut where lookahead makes none */
+    piece.length = 4 * 61 - 17;
+    memcpy(lie + long_at, &piece, sizeof piece);
+    rehash(lie, bytes);
+    assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
+    assert_non_null(strstr(error.message, "expected a multiple of 61"));
+    rp_plan_close(plan);
+
+    config.window = 3; /* a FIFO without room for the rest of the pending piece */
+    plan = plan_open(&config, &corpus);
+    memcpy(lie, token, bytes);
+    rp_store_u32(lie + offsetof(struct rp_token_header, window), 3);
+    rehash(lie, bytes);
+    assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
+    assert_non_null(strstr(error.message, "in the place of one of the FIFO"));
     rp_plan_close(plan);
 }
 
@@ -439,6 +503,7 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_and_truncation_is_refused),
         cmocka_unit_test(lying_tokens_do_no_harm),
         cmocka_unit_test(each_value_is_checked_against_the_corpus),
+        cmocka_unit_test(a_long_piece_is_only_taken_as_pending),
         cmocka_unit_test(a_foreign_version_is_told_apart_from_damage),
         cmocka_unit_test(a_mismatch_names_field_and_values),
         cmocka_unit_test(weights_can_change_at_a_row),
