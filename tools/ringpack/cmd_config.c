@@ -11,10 +11,12 @@
 
 #define KEYS_MAX 64
 #define NAME_BYTES 40
+#define HELP_BYTES 240
 #define OPTION_KEY_FIRST 0x2000
 
 static struct argp_option options[KEYS_MAX + 3];
 static char names[KEYS_MAX][NAME_BYTES];
+static char helps[KEYS_MAX][HELP_BYTES];
 
 static void note(struct rp_cmd_config *arguments, struct argp_state *state, const char *key,
                  const char *text)
@@ -48,8 +50,11 @@ const struct argp *rp_cmd_config_argp(void)
         snprintf(names[i], sizeof names[i], "%s", keys[i].name);
         for (char *c = names[i]; *c; c++)
             *c = *c == '_' ? '-' : *c;
-        options[count++] = (struct argp_option){names[i], OPTION_KEY_FIRST + i, "VALUE",
-                                                0,        keys[i].help,         0};
+        bool words = keys[i].standard[0] == '('; /* not a value, but what happens without one */
+        snprintf(helps[i], sizeof helps[i], "%s; %s %s%s%s", keys[i].help, keys[i].type,
+                 words ? "" : "(standard: ", keys[i].standard, words ? "" : ")");
+        options[count++] = (struct argp_option){
+            names[i], OPTION_KEY_FIRST + i, "VALUE", 0, helps[i], 0};
     }
     options[count] = (struct argp_option){0};
     return &argp;
