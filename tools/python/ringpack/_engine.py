@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 import weakref
 from collections import deque
 
@@ -77,9 +76,7 @@ def _sources(corpus):
     """`corpus` as options, or as a config if a source says more than its path (a weight)."""
     sources = [corpus] if isinstance(corpus, (str, os.PathLike, dict)) else list(corpus)
     if not any(isinstance(source, dict) for source in sources):
-        return [
-            argument for source in sources for argument in ("--source", os.fspath(source))
-        ], None
+        return [text for source in sources for text in ("--source", os.fspath(source))], None
     absolute = [_absolute(source) for source in sources]
     return [], json.dumps({"sources": absolute}, default=os.fspath)  # JSON is YAML
 
@@ -92,7 +89,8 @@ def _absolute(source):
     if "path" in source:
         source["path"] = os.path.abspath(source["path"])
     if "shards" in source:
-        source["shards"] = [os.path.abspath(shard) for shard in source["shards"]]
+        shards = [source["shards"]] if isinstance(source["shards"], str) else source["shards"]
+        source["shards"] = [os.path.abspath(shard) for shard in shards]
     return source
 
 
@@ -111,50 +109,15 @@ class Engine:
     def start(self, timeout):
         """Start it, again if it has ended, and wait until trainers can attach. Seconds."""
         self.cut_lifeline()
+        self._lines.clear()
         ready, ready_end = os.pipe()
         life_end, self._lifeline = os.pipe()
-        passed, arguments = [ready_end, life_end], self.arguments
-        if self.config_text is not None:
-            config = os.memfd_create("ringpack-config")
-            os.write(config, self.config_text.encode())
-            passed.append(config)
-            arguments = ["-c", f"/proc/self/fd/{config}", *arguments]
-        command = [
-            self.program,
-            "serve",
-            *arguments,
-            "--ready-fd",
-            str(ready_end),
-            "--lifeline",
-            str(life_end),
-        ]
         try:
-            # In a session of its own: Ctrl-C is for the trainer, which ends the engine in time.
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=passed,
-                start_new_session=True,
+            self.process = self._spawn(ready_end, life_end)
+            self._reader = threading.Thread(
+                target=self._read_log, args=(self.process.stderr,), daemon=True
             )
-        except OSError as failure:
-            os.close(ready)
-            self.cut_lifeline()
-            raise RingpackError(
-                f"{self.program} could not be started: {failure}", "set RINGPACK to its path"
-            ) from failure
-        finally:
-            for fd in passed:
-                os.close(fd)
-        self._reader = threading.Thread(
-            target=self._read_log,
-            args=(self.process.stderr,),
-            name="ringpack-engine-log",
-            daemon=True,
-        )
-        self._reader.start()
-        try:
+            self._reader.start()
             self._wait_ready(ready, timeout)
         except BaseException:
             self.stop(timeout=5)
@@ -162,16 +125,39 @@ class Engine:
         finally:
             os.close(ready)
 
+    def _spawn(self, ready_end, life_end):
+        """The child process; it takes both pipe ends."""
+        passed, arguments = [ready_end, life_end], list(self.arguments)
+        arguments += ["--ready-fd", str(ready_end), "--lifeline", str(life_end)]
+        if self.config_text is not None:
+            config = os.memfd_create("ringpack-config")
+            os.write(config, self.config_text.encode())
+            passed.append(config)
+            arguments += ["-c", f"/proc/self/fd/{config}"]
+        try:
+            # In a session of its own: Ctrl-C is for the trainer, which ends the engine in time.
+            return subprocess.Popen(
+                [self.program, "serve", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=passed,
+                start_new_session=True,
+            )
+        except OSError as failure:
+            raise RingpackError(
+                f"{self.program} could not be started: {failure}", "set RINGPACK to its path"
+            ) from failure
+        finally:
+            for fd in passed:
+                os.close(fd)
+
     def _wait_ready(self, ready, timeout):
-        deadline = time.monotonic() + timeout
-        while not select.select([ready], [], [], min(0.2, max(0.0, deadline - time.monotonic())))[
-            0
-        ]:
-            if time.monotonic() >= deadline:
-                raise EngineTimeoutError(
-                    f"the engine (pid {self.process.pid}) was not ready within {timeout:g} s",
-                    "give start_timeout more seconds; `ringpack index` before makes starts quick",
-                )
+        if not select.select([ready], [], [], timeout)[0]:
+            raise EngineTimeoutError(
+                f"the engine (pid {self.process.pid}) was not ready within {timeout:g} s",
+                "give start_timeout more seconds; `ringpack index` before makes starts quick",
+            )
         if not os.read(ready, 16):
             self.process.wait()
             raise self.failure("before it was ready")
@@ -187,11 +173,9 @@ class Engine:
                 after = lines[place + 1] if place + 1 < len(lines) else ""
                 hint = after[len("  next: ") :] if after.startswith("  next: ") else ""
                 return error_named(match[1], match[2], hint)
-        how = (
-            f"was killed by {signal.Signals(-status).name}"
-            if status < 0
-            else f"exited with status {status}"
-        )
+        how = f"exited with status {status}"
+        if status < 0:
+            how = f"was killed by {signal.Signals(-status).name}"
         said = "; its last words:\n" + "\n".join(lines[-5:]) if lines else ""
         return EngineGoneError(f"the engine (pid {self.process.pid}) {how} {when}{said}")
 
@@ -201,13 +185,13 @@ class Engine:
     def stop(self, timeout=60):
         """End it, with a checkpoint where it has a place for them, and wait for that. Seconds."""
         self.cut_lifeline()
-        if os.getpid() != self._owner or self.process is None:
+        if os.getpid() != self._owner or not self.runs():
             return
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             logger.warning(
-                "engine %d did not end within %g s and is killed", self.process.pid, timeout
+                "engine %d took more than %g s to end: killed", self.process.pid, timeout
             )
             self.process.kill()
             self.process.wait()
