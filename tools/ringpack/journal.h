@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* journal.h — what a trainer writes down about every batch before it returns it, so that somebody
+ * else can compare runs row by row although every process of them was killed.
+ *
+ * A journal is a file of records, one write(2) with O_APPEND for each. A record that a kill has cut
+ * off is at the end and counts as not written: its batch was not returned either, so the stream
+ * brings it again. Each trainer process has a journal of its own. The same records are written by
+ * tools/python/ringpack/trainer.py. */
+#ifndef RP_TOOLS_JOURNAL_H
+#define RP_TOOLS_JOURNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "ringpack/client.h"
+
+#define RP_JOURNAL_MAGIC 0x314a5052u /* "RPJ1" */
+
+/* `rows` 0: the trainer has attached; first_row is where it stands. Behind it: the state token,
+ * then the details, padded with zeros to a multiple of 8. */
+struct rp_journal_record {
+    uint32_t magic, bytes; /* of the whole record */
+    uint64_t first_row, next_row;
+    uint32_t rows, tokens;
+    uint64_t digest[2]; /* of these rows: STREAM.md section 7 */
+    uint32_t state_bytes, detail_bytes;
+};
+RP_STATIC_ASSERT(sizeof(struct rp_journal_record) == 56, "trainer.py writes the same");
+
+/* Details: for every row of the batch one of these, with its fragments behind it. */
+struct rp_journal_row {
+    uint64_t row, hash_low, hash_high;
+    uint32_t fragments, tokens;
+};
+struct rp_journal_fragment {
+    uint64_t hash; /* XXH3-64 of its tokens as u32 */
+    uint32_t length, zero;
+};
+
+static inline const uint8_t *rp_journal_state(const struct rp_journal_record *record)
+{
+    return (const uint8_t *)(record + 1);
+}
+static inline const uint8_t *rp_journal_details(const struct rp_journal_record *record)
+{
+    return rp_journal_state(record) + rp_align_up(record->state_bytes, 8);
+}
+
+/* ---- writing: the trainer --------------------------------------------------------------------- */
+
+struct rp_journal_writer {
+    int fd;
+    bool states, details; /* what goes behind a record */
+    uint8_t *buffer;
+    size_t used, capacity;
+    uint32_t *ids; /* a fragment's tokens, widened */
+};
+RP_MUST_CHECK int rp_journal_create(struct rp_journal_writer *writer, const char *path, bool states,
+                                    bool details, struct rp_error *error);
+/** The trainer has attached. */
+RP_MUST_CHECK int rp_journal_attached(struct rp_journal_writer *writer,
+                                      const struct rp_client *client, struct rp_error *error);
+/** The trainer holds a lease on `batch`, and has not returned it. */
+RP_MUST_CHECK int rp_journal_batch(struct rp_journal_writer *writer, const struct rp_client *client,
+                                   const struct rp_batch *batch, struct rp_error *error);
+void rp_journal_close(struct rp_journal_writer *writer);
+
+/* ---- reading: whoever compares ---------------------------------------------------------------- */
+
+struct rp_journal_reader {
+    char *path;
+    int fd; /* -1 until the file is there */
+    uint8_t *buffer;
+    size_t begin, end, capacity; /* bytes of the file that are not taken yet */
+};
+/** The file need not exist yet. -ENOMEM. */
+RP_MUST_CHECK int rp_journal_open(struct rp_journal_reader *reader, const char *path,
+                                  struct rp_error *error);
+/** The next whole record, valid until the next call: 1; 0 if there is none yet; -RP_E_CORRUPT. */
+RP_MUST_CHECK int rp_journal_next(struct rp_journal_reader *reader,
+                                  const struct rp_journal_record **record_out,
+                                  struct rp_error *error);
+void rp_journal_release(struct rp_journal_reader *reader);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify_parts.h — the killed run, as the files that make it see it: verify_lives.c (passes and
+ * lives), verify_kills.c (starting and killing), verify_notes.c (what trainers noted). */
+#ifndef RP_TOOLS_VERIFY_PARTS_H
+#define RP_TOOLS_VERIFY_PARTS_H
+
+#include "verify.h"
+
+#define RP_VERIFY_RANKS_MAX 4u
+
+struct rp_verify_token {
+    void *data; /* NULL = none */
+    size_t bytes;
+};
+
+struct rp_rank {
+    struct rp_child child;
+    struct rp_journal_reader journal;
+    bool attached, done;
+    uint64_t next_row, last_row;  /* behind the last batch noted; last row noted + 1 */
+    struct rp_verify_token state; /* at next_row */
+};
+
+/* Rows as they were noted. */
+struct rp_notes {
+    struct note {
+        uint64_t row;
+        struct rp_hash128 hash;
+    } * notes;
+    uint64_t count, capacity;
+};
+
+struct rp_life {
+    uint32_t world, rows; /* ranks; rows of a micro-batch */
+    struct rp_rank ranks[RP_VERIFY_RANKS_MAX];
+    bool begun; /* a rank has attached: start_row is known */
+    uint64_t start_row;
+    struct rp_verify_token start; /* at start_row */
+    struct rp_verify_token
+        given; /* what the ranks were told to go on from; none: where the engine stands */
+    struct rp_notes notes;
+};
+
+struct rp_campaign {
+    struct rp_verify *v;
+    struct rp_life life;
+    struct rp_child engine;
+    bool engine_ready, packer_processes;
+    uint64_t random, journals;
+    uint64_t rows_a_kill;
+    struct rp_notes
+        pending; /* of the life before this one: committed, or not, when this one begins */
+    struct commitment {
+        uint32_t times;
+        struct rp_hash128 hash;
+    } * committed;          /* [row] in this pass */
+    uint64_t committed_end; /* all rows from here on are committed 0 times */
+    uint64_t drawn_ns;      /* the progress line */
+};
+
+/* verify_notes.c */
+/** Replace *token by a copy; `data` NULL: by none. */
+RP_MUST_CHECK int rp_verify_copy_token(struct rp_verify_token *token, const void *data,
+                                       size_t bytes, struct rp_error *error);
+/** Read what trainers have noted since, and compare it. */
+RP_MUST_CHECK int rp_verify_take_journals(struct rp_campaign *c, struct rp_error *error);
+/** The last state token that all ranks had noted; what they were given if nobody has noted any. */
+const struct rp_verify_token *rp_verify_common_state(const struct rp_life *life);
+/** Commit the rest, count what was committed not exactly once, and begin anew. */
+void rp_verify_check_pass(struct rp_campaign *c);
+
+/* verify_kills.c */
+uint64_t rp_verify_draw(struct rp_campaign *c, uint64_t below);
+/** Any number of ranks and rows that the step can be cut into. */
+void rp_verify_draw_topology(struct rp_campaign *c);
+/** The engine's words: what the user typed; how rows are cut for `world` ranks. */
+void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words);
+void rp_verify_add_topology(const struct rp_verify *v, struct rp_words *words, uint32_t world,
+                            uint32_t rows);
+/** An engine for the ranks of this life, otherwise drawn. `token`: path of a state token, or NULL.
+ */
+RP_MUST_CHECK int rp_verify_start_engine(struct rp_campaign *c, const char *token,
+                                         struct rp_error *error);
+RP_MUST_CHECK int rp_verify_start_rank(struct rp_campaign *c, uint32_t r,
+                                       const struct rp_verify_token *token, struct rp_error *error);
+/** All ranks, with what the life was given: a life begins. */
+RP_MUST_CHECK int rp_verify_start_ranks(struct rp_campaign *c, struct rp_error *error);
+/** Kill its ranks; what they noted is pending until the next life begins. */
+void rp_verify_end_life(struct rp_campaign *c);
+/** Kill something at random, and bring it back. */
+RP_MUST_CHECK int rp_verify_kill(struct rp_campaign *c, struct rp_error *error);
+
+#endif
