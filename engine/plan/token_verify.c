@@ -42,18 +42,29 @@ static int match_number(const char *field, uint64_t in_token, uint64_t in_plan,
     return mismatch(field, token_text, plan_text, error);
 }
 
+/* What the config does not set under that name has a way back of its own. */
+static int replace_hint(int failed, const char *hint, struct rp_error *error)
+{
+    if (failed < 0 && error)
+        snprintf(error->hint, sizeof error->hint, "nothing was changed; %s", hint);
+    return failed;
+}
+
+#define CORPUS_HINT                                                                                  \
+    "the corpus is another one, or its content changed: point the configuration at the corpus that " \
+    "the state was made with"
+#define WEIGHTS_HINT                                                                               \
+    "set the weights back, or take the new ones from this row on with --accept-weights"
+
 static int match_fingerprint(const char *field, struct rp_hash128 in_token,
                              struct rp_hash128 in_plan, struct rp_error *error)
 {
     if (rp_hash128_equal(in_token, in_plan))
         return 0;
     char token_text[RP_HASH_HEX_BYTES], plan_text[RP_HASH_HEX_BYTES];
-    return rp_fail(
-        error, -RP_E_MISMATCH,
-        "nothing was changed; the corpus is another one, or its content changed: point the "
-        "configuration at the corpus that the state was made with",
-        "%s differs: the state has %s, this run has %s", field,
-        rp_hash128_hex(in_token, token_text), rp_hash128_hex(in_plan, plan_text));
+    return rp_fail(error, -RP_E_MISMATCH, "nothing was changed; " CORPUS_HINT,
+                   "%s differs: the state has %s, this run has %s", field,
+                   rp_hash128_hex(in_token, token_text), rp_hash128_hex(in_plan, plan_text));
 }
 
 static int match_choices(const struct rp_token_header *token, const struct rp_token_header *plan,
@@ -111,13 +122,16 @@ int rp_token_match(struct rp_token_reader *reader, const struct rp_token_header 
                            "state token: it ends in its table of %" PRIu32 " sources",
                            plan->source_count);
         snprintf(field, sizeof field, "documents of source %" PRIu32, s);
-        failed = match_number(field, source.documents, plan->sources[s].documents, error);
+        failed = replace_hint(
+            match_number(field, source.documents, plan->sources[s].documents, error), CORPUS_HINT,
+            error);
         if (source.weight == plan->weights[s])
             continue;
         *weights_differ = true;
         snprintf(field, sizeof field, "weight of source %" PRIu32, s);
         if (failed == 0 && !accept_weights)
-            failed = match_number(field, source.weight, plan->weights[s], error);
+            failed = replace_hint(match_number(field, source.weight, plan->weights[s], error),
+                                  WEIGHTS_HINT, error);
     }
     const struct rp_hash128 unknown = {0, 0};
     if (failed == 0)
