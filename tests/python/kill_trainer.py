@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trainer that may be killed at any instruction: kill_trainer.py RUN RUN_DIR RANK WORLD LOG PAUSE
+
+Its "model checkpoint" is a log: for every batch one line with the rows it read and the state token
+after them, appended by one write. A new process of it drops a line that was cut, and goes on from
+the state of the last one. So the log holds every row once, or something is wrong."""
+
+import json
+import os
+import sys
+import time
+
+import ringpack
+import xxhash
+
+
+def last_state(path):
+    """The state in the last whole line, or None; what stands behind that line is cut off."""
+    whole = b""
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            whole = file.read()
+        whole = whole[: whole.rfind(b"\n") + 1]
+        os.truncate(path, len(whole))
+    return json.loads(whole.splitlines()[-1])["state"] if whole else None
+
+
+def main():
+    run, run_dir, rank, world, path, pause = sys.argv[1:]
+    state = last_state(path)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    loader = ringpack.Loader(
+        run=run,
+        run_dir=run_dir,
+        dp_rank=int(rank),
+        dp_world_size=int(world),
+        connect_timeout=60,
+        restart_timeout=60,
+    )
+    if state is not None:
+        loader.load_state_dict(state)
+    with loader:
+        for batch in loader:
+            rows = [
+                [row, tokens, xxhash.xxh3_64_hexdigest(ids.tobytes())]
+                for (row, _, tokens), ids in zip(batch["rows"].tolist(), batch["input_ids"])
+            ]
+            line = {"rows": rows, "state": loader.state_dict(text=True)}
+            os.write(log, json.dumps(line).encode() + b"\n")
+            time.sleep(float(pause))
+
+
+main()

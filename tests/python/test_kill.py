@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGKILL and SIGSTOP at random, to anybody: every row comes once, as the oracle has it, and nothing
+of ringpack is left. A failure shows its seed: `RP_SEED=n pytest test_kill.py` does the same again."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import ringpack
+import xxhash
+from conftest import ROOT
+from stream_kit import LONG, PATIENCE, Corpus, Engine, Ranks, Stream, Taken, wait_until
+
+WORLD = 2
+SEED = int(os.environ.get("RP_SEED", random.SystemRandom().randrange(10**6)))
+
+
+@pytest.fixture(scope="module")
+def stream(program, tmp_path_factory):
+    layout = [("megatron", "u16", 2, [260]), ("raw", "u16", 1, [200])]
+    corpus = Corpus(tmp_path_factory.mktemp("kill"), layout, 5)
+    corpus.index(program)
+    return Stream(corpus, {"num_epochs": 3, "fill": "split"})
+
+
+class Job:
+    """An engine and the trainers of all ranks, each of which is started again when it dies."""
+
+    def __init__(self, program, folder, stream, pause, **options):
+        self.program, self.folder, self.stream, self.pause = program, folder, stream, pause
+        self.config = {**stream.config(), "batch_size": 2, "dp_world_size": WORLD, **options}
+        self.trainers, self.ended = [None] * WORLD, set()
+        self.engine = Engine(program, folder, self.config)
+        for rank in range(WORLD):
+            self.start_trainer(rank)
+
+    def log_of(self, rank):
+        return self.folder / f"rank-{rank}.log"
+
+    def start_trainer(self, rank):
+        script = Path(__file__).with_name("kill_trainer.py")
+        names = [self.engine.run, self.folder, rank, WORLD, self.log_of(rank), self.pause]
+        self.trainers[rank] = subprocess.Popen(
+            [sys.executable, str(script), *map(str, names)],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tools" / "python")},
+        )
+
+    def kill_trainer(self, generator):
+        rank = generator.randrange(WORLD)
+        self.trainers[rank].kill()
+
+    def kill_engine(self, _generator):
+        self.engine.kill()
+
+    def kill_packer(self, generator):
+        packers = self.engine.packers()
+        if packers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(generator.choice(packers), signal.SIGKILL)
+
+    def kill_all(self, _generator):
+        for trainer in self.trainers:
+            trainer.kill()
+        self.engine.kill()
+
+    def stop_somebody(self, generator):
+        """SIGSTOP for some milliseconds, which looks like a machine that hangs."""
+        pids = [self.engine.pid, *self.engine.packers(), *(t.pid for t in self.trainers)]
+        chosen = generator.sample(pids, generator.randint(1, len(pids)))
+        for pid in chosen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        time.sleep(generator.uniform(0.005, 0.05))
+        for pid in chosen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def revive(self):
+        """Start again what died. A trainer that ended well has had all its rows; an engine that did,
+        while a trainer was killed with the last ones in its hands, is needed once more."""
+        for rank, trainer in enumerate(self.trainers):
+            status = trainer.poll()
+            assert status in (None, 0, -signal.SIGKILL), f"rank {rank} gave up, see above"
+            if status == 0:
+                self.ended.add(rank)
+            elif status is not None:
+                self.start_trainer(rank)
+        status = self.engine.process.poll()
+        if status is not None and len(self.ended) < WORLD:
+            assert status in (0, -signal.SIGKILL), f"the engine failed:\n{self.engine.log()}"
+            self.engine.kill()
+            self.engine = Engine(self.program, self.folder, self.config)
+
+    def finish(self):
+        def all_ended():
+            self.revive()
+            return len(self.ended) == WORLD
+
+        wait_until(all_ended, "the end of the stream")
+        assert self.engine.stop() == 0, self.engine.log()
+
+    def assert_every_row_once(self):
+        rows = {}
+        for rank in range(WORLD):
+            for line in self.log_of(rank).read_text().splitlines():
+                for row, *content in json.loads(line)["rows"]:
+                    assert row not in rows, f"row {row} came twice"
+                    rows[row] = content
+        assert set(range(len(self.stream.rows))) <= set(rows)
+        for row, content in rows.items():
+            made, _ = self.stream.batch(row, 1)
+            tokens = made["rows"][0][2]
+            assert content == [tokens, xxhash.xxh3_64_hexdigest(made["input_ids"].tobytes())], row
+
+    def close(self):
+        for trainer in self.trainers:
+            if trainer.poll() is None:
+                trainer.kill()
+            trainer.wait()
+        self.engine.kill()
+
+
+def left_behind(folder, run):
+    """What ringpack might leave: in its run directory, in /tmp and in /dev/shm."""
+    own = (f"{run}.yaml", f"{run}.log", "checkpoints", "rank-0.log", "rank-1.log")
+    found = [str(path) for path in Path(folder).iterdir() if path.name not in own]
+    for place in "/dev/shm", "/tmp":
+        found += [f"{place}/{name}" for name in os.listdir(place) if run in name]
+    return found
+
+
+KINDS = {
+    "engine": [Job.kill_engine],
+    "trainer": [Job.kill_trainer],
+    "packer": [Job.kill_packer],
+    "all": [Job.kill_all],
+    "stop": [Job.stop_somebody],
+    "anything": [
+        Job.kill_engine,
+        Job.kill_trainer,
+        Job.kill_packer,
+        Job.kill_packer,
+        Job.kill_all,
+        Job.stop_somebody,
+    ],
+}
+
+
+@pytest.mark.parametrize("number", range(8 if LONG else 1))
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_random(program, folder, stream, kind, number):
+    seed = f"{SEED}/{kind}/{number}"
+    generator = random.Random(seed)
+    print(f"RP_SEED={SEED}")
+    options = {
+        "run": f"kill-{os.getpid()}-{kind}",
+        "packers": 2,
+        "packer_processes": kind in ("packer", "anything", "stop"),
+        "prefetch_bytes": "64kb",
+        "checkpoint_dir": str(folder / "checkpoints"),
+        "checkpoint_steps": generator.choice([0, 3, 20]),
+        "checkpoint_contents": generator.random() < 0.5,
+    }
+    job = Job(program, folder, stream, pause=0.008, **options)
+    try:
+        for _ in range(30 if LONG else 10):
+            time.sleep(generator.uniform(0, 0.2))
+            job.revive()
+            if job.ended:
+                break
+            generator.choice(KINDS[kind])(job, generator)
+        job.finish()
+        job.assert_every_row_once()
+        assert left_behind(folder, options["run"]) == []
+    finally:
+        job.close()
+
+
+def test_nothing_is_left(program, folder, stream):
+    """After SIGKILL of everything, and the next start and stop."""
+    run = f"left-{os.getpid()}"
+    options = {"run": run, "packers": 2, "packer_processes": True}
+    job = Job(program, folder, stream, pause=0.01, **options)
+    packers = job.engine.packers()
+    assert len(packers) >= 2
+    wait_until(lambda: job.log_of(0).exists())
+    job.kill_all(None)
+    job.close()
+    wait_until(lambda: not any(is_alive(pid) for pid in packers), "the end of the packers")
+    assert left_behind(folder, run), "the control: a killed engine cannot tidy up"
+    engine = Engine(program, folder, job.config)
+    assert engine.stop() == 0
+    assert left_behind(folder, run) == []
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_in_the_middle_of_checkpoints(program, folder, stream):
+    """One checkpoint after the other, and SIGKILL at any moment: the next engine begins at one that
+    was whole, at or after the last that was reported, never at row 0; and no debris piles up."""
+    generator = random.Random(SEED)
+    print(f"RP_SEED={SEED}")
+    place = folder / "checkpoints"
+    config = {**stream.config(), "batch_size": 2, "checkpoint_dir": str(place)}
+    config |= {"checkpoint_steps": 1, "prefetch_factor": 4, "prefetch_bytes": "64kb"}
+    reported = 0
+    for life in range(60 if LONG else 15):
+        engine = Engine(program, folder, config)
+        try:
+            with Ranks(engine) as ranks:
+                start = ranks.loaders[0].next_row
+                assert start >= reported, engine.log()
+                taken = Taken(stream)
+                for batches in ranks.turns(generator.randrange(1, 6)):
+                    taken.add(batches)
+                    batches[0].release()
+                assert taken.rows == set(range(start, ranks.loaders[0].next_row))
+                if not life:
+                    engine.checkpoint()
+                time.sleep(generator.uniform(0, 0.02))
+                engine.kill()
+        finally:
+            engine.kill()
+        saved = [line for line in engine.log().splitlines() if ": saved " in line]
+        reported = int(saved[-1].split(": row ")[1].split(",")[0])
+    assert reported > 0
+    engine = Engine(program, folder, config)
+    assert engine.stop() == 0
+    names = sorted(path.name for path in place.iterdir())
+    assert len(names) <= 4, names  # the last three, and the lock
+    assert [name for name in names if not name.endswith(".rpc")] in ([], [".lock"]), names
+    listed = subprocess.run(
+        [program, "checkpoint", "verify", str(place)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert listed.returncode == 0, listed.stderr
+
+
+def test_a_trainer_that_skips_is_noticed(program, folder, stream):
+    """The control of this file: a row that is lost, or comes twice, is seen in the logs."""
+    job = Job(program, folder, stream, pause=0)
+    try:
+        job.finish()
+        job.assert_every_row_once()
+        path = job.log_of(0)
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join(lines[:3] + lines[4:]))
+        with pytest.raises(AssertionError):
+            job.assert_every_row_once()
+        path.write_text("\n".join([*lines, lines[3]]))
+        with pytest.raises(AssertionError, match="twice"):
+            job.assert_every_row_once()
+    finally:
+        job.close()
+
+
+def test_the_state_of_a_run_that_is_watched(program, folder, stream):
+    """`stat` tells of ranks that come and go, so that a hung trainer is reported and not robbed."""
+    engine = Engine(program, folder, {**stream.config(), "batch_size": 2, "dp_world_size": WORLD})
+    try:
+        ranks = Ranks(engine, WORLD)
+        attached = [rank["attached"] for rank in ringpack.stat(engine.run, folder)["ranks"]]
+        assert attached == [True] * WORLD
+        ranks.loaders[1].close()
+        wait_until(lambda: not ringpack.stat(engine.run, folder)["ranks"][1]["attached"])
+        ranks.close()
+    finally:
+        engine.kill()
