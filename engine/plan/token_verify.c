@@ -50,9 +50,9 @@ static int replace_hint(int failed, const char *hint, struct rp_error *error)
     return failed;
 }
 
-#define CORPUS_HINT                                                                                  \
-    "the corpus is another one, or its content changed: point the configuration at the corpus that " \
-    "the state was made with"
+#define CORPUS_HINT                                                                                \
+    "the corpus is another one, or its content changed: point the configuration at the corpus "    \
+    "that the state was made with"
 #define WEIGHTS_HINT                                                                               \
     "set the weights back, or take the new ones from this row on with --accept-weights"
 

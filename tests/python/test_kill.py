@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGKILL and SIGSTOP at random, to anybody: every row comes once, as the oracle has it, and nothing
-of ringpack is left. A failure shows its seed: `RP_SEED=n pytest test_kill.py` does the same again."""
+"""SIGKILL and SIGSTOP at random, to anybody: every row comes once, as the oracle has it, and
+nothing of ringpack is left. A failure shows its seed, and RP_SEED=n draws the same again."""
 
 import contextlib
 import json
@@ -83,8 +83,8 @@ class Job:
                 os.kill(pid, signal.SIGCONT)
 
     def revive(self):
-        """Start again what died. A trainer that ended well has had all its rows; an engine that did,
-        while a trainer was killed with the last ones in its hands, is needed once more."""
+        """Start again what died. A trainer that ended well has had all its rows; an engine that
+        did, while a trainer was killed with the last ones in its hands, is needed once more."""
         for rank, trainer in enumerate(self.trainers):
             status = trainer.poll()
             assert status in (None, 0, -signal.SIGKILL), f"rank {rank} gave up, see above"
