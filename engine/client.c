@@ -88,7 +88,7 @@ int rp_client_attach(struct rp_client **client_out, const struct rp_client_optio
         return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
     client->pid = getpid();
     client->socket = -1;
-    client->next_row = RP_NEXT_ROW_ANY;
+    client->next_row = client->attach_row = RP_NEXT_ROW_ANY;
     pthread_mutex_init(&client->lock, NULL);
     int code = copy_options(client, options, error);
     if (code == 0)
@@ -148,6 +148,7 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
     memcpy(client->state, slot + header->state_offset, header->state_bytes);
     client->state_bytes = header->state_bytes;
     client->next_row = header->next_row;
+    client->attach_row = g->base_row + (header->batch + 1) * g->rows * g->world;
     client->counts.batches++;
     client->counts.rows += g->rows;
     client->counts.tokens += header->tokens_real;

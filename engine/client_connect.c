@@ -178,7 +178,7 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     request.world = again ? client->geometry.world : client->options.world;
     request.rows = again ? client->geometry.rows : client->options.rows;
     request.seq_len = again ? client->geometry.seq_len : client->options.seq_len;
-    request.next_row = client->next_row;
+    request.next_row = client->attach_row;
     request.identity = client->identity;
     request.state_bytes = (uint32_t)client->state_bytes;
     return rp_socket_send(fd, &request, sizeof request, client->state, client->state_bytes, NULL, 0,
@@ -217,10 +217,10 @@ static int check_continuation(const struct rp_client *client, const struct rp_ri
                        "] of %" PRIu32 " ranks expected, [%" PRIu32 "][%" PRIu32 "] of %" PRIu32
                        " found, or other sections",
                        was->rows, was->seq_len, was->world, is->rows, is->seq_len, is->world);
-    if (row != client->next_row)
+    if (row != client->attach_row)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
                        "the restarted engine goes on at row %" PRIu64 ", expected was row %" PRIu64,
-                       row, client->next_row);
+                       row, client->attach_row);
     return 0;
 }
 
@@ -257,7 +257,8 @@ static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
     }
     client->geometry = *g;
     client->identity = mapping->view.identity;
-    client->next_row = row;
+    if (client->attaches == 0)
+        client->next_row = client->attach_row = row;
     pthread_mutex_lock(&client->lock);
     mapping->number = ++client->attaches;
     mapping->older = client->mappings;

@@ -44,8 +44,9 @@ struct rp_client {
     struct rp_hash128 identity;
     uint8_t *state;
     size_t state_bytes, state_capacity;
-    uint64_t next_row; /* RP_NEXT_ROW_ANY before the first attach */
-    uint64_t lost_ns;  /* when the engine was found dead; 0 = it is not */
+    uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
+    uint64_t attach_row; /* where to go on: the same, or farther in the padding behind the stream */
+    uint64_t lost_ns;    /* when the engine was found dead; 0 = it is not */
     struct rp_client_counts counts;
 
     struct rp_client *next; /* in the list of client_connect.c */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -87,16 +88,17 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
         return rp_fail(error, -RP_E_CONFIG, "lower batch_size, seq_len or prefetch_factor",
                        "a batch ring of %u slots of %u x %u tokens is too large to address", slots,
                        c->batch_size, c->seq_len);
-    engine->ring_count = c->rank_count;
-    engine->rings = rp_calloc(engine->ring_count, sizeof *engine->rings);
-    engine->had_trainer = rp_calloc(engine->ring_count, sizeof *engine->had_trainer);
-    engine->ever_trained = rp_calloc(engine->ring_count, sizeof *engine->ever_trained);
+    engine->rings = rp_calloc(c->rank_count, sizeof *engine->rings);
+    engine->had_trainer = rp_calloc(c->rank_count, sizeof *engine->had_trainer);
+    engine->ever_trained = rp_calloc(c->rank_count, sizeof *engine->ever_trained);
+    engine->guessed = rp_calloc(c->rank_count, sizeof *engine->guessed);
     engine->connections = rp_calloc(RP_CONNECTIONS_MAX, sizeof *engine->connections);
-    if (!engine->rings || !engine->had_trainer || !engine->ever_trained || !engine->connections)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings",
-                       engine->ring_count);
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
+    for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++)
         engine->connections[i].fd = -1;
+    if (!engine->rings || !engine->had_trainer || !engine->ever_trained || !engine->guessed ||
+        !engine->connections)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings", c->rank_count);
+    engine->ring_count = c->rank_count;
     for (uint32_t r = 0; r < engine->ring_count; r++)
         engine->rings[r].data.fd = engine->rings[r].control.fd = -1;
     int code = 0;
@@ -167,23 +169,39 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
         code = rp_engine_find_start(engine, error);
     if (code >= 0) {
         engine->base_row = engine->start_row;
-        engine->next_save_step = c->checkpoint_steps;
         code = open_rings(engine, error);
     }
-    if (code >=
-        0) /* the name before the flow: a second engine of that name must not read anything */
+    /* the name before the flow: a second engine of that name must not read anything */
+    if (code >= 0)
         code = rp_listener_open(&engine->listener, c->run_dir, c->run, error);
     if (code >= 0)
         code = rp_engine_watch(engine, engine->listener.fd, RP_WATCH_LISTENER, 0);
     return code < 0 ? code : open_flow(engine, error);
 }
 
+/* End every connection but those that wait for the end of all of it, or these. */
+static void close_connections(struct rp_engine *engine, bool waiting)
+{
+    for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd < 0 || (connection->asks == RP_REQUEST_STOP) != waiting)
+            continue;
+        char text[RP_ENGINE_TEXT_BYTES] = "stopped";
+        if (engine->exit_code < 0)
+            rp_engine_error_text(engine->error, text);
+        if (waiting)
+            rp_engine_reply(engine, connection,
+                            engine->exit_code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
+                            engine->exit_code, text);
+        if (connection->fd >= 0) /* a reply that could not be sent has closed it */
+            close(connection->fd);
+    }
+}
+
 static void close_engine(struct rp_engine *engine)
 {
     rp_listener_close(&engine->listener);
-    for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++)
-        if (engine->connections[i].fd >= 0)
-            close(engine->connections[i].fd);
+    close_connections(engine, false);
     rp_flow_close(engine->flow);
     for (uint32_t r = 0; r < engine->ring_count; r++)
         rp_ring_close(&engine->rings[r]);
@@ -193,6 +211,7 @@ static void close_engine(struct rp_engine *engine)
     rp_corpus_close(engine->corpus);
     rp_contents_free(engine->contents);
     rp_checkpoint_dir_close(engine->checkpoints);
+    close_connections(engine, true); /* whoever asked may start the next engine at once */
     int fds[] = {engine->epoll_fd, engine->wake_fd, engine->signal_fd, engine->saver.done_fd};
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         if (fds[i] >= 0)
@@ -203,26 +222,34 @@ static void close_engine(struct rp_engine *engine)
     free(engine->rings);
     free(engine->had_trainer);
     free(engine->ever_trained);
+    free(engine->guessed);
     free(engine->config_text);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static void begin_stop(struct rp_engine *engine)
+void rp_engine_begin_stop(struct rp_engine *engine)
 {
     if (engine->phase == RP_ENGINE_RUNNING)
         engine->phase = RP_ENGINE_STOPPING;
     engine->save_wanted = engine->checkpoints != NULL;
 }
 
-static void fail(struct rp_engine *engine, int code)
+void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])
 {
+    snprintf(text, RP_ENGINE_TEXT_BYTES, "%s\n%s", error->message, error->hint);
+}
+
+void rp_engine_fail(struct rp_engine *engine, int code)
+{
+    char text[RP_ENGINE_TEXT_BYTES];
+    rp_engine_error_text(engine->error, text);
     rp_log(RP_LOG_ERROR, "%s", engine->error->message);
     engine->exit_code = code;
     for (uint32_t r = 0; r < engine->ring_count; r++)
-        rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, engine->rings[r].tail,
-                           engine->error->message);
-    begin_stop(engine);
+        if (engine->rings[r].data.data) /* it could not be made: that is then the failure */
+            rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
+    rp_engine_begin_stop(engine);
 }
 
 static void drain(int fd)
@@ -236,12 +263,12 @@ static void serve_signal(struct rp_engine *engine)
 {
     struct signalfd_siginfo info;
     while (read(engine->signal_fd, &info, sizeof info) == sizeof info) {
-        if (engine->phase != RP_ENGINE_RUNNING)
-            _exit(128 +
-                  (int)info.ssi_signo); /* the second one: now; the last checkpoint is intact */
+        if (engine->signalled) /* the second one: now; the last checkpoint is intact */
+            _exit(128 + (int)info.ssi_signo);
+        engine->signalled = true;
         rp_log(RP_LOG_INFO, "%s: stopping%s", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT",
                engine->checkpoints ? " after a checkpoint" : "");
-        begin_stop(engine);
+        rp_engine_begin_stop(engine);
     }
 }
 
@@ -250,7 +277,7 @@ static void replace_packer(struct rp_engine *engine, uint32_t index)
     int code = rp_flow_replace_packer(engine->flow, index, engine->error);
     int pidfd = rp_flow_packer_pidfd(engine->flow, index);
     if (code < 0)
-        fail(engine, code);
+        rp_engine_fail(engine, code);
     else if (pidfd >= 0)
         (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, index);
 }
@@ -263,7 +290,7 @@ static void serve_lifeline(struct rp_engine *engine)
         return;
     (void)epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->options->lifeline_fd, NULL);
     rp_log(RP_LOG_INFO, "the process that started this engine is gone: stopping");
-    begin_stop(engine);
+    rp_engine_begin_stop(engine);
 }
 
 static void serve_event(struct rp_engine *engine, const struct epoll_event *event)
@@ -308,12 +335,11 @@ static void look(struct rp_engine *engine, int timeout_ms)
 /* A checkpoint every so many steps, counted in what trainers consumed. */
 static void save_when_due(struct rp_engine *engine)
 {
-    uint64_t every = engine->config->checkpoint_steps;
     uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
-    if (every && engine->checkpoints && engine->phase == RP_ENGINE_RUNNING &&
-        step >= engine->next_save_step) {
+    if (engine->config->checkpoint_steps && engine->checkpoints &&
+        engine->phase == RP_ENGINE_RUNNING && step >= engine->next_save_step) {
         engine->save_wanted = true;
-        engine->next_save_step = (step / every + 1) * every;
+        rp_engine_schedule_save(engine);
     }
     if (engine->save_wanted && rp_engine_begin_save(engine))
         engine->save_wanted = false;
@@ -338,7 +364,7 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
                    ? rp_flow_deliver(engine->flow, engine->error)
                    : RP_FLOW_IDLE;
     if (step < 0)
-        fail(engine, step);
+        rp_engine_fail(engine, step);
     engine->flow_ended = engine->flow_ended || step == RP_FLOW_ENDED;
     save_when_due(engine);
     if (step == RP_FLOW_WORKED) {
@@ -348,7 +374,8 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
     if (rp_spin(idle))
         return;
     *idle = 0;
-    bool parked = !engine->flow_running || rp_flow_park(engine->flow);
+    bool has_failed = engine->exit_code != 0; /* then there is always something to deliver */
+    bool parked = !engine->flow_running || rp_flow_park(engine->flow) || has_failed;
     look(engine, parked ? PARK_MS : 0);
     if (engine->flow_running)
         rp_flow_unpark(engine->flow);
@@ -363,17 +390,14 @@ static void run(struct rp_engine *engine)
         run_step(engine, &idle);
         if (engine->phase == RP_ENGINE_RUNNING && all_delivered(engine)) {
             rp_log(RP_LOG_INFO, "the stream has ended and every rank has had all of it");
-            begin_stop(engine);
+            rp_engine_begin_stop(engine);
         }
         if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted && !engine->saver.busy)
             engine->phase = RP_ENGINE_DONE;
     }
     for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (engine->exit_code == 0 && !engine->flow_ended)
+        if (engine->rings[r].status == RP_RING_RUNNING && engine->rings[r].data.data)
             rp_ring_set_status(&engine->rings[r], RP_RING_STOPPED, engine->rings[r].tail, NULL);
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
-        if (engine->connections[i].fd >= 0 && engine->connections[i].asks == RP_REQUEST_STOP)
-            rp_engine_reply(engine, &engine->connections[i], RP_REPLY_TEXT, 0, "stopped");
 }
 
 static void say_ready(const struct rp_engine *engine)
@@ -399,7 +423,8 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .wake_fd = -1,
                                .signal_fd = -1,
                                .saver.done_fd = -1,
-                               .listener = {.fd = -1, .lock_fd = -1},
+                               .asker_fd = -1,
+                               .listener = {.fd = -1, .lock_fd = -1, .directory_fd = -1},
                                .started_ns = rp_now_ns()};
     engine.config_text = rp_format("# %s\n",
                                    options->config->path ? options->config->path : "options");

@@ -1,225 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_attach — trainers come, go, and say where they want to go on.
+/* engine_attach — who is on the socket, and what they ask for.
  *
- * A trainer that begins where its ring stands gets the ring as it is. In every other case the flow
- * is stopped, rings are made anew and the flow is started at the row asked for: planning to it
- * costs 30-60 ns a document and no I/O, and what was prefetched is only read again. While other
- * trainers are attached a ring can move only within their numbering (base + k * batch_size *
- * dp_world_size); alone, a trainer may go to any row, and unattached rings move along, because all
- * ranks of a job go on from the same row.
- *
- * Invariant: a ring that had a trainer is never handed to the next one: the old one may still read
- * its leases. The new ring gets copies of the batches that were not released. */
+ * Everything that comes in is somebody else's: it is checked here, and answered or refused. Where a
+ * trainer's ring is put is engine_move.c's affair. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine_parts.h"
-
-/* ---- plans and rings ------------------------------------------------------------------------- */
-
-int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
-                        struct rp_error *error)
-{
-    bool accept = engine->options->accept_weights;
-    const void *best = engine->zero_state;
-    size_t best_bytes = engine->zero_bytes;
-    if (token) {
-        int code = rp_plan_load(engine->probe, token, bytes, accept, error);
-        if (code < 0)
-            return code;
-        if (rp_plan_row(engine->probe) != row)
-            return rp_fail(error, -RP_E_MISMATCH, "present the state token unchanged",
-                           "the state token stands at row %" PRIu64 ", the trainer at row %" PRIu64,
-                           rp_plan_row(engine->probe), row);
-        return 0;
-    }
-    if (engine->start_row <= row) {
-        best = engine->start_state;
-        best_bytes = engine->start_bytes;
-    }
-    uint64_t position = row >= engine->base_row ? (row - engine->base_row) / engine->batch_rows : 0;
-    size_t kept_bytes;
-    uint64_t kept_row;
-    const void *kept = row >= engine->base_row && engine->flow
-                           ? rp_flow_state_at(engine->flow, position, &kept_bytes, &kept_row)
-                           : NULL;
-    if (kept && kept_row <= row) {
-        best = kept;
-        best_bytes = kept_bytes;
-    }
-    int code = rp_plan_load(engine->probe, best, best_bytes, accept, error);
-    if (code >= 0)
-        code = rp_plan_seek(engine->probe, row, error);
-    return code;
-}
-
-static int copy_unreleased(const struct rp_ring *from, struct rp_ring *to, uint64_t batch)
-{
-    if (from->data.fd < 0 || batch < from->release || batch >= from->tail)
-        return 0;
-    for (uint64_t k = batch; k < from->tail; k++)
-        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
-    rp_ring_publish(to, from->tail);
-    return 1;
-}
-
-int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint64_t batch,
-                         struct rp_error *error)
-{
-    struct rp_geometry geometry = engine->geometry;
-    geometry.rank = engine->config->rank_first + ring;
-    geometry.base_row = engine->base_row;
-    struct rp_ring *old = &engine->rings[ring], fresh;
-    int code = rp_ring_create(&fresh, &geometry, engine->identity, engine->generation, batch,
-                              error);
-    if (code < 0)
-        return code;
-    if (old->geometry.base_row == engine->base_row)
-        (void)copy_unreleased(old, &fresh, batch);
-    rp_ring_close(old);
-    *old = fresh;
-    engine->had_trainer[ring] = false;
-    return 0;
-}
-
-static uint64_t lowest_tail(const struct rp_engine *engine)
-{
-    uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        lowest = rp_min_u64(lowest, engine->rings[r].tail);
-    return lowest;
-}
-
-static int load_from_probe(struct rp_engine *engine, struct rp_plan *plan, void *token,
-                           struct rp_error *error)
-{
-    size_t bytes = rp_plan_save(engine->probe, token);
-    return plan ? rp_plan_load(plan, token, bytes, false, error) : 0;
-}
-
-int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
-{
-    uint64_t batch = lowest_tail(engine);
-    void *token = rp_calloc(1, engine->state_bytes_max);
-    int code = token ? load_from_probe(engine, engine->plan, token, error) : -ENOMEM;
-    if (code >= 0)
-        code = load_from_probe(engine, engine->scout, token, error);
-    free(token);
-    if (code < 0)
-        return code;
-    code = rp_flow_start(engine->flow, engine->plan, engine->scout, engine->base_row, batch,
-                         engine->rings, error);
-    if (code < 0)
-        return code;
-    engine->flow_running = true;
-    engine->flow_ended = false;
-    for (uint32_t i = 0; i < engine->config->packers; i++) {
-        int pidfd = rp_flow_packer_pidfd(engine->flow, i);
-        if (pidfd >= 0)
-            (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, i);
-    }
-    return 0;
-}
-
-void rp_engine_stop_flow(struct rp_engine *engine)
-{
-    rp_engine_finish_copy(engine);
-    rp_flow_stop(engine->flow); /* closes pidfds, which leaves the epoll set */
-    engine->flow_running = false;
-}
-
-/* ---- moving ---------------------------------------------------------------------------------- */
-
-static bool others_attached(const struct rp_engine *engine, uint32_t ring)
-{
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (r != ring && engine->rings[r].control.fd >= 0)
-            return true;
-    return false;
-}
-
-/* The row at which the flow has to begin for every ring to get its next batch. */
-static uint64_t flow_row(const struct rp_engine *engine)
-{
-    return engine->base_row + lowest_tail(engine) * engine->batch_rows;
-}
-
-/* Start the flow again after rings have changed. */
-static int restart_flow(struct rp_engine *engine, struct rp_error *error)
-{
-    int code = rp_engine_probe_row(engine, flow_row(engine), NULL, 0, error);
-    if (code == -RP_E_USAGE) /* among the tail rows behind the last one: the probe stands at the
-                                stream's end */
-        code = 0;
-    return code < 0 ? code : rp_engine_start_flow(engine, error);
-}
-
-/* All rings to `row`, in a numbering that has a step boundary there. The probe stands at it. The
- * numbering begins whole steps below the row, because ranks of one job are some micro-batches apart:
- * after a restart one that is behind may attach when another has already moved the rings. */
-static int move_all(struct rp_engine *engine, uint64_t row, uint64_t *batch_out,
-                    struct rp_error *error)
-{
-    rp_engine_stop_flow(engine);
-    engine->base_row = row % engine->config->global_batch_size;
-    *batch_out = (row - engine->base_row) / engine->batch_rows;
-    rp_flow_forget_states(engine->flow);
-    int code = 0;
-    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = rp_engine_renew_ring(engine, r, *batch_out, error);
-    return code < 0 ? code : rp_engine_start_flow(engine, error);
-}
-
-/* One ring to micro-batch `batch` of the present numbering. */
-static int move_one(struct rp_engine *engine, uint32_t ring, uint64_t batch, struct rp_error *error)
-{
-    rp_engine_stop_flow(engine);
-    int code = rp_engine_renew_ring(engine, ring, batch, error);
-    return code < 0 ? code : restart_flow(engine, error);
-}
-
-/* Make ring `ring` stand at `row`; *batch_out is its number. The ring has no trainer now. */
-static int place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_request *request,
-                      const void *token, uint64_t *batch_out, struct rp_error *error)
-{
-    struct rp_ring *r = &engine->rings[ring];
-    uint64_t row = request->next_row;
-    uint64_t ahead = row - engine->base_row;
-    bool numbered = row == RP_NEXT_ROW_ANY ||
-                    (row >= engine->base_row && ahead % engine->batch_rows == 0);
-    uint64_t batch = row == RP_NEXT_ROW_ANY ? r->release : ahead / engine->batch_rows;
-    if (token) { /* a token of another stream is refused even if its row is at hand */
-        int code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
-        if (code < 0)
-            return code;
-    }
-    *batch_out = batch;
-    bool at_hand = numbered && batch >= r->release && batch <= r->tail;
-    if (at_hand)
-        return engine->had_trainer[ring] ? move_one(engine, ring, batch, error) : 0;
-    if (others_attached(engine, ring)) {
-        if (!numbered)
-            return rp_fail(
-                error, -RP_E_BUSY, "let all ranks go on from the same row: detach the others first",
-                "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are in "
-                "(base row %" PRIu64 ", %" PRIu64 " rows each)",
-                row, engine->base_row, engine->batch_rows);
-        return move_one(engine, ring, batch, error);
-    }
-    if (!token) {
-        int code = rp_engine_probe_row(engine, row, NULL, 0, error);
-        if (code < 0)
-            return code;
-    }
-    return move_all(engine, row, batch_out, error);
-}
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -240,8 +32,8 @@ void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection,
 static void refuse(struct rp_engine *engine, struct rp_connection *connection,
                    const struct rp_error *error)
 {
-    char text[sizeof error->message + sizeof error->hint + 2];
-    snprintf(text, sizeof text, "%s\n%s", error->message, error->hint);
+    char text[RP_ENGINE_TEXT_BYTES];
+    rp_engine_error_text(error, text);
     rp_log(RP_LOG_WARNING, "refused a trainer (pid %d): %s", connection->pid, error->message);
     rp_engine_reply(engine, connection, RP_REPLY_REFUSED, error->code, text);
     rp_engine_close_connection(engine, connection);
@@ -289,7 +81,8 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
 /* The state token at the ring's next batch, so that the trainer can tell its state before the first
  * batch. */
 static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
-                                 const struct rp_request *request, const void *token, size_t *bytes)
+                                 const struct rp_request *request, const void *token, void *scratch,
+                                 size_t *bytes)
 {
     uint64_t next_row;
     if (token) {
@@ -299,9 +92,10 @@ static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
     const void *kept = rp_flow_state_at(engine->flow, batch, bytes, &next_row);
     if (kept)
         return kept;
-    uint64_t row = engine->base_row + batch * engine->batch_rows;
-    *bytes = engine->start_bytes;
-    return row == engine->start_row ? engine->start_state : NULL;
+    if (rp_engine_probe_batch(engine, batch, NULL) < 0)
+        return NULL;
+    *bytes = rp_plan_save(engine->probe, scratch);
+    return scratch;
 }
 
 /* A trainer that goes on from a token need not know at which row that stands. */
@@ -314,39 +108,67 @@ static int take_row_of_token(struct rp_request *request, const void *token, stru
     return code;
 }
 
-static void attach_trainer(struct rp_engine *engine, struct rp_connection *connection,
-                           struct rp_request *request, const void *token)
+/* Put the ring where the trainer wants to go on. A flow that cannot be started again is the end. */
+static int place_trainer(struct rp_engine *engine, struct rp_connection *connection,
+                         struct rp_request *request, const void *token, uint64_t *batch_out,
+                         struct rp_error *error)
 {
-    struct rp_error error = {0};
-    uint64_t batch = 0;
     uint32_t ring = request->rank - engine->config->rank_first;
-    int code = check_attach(engine, request, &error);
+    int code = check_attach(engine, request, error);
     if (code >= 0 && engine->phase != RP_ENGINE_RUNNING)
-        code = rp_fail(&error, -RP_E_BUSY, NULL, "the engine is stopping");
+        code = rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
     if (code >= 0 && token && request->next_row == RP_NEXT_ROW_ANY)
-        code = take_row_of_token(request, token, &error);
-    if (code >= 0)
-        code = place_ring(engine, ring, request, token, &batch, &error);
-    if (code >= 0)
-        code = rp_ring_attach_trainer(&engine->rings[ring], batch, &error);
-    if (code < 0) {
-        refuse(engine, connection, &error);
-        return;
+        code = take_row_of_token(request, token, error);
+    if (code < 0)
+        return code;
+    engine->asker_fd = connection->fd;
+    code = rp_engine_place_ring(engine, ring, request, token, batch_out, error);
+    engine->asker_fd = -1;
+    if (!engine->flow_running) {
+        RP_ASSERT(code < 0);
+        *engine->error = *error;
+        rp_engine_fail(engine, code);
     }
+    return code < 0 ? code : rp_ring_attach_trainer(&engine->rings[ring], *batch_out, error);
+}
+
+static int welcome(struct rp_engine *engine, const struct rp_connection *connection, uint64_t batch,
+                   const struct rp_request *request, const void *token)
+{
+    void *scratch = rp_calloc(1, engine->state_bytes_max);
     size_t state_bytes = 0;
-    const void *state = welcome_state(engine, batch, request, token, &state_bytes);
+    const void *state = scratch
+                            ? welcome_state(engine, batch, request, token, scratch, &state_bytes)
+                            : NULL;
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
                              .kind = RP_REPLY_WELCOME,
                              .text_bytes = state ? (uint32_t)state_bytes : 0,
                              .first_batch = batch,
                              .generation = engine->generation};
-    int fds[2] = {engine->rings[ring].data.fd, engine->rings[ring].control.fd};
+    const struct rp_ring *ring = &engine->rings[connection->ring];
+    int fds[2] = {ring->data.fd, ring->control.fd};
+    int code = rp_socket_send(connection->fd, &reply, sizeof reply, state, reply.text_bytes, fds, 2,
+                              NULL);
+    free(scratch);
+    return code;
+}
+
+static void attach_trainer(struct rp_engine *engine, struct rp_connection *connection,
+                           struct rp_request *request, const void *token)
+{
+    struct rp_error error = {0};
+    uint64_t batch = 0;
+    int code = place_trainer(engine, connection, request, token, &batch, &error);
+    if (code < 0) {
+        refuse(engine, connection, &error);
+        return;
+    }
     connection->is_trainer = true;
-    connection->ring = ring;
-    engine->had_trainer[ring] = engine->ever_trained[ring] = true;
-    if (rp_socket_send(connection->fd, &reply, sizeof reply, state, reply.text_bytes, fds, 2,
-                       NULL) < 0) {
+    connection->ring = request->rank - engine->config->rank_first;
+    engine->had_trainer[connection->ring] = engine->ever_trained[connection->ring] = true;
+    engine->guessed[connection->ring] = false;
+    if (welcome(engine, connection, batch, request, token) < 0) {
         rp_engine_close_connection(engine, connection);
         return;
     }
@@ -379,10 +201,10 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         char *text = rp_engine_stat(engine);
         rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "{}");
         free(text);
-    } else if (request.kind == RP_REQUEST_STOP && engine->phase == RP_ENGINE_RUNNING) {
+    } else if (request.kind == RP_REQUEST_STOP) {
         connection->asks = RP_REQUEST_STOP;
-        engine->phase = RP_ENGINE_STOPPING;
-        engine->save_wanted = engine->checkpoints != NULL;
+        if (engine->phase == RP_ENGINE_RUNNING)
+            rp_engine_begin_stop(engine);
     } else if (request.kind == RP_REQUEST_CHECKPOINT && engine->checkpoints) {
         connection->asks = RP_REQUEST_CHECKPOINT;
         engine->save_wanted = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_parts.h — what the files of the engine share: engine.c (the loop), engine_start.c (where
- * to begin), engine_attach.c (trainers come, go and move), engine_save.c (checkpoints),
- * engine_stat.c (what is shown).
+ * to begin), engine_move.c (rings, flow and the row where they stand), engine_attach.c (who is on
+ * the socket), engine_save.c (checkpoints), engine_stat.c (what is shown).
  *
  * Threads: everything here belongs to the engine's own thread, but for `struct rp_saver`, which
  * says what it shares. */
@@ -26,6 +26,7 @@ struct rp_connection {
     uint32_t ring; /* of a trainer */
     int32_t pid;   /* as it said; for listings */
     uint32_t asks; /* enum rp_request_kind whose reply is still owed (CHECKPOINT, STOP), or 0 */
+    bool in_save;  /* the save under way is the one it asks for */
 };
 #define RP_CONNECTIONS_MAX 1024u
 
@@ -102,6 +103,7 @@ struct rp_engine {
     struct rp_ring *rings;
     bool *had_trainer;  /* [ring] since it was made */
     bool *ever_trained; /* [ring] since the engine started */
+    bool *guessed; /* [ring] it moved along with another one: its own trainer has not said where */
     struct rp_flow *flow;
     bool flow_running, flow_ended;
     const struct rp_io_method *method;
@@ -117,12 +119,22 @@ struct rp_engine {
     uint64_t next_save_step;
 
     enum rp_engine_phase phase;
+    bool signalled;
+    int asker_fd;  /* connection of the trainer that is being placed, or -1 */
     int exit_code; /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;
     uint64_t started_ns, first_batch_ns;
 };
 
+#define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))
+
 /* engine.c */
+/** Take a last checkpoint if there is a directory for it, then end. */
+void rp_engine_begin_stop(struct rp_engine *engine);
+/** *engine->error stops the stream: tell the trainers, and stop. */
+void rp_engine_fail(struct rp_engine *engine, int code);
+/** "message\nhint": how an error travels to a trainer. */
+void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index);
 
@@ -130,17 +142,29 @@ int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint3
 /** Open checkpoint, corpus and plans; set the start state. */
 RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error);
 
-/* engine_attach.c */
+/* engine_move.c */
 /** Make (or make anew) ring r so that its next batch is `batch` of the present base; copies
  * unreleased batches. */
 RP_MUST_CHECK int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint64_t batch,
                                        struct rp_error *error);
 /** Start the flow at the lowest tail of all rings; the probe plan stands there. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
-void rp_engine_stop_flow(struct rp_engine *engine);
-/** Move the probe plan to `row`, from the nearest state at or before it. `token` may be NULL. */
+/** Move the probe plan to `row`, from the nearest state at or before it. `token` may be NULL;
+ * behind the end of the stream it must be the last one. -RP_E_STOPPED: a signal came, or the asker
+ * left. */
 RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token,
                                       size_t bytes, struct rp_error *error);
+/** The same for the first row of a micro-batch; behind the end of the stream it stands at the end.
+ */
+RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch,
+                                        struct rp_error *error);
+/** Make a ring without a trainer stand where the request wants to go on; *batch_out is its number.
+ * If it fails the engine goes on as it was, unless flow_running is false: then it cannot. */
+RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring,
+                                       const struct rp_request *request, const void *token,
+                                       uint64_t *batch_out, struct rp_error *error);
+
+/* engine_attach.c */
 /** Something came in on a connection. */
 void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *connection);
 void rp_engine_accept(struct rp_engine *engine);
@@ -151,9 +175,11 @@ void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection,
 /* engine_save.c */
 /** Micro-batches below it have been consumed by every local rank. */
 uint64_t rp_engine_consumed(const struct rp_engine *engine);
-/** Begin a checkpoint if none is under way. Returns 1 if one was begun, 0 if there is nothing to
- * save into or one is busy. */
-int rp_engine_begin_save(struct rp_engine *engine);
+/** The next checkpoint is due at the next multiple of checkpoint_steps that trainers consume. */
+void rp_engine_schedule_save(struct rp_engine *engine);
+/** Begin a checkpoint. Returns true if one was begun or failed at once (which has been reported),
+ * false if it has to be tried again later: one is busy, or the state is not at hand yet. */
+bool rp_engine_begin_save(struct rp_engine *engine);
 /** done_fd was written: release the hold, or take the result and answer those who asked. */
 void rp_engine_continue_save(struct rp_engine *engine);
 /** Wait until a save under way has copied what it wants from shared memory, which is about to

@@ -125,8 +125,6 @@ static void list_contents(struct rp_engine *engine)
         rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");
         list.count = 0;
     }
-    if (list.count)
-        qsort(list.sources, list.count, sizeof *list.sources, compare_sources);
     engine->saver.sources = list.sources;
     engine->saver.source_count = list.count;
 }
@@ -156,6 +154,8 @@ static uint64_t record_bytes(const struct rp_content_source *source)
 static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
 {
     size_t bytes = 0;
+    if (saver->source_count)
+        qsort(saver->sources, saver->source_count, sizeof *saver->sources, compare_sources);
     for (size_t i = 0; i < saver->source_count; i++)
         bytes += record_bytes(&saver->sources[i]);
     uint8_t *contents = bytes ? rp_calloc(1, bytes) : NULL, *at = contents;
@@ -165,12 +165,15 @@ static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
         struct rp_content_record record = {
             .row = source->row, .offset = source->offset, .count = source->count, .width = width};
         memcpy(at, &record, sizeof record);
-        (void)rp_widen(at + sizeof record, width == 2 ? RP_DTYPE_U16 : RP_DTYPE_I32, source->tokens,
-                       source->width, source->count);
+        enum rp_dtype dtype = width == 2 ? RP_DTYPE_U16 : RP_DTYPE_I32;
+        uint64_t largest = rp_widen(at + sizeof record, dtype, source->tokens, source->width,
+                                    source->count);
+        if (largest > UINT32_MAX)
+            break; /* cut short it could pass for a token: let the corpus be asked again */
         at += record_bytes(source);
         saver->info.contents_end_row = source->row + 1;
     }
-    *bytes_out = contents ? bytes : 0;
+    *bytes_out = contents ? (size_t)(at - contents) : 0;
     return contents;
 }
 
@@ -195,45 +198,62 @@ static void *saver_main(void *argument)
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
+/* Returns 1 with the state in the saver, 0 when it is not at hand yet, or a code. */
 static int take_state(struct rp_engine *engine, uint64_t position)
 {
     struct rp_saver *saver = &engine->saver;
     size_t bytes = engine->start_bytes;
     uint64_t row = engine->start_row;
-    const void *state = rp_flow_state_at(engine->flow, position, &bytes, &row);
-    if (!state) {
-        if (engine->base_row + position * engine->batch_rows != engine->start_row)
-            return 0; /* the plan has not come by there yet: try again later */
-        state = engine->start_state;
-    }
-    saver->state = malloc(bytes);
+    const void *kept = rp_flow_state_at(engine->flow, position, &bytes, &row);
+    if (!kept && engine->base_row + position * engine->batch_rows == engine->start_row)
+        kept = engine->start_state;
+    if (!kept && engine->phase == RP_ENGINE_RUNNING)
+        return 0; /* the plan comes by there sooner or later */
+    saver->state = rp_calloc(1, engine->state_bytes_max);
     if (!saver->state)
-        return 0;
-    memcpy(saver->state, state, bytes);
+        return rp_fail(&saver->error, -ENOMEM, NULL, "out of memory for a state token");
+    if (kept) {
+        memcpy(saver->state, kept, bytes);
+    } else { /* there will be no later */
+        int code = rp_engine_probe_batch(engine, position, &saver->error);
+        if (code < 0)
+            return code;
+        bytes = rp_plan_save(engine->probe, saver->state);
+        row = rp_plan_row(engine->probe);
+    }
     saver->state_bytes = bytes;
     saver->info.next_row = row;
     return 1;
 }
 
-int rp_engine_begin_save(struct rp_engine *engine)
+/* A rank that has not said where its trainer is makes every cut a guess. */
+static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
+{
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        if (engine->guessed[r])
+            return rp_fail(error, -RP_E_BUSY, "the checkpoints there are stay valid",
+                           "rank %u has not attached since another rank moved the stream: where "
+                           "it is in it is not known",
+                           engine->config->rank_first + r);
+    return 0;
+}
+
+static void fill_info(struct rp_engine *engine)
+{
+    struct rp_checkpoint_info *info = &engine->saver.info;
+    *info = (struct rp_checkpoint_info){.identity = engine->identity,
+                                        .world = engine->config->dp_world_size,
+                                        .rows = engine->config->batch_size};
+    memcpy(info->run, engine->config->run, strnlen(engine->config->run, sizeof info->run - 1));
+    memcpy(info->version, VERSION_TEXT, sizeof VERSION_TEXT);
+}
+
+static int start_saver(struct rp_engine *engine, uint64_t cut)
 {
     struct rp_saver *saver = &engine->saver;
-    if (!engine->checkpoints || saver->busy)
-        return 0;
-    uint64_t cut = rp_engine_consumed(engine);
-    saver->info = (struct rp_checkpoint_info){.identity = engine->identity,
-                                              .world = engine->config->dp_world_size,
-                                              .rows = engine->config->batch_size};
-    memcpy(saver->info.run, engine->config->run,
-           strnlen(engine->config->run, sizeof saver->info.run - 1));
-    memcpy(saver->info.version, VERSION_TEXT, sizeof VERSION_TEXT);
-    if (!take_state(engine, cut))
-        return 0;
     saver->info.contents_end_row = saver->info.next_row;
     saver->directory = engine->checkpoints;
     saver->config_text = engine->config_text;
-    saver->sources = NULL;
-    saver->source_count = 0;
     saver->hold_released = !engine->config->checkpoint_contents;
     if (!saver->hold_released) {
         rp_flow_hold(engine->flow, cut);
@@ -241,16 +261,83 @@ int rp_engine_begin_save(struct rp_engine *engine)
     }
     rp_a32_store_relaxed(&saver->phase, RP_SAVER_COPYING);
     int failed = pthread_create(&saver->thread, NULL, saver_main, saver);
-    if (failed) {
-        rp_log(RP_LOG_ERROR, "checkpoint not taken: cannot start its thread: %s",
-               rp_strerror(-failed));
-        rp_flow_release_hold(engine->flow);
-        free(saver->sources);
-        free(saver->state);
+    saver->busy = failed == 0;
+    if (failed == 0)
         return 0;
+    rp_flow_release_hold(engine->flow);
+    return rp_fail(&saver->error, -failed, NULL, "cannot start the thread of a checkpoint: %s",
+                   rp_strerror(-failed));
+}
+
+static void answer_askers(struct rp_engine *engine)
+{
+    struct rp_saver *saver = &engine->saver;
+    char text[RP_ENGINE_TEXT_BYTES];
+    rp_engine_error_text(&saver->error, text);
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd < 0 || !connection->in_save)
+            continue;
+        connection->asks = 0;
+        connection->in_save = false;
+        rp_engine_reply(engine, connection, saver->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
+                        saver->code, saver->code < 0 ? text : saver->path);
     }
-    saver->busy = true;
-    return 1;
+}
+
+/* Report the result that stands in the saver, and forget it. */
+static void end_save(struct rp_engine *engine)
+{
+    struct rp_saver *saver = &engine->saver;
+    if (saver->code == 0)
+        rp_log(RP_LOG_INFO, "saved %s: row %" PRIu64 ", contents to row %" PRIu64, saver->path,
+               saver->info.next_row, saver->info.contents_end_row);
+    else
+        rp_log(RP_LOG_ERROR, "checkpoint not saved%s: %s",
+               engine->phase == RP_ENGINE_RUNNING ? ", the stream goes on" : "",
+               saver->error.message);
+    bool is_last = engine->phase != RP_ENGINE_RUNNING && saver->code != -RP_E_BUSY;
+    if (saver->code < 0 && is_last && engine->exit_code == 0) {
+        *engine->error = saver->error;
+        engine->exit_code = saver->code;
+    }
+    answer_askers(engine);
+    free(saver->path);
+    free(saver->state);
+    free(saver->sources);
+    saver->path = NULL;
+    saver->state = NULL;
+    saver->sources = NULL;
+}
+
+bool rp_engine_begin_save(struct rp_engine *engine)
+{
+    struct rp_saver *saver = &engine->saver;
+    if (!engine->checkpoints || saver->busy)
+        return false;
+    uint64_t cut = rp_engine_consumed(engine);
+    saver->error = (struct rp_error){0};
+    fill_info(engine);
+    int code = check_ranks(engine, &saver->error);
+    if (code == 0)
+        code = take_state(engine, cut);
+    if (code == 0)
+        return false;
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
+        engine->connections[i].in_save = engine->connections[i].asks == RP_REQUEST_CHECKPOINT;
+    if (code > 0)
+        code = start_saver(engine, cut);
+    saver->code = code;
+    if (code < 0)
+        end_save(engine);
+    return true;
+}
+
+void rp_engine_schedule_save(struct rp_engine *engine)
+{
+    uint64_t every = engine->config->checkpoint_steps;
+    uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
+    engine->next_save_step = every ? (step / every + 1) * every : 0;
 }
 
 void rp_engine_finish_copy(struct rp_engine *engine)
@@ -262,19 +349,6 @@ void rp_engine_finish_copy(struct rp_engine *engine)
         rp_sleep_ns(100000);
     rp_flow_release_hold(engine->flow);
     saver->hold_released = true;
-}
-
-static void answer_askers(struct rp_engine *engine)
-{
-    struct rp_saver *saver = &engine->saver;
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
-        if (connection->fd < 0 || connection->asks != RP_REQUEST_CHECKPOINT)
-            continue;
-        connection->asks = 0;
-        rp_engine_reply(engine, connection, saver->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
-                        saver->code, saver->code < 0 ? saver->error.message : saver->path);
-    }
 }
 
 void rp_engine_continue_save(struct rp_engine *engine)
@@ -291,16 +365,5 @@ void rp_engine_continue_save(struct rp_engine *engine)
         return;
     pthread_join(saver->thread, NULL);
     saver->busy = false;
-    if (saver->code < 0)
-        rp_log(RP_LOG_ERROR, "checkpoint not saved, the stream goes on: %s", saver->error.message);
-    else
-        rp_log(RP_LOG_INFO, "saved %s: row %" PRIu64 ", contents to row %" PRIu64, saver->path,
-               saver->info.next_row, saver->info.contents_end_row);
-    answer_askers(engine);
-    free(saver->path);
-    free(saver->state);
-    free(saver->sources);
-    saver->path = NULL;
-    saver->state = NULL;
-    saver->sources = NULL;
+    end_save(engine);
 }

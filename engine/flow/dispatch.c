@@ -270,7 +270,7 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
         for (uint32_t i = 0; i < o->rows; i++, row++) {
             int code = peek_row(d, error);
             struct rp_row planned = d->has_row ? d->row : (struct rp_row){.row = row};
-            if (RP_DEFECT(lose_fragment_at_resume) && row == d->base_row && row > 0 &&
+            if (RP_DEFECT(lose_fragment_at_resume) && row == d->begin_row && row > 0 &&
                 planned.count)
                 planned.count--;
             RP_ASSERT(code < 0 || planned.row == row);

@@ -139,6 +139,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                                           .plan = plan,
                                           .scout = scout,
                                           .base_row = base_row,
+                                          .begin_row = base_row + batch * o->rows * o->world,
                                           .batch = batch,
                                           .start_batch = flow->start_batch};
 }

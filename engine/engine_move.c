@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_move — the rings, the flow, and the row at which they stand.
+ *
+ * A trainer that begins where its ring stands gets the ring as it is. In every other case the flow
+ * is stopped, rings are made anew and the flow is started at the row asked for: planning to it
+ * costs 30-60 ns a document and no I/O, and what was prefetched is only read again.
+ *
+ * While other trainers are attached a ring moves alone, and only within their numbering (base + k *
+ * batch_size * dp_world_size). With nobody else there a trainer may go to any row, and the other
+ * rings move along, because ranks of a job go on from about the same row. About: when an engine
+ * died, its ranks were some micro-batches apart. So the numbering is kept wherever the row fits it,
+ * and a new one begins whole steps below the row: a rank that is behind finds its place in it.
+ *
+ * Invariants: a ring that had a trainer is never handed to the next one: the old one may still read
+ * its leases. The new ring gets copies of the batches that were not released. A place that cannot
+ * be had leaves rings and flow as they were, or else the flow stands and the engine fails. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "engine_parts.h"
+
+/* Rows planned between two looks at who might not want to wait any longer. */
+#define PROBE_ROWS 4096u
+
+/* ---- the probe ------------------------------------------------------------------------------- */
+
+/* A row that somebody made up may be years away. */
+static bool is_given_up(const struct rp_engine *engine)
+{
+    struct pollfd entries[] = {{.fd = engine->signal_fd, .events = POLLIN},
+                               {.fd = engine->asker_fd, .events = POLLRDHUP}};
+    return poll(entries, RP_ARRAY_COUNT(entries), 0) > 0;
+}
+
+static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *error)
+{
+    for (;;) {
+        uint64_t at = rp_plan_row(engine->probe);
+        if (row > at && is_given_up(engine))
+            return rp_fail(error, -RP_E_STOPPED, NULL,
+                           "planning to row %" PRIu64 " was given up at row %" PRIu64, row, at);
+        if (row <= at + PROBE_ROWS)
+            return rp_plan_seek(engine->probe, row, error);
+        int code = rp_plan_seek(engine->probe, at + PROBE_ROWS, NULL);
+        if (code < 0) /* asked again, it names the row that is wanted */
+            return rp_plan_seek(engine->probe, row, error);
+    }
+}
+
+/* Behind the last row there are rows of padding up to the end of the step; the state stays. */
+static int load_token(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
+                      struct rp_error *error)
+{
+    int code = rp_plan_load(engine->probe, token, bytes, engine->options->accept_weights, error);
+    if (code < 0)
+        return code;
+    uint64_t stands = rp_plan_row(engine->probe);
+    struct rp_row next;
+    if (row == stands || (row > stands && rp_plan_next(engine->probe, &next, NULL) == 0))
+        return 0;
+    return rp_fail(error, -RP_E_MISMATCH, "present the state token unchanged",
+                   "the state token stands at row %" PRIu64 ", the trainer at row %" PRIu64, stands,
+                   row);
+}
+
+int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
+                        struct rp_error *error)
+{
+    if (token)
+        return load_token(engine, row, token, bytes, error);
+    const void *best = engine->zero_state;
+    size_t best_bytes = engine->zero_bytes;
+    if (engine->start_row <= row) {
+        best = engine->start_state;
+        best_bytes = engine->start_bytes;
+    }
+    if (row >= engine->base_row && engine->flow) {
+        uint64_t position = (row - engine->base_row) / engine->batch_rows;
+        size_t kept_bytes;
+        uint64_t kept_row;
+        /* older ones may be overwritten while we read them */
+        const void *kept = position >= rp_engine_consumed(engine) || !engine->flow_running
+                               ? rp_flow_state_at(engine->flow, position, &kept_bytes, &kept_row)
+                               : NULL;
+        if (kept && kept_row <= row) {
+            best = kept;
+            best_bytes = kept_bytes;
+        }
+    }
+    int code = rp_plan_load(engine->probe, best, best_bytes, engine->options->accept_weights,
+                            error);
+    return code < 0 ? code : seek_probe(engine, row, error);
+}
+
+int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)
+{
+    uint64_t row = engine->base_row + batch * engine->batch_rows;
+    int code = rp_engine_probe_row(engine, row, NULL, 0, error);
+    return code == -RP_E_USAGE ? 0
+                               : code; /* padding behind the last row: the probe is at the end */
+}
+
+/* ---- rings and flow -------------------------------------------------------------------------- */
+
+static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to, uint64_t batch)
+{
+    if (from->data.fd < 0 || batch < from->release || batch >= from->tail)
+        return;
+    for (uint64_t k = batch; k < from->tail; k++)
+        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
+    rp_ring_publish(to, from->tail);
+}
+
+int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint64_t batch,
+                         struct rp_error *error)
+{
+    struct rp_geometry geometry = engine->geometry;
+    geometry.rank = engine->config->rank_first + ring;
+    geometry.base_row = engine->base_row;
+    struct rp_ring *old = &engine->rings[ring], fresh;
+    int code = rp_ring_create(&fresh, &geometry, engine->identity, engine->generation, batch,
+                              error);
+    if (code < 0)
+        return code;
+    copy_unreleased(old, &fresh, batch);
+    rp_ring_close(old);
+    *old = fresh;
+    engine->had_trainer[ring] = false;
+    return 0;
+}
+
+static uint64_t lowest_tail(const struct rp_engine *engine)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        lowest = rp_min_u64(lowest, engine->rings[r].tail);
+    return lowest;
+}
+
+static int load_from_probe(struct rp_engine *engine, struct rp_plan *plan, void *token,
+                           struct rp_error *error)
+{
+    size_t bytes = rp_plan_save(engine->probe, token);
+    return plan ? rp_plan_load(plan, token, bytes, false, error) : 0;
+}
+
+static int load_plans(struct rp_engine *engine, struct rp_error *error)
+{
+    void *token = rp_calloc(1, engine->state_bytes_max);
+    if (!token)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    int code = load_from_probe(engine, engine->plan, token, error);
+    if (code >= 0)
+        code = load_from_probe(engine, engine->scout, token, error);
+    free(token);
+    return code;
+}
+
+int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
+{
+    int code = load_plans(engine, error);
+    if (code >= 0)
+        code = rp_flow_start(engine->flow, engine->plan, engine->scout, engine->base_row,
+                             lowest_tail(engine), engine->rings, error);
+    if (code < 0)
+        return code;
+    engine->flow_running = true;
+    engine->flow_ended = false;
+    for (uint32_t i = 0; i < engine->config->packers; i++) {
+        int pidfd = rp_flow_packer_pidfd(engine->flow, i);
+        if (pidfd >= 0)
+            (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, i);
+    }
+    rp_engine_schedule_save(engine);
+    return 0;
+}
+
+static void stop_flow(struct rp_engine *engine)
+{
+    rp_engine_finish_copy(engine);
+    rp_flow_stop(engine->flow); /* closes pidfds, which leaves the epoll set */
+    engine->flow_running = false;
+}
+
+/* Start the flow again after rings have changed. */
+static int restart_flow(struct rp_engine *engine, struct rp_error *error)
+{
+    int code = rp_engine_probe_batch(engine, lowest_tail(engine), error);
+    return code < 0 ? code : rp_engine_start_flow(engine, error);
+}
+
+/* ---- moving ---------------------------------------------------------------------------------- */
+
+static bool others_attached(const struct rp_engine *engine, uint32_t ring)
+{
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        if (r != ring && engine->rings[r].control.fd >= 0)
+            return true;
+    return false;
+}
+
+static bool is_numbered(const struct rp_engine *engine, uint64_t row)
+{
+    return row >= engine->base_row && (row - engine->base_row) % engine->batch_rows == 0;
+}
+
+/* All rings to `row`; the probe stands at it, or at the end of the stream before it. */
+static int move_all(struct rp_engine *engine, uint32_t ring, uint64_t row, uint64_t *batch_out,
+                    struct rp_error *error)
+{
+    stop_flow(engine);
+    if (!is_numbered(engine, row))
+        engine->base_row = row % engine->config->global_batch_size;
+    uint64_t batch = *batch_out = (row - engine->base_row) / engine->batch_rows;
+    rp_flow_forget_states(engine->flow);
+    for (uint32_t r = 0; r < engine->ring_count; r++) {
+        rp_ring_close(&engine->rings[r]); /* nobody is attached: all of its memory is free now */
+        engine->rings[r].tail = engine->rings[r].release = batch;
+        engine->guessed[r] = r != ring;
+    }
+    int code = 0;
+    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
+        code = rp_engine_renew_ring(engine, r, batch, error);
+    return code < 0 ? code : rp_engine_start_flow(engine, error);
+}
+
+/* One ring to micro-batch `batch` of the present numbering. */
+static int move_one(struct rp_engine *engine, uint32_t ring, uint64_t batch, struct rp_error *error)
+{
+    stop_flow(engine);
+    int code = rp_engine_renew_ring(engine, ring, batch, error);
+    int restarted = restart_flow(engine, code < 0 ? NULL : error);
+    return code < 0 ? code : restarted;
+}
+
+int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_request *request,
+                         const void *token, uint64_t *batch_out, struct rp_error *error)
+{
+    const struct rp_ring *r = &engine->rings[ring];
+    uint64_t row = request->next_row;
+    bool numbered = row == RP_NEXT_ROW_ANY || is_numbered(engine, row);
+    uint64_t batch = row == RP_NEXT_ROW_ANY ? r->release
+                                            : (row - engine->base_row) / engine->batch_rows;
+    if (token) { /* a token of another stream is refused even if its row is at hand */
+        int code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
+        if (code < 0)
+            return code;
+    }
+    *batch_out = batch;
+    bool at_hand = numbered && batch >= r->release && batch <= r->tail;
+    if (at_hand)
+        return engine->had_trainer[ring] ? move_one(engine, ring, batch, error) : 0;
+    if (others_attached(engine, ring)) {
+        if (!numbered)
+            return rp_fail(
+                error, -RP_E_BUSY, "let all ranks go on from the same row: detach the others first",
+                "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are in "
+                "(base row %" PRIu64 ", %" PRIu64 " rows each)",
+                row, engine->base_row, engine->batch_rows);
+        return move_one(engine, ring, batch, error);
+    }
+    if (!token) {
+        int code = rp_engine_probe_row(engine, row, NULL, 0, error);
+        if (code < 0)
+            return code;
+    }
+    return move_all(engine, ring, row, batch_out, error);
+}
