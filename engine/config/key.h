@@ -57,7 +57,7 @@ enum rp_key_kind {
       1u << 24, "most fragments in a row")                                                         \
     X(lanes, lanes, COUNT, NULL, "1", 1, 1024,                                                     \
       "independent plans; row g belongs to lane g mod lanes")                                      \
-    X(num_epochs, num_epochs, EPOCHS, NULL, "1", 0, UINT64_MAX,                                    \
+    X(num_epochs, num_epochs, EPOCHS, NULL, "1", 0, UINT32_MAX,                                    \
       "times that every source is read, or endless")                                               \
     X(vocab_size, vocab_size, COUNT, NULL, "(not declared)", 0, 1ull << 32,                        \
       "token ids must lie below it")                                                               \

@@ -75,9 +75,10 @@ static bool gives_token(const struct rp_feed *feed, uint64_t length)
     return length == RP_LENGTH_BAD || rp_length_kept(feed->config, length) > 0;
 }
 
-/* Can no document of the source ever give a token to this lane? Asked after the lane has seen as
- * many documents as the source has, and no token. Without shuffling that was all of them; with it,
- * the lane's documents change from epoch to epoch, so the whole source counts. */
+/* Can no document of the source ever give a token to this lane? Asked when the lane has read as
+ * many documents in a row as the source has, without a token. Without shuffling those were all that
+ * it will ever see; with it, its documents change from epoch to epoch, so the whole source counts.
+ */
 static bool is_barren(const struct rp_feed *feed, uint32_t s)
 {
     const struct rp_plan_source *source = &feed->sources[s];
@@ -97,14 +98,29 @@ static int fail_bad_entry(uint32_t source, uint64_t document, struct rp_error *e
                    document);
 }
 
-static int fail_barren(const struct rp_feed *feed, uint32_t source, struct rp_error *error)
+/* After so many documents of a source in a row without a token: is there no use in reading on? */
+static bool is_hopeless(const struct rp_feed *feed, uint32_t s, uint64_t *fruitless)
 {
+    if (*fruitless < feed->sources[s].documents)
+        return false;
+    *fruitless = 0;
+    return is_barren(feed, s);
+}
+
+static int fail_barren(const struct rp_feed *feed, uint32_t s, struct rp_error *error)
+{
+    const struct rp_order *order = &feed->cursors[s].order;
+    const char *why = feed->config->long_doc == RP_LONG_DOC_DROP ? " or longer than seq_len" : "";
+    if (feed->config->shuffle == RP_SHUFFLE_NONE && order->lanes > 1)
+        return rp_fail(error, -RP_E_EMPTY, "use another shuffle, fewer lanes, or one epoch",
+                       "source %" PRIu32 ": none of the %" PRIu64 " documents of lane %" PRIu32
+                       " gives a token (all are empty%s), and without a shuffle it gets no others",
+                       s, order->lane_units, order->lane, why);
     return rp_fail(
         error, -RP_E_EMPTY,
         "remove the source, or look at its lengths and at long_doc with `ringpack inspect`",
-        "source %" PRIu32 ": none of its %" PRIu64 " documents gives a token (all are empty%s)",
-        source, feed->sources[source].documents,
-        feed->config->long_doc == RP_LONG_DOC_DROP ? " or longer than seq_len" : "");
+        "source %" PRIu32 ": none of its %" PRIu64 " documents gives a token (all are empty%s)", s,
+        feed->sources[s].documents, why);
 }
 
 /* Take one document off the cursor. */
@@ -125,6 +141,8 @@ int rp_feed_next(struct rp_feed *feed, struct rp_piece *piece, struct rp_lane_co
     uint64_t fruitless = 0;
     while (feed->mixing.count > 0) {
         uint32_t s = rp_mixing_first(&feed->mixing);
+        if (is_hopeless(feed, s, &fruitless))
+            return fail_barren(feed, s, error);
         struct rp_cursor *cursor = &feed->cursors[s];
         if (cursor->ahead_next == cursor->ahead_count)
             read_ahead(cursor, &feed->sources[s]);
@@ -146,16 +164,14 @@ int rp_feed_next(struct rp_feed *feed, struct rp_piece *piece, struct rp_lane_co
             *piece = (struct rp_piece){document, 0, kept, s};
             return 1;
         }
-        if (++fruitless >= feed->sources[s].documents && feed->config->num_epochs == 0) {
-            if (is_barren(feed, s))
-                return fail_barren(feed, s, error);
-            fruitless = 0;
-        }
+        /* Who delivers nothing stays the first until it is finished. */
+        fruitless = feed->finished[s] ? 0 : fruitless + 1;
     }
     return 0;
 }
 
-/* Does any document from (cursor's epoch, position) to the end give a token? */
+/* Does any document from (cursor's epoch, position) to the end give a token, or is the source
+ * refused on the way there? */
 static bool cursor_has_more(const struct rp_feed *feed, uint32_t s)
 {
     const struct rp_plan_source *source = &feed->sources[s];
@@ -165,14 +181,16 @@ static bool cursor_has_more(const struct rp_feed *feed, uint32_t s)
             return true;
 
     struct rp_order order = cursor->order;
-    uint64_t position = cursor->position + (cursor->ahead_count - cursor->ahead_next);
+    uint64_t fruitless = cursor->ahead_count - cursor->ahead_next;
+    uint64_t position = cursor->position + fruitless;
     for (uint64_t epoch = cursor->epoch; !is_last_epoch_over(feed, epoch); epoch++, position = 0) {
         rp_order_enter(&order, epoch);
         while (position < order.documents) {
             uint64_t document[RP_ORDER_READ_MAX];
             uint32_t count = rp_order_read(&order, position, document);
-            for (uint32_t i = 0; i < count; i++)
-                if (gives_token(feed, source->length(source->lengths, document[i])))
+            for (uint32_t i = 0; i < count; i++, fruitless++)
+                if (is_hopeless(feed, s, &fruitless) ||
+                    gives_token(feed, source->length(source->lengths, document[i])))
                     return true;
             position += count;
         }

@@ -48,7 +48,7 @@ RP_MUST_CHECK int rp_feed_open(struct rp_feed *feed, const struct rp_plan_config
 void rp_feed_close(struct rp_feed *feed);
 
 /** Deliver the next piece and count it. Returns 1, 0 when all sources are finished, or what
- *  rp_plan_next returns for a bad index entry and for an endless source without a token. */
+ *  rp_plan_next returns for a bad index entry and for a source without a token. */
 RP_MUST_CHECK int rp_feed_next(struct rp_feed *feed, struct rp_piece *piece,
                                struct rp_lane_counts *counts, struct rp_error *error);
 

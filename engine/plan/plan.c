@@ -49,6 +49,7 @@ static int check_config(struct rp_plan_config *config, struct rp_error *error)
         {"long_doc", config->long_doc, 0, RP_LONG_DOC_DROP, true},
         {"max_docs_per_row", config->max_docs_per_row, 1, config->seq_len, true},
         {"lanes", config->lanes, 1, RP_LANES_MAX, true},
+        {"num_epochs", config->num_epochs, 0, RP_EPOCHS_MAX, true},
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(checks); i++) {
         int failed = checks[i].used ? check_range(checks[i].name, checks[i].value, checks[i].least,

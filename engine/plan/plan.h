@@ -25,6 +25,7 @@ enum rp_long_doc { RP_LONG_DOC_SPLIT, RP_LONG_DOC_TRUNCATE, RP_LONG_DOC_DROP };
 #define RP_WINDOW_MAX 4096u
 #define RP_LANES_MAX 1024u
 #define RP_SOURCES_MAX 4096u
+#define RP_EPOCHS_MAX UINT32_MAX
 
 /* What a length function returns for a document whose index entry is damaged. */
 #define RP_LENGTH_BAD UINT64_MAX
@@ -40,7 +41,7 @@ struct rp_plan_source {
 /* The parameters of STREAM.md section 1, in its order. rp_plan_open zeroes the unused ones. */
 struct rp_plan_config {
     uint64_t seed;
-    uint64_t num_epochs; /* 0 = endless */
+    uint64_t num_epochs; /* at most RP_EPOCHS_MAX; 0 = endless */
     uint32_t seq_len;
     enum rp_shuffle shuffle;
     uint32_t block_documents, window_blocks;
@@ -91,7 +92,8 @@ void rp_plan_close(struct rp_plan *plan); /* NULL is fine */
 
 /** Plan the next row. Returns 1 with *row set, 0 at the end of the stream, or -RP_E_CORRUPT when an
  *  index entry is bad (the message names source and document; the plan is then unusable), or
- *  -RP_E_EMPTY when a whole pass over an endless corpus yields no token. */
+ *  -RP_E_EMPTY when a lane has read a whole source without finding a token, would read it again,
+ * and can never find one. */
 RP_MUST_CHECK int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *error);
 
 /** Number of the row that rp_plan_next would return. */

@@ -68,8 +68,11 @@ def random_inputs(rng):
         if inputs["long_doc"] != "split" and rng.random() < 0.2:
             lengths[rng.randrange(documents)] = rng.getrandbits(60)
         if inputs["num_epochs"] == 0:  # every lane always finds a document that it may deliver
-            most = L if inputs["long_doc"] == "drop" else 2**64
+            most = L if inputs["long_doc"] == "drop" else 20 * L
             lengths = [n if 0 < n <= most else rng.randint(1, L) for n in lengths]
+        for lane in range(lanes):  # the engine refuses to read a lane again and again in vain
+            if all(n == 0 or n > L for n in lengths[lane::lanes]):
+                lengths[lane] = rng.randint(1, L)
         weight = rng.choice([1, 1, 2, 3, 1000, rng.randint(1, 2**32 - 1)])
         inputs["sources"].append({"weight": weight, "lengths": lengths})
     return inputs

@@ -25,7 +25,7 @@ struct difference {
 static void differ(struct difference *difference, const char *what, uint64_t where)
 {
     if (difference->text[0] == 0)
-        snprintf(difference->text, sizeof difference->text, "%s at row %" PRIu64, what, where);
+        snprintf(difference->text, sizeof difference->text, "%.200s at row %" PRIu64, what, where);
 }
 
 static struct rp_plan *open_plan(const struct rp_spec *spec)

@@ -297,6 +297,7 @@ static void bad_parameters_are_refused_by_name(void **state)
         MISTAKE(lanes, 0),
         MISTAKE(lanes, RP_LANES_MAX + 1),
         MISTAKE(lanes, 34),
+        MISTAKE(num_epochs, RP_EPOCHS_MAX + UINT64_C(1)),
 #undef MISTAKE
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(mistakes); i++) {
@@ -391,19 +392,65 @@ static void an_endless_corpus_without_tokens_is_an_error(void **state)
     }
 }
 
-static void a_finite_corpus_without_tokens_ends_at_once(void **state)
+/* Epochs beyond counting over a source that gives nothing: refused after one pass, wherever the
+ * source stands among others. One pass alone just ends. */
+static void a_corpus_without_tokens_is_not_read_again_and_again(void **state)
 {
     (void)state;
-    static uint64_t lengths[50];
+    static uint64_t empty[50], full[50];
+    for (int i = 0; i < 50; i++)
+        full[i] = 5;
+    for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant++) {
+        const struct rp_plan_source sources[] = {{50, 1, full, corpus_length},
+                                                 {50, 1, empty, corpus_length}};
+        struct rp_plan_config config = plan_variant(variant);
+        for (uint32_t first = 0; first < 2; first++) { /* with the full one, and without */
+            struct rp_plan *plan;
+            struct rp_error error = {0};
+            struct rp_row row;
+            int planned = 1;
+            config.num_epochs = RP_EPOCHS_MAX;
+            assert_int_equal(rp_plan_open(&plan, &config, &sources[first], 2 - first, &error), 0);
+            for (int i = 0; i < 10 && planned > 0; i++)
+                planned = rp_plan_next(plan, &row, &error);
+            assert_int_equal(planned, -RP_E_EMPTY);
+            assert_non_null(strstr(error.message, first ? "source 0" : "source 1"));
+            bool names_lane = config.shuffle == RP_SHUFFLE_NONE && config.lanes > 1;
+            assert_non_null(strstr(error.message, names_lane ? "none of the 17 documents of lane 0"
+                                                             : "none of its 50 documents"));
+            rp_plan_close(plan);
+
+            config.num_epochs = 1;
+            assert_int_equal(rp_plan_open(&plan, &config, &sources[first], 2 - first, &error), 0);
+            uint64_t tokens = 0;
+            while (plan_next(plan, &row))
+                tokens += row.tokens;
+            assert_int_equal(tokens, first ? 0 : 250);
+            rp_plan_close(plan);
+        }
+    }
+}
+
+/* One document in a corner of a source is enough for as many epochs as anybody wants; but a lane
+ * that never gets it is refused when documents keep their places. */
+static void one_token_is_enough_for_a_lane_that_gets_it(void **state)
+{
+    (void)state;
+    uint64_t lengths[50] = {[49] = 5}; /* without a shuffle: of lane 1 of 3 */
     struct rp_plan_source source = {50, 1, lengths, corpus_length};
     for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant++) {
         struct rp_plan_config config = plan_variant(variant);
         struct rp_plan *plan;
         struct rp_error error = {0};
         struct rp_row row;
+        bool starves = config.shuffle == RP_SHUFFLE_NONE && config.lanes > 1;
+        int planned = 1;
+        config.num_epochs = RP_EPOCHS_MAX;
         assert_int_equal(rp_plan_open(&plan, &config, &source, 1, &error), 0);
-        assert_false(plan_next(plan, &row));
-        assert_int_equal(rp_plan_row(plan), 0);
+        for (int i = 0; i < 20 && planned > 0; i++)
+            planned = rp_plan_next(plan, &row, &error);
+        assert_int_equal(planned, starves ? -RP_E_EMPTY : 1);
+        assert_true(!starves || strstr(error.message, "documents of lane 0 gives a token"));
         rp_plan_close(plan);
     }
 }
@@ -419,7 +466,8 @@ int main(void)
         cmocka_unit_test(bad_parameters_are_refused_by_name),
         cmocka_unit_test(a_bad_index_entry_stops_the_plan),
         cmocka_unit_test(an_endless_corpus_without_tokens_is_an_error),
-        cmocka_unit_test(a_finite_corpus_without_tokens_ends_at_once),
+        cmocka_unit_test(a_corpus_without_tokens_is_not_read_again_and_again),
+        cmocka_unit_test(one_token_is_enough_for_a_lane_that_gets_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
