@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contents of a checkpoint: what was added is found, in whole and in part, and nothing else; runs
+ * out of order, overlapping or of a strange width are refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "flow/contents.h"
+#include "../fakes/io_fake.h"
+
+static void what_was_added_is_found(void **state)
+{
+    (void)state;
+    struct rp_contents *contents = rp_contents_new();
+    struct run {
+        uint64_t row;
+        uint32_t offset, count, width;
+    } runs[500];
+    uint8_t tokens[64 * 8];
+    uint64_t seed = 3, row = 10;
+    uint32_t at = 0;
+    for (size_t i = 0; i < 500; i++) {
+        if (io_fake_random(&seed) % 3 == 0) {
+            row += 1 + io_fake_random(&seed) % 4;
+            at = 0;
+        }
+        at += (uint32_t)(io_fake_random(&seed) % 3); /* sometimes a gap, sometimes none */
+        runs[i] = (struct run){row, at, 1 + (uint32_t)(io_fake_random(&seed) % 60),
+                               1u << io_fake_random(&seed) % 4};
+        memset(tokens, (int)(i % 251), sizeof tokens);
+        assert_int_equal(rp_contents_add(contents, runs[i].row, runs[i].offset, runs[i].count,
+                                         runs[i].width, tokens),
+                         0);
+        at += runs[i].count;
+    }
+    uint64_t bytes;
+    const uint8_t *data = rp_contents_bytes(contents, &bytes);
+    assert_int_equal(rp_contents_count(contents), 500);
+    assert_int_equal(rp_contents_end_row(contents, 0), row + 1);
+    for (size_t i = 0; i < 500; i++) {
+        const struct run *r = &runs[i];
+        for (uint32_t skip = 0; skip < r->count; skip += 1 + r->count / 3) {
+            const struct rp_content_run *found = rp_contents_find(contents, r->row,
+                                                                  r->offset + skip, 1);
+            assert_ptr_equal(found, rp_contents_run(contents, i));
+            assert_ptr_equal(rp_contents_find(contents, r->row, r->offset + skip, r->count - skip),
+                             found);
+            assert_null(rp_contents_find(contents, r->row, r->offset + skip, r->count - skip + 1));
+        }
+        const struct rp_content_run *run = rp_contents_run(contents, i);
+        assert_int_equal(run->width, r->width);
+        assert_true(run->byte_offset + (uint64_t)r->count * r->width <= bytes);
+        assert_int_equal(data[run->byte_offset], i % 251);
+        assert_int_equal(data[run->byte_offset + r->count * r->width - 1], i % 251);
+    }
+    assert_null(rp_contents_find(contents, 9, 0, 1));
+    assert_null(rp_contents_find(contents, row + 1, 0, 1));
+    assert_null(rp_contents_find(contents, row, UINT32_MAX, UINT32_MAX));
+    rp_contents_free(contents);
+}
+
+static void what_a_damaged_file_might_say_is_refused(void **state)
+{
+    (void)state;
+    struct rp_contents *contents = rp_contents_new();
+    const uint8_t tokens[64] = {0};
+    assert_int_equal(rp_contents_add(contents, 5, 10, 4, 2, tokens), 0);
+    static const struct {
+        uint64_t row;
+        uint32_t offset, count, width;
+    } bad[] = {
+        {5, 14, 0, 2},                                        /* nothing */
+        {5, 14, 1, 0},                                        /* widths that no token has */
+        {5, 14, 1, 3},         {5, 14, 1, 16}, {5, 13, 1, 2}, /* overlaps */
+        {5, 10, 4, 2},                                        /* twice */
+        {4, 0, 1, 2},                                         /* backwards */
+        {6, UINT32_MAX, 1, 2},                                /* beyond what an offset can say */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(rp_contents_add(contents, bad[i].row, bad[i].offset, bad[i].count,
+                                         bad[i].width, tokens),
+                         -RP_E_CORRUPT);
+    assert_int_equal(rp_contents_count(contents), 1);
+    assert_int_equal(rp_contents_add(contents, 5, 14, 1, 2, tokens), 0);
+    rp_contents_free(contents);
+}
+
+static void none_at_all(void **state)
+{
+    (void)state;
+    struct rp_contents *contents = rp_contents_new();
+    assert_null(rp_contents_find(contents, 0, 0, 1));
+    assert_int_equal(rp_contents_end_row(contents, 17), 17);
+    rp_contents_free(contents);
+    rp_contents_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_added_is_found),
+        cmocka_unit_test(what_a_damaged_file_might_say_is_refused),
+        cmocka_unit_test(none_at_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The prefetch ring as memory: its parts do not overlap, words of one lap are not those of the
+ * next, state tokens are kept for as long as they are promised. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "flow/ticket.h"
+
+static void open_arena(struct rp_arena *arena)
+{
+    struct rp_error error;
+    if (rp_arena_create(arena, 3, 8, 8192, 16, 100, &error) != 0)
+        fail_msg("%s", error.message);
+}
+
+static void words_ascend(void **state)
+{
+    (void)state;
+    for (uint64_t t = 0; t < 100; t++) {
+        assert_true(rp_ticket_word(t, RP_TICKET_PLANNED) < rp_ticket_word(t, RP_TICKET_READY));
+        assert_true(rp_ticket_word(t, RP_TICKET_READY) < rp_ticket_word(t, RP_TICKET_PACKED));
+        assert_true(rp_ticket_word(t, RP_TICKET_PACKED) < rp_ticket_word(t + 1, RP_TICKET_PLANNED));
+    }
+    assert_true(rp_ticket_word(0, RP_TICKET_PLANNED) > 0); /* 0 is the word of no ticket */
+}
+
+/* Every part is filled to its last byte with its own mark; all marks are still there. */
+static void parts_do_not_overlap(void **state)
+{
+    (void)state;
+    struct rp_arena arena;
+    open_arena(&arena);
+    struct part {
+        uint8_t *memory;
+        size_t bytes;
+    } parts[2 + 8 + 8 + 16];
+    size_t count = 0;
+    parts[count++] = (struct part){(uint8_t *)arena.words, sizeof *arena.words};
+    parts[count++] = (struct part){(uint8_t *)arena.free_until, 3 * sizeof *arena.free_until};
+    for (uint64_t t = 0; t < 8; t++) {
+        assert_int_equal((uintptr_t)rp_arena_data(&arena, t) % 4096, 0);
+        assert_int_equal((uintptr_t)rp_arena_ticket(&arena, t) % 128, 0);
+        parts[count++] = (struct part){(uint8_t *)rp_arena_ticket(&arena, t),
+                                       sizeof(struct rp_ticket)};
+        parts[count++] = (struct part){rp_arena_data(&arena, t), 8192};
+    }
+    for (uint64_t k = 0; k < 16; k++)
+        parts[count++] = (struct part){(uint8_t *)rp_arena_state(&arena, k),
+                                       sizeof(struct rp_state_slot) + arena.state_bytes};
+    for (size_t i = 0; i < count; i++) {
+        assert_true(parts[i].memory >= arena.segment.data);
+        assert_true(parts[i].memory + parts[i].bytes <= arena.segment.data + arena.segment.bytes);
+        memset(parts[i].memory, (int)i + 1, parts[i].bytes);
+    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t b = 0; b < parts[i].bytes; b++)
+            if (parts[i].memory[b] != i + 1)
+                fail_msg("byte %zu of part %zu belongs to part %d", b, i, parts[i].memory[b] - 1);
+    rp_arena_close(&arena);
+}
+
+static void slots_go_round(void **state)
+{
+    (void)state;
+    struct rp_arena arena;
+    open_arena(&arena);
+    assert_ptr_equal(rp_arena_ticket(&arena, 3), rp_arena_ticket(&arena, 11));
+    assert_ptr_not_equal(rp_arena_ticket(&arena, 3), rp_arena_ticket(&arena, 4));
+    assert_ptr_equal(rp_arena_data(&arena, 0), rp_arena_data(&arena, 1ull << 40));
+    rp_a64_store_relaxed(&rp_arena_ticket(&arena, 3)->state, rp_ticket_word(3, RP_TICKET_PACKED));
+    rp_a32_store_relaxed(&arena.words->stop, 1);
+    assert_true(rp_arena_stopping(&arena));
+    rp_arena_reset(&arena);
+    assert_false(rp_arena_stopping(&arena));
+    assert_int_equal(rp_a64_load_relaxed(&rp_arena_ticket(&arena, 3)->state), 0);
+    rp_arena_close(&arena);
+    rp_arena_close(&arena);
+}
+
+static void a_state_is_found_under_its_own_position(void **state)
+{
+    (void)state;
+    struct rp_arena arena;
+    open_arena(&arena);
+    size_t bytes;
+    uint64_t row;
+    for (uint64_t k = 0; k < 40; k++)
+        assert_null(rp_arena_state_at(&arena, k, &bytes, &row));
+    struct rp_state_slot *slot = rp_arena_state(&arena, 21);
+    slot->bytes = 7;
+    slot->next_row = 1234;
+    memcpy(slot + 1, "twenty", 7);
+    rp_a64_store_release(&slot->position, 22);
+    rp_arena_reset(&arena); /* a new start of the flow keeps them */
+    const void *found = rp_arena_state_at(&arena, 21, &bytes, &row);
+    assert_non_null(found);
+    assert_int_equal(bytes, 7);
+    assert_int_equal(row, 1234);
+    assert_string_equal(found, "twenty");
+    assert_null(rp_arena_state_at(&arena, 5, &bytes, &row));
+    assert_null(rp_arena_state_at(&arena, 37, &bytes, &row));
+    rp_arena_close(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_ascend),
+        cmocka_unit_test(parts_do_not_overlap),
+        cmocka_unit_test(slots_go_round),
+        cmocka_unit_test(a_state_is_found_under_its_own_position),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
