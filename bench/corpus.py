@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Synthetic corpora for the measurements: lognormal lengths, Megatron's .bin and .idx.
+
+A corpus is a pure function of its name, so an existing one is used again.
+"""
+
+import struct
+from pathlib import Path
+
+import numpy
+
+MEDIAN, SIGMA, SHORTEST, LONGEST = 400, 1.2, 16, 16384
+VOCABULARY = 50257
+
+
+def draw_lengths(seed, documents=None, tokens=None):
+    """So many documents, or as many as it takes to have so many tokens."""
+    random = numpy.random.default_rng(seed)
+    count = documents or tokens // 500 + 1000
+    drawn = random.lognormal(numpy.log(MEDIAN), SIGMA, count)
+    lengths = numpy.clip(drawn, SHORTEST, LONGEST).astype("<i4")
+    if tokens:
+        ends = numpy.cumsum(lengths, dtype="<i8")
+        lengths = lengths[: int(numpy.searchsorted(ends, tokens)) + 1]
+    return lengths, random
+
+
+def write_index(path, lengths):
+    starts = 2 * (numpy.cumsum(lengths, dtype="<i8") - lengths)
+    with open(path, "wb") as file:
+        file.write(b"MMIDIDX\0\0")
+        file.write(struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1))
+        lengths.tofile(file)
+        starts.tofile(file)
+        numpy.arange(len(lengths) + 1, dtype="<i8").tofile(file)
+
+
+def make_corpus(folder, tokens, seed=0):
+    """`tokens` u16 tokens (a few more: the last document is whole). Returns the path of the .bin."""
+    path = Path(folder) / f"lognormal-{tokens}-{seed}.bin"
+    if not path.with_suffix(".idx").exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lengths, random = draw_lengths(seed, tokens=tokens)
+        with open(path, "wb") as file:
+            left = int(lengths.sum(dtype="<i8"))
+            while left:
+                count = min(left, 1 << 24)
+                random.integers(0, VOCABULARY, count, dtype="<u2").tofile(file)
+                left -= count
+        write_index(path.with_suffix(".idx"), lengths)
+    return path
+
+
+def make_index(folder, documents, seed=0):
+    """A corpus of which only the index takes space: the .bin is a hole. For positions, not speed."""
+    path = Path(folder) / f"hole-{documents}-{seed}.bin"
+    if not path.with_suffix(".idx").exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lengths, _ = draw_lengths(seed, documents=documents)
+        with open(path, "wb") as file:
+            file.truncate(2 * int(lengths.sum(dtype="<i8")))
+        write_index(path.with_suffix(".idx"), lengths)
+    return path
+
+
+def aligned_reads(path, block=4096):
+    """What whole blocks a reader of single documents has to fetch: {bytes of a read: how many}."""
+    with open(Path(path).with_suffix(".idx"), "rb") as file:
+        file.seek(17)
+        _, count = struct.unpack("<BQ", file.read(9))
+        file.seek(34)
+        lengths = numpy.fromfile(file, "<i4", count)
+        starts = numpy.fromfile(file, "<i8", count)
+    first, last = starts // block, -(-(starts + 2 * lengths.astype("<i8")) // block)
+    sizes, counts = numpy.unique((last - first) * block, return_counts=True)
+    return dict(zip(sizes.tolist(), counts.tolist()))

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ringpack delivers to a trainer, beside what the machine could do at most.
+
+Flow: every repetition runs every task once, in an order that turns by one each time, so a busy
+moment of the machine strikes all of them alike; what is reported is the median, with the least and
+the most beside it, and ratios are taken within a repetition. Nothing is left out: a task that fails
+ends the run, one that cannot be done here leaves a note.
+
+Invariant: every run of the engine is checked. What a timed trainer was given is counted against
+`ringpack plan`; a second run of the same config digests every row, and its digest must be that of
+the plain loop, which shares only the plan with the engine.
+
+Called by tools/bench; README.md says what each number means.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from corpus import make_corpus, make_index
+from engine import Bench, summarise
+from tasks_cold import Cold
+from tasks_hot import Hot
+from tasks_resume import Resume
+
+SOURCE = Path(__file__).resolve().parent.parent
+
+
+def first_line(*command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=SOURCE, check=True)
+        return done.stdout.strip().splitlines()[0]
+    except (OSError, IndexError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def field_of(path, name):
+    for line in Path(path).read_text().splitlines():
+        if line.startswith(name):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def describe_machine():
+    changed = first_line("git", "status", "--porcelain", "--untracked-files=no", "--", "engine")
+    commit = first_line("git", "rev-parse", "--short=12", "HEAD")
+    huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return {
+        "cpu": field_of("/proc/cpuinfo", "model name"),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "huge_pages": huge.read_text().strip() if huge.exists() else "unknown",
+        "compiler": first_line("gcc", "--version"),
+        "commit": commit + ("" if changed == "unknown" else " with changes in engine/"),
+    }
+
+
+def run_repetitions(tasks, repeats):
+    """[{metric: value} of each repetition]; the order turns, so that no task is always first."""
+    samples = []
+    for repeat in range(repeats):
+        sample = {}
+        turn = repeat % len(tasks)
+        for task in tasks[turn:] + tasks[:turn]:
+            begin = time.monotonic()
+            sample.update(task())
+            name = f"{type(task.__self__).__name__}.{task.__name__}".lower()
+            print(f"  {repeat + 1}/{repeats}  {name:24s} {time.monotonic() - begin:6.1f} s",
+                  file=sys.stderr)
+        samples.append(sample)
+    return samples
+
+
+RATIOS = {  # name: (above, below)
+    "hot_min_per_loop": ("hot_min", "loop_min"),
+    "hot_hf_per_loop": ("hot_hf", "loop_hf"),
+    "hot_min_per_loop_cpu": ("loop_min_cpu", "hot_min_cpu"),
+    "hot_hf_per_loop_cpu": ("loop_hf_cpu", "hot_hf_cpu"),
+    "cold_block_per_fio": ("cold_block", "fio_sequential"),
+    "cold_document_per_fio": ("cold_document", "fio_random"),
+}
+
+
+def add_ratios(samples):
+    for sample in samples:
+        for name, (above, below) in RATIOS.items():
+            if above in sample and below in sample:
+                sample[name] = sample[above] / sample[below]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="Measure ringpack end to end.")
+    parser.add_argument("--build", required=True, help="folder of a Release build")
+    parser.add_argument("--data", required=True, help="folder for corpora and scratch files")
+    parser.add_argument("--output", required=True, help="JSON file to write")
+    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
+    parser.add_argument("--repeats", type=int, help="repetitions (5; with --quick 3)")
+    parser.add_argument("--no-cold", action="store_true", help="leave out what reads the disk")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    quick = arguments.quick
+    repeats = arguments.repeats or (3 if quick else 5)
+    settings = {
+        "quick": quick,
+        "repeats": repeats,
+        "tokens": 50_000_000 if quick else 200_000_000,
+        "epochs": 4 if quick else 5,
+        "seq_len": 4096,
+        "batch_size": 8,
+        "packing": "lookahead",
+        "lengths": "lognormal, median 400, sigma 1.2, 16 to 16384",
+        "index_documents": 1_000_000 if quick else 16_000_000,
+        "positions": [0, 1_000_000] if quick else [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
+    }
+    settings["corpus"] = str(make_corpus(arguments.data, settings["tokens"]))
+    settings["index"] = str(make_index(arguments.data, settings["index_documents"]))
+    load_before = os.getloadavg()
+    bench = Bench(arguments.build, arguments.data, settings)
+    hot, resume = Hot(bench), Resume(bench)
+    hot.check()
+    turning = [hot.limits, hot.trainer_min, hot.trainer_hf, hot.hand_over, resume.checkpoint,
+               resume.start]
+    if not arguments.no_cold:
+        cold = Cold(bench)
+        turning += [cold.fio, cold.block, cold.document]
+    samples = run_repetitions(turning, repeats)
+    positions = resume.positions()
+    add_ratios(samples)
+    names = dict.fromkeys(name for sample in samples for name in sample)
+    result = {
+        "format": 1,
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": describe_machine(),
+        "load": {"before": load_before, "after": os.getloadavg()},
+        "settings": settings,
+        "checks": bench.checks,
+        "notes": bench.notes,
+        "metrics": {name: summarise([s[name] for s in samples if name in s]) for name in names},
+        "positions": positions,
+        "harness_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    Path(arguments.output).parent.mkdir(parents=True, exist_ok=True)
+    Path(arguments.output).write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs under measurement: start them, time them, and know what CPU time they took."""
+
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+PATIENCE = 120  # seconds until something that should have happened is an error
+
+
+class Failed(Exception):
+    """A program failed, or a check did."""
+
+
+def summarise(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values),
+            "values": values}
+
+
+class Engine:
+    """`ringpack serve`, from its start until it has ended and its CPU time is known."""
+
+    def __init__(self, bench, keys, *options):
+        read, write = os.pipe()
+        command = [bench.program, "serve", "--ready-fd", str(write), *options]
+        for key, value in {"run": "bench", "run_dir": bench.run_dir, **keys}.items():
+            command += [f"--{key.replace('_', '-')}", str(value)]
+        self.log = open(bench.scratch / "engine.log", "w+b")
+        self.begin = time.monotonic()
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, pass_fds=[write])
+        os.close(write)
+        self.usage = None
+        try:
+            with open(read, "rb") as pipe:
+                if pipe.readline() != b"ready\n":
+                    self.end()
+                    raise Failed(f"the engine did not start: {self.said()}")
+        except BaseException:
+            self.kill()
+            raise
+        self.ready = time.monotonic()
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace").strip()
+
+    def end(self):
+        """Wait for its own end."""
+        deadline = time.monotonic() + PATIENCE
+        while self.usage is None:
+            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+            if pid:
+                self.usage = usage
+                self.process.returncode = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > deadline:
+                self.process.kill()
+                raise Failed(f"the engine does not end: {self.said()}")
+            else:
+                time.sleep(0.001)
+        return self.usage
+
+    def kill(self):
+        if self.usage is None:
+            self.process.kill()
+            self.end()
+
+    @property
+    def cpu_seconds(self):
+        return self.usage.ru_utime + self.usage.ru_stime
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+        self.log.close()
+
+
+class Bench:
+    """Where programs and files are, and what was checked and noted on the way."""
+
+    def __init__(self, build, data, settings):
+        build = Path(build).resolve()
+        self.program = str(build / "bin" / "ringpack")
+        self.limits_program = str(build / "bin" / "ringpack_limits")
+        self.library = str(build / "lib" / "libringpack.so")
+        self.scratch = Path(data).resolve() / "scratch"
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.mkdir(parents=True)
+        self.run_dir = str(self.scratch / "run")
+        os.mkdir(self.run_dir, 0o700)
+        self.settings, self.checks, self.notes = settings, {}, []
+
+    def task(self, **more):
+        """The keys of the one task that is measured everywhere."""
+        s = self.settings
+        return {"sources": s["corpus"], "seq_len": s["seq_len"], "batch_size": s["batch_size"],
+                "packing": s["packing"], "num_epochs": s["epochs"], **more}
+
+    def note(self, text):
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def check(self, name, expected, found):
+        """Every value of that name must be the same; the first to come is what the others meet."""
+        entry = self.checks.setdefault(name, {"value": expected, "times": 0})
+        if entry["value"] != expected or expected != found:
+            raise Failed(f"{name}: expected {entry['value']}, found {found}")
+        entry["times"] += 1
+
+    def ask(self, *command):
+        """Run a program of ours to its end; its JSON."""
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 5)
+        if done.returncode:
+            raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def limits(self, stages, keys):
+        return self.ask(self.limits_program, stages, *(f"{k}={v}" for k, v in keys.items()))
+
+    def plan(self, keys):
+        options = [f"--{k.replace('_', '-')}={v}" for k, v in keys.items()]
+        return self.ask(self.program, "plan", "--json", "--rows=1g", *options)
+
+    @contextlib.contextmanager
+    def trainer(self, *options):
+        """`ringpack attach`, started when the engine is ready; yields what to call for its report."""
+        command = [self.program, "attach", "bench", "--run-dir", self.run_dir, "--json", *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        try:
+            yield lambda: self._report_of(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    @staticmethod
+    def _report_of(process):
+        said, complaint = process.communicate(timeout=PATIENCE * 5)
+        if process.returncode:
+            raise Failed(f"ringpack attach: {complaint.strip()}")
+        return json.loads(said)

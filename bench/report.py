@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON of end_to_end.py as a table for people, and as a chart.
+
+    python bench/report.py RESULT.json CHART.svg
+
+Everything that is drawn comes from the file; bars begin at zero, whiskers span all repetitions.
+"""
+
+import json
+import math
+import sys
+from html import escape
+from pathlib import Path
+
+# metric, unit, factor from the JSON's unit, what it is
+TABLE = {
+    "page cache, one trainer": [
+        ("memcpy", "Mtok/s", 1e-6, "memcpy of the token files"),
+        ("plan", "Mtok/s", 1e-6, "plan only"),
+        ("plan_ns_per_document", "ns", 1, "plan, per document"),
+        ("loop_min", "Mtok/s", 1e-6, "plain C loop, min"),
+        ("loop_concat_min", "Mtok/s", 1e-6, "plain C loop, min, concat"),
+        ("loop_min_8_batches", "Mtok/s", 1e-6, "plain C loop, min, 8 batches"),
+        ("hot_min", "Mtok/s", 1e-6, "ringpack, min"),
+        ("hot_min_digested", "Mtok/s", 1e-6, "ringpack, min, trainer hashes"),
+        ("hot_min_per_loop", "x", 1, "ringpack / loop, min"),
+        ("loop_min_cpu", "s/Gtok", 1, "CPU of the loop, min"),
+        ("hot_min_cpu", "s/Gtok", 1, "CPU of the engine, min"),
+        ("loop_hf", "Mtok/s", 1e-6, "plain C loop, hf"),
+        ("loop_concat_hf", "Mtok/s", 1e-6, "plain C loop, hf, concat"),
+        ("loop_hf_8_batches", "Mtok/s", 1e-6, "plain C loop, hf, 8 batches"),
+        ("hot_hf", "Mtok/s", 1e-6, "ringpack, hf"),
+        ("hot_hf_digested", "Mtok/s", 1e-6, "ringpack, hf, trainer hashes"),
+        ("hot_hf_per_loop", "x", 1, "ringpack / loop, hf"),
+        ("loop_hf_cpu", "s/Gtok", 1, "CPU of the loop, hf"),
+        ("hot_hf_cpu", "s/Gtok", 1, "CPU of the engine, hf"),
+        ("fill", "%", 100, "tokens in rows that are no padding"),
+    ],
+    "past the page cache": [
+        ("fio_sequential_bytes_per_second", "MB/s", 1e-6, "fio, sequential"),
+        ("fio_sequential", "Mtok/s", 1e-6, "fio, sequential, in tokens"),
+        ("cold_block", "Mtok/s", 1e-6, "ringpack, shuffle block"),
+        ("cold_block_per_fio", "x", 1, "ringpack / fio"),
+        ("fio_sequential_cpu", "s/Gtok", 1, "CPU of fio, sequential"),
+        ("cold_block_cpu", "s/Gtok", 1, "CPU of the engine, block"),
+        ("fio_random_iops", "kIOPS", 1e-3, "fio, random, sizes of documents"),
+        ("fio_random", "Mtok/s", 1e-6, "fio, random, in tokens"),
+        ("cold_document", "Mtok/s", 1e-6, "ringpack, shuffle document"),
+        ("cold_document_per_fio", "x", 1, "ringpack / fio"),
+        ("fio_random_cpu", "s/Gtok", 1, "CPU of fio, random"),
+        ("cold_document_cpu", "s/Gtok", 1, "CPU of the engine, document"),
+    ],
+    "hand-over of ready batches": [
+        ("next_c_ns", "ns", 1, "next and release, C"),
+        ("next_python_ns", "ns", 1, "next and release, Python"),
+        ("next_python_look_ns", "ns", 1, "the same with batch['input_ids']"),
+        ("next_python_overhead_ns", "ns", 1, "Python - C"),
+    ],
+    "start, resume, checkpoint": [
+        ("empty_process_ms", "ms", 1, "a process that does nothing"),
+        ("first_batch_ms", "ms", 1, "first batch at row 0"),
+        ("resume_checkpoint_ms", "ms", 1, "first batch from a full checkpoint"),
+        ("state_dict_us", "us", 1, "state_dict() in Python"),
+        ("checkpoint_bytes", "MB", 1e-6, "full checkpoint"),
+        ("checkpoint_seconds", "ms", 1e3, "full checkpoint, until durable"),
+    ],
+}
+
+
+def number(value):
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(digits, 4)}f}"
+
+
+def machine_line(result):
+    m = result["machine"]
+    return (f"{m['cpu']}, {m['cores']} cores, {m['memory_bytes'] / 2**30:.0f} GiB, "
+            f"Linux {m['kernel']}, commit {m['commit']}")
+
+
+def print_table(result):
+    print(machine_line(result))
+    before, after = (result["load"][when][0] for when in ("before", "after"))
+    print(f"load average {before:.1f} before, {after:.1f} after; "
+          f"{result['settings']['repeats']} repetitions")
+    for title, rows in TABLE.items():
+        rows = [row for row in rows if row[0] in result["metrics"]]
+        if rows:
+            print(f"\n{title:36s}{'median':>12s}{'min':>12s}{'max':>12s}")
+        for name, unit, factor, label in rows:
+            metric = result["metrics"][name]
+            cells = "".join(f"{number(metric[k] * factor):>12s}" for k in ("median", "min", "max"))
+            print(f"  {label:34s}{cells}  {unit}")
+    print(f"\n{'documents behind':>18s}{'with token':>14s}{'without':>14s}{'token':>12s}")
+    for entry in result["positions"]:
+        cells = "".join(f"{number(entry[k]['median']):>11s} ms"
+                        for k in ("with_token_ms", "without_token_ms"))
+        print(f"{entry['documents']:18,d}{cells}{entry['token_bytes']:10,d} B")
+    print()
+    for name, entry in result["checks"].items():
+        print(f"checked {entry['times']:3d} times: {name}")
+    for note in result["notes"]:
+        print(f"note: {note}")
+
+
+# ---- the chart -----------------------------------------------------------------------------------
+
+WIDTH, HEIGHT = 920, 640
+LEFT, RIGHT = 218, 110  # of the bars
+INK, SOFT, RULE, PAPER = "#1f2933", "#66727f", "#e4e8ec", "#ffffff"
+OURS, LOOP, BOUND = "#0f766e", "#9fb3c8", "#d5dde5"
+BAR, GAP, GROUP_GAP = 22, 9, 20
+
+BARS = [  # label, metric, colour; None begins a new group
+    ("memcpy of the corpus", "memcpy", BOUND),
+    None,
+    ("plain C loop", "loop_min", LOOP),
+    ("ringpack", "hot_min", OURS),
+    None,
+    ("plain C loop", "loop_hf", LOOP),
+    ("ringpack", "hot_hf", OURS),
+]
+GROUPS = ["bound", "min: i32 ids, cu_seqlens", "hf: i64 ids, labels, positions"]
+
+
+def text(x, y, words, size=13, colour=INK, anchor="start", weight=400):
+    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" '
+            f'text-anchor="{anchor}" font-weight="{weight}">{escape(words)}</text>')
+
+
+def line(x1, y1, x2, y2, colour, width=1.0):
+    return (f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
+            f'stroke-width="{width}"/>')
+
+
+def steps_of(most, count=5):
+    """Round ticks from 0 to at least `most`."""
+    rough = most / count
+    unit = 10 ** math.floor(math.log10(rough))
+    step = next(unit * k for k in (1, 2, 2.5, 5, 10) if unit * k >= rough)
+    return [step * i for i in range(math.ceil(most / step) + 1)]
+
+
+def draw_bars(result, top):
+    metrics, parts = result["metrics"], []
+    most = max(metrics[bar[1]]["max"] for bar in BARS if bar) / 1e6
+    ticks = steps_of(most)
+    scale = (WIDTH - LEFT - RIGHT) / ticks[-1]
+    groups = iter(GROUPS)
+    next(groups)
+    y, whiskers = top, []
+    for bar in BARS:
+        if bar is None:
+            y += GROUP_GAP
+            parts.append(text(24, y + 11, next(groups), 12, SOFT))
+            y += 20
+            continue
+        label, name, colour = bar
+        metric = {key: metrics[name][key] / 1e6 for key in ("median", "min", "max")}
+        ours = colour == OURS
+        middle = y + BAR / 2
+        parts.append(text(LEFT - 12, middle + 4.5, label, 13, anchor="end",
+                          weight=600 if ours else 400))
+        parts.append(f'<rect x="{LEFT}" y="{y}" width="{metric["median"] * scale:.1f}" '
+                     f'height="{BAR}" rx="2" fill="{colour}"/>')
+        low, high = (LEFT + metric[key] * scale for key in ("min", "max"))
+        whiskers += [line(low, middle, high, middle, INK, 1.2)]
+        whiskers += [line(x, middle - 4, x, middle + 4, INK, 1.2) for x in (low, high)]
+        end = max(high, LEFT + metric["median"] * scale)
+        said = f"{metric['median']:,.0f}"
+        parts.append(text(end + 9, middle + 4.5, said, 13, weight=600 if ours else 400))
+        y += BAR + GAP
+    grid = []
+    for tick in ticks:
+        x = LEFT + tick * scale
+        grid.append(line(x, top - 8, x, y + 2, RULE))
+        grid.append(text(x, y + 19, f"{tick:,.0f}", 11.5, SOFT, "middle"))
+    grid.append(text(LEFT + (WIDTH - LEFT - RIGHT) + 14, y + 19, "Mtok/s", 11.5, SOFT))
+    return grid + parts + whiskers, y + 36
+
+
+def documents_text(count):
+    return f"{count // 1_000_000} M" if count >= 1_000_000 else f"{count:,d}"
+
+
+def draw_positions(result, top, bottom):
+    rows = result["positions"]
+    values = [r[k]["median"] for r in rows for k in ("with_token_ms", "without_token_ms")]
+    first = math.floor(math.log10(min(values)))
+    last = max(math.ceil(math.log10(max(values))), first + 1)
+    across = (WIDTH - LEFT - RIGHT) / max(len(rows) - 1, 1)
+    place = lambda ms: bottom - (bottom - top) * (math.log10(ms) - first) / (last - first)
+    parts = []
+    for power in range(first, last + 1):
+        y = place(10.0**power)
+        parts.append(line(LEFT, y, WIDTH - RIGHT, y, RULE))
+        parts.append(text(LEFT - 12, y + 4, f"{10.0 ** power:,.0f} ms", 11.5, SOFT, "end"))
+    for i, row in enumerate(rows):
+        parts.append(text(LEFT + i * across, bottom + 20, documents_text(row["documents"]), 11.5,
+                          SOFT, "middle"))
+    for key, colour, label in (("without_token_ms", LOOP, "no token"),
+                               ("with_token_ms", OURS, "state token")):
+        points = [(LEFT + i * across, place(r[key]["median"])) for i, r in enumerate(rows)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" '
+                     f'stroke-width="2.4"/>')
+        for (x, y), r in zip(points, rows):
+            parts.append(line(x, place(r[key]["min"]), x, place(r[key]["max"]), INK, 1.2))
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
+        x, y = points[-1]
+        ours = colour == OURS
+        parts.append(text(x + 12, y - 2, label, 12, weight=600 if ours else 400))
+        parts.append(text(x + 12, y + 13, f"{number(rows[-1][key]['median'])} ms", 12,
+                          SOFT, weight=600 if ours else 400))
+    return parts
+
+
+def draw(result):
+    s = result["settings"]
+    tokens = s["tokens"] * s["epochs"]
+    about = (f"{tokens / 1e9:.1f} G tokens in documents of lognormal length (median 400), shuffled, "
+             f"packed to rows of {s['seq_len']}; page cache; medians of {s['repeats']}, "
+             "whiskers: least and most")
+    bars, y = draw_bars(result, 104)
+    second = y + 30
+    parts = [
+        text(24, 38, "Tokens per second that reach one trainer", 20, weight=650),
+        text(24, 62, about, 12.5, SOFT),
+        *bars,
+        line(24, y + 2, WIDTH - 24, y + 2, RULE),
+        text(24, second + 4, "Milliseconds from the start of the process to the first batch", 16,
+             weight=650),
+        text(24, second + 25, f"by documents already consumed; index of "
+             f"{s['index_documents'] / 1e6:.0f} M documents; logarithmic", 12.5, SOFT),
+        *draw_positions(result, second + 52, HEIGHT - 74),
+        text(24, HEIGHT - 18, f"{machine_line(result)}, {result['date'][:10]}", 11, SOFT),
+    ]
+    body = "\n".join(parts)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'width="{WIDTH}" height="{HEIGHT}" '
+            f'font-family="Inter, Helvetica Neue, Arial, sans-serif">\n'
+            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{PAPER}"/>\n{body}\n</svg>\n')
+
+
+def main():
+    source, target = sys.argv[1:3]
+    result = json.loads(Path(source).read_text())
+    print_table(result)
+    Path(target).write_text(draw(result))
+
+
+if __name__ == "__main__":
+    main()

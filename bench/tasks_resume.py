@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the start of a process to the first batch: fresh, from a state token, from a checkpoint."""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from engine import Engine, summarise
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "python"))
+
+
+class Resume:
+    def __init__(self, bench):
+        os.environ["RINGPACK"] = bench.program
+        os.environ["RINGPACK_LIBRARY"] = bench.library
+        import ringpack
+
+        self.ringpack, self.bench = ringpack, bench
+        self.checkpoints = bench.scratch / "checkpoints"
+
+    def _first_batch(self, keys, *options):
+        """(ms from the start of the engine's process until its first batch is here, digest, row)."""
+        bench = self.bench
+        with Engine(bench, keys, *options) as engine:
+            loader = self.ringpack.Loader(run="bench", run_dir=bench.run_dir, start_engine=False)
+            with loader:
+                batch = next(iter(loader))
+                ms = 1000 * (time.monotonic() - engine.begin)
+                found = ms, batch.digest(), batch.first_row
+                batch.close()
+        return found
+
+    def _empty_process(self):
+        begin = time.monotonic()
+        subprocess.run([self.bench.program, "--version"], stdout=subprocess.DEVNULL, check=True)
+        return 1000 * (time.monotonic() - begin)
+
+    def start(self):
+        """At row 0 of the corpus, beside a process that does nothing."""
+        ms, digest, _ = self._first_batch(self.bench.task(), "--fresh")
+        self.bench.check("first batch", self.bench.checks.get("first batch", {}).get("value", digest),
+                         digest)
+        return {"first_batch_ms": ms, "empty_process_ms": self._empty_process()}
+
+    # ---- a full checkpoint -----------------------------------------------------------------------
+
+    def checkpoint(self):
+        """Write one with contents while the stream runs, kill the engine, resume from it."""
+        bench = self.bench
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        self.checkpoints.mkdir()
+        keys = bench.task(checkpoint_dir=self.checkpoints)
+        with Engine(bench, keys, "--fresh"):
+            loader = self.ringpack.Loader(run="bench", run_dir=bench.run_dir, start_engine=False)
+            with loader:
+                steps = iter(loader)
+                for _ in range(100):
+                    batch = next(steps)
+                batch.close()
+                token_us = self._token_us(loader)
+                begin = time.monotonic()
+                path = self.ringpack.checkpoint("bench", bench.run_dir)
+                seconds = time.monotonic() - begin
+                # what the checkpoint counts as consumed may be one batch behind
+                following = {}
+                for _ in range(3):
+                    batch = next(steps)
+                    following[batch.first_row] = batch.digest()
+        size = Path(path).stat().st_size
+        ms, digest, row = self._first_batch(keys)
+        if row in following:
+            bench.check("first batch after a checkpoint", True, digest == following[row])
+        else:
+            bench.note(f"resume from a checkpoint: row {row} was before what was compared")
+        return {"checkpoint_bytes": size, "checkpoint_seconds": seconds,
+                "checkpoint_bytes_per_second": size / seconds, "state_dict_us": token_us,
+                "resume_checkpoint_ms": ms}
+
+    @staticmethod
+    def _token_us(loader):
+        times = []
+        for _ in range(100):
+            begin = time.perf_counter_ns()
+            loader.state_dict()
+            times.append(time.perf_counter_ns() - begin)
+        return statistics.median(times) / 1000
+
+    # ---- deep positions --------------------------------------------------------------------------
+
+    def positions(self):
+        """ms to the first batch, by documents that lie behind: with the token of that row, and
+        without any, when all of them are planned again first."""
+        bench, settings, rows, digests = self.bench, self.bench.settings, [], {}
+        keys = bench.task(sources=settings["index"], num_epochs="endless")
+        token = bench.scratch / "token"
+        per_row = None
+        for documents in settings["positions"]:
+            if per_row is None:  # a short seek says how many documents make a row
+                probe = bench.limits("seek", {**keys, "row": 10000, "state": token})["seek"]
+                per_row = probe["documents"] / 10000
+            row = int(documents / per_row) // settings["batch_size"] * settings["batch_size"]
+            entry = {"documents": documents, "row": row, "with_token_ms": [], "without_token_ms": [],
+                     "plan_ms": []}
+            for _ in range(settings["repeats"]):
+                seek = bench.limits("seek", {**keys, "row": row, "state": token})["seek"]
+                ms, digest, found = self._first_batch(keys, "--state", str(token))
+                bench.check("row of a token", True, found == row)
+                bench.check(f"first batch at row {row}", digests.setdefault(row, digest), digest)
+                entry["with_token_ms"].append(ms)
+                entry["plan_ms"].append(1000 * seek["seconds"])
+                entry["without_token_ms"].append(ms + 1000 * seek["seconds"])
+            entry["token_bytes"] = seek["state_bytes"]
+            for name in "with_token_ms", "without_token_ms", "plan_ms":
+                entry[name] = summarise(entry[name])
+            rows.append(entry)
+        return rows
