@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine_parts.h"
+#include "flow/files.h"
 #include "io/io.h"
 
 #define PARK_MS 100
@@ -116,7 +117,7 @@ static uint64_t token_limit(const struct rp_config *config)
 static int open_flow(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
-    static const char *const names[] = {NULL, "io_uring", "pread"};
+    static const char *const names[] = {NULL, "io_uring", "pread", NULL};
     char why[256];
     int code = rp_io_choose(names[c->io], &engine->method, why, sizeof why, error);
     if (code < 0)
@@ -126,7 +127,12 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
         corpus_bytes += rp_corpus_shard(engine->corpus, i)->bytes;
     engine->direct = c->direct == RP_SWITCH_ON ||
                      (c->direct == RP_SWITCH_AUTO && rp_io_prefers_direct(corpus_bytes));
-    rp_log(RP_LOG_INFO, "%s; %s reads", why, engine->direct ? "direct" : "buffered");
+    bool mapped = c->io == RP_IO_MAPPED ||
+                  (c->io == RP_IO_AUTO && !engine->direct && rp_files_are_cached(engine->corpus));
+    if (mapped)
+        rp_log(RP_LOG_INFO, "the page cache holds the corpus: token files are mapped");
+    else
+        rp_log(RP_LOG_INFO, "%s; %s reads", why, engine->direct ? "direct" : "buffered");
     struct rp_flow_options options = {.corpus = engine->corpus,
                                       .method = engine->method,
                                       .contents = engine->contents,
@@ -134,6 +140,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                                       .packers = c->packers,
                                       .io_depth = c->io_depth,
                                       .packer_processes = c->packer_processes,
+                                      .mapped = mapped,
                                       .direct = engine->direct,
                                       .verify_blocks = c->verify_blocks != RP_SWITCH_OFF,
                                       .token_limit = token_limit(c),

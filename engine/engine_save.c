@@ -98,7 +98,7 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
                 .offset = piece->offset,
                 .count = piece->fragment.length,
                 .width = piece->width,
-                .tokens = rp_arena_data(arena, t) + piece->data_offset};
+                .tokens = rp_flow_piece_tokens(engine->flow, t, piece)};
             code = add_source(list, &source);
         }
     }

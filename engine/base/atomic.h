@@ -52,6 +52,10 @@ static inline void rp_a64_store_release(struct rp_a64 *a, uint64_t v)
 {
     __atomic_store_n(&a->value, v, __ATOMIC_RELEASE);
 }
+static inline uint64_t rp_a64_or_relaxed(struct rp_a64 *a, uint64_t v)
+{
+    return __atomic_fetch_or(&a->value, v, __ATOMIC_RELAXED);
+}
 static inline uint64_t rp_a64_add_relaxed(struct rp_a64 *a, uint64_t v)
 {
     return __atomic_fetch_add(&a->value, v, __ATOMIC_RELAXED);

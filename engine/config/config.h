@@ -30,7 +30,7 @@ struct rp_config_source {
 #define RP_CONFIG_KEYS_MAX 48
 #define RP_CONFIG_OPTION UINT32_MAX
 
-enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD };
+enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD, RP_IO_MAPPED };
 enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 
 struct rp_config {

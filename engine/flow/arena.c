@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arena — lays out the prefetch ring in one segment. See ticket.h. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -59,4 +60,13 @@ const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, s
     *bytes_out = slot->bytes;
     *next_row_out = slot->next_row;
     return slot + 1;
+}
+
+void rp_ticket_fail(struct rp_ticket *ticket, int code, const struct rp_error *error)
+{
+    if (ticket->error)
+        return;
+    ticket->error = code;
+    snprintf(ticket->message, sizeof ticket->message, "%s", error->message);
+    snprintf(ticket->hint, sizeof ticket->hint, "%s", error->hint);
 }

@@ -113,8 +113,9 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
     const uint8_t *data = rp_arena_data(d->arena, number);
     for (uint32_t i = 0; i < ticket->piece_count; i++) {
         const struct rp_piece *piece = &ticket->pieces[i];
+        const uint8_t *tokens = rp_files_tokens(d->files, data, piece);
         for (uint32_t t = 0; t < piece->fragment.length; t++) {
-            uint64_t token = rp_token_at(data + piece->data_offset, piece->width, t);
+            uint64_t token = rp_token_at(tokens, piece->width, t);
             if (token < d->options->token_limit)
                 continue;
             const struct rp_source *source = rp_corpus_source(d->options->corpus,
@@ -167,7 +168,9 @@ int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
         worked = true;
         uint64_t retired = d->held ? rp_min_u64(d->held_ticket, d->next_ticket) : d->next_ticket;
         rp_a64_store_release(&d->arena->words->retired, retired);
-        rp_event_signal(&d->arena->words->retired_event);
+        rp_fence_seq_cst(); /* PAIRS retired-wanted */
+        if (retired >= rp_a64_load_relaxed(&d->arena->words->retired_wanted))
+            rp_event_signal(&d->arena->words->retired_event);
     }
     return worked ? RP_FLOW_WORKED : d->ended ? RP_FLOW_ENDED : RP_FLOW_IDLE;
 }

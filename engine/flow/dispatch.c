@@ -14,7 +14,6 @@
  * delivered. */
 #include "flow/dispatch.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -31,10 +30,13 @@
 static bool wait_for_slot(struct rp_dispatch *d)
 {
     struct rp_arena_words *words = d->arena->words;
-    while (d->next_ticket >= d->arena->slot_count + rp_a64_load_acquire(&words->retired)) {
-        uint32_t epoch = rp_event_prepare(&words->retired_event);
-        if (rp_arena_stopping(d->arena) ||
-            d->next_ticket < d->arena->slot_count + rp_a64_load_acquire(&words->retired))
+    uint64_t slots = d->arena->slot_count;
+    while (d->next_ticket >= slots + rp_a64_load_acquire(&words->retired)) {
+        uint64_t wanted = d->next_ticket - slots + rp_max_u64(1, slots / 4);
+        rp_a64_store_relaxed(&words->retired_wanted, wanted);
+        uint32_t epoch = rp_event_prepare(
+            &words->retired_event); /* a fence: PAIRS retired-wanted */
+        if (rp_arena_stopping(d->arena) || rp_a64_load_acquire(&words->retired) >= wanted)
             rp_event_cancel(&words->retired_event);
         else
             rp_event_sleep(&words->retired_event, epoch, 100000000);
@@ -62,10 +64,11 @@ static int open_ticket(struct rp_dispatch *d)
 
 static void close_ticket(struct rp_dispatch *d)
 {
+    bool reads = d->ticket->read_count > 0;
     rp_a64_store_release(
-        &d->ticket->state,
-        rp_ticket_word(d->next_ticket, RP_TICKET_PLANNED)); /* PAIRS ticket-state */
-    rp_event_signal(&d->arena->words->planned);
+        &d->ticket->state, /* PAIRS ticket-state */
+        rp_ticket_word(d->next_ticket, reads ? RP_TICKET_PLANNED : RP_TICKET_READY));
+    rp_event_signal(reads ? &d->arena->words->planned : &d->arena->words->ready);
     d->ticket = NULL;
     d->next_ticket++;
 }
@@ -139,19 +142,19 @@ static bool place_range(struct rp_dispatch *d, const struct range *range, uint32
 
 /* Where the tokens of a fragment come from: contents of a checkpoint if they have them, else the
  * corpus. */
-static int fragment_range(struct rp_dispatch *d, const struct rp_fragment *fragment, uint64_t row,
-                          uint32_t offset, struct range *range, uint32_t *width,
-                          struct rp_error *error)
+static int fragment_range(struct rp_dispatch *d, struct rp_piece *piece, uint64_t row,
+                          struct range *range, struct rp_error *error)
 {
+    const struct rp_fragment *fragment = &piece->fragment;
     const struct rp_contents *contents = d->options->contents;
     const struct rp_content_run *run =
-        contents ? rp_contents_find(contents, row, offset, fragment->length) : NULL;
+        contents ? rp_contents_find(contents, row, piece->offset, fragment->length) : NULL;
     if (run) {
-        *width = run->width;
+        piece->width = run->width;
         range->shard = RP_READ_CONTENTS;
         range->alignment = 1;
         range->beyond_end = false;
-        range->wanted = run->byte_offset + (uint64_t)(offset - run->offset) * run->width;
+        range->wanted = run->byte_offset + (uint64_t)(piece->offset - run->offset) * run->width;
         range->first = range->wanted;
         range->last = range->wanted + (uint64_t)fragment->length * run->width;
         (void)rp_contents_bytes(contents, &range->file_bytes);
@@ -164,7 +167,12 @@ static int fragment_range(struct rp_dispatch *d, const struct rp_fragment *fragm
     const struct rp_file *file = rp_files_get(d->files, extent.shard, error);
     if (!file)
         return error->code;
-    *width = extent.width;
+    piece->width = extent.width;
+    if (file->map) {
+        piece->mapped_shard = extent.shard + 1;
+        piece->data_offset = extent.byte_offset + fragment->offset * extent.width;
+        return 0;
+    }
     range->shard = extent.shard;
     range->alignment = file->alignment;
     range->beyond_end = file->direct;
@@ -187,7 +195,12 @@ static int add_piece(struct rp_dispatch *d, const struct rp_piece *piece, const 
         if (code < 0)
             return code;
         uint32_t data_offset;
-        if (d->ticket->piece_count < RP_TICKET_PIECES_MAX && place_range(d, range, &data_offset)) {
+        bool room = d->ticket->piece_count < RP_TICKET_PIECES_MAX;
+        if (room && piece->mapped_shard) {
+            d->ticket->pieces[d->ticket->piece_count++] = *piece;
+            return 0;
+        }
+        if (room && place_range(d, range, &data_offset)) {
             struct rp_piece *added = &d->ticket->pieces[d->ticket->piece_count++];
             *added = *piece;
             added->data_offset = data_offset;
@@ -209,8 +222,7 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
                                  .offset = offset,
                                  .index = i};
         struct range range;
-        int code = fragment_range(d, &piece.fragment, row->row, offset, &range, &piece.width,
-                                  error);
+        int code = fragment_range(d, &piece, row->row, &range, error);
         if (code >= 0)
             code = add_piece(d, &piece, &range);
         if (code < 0)
@@ -337,9 +349,7 @@ static void *dispatch_main(void *argument)
     if (d->ticket)
         close_ticket(d); /* the pieces before the failure are good */
     if (open_ticket(d) == 0) {
-        d->ticket->error = code;
-        snprintf(d->ticket->message, sizeof d->ticket->message, "%s", error.message);
-        snprintf(d->ticket->hint, sizeof d->ticket->hint, "%s", error.hint);
+        rp_ticket_fail(d->ticket, code, &error);
         close_ticket(d);
     }
     return NULL;

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -27,15 +26,6 @@
 static uint64_t tag_of(uint64_t ticket, uint32_t read)
 {
     return ticket * RP_TICKET_PIECES_MAX + read;
-}
-
-static void fail_ticket(struct rp_ticket *ticket, int code, const struct rp_error *error)
-{
-    if (ticket->error)
-        return; /* the first failure is the one to report */
-    ticket->error = code;
-    snprintf(ticket->message, sizeof ticket->message, "%s", error->message);
-    snprintf(ticket->hint, sizeof ticket->hint, "%s", error->hint);
 }
 
 static void finish_ticket(struct rp_fetcher *f, uint64_t number)
@@ -74,7 +64,7 @@ static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)
     int code = check_read(f, read, rp_arena_data(f->arena, number) + read->data_offset,
                           done->result, &error);
     if (code < 0)
-        fail_ticket(ticket, code, &error);
+        rp_ticket_fail(ticket, code, &error);
     uint32_t *left = &f->reads_left[number & (f->arena->slot_count - 1)];
     RP_ASSERT(*left > 0);
     if (--*left == 0)
@@ -125,6 +115,15 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
     return true;
 }
 
+/* Tickets without reads went by us. */
+static void skip_ready(struct rp_fetcher *f)
+{
+    while (rp_a64_load_acquire(
+               &rp_arena_ticket(f->arena, f->next_ticket)->state) >= /* PAIRS ticket-state */
+           rp_ticket_word(f->next_ticket, RP_TICKET_READY))
+        f->next_ticket += f->options->readers;
+}
+
 static bool is_planned(const struct rp_fetcher *f, uint64_t number)
 {
     return rp_a64_load_acquire(&rp_arena_ticket(f->arena, number)->state) ==
@@ -156,6 +155,8 @@ static void fetch_all(struct rp_fetcher *f)
 {
     struct rp_io_done done[COMPLETIONS_MAX];
     while (!rp_arena_stopping(f->arena)) {
+        if (f->next_read == 0)
+            skip_ready(f);
         while (is_planned(f, f->next_ticket) && submit_ticket(f, f->next_ticket))
             f->next_ticket += f->options->readers;
         if (rp_io_in_flight(f->io) == 0) {

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -24,10 +26,31 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
     return 0;
 }
 
+/* One bit a block, in memory that packer processes share. */
+static uint64_t seen_bytes(const struct rp_shard *shard)
+{
+    return rp_align_up(rp_div_up(shard->block_count, 64) * sizeof(struct rp_a64), RP_BLOCK_BYTES);
+}
+
+static void unmap_all(struct rp_files *files)
+{
+    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
+        struct rp_file *file = &files->files[i];
+        const struct rp_shard *shard = rp_corpus_shard(files->corpus, i);
+        if (file->map)
+            munmap((void *)(uintptr_t)file->map, shard->bytes);
+        if (file->seen)
+            munmap(file->seen, seen_bytes(shard));
+        file->map = NULL;
+        file->seen = NULL;
+    }
+}
+
 void rp_files_close(struct rp_files *files)
 {
     if (!files->files)
         return;
+    unmap_all(files);
     for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
         if (files->files[i].fd >= 0)
             close(files->files[i].fd);
@@ -78,4 +101,85 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
                 found);
     }
     return 0;
+}
+
+/* ---- mapped ------------------------------------------------------------------------------------ */
+
+static int map_file(struct rp_files *files, uint32_t index, struct rp_error *error)
+{
+    const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
+    if (!rp_files_get(files, index, error))
+        return error->code;
+    struct rp_file *file = &files->files[index];
+    void *map = mmap(NULL, shard->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
+    if (map == MAP_FAILED)
+        return rp_fail(error, -errno, NULL, "%s: cannot be mapped: %s", shard->path,
+                       rp_strerror(-errno));
+    file->map = map;
+    if (!file->checked)
+        return 0;
+    void *seen = mmap(NULL, seen_bytes(shard), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                      -1, 0);
+    if (seen == MAP_FAILED)
+        return rp_fail(error, -errno, NULL, "%s: out of memory for its checked blocks",
+                       shard->path);
+    file->seen = seen;
+    return 0;
+}
+
+int rp_files_map(struct rp_files *files, struct rp_error *error)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus) && code >= 0; i++)
+        code = map_file(files, i, error);
+    if (code < 0)
+        unmap_all(files);
+    return code;
+}
+
+int rp_files_verify_mapped(const struct rp_files *files, const struct rp_piece *piece,
+                           struct rp_error *error)
+{
+    uint32_t index = piece->mapped_shard - 1;
+    const struct rp_file *file = &files->files[index];
+    const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
+    if (!file->checked)
+        return 0;
+    uint64_t end = piece->data_offset + (uint64_t)piece->fragment.length * piece->width;
+    for (uint64_t block = piece->data_offset / RP_BLOCK_BYTES; block * RP_BLOCK_BYTES < end;
+         block++) {
+        struct rp_a64 *word = &file->seen[block / 64];
+        uint64_t bit = 1ull << (block % 64);
+        if (rp_a64_load_relaxed(word) & bit)
+            continue;
+        uint64_t at = block * RP_BLOCK_BYTES;
+        uint64_t bytes = rp_min_u64(RP_BLOCK_BYTES, shard->bytes - at);
+        int code = rp_files_verify(files, index, at, file->map + at, (uint32_t)bytes, error);
+        if (code < 0)
+            return code;
+        rp_a64_or_relaxed(word, bit);
+    }
+    return 0;
+}
+
+#define PLACES 64u
+
+bool rp_files_are_cached(const struct rp_corpus *corpus)
+{
+    uint64_t cached = 0, looked = 0;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++) {
+        const struct rp_shard *shard = rp_corpus_shard(corpus, i);
+        uint32_t alignment;
+        int fd = rp_io_open_file(shard->path, false, &alignment, NULL);
+        if (fd < 0)
+            return false;
+        for (uint64_t p = 0; p < PLACES && shard->bytes; p++, looked++) {
+            uint8_t byte;
+            struct iovec vector = {&byte, 1};
+            ssize_t got = preadv2(fd, &vector, 1, (off_t)(shard->bytes / PLACES * p), RWF_NOWAIT);
+            cached += got == 1 || (got < 0 && errno == EOPNOTSUPP); /* tmpfs: it is memory */
+        }
+        close(fd);
+    }
+    return cached * 100 >= looked * 98;
 }

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.h — the token files of a flow, opened when the first read of each is planned.
+/* files.h — the token files of a flow.
  *
- * Writer: dispatch. Readers see an entry through the PLANNED store of a ticket that uses it. */
+ * Read: opened when the first read of each is planned. Writer: dispatch; readers see an entry
+ * through the PLANNED store of a ticket that uses it.
+ *
+ * Mapped: where the page cache holds the corpus, a system call for every document costs more than
+ * its copy, so all files are mapped before the stages start (and before packer processes are
+ * forked) and packers take tokens from the mapping. Nothing else differs: same plan, same tickets,
+ * same bytes. A mapped file that is cut short raises SIGBUS in the engine, which says so and ends;
+ * trainers keep what they hold. */
 #ifndef RP_FLOW_FILES_H
 #define RP_FLOW_FILES_H
 
@@ -13,6 +20,9 @@ struct rp_file {
         alignment; /* of reads: 1, RP_BLOCK_BYTES where blocks are checked, or that of O_DIRECT */
     bool direct;   /* reads must be aligned, also at the end of the file */
     bool checked;  /* blocks are compared with the sidecar's hashes */
+    const uint8_t *map; /* the whole file, or NULL */
+    struct rp_a64
+        *seen; /* [blocks / 64]: mapped blocks that were compared; shared by all packers */
 };
 
 struct rp_files {
@@ -20,6 +30,15 @@ struct rp_files {
     struct rp_file *files; /* [shards of the corpus] */
     bool direct, verify_blocks;
 };
+
+/** Where a piece's tokens are: in its ticket's slot, or in a mapped file. */
+static inline const uint8_t *rp_files_tokens(const struct rp_files *files, const uint8_t *slot_data,
+                                             const struct rp_piece *piece)
+{
+    const uint8_t *start = piece->mapped_shard ? files->files[piece->mapped_shard - 1].map
+                                               : slot_data;
+    return start + piece->data_offset;
+}
 
 RP_MUST_CHECK int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                                 struct rp_error *error);
@@ -33,5 +52,17 @@ const struct rp_file *rp_files_get(struct rp_files *files, uint32_t shard, struc
  * on a block or at the end of the file. -RP_E_CORRUPT names the file and the block. */
 RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
                                   const uint8_t *data, uint32_t bytes, struct rp_error *error);
+
+/** Map every file. On failure (one is missing, say) none is, and the caller reads them instead. */
+RP_MUST_CHECK int rp_files_map(struct rp_files *files, struct rp_error *error);
+
+/** The same for tokens in a mapping, each block once: what was compared is remembered for all
+ * packers. */
+RP_MUST_CHECK int rp_files_verify_mapped(const struct rp_files *files, const struct rp_piece *piece,
+                                         struct rp_error *error);
+
+/** Whether the page cache holds (nearly) all of the corpus: 64 places of every file are looked at.
+ */
+bool rp_files_are_cached(const struct rp_corpus *corpus);
 
 #endif

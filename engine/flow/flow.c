@@ -79,12 +79,18 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     if (code >= 0)
         code = rp_files_open(&flow->files, &flow->options, error);
+    if (code >= 0 && options->mapped) {
+        struct rp_error why;
+        if (rp_files_map(&flow->files, &why) < 0)
+            rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
+    }
     if (code < 0) {
         rp_flow_close(flow);
         return code;
     }
     flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
                                             .targets = flow->targets,
+                                            .files = &flow->files,
                                             .packers = options->packers,
                                             .token_limit = options->token_limit,
                                             .pad_id = options->pad_id,
@@ -128,6 +134,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
     *d = (struct rp_deliver){.options = &flow->options,
                              .arena = &flow->arena,
                              .rings = rings,
+                             .files = &flow->files,
                              .targets = flow->targets,
                              .base_row = base_row,
                              .batches = d->batches,
@@ -238,6 +245,12 @@ void rp_flow_release_hold(struct rp_flow *flow)
         rp_event_signal(&flow->arena.words->retired_event);
         (void)rp_deliver_poll_space(&flow->deliver);
     }
+}
+
+const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, uint64_t ticket,
+                                    const struct rp_piece *piece)
+{
+    return rp_files_tokens(&flow->files, rp_arena_data(&flow->arena, ticket), piece);
 }
 
 const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,

@@ -39,8 +39,9 @@ struct rp_flow_options {
     const struct rp_contents *contents; /* NULL = none */
     uint32_t readers, packers, io_depth;
     bool packer_processes;
-    bool direct;          /* open token files with O_DIRECT where they allow it */
-    bool verify_blocks;   /* check what is read against sidecar hashes, where there are any */
+    bool mapped;        /* take tokens from mapped files: for a corpus that the page cache holds */
+    bool direct;        /* open token files with O_DIRECT where they allow it */
+    bool verify_blocks; /* check what is read against sidecar hashes, where there are any */
     uint64_t token_limit; /* token ids must be below it */
     int64_t pad_id;
     uint32_t world, rank_first, rank_count, rows; /* rows = of one rank in a micro-batch */
@@ -101,6 +102,9 @@ const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size
  * stopped. */
 void rp_flow_forget_states(struct rp_flow *flow);
 struct rp_arena *rp_flow_arena(struct rp_flow *flow);
+/** Where the tokens of a piece of an unretired ticket are. */
+const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, uint64_t ticket,
+                                    const struct rp_piece *piece);
 /** Tickets that deliver has not retired: [first, last) as of now. */
 void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last);
 

@@ -82,11 +82,10 @@ static void write_loss_mask(float *mask, size_t n)
 }
 
 /* Returns the largest token id of the piece. */
-static uint64_t pack_piece(const struct rp_pack_target *target, uint8_t *slot, const uint8_t *data,
-                           const struct rp_piece *piece)
+static uint64_t pack_piece(const struct rp_pack_target *target, uint8_t *slot,
+                           const uint8_t *source, const struct rp_piece *piece)
 {
     const struct rp_geometry *g = &target->geometry;
-    const uint8_t *source = data + piece->data_offset;
     size_t n = piece->fragment.length;
     uint64_t at = (uint64_t)piece->row * g->seq_len + piece->offset;
     uint64_t fragment_at = (uint64_t)piece->row * g->max_docs_per_row + piece->index;
@@ -188,8 +187,15 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
         const struct rp_piece *piece = &ticket->pieces[i];
         if (!wait_for_space(plan->arena, piece->ring, ticket->batch))
             return false;
+        struct rp_error error;
+        int code = piece->mapped_shard ? rp_files_verify_mapped(plan->files, piece, &error) : 0;
+        if (code < 0) {
+            rp_ticket_fail(ticket, code, &error);
+            return true;
+        }
         const struct rp_pack_target *target = &plan->targets[piece->ring];
-        uint64_t token = pack_piece(target, slot_of(target, ticket->batch), data, piece);
+        const uint8_t *source = rp_files_tokens(plan->files, data, piece);
+        uint64_t token = pack_piece(target, slot_of(target, ticket->batch), source, piece);
         largest = token > largest ? token : largest;
     }
     for (uint32_t i = 0; i < ticket->row_count; i++) {

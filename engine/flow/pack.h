@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "flow/files.h"
 #include "flow/flow.h"
 
 /* A batch ring as a packer sees it: where the slots are, and their immutable shape. Never the
@@ -21,6 +22,7 @@ struct rp_pack_target {
 struct rp_pack_plan {
     const struct rp_arena *arena;
     const struct rp_pack_target *targets; /* [ring] */
+    const struct rp_files *files;         /* for tokens in mapped files */
     uint32_t packers;
     uint64_t token_limit;
     int64_t pad_id;

@@ -56,10 +56,12 @@ struct rp_read {
     uint32_t data_offset; /* where it goes in the slot's data */
 };
 
-/* `fragment.length` tokens to be copied from the slot's data into a row. */
+/* `fragment.length` tokens to be copied into a row, from the slot's data or from a mapped token
+ * file. */
 struct rp_piece {
     struct rp_fragment fragment; /* provenance */
-    uint32_t data_offset;        /* of its first token in the slot's data */
+    uint64_t data_offset;        /* of its first token in the slot's data, or in the file */
+    uint32_t mapped_shard;       /* 0: in the slot; else 1 + the shard whose mapping holds it */
     uint32_t width;              /* bytes a token there */
     uint32_t ring;               /* local rank: index of the batch ring */
     uint32_t row;                /* in the batch */
@@ -88,6 +90,10 @@ struct rp_ticket {
     char message[768], hint[384];
 };
 
+/** Mark a ticket as failed; the first failure is the one that is reported. By the stage that owns
+ * it. */
+void rp_ticket_fail(struct rp_ticket *ticket, int code, const struct rp_error *error);
+
 /* The words that the stages share beside the slots. */
 struct rp_arena_words {
     RP_LINE_ALIGNED struct rp_event planned;       /* readers sleep here; dispatch signals */
@@ -96,8 +102,11 @@ struct rp_arena_words {
     RP_LINE_ALIGNED struct rp_event
         space; /* packers sleep here for a batch slot; deliver signals */
     RP_LINE_ALIGNED struct rp_a64 retired; /* writer: deliver. I4 */
-    RP_LINE_ALIGNED struct rp_a32 stop;    /* writer: deliver. 1: every stage ends */
-    RP_LINE_ALIGNED struct rp_a32 parked;  /* writer: deliver. 1: wake it after PACKED */
+    /* writer: dispatch. It sleeps until retired reaches this: a quarter of the ring, not one slot,
+     * so that the two do not wake each other for every ticket. A hint; PAIRS retired-wanted */
+    RP_LINE_ALIGNED struct rp_a64 retired_wanted;
+    RP_LINE_ALIGNED struct rp_a32 stop;   /* writer: deliver. 1: every stage ends */
+    RP_LINE_ALIGNED struct rp_a32 parked; /* writer: deliver. 1: wake it after PACKED */
 };
 
 /* The state token at a micro-batch boundary: position k is the state before micro-batch k. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* widen — plain loops over one (stored type, dtype) pair each, which compilers turn into SIMD on
  * every machine: 8-11 GB/s in for u16 to i32 on one core, near memcpy. Compiled with -O3
- * (engine/CMakeLists.txt), and for AVX2 and AVX-512 beside the baseline where the machine can
+ * (engine/CMakeLists.txt), and for AVX2 beside the baseline where the machine can
  * choose at load time. */
 #include "flow/widen.h"
 
@@ -11,8 +11,7 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define RP_SIMD_CLONES                                                                             \
-    __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#define RP_SIMD_CLONES __attribute__((target_clones("default", "avx2")))
 #else
 #define RP_SIMD_CLONES
 #endif

@@ -85,7 +85,7 @@ static int run_help(int argc, char **argv)
 static void on_bus_error(int signal_number)
 {
     static const char text[] =
-        "ringpack: error RP_E_CHANGED: a mapped index file was truncated, or its disk failed, while"
+        "ringpack: error RP_E_CHANGED: a mapped file was truncated, or its disk failed, while"
         " it was in use\n"
         "  next: checkpoints and delivered batches are safe; check the disk (dmesg), restore the"
         " file or run `ringpack index` again, then restart\n";
