@@ -215,7 +215,7 @@ def test_without_the_corpus(program, folder, large, away, packing):
     away(large.paths)
     before = Taken(stream)
     engine = Engine(program, folder, config)
-    with Ranks(engine) as ranks, pytest.raises(ringpack.RingpackError, match=path) as raised:
+    with Ranks(engine) as ranks, pytest.raises(ringpack.RingpackError, match=path):
         for batches in ranks.turns():
             before.add(batches)
     assert len(before.rows) >= 8
