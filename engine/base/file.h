@@ -53,7 +53,8 @@ RP_MUST_CHECK int rp_new_file_publish(struct rp_new_file *new_file, struct rp_er
 void rp_new_file_discard(struct rp_new_file *new_file);
 
 /** Lock an open file for this process alone (flock). Tries for half a second: a process that was
- * forked off a killed holder has the lock until it is gone as well. -EWOULDBLOCK: somebody has it. */
+ * forked off a killed holder has the lock until it is gone as well. -EWOULDBLOCK: somebody has it.
+ */
 RP_MUST_CHECK int rp_file_lock(int fd);
 
 /** Create a directory and its parents with mode 0700; an existing directory is fine. */

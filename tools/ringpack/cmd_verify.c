@@ -77,7 +77,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* ---- report ----------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static bool identical(const struct rp_verify *v)
 {
@@ -183,7 +183,7 @@ static void print_json(struct rp_verify *v)
     json_decref(report);
 }
 
-/* ---- the run ---------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 static int run(struct rp_verify *v, struct rp_error *error)
 {

@@ -28,7 +28,7 @@ static int reserve(uint8_t **buffer, size_t *capacity, size_t used, size_t bytes
     return 0;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 int rp_journal_create(struct rp_journal_writer *writer, const char *path, bool states, bool details,
                       struct rp_error *error)
@@ -168,7 +168,7 @@ int rp_journal_batch(struct rp_journal_writer *writer, const struct rp_client *c
     return code < 0 ? code : finish_record(writer, error);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 int rp_journal_open(struct rp_journal_reader *reader, const char *path, struct rp_error *error)
 {

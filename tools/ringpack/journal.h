@@ -49,7 +49,7 @@ static inline const uint8_t *rp_journal_details(const struct rp_journal_record *
     return rp_journal_state(record) + rp_align_up(record->state_bytes, 8);
 }
 
-/* ---- writing: the trainer --------------------------------------------------------------------- */
+/* ---- writing: the trainer -------------------------------------------------------------------- */
 
 struct rp_journal_writer {
     int fd;
@@ -68,7 +68,7 @@ RP_MUST_CHECK int rp_journal_batch(struct rp_journal_writer *writer, const struc
                                    const struct rp_batch *batch, struct rp_error *error);
 void rp_journal_close(struct rp_journal_writer *writer);
 
-/* ---- reading: whoever compares ---------------------------------------------------------------- */
+/* ---- reading: whoever compares --------------------------------------------------------------- */
 
 struct rp_journal_reader {
     char *path;

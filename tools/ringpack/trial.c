@@ -47,7 +47,7 @@ int rp_trial_check(struct rp_error *error)
                        : 0;
 }
 
-/* ---- the directory ---------------------------------------------------------------------------- */
+/* ---- the directory --------------------------------------------------------------------------- */
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
 {
@@ -160,7 +160,7 @@ char *rp_trial_path(const struct rp_trial *trial, const char *format, ...)
     return rp_format("%s/%s", trial->dir, name);
 }
 
-/* ---- command lines ---------------------------------------------------------------------------- */
+/* ---- command lines --------------------------------------------------------------------------- */
 
 void rp_words_add(struct rp_words *words, const char *format, ...)
 {
@@ -181,7 +181,7 @@ void rp_words_free(struct rp_words *words)
     *words = (struct rp_words){.count = 0};
 }
 
-/* ---- starting --------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 /* In the child: as if it had been started from a shell, but that it does not outlive `parent`. */
 static void become_child(const struct rp_trial *trial, pid_t parent)
@@ -316,7 +316,7 @@ int rp_trial_train(struct rp_trial *trial, struct rp_child *trainer,
     return forked(trainer, "a trainer", pid, error);
 }
 
-/* ---- ending ----------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void ended(struct rp_child *child, int status)
 {

@@ -38,7 +38,7 @@ char *rp_trial_path(const struct rp_trial *trial, const char *format, ...)
 /** rm -r, below the trial's directory or not. What is not there is fine. */
 void rp_trial_remove(const char *path);
 
-/* ---- command lines ---------------------------------------------------------------------------- */
+/* ---- command lines --------------------------------------------------------------------------- */
 
 #define RP_TRIAL_WORDS_MAX 640
 struct rp_words {
@@ -50,7 +50,7 @@ void rp_words_add(struct rp_words *words, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void rp_words_free(struct rp_words *words);
 
-/* ---- processes -------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 struct rp_child {
     pid_t pid;                 /* 0 = none */

@@ -28,7 +28,7 @@ enum rp_kill {
 };
 const char *rp_kill_name(enum rp_kill kind);
 
-/* ---- verify_rows.c ---------------------------------------------------------------------------- */
+/* ---- verify_rows.c --------------------------------------------------------------------------- */
 
 /* Every row of the continuous run. */
 struct rp_reference {
@@ -59,7 +59,7 @@ bool rp_reference_equals(const struct rp_reference *reference, const struct rp_j
                          const struct rp_journal_fragment *fragments,
                          struct rp_difference *difference);
 
-/* ---- verify_lives.c --------------------------------------------------------------------------- */
+/* ---- verify_lives.c -------------------------------------------------------------------------- */
 
 struct rp_verify {
     const struct rp_cmd_config *arguments; /* as typed: engines get the same */

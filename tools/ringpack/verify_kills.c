@@ -48,7 +48,7 @@ static void say(const struct rp_campaign *c, const char *format, ...)
     va_end(arguments);
 }
 
-/* ---- starting --------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 int rp_verify_start_rank(struct rp_campaign *c, uint32_t r, const struct rp_verify_token *token,
                          struct rp_error *error)
@@ -164,7 +164,7 @@ int rp_verify_start_ranks(struct rp_campaign *c, struct rp_error *error)
     return code;
 }
 
-/* ---- ending ----------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void kill_ranks(struct rp_campaign *c)
 {
@@ -193,7 +193,7 @@ void rp_verify_end_life(struct rp_campaign *c)
     life->begun = false;
 }
 
-/* ---- killing ---------------------------------------------------------------------------------- */
+/* ---- killing --------------------------------------------------------------------------------- */
 
 static int ensure_ready(struct rp_campaign *c, struct rp_error *error)
 {

@@ -19,7 +19,7 @@
 #define STALL_NS UINT64_C(90000000000)
 #define ROWS_A_KILL_MIN 48u /* kills come this many rows apart on average, at least */
 
-/* ---- living ----------------------------------------------------------------------------------- */
+/* ---- living ---------------------------------------------------------------------------------- */
 
 static void show_progress(struct rp_campaign *c)
 {
@@ -49,6 +49,9 @@ static int check_children(struct rp_campaign *c, bool *done, struct rp_error *er
     }
     if (*done || rp_child_runs(&c->engine))
         return 0;
+    /* A rank that was killed behind its last batch counts as finished, and the engine ends. */
+    if (rp_child_ended_well(&c->engine) && c->furthest >= c->v->rows)
+        return rp_verify_start_engine(c, NULL, error);
     return rp_trial_explain(&c->v->trial, &c->engine, error);
 }
 
@@ -138,7 +141,7 @@ int rp_verify_lives(struct rp_verify *v, struct rp_error *error)
     return code;
 }
 
-/* ---- the continuous run ----------------------------------------------------------------------- */
+/* ---- the continuous run ---------------------------------------------------------------------- */
 
 static int record_rows(struct rp_campaign *c, struct rp_error *error)
 {

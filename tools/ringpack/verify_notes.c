@@ -29,7 +29,7 @@ static int note_row(struct rp_notes *notes, uint64_t row, struct rp_hash128 hash
     return 0;
 }
 
-/* ---- commitment ------------------------------------------------------------------------------- */
+/* ---- commitment ------------------------------------------------------------------------------ */
 
 /* The stream goes on at `row`: what was noted from there on comes again (V2). A life may begin
  * below the one before it, so earlier commitments are rolled back as well. */
@@ -67,13 +67,13 @@ void rp_verify_check_pass(struct rp_campaign *c)
             digest = rp_hash128_sum(digest, rp_row_digest(row, commitment->hash));
         commitment->times = 0;
     }
-    c->committed_end = 0;
+    c->committed_end = c->furthest = 0;
     if (v->passes == 0 || rp_hash128_equal(v->digest, v->reference.digest))
         v->digest = digest; /* the first one that is different stays */
     v->passes++;
 }
 
-/* ---- reading journals ------------------------------------------------------------------------- */
+/* ---- reading journals ------------------------------------------------------------------------ */
 
 int rp_verify_copy_token(struct rp_verify_token *token, const void *data, size_t bytes,
                          struct rp_error *error)
@@ -162,6 +162,7 @@ static int take_record(struct rp_campaign *c, uint32_t r, const struct rp_journa
     int code = rp_verify_copy_token(&rank->state, rp_journal_state(record), record->state_bytes,
                                     error);
     rank->next_row = record->next_row;
+    c->furthest = rp_max_u64(c->furthest, rank->next_row);
     if (code >= 0 && record->rows == 0 && !rank->attached)
         code = take_start(c, rank, error);
     else if (code >= 0 && record->rows == 0 && rank->next_row != stood_at)

@@ -54,6 +54,7 @@ struct rp_campaign {
         uint32_t times;
         struct rp_hash128 hash;
     } * committed;          /* [row] in this pass */
+    uint64_t furthest;      /* row that some rank has reached in this pass */
     uint64_t committed_end; /* all rows from here on are committed 0 times */
     uint64_t drawn_ns;      /* the progress line */
 };
