@@ -20,7 +20,7 @@
 #include "cmd.h"
 #include "demo.h"
 
-#define SECONDS_STANDARD 8u
+#define SECONDS_STANDARD 6u
 #define SECONDS_MAX 3600u
 #define TOKENS_LEAST (UINT64_C(20) * 1000 * 1000)
 #define CHECKPOINT_STEPS 100u
@@ -34,7 +34,7 @@ static const struct argp_option options[] = {
     {"python", OPTION_PYTHON, "PYTHON", 0,
      "half of the trainers run in it (otherwise all are in C)", 0},
     {"dir", OPTION_DIR, "DIR", 0, "make the corpus there, and leave it there", 0},
-    {"seconds", OPTION_SECONDS, "N", 0, "of the run in peace (8); the other takes as long", 0},
+    {"seconds", OPTION_SECONDS, "N", 0, "of the run in peace (6); the other takes as long", 0},
     {"verbose", 'v', NULL, 0, "engines and trainers speak to stderr", 0},
     {0},
 };
