@@ -256,8 +256,12 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
                 return code == -RP_E_TIMEOUT ? RP_NEXT_EMPTY : code;
             found = look(client, batch, error);
         }
-        if (found != NEXT_LOST && (found != RP_NEXT_EMPTY || rp_now_ns() >= deadline))
+        bool nothing = found == RP_NEXT_EMPTY ||
+                       found == NEXT_LOST; /* the successor may be gone too */
+        if (!nothing)
             return found;
+        if (rp_now_ns() >= deadline)
+            return RP_NEXT_EMPTY;
     }
 }
 

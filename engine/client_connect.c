@@ -15,6 +15,7 @@
 
 #define RP_RETRY_MIN_NS 5000000u
 #define RP_RETRY_MAX_NS 200000000u
+#define RP_HINT_LOG "look at the engine's log"
 #define RP_HINT_VERSION "use the engine and the trainer library of one ringpack version"
 
 /* ---- fork ------------------------------------------------------------------------------------ */
@@ -82,6 +83,8 @@ void rp_client_delist(struct rp_client *client)
 int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text)
 {
     const char *newline = strchrnul(text, '\n');
+    if (newline == text)
+        return rp_fail(error, code, RP_HINT_LOG, "%srefused without a reason", prefix);
     return rp_fail(error, code, *newline ? newline + 1 : NULL, "%s%.*s", prefix,
                    (int)(newline - text), text);
 }
@@ -135,8 +138,7 @@ static int receive_reply(int fd, uint32_t kind, int timeout_ms, struct reply *re
                                       timeout_ms, error);
     int code = bytes < 0 ? (int)bytes : 0;
     if (bytes == 0)
-        code = rp_fail(error, -RP_E_GONE, "look at the engine's log",
-                       "the engine hung up before it replied");
+        code = rp_fail(error, -RP_E_GONE, RP_HINT_LOG, "the engine hung up before it replied");
     if (code == 0)
         code = check_reply(reply, (uint64_t)bytes, error);
     if (code == 0 && reply->head.kind == RP_REPLY_REFUSED)

@@ -179,6 +179,11 @@ static void bad_answers_are_named(void **state)
     reply->kind = RP_REPLY_REFUSED;
     reply->code = 12; /* no refusal has such a code */
     assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
+    answer.length = sizeof *reply; /* a refusal without a word */
+    reply->text_bytes = 0;
+    reply->code = -RP_E_MISMATCH;
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_MISMATCH);
+    assert_non_null(strstr(error.message, "without a reason"));
     int swapped[2] = {stage.fds[1], stage.fds[0]};
     answer = welcome(&stage);
     answer.fds = swapped;
@@ -209,12 +214,48 @@ static void flipped_bits_do_no_harm(void **state)
     close_stage(&stage);
 }
 
+/* Answers three trainers, one after the other, and is gone. */
+static void *perform_thrice(void *argument)
+{
+    const struct performance *p = argument;
+    for (unsigned i = 0; i < 3; i++)
+        perform(argument);
+    rp_listener_close(&p->stage->listener);
+    return NULL;
+}
+
+static void a_wait_ends_in_time_although_every_successor_stops(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct rp_error error;
+    open_stage(&stage);
+    rp_ring_set_status(&stage.ring, RP_RING_STOPPED, 0, NULL);
+    struct answer answer = welcome(&stage);
+    ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1; /* which never comes */
+    struct performance performance = {&stage, &answer};
+    struct rp_client_options options = {.run_dir = directory, .restart_timeout_ns = 100000000};
+    struct rp_client *client;
+    struct rp_batch batch;
+    char *text;
+    pthread_t thread;
+    pthread_create(&thread, NULL, perform_thrice, &performance);
+    assert_int_equal(rp_client_attach(&client, &options, &error), 0);
+    assert_int_equal(rp_client_next(client, 0, &batch, &error), RP_NEXT_EMPTY);
+    rp_client_detach(client);
+    /* It met one successor, so the third answer is left: a welcome, which is no answer to this. */
+    assert_int_equal(rp_engine_ask(directory, NULL, "stat", &text, &error), -RP_E_PROTOCOL);
+    pthread_join(thread, NULL);
+    rp_ring_close(&stage.ring);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_answer_is_taken),
         cmocka_unit_test(bad_answers_are_named),
         cmocka_unit_test(flipped_bits_do_no_harm),
+        cmocka_unit_test(a_wait_ends_in_time_although_every_successor_stops),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }
