@@ -42,8 +42,10 @@ int rp_tokens_read(const struct rp_opened *opened, int fd, struct rp_scan *scan,
                    struct rp_error *error)
 {
     /* Every token of a piece may be an EOS, and the first and the last entry come on top. */
-    size_t starts_max = RP_SCAN_BYTES / rp_token_width(opened->shard.type) + 2;
-    uint8_t *piece_bytes = rp_calloc_aligned(RP_BLOCK_BYTES, RP_SCAN_BYTES);
+    size_t bytes_max = (size_t)rp_align_up(rp_min_u64(opened->shard.bytes, RP_SCAN_BYTES),
+                                           RP_BLOCK_BYTES);
+    size_t starts_max = bytes_max / rp_token_width(opened->shard.type) + 2;
+    uint8_t *piece_bytes = rp_calloc_aligned(RP_BLOCK_BYTES, bytes_max);
     uint64_t *starts = malloc(starts_max * sizeof *starts);
     int code = 0;
     if (!piece_bytes || !starts) {
