@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Deliver by hand: what completes a batch, the order of publishing, space that trainers give back,
+ * a hold, and how a stream ends or fails. */
+#include "batch_expected.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "flow/deliver.h"
+#include "flow/flow.h"
+
+#define RINGS 2u
+#define ROWS 4u
+#define SEQ_LEN 10u
+#define DOCS 3u
+#define SLOTS 4u
+#define BASE_ROW 6u
+
+struct bench {
+    struct rp_flow_options options;
+    struct rp_arena arena;
+    struct rp_ring rings[RINGS];
+    struct rp_ring_view views[RINGS];
+    struct rp_deliver deliver;
+    uint64_t next_ticket;
+};
+
+static const struct rp_fragment whole = {.document = 1, .length = SEQ_LEN},
+                                pair[] = {{.document = 2, .length = 3},
+                                          {.document = 3, .length = 2}},
+                                crowd[] = {{.document = 4, .length = 1},
+                                           {.document = 5, .length = 1},
+                                           {.document = 6, .length = 7}};
+
+static uint64_t token_of(const void *context, const struct rp_fragment *fragment, uint64_t i)
+{
+    (void)context;
+    return fragment->document * 100 + i;
+}
+static const struct expected_tokens tokens = {token_of, NULL};
+
+static uint64_t first_row(uint64_t batch, uint32_t ring)
+{
+    return BASE_ROW + (batch * RINGS + ring) * ROWS;
+}
+
+/* One row of each kind, in an order that depends on the batch. */
+static void make_rows(uint64_t batch, uint32_t ring, struct expected_row rows[ROWS])
+{
+    const struct expected_row kinds[] = {{0, 1, &whole}, {0, 2, pair}, {0, 3, crowd}, {0, 0, NULL}};
+    for (uint32_t i = 0; i < ROWS; i++) {
+        rows[i] = kinds[(i + batch + ring) % ROWS];
+        rows[i].row = first_row(batch, ring) + i;
+    }
+}
+
+static void bench_open(struct bench *bench)
+{
+    struct rp_error error;
+    *bench = (struct bench){.options = {.rank_count = RINGS, .world = RINGS, .token_limit = 1000}};
+    int code = rp_arena_create(&bench->arena, RINGS, 8, 4096, 16, 64, &error);
+    for (uint32_t r = 0; r < RINGS && code == 0; r++) {
+        struct rp_geometry g = {.rows = ROWS,
+                                .seq_len = SEQ_LEN,
+                                .max_docs_per_row = DOCS,
+                                .world = RINGS,
+                                .rank = r,
+                                .micro_batches = 1,
+                                .slots = SLOTS,
+                                .base_row = BASE_ROW,
+                                .state_bytes = 64};
+        assert_true(rp_geometry_layout(&g, (1u << RP_SECTION_COUNT) - 1, RP_DTYPE_I32) > 0);
+        code = rp_ring_create(&bench->rings[r], &g, (struct rp_hash128){1, 2}, 9, 0, &error);
+        if (code == 0)
+            code = rp_ring_attach_trainer(&bench->rings[r], 0, &error);
+        if (code == 0)
+            code = rp_ring_view_open(&bench->views[r], dup(bench->rings[r].data.fd),
+                                     dup(bench->rings[r].control.fd), 0, &error);
+        rp_a64_store_relaxed(&bench->arena.free_until[r], SLOTS);
+    }
+    if (code != 0)
+        fail_msg("%s", error.message);
+    bench->deliver = (struct rp_deliver){.options = &bench->options,
+                                         .arena = &bench->arena,
+                                         .rings = bench->rings,
+                                         .base_row = BASE_ROW};
+}
+
+static void bench_close(struct bench *bench)
+{
+    for (uint32_t r = 0; r < RINGS; r++) {
+        rp_ring_view_close(&bench->views[r]);
+        rp_ring_close(&bench->rings[r]);
+    }
+    rp_arena_close(&bench->arena);
+}
+
+/* A packed ticket; batch_ends with the sections of its batch in both rings, but cu_seqlens. */
+static struct rp_ticket *add_ticket(struct bench *bench, uint64_t batch, bool batch_ends)
+{
+    struct rp_ticket *ticket = rp_arena_ticket(&bench->arena, bench->next_ticket);
+    *ticket = (struct rp_ticket){.batch = batch, .batch_ends = batch_ends};
+    for (uint32_t r = 0; r < RINGS && batch_ends; r++) {
+        struct rp_ring *ring = &bench->rings[r];
+        const struct rp_section_layout *ends = &ring->geometry.sections[RP_SECTION_CU_SEQLENS];
+        struct expected_row rows[ROWS];
+        struct rp_slot_header header;
+        uint8_t *slot = rp_ring_slot(ring, batch);
+        make_rows(batch, r, rows);
+        expect_batch(&ring->geometry, rows, &tokens, slot, &header);
+        memset(slot + ends->offset, 0x5a, ends->bytes);
+    }
+    struct rp_state_slot *state = rp_arena_state(&bench->arena, batch + 1);
+    state->bytes = 8;
+    state->next_row = first_row(batch + 1, 0);
+    memcpy(state + 1, &batch, 8);
+    rp_a64_store_release(&state->position, batch + 2);
+    return ticket;
+}
+
+static void hand_over(struct bench *bench)
+{
+    rp_a64_store_release(&rp_arena_ticket(&bench->arena, bench->next_ticket)->state,
+                         rp_ticket_word(bench->next_ticket, RP_TICKET_PACKED));
+    bench->next_ticket++;
+}
+
+static int step(struct bench *bench)
+{
+    struct rp_error error = {0};
+    int code = rp_deliver_step(&bench->deliver, &error);
+    if (code < 0)
+        fail_msg("%s", error.message);
+    return code;
+}
+
+static void check_taken(struct bench *bench, uint32_t r, uint64_t batch)
+{
+    const struct rp_geometry *g = &bench->rings[r].geometry;
+    struct rp_slot_header header, sums;
+    struct expected_row rows[ROWS];
+    struct rp_error error;
+    const uint8_t *slot;
+    char what[160];
+    assert_int_equal(rp_ring_view_take(&bench->views[r], &slot, &header, &error), RP_RING_TAKEN);
+    uint8_t *expected = malloc(g->slot_bytes);
+    make_rows(batch, r, rows);
+    expect_batch(g, rows, &tokens, expected, &sums);
+    if (!sections_equal(g, expected, slot, 0, what, sizeof what))
+        fail_msg("batch %d of ring %u: %s", (int)batch, r, what);
+    free(expected);
+    assert_int_equal(header.batch, batch);
+    assert_int_equal(header.generation, 9);
+    assert_int_equal(header.first_row, first_row(batch, r));
+    assert_int_equal(header.next_row, first_row(batch + 1, 0));
+    assert_int_equal(header.sum_len_squared, sums.sum_len_squared);
+    assert_int_equal(header.rows_real, sums.rows_real);
+    assert_int_equal(header.tokens_real, sums.tokens_real);
+    assert_int_equal(header.tokens_loss, sums.tokens_loss);
+    assert_int_equal(header.max_seqlen, sums.max_seqlen);
+    assert_int_equal(header.segments, sums.segments);
+    assert_int_equal(header.state_bytes, 8);
+    assert_memory_equal(slot + header.state_offset, &batch, 8);
+}
+
+static void batches_are_completed_and_in_order(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench);
+    assert_int_equal(step(&bench), RP_FLOW_IDLE);
+    for (uint64_t batch = 0; batch < 40; batch++) {
+        add_ticket(&bench, batch, false);
+        hand_over(&bench);
+        step(&bench);
+        assert_int_equal(bench.rings[0].tail, batch); /* half of it is not it */
+        add_ticket(&bench, batch, true);
+        hand_over(&bench);
+        assert_true(rp_deliver_has_work(&bench.deliver));
+        assert_int_equal(step(&bench), RP_FLOW_WORKED);
+        assert_false(rp_deliver_has_work(&bench.deliver));
+        assert_int_equal(rp_a64_load_relaxed(&bench.arena.words->retired), 2 * batch + 2);
+        for (uint32_t r = 0; r < RINGS; r++) {
+            check_taken(&bench, r, batch);
+            rp_ring_view_release(&bench.views[r], batch + 1);
+        }
+    }
+    assert_int_equal(bench.deliver.batches, 40 * RINGS);
+    assert_int_equal(bench.deliver.rows, 40 * RINGS * 3);
+    bench_close(&bench);
+}
+
+/* The later of two tickets is packed first: it waits. */
+static void an_early_ticket_waits(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench);
+    add_ticket(&bench, 0, true);
+    bench.next_ticket = 1;
+    add_ticket(&bench, 1, true);
+    hand_over(&bench);
+    assert_int_equal(step(&bench), RP_FLOW_IDLE);
+    assert_int_equal(bench.rings[0].tail, 0);
+    bench.next_ticket = 0;
+    hand_over(&bench);
+    assert_int_equal(step(&bench), RP_FLOW_WORKED);
+    assert_int_equal(bench.rings[0].tail, 2);
+    bench_close(&bench);
+}
+
+/* A ring that had some batches before the flow was started again gets only what it lacks. */
+static void rings_at_different_places(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct rp_error error;
+    bench_open(&bench);
+    rp_ring_detach_trainer(&bench.rings[1]);
+    assert_int_equal(rp_ring_attach_trainer(&bench.rings[1], 2, &error), 0);
+    for (uint64_t batch = 0; batch < 4; batch++) {
+        uint64_t was = bench.rings[1].tail;
+        struct rp_ticket *ticket = rp_arena_ticket(&bench.arena, bench.next_ticket);
+        if (batch >= 2)
+            add_ticket(&bench, batch, true);
+        else
+            *ticket = (struct rp_ticket){.batch = batch, .batch_ends = 1};
+        struct rp_state_slot *slot = rp_arena_state(&bench.arena, batch + 1);
+        rp_a64_store_release(&slot->position, batch + 2);
+        hand_over(&bench);
+        step(&bench);
+        assert_int_equal(bench.rings[0].tail, batch + 1);
+        assert_int_equal(bench.rings[1].tail, batch < 2 ? was : batch + 1);
+    }
+    bench_close(&bench);
+}
+
+static uint64_t free_until(const struct bench *bench, uint32_t ring)
+{
+    return rp_a64_load_relaxed(&bench->arena.free_until[ring]);
+}
+
+static void give_batches(struct bench *bench, uint64_t first, uint64_t last)
+{
+    for (uint64_t batch = first; batch < last; batch++) {
+        add_ticket(bench, batch, true);
+        hand_over(bench);
+        step(bench);
+        for (uint32_t r = 0; r < RINGS; r++)
+            check_taken(bench, r, batch);
+    }
+}
+
+static void space_comes_back_and_a_hold_keeps_it(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench);
+    give_batches(&bench, 0, 3);
+    rp_ring_view_release(&bench.views[0], 2);
+    assert_true(rp_deliver_poll_space(&bench.deliver));
+    assert_false(rp_deliver_poll_space(&bench.deliver));
+    assert_int_equal(free_until(&bench, 0), 2 + SLOTS);
+    assert_int_equal(free_until(&bench, 1), SLOTS);
+
+    bench.deliver.held = true;
+    bench.deliver.held_batch = 0; /* what the slowest has consumed */
+    bench.deliver.held_ticket = bench.deliver.next_ticket;
+    rp_ring_view_release(&bench.views[0], 3);
+    rp_ring_view_release(&bench.views[1], 3);
+    assert_false(rp_deliver_poll_space(&bench.deliver));
+    assert_int_equal(free_until(&bench, 0), 2 + SLOTS); /* given before: not taken back */
+    assert_int_equal(free_until(&bench, 1), SLOTS);
+    give_batches(&bench, 3, 4);
+    assert_int_equal(rp_a64_load_relaxed(&bench.arena.words->retired), 3); /* its slot stays */
+    bench.deliver.held = false;
+    assert_true(rp_deliver_poll_space(&bench.deliver));
+    assert_int_equal(free_until(&bench, 0), 3 + SLOTS);
+    assert_int_equal(free_until(&bench, 1), 3 + SLOTS);
+    bench_close(&bench);
+}
+
+static void a_lying_trainer_gets_no_space(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench);
+    give_batches(&bench, 0, 2);
+    struct rp_ring_control *words = (void *)bench.views[0].control.data;
+    rp_a64_store_release(&words->release, 3); /* one more than it was given */
+    rp_ring_view_release(&bench.views[1], 2);
+    assert_true(rp_deliver_poll_space(&bench.deliver));
+    assert_true(bench.rings[0].quarantined);
+    assert_int_equal(free_until(&bench, 0), SLOTS);
+    assert_int_equal(free_until(&bench, 1), 2 + SLOTS);
+    bench_close(&bench);
+}
+
+static void the_end_is_said_after_the_last_batch(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct rp_slot_header header;
+    struct rp_error error;
+    const uint8_t *slot;
+    bench_open(&bench);
+    give_batches(&bench, 0, 2);
+    struct rp_ticket *ticket = add_ticket(&bench, 2, false);
+    ticket->stream_ends = 1;
+    hand_over(&bench);
+    assert_int_equal(step(&bench), RP_FLOW_WORKED);
+    assert_int_equal(step(&bench), RP_FLOW_ENDED);
+    for (uint32_t r = 0; r < RINGS; r++) {
+        assert_int_equal(rp_ring_view_take(&bench.views[r], &slot, &header, &error),
+                         RP_RING_CLOSED);
+        assert_int_equal(bench.views[r].status, RP_RING_END);
+        assert_int_equal(bench.views[r].end, 2);
+    }
+    bench_close(&bench);
+}
+
+/* What is before it has been published; nothing behind it is; asked again, it fails again. */
+static void an_error_comes_in_its_place(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench);
+    add_ticket(&bench, 0, true);
+    hand_over(&bench);
+    struct rp_ticket *ticket = add_ticket(&bench, 1, true);
+    ticket->error = -EIO;
+    strcpy(ticket->message, "the disk is gone");
+    strcpy(ticket->hint, "buy another");
+    hand_over(&bench);
+    add_ticket(&bench, 2, true);
+    hand_over(&bench);
+    for (int again = 0; again < 2; again++) {
+        struct rp_error error = {0};
+        assert_int_equal(rp_deliver_step(&bench.deliver, &error), -EIO);
+        assert_string_equal(error.message, "the disk is gone");
+        assert_string_equal(error.hint, "buy another");
+        assert_int_equal(bench.rings[0].tail, 1);
+    }
+    bench_close(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_are_completed_and_in_order),
+        cmocka_unit_test(an_early_ticket_waits),
+        cmocka_unit_test(rings_at_different_places),
+        cmocka_unit_test(space_comes_back_and_a_hold_keeps_it),
+        cmocka_unit_test(a_lying_trainer_gets_no_space),
+        cmocka_unit_test(the_end_is_said_after_the_last_batch),
+        cmocka_unit_test(an_error_comes_in_its_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
