@@ -13,8 +13,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-#define RAW_HINT                                                                                   \
-    "raw tokens must be declared: `--format raw --dtype u16 --eos 50256`, or the same in the config"
+#define RAW_OPTIONS "`--format raw --dtype u16 --eos 50256`, or the same in the config"
 #define CONVERT_HINT "convert it: write its tokens as JSONL, then `ringpack convert`"
 
 /* Files that begin like this are known, and are not token files that can be read in place. */
@@ -191,6 +190,27 @@ static void take_from_sidecar(struct rp_found *found)
         found->eos = info->eos;
 }
 
+/* An .idx that is no Megatron index explains more than a .bin that nobody declared. */
+static int fail_unknown(const struct rp_found *found, struct rp_error *error)
+{
+    const char *path = found->token_path;
+    char *index_path = has_suffix(path, ".bin")
+                           ? rp_format("%.*s.idx", (int)(strlen(path) - 4), path)
+                           : NULL;
+    int code;
+    if (index_path && exists(index_path))
+        code = rp_fail(error, -RP_E_FORMAT,
+                       "copy or write the .idx again, or declare what the .bin is: " RAW_OPTIONS,
+                       "%s: expected the Megatron index of %s, found something else", index_path,
+                       path);
+    else
+        code = rp_fail(error, -RP_E_FORMAT, "raw tokens must be declared: " RAW_OPTIONS,
+                       "%s: cannot tell what it is: no known magic, no .idx beside it, no sidecar",
+                       path);
+    free(index_path);
+    return code;
+}
+
 static int find(struct rp_found *found, const char *path, const struct rp_find_options *options,
                 struct rp_error *error)
 {
@@ -206,9 +226,7 @@ static int find(struct rp_found *found, const char *path, const struct rp_find_o
         return code;
     take_from_sidecar(found);
     if (found->format == RP_FORMAT_AUTO)
-        return rp_fail(error, -RP_E_FORMAT, RAW_HINT,
-                       "%s: cannot tell what it is: no known magic, no .idx beside it, no sidecar",
-                       found->token_path);
+        return fail_unknown(found, error);
     if (!found->why[0])
         snprintf(found->why, sizeof found->why, "declared as %s", rp_format_name(found->format));
     return 0;

@@ -42,8 +42,8 @@ static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *err
     return fd;
 }
 
-static int stale(const struct rp_opened *opened, const char *field, uint64_t expected,
-                 uint64_t found, struct rp_error *error)
+static int stale(const struct rp_opened *opened, const char *field, const char *expected,
+                 const char *found, struct rp_error *error)
 {
     char hint[sizeof error->hint];
     snprintf(
@@ -51,10 +51,27 @@ static int stale(const struct rp_opened *opened, const char *field, uint64_t exp
         "if the change is meant, run `ringpack index %s` again: old runs cannot be resumed then;"
         " if not, restore the file",
         opened->shard.path);
-    return rp_fail(
-        error, -RP_E_CHANGED, hint,
-        "%s: it is not what its sidecar %s describes: %s: expected %" PRId64 ", found %" PRId64,
-        opened->shard.path, opened->found.sidecar.path, field, (int64_t)expected, (int64_t)found);
+    return rp_fail(error, -RP_E_CHANGED, hint,
+                   "%s: it is not what its sidecar %s describes: %s: expected %s, found %s",
+                   opened->shard.path, opened->found.sidecar.path, field, expected, found);
+}
+
+static int stale_number(const struct rp_opened *opened, const char *field, uint64_t expected,
+                        uint64_t found, struct rp_error *error)
+{
+    char expected_text[24], found_text[24];
+    snprintf(expected_text, sizeof expected_text, "%" PRId64, (int64_t)expected); /* eos: -1 */
+    snprintf(found_text, sizeof found_text, "%" PRId64, (int64_t)found);
+    return stale(opened, field, expected_text, found_text, error);
+}
+
+static int stale_hash(const struct rp_opened *opened, const char *field, uint64_t expected,
+                      uint64_t found, struct rp_error *error)
+{
+    char expected_text[24], found_text[24];
+    snprintf(expected_text, sizeof expected_text, "%016" PRIx64, expected);
+    snprintf(found_text, sizeof found_text, "%016" PRIx64, found);
+    return stale(opened, field, expected_text, found_text, error);
 }
 
 static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
@@ -73,7 +90,8 @@ static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(fields); i++)
         if (fields[i].expected != fields[i].found)
-            return stale(opened, fields[i].field, fields[i].expected, fields[i].found, error);
+            return stale_number(opened, fields[i].field, fields[i].expected, fields[i].found,
+                                error);
     return 0;
 }
 
@@ -83,12 +101,13 @@ static int check_index(const struct rp_opened *opened, const struct rp_identity 
 {
     const struct rp_sidecar_info *info = &opened->found.sidecar.info;
     if (info->documents != identity->documents)
-        return stale(opened, "documents", info->documents, identity->documents, error);
+        return stale_number(opened, "documents", info->documents, identity->documents, error);
     if (info->index_bytes != identity->index_bytes)
-        return stale(opened, "bytes of the index", info->index_bytes, identity->index_bytes, error);
+        return stale_number(opened, "bytes of the index", info->index_bytes, identity->index_bytes,
+                            error);
     if (!rp_hash128_equal(info->index_sample, identity->index_sample))
-        return stale(opened, "hash of the index", info->index_sample.low,
-                     identity->index_sample.low, error);
+        return stale_hash(opened, "hash of the index", info->index_sample.low,
+                          identity->index_sample.low, error);
     return 0;
 }
 
@@ -102,7 +121,7 @@ static int check_sample(const struct rp_opened *opened, const uint64_t sample[RP
             continue;
         char field[80];
         snprintf(field, sizeof field, "hash of the block at byte %" PRIu64, block * RP_BLOCK_BYTES);
-        return stale(opened, field, sidecar->block_hashes[block], sample[i], error);
+        return stale_hash(opened, field, sidecar->block_hashes[block], sample[i], error);
     }
     return 0;
 }

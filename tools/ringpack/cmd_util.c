@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_util — how the program speaks to people: errors, numbers and progress, the same in every
  * verb. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,13 +24,30 @@ static const char *error_name(int code)
     }
 }
 
+/* What to do about an error that needs no words of its own for it. */
+static const char *usual_hint(int code)
+{
+    switch (-code) {
+    case RP_E_CONFIG:
+        return "nothing was started; `ringpack help serve` lists the keys and what they take";
+    case RP_E_VERSION:
+        return "use the version of ringpack that wrote it, or write it again with this one";
+    case RP_E_FORMAT:
+    case RP_E_CORRUPT:
+        return "`ringpack inspect PATH` says what a file is; restore it or write it again";
+    case ENOMEM:
+        return "free memory, or lower prefetch_bytes, prefetch_factor or batch_size";
+    default:
+        return "`ringpack doctor` says what this machine can and cannot do";
+    }
+}
+
 int rp_cmd_report(const struct rp_error *error)
 {
     fflush(stdout);
     const char *message = error->message[0] ? error->message : rp_strerror(error->code);
     fprintf(stderr, "ringpack: error %s: %s\n", error_name(error->code), message);
-    if (error->hint[0])
-        fprintf(stderr, "  next: %s\n", error->hint);
+    fprintf(stderr, "  next: %s\n", error->hint[0] ? error->hint : usual_hint(error->code));
     return RP_EXIT_TROUBLE;
 }
 
