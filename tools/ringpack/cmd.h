@@ -22,17 +22,17 @@ enum {
     RP_EXIT_TROUBLE = 2, /* could not be done: the message says why and what to do next */
 };
 
-int rp_cmd_demo(int argc, char **argv) __attribute__((weak));
-int rp_cmd_index(int argc, char **argv) __attribute__((weak));
-int rp_cmd_convert(int argc, char **argv) __attribute__((weak));
-int rp_cmd_inspect(int argc, char **argv) __attribute__((weak));
-int rp_cmd_plan(int argc, char **argv) __attribute__((weak));
-int rp_cmd_serve(int argc, char **argv) __attribute__((weak));
-int rp_cmd_attach(int argc, char **argv) __attribute__((weak));
-int rp_cmd_stat(int argc, char **argv) __attribute__((weak));
-int rp_cmd_verify(int argc, char **argv) __attribute__((weak));
-int rp_cmd_checkpoint(int argc, char **argv) __attribute__((weak));
-int rp_cmd_doctor(int argc, char **argv) __attribute__((weak));
+int rp_cmd_demo(int argc, char **argv);
+int rp_cmd_index(int argc, char **argv);
+int rp_cmd_convert(int argc, char **argv);
+int rp_cmd_inspect(int argc, char **argv);
+int rp_cmd_plan(int argc, char **argv);
+int rp_cmd_serve(int argc, char **argv);
+int rp_cmd_attach(int argc, char **argv);
+int rp_cmd_stat(int argc, char **argv);
+int rp_cmd_verify(int argc, char **argv);
+int rp_cmd_checkpoint(int argc, char **argv);
+int rp_cmd_doctor(int argc, char **argv);
 
 /** Print `ringpack: error RP_E_X: message`, then the hint as `  next: hint`. Returns
  * RP_EXIT_TROUBLE. */
