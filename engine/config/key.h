@@ -86,7 +86,7 @@ enum rp_key_kind {
     X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "64m", 1u << 16, 1ull << 44,                    \
       "memory between readers and packers")                                                        \
     X(io_depth, io_depth, COUNT, NULL, "64", 1, 4096, "reads in flight per reader")                \
-    X(io, io, CHOICE, "auto|io_uring|pread|mapped", "auto", 0, 0,                                       \
+    X(io, io, CHOICE, "auto|io_uring|pread|mapped", "auto", 0, 0,                                  \
       "how files are read; mapped suits a corpus that the page cache holds")                       \
     X(direct, direct, CHOICE, "auto|on|off", "auto", 0, 0, "read past the page cache (O_DIRECT)")  \
     X(verify_blocks, verify_blocks, CHOICE, "auto|on|off", "auto", 0, 0,                           \

@@ -146,7 +146,7 @@ static void mistakes_in_options_and_files_are_told(void **state)
     must_fail(rp_config_set(&config, "sources", "a,,b", &error),
               "sources: expected paths separated by commas, found `a,,b`");
     must_fail(rp_config_set(&config, "io", "uring", &error),
-              "io: expected one of auto, io_uring, pread, found `uring`");
+              "io: expected one of auto, io_uring, pread, mapped, found `uring`");
     assert_true(rp_config_read(&config, "absent.yaml", &error) < 0);
     assert_non_null(strstr(error.message, "absent.yaml"));
     assert_true(rp_config_read(&config, "void", &error) < 0);
