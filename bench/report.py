@@ -181,6 +181,10 @@ def draw_bars(result, top):
     return grid + parts + whiskers, y + 36
 
 
+def time_text(ms):
+    return f"{ms / 1000:.3g} s" if ms >= 1000 else f"{ms:.3g} ms"
+
+
 def documents_text(count):
     return f"{count // 1_000_000} M" if count >= 1_000_000 else f"{count:,d}"
 
@@ -199,7 +203,7 @@ def draw_positions(result, top, bottom):
     for power in range(first, last + 1):
         y = place(10.0**power)
         parts.append(line(LEFT, y, WIDTH - RIGHT, y, RULE))
-        parts.append(text(LEFT - 12, y + 4, f"{10.0 ** power:,.0f} ms", 11.5, SOFT, "end"))
+        parts.append(text(LEFT - 12, y + 4, time_text(10.0**power), 11.5, SOFT, "end"))
     for i, row in enumerate(rows):
         parts.append(text(LEFT + i * across, bottom + 20, documents_text(row["documents"]), 11.5,
                           SOFT, "middle"))
@@ -215,8 +219,8 @@ def draw_positions(result, top, bottom):
         x, y = points[-1]
         ours = colour == OURS
         parts.append(text(x + 12, y - 2, label, 12, weight=600 if ours else 400))
-        parts.append(text(x + 12, y + 13, f"{number(rows[-1][key]['median'])} ms", 12,
-                          SOFT, weight=600 if ours else 400))
+        parts.append(text(x + 12, y + 13, time_text(rows[-1][key]["median"]), 12, SOFT,
+                          weight=600 if ours else 400))
     return parts
 
 

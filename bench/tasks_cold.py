@@ -129,6 +129,7 @@ class Cold:
                 seconds = time.monotonic() - engine.ready
             engine.end()
             cpu = engine.cpu_seconds
+            bench.note(f"past it: {engine.said().splitlines()[0]}")
         name = f"digest, cold, shuffle {shuffle}"
         if name not in bench.checks:
             loop = bench.limits("digest", {k: v for k, v in keys.items() if k != "direct"})

@@ -69,12 +69,14 @@ class Hot:
     def _drain(self, profile, *options):
         """One run of the whole stream: (tokens a second from `ready` on, CPU s of the engine)."""
         bench = self.bench
+        bench.warm()
         with Engine(bench, bench.task(profile=profile), "--fresh") as engine:
             with bench.trainer(*options) as report:
                 found = report()
                 seconds = time.monotonic() - engine.ready
             engine.end()
             cpu = engine.cpu_seconds
+            bench.note(f"page cache: {engine.said().splitlines()[0]}")
         name = " digested" if options else ""
         for key in "tokens", "next_row":
             bench.check(f"{key} at the trainer{name}", self.expected[key], found[key])
@@ -96,6 +98,7 @@ class Hot:
 
     def _filled(self):
         bench = self.bench
+        bench.warm()
         keys = bench.task(seq_len=512, batch_size=1, num_epochs="endless",
                           prefetch_factor=2 * HAND_OVER_BATCHES)
         return Engine(bench, keys, "--fresh")

@@ -42,6 +42,7 @@ class Resume:
 
     def start(self):
         """At row 0 of the corpus, beside a process that does nothing."""
+        self.bench.warm()
         ms, digest, _ = self._first_batch(self.bench.task(), "--fresh")
         self.bench.check("first batch", self.bench.checks.get("first batch", {}).get("value", digest),
                          digest)
@@ -54,6 +55,7 @@ class Resume:
         bench = self.bench
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         self.checkpoints.mkdir()
+        bench.warm()
         keys = bench.task(checkpoint_dir=self.checkpoints)
         with Engine(bench, keys, "--fresh"):
             loader = self.ringpack.Loader(run="bench", run_dir=bench.run_dir, start_engine=False)
@@ -114,6 +116,7 @@ class Resume:
                 entry["with_token_ms"].append(ms)
                 entry["plan_ms"].append(1000 * seek["seconds"])
                 entry["without_token_ms"].append(ms + 1000 * seek["seconds"])
+            print(f"  resume.positions {documents:,d} documents", file=sys.stderr)
             entry["token_bytes"] = seek["state_bytes"]
             for name in "with_token_ms", "without_token_ms", "plan_ms":
                 entry[name] = summarise(entry[name])
