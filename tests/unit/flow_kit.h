@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* flow_kit.h — a real flow over small generated files, drained by the test through ring views; each
+ * batch is compared with one made straight from the plan and the tokens that are in the files. */
+#ifndef RP_TESTS_FLOW_KIT_H
+#define RP_TESTS_FLOW_KIT_H
+
+#include "batch_expected.h"
+#include "corpus_files.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+
+#include "../fakes/io_fake.h"
+#include "base/mem.h"
+#include "flow/contents.h"
+#include "flow/flow.h"
+
+#define KIT __attribute__((unused)) static
+#define KIT_RINGS_MAX 4u
+#define KIT_STATE_MAX (64u << 10)
+#define KIT_VOCABULARY 50000u
+
+/* ---- the corpus and its plan ----------------------------------------------------------------- */
+
+struct kit_source {
+    const char *name;
+    uint8_t code; /* of the Megatron dtype */
+    unsigned width;
+    uint64_t documents;
+};
+
+struct kit_row {
+    struct expected_row expected;
+    void *state; /* token before this row */
+    size_t state_bytes;
+};
+
+struct kit {
+    struct rp_corpus *corpus;
+    struct rp_plan_config plan_config;
+    struct rp_plan_source plan_sources[2];
+    uint32_t sources;
+    struct kit_row *rows; /* [row_count + 1]: the last one is the end, with its state */
+    uint64_t row_count;
+};
+
+KIT uint64_t kit_token(const void *context, const struct rp_fragment *fragment, uint64_t i)
+{
+    (void)context;
+    uint64_t seed = fragment->document * 1000003 + fragment->source * 77 + fragment->offset + i;
+    return io_fake_random(&seed) % KIT_VOCABULARY;
+}
+static const struct expected_tokens kit_tokens = {kit_token, NULL};
+
+KIT void kit_write(const struct kit_source *source, uint32_t number, uint32_t length_max,
+                   uint64_t seed)
+{
+    char path[64];
+    FILE *bin, *idx;
+    snprintf(path, sizeof path, "%s.bin", source->name);
+    unlink(path);
+    assert_non_null(bin = fopen(path, "wb"));
+    snprintf(path, sizeof path, "%s.idx", source->name);
+    assert_non_null(idx = fopen(path, "wb"));
+    int32_t *lengths = rp_calloc(source->documents, sizeof *lengths);
+    int64_t *places = rp_calloc(source->documents, sizeof *places);
+    int64_t *first = rp_calloc(source->documents + 1, sizeof *first);
+    int64_t at = 0;
+    for (uint64_t d = 0; d < source->documents; d++) {
+        lengths[d] = (int32_t)(io_fake_random(&seed) % (length_max + 1)); /* some are empty */
+        places[d] = at;
+        first[d + 1] = (int64_t)d + 1;
+        at += lengths[d] * (int64_t)source->width;
+        struct rp_fragment whole = {.document = d, .source = number};
+        for (int32_t i = 0; i < lengths[d]; i++) {
+            uint64_t token = kit_token(NULL, &whole, (uint64_t)i);
+            assert_int_equal(fwrite(&token, source->width, 1, bin), 1);
+        }
+    }
+    uint64_t head[] = {1, source->documents, source->documents + 1};
+    fwrite("MMIDIDX\0\0", 9, 1, idx);
+    fwrite(&head[0], 8, 1, idx);
+    fwrite(&source->code, 1, 1, idx);
+    fwrite(&head[1], 8, 2, idx);
+    fwrite(lengths, sizeof *lengths, source->documents, idx);
+    fwrite(places, sizeof *places, source->documents, idx);
+    fwrite(first, sizeof *first, source->documents + 1, idx);
+    free(lengths);
+    free(places);
+    free(first);
+    assert_int_equal(fclose(bin) | fclose(idx), 0);
+}
+
+KIT struct rp_plan *kit_plan(const struct kit *kit)
+{
+    struct rp_error error;
+    struct rp_plan *plan;
+    if (rp_plan_open(&plan, &kit->plan_config, kit->plan_sources, kit->sources, &error) != 0)
+        fail_msg("%s", error.message);
+    return plan;
+}
+
+/* Write down every row of the stream, and the state before it. */
+KIT void kit_walk(struct kit *kit)
+{
+    struct rp_plan *plan = kit_plan(kit);
+    struct rp_row row;
+    struct rp_error error;
+    kit->rows = rp_calloc(100000, sizeof *kit->rows);
+    for (int code = 1; code > 0;) {
+        struct kit_row *made = &kit->rows[kit->row_count];
+        made->state = malloc(KIT_STATE_MAX);
+        assert_true(rp_plan_state_bytes_max(plan) <= KIT_STATE_MAX);
+        made->state_bytes = rp_plan_save(plan, made->state);
+        code = rp_plan_next(plan, &row, &error);
+        assert_true(code >= 0 && kit->row_count < 99999);
+        if (code == 0)
+            break;
+        struct rp_fragment *fragments = rp_calloc(row.count, sizeof *fragments);
+        memcpy(fragments, row.fragments, row.count * sizeof *fragments);
+        made->expected = (struct expected_row){row.row, row.count, fragments};
+        kit->row_count++;
+    }
+    rp_plan_close(plan);
+}
+
+/* The files must have been written; config has seq_len and what else is to be chosen. */
+KIT void kit_open(struct kit *kit, const struct kit_source *sources, uint32_t count,
+                  const struct rp_plan_config *config)
+{
+    struct rp_error error;
+    struct rp_source_spec specs[2] = {{0}};
+    const char *paths[2];
+    *kit = (struct kit){.plan_config = *config, .sources = count};
+    for (uint32_t s = 0; s < count; s++) {
+        paths[s] = sources[s].name;
+        specs[s] = (struct rp_source_spec){.name = sources[s].name,
+                                           .weight = s + 1,
+                                           .shards = &paths[s],
+                                           .shard_count = 1,
+                                           .eos = RP_EOS_NONE};
+    }
+    struct rp_corpus_spec spec = {.sources = specs, .source_count = count};
+    if (rp_corpus_open(&kit->corpus, &spec, &error) != 0)
+        fail_msg("%s", error.message);
+    for (uint32_t s = 0; s < count; s++) {
+        const struct rp_source *source = rp_corpus_source(kit->corpus, s);
+        kit->plan_sources[s] = (struct rp_plan_source){.documents = rp_source_documents(source),
+                                                       .weight = s + 1,
+                                                       .lengths = source,
+                                                       .length = rp_source_length};
+    }
+    kit_walk(kit);
+}
+
+KIT void kit_close(struct kit *kit)
+{
+    for (uint64_t i = 0; i <= kit->row_count; i++) {
+        free((void *)(uintptr_t)kit->rows[i].expected.fragments);
+        free(kit->rows[i].state);
+    }
+    free(kit->rows);
+    rp_corpus_close(kit->corpus);
+}
+
+/* ---- the flow and its trainers --------------------------------------------------------------- */
+
+struct stream {
+    const struct kit *kit;
+    struct rp_flow_options options;
+    struct rp_flow *flow;
+    struct rp_plan *plan, *scout;
+    struct rp_ring rings[KIT_RINGS_MAX];
+    struct rp_ring_view views[KIT_RINGS_MAX];
+    uint64_t base_row;
+    int wake_fd;
+    uint64_t seed; /* of the trainers' whims */
+    uint64_t batches;
+    uint8_t *expected;
+};
+
+KIT void stream_attach(struct stream *s, uint32_t r, uint64_t batch)
+{
+    struct rp_error error;
+    if (rp_ring_attach_trainer(&s->rings[r], batch, &error) != 0 ||
+        rp_ring_view_open(&s->views[r], dup(s->rings[r].data.fd), dup(s->rings[r].control.fd),
+                          batch, &error) != 0)
+        fail_msg("%s", error.message);
+}
+
+KIT void stream_make_ring(struct stream *s, uint32_t r, uint64_t batch,
+                          const struct rp_geometry *shape)
+{
+    struct rp_geometry g = *shape;
+    struct rp_error error;
+    g.rank = s->options.rank_first + r;
+    g.base_row = s->base_row;
+    if (rp_ring_create(&s->rings[r], &g, (struct rp_hash128){1, 2}, 9, batch, &error) != 0)
+        fail_msg("%s", error.message);
+    stream_attach(s, r, batch);
+}
+
+KIT void stream_open(struct stream *s, const struct kit *kit, const struct rp_flow_options *options,
+                     uint32_t token_dtype, uint64_t base_row, uint64_t seed)
+{
+    struct rp_error error;
+    *s = (struct stream){.kit = kit, .options = *options, .base_row = base_row, .seed = seed};
+    s->plan = kit_plan(kit);
+    s->scout = options->drop_last ? kit_plan(kit) : NULL;
+    s->options.corpus = kit->corpus;
+    s->options.seq_len = kit->plan_config.seq_len;
+    s->options.state_bytes = rp_plan_state_bytes_max(s->plan);
+    s->options.pad_id = 1;
+    struct rp_geometry shape = {.rows = options->rows,
+                                .seq_len = kit->plan_config.seq_len,
+                                .max_docs_per_row = kit->plan_config.max_docs_per_row,
+                                .world = options->world,
+                                .slots = options->batch_slots,
+                                .label_mode = (uint32_t)(seed % 2),
+                                .pad_id = 1,
+                                .state_bytes = s->options.state_bytes};
+    assert_true(rp_geometry_layout(&shape, (1u << RP_SECTION_COUNT) - 1, token_dtype) > 0);
+    s->expected = malloc(shape.slot_bytes);
+    s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (rp_flow_open(&s->flow, &s->options, s->wake_fd, &error) != 0)
+        fail_msg("%s", error.message);
+    for (uint32_t r = 0; r < options->rank_count; r++)
+        stream_make_ring(s, r, 0, &shape);
+}
+
+KIT uint64_t stream_lowest_tail(const struct stream *s)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t r = 0; r < s->options.rank_count; r++)
+        lowest = s->rings[r].tail < lowest ? s->rings[r].tail : lowest;
+    return lowest;
+}
+
+KIT void stream_start(struct stream *s)
+{
+    struct rp_error error;
+    uint64_t batch = stream_lowest_tail(s);
+    uint64_t row = s->base_row + batch * s->options.rows * s->options.world;
+    const struct kit_row *at = &s->kit->rows[row < s->kit->row_count ? row : s->kit->row_count];
+    if (rp_plan_load(s->plan, at->state, at->state_bytes, false, &error) != 0 ||
+        (s->scout && rp_plan_load(s->scout, at->state, at->state_bytes, false, &error) != 0) ||
+        rp_flow_start(s->flow, s->plan, s->scout, s->base_row, batch, s->rings, &error) != 0)
+        fail_msg("%s", error.message);
+}
+
+KIT void stream_close(struct stream *s)
+{
+    rp_flow_close(s->flow);
+    for (uint32_t r = 0; r < s->options.rank_count; r++) {
+        rp_ring_view_close(&s->views[r]);
+        rp_ring_close(&s->rings[r]);
+    }
+    rp_plan_close(s->plan);
+    rp_plan_close(s->scout);
+    close(s->wake_fd);
+    free(s->expected);
+}
+
+/* ---- draining -------------------------------------------------------------------------------- */
+
+KIT void check_batch(struct stream *s, uint32_t r, const uint8_t *slot,
+                     const struct rp_slot_header *header)
+{
+    const struct rp_geometry *g = &s->rings[r].geometry;
+    const struct kit *kit = s->kit;
+    uint64_t step = (uint64_t)g->rows * g->world;
+    uint64_t first = s->base_row + header->batch * step + g->rank * g->rows;
+    uint64_t next = s->base_row + (header->batch + 1) * step;
+    next = next < kit->row_count ? next : kit->row_count;
+    struct expected_row rows[64];
+    struct rp_slot_header sums;
+    char what[160];
+    for (uint32_t i = 0; i < g->rows; i++)
+        rows[i] = first + i < kit->row_count ? kit->rows[first + i].expected
+                                             : (struct expected_row){first + i, 0, NULL};
+    expect_batch(g, rows, &kit_tokens, s->expected, &sums);
+    if (!sections_equal(g, s->expected, slot, 0, what, sizeof what))
+        fail_msg("batch %d of rank %u (row %d): %s", (int)header->batch, g->rank, (int)first, what);
+    assert_int_equal(header->first_row, first);
+    assert_int_equal(header->next_row, next);
+    assert_int_equal(header->tokens_real, sums.tokens_real);
+    assert_int_equal(header->segments, sums.segments);
+    assert_int_equal(header->max_seqlen, sums.max_seqlen);
+    assert_int_equal(header->state_bytes, kit->rows[next].state_bytes);
+    assert_memory_equal(slot + header->state_offset, kit->rows[next].state, header->state_bytes);
+    s->batches++;
+}
+
+/* Take what is there; give back some of it, in the mood of the moment. */
+KIT bool trainer_takes(struct stream *s, uint32_t r)
+{
+    struct rp_ring_view *view = &s->views[r];
+    struct rp_slot_header header;
+    struct rp_error error;
+    const uint8_t *slot;
+    bool took = false;
+    int code;
+    while ((code = rp_ring_view_take(view, &slot, &header, &error)) == RP_RING_TAKEN) {
+        check_batch(s, r, slot, &header);
+        took = true;
+    }
+    assert_true(code >= 0);
+    uint64_t held = view->next - view->release;
+    rp_ring_view_release(view, view->release + io_fake_random(&s->seed) % (held + 1));
+    return took;
+}
+
+KIT void replace_dead_packers(struct stream *s)
+{
+    struct rp_error error;
+    for (uint32_t i = 0; s->options.packer_processes && i < s->options.packers; i++)
+        if (rp_flow_replace_packer(s->flow, i, &error) != 0)
+            fail_msg("%s", error.message);
+}
+
+KIT void kill_a_packer(struct stream *s)
+{
+    uint32_t packer = (uint32_t)(io_fake_random(&s->seed) % s->options.packers);
+    syscall(SYS_pidfd_send_signal, rp_flow_packer_pidfd(s->flow, packer), SIGKILL, NULL, 0);
+}
+
+/* One turn of the engine's loop and of every trainer. Returns as rp_flow_deliver. */
+KIT int stream_turn(struct stream *s, struct rp_error *error)
+{
+    int code = rp_flow_deliver(s->flow, error);
+    bool took = false;
+    for (uint32_t r = 0; r < s->options.rank_count; r++)
+        took |= trainer_takes(s, r);
+    if (code == RP_FLOW_IDLE && !took) {
+        struct pollfd wake = {.fd = s->wake_fd, .events = POLLIN};
+        uint64_t count;
+        if (rp_flow_park(s->flow))
+            poll(&wake, 1, 5);
+        rp_flow_unpark(s->flow);
+        ssize_t got = read(s->wake_fd, &count, sizeof count);
+        (void)got;
+    }
+    replace_dead_packers(s);
+    return code;
+}
+
+/* To the end, or until so many more batches were taken. Returns the last code of a turn. */
+KIT int stream_run(struct stream *s, uint64_t batches, struct rp_error *error)
+{
+    uint64_t had = s->batches;
+    int code = RP_FLOW_WORKED;
+    while (code >= 0 && code != RP_FLOW_ENDED && s->batches - had < batches)
+        code = stream_turn(s, error);
+    for (uint32_t r = 0; code == RP_FLOW_ENDED && r < s->options.rank_count; r++)
+        trainer_takes(s, r);
+    return code;
+}
+
+#endif
