@@ -32,6 +32,8 @@ static int fail_errno(struct rp_error *error, const char *path, const char *verb
         hint = "make room on this file system, or write to another one; nothing was replaced";
     else if (code == -EACCES || code == -EPERM)
         hint = "check the permissions of the file and of every directory above it";
+    else if (code == -EMFILE || code == -ENFILE)
+        hint = "raise the limit of open files (`ulimit -n`)";
     else if (code == -ENOENT || code == -ENOTDIR)
         hint = "check the path, and whether its file system is mounted";
     return rp_fail(error, code, hint, "%s: cannot %s: %s", path, verb, strerror(-code));
