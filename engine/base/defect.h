@@ -11,5 +11,8 @@
 #ifndef RP_DEFECT_lose_fragment_at_resume
 #define RP_DEFECT_lose_fragment_at_resume 0
 #endif
+#ifndef RP_DEFECT_trust_index_extents
+#define RP_DEFECT_trust_index_extents 0
+#endif
 
 #endif

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "corpus/shard.h"
 
 #define HEADER_BYTES 34u
@@ -190,7 +191,9 @@ const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document
         if (pointer != next)
             return "its sequences are not contiguous in the .bin";
         uint64_t bytes = (uint64_t)length * width;
-        if (pointer % width != 0 || !rp_range_inside(pointer, bytes, opened->shard.bytes))
+        bool inside = rp_range_inside(pointer, bytes, opened->shard.bytes) ||
+                      RP_DEFECT(trust_index_extents);
+        if (pointer % width != 0 || !inside)
             return "it lies outside the .bin, or between two tokens";
         next = pointer + bytes;
     }

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuzz.h — what the fuzz targets share: requirements that hold in every build, values cut from the
+ * fuzzer's bytes, edits of a good image, and a file that lies in memory.
+ *
+ * A target gets bytes and says what must hold for them. Where a parser checks a hash first, the
+ * bytes are edits of an image that is good, and the hashes are made right again afterwards: the
+ * checks behind the hash are then what is tested. */
+#ifndef RP_TESTS_FUZZ_H
+#define RP_TESTS_FUZZ_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+#define FUZZ __attribute__((unused)) static
+
+/* libFuzzer calls these. */
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define FUZZ_REQUIRE(e) ((e) ? (void)0 : fuzz_failed(#e, __FILE__, __LINE__))
+FUZZ void fuzz_failed(const char *expression, const char *file, int line)
+{
+    fprintf(stderr, "%s:%d: this does not hold: %s\n", file, line, expression);
+    abort();
+}
+/* A code is 0 or a failure that says what and how: a message, and the code in *error. */
+FUZZ bool fuzz_accepted(int code, const struct rp_error *error)
+{
+    FUZZ_REQUIRE(code <= 0);
+    FUZZ_REQUIRE(code == 0 || (error->code == code && error->message[0] != 0));
+    return code == 0;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+struct fuzz_input {
+    const uint8_t *at;
+    size_t left;
+};
+
+/* The next `bytes` (at most 8) as a number; missing ones are zero. */
+FUZZ uint64_t fuzz_number(struct fuzz_input *input, size_t bytes)
+{
+    uint64_t value = 0;
+    size_t there = input->left < bytes ? input->left : bytes;
+    if (there)
+        memcpy(&value, input->at, there);
+    input->at += there;
+    input->left -= there;
+    return value;
+}
+
+/* Overwrite numbers of an image: u16 offset, u8 width (1, 2, 4, 8), value; all that is left. */
+FUZZ void fuzz_edit(struct fuzz_input *input, uint8_t *image, size_t bytes)
+{
+    while (input->left > 3 && bytes > 0) {
+        size_t offset = (size_t)fuzz_number(input, 2) % bytes;
+        size_t width = (size_t)1 << (fuzz_number(input, 1) & 3);
+        uint64_t value = fuzz_number(input, width);
+        memcpy(image + offset, &value, width < bytes - offset ? width : bytes - offset);
+    }
+}
+
+/* ---- a file in memory ------------------------------------------------------------------------ */
+
+/* The content becomes that of a file, the same each time, which can be opened by the path. */
+FUZZ const char *fuzz_file(const void *content, size_t bytes)
+{
+    static int fd = -1;
+    static char path[32];
+    if (fd < 0) {
+        fd = memfd_create("fuzz", MFD_CLOEXEC);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    }
+    FUZZ_REQUIRE(ftruncate(fd, 0) == 0);
+    FUZZ_REQUIRE(pwrite(fd, content, bytes, 0) == (ssize_t)bytes);
+    return path;
+}
+
+/* A directory in memory, which is the working directory from now on and is removed at the end. */
+FUZZ char fuzz_scratch[] = "/dev/shm/rp-fuzz-XXXXXX";
+FUZZ void fuzz_leave_scratch(void)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf '%s'", fuzz_scratch);
+    FUZZ_REQUIRE(system(command) == 0);
+}
+FUZZ void fuzz_enter_scratch(void)
+{
+    FUZZ_REQUIRE(mkdtemp(fuzz_scratch) && atexit(fuzz_leave_scratch) == 0);
+}
+
+FUZZ void fuzz_put(const char *path, const void *content, size_t bytes)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    FUZZ_REQUIRE(fd >= 0 && write(fd, content, bytes) == (ssize_t)bytes && close(fd) == 0);
+}
+
+#endif

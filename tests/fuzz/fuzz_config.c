@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A config file.
+ *
+ * Refused file: the message says where, or which key. Accepted and finished config: every number is
+ * in its range, and the sums that the engine relies on come out even. Shards are looked for in an
+ * empty directory, whatever the file says. */
+#include "config/config.h"
+#include "fuzz.h"
+
+static char config_path[64];
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc, (void)argv;
+    char path[64];
+    fuzz_enter_scratch();
+    snprintf(path, sizeof path, "%s/one.bin", fuzz_scratch);
+    fuzz_put(path, "", 0);
+    snprintf(config_path, sizeof config_path, "%s/c.yaml", fuzz_scratch);
+    return 0;
+}
+
+/* Patterns stay patterns, but of one directory: the fuzzer has no business in the others. */
+static void confine(struct rp_config_source *source)
+{
+    for (uint32_t i = 0; i < source->shard_count; i++) {
+        char *shard = source->shards[i];
+        size_t inside = strlen(fuzz_scratch) + 1;
+        bool in_place = strncmp(shard, fuzz_scratch, inside - 1) == 0 && strlen(shard) > inside;
+        for (char *at = shard + inside; in_place && *at; at++)
+            *at = *at == '/' || *at == '.' ? '_' : *at;
+        if (in_place)
+            continue;
+        free(shard);
+        source->shards[i] = strdup("one.bin");
+    }
+}
+
+static void check_finished(const struct rp_config *c)
+{
+    uint64_t micro_rows = (uint64_t)c->batch_size * c->dp_world_size;
+    FUZZ_REQUIRE(c->seq_len >= 1 && c->seq_len <= 1u << 24 && c->batch_size >= 1);
+    FUZZ_REQUIRE((uint64_t)c->batch_size * c->seq_len <= INT32_MAX);
+    FUZZ_REQUIRE(c->global_batch_size > 0 && c->global_batch_size % micro_rows == 0);
+    FUZZ_REQUIRE(c->rank_count > 0);
+    FUZZ_REQUIRE((uint64_t)c->rank_first + c->rank_count <= c->dp_world_size);
+    FUZZ_REQUIRE(c->max_docs_per_row >= 1 && c->max_docs_per_row <= c->seq_len);
+    FUZZ_REQUIRE(c->window >= 1 && c->window <= 4096 && c->lanes >= 1 && c->lanes <= 1024);
+    FUZZ_REQUIRE(rp_is_pow2(c->prefetch_factor) && c->prefetch_factor >= 2);
+    FUZZ_REQUIRE(c->token_dtype >= RP_DTYPE_U16 && c->token_dtype <= RP_DTYPE_I64);
+    FUZZ_REQUIRE(c->sections >> RP_SECTION_COUNT == 0 && c->checkpoint_keep >= 2);
+    FUZZ_REQUIRE(strlen(c->run) >= 1 && strlen(c->run) <= 64 && !strchr(c->run, '/'));
+    for (uint32_t i = 0; i < c->source_count; i++) {
+        FUZZ_REQUIRE(c->sources[i].weight >= 1 && c->sources[i].weight <= UINT32_MAX);
+        FUZZ_REQUIRE(c->sources[i].shard_count > 0 && c->sources[i].name[0]);
+        for (uint32_t k = 0; k < i; k++)
+            FUZZ_REQUIRE(strcmp(c->sources[i].name, c->sources[k].name) != 0);
+    }
+    FUZZ_REQUIRE(c->source_count > 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct rp_config config;
+    struct rp_error error = {0};
+    fuzz_put(config_path, data, size);
+    rp_config_init(&config);
+    int code = rp_config_read(&config, config_path, &error);
+    if (code < 0)
+        FUZZ_REQUIRE(code != -RP_E_CONFIG || strstr(error.message, config_path));
+    for (uint32_t i = 0; code == 0 && i < config.source_count; i++)
+        confine(&config.sources[i]);
+    if (code == 0)
+        code = rp_config_finish(&config, &error);
+    if (fuzz_accepted(code, &error))
+        check_finished(&config);
+    rp_config_free(&config);
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file of JSON lines, plain or gzip: u8 (1: eos is declared), the file.
+ *
+ * Every document that comes out has a token, and only ids that fit; a plain file that is accepted
+ * was read to its last line; text comes out as many tokens as it has bytes. */
+#include "../../tools/ringpack/convert.h"
+#include "fuzz.h"
+
+static uint64_t documents;
+
+bool rp_convert_interrupted(void)
+{
+    return false;
+}
+
+int rp_convert_sink(void *convert, const uint32_t *tokens, size_t count, struct rp_error *error)
+{
+    (void)convert, (void)error;
+    FUZZ_REQUIRE(count > 0);
+    for (size_t i = 0; i < count; i++)
+        FUZZ_REQUIRE(tokens[i] <= INT32_MAX);
+    documents++;
+    return 0;
+}
+
+static uint64_t count_lines(const uint8_t *text, size_t bytes)
+{
+    uint64_t lines = bytes > 0 && text[bytes - 1] != '\n';
+    for (size_t i = 0; i < bytes; i++)
+        lines += text[i] == '\n';
+    return lines;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz_input input = {data, size};
+    struct rp_error error = {0};
+    struct rp_convert convert = {.append_eos = true, .eos = 256};
+    convert.eos_declared = fuzz_number(&input, 1) & 1;
+    FUZZ_REQUIRE(rp_tokenizer_open(&convert.tokenizer, "bytes", NULL, rp_convert_sink, &convert,
+                                   &error) == 0);
+    char path[32];
+    snprintf(path, sizeof path, "%s", fuzz_file(input.at, input.left));
+    struct rp_input file = {.path = path, .bytes = input.left, .named = true};
+    documents = 0;
+    bool accepted = fuzz_accepted(rp_convert_jsonl(&convert, &file, &error), &error);
+    bool plain = input.left < 2 || rp_load_u16(input.at) != 0x8b1f;
+    FUZZ_REQUIRE(documents <= convert.line);
+    if (accepted && plain)
+        FUZZ_REQUIRE(convert.line == count_lines(input.at, input.left));
+    rp_tokenizer_close(&convert.tokenizer);
+    return 0;
+}

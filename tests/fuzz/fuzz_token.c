@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A state token: u8 kind of plan, u8 mode (1: the bytes are the token, 0: edits of a good one; 2:
+ * length and hash made right again), u8 row of the good one, then the bytes.
+ *
+ * Accepted token: saving gives the same bytes, its listing agrees, and the plan goes on from it
+ * without running past a row. Refused token: the plan is as it was. Hash not mended: accepted if
+ * and only if it is the good one. */
+#include "../unit/plan_corpus.h"
+
+#include "fuzz.h"
+#include "plan/token.h"
+
+#define ROWS_KEPT 48u
+#define TOKEN_BYTES_MAX 65536u
+
+static struct variant {
+    struct rp_plan *plan;
+    uint32_t rows;
+    size_t bytes[ROWS_KEPT];
+    uint8_t *tokens[ROWS_KEPT];
+} variants[PLAN_VARIANTS];
+static struct corpus corpus;
+static uint8_t token[TOKEN_BYTES_MAX], before[TOKEN_BYTES_MAX], after[TOKEN_BYTES_MAX];
+
+static struct variant *variant_at(unsigned number)
+{
+    struct variant *v = &variants[number % PLAN_VARIANTS];
+    if (v->plan)
+        return v;
+    struct rp_plan_config config = plan_variant(number % PLAN_VARIANTS);
+    uint64_t seed = 1;
+    if (corpus.source_count == 0)
+        corpus_make(&corpus, CORPUS_SOURCES_MAX, 40, config.seq_len, &seed);
+    v->plan = plan_open(&config, &corpus);
+    struct rp_row row;
+    do {
+        FUZZ_REQUIRE(rp_plan_state_bytes_max(v->plan) <= TOKEN_BYTES_MAX);
+        v->bytes[v->rows] = rp_plan_save(v->plan, token);
+        v->tokens[v->rows] = malloc(v->bytes[v->rows]);
+        memcpy(v->tokens[v->rows], token, v->bytes[v->rows]);
+    } while (++v->rows < ROWS_KEPT && plan_next(v->plan, &row));
+    return v;
+}
+
+static void mend(size_t bytes)
+{
+    if (bytes < sizeof(struct rp_token_header) + sizeof(struct rp_hash128))
+        return;
+    rp_store_u32(token + offsetof(struct rp_token_header, bytes), (uint32_t)bytes);
+    struct rp_hash128 hash = rp_hash128(token, bytes - sizeof hash);
+    memcpy(token + bytes - sizeof hash, &hash, sizeof hash);
+}
+
+static void check_taken(struct variant *v, size_t bytes)
+{
+    struct rp_error error = {0};
+    struct rp_state_info info;
+    FUZZ_REQUIRE(rp_plan_save(v->plan, after) == bytes);
+    memset(token + offsetof(struct rp_token_header, corpus_full), 0, sizeof(struct rp_hash128));
+    mend(bytes); /* a full fingerprint is taken on trust where the plan has none */
+    FUZZ_REQUIRE(memcmp(after, token, bytes) == 0);
+    FUZZ_REQUIRE(rp_state_info(token, bytes, &info, &error) == 0);
+    FUZZ_REQUIRE(info.next_row == rp_plan_row(v->plan) && info.bytes == bytes);
+    struct rp_row row;
+    for (unsigned i = 0; i < 4 && rp_plan_next(v->plan, &row, &error) == 1; i++) {
+        uint64_t tokens = 0;
+        for (uint32_t f = 0; f < row.count; f++)
+            tokens += row.fragments[f].length;
+        FUZZ_REQUIRE(row.row == info.next_row + i && tokens == row.tokens);
+        FUZZ_REQUIRE(row.tokens <= info.config.seq_len);
+        FUZZ_REQUIRE(row.count <= info.config.max_docs_per_row);
+    }
+    FUZZ_REQUIRE(error.code == 0); /* of an index that is not damaged, every row can be planned */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz_input input = {data, size};
+    struct rp_error error = {0};
+    struct variant *v = variant_at((unsigned)fuzz_number(&input, 1));
+    unsigned mode = (unsigned)fuzz_number(&input, 1);
+    uint32_t row = (uint32_t)fuzz_number(&input, 1) % v->rows;
+    size_t bytes = mode & 1 ? rp_min_u64(input.left, sizeof token) : v->bytes[row];
+    memcpy(token, mode & 1 && bytes ? input.at : v->tokens[row], bytes);
+    if (!(mode & 1))
+        fuzz_edit(&input, token, bytes);
+    if (mode & 2)
+        mend(bytes);
+    size_t before_bytes = rp_plan_save(v->plan, before);
+    bool same = bytes == v->bytes[row] && memcmp(token, v->tokens[row], bytes) == 0;
+    bool accepted = fuzz_accepted(rp_plan_load(v->plan, token, bytes, false, &error), &error);
+    FUZZ_REQUIRE(accepted || !same);
+    FUZZ_REQUIRE(mode || accepted == same);
+    if (accepted)
+        check_taken(v, bytes);
+    else
+        FUZZ_REQUIRE(rp_plan_save(v->plan, after) == before_bytes &&
+                     memcmp(after, before, before_bytes) == 0);
+    return 0;
+}

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Write the seeds of the fuzz targets into tests/fuzz/corpus/<parser>: small inputs that are
+accepted, and one of each kind that a parser tells apart. The head of each fuzz_<parser>.c says what its bytes
+mean. Inputs that found something are added by hand, named after the behaviour they keep.
+"""
+
+import gzip
+import json
+import struct
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent / "corpus"
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+
+
+def put(parser, name, content):
+    folder = FOLDER / parser
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def edit(offset, width, value):
+    """One edit as fuzz_edit reads it."""
+    return struct.pack("<HB", offset, width.bit_length() - 1) + value.to_bytes(width, "little")
+
+
+def megatron(code, width, documents, modes=False):
+    """documents: lists of lengths of sequences. Header first: the length of the .bin."""
+    lengths = [n for document in documents for n in document]
+    pointers = [width * sum(lengths[:i]) for i in range(len(lengths))]
+    first = [sum(len(d) for d in documents[:i]) for i in range(len(documents) + 1)]
+    index = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(lengths), len(first))
+    index += struct.pack(f"<{len(lengths)}i{len(pointers)}q", *lengths, *pointers)
+    index += struct.pack(f"<{len(first)}q", *first) + b"\0" * (len(lengths) if modes else 0)
+    return struct.pack("<I", width * sum(lengths)) + index
+
+
+def make_megatron():
+    put("megatron", "documents-of-one-sequence", megatron(8, 2, [[5], [3], [0], [9]]))
+    put("megatron", "documents-of-many-sequences", megatron(4, 4, [[5, 1], [], [3, 2, 2]]))
+    put("megatron", "with-modes", megatron(5, 8, [[2], [7, 1]], modes=True))
+    put("megatron", "no-documents", megatron(1, 1, []))
+
+
+def npy(descr, values, form, version=1):
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({len(values)},), }}"
+    prefix = 10 if version == 1 else 12
+    text = text.ljust(127 - prefix) + "\n"
+    length = struct.pack("<H" if version == 1 else "<I", len(text))
+    tokens = struct.pack(f"<{len(values)}{form}", *values)
+    return b"\x93NUMPY" + bytes([version, 0]) + length + text.encode() + tokens
+
+
+def make_npy():
+    values = [5, 6, 9, 9, 7, 8, 9, 4]
+    for descr, form in (("|u1", "B"), ("<u2", "H"), ("<u4", "I"), ("<i4", "i"), ("<i8", "q")):
+        put("npy", f"flat-{descr[1:]}", bytes([0, 0, 9]) + npy(descr, values, form))
+    put("npy", "version-2", bytes([2, 1, 9]) + npy("<u2", values, "H", version=2))
+
+
+def make_raw():
+    tokens = [3, 4, 9, 9] + list(range(10, 80)) + [9, 5]
+    for kind, form in ((1, "B"), (2, "H"), (3, "h"), (4, "i"), (5, "I"), (6, "q")):
+        raw = struct.pack(f"<BH{len(tokens)}{form}", kind, 9, *tokens)
+        put("raw", f"tokens-{form}", raw)
+    for magic, version, form, eos in ((20240520, 1, "H", 50256), (20240801, 7, "I", 128000)):
+        values = [1, eos, 2, 3, eos, eos, 4]
+        header = struct.pack("<3i", magic, version, len(values)).ljust(1024, b"\0")
+        body = header + struct.pack(f"<{len(values)}{form}", *values)
+        put("raw", f"llmc-{form}", b"\x08\xff\xff" + body)
+        put("raw", f"by-magic-{form}", b"\x10\xff\xff" + body)
+
+
+def make_sidecar():
+    put("sidecar", "unharmed", b"\0")
+    put("sidecar", "one-bit", b"\0" + edit(300, 1, 1))
+    for name, offset in (("bytes", 32), ("offset", 40), ("tokens", 48), ("documents", 56)):
+        put("sidecar", f"other-{name}", b"\2" + edit(offset, 8, 2))
+    put("sidecar", "other-blocks", b"\2" + edit(72, 8, 2) + edit(80, 8, 1))
+    put("sidecar", "document-outside", b"\2" + edit(288, 8, 1 << 62))
+
+
+def make_config():
+    put("config", "minimal.yaml", b"sources: [one.bin]\nseq_len: 128\nbatch_size: 4\n")
+    put(
+        "config",
+        "much.yaml",
+        b"run: a\nsources:\n"
+        b"  - {name: x, weight: 0.25, path: one.bin, format: raw, dtype: u16, eos: 3}\n"
+        b"  - name: y\n    weight: 3\n    shards: ['*.bin', two.npy]\nseq_len: 2k\nbatch_size: 2\n"
+        b"dp_world_size: 4\nglobal_batch_size: 16\nranks: 1-2\nnum_epochs: endless\nprofile: hf\n"
+        b"sections: [labels, cu_seqlens]\ntoken_dtype: i64\nlabel_mode: shifted\n"
+        b"prefetch_bytes: 64mb\nshuffle: block\npacking: best_fit\nfill: split\n"
+        b"long_doc: drop\npad_id: -1\nio: pread\n"
+        b"checkpoint_dir: ck\ncheckpoint_steps: 10\ndrop_last: true\n",
+    )
+    put("config", "anchors.yaml", b"sources: &a [one.bin]\nseq_len: &n 8\nbatch_size: *n\n")
+
+
+def make_token():
+    for kind in range(0, 108, 7):
+        put("token", f"kind-{kind}", bytes([kind, 0, kind % 5]))
+        put("token", f"kind-{kind}-cursor", bytes([kind, 2, 9]) + edit(232, 8, 1))
+    for path in sorted((GOLDEN / "stream-v1").glob("*.json"))[:4]:
+        states = json.loads(path.read_text()).get("states", [])
+        if states:
+            put("token", f"golden-{path.stem}", b"\0\1\0" + bytes.fromhex(states[0]["token"]))
+
+
+def record(row, offset, tokens, form):
+    body = struct.pack(f"<{len(tokens)}{form}", *tokens)
+    head = struct.pack("<QIIII", row, offset, len(tokens), struct.calcsize(form), 0)
+    return head + body + b"\0" * (-len(body) % 8)
+
+
+def make_contents():
+    rows = record(7, 0, [1, 2, 3], "H") + record(7, 3, [4], "I") + record(9, 1, [5, 6], "H")
+    put("contents", "three-records", rows)
+    put("contents", "not-ascending", record(7, 0, [1], "H") + record(6, 0, [1], "H"))
+    put("contents", "overlapping", record(7, 0, [1, 2], "H") + record(7, 1, [1], "H"))
+    put("contents", "nothing", b"")
+
+
+def make_checkpoint():
+    rows = record(7, 0, [1, 2, 3], "H") + record(8, 3, [4], "I")
+    head = struct.pack("<QHHHH", 7, 3, 20, 9, len(rows))  # next row, rows of contents, lengths
+    body = bytes(range(20)) + b"seed: 123" + rows
+    put("checkpoint", "unharmed", b"\0" + head + body)
+    put("checkpoint", "without-contents", b"\0" + struct.pack("<QHHHH", 7, 0, 20, 9, 0) + body)
+    put("checkpoint", "one-bit", b"\0" + head + body + edit(8200, 1, 255))
+    put("checkpoint", "mended", b"\2" + head + body + edit(24, 8, 99))
+    put("checkpoint", "other-table", b"\2" + head + body + edit(512 + 16, 8, 99))
+    put("checkpoint", "golden", b"\1" + (GOLDEN / "checkpoint-v1.rpc").read_bytes())
+
+
+def make_attach():
+    kind, rank, rows, next_row = 12, 88, 96, 104  # where they lie in struct rp_request
+    put("attach", "anywhere", b"\0")
+    put("attach", "with-a-token", b"\1")
+    put("attach", "damaged-token", b"\1" + edit(300, 1, 77))
+    put("attach", "at-a-row", b"\0" + edit(next_row, 8, 8))
+    put("attach", "between-rows", b"\0" + edit(next_row, 8, 9) + edit(rank, 4, 1))
+    put("attach", "far", b"\0" + edit(next_row, 8, 1 << 60))
+    put("attach", "other-rank", b"\0" + edit(rank, 4, 9))
+    put("attach", "other-shape", b"\0" + edit(rows, 4, 9))
+    put("attach", "other-version", b"\0" + edit(8, 4, 2))
+    put("attach", "stat", b"\0" + edit(kind, 4, 2))
+    put("attach", "checkpoint", b"\0" + edit(kind, 4, 3))
+    put("attach", "short", b"\2" + b"RPKTALK1")
+
+
+def make_reply():
+    put("reply", "welcome", b"\2")
+    put("reply", "text", b"\x82")
+    put("reply", "one-descriptor", b"\1")
+    put("reply", "refused", b"\2" + edit(12, 4, 2) + edit(16, 4, 2**32 - 5))
+    put("reply", "other-length", b"\2" + edit(20, 4, 3))
+    put("reply", "raw", b"\3" + b"RPKTALK1" + bytes(40))
+
+
+def make_ring_view():
+    put("ring_view", "unharmed", bytes(9))
+    put("ring_view", "later", b"\0" + struct.pack("<Q", 2))
+    for name, offset in (("rows", 0), ("seq_len", 4), ("slots", 24), ("state", 48), ("slot", 56)):
+        at = 56 + offset  # the geometry begins at byte 56 of the header
+        put("ring_view", f"other-{name}", b"\1" + bytes(8) + edit(at, 8, 8))
+    put("ring_view", "other-tail", bytes(9) + edit(4096, 8, 77))
+    put("ring_view", "other-slot", bytes(9) + edit(8192, 8, 77) + edit(8192 + 56, 8, 1 << 40))
+
+
+def make_control():
+    put("control", "in-turn", bytes(8) + bytes([2, 3, 1, 2, 2, 1, 1, 1]))
+    put("control", "hostile", bytes(8) + bytes([2, 3, 64]) + b"\xff" * 8 + bytes([241, 0, 2, 1]))
+    put("control", "far", b"\xff" * 8 + bytes([2, 3, 1, 2, 1, 2, 240, 0]))
+
+
+def make_jsonl():
+    lines = b'{"text": "abc"}\n{"tokens": [1, 2, 3]}\n\n{"input_ids": [7], "x": {"y": [null, 1.5]}}'
+    put("jsonl", "lines", b"\1" + lines)
+    put("jsonl", "text-only", b'\0{"text": "\\u00e9\\ud83d\\ude00"}\r\n')
+    put("jsonl", "gzip", b"\1" + gzip.compress(lines, mtime=0))
+    put("jsonl", "not-an-object", b"\1[1, 2]\n")
+
+
+if __name__ == "__main__":
+    for name, make in sorted(globals().items()):
+        if name.startswith("make_"):
+            make()
