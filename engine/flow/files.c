@@ -103,7 +103,7 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
     return 0;
 }
 
-/* ---- mapped ----------------------------------------------------------------------------------- */
+/* ---- mapped ---------------------------------------------------------------------------------- */
 
 static int map_file(struct rp_files *files, uint32_t index, struct rp_error *error)
 {
