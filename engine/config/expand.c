@@ -13,8 +13,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/bits.h"
 #include "base/mem.h"
 #include "config/key.h"
+
+#define BRACE_PATTERNS_MAX 65536u
 
 static int compare_texts(const void *a, const void *b)
 {
@@ -90,6 +93,20 @@ static int expand_directory(struct rp_config_source *found, const char *path,
     return code;
 }
 
+/* {a,b}{a,b}… doubles with every pair: 200 bytes would be years of work. Pairs with as many
+ * alternatives each are the worst case. */
+static bool braces_are_few(const char *pattern)
+{
+    uint64_t braces = 0, commas = 0, patterns = 1;
+    for (const char *at = pattern; *at; at++) {
+        braces += *at == '{';
+        commas += *at == ',';
+    }
+    for (uint64_t i = 0; i < braces && patterns <= BRACE_PATTERNS_MAX; i++)
+        patterns *= 1 + rp_div_up(commas, braces);
+    return patterns <= BRACE_PATTERNS_MAX;
+}
+
 static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)
 {
     glob_t matches;
@@ -134,6 +151,10 @@ static int expand_pattern(struct rp_config_source *found, const char *pattern,
     bool wild = !exists && strpbrk(pattern, "*?[{") != NULL;
     if (!wild && !(exists && S_ISDIR(info.st_mode)))
         return rp_source_add_shard(found, NULL, pattern, error);
+    if (wild && !braces_are_few(pattern))
+        return rp_place_fail(place, "shards", "use `*`, or name a directory", error,
+                             "%.200s: its braces stand for more than %u patterns", pattern,
+                             BRACE_PATTERNS_MAX);
     uint32_t first = found->shard_count;
     int code = wild ? expand_glob(found, pattern, error) : expand_directory(found, pattern, error);
     if (code < 0)

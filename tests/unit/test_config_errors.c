@@ -77,6 +77,9 @@ static void mistakes_in_the_text_are_told_with_their_place(void **state)
         must_fail(read_text(cases[i][0]), cases[i][1]);
 }
 
+#define BRACES_4 "{a,b}{a,b}{a,b}{a,b}"
+#define BRACES_16 BRACES_4 BRACES_4 BRACES_4 BRACES_4
+
 static void mistakes_in_combinations_are_told_with_what_would_be_legal(void **state)
 {
     (void)state;
@@ -121,6 +124,9 @@ static void mistakes_in_combinations_are_told_with_what_would_be_legal(void **st
          "c.yaml:5: checkpoint_copy_dir: it is the same as checkpoint_dir"},
         {"seq_len: 8\nbatch_size: 1\nsources: ['nothing/*.bin']\n",
          "c.yaml:3: shards: nothing/*.bin: no file matches"},
+        {"seq_len: 8\nbatch_size: 1\nsources: ['" BRACES_16 BRACES_16 "']\n",
+         "c.yaml:3: shards: " BRACES_16 BRACES_16
+         ": its braces stand for more than 65536 patterns"},
         {"seq_len: 8\nbatch_size: 1\nsources:\n- void\n",
          "c.yaml:4: shards: void: the directory holds no NAME.bin with NAME.idx, no *.bin and no"
          " *.npy"},
