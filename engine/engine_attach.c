@@ -124,7 +124,7 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
     engine->asker_fd = connection->fd;
     code = rp_engine_place_ring(engine, ring, request, token, batch_out, error);
     engine->asker_fd = -1;
-    if (!engine->flow_running) {
+    if (!engine->flow_running && code != -RP_E_STOPPED) { /* then a signal waits to be served */
         RP_ASSERT(code < 0);
         *engine->error = *error;
         rp_engine_fail(engine, code);
