@@ -56,6 +56,7 @@ for packing in concat best_fit; do
 done
 status 0 'verify: identical' "$ringpack" verify -c config.yaml --kills 6 --num-epochs endless \
     --shuffle block --block-documents 8 --window-blocks 4 --rows 500 --token-dtype i64
+status 0 'verify: identical' "$ringpack" verify -c config.yaml --kills 6 --lanes 3 --fill split
 nothing_left verify
 [ ! -e mine ] || fail 'the checkpoints of verify went among those of the user'
 

@@ -193,7 +193,7 @@ static int run(struct rp_verify *v, struct rp_error *error)
         code = rp_verify_record(v, error);
     if (code < 0)
         return code;
-    v->rows = rp_min_u64(v->rows, v->reference.row_count);
+    v->rows = rp_min_u64(v->rows, v->reference.last_row);
     return v->rows ? rp_verify_lives(v, error)
                    : rp_fail(error, -RP_E_EMPTY, "see `ringpack plan`", "the stream has no row");
 }

@@ -25,6 +25,11 @@ RP_MUST_CHECK int rp_demo_measure_corpus(const char *prefix, uint64_t *tokens_ou
 
 /* ---- demo_ranks.c ---------------------------------------------------------------------------- */
 
+struct rp_demo_batch {
+    uint64_t next_row;
+    uint32_t rows, tokens;
+    struct rp_hash128 digest;
+};
 /* A set of trainers, from their start to their end, and every batch they noted. */
 struct rp_demo_ranks {
     uint32_t world;
@@ -34,11 +39,7 @@ struct rp_demo_ranks {
         bool done;
         uint64_t next_row; /* behind its last batch */
     } ranks[RP_DEMO_RANKS_MAX];
-    struct rp_demo_batch {
-        uint64_t next_row;
-        uint32_t rows, tokens;
-        struct rp_hash128 digest;
-    } * batches;
+    struct rp_demo_batch *batches;
     uint64_t batch_count, batch_capacity;
     uint64_t rows, tokens;           /* noted */
     uint64_t first_ns, start_row;    /* when the first batch was noted; where it began */

@@ -14,7 +14,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -74,8 +73,7 @@ static int lock_directory(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat status;
-    if (fd >= 0 && fstat(fd, &status) == 0 && status.st_uid == getuid() &&
-        flock(fd, LOCK_EX | LOCK_NB) == 0)
+    if (fd >= 0 && fstat(fd, &status) == 0 && status.st_uid == getuid() && rp_file_lock(fd) == 0)
         return fd;
     if (fd >= 0)
         close(fd);
@@ -377,6 +375,8 @@ static void last_words(const struct rp_trial *trial, char text[LAST_WORDS_BYTES]
 int rp_trial_explain(struct rp_trial *trial, const struct rp_child *child, struct rp_error *error)
 {
     char words[LAST_WORDS_BYTES];
+    if (rp_trial_interrupted()) /* it was we who ended it */
+        return rp_trial_check(error);
     last_words(trial, words);
     bool killed = WIFSIGNALED(child->status);
     return rp_fail(error, -RP_E_GONE, "run it again with -v to see all they say",

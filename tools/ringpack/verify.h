@@ -30,15 +30,18 @@ const char *rp_kill_name(enum rp_kill kind);
 
 /* ---- verify_rows.c --------------------------------------------------------------------------- */
 
+struct rp_reference_row {
+    struct rp_hash128 hash;
+    uint64_t first_fragment;
+    uint32_t fragments, tokens;
+};
 /* Every row of the continuous run. */
 struct rp_reference {
-    struct rp_reference_row {
-        struct rp_hash128 hash;
-        uint64_t first_fragment;
-        uint32_t fragments, tokens;
-    } * rows;
+    struct rp_reference_row *rows;
     struct rp_journal_fragment *fragments;
     uint64_t row_count, row_capacity, fragment_count, fragment_capacity;
+    uint64_t
+        last_row; /* that has a fragment, + 1: the end of the stream, or of what was asked for */
     struct rp_hash128 digest;
 };
 /** Take the rows of a record below `until`, which must be the next ones. */

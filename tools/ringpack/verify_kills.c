@@ -215,6 +215,17 @@ static bool some_rank_done(struct rp_life *life)
     return false;
 }
 
+/* Whether every rank can tell the engine's successor where it is. One that has had all of its rows
+ * will not come back, and the successor would wait for it; one that has not attached yet, and was
+ * told no state token, would begin where the others happen to be. */
+static bool all_ranks_return(struct rp_life *life)
+{
+    for (uint32_t r = 0; r < life->world; r++)
+        if (!life->ranks[r].attached && !life->given.data)
+            return false;
+    return !some_rank_done(life);
+}
+
 /* End the life; the next one has another topology and goes on from the newest checkpoint. */
 static int go_on_from_checkpoint(struct rp_campaign *c, struct rp_error *error)
 {
@@ -290,9 +301,10 @@ static int replace_engine(struct rp_campaign *c, int signal_number, struct rp_er
     rp_child_signal(&c->engine, signal_number, true);
     if (signal_number == SIGTERM && !rp_child_ended_well(&c->engine))
         return rp_trial_explain(&c->v->trial, &c->engine, error);
-    /* A rank that has had all of its rows will not come back, and the successor would wait for it.
-     */
-    if (some_rank_done(&c->life) || (signal_number == SIGTERM && rp_verify_draw(c, 2)))
+    code = rp_verify_take_journals(c, error);
+    if (code < 0)
+        return code;
+    if (!all_ranks_return(&c->life) || (signal_number == SIGTERM && rp_verify_draw(c, 2)))
         return go_on_from_checkpoint(c, error);
     return rp_verify_start_engine(c, NULL, error);
 }

@@ -14,18 +14,18 @@
 #include "base/row_digest.h"
 #include "verify_parts.h"
 
-static int note_row(struct rp_notes *notes, uint64_t row, struct rp_hash128 hash,
+static int note_row(struct rp_notes *notes, uint64_t row, struct rp_hash128 digest,
                     struct rp_error *error)
 {
     if (notes->count == notes->capacity) {
         uint64_t capacity = notes->capacity ? 2 * notes->capacity : 1024;
-        struct note *larger = reallocarray(notes->notes, capacity, sizeof *larger);
+        struct rp_note *larger = reallocarray(notes->notes, capacity, sizeof *larger);
         if (!larger)
             return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the rows");
         notes->notes = larger;
         notes->capacity = capacity;
     }
-    notes->notes[notes->count++] = (struct note){row, hash};
+    notes->notes[notes->count++] = (struct rp_note){row, digest};
     return 0;
 }
 
@@ -41,13 +41,13 @@ static void commit(struct rp_campaign *c, struct rp_notes *notes, uint64_t row)
     }
     c->committed_end = rp_min_u64(c->committed_end, row);
     for (uint64_t i = 0; i < notes->count; i++) {
-        const struct note *note = &notes->notes[i];
+        const struct rp_note *note = &notes->notes[i];
         if (note->row >= row) {
             c->v->rows_redelivered++;
             continue;
         }
         c->committed[note->row].times++;
-        c->committed[note->row].hash = note->hash;
+        c->committed[note->row].digest = note->digest;
         c->committed_end = rp_max_u64(c->committed_end, note->row + 1);
     }
     notes->count = 0;
@@ -60,11 +60,11 @@ void rp_verify_check_pass(struct rp_campaign *c)
     struct rp_hash128 digest = {0, 0};
     commit(c, &c->life.notes, UINT64_MAX);
     for (uint64_t row = 0; row < v->rows; row++) {
-        struct commitment *commitment = &c->committed[row];
+        struct rp_commitment *commitment = &c->committed[row];
         v->skips += commitment->times == 0;
         v->duplicates += commitment->times > 1 ? commitment->times - 1 : 0;
-        for (uint32_t i = 0; i < commitment->times; i++)
-            digest = rp_hash128_sum(digest, rp_row_digest(row, commitment->hash));
+        for (uint64_t i = 0; i < commitment->times; i++)
+            digest = rp_hash128_sum(digest, commitment->digest);
         commitment->times = 0;
     }
     c->committed_end = c->furthest = 0;
@@ -104,7 +104,7 @@ static int take_row(struct rp_campaign *c, uint32_t r, const struct rp_journal_r
 {
     struct rp_verify *v = c->v;
     struct rp_life *life = &c->life;
-    if (row->row >= v->rows || (row->fragments == 0 && row->row >= v->reference.row_count))
+    if (row->row >= v->rows)
         return 0; /* beyond the rows that are compared, or padding behind the stream */
     struct rp_difference difference;
     v->rows_compared++;
@@ -117,8 +117,10 @@ static int take_row(struct rp_campaign *c, uint32_t r, const struct rp_journal_r
     if (!equal || !ours)
         difference_found(c, difference, r);
     life->ranks[r].last_row = row->row + 1;
-    return note_row(&life->notes, row->row, (struct rp_hash128){row->hash_low, row->hash_high},
-                    error);
+    struct rp_hash128 digest = {0, 0}; /* of an empty row: of a lane that has ended */
+    if (row->fragments > 0)
+        digest = rp_row_digest(row->row, (struct rp_hash128){row->hash_low, row->hash_high});
+    return note_row(&life->notes, row->row, digest, error);
 }
 
 /* A rank has attached for the first time in this life (V3). */

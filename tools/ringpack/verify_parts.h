@@ -21,13 +21,20 @@ struct rp_rank {
     struct rp_verify_token state; /* at next_row */
 };
 
-/* Rows as they were noted. */
+/* A row as it was noted, and what it adds to the digest of the stream. */
+struct rp_note {
+    uint64_t row;
+    struct rp_hash128 digest;
+};
 struct rp_notes {
-    struct note {
-        uint64_t row;
-        struct rp_hash128 hash;
-    } * notes;
+    struct rp_note *notes;
     uint64_t count, capacity;
+};
+
+/* How often a row was committed in this pass. */
+struct rp_commitment {
+    uint64_t times;
+    struct rp_hash128 digest;
 };
 
 struct rp_life {
@@ -36,8 +43,8 @@ struct rp_life {
     bool begun; /* a rank has attached: start_row is known */
     uint64_t start_row;
     struct rp_verify_token start; /* at start_row */
-    struct rp_verify_token
-        given; /* what the ranks were told to go on from; none: where the engine stands */
+    /* what the ranks were told to go on from; none: where the engine stands */
+    struct rp_verify_token given;
     struct rp_notes notes;
 };
 
@@ -48,15 +55,11 @@ struct rp_campaign {
     bool engine_ready, packer_processes;
     uint64_t random, journals;
     uint64_t rows_a_kill;
-    struct rp_notes
-        pending; /* of the life before this one: committed, or not, when this one begins */
-    struct commitment {
-        uint32_t times;
-        struct rp_hash128 hash;
-    } * committed;          /* [row] in this pass */
-    uint64_t furthest;      /* row that some rank has reached in this pass */
-    uint64_t committed_end; /* all rows from here on are committed 0 times */
-    uint64_t drawn_ns;      /* the progress line */
+    struct rp_notes pending; /* of the life before: committed, or not, when this one begins */
+    struct rp_commitment *committed; /* [row] */
+    uint64_t furthest;               /* row that some rank has reached in this pass */
+    uint64_t committed_end;          /* all rows from here on are committed 0 times */
+    uint64_t drawn_ns;               /* the progress line */
 };
 
 /* verify_notes.c */

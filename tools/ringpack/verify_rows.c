@@ -41,8 +41,11 @@ static int add_row(struct rp_reference *reference, const struct rp_journal_row *
         reference->fragments = all;
         all[reference->fragment_count++] = fragments[i];
     }
+    if (row->fragments == 0) /* the row of a lane that has ended, or padding behind the stream */
+        return 0;
     struct rp_hash128 hash = {row->hash_low, row->hash_high};
     reference->digest = rp_hash128_sum(reference->digest, rp_row_digest(row->row, hash));
+    reference->last_row = row->row + 1;
     return 0;
 }
 
@@ -54,7 +57,7 @@ int rp_reference_add(struct rp_reference *reference, const struct rp_journal_rec
     for (uint32_t i = 0; i < record->rows && code >= 0; i++) {
         const struct rp_journal_row *row = (const void *)at;
         const struct rp_journal_fragment *fragments = (const void *)(row + 1);
-        if (row->fragments > 0 && row->row < until) /* not the padding behind the last row */
+        if (row->row < until)
             code = add_row(reference, row, fragments, error);
         at = (const uint8_t *)(fragments + row->fragments);
     }
