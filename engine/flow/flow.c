@@ -224,6 +224,9 @@ int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_erro
     RP_ASSERT(packer < flow->options.packers);
     if (!rp_packer_is_dead(&flow->packers[packer])) /* it can write nothing any more */
         return 0; /* the news was of one that an earlier start had */
+    int code = rp_packer_judge_death(&flow->packers[packer], error);
+    if (code < 0)
+        return code;
     rp_packer_join(&flow->packers[packer]);
     flow->packers_replaced++;
     rp_log(RP_LOG_WARNING, "packer process %u died; a new one does its ticket again", packer);

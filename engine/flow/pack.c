@@ -340,6 +340,29 @@ bool rp_packer_is_dead(const struct rp_packer *packer)
     return packer->started && packer->is_process && poll(&entry, 1, 0) == 1;
 }
 
+int rp_packer_judge_death(const struct rp_packer *packer, struct rp_error *error)
+{
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)packer->pid, &info, WEXITED | WNOWAIT | WNOHANG) < 0)
+        return 0; /* SIGCHLD is ignored, and the kernel has thrown the answer away */
+    if (info.si_code == CLD_EXITED && info.si_status != 0)
+        return rp_fail(
+            error, -RP_E_CHANGED,
+            "batches before this one were delivered; restore the file, or check its disk "
+            "(dmesg), and start again",
+            "packer process %u ended by itself: a mapped token file was truncated, or its "
+            "disk failed",
+            packer->index);
+    bool crashed = info.si_code != CLD_EXITED &&
+                   (info.si_status == SIGSEGV || info.si_status == SIGBUS ||
+                    info.si_status == SIGABRT || info.si_status == SIGILL ||
+                    info.si_status == SIGFPE);
+    return crashed
+               ? rp_fail(error, -EIO, "please report this; packer_processes: false is another way",
+                         "packer process %u crashed: %s", packer->index, strsignal(info.si_status))
+               : 0;
+}
+
 void rp_packer_join(struct rp_packer *packer)
 {
     if (!packer->started)
