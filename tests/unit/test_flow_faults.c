@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A real flow that meets bad disks, changed files, foreign tokens and missing threads: what must
+ * fail fails in its place and by name, after all batches before it. And contents of a checkpoint,
+ * which make files needless. */
+#include "flow_kit.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static unsigned count_entries(const char *path)
+{
+    unsigned count = 0;
+    DIR *directory = opendir(path);
+    while (readdir(directory))
+        count++;
+    closedir(directory);
+    return count;
+}
+
+/* A joined thread may be in the list for a moment longer. */
+static void wait_for_threads(unsigned count)
+{
+    for (int i = 0; i < 5000 && count_entries("/proc/self/task") != count; i++)
+        usleep(1000);
+    assert_int_equal(count_entries("/proc/self/task"), count);
+}
+
+static void *do_nothing(void *argument)
+{
+    return argument;
+}
+
+static int refuse_open(void **self, const struct rp_io_options *options, struct rp_error *error)
+{
+    static struct rp_a32 opened; /* the second reader is the one that fails */
+    *self = NULL;
+    if (rp_a32_add_relaxed(&opened, 1) % 2 == 0)
+        return rp_io_method_pread.open(self, options, error);
+    return rp_fail(error, -ENOMEM, "buy more", "no memory for this reader");
+}
+
+static void a_failed_start_leaves_nothing(void **state)
+{
+    (void)state;
+    struct rp_io_method method = rp_io_method_pread;
+    method.open = refuse_open;
+    struct rp_plan_config config = small_plan();
+    struct kit kit;
+    kit_open(&kit, two_sources, 2, &config);
+    pthread_t first; /* a sanitizer begins a thread of its own with the first one */
+    assert_int_equal(pthread_create(&first, NULL, do_nothing, NULL), 0);
+    pthread_join(first, NULL);
+    usleep(10000);
+    unsigned fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
+    for (int processes = 0; processes <= processes_work(); processes++) {
+        struct rp_flow_options options = small_flow(&method);
+        struct rp_error error = {0};
+        struct stream s;
+        options.readers = options.packers = 3;
+        options.packer_processes = processes;
+        stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(rp_flow_start(s.flow, s.plan, s.scout, 0, 0, s.rings, &error),
+                             -ENOMEM);
+            assert_string_equal(error.message, "no memory for this reader");
+            assert_string_equal(error.hint, "buy more");
+            wait_for_threads(threads);
+        }
+        stream_close(&s);
+        assert_int_equal(count_entries("/proc/self/fd"), fds);
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    }
+    kit_close(&kit);
+}
+
+/* Batches come until the one whose tokens cannot be had, and then the reason. */
+static void check_failure(struct stream *s, int expected, uint64_t batches, const char *words)
+{
+    struct rp_error error = {0};
+    int code = stream_run(s, UINT64_MAX, &error);
+    assert_int_equal(code, expected);
+    trainer_takes(s, 0);
+    assert_int_equal(s->batches, batches);
+    assert_says(&error, words);
+}
+
+/* In the order of the file every batch has its own part of it. */
+static void open_ordered(struct kit *kit, const struct kit_source *source)
+{
+    struct rp_plan_config config = small_plan();
+    config.shuffle = RP_SHUFFLE_NONE;
+    config.packing = RP_PACKING_CONCAT;
+    config.window = 0;
+    kit_open(kit, source, 1, &config);
+}
+
+/* The micro-batch of 4 rows with the byte. */
+static uint64_t batch_of_byte(uint64_t byte, unsigned width)
+{
+    return byte / width / 256 / 4;
+}
+
+static void a_bad_disk_is_named_in_its_place(void **state)
+{
+    (void)state;
+    struct kit kit;
+    open_ordered(&kit, two_sources);
+    for (uint64_t at = 100; at < 8000; at += 2100) {
+        struct rp_flow_options options = small_flow(&io_fake_method);
+        struct io_fake_script script = {
+            .seed = at, .reorder = true, .bad_start = at, .bad_end = at + 1, .bad_error = EIO};
+        struct stream s;
+        options.readers = 3;
+        io_fake_set(&script);
+        stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, at);
+        stream_start(&s);
+        check_failure(&s, -EIO, batch_of_byte(at, 2), "words.bin|cannot read|offset");
+        stream_close(&s);
+    }
+    kit_close(&kit);
+}
+
+static void a_file_that_changed_is_refused(void **state)
+{
+    (void)state;
+    static const struct kit_source source = {"fleeting", 8, 2, 300};
+    kit_write(&source, 0, 60, 8);
+    struct kit kit;
+    open_ordered(&kit, &source);
+    assert_int_equal(truncate("fleeting.bin", 1000), 0);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    struct stream s;
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+    stream_start(&s);
+    check_failure(&s, -RP_E_CHANGED, 0, "fleeting.bin|bytes|1000");
+    stream_close(&s);
+    kit_close(&kit);
+}
+
+/* The times of the file are put back, as a failing disk would leave them. */
+static void flip_byte(const char *path, long at)
+{
+    struct stat was;
+    assert_int_equal(stat(path, &was), 0);
+    FILE *file = fopen(path, "r+b");
+    fseek(file, at, SEEK_SET);
+    int byte = fgetc(file);
+    fseek(file, at, SEEK_SET);
+    fputc(byte ^ 1, file);
+    fclose(file);
+    const struct timespec times[] = {was.st_atim, was.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void a_flipped_bit_is_found_by_its_block(void **state)
+{
+    (void)state;
+    static const struct kit_source source = {"sealed", 8, 2, 300};
+    struct rp_error error;
+    kit_write(&source, 0, 60, 8);
+    if (rp_index_build("sealed", NULL, NULL, NULL, NULL, &error) != 0)
+        fail_msg("%s", error.message);
+    struct kit kit;
+    open_ordered(&kit, &source);
+    assert_non_null(rp_corpus_shard(kit.corpus, 0)->block_hashes);
+    for (long at = 9000; at < 17000; at += 7001) {
+        char words[64];
+        struct rp_flow_options options = small_flow(&rp_io_method_pread);
+        struct stream s;
+        flip_byte("sealed.bin", at);
+        snprintf(words, sizeof words, "sealed.bin|block %ld|differs", at / 4096);
+        options.verify_blocks = true;
+        options.readers = 2;
+        stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+        stream_start(&s);
+        /* the first batch that has any part of the block */
+        check_failure(&s, -RP_E_CORRUPT, batch_of_byte((uint64_t)at / 4096 * 4096, 2), words);
+        stream_close(&s);
+        flip_byte("sealed.bin", at);
+    }
+    kit_close(&kit);
+}
+
+static void a_token_above_the_limit_is_named(void **state)
+{
+    (void)state;
+    struct rp_plan_config config = small_plan();
+    struct kit kit;
+    kit_open(&kit, two_sources, 2, &config);
+    /* the largest token of the stream is one too many; the batch with it is the first that fails */
+    uint64_t largest = 0, batch = 0;
+    struct rp_fragment place = {0};
+    for (uint64_t row = 0; row < kit.row_count; row++)
+        for (uint32_t f = 0; f < kit.rows[row].expected.count; f++)
+            for (uint64_t i = 0; i < kit.rows[row].expected.fragments[f].length; i++) {
+                struct rp_fragment fragment = kit.rows[row].expected.fragments[f];
+                uint64_t token = kit_token(NULL, &fragment, i);
+                if (token <= largest)
+                    continue;
+                largest = token;
+                batch = row / 4;
+                place = fragment;
+                place.offset += i;
+            }
+    char words[160];
+    snprintf(words, sizeof words, "source %s, document %d, token %d|below %d|found %d",
+             two_sources[place.source].name, (int)place.document, (int)place.offset, (int)largest,
+             (int)largest);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.token_limit = largest;
+    struct stream s;
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+    stream_start(&s);
+    check_failure(&s, -RP_E_VOCABULARY, batch, words);
+    stream_close(&s);
+    kit_close(&kit);
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+/* Rows [0, rows) as a checkpoint keeps them: some whole, some fragment by fragment. */
+static struct rp_contents *make_contents(const struct kit *kit, uint64_t rows, uint32_t width)
+{
+    struct rp_contents *contents = rp_contents_new();
+    for (uint64_t row = 0; row < rows; row++) {
+        const struct expected_row *r = &kit->rows[row].expected;
+        uint8_t tokens[256 * 8];
+        uint32_t at = 0, from = 0;
+        for (uint32_t f = 0; f < r->count; f++) {
+            for (uint32_t i = 0; i < r->fragments[f].length; i++, at++) {
+                uint64_t token = kit_token(NULL, &r->fragments[f], i);
+                memcpy(tokens + at * width, &token, width);
+            }
+            if (row % 2 && f + 1 < r->count)
+                continue;
+            assert_int_equal(
+                rp_contents_add(contents, row, from, at - from, width, tokens + from * width), 0);
+            from = at;
+        }
+    }
+    return contents;
+}
+
+static void contents_need_no_file(void **state)
+{
+    (void)state;
+    static const struct kit_source source = {"gone", 8, 2, 300};
+    for (uint32_t width = 2; width <= 4; width += 2) {
+        kit_write(&source, 0, 60, 8);
+        struct rp_plan_config config = small_plan();
+        struct kit kit;
+        kit_open(&kit, &source, 1, &config);
+        struct rp_contents *contents = make_contents(&kit, 20, width);
+        assert_int_equal(unlink("gone.bin"), 0);
+        struct rp_flow_options options = small_flow(&rp_io_method_pread);
+        options.contents = contents;
+        options.packers = 2;
+        struct stream s;
+        stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, width);
+        stream_start(&s);
+        check_failure(&s, -ENOENT, 5, "gone.bin");
+        stream_close(&s);
+        rp_contents_free(contents);
+        kit_close(&kit);
+    }
+}
+
+static void contents_and_files_together(void **state)
+{
+    (void)state;
+    struct rp_plan_config config = small_plan();
+    struct kit kit;
+    kit_open(&kit, two_sources, 2, &config);
+    struct rp_contents *contents = make_contents(&kit, 11, 4);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.contents = contents;
+    options.world = options.rank_count = 2; /* another shape than it was saved with */
+    options.rows = 3;
+    options.global_batch_rows = 6;
+    options.verify_blocks = true;
+    struct stream s;
+    stream_open(&s, &kit, &options, RP_DTYPE_I64, 2, 5);
+    stream_start(&s);
+    run_to_end(&s);
+    check_all_came(&s);
+    stream_close(&s);
+    rp_contents_free(contents);
+    kit_close(&kit);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failed_start_leaves_nothing),
+        cmocka_unit_test(a_bad_disk_is_named_in_its_place),
+        cmocka_unit_test(a_file_that_changed_is_refused),
+        cmocka_unit_test(a_flipped_bit_is_found_by_its_block),
+        cmocka_unit_test(a_token_above_the_limit_is_named),
+        cmocka_unit_test(contents_need_no_file),
+        cmocka_unit_test(contents_and_files_together),
+    };
+    return cmocka_run_group_tests(tests, kit_enter, scratch_leave);
+}
