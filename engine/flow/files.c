@@ -4,12 +4,33 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
+
+#define OTHER_DESCRIPTORS 32u /* rings, sockets, checkpoints */
+
+/* Files stay open once they are read. That there are too few descriptors is better known at the
+ * start than in the middle, with trainers that can no longer be answered. */
+static int check_descriptors(uint32_t files, struct rp_error *error)
+{
+    struct rlimit limit;
+    uint64_t wanted = (uint64_t)files + OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || wanted <= limit.rlim_cur)
+        return 0;
+    char hint[128];
+    snprintf(hint, sizeof hint,
+             "raise it (`ulimit -n %" PRIu64 "`), or put the corpus into fewer shards", wanted);
+    return rp_fail(error, -RP_E_RESOURCE, hint,
+                   "open files: expected a limit of at least %" PRIu64 " for %" PRIu32
+                   " token files, found %" PRIu64,
+                   wanted, files, (uint64_t)limit.rlim_cur);
+}
 
 int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                   struct rp_error *error)
@@ -23,7 +44,7 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of %u token files", count);
     for (uint32_t i = 0; i < count; i++)
         files->files[i].fd = -1;
-    return 0;
+    return check_descriptors(count, error);
 }
 
 /* One bit a block, in memory that packer processes share. */
