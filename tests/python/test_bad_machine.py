@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine that lacks something, files that change under the engine, and signals: it works with
+what there is, or says what is missing; and what was delivered and saved stays right."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+
+import pytest
+import ringpack
+from refusal_kit import assert_refusal, options, refused, refused_serve, run, write_good
+from stream_kit import Corpus, Engine, Ranks, Stream, Taken
+
+IS_ROOT = os.geteuid() == 0
+needs_root = pytest.mark.skipif(
+    not IS_ROOT or not shutil.which("unshare"), reason="needs root, to mount in a namespace"
+)
+
+
+@pytest.fixture
+def good(folder):
+    return write_good(folder)
+
+
+@pytest.fixture(scope="module")
+def stream(tmp_path_factory):
+    corpus = Corpus(tmp_path_factory.mktemp("machine"), [("megatron", "u16", 1, [200])], 8)
+    return Stream(corpus, {"num_epochs": 1})
+
+
+def assert_whole_stream(program, folder, stream, prefix, **options):
+    """An engine behind `prefix` serves everything; its log."""
+    config = {**stream.config(), "batch_size": 2, "prefetch_bytes": "64kb", **options}
+    engine = Engine(program, folder, config, prefix=prefix)
+    try:
+        taken = Taken(stream)
+        with Ranks(engine) as ranks:
+            for batches in ranks.turns():
+                taken.add(batches)
+        taken.assert_all()
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    return engine.log()
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch_size": 1000000, "prefetch_factor": 4096},
+        {"seq_len": 2**24, "batch_size": 2**20},
+    ],
+)
+def test_more_memory_than_there_is(program, folder, good, changes):
+    """Refused at the start, with how much is wanted; not an OOM kill or a SIGBUS later."""
+    name, text = refused_serve(program, folder, good, **changes)
+    assert name in ("RP_E_RESOURCE", "RP_E_CONFIG") and any(c.isdigit() for c in text)
+
+
+@pytest.mark.parametrize("io, limit", [("auto", 4096), ("io_uring", 256 << 10)])
+def test_little_memory_may_be_locked(program, folder, stream, io, limit):
+    """io_uring then works with buffers that are not registered, or gives way to pread."""
+    drop = ["setpriv", "--inh-caps=-ipc_lock", "--bounding-set=-ipc_lock"] if IS_ROOT else []
+    prefix = ["prlimit", f"--memlock={limit}:{limit}", *drop]
+    assert_whole_stream(program, folder, stream, prefix, io=io, direct="on", prefetch_bytes="4mb")
+
+
+@needs_root
+def test_a_tiny_dev_shm(program, folder, stream):
+    mount = 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"'
+    assert_whole_stream(program, folder, stream, ["unshare", "-m", "sh", "-c", mount, "sh"])
+
+
+# ---- files and descriptors -----------------------------------------------------------------------
+
+
+def test_few_descriptors(program, folder, stream):
+    assert_whole_stream(program, folder, stream, ["prlimit", "--nofile=64:64"])
+
+
+@pytest.mark.parametrize("io", ["pread", "mapped"])
+def test_more_shards_than_descriptors(program, folder, good, io):
+    """Said at the start, with the number that is needed."""
+    shards = [good]
+    for number in range(80):
+        shards.append(str(folder / f"part-{number}.bin"))
+        shutil.copy(good, shards[-1])
+        shutil.copy(good[:-4] + ".idx", shards[-1][:-4] + ".idx")
+    config = {"sources": [{"shards": shards}], "seq_len": 48, "batch_size": 2, "io": io}
+    prefix = ["prlimit", "--nofile=64:64"]
+    engine = Engine(program, folder, config, prefix=prefix, wait=False)
+    assert_refusal(
+        engine.wait(), engine.log(), "open files", "81 token files", "found 64", "ulimit"
+    )
+
+
+class Filter:
+    """A command in front of the program: io_uring_setup answers EPERM, as in many containers."""
+
+    TEXT = """
+import ctypes, os, struct, sys
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+lines = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+filter = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(lines))
+prctl = ctypes.CDLL(None).prctl
+if prctl(38, 1, 0, 0, 0) or prctl(22, 2, filter, 0, 0):
+    sys.exit("prctl refused the filter")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+    COMMAND = [sys.executable, "-c", TEXT]
+
+
+def test_io_uring_is_denied(program, folder, stream, good):
+    log = assert_whole_stream(program, folder, stream, Filter.COMMAND, direct="on")
+    lines = [line for line in log.splitlines() if "pread" in line]
+    assert len(lines) == 1 and "io_uring" in lines[0], log
+    where = [f"--source={good}", *options(folder / "run", io="io_uring")]
+    name, _ = refused(program, "serve", *where, texts=["io_uring"], prefix=Filter.COMMAND)
+    assert name == "RP_E_RESOURCE"
+
+
+@pytest.mark.parametrize("packer_processes", [False, True])
+@pytest.mark.parametrize("io", ["mapped", "io_uring", "pread"])
+def test_a_file_that_is_cut_while_it_is_read(program, folder, io, packer_processes):
+    """What was delivered is right; then a clear end: no hang, no core dump, no batch of zeros."""
+    path = write_good(folder, "cut", count=30000)
+    config = {"sources": [path], "seq_len": 48, "batch_size": 2, "io": io, "shuffle": "none"}
+    config |= {"packers": 2, "packer_processes": packer_processes, "prefetch_bytes": "64kb"}
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine, restart_timeout=0.2) as ranks:
+            assert ranks.turn()
+            os.truncate(path, 8192)
+            with pytest.raises(ringpack.RingpackError):
+                for batches in ranks.turns():
+                    assert batches[0]["input_ids"].any()
+        status, said = engine.wait(), engine.log()
+        assert status == 2 and "next:" in said and "Traceback" not in said
+        assert path in said or "truncated" in said, said
+    finally:
+        engine.kill()
+
+
+# ---- checkpoint directories ----------------------------------------------------------------------
+
+
+@needs_root
+def test_a_checkpoint_directory_that_is_read_only(program, folder, good):
+    place = folder / "checkpoints"
+    place.mkdir()
+    mount = f'mount -t tmpfs -o ro none {place} && exec "$@"'
+    where = [f"--source={good}", *options(folder / "run", checkpoint_dir=place)]
+    prefix = ["unshare", "-m", "sh", "-c", mount, "sh"]
+    refused(program, "serve", *where, texts=[place, "Read-only"], prefix=prefix)
+
+
+def test_a_checkpoint_directory_that_is_a_file(program, folder, good):
+    refused_serve(program, folder, good, good, checkpoint_dir=good)
+
+
+@needs_root
+def test_a_full_disk(program, folder, stream):
+    """The stream goes on; the checkpoint is refused by name, and the earlier ones stay valid."""
+    place = folder / "checkpoints"
+    place.mkdir()
+    mount = f'mount -t tmpfs -o size=2m,mode=700 none {place} && exec "$@"'
+    config = {**stream.config(), "batch_size": 2, "checkpoint_dir": str(place)}
+    prefix = ["unshare", "-m", "sh", "-c", mount, "sh"]
+    engine = Engine(program, folder, config, prefix=prefix)
+    inside = f"/proc/{engine.pid}/root{place}"
+    try:
+        with Ranks(engine) as ranks:
+            ranks.turn()
+            engine.checkpoint()
+            saved = os.listdir(inside)
+            ballast = os.open(f"{inside}/ballast", os.O_WRONLY | os.O_CREAT)
+            with pytest.raises(OSError, match="No space left"):
+                while True:
+                    os.write(ballast, bytes(4096))
+            os.close(ballast)
+            ranks.turn()
+            with pytest.raises(ringpack.RingpackError, match="No space left") as raised:
+                engine.checkpoint()
+            assert raised.value.hint
+            assert set(os.listdir(inside)) == {*saved, "ballast"}
+            assert ranks.turn(), "the stream goes on"
+            os.unlink(f"{inside}/ballast")
+            engine.checkpoint()
+            done = run(program, "checkpoint", "verify", inside)
+            assert done.returncode == 0, done.stderr
+        assert engine.stop() == 0
+    finally:
+        engine.kill()
+
+
+# ---- signals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_saves_and_ends_well(program, folder, stream, name):
+    place = folder / "checkpoints"
+    config = {**stream.config(), "batch_size": 2, "checkpoint_dir": str(place)}
+    engine = Engine(program, folder, config)
+    taken = Taken(stream)
+    with Ranks(engine) as ranks:
+        for batches in ranks.turns(5):
+            taken.add(batches)
+        batches[0].release()
+    engine.process.send_signal(getattr(signal, name))
+    assert engine.wait() == 0
+    assert name in engine.log() and "saved" in engine.log()
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            assert ranks.loaders[0].next_row == 10
+            for batches in ranks.turns():
+                taken.add(batches)
+        taken.assert_all()
+    finally:
+        engine.kill()
+
+
+def test_a_second_signal_ends_it_at_once(program, folder, stream):
+    """Also in the middle of a checkpoint, and what was saved before stays whole."""
+    place = folder / "checkpoints"
+    config = {**stream.config(), "batch_size": 2, "checkpoint_dir": str(place)}
+    for attempt in range(8):
+        engine = Engine(program, folder, config)
+        if not attempt:
+            engine.checkpoint()
+        engine.process.terminate()
+        time.sleep(attempt * 0.0005)
+        with_second = engine.process.poll() is None
+        if with_second:
+            engine.process.terminate()
+        assert engine.wait() in (0, 128 + signal.SIGTERM)
+    engine = Engine(program, folder, config)
+    assert engine.stop() == 0
+    assert "resuming from" in engine.log()
+    assert run(program, "checkpoint", "verify", place).returncode == 0
+
+
+def test_signals_that_mean_nothing(program, folder, stream):
+    """A terminal that goes away, a stop and a continue, a child that is not ours."""
+    engine = Engine(program, folder, {**stream.config(), "batch_size": 2})
+    try:
+        with Ranks(engine) as ranks:
+            for name in "SIGCHLD", "SIGPIPE", "SIGWINCH", "SIGSTOP", "SIGCONT":
+                engine.process.send_signal(getattr(signal, name))
+                if name != "SIGSTOP":
+                    assert ranks.turn()
+    finally:
+        engine.process.send_signal(signal.SIGCONT)
+        assert engine.stop() == 0
