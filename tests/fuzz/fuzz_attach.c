@@ -5,44 +5,18 @@
  * The engine answers with a whole reply, or hangs up, and goes on. Whoever is welcomed gets a ring
  * that stands where was asked for, and in it the rows of the stream and no others. */
 #include "live_engine.h"
-#include "shm/ring.h"
 #include "shm/socket.h"
 
 #define PATIENCE_MS 10000
 #define PLANNED_AT_ONCE 10000u /* rows; to others the engine would plan for longer than we wait */
 
-static uint8_t message[8192], answer[RP_MESSAGE_BYTES_MAX];
+static uint8_t answer[RP_MESSAGE_BYTES_MAX];
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
     live_start();
     return 0;
-}
-
-static size_t make_message(struct fuzz_input *input, struct rp_request *request)
-{
-    unsigned mode = (unsigned)fuzz_number(input, 1);
-    size_t token_bytes = mode & 1 ? live_token_bytes : 0, bytes = sizeof *request;
-    *request = (struct rp_request){.magic = RP_MESSAGE_MAGIC,
-                                   .abi_version = RP_ABI_VERSION,
-                                   .kind = RP_REQUEST_ATTACH,
-                                   .run = "fuzz",
-                                   .next_row = RP_NEXT_ROW_ANY,
-                                   .state_bytes = (uint32_t)token_bytes};
-    memcpy(message, request, bytes);
-    memcpy(message + bytes, live_token, token_bytes);
-    bytes += token_bytes;
-    if (mode & 2) {
-        bytes = rp_min_u64(input->left, sizeof message);
-        memcpy(message, input->at, bytes);
-    } else {
-        fuzz_edit(input, message, bytes);
-    }
-    memcpy(request, message, sizeof *request);
-    if (request->kind == RP_REQUEST_STOP) /* that would be its end */
-        message[offsetof(struct rp_request, kind)] = RP_REQUEST_STAT;
-    return bytes;
 }
 
 static void check_welcome(const struct rp_request *request, const struct rp_reply *reply,
@@ -74,10 +48,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
     struct rp_request request;
-    size_t bytes = make_message(&input, &request);
+    size_t bytes = live_message(&input, &request);
     bool far = request.next_row != RP_NEXT_ROW_ANY && request.next_row > PLANNED_AT_ONCE;
     int fd = rp_socket_connect(fuzz_scratch, "fuzz", NULL), fds[2];
-    FUZZ_REQUIRE(fd >= 0 && rp_socket_send(fd, message, bytes, NULL, 0, NULL, 0, NULL) == 0);
+    FUZZ_REQUIRE(fd >= 0 && rp_socket_send(fd, live_bytes, bytes, NULL, 0, NULL, 0, NULL) == 0);
     int64_t got = rp_socket_receive(fd, answer, sizeof answer, fds, far ? 1 : PATIENCE_MS, NULL);
     FUZZ_REQUIRE(got >= 0 || (far && got == -RP_E_TIMEOUT));
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC};

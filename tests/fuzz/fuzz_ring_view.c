@@ -17,26 +17,15 @@ static uint8_t *good;
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
-    struct rp_geometry g = {.rows = 2,
-                            .seq_len = 8,
-                            .max_docs_per_row = 3,
-                            .world = 2,
-                            .rank = 1,
-                            .slots = SLOTS,
-                            .base_row = 12,
-                            .state_bytes = 24};
+    struct rp_geometry g = {.rows = 2, .seq_len = 8, .max_docs_per_row = 3, .world = 2};
+    g.rank = 1, g.slots = SLOTS, g.base_row = 12, g.state_bytes = 24;
     FUZZ_REQUIRE(rp_geometry_layout(&g, 1u << RP_SECTION_LABELS, RP_DTYPE_I32) > 0);
     FUZZ_REQUIRE(rp_ring_create(&ring, &g, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
     FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, NULL) == 0);
     for (uint64_t k = 0; k < PUBLISHED; k++) {
-        struct rp_slot_header *header = (struct rp_slot_header *)(void *)rp_ring_slot(&ring, k);
-        *header = (struct rp_slot_header){.batch = k,
-                                          .generation = 3,
-                                          .first_row = 14 + 4 * k,
-                                          .next_row = 16 + 4 * k,
-                                          .rows_real = 2,
-                                          .state_bytes = 24,
-                                          .state_offset = RP_SLOT_STATE_OFFSET};
+        uint64_t row = 12 + 4 * k;
+        struct rp_slot_header head = {k, 3, row + 2, row + 4, 0, 2, 0, 0, 0, 0, 24, 128};
+        memcpy(rp_ring_slot(&ring, k), &head, sizeof head);
         rp_ring_publish(&ring, k + 1);
     }
     good = malloc(ring.data.bytes);
@@ -73,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fuzz_accepted(code, &error)) {
         const uint8_t *slot;
         struct rp_slot_header head;
-        char text[sizeof(((struct rp_ring_engine *)0)->message) + 1];
+        char text[1025];
         while (rp_ring_view_take(&view, &slot, &head, &error) == RP_RING_TAKEN && taken <= SLOTS) {
             check_slot(&view, slot, &head);
             (void)rp_ring_view_release(&view, first + ++taken);

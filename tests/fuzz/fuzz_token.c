@@ -5,51 +5,9 @@
  * Accepted token: saving gives the same bytes, its listing agrees, and the plan goes on from it
  * without running past a row. Refused token: the plan is as it was. Hash not mended: accepted if
  * and only if it is the good one. */
-#include "../unit/plan_corpus.h"
+#include "token_image.h"
 
-#include "fuzz.h"
-#include "plan/token.h"
-
-#define ROWS_KEPT 48u
-#define TOKEN_BYTES_MAX 65536u
-
-static struct variant {
-    struct rp_plan *plan;
-    uint32_t rows;
-    size_t bytes[ROWS_KEPT];
-    uint8_t *tokens[ROWS_KEPT];
-} variants[PLAN_VARIANTS];
-static struct corpus corpus;
-static uint8_t token[TOKEN_BYTES_MAX], before[TOKEN_BYTES_MAX], after[TOKEN_BYTES_MAX];
-
-static struct variant *variant_at(unsigned number)
-{
-    struct variant *v = &variants[number % PLAN_VARIANTS];
-    if (v->plan)
-        return v;
-    struct rp_plan_config config = plan_variant(number % PLAN_VARIANTS);
-    uint64_t seed = 1;
-    if (corpus.source_count == 0)
-        corpus_make(&corpus, CORPUS_SOURCES_MAX, 40, config.seq_len, &seed);
-    v->plan = plan_open(&config, &corpus);
-    struct rp_row row;
-    do {
-        FUZZ_REQUIRE(rp_plan_state_bytes_max(v->plan) <= TOKEN_BYTES_MAX);
-        v->bytes[v->rows] = rp_plan_save(v->plan, token);
-        v->tokens[v->rows] = malloc(v->bytes[v->rows]);
-        memcpy(v->tokens[v->rows], token, v->bytes[v->rows]);
-    } while (++v->rows < ROWS_KEPT && plan_next(v->plan, &row));
-    return v;
-}
-
-static void mend(size_t bytes)
-{
-    if (bytes < sizeof(struct rp_token_header) + sizeof(struct rp_hash128))
-        return;
-    rp_store_u32(token + offsetof(struct rp_token_header, bytes), (uint32_t)bytes);
-    struct rp_hash128 hash = rp_hash128(token, bytes - sizeof hash);
-    memcpy(token + bytes - sizeof hash, &hash, sizeof hash);
-}
+static uint8_t before[TOKEN_BYTES_MAX], after[TOKEN_BYTES_MAX];
 
 static void check_taken(struct variant *v, size_t bytes)
 {

@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "fuzz.h"
 #include "ringpack/client.h"
+#include "shm/ring.h"
 
 #define LIVE_ROWS 64u /* that are known */
 #define LIVE_BATCH 2u
@@ -21,6 +22,7 @@ static uint64_t live_row_hashes[LIVE_ROWS];
 static uint8_t live_token[1u << 12]; /* a state token of the stream, and the row it stands at */
 static size_t live_token_bytes;
 static uint64_t live_token_row;
+static uint8_t live_bytes[8192]; /* the message of live_message */
 
 FUZZ void *live_run(void *unused)
 {
@@ -98,6 +100,33 @@ FUZZ void live_start(void)
     signal(SIGPIPE, SIG_IGN);
     FUZZ_REQUIRE(pthread_create(&thread, NULL, live_run, NULL) == 0);
     live_learn();
+}
+
+/* A request of a good trainer, edited, or (mode 2) other bytes altogether; mode 1: with a state
+ * token behind it. It is not allowed to stop the engine. */
+FUZZ size_t live_message(struct fuzz_input *input, struct rp_request *request)
+{
+    unsigned mode = (unsigned)fuzz_number(input, 1);
+    size_t token_bytes = mode & 1 ? live_token_bytes : 0, bytes = sizeof *request;
+    *request = (struct rp_request){.magic = RP_MESSAGE_MAGIC,
+                                   .abi_version = RP_ABI_VERSION,
+                                   .kind = RP_REQUEST_ATTACH,
+                                   .run = "fuzz",
+                                   .next_row = RP_NEXT_ROW_ANY,
+                                   .state_bytes = (uint32_t)token_bytes};
+    memcpy(live_bytes, request, bytes);
+    memcpy(live_bytes + bytes, live_token, token_bytes);
+    bytes += token_bytes;
+    if (mode & 2) {
+        bytes = rp_min_u64(input->left, sizeof live_bytes);
+        memcpy(live_bytes, input->at, bytes);
+    } else {
+        fuzz_edit(input, live_bytes, bytes);
+    }
+    memcpy(request, live_bytes, sizeof *request);
+    if (request->kind == RP_REQUEST_STOP) /* that would be its end */
+        live_bytes[offsetof(struct rp_request, kind)] = RP_REQUEST_STAT;
+    return bytes;
 }
 
 #endif

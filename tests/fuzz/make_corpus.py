@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Write the seeds of the fuzz targets into tests/fuzz/corpus/<parser>: small inputs that are
-accepted, and one of each kind that a parser tells apart. The head of each fuzz_<parser>.c says what its bytes
-mean. Inputs that found something are added by hand, named after the behaviour they keep.
+accepted, and one of each kind that a parser tells apart. The head of each fuzz_<parser>.c says what
+its bytes mean. Inputs that found something are added by hand, named after the behaviour they keep.
 """
 
 import gzip
@@ -95,6 +95,8 @@ def make_config():
         b"long_doc: drop\npad_id: -1\nio: pread\n"
         b"checkpoint_dir: ck\ncheckpoint_steps: 10\ndrop_last: true\n",
     )
+    braces = b"{a,b}" * 40
+    put("config", "braces.yaml", b"sources: ['" + braces + b"']\nseq_len: 8\nbatch_size: 1\n")
     put("config", "anchors.yaml", b"sources: &a [one.bin]\nseq_len: &n 8\nbatch_size: *n\n")
 
 
@@ -171,8 +173,10 @@ def make_ring_view():
 
 def make_control():
     put("control", "in-turn", bytes(8) + bytes([2, 3, 1, 2, 2, 1, 1, 1]))
-    put("control", "hostile", bytes(8) + bytes([2, 3, 64]) + b"\xff" * 8 + bytes([241, 0, 2, 1]))
-    put("control", "far", b"\xff" * 8 + bytes([2, 3, 1, 2, 1, 2, 240, 0]))
+    attach = bytes([241]) + struct.pack("<Q", 5)
+    lie = bytes([66]) + b"\xff" * 8
+    put("control", "hostile", bytes(8) + bytes([2, 3]) + lie + attach + bytes([2, 1, 1, 2]))
+    put("control", "far", b"\xff" * 8 + attach + bytes([2, 3, 1, 2] * 3 + [1, 2, 1]))
 
 
 def make_jsonl():
