@@ -91,7 +91,9 @@ def print_table(result):
             print(f"\n{title:36s}{'median':>12s}{'min':>12s}{'max':>12s}")
         for name, unit, factor, label in rows:
             metric = result["metrics"][name]
-            cells = "".join(f"{number(metric[k] * factor):>12s}" for k in ("median", "min", "max"))
+            cells = "".join(f"{metric[k] * factor:12.3f}" if unit == "%"
+                            else f"{number(metric[k] * factor):>12s}"
+                            for k in ("median", "min", "max"))
             print(f"  {label:34s}{cells}  {unit}")
     print(f"\n{'documents behind':>18s}{'with token':>14s}{'without':>14s}{'token':>12s}")
     for entry in result["positions"]:
