@@ -359,4 +359,79 @@ KIT int stream_run(struct stream *s, uint64_t batches, struct rp_error *error)
     return code;
 }
 
+/* ---- what most tests use --------------------------------------------------------------------- */
+
+KIT const struct kit_source two_sources[] = {{"words", 8, 2, 300}, {"code", 4, 4, 150}};
+
+KIT struct rp_plan_config small_plan(void)
+{
+    return (struct rp_plan_config){.seed = 5,
+                                   .num_epochs = 1,
+                                   .seq_len = 256,
+                                   .shuffle = RP_SHUFFLE_DOCUMENT,
+                                   .packing = RP_PACKING_LOOKAHEAD,
+                                   .window = 16,
+                                   .max_docs_per_row = 64,
+                                   .lanes = 1};
+}
+
+KIT struct rp_flow_options small_flow(const struct rp_io_method *method)
+{
+    return (struct rp_flow_options){.method = method,
+                                    .readers = 1,
+                                    .packers = 1,
+                                    .io_depth = 8,
+                                    .token_limit = KIT_VOCABULARY,
+                                    .world = 1,
+                                    .rank_count = 1,
+                                    .rows = 4,
+                                    .global_batch_rows = 4,
+                                    .prefetch_bytes = 1 << 20,
+                                    .batch_slots = 4};
+}
+
+KIT bool processes_work(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return false; /* it does not go through a fork with threads */
+#else
+    return true;
+#endif
+}
+
+KIT void run_to_end(struct stream *s)
+{
+    struct rp_error error = {0};
+    if (stream_run(s, UINT64_MAX, &error) != RP_FLOW_ENDED)
+        fail_msg("%s", error.message);
+}
+
+/* Micro-batches of a run that begins at base_row and ends with whole steps. */
+KIT uint64_t batches_of(const struct stream *s)
+{
+    const struct rp_flow_options *o = &s->options;
+    uint64_t rows = s->kit->row_count - s->base_row, step = o->global_batch_rows;
+    uint64_t steps = o->drop_last ? rows / step : (rows + step - 1) / step;
+    return steps * (step / (o->rows * o->world));
+}
+
+KIT void check_all_came(const struct stream *s)
+{
+    for (uint32_t r = 0; r < s->options.rank_count; r++) {
+        assert_int_equal(s->views[r].next, batches_of(s));
+        assert_int_equal(s->views[r].status, RP_RING_END);
+        assert_int_equal(s->views[r].end, batches_of(s));
+    }
+}
+
+KIT int kit_enter(void **state)
+{
+    int code = scratch_enter(state);
+    struct rp_error error;
+    for (uint32_t i = 0; code == 0 && i < 2; i++)
+        kit_write(&two_sources[i], i, i ? 90 : 60, i + 1);
+    kit_write(&(struct kit_source){"crumbs", 8, 2, 6000}, 0, 5, 3);
+    return code < 0 ? code : rp_index_build("words", NULL, NULL, NULL, NULL, &error);
+}
+
 #endif

@@ -159,8 +159,8 @@ static void stop_packer(struct bench *bench)
 
 static void pack_once(struct bench *bench, bool as_process)
 {
+    hand_over(bench); /* before: a packer does not look back at what it found PACKED */
     start_packer(bench, as_process);
-    hand_over(bench);
     wait_until_packed(bench);
     stop_packer(bench);
 }
