@@ -169,6 +169,7 @@ def test_at_random(program, folder, stream, kind, number):
         "packer_processes": kind in ("packer", "anything", "stop"),
         "prefetch_bytes": "64kb",
         "checkpoint_dir": str(folder / "checkpoints"),
+        "io": generator.choice(["io_uring", "pread", "mapped"]),
         "checkpoint_steps": generator.choice([0, 3, 20]),
         "checkpoint_contents": generator.random() < 0.5,
     }
