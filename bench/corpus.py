@@ -36,7 +36,7 @@ def write_index(path, lengths):
 
 
 def make_corpus(folder, tokens, seed=0):
-    """`tokens` u16 tokens (a few more: the last document is whole). Returns the path of the .bin."""
+    """`tokens` u16 tokens, and what the last document has more. Returns the path of the .bin."""
     path = Path(folder) / f"lognormal-{tokens}-{seed}.bin"
     if not path.with_suffix(".idx").exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def make_corpus(folder, tokens, seed=0):
 
 
 def make_index(folder, documents, seed=0):
-    """A corpus of which only the index takes space: the .bin is a hole. For positions, not speed."""
+    """A corpus of which only the index takes space: its .bin is a hole. Not for speed."""
     path = Path(folder) / f"hole-{documents}-{seed}.bin"
     if not path.with_suffix(".idx").exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -136,7 +136,7 @@ class Bench:
 
     @contextlib.contextmanager
     def trainer(self, *options):
-        """`ringpack attach`, started when the engine is ready; yields what to call for its report."""
+        """`ringpack attach`; yields what to call for its report."""
         command = [self.program, "attach", "bench", "--run-dir", self.run_dir, "--json", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)

@@ -80,11 +80,15 @@ def machine_line(result):
             f"Linux {m['kernel']}, commit {m['commit']}")
 
 
+def load_text(result):
+    """Of others, for the most part: what makes whiskers long."""
+    before, after = (result["load"][when][0] for when in ("before", "after"))
+    return f"load average {before:.1f} before, {after:.1f} after"
+
+
 def print_table(result):
     print(machine_line(result))
-    before, after = (result["load"][when][0] for when in ("before", "after"))
-    print(f"load average {before:.1f} before, {after:.1f} after; "
-          f"{result['settings']['repeats']} repetitions")
+    print(f"{load_text(result)}; {result['settings']['repeats']} repetitions")
     for title, rows in TABLE.items():
         rows = [row for row in rows if row[0] in result["metrics"]]
         if rows:
@@ -229,9 +233,10 @@ def draw_positions(result, top, bottom):
 def draw(result):
     s = result["settings"]
     tokens = s["tokens"] * s["epochs"]
-    about = [f"{tokens / 1e9:.1f} G u16 tokens, documents of lognormal length (median 400), shuffled, "
-             f"packed to rows of {s['seq_len']} from the page cache.",
-             f"Bars are medians of {s['repeats']} interleaved runs, whiskers the least and the most. "
+    about = [f"{tokens / 1e9:.1f} G u16 tokens, documents of lognormal length (median 400), "
+             f"shuffled, packed to rows of {s['seq_len']} from the page cache.",
+             f"Bars are medians of {s['repeats']} interleaved runs, whiskers the least and the "
+             "most. "
              "Loop and memcpy: one thread, no processes, private memory."]
     bars, y = draw_bars(result, 118)
     second = y + 30
@@ -243,10 +248,11 @@ def draw(result):
         text(24, second + 4, "Milliseconds from the start of the process to the first batch", 16,
              weight=650),
         text(24, second + 25, f"By documents that lie behind; index of "
-             f"{s['index_documents'] / 1e6:.0f} M documents; logarithmic axis. No token: all of them are "
-             "planned again.", 12.5, SOFT),
+             f"{s['index_documents'] / 1e6:.0f} M documents; logarithmic axis. "
+             "No token: all of them are planned again.", 12.5, SOFT),
         *draw_positions(result, second + 52, HEIGHT - 74),
-        text(24, HEIGHT - 18, f"{machine_line(result)}, {result['date'][:10]}", 11, SOFT),
+        text(24, HEIGHT - 18, f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}",
+             11, SOFT),
     ]
     body = "\n".join(parts)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '

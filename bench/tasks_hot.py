@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corpus in the page cache: the limits of one core, the engine with one trainer, the hand-over."""
+"""The corpus in the page cache: one core alone, the engine with one trainer, the hand-over."""
 
 import json
 import os
@@ -54,8 +54,9 @@ class Hot:
             stages = "pack,concat" + (",memcpy,plan" if profile == "min" else "")
             found = self.bench.limits(stages, self.bench.task(profile=profile))
             for stage, name in ("pack", "loop"), ("concat", "loop_concat"):
-                sample[f"{name}_{profile}"] = found[stage]["tokens_per_second"]
-                sample[f"{name}_{profile}_cpu"] = 1e9 * found[stage]["cpu_seconds"] / found[stage]["tokens"]
+                loop = found[stage]
+                sample[f"{name}_{profile}"] = loop["tokens_per_second"]
+                sample[f"{name}_{profile}_cpu"] = 1e9 * loop["cpu_seconds"] / loop["tokens"]
             slots = self.bench.limits("pack", self.bench.task(profile=profile, slots=8))
             sample[f"loop_{profile}_8_batches"] = slots["pack"]["tokens_per_second"]
             if profile == "min":

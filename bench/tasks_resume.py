@@ -24,7 +24,7 @@ class Resume:
         self.checkpoints = bench.scratch / "checkpoints"
 
     def _first_batch(self, keys, *options):
-        """(ms from the start of the engine's process until its first batch is here, digest, row)."""
+        """(ms from the start of the engine's process to its first batch, digest, row)."""
         bench = self.bench
         with Engine(bench, keys, *options) as engine:
             loader = self.ringpack.Loader(run="bench", run_dir=bench.run_dir, start_engine=False)
@@ -44,8 +44,8 @@ class Resume:
         """At row 0 of the corpus, beside a process that does nothing."""
         self.bench.warm()
         ms, digest, _ = self._first_batch(self.bench.task(), "--fresh")
-        self.bench.check("first batch", self.bench.checks.get("first batch", {}).get("value", digest),
-                         digest)
+        known = self.bench.checks.get("first batch", {"value": digest})
+        self.bench.check("first batch", known["value"], digest)
         return {"first_batch_ms": ms, "empty_process_ms": self._empty_process()}
 
     # ---- a full checkpoint -----------------------------------------------------------------------
@@ -106,8 +106,8 @@ class Resume:
                 probe = bench.limits("seek", {**keys, "row": 10000, "state": token})["seek"]
                 per_row = probe["documents"] / 10000
             row = int(documents / per_row) // settings["batch_size"] * settings["batch_size"]
-            entry = {"documents": documents, "row": row, "with_token_ms": [], "without_token_ms": [],
-                     "plan_ms": []}
+            entry = {"documents": documents, "row": row,
+                     "with_token_ms": [], "without_token_ms": [], "plan_ms": []}
             for _ in range(settings["repeats"]):
                 seek = bench.limits("seek", {**keys, "row": row, "state": token})["seek"]
                 ms, digest, found = self._first_batch(keys, "--state", str(token))
