@@ -8,11 +8,17 @@
 
 #define RP_DEFECT(name) (RP_DEFECT_##name)
 
+#ifndef RP_DEFECT_ignore_section_hash
+#define RP_DEFECT_ignore_section_hash 0
+#endif
 #ifndef RP_DEFECT_lose_fragment_at_resume
 #define RP_DEFECT_lose_fragment_at_resume 0
 #endif
 #ifndef RP_DEFECT_trust_index_extents
 #define RP_DEFECT_trust_index_extents 0
+#endif
+#ifndef RP_DEFECT_trust_release_word
+#define RP_DEFECT_trust_release_word 0
 #endif
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "shm/wait.h"
 
 /* From here on huge pages save more page-table work at attach than they waste at the end. */
@@ -138,7 +139,8 @@ int rp_ring_poll_release(struct rp_ring *ring)
     if (!ring->control.data)
         return 0;
     uint64_t release = rp_a64_load_acquire(&control_words(ring)->release); /* PAIRS ring-release */
-    if (release - ring->release > ring->tail - ring->release)
+    bool lies = release - ring->release > ring->tail - ring->release;
+    if (lies && !RP_DEFECT(trust_release_word))
         return quarantine(ring, release);
     ring->release = release;
     return 0;

@@ -21,6 +21,14 @@ static void check_accepted(const struct rp_checkpoint *checkpoint)
     FUZZ_REQUIRE(rp_format_parse_head(&head, image, rp_load_u64(image + 16), "", NULL) == 0);
     rp_format_encode_head(&head, again);
     FUZZ_REQUIRE(memcmp(again, image, sizeof again) == 0);
+    for (uint32_t i = 0; i < head.section_count && head.sections[i].type <= SECTIONS; i++) {
+        const struct rp_format_section *section = &head.sections[i];
+        enum rp_checkpoint_section_type type = (enum rp_checkpoint_section_type)section->type;
+        const void *found = rp_checkpoint_section(checkpoint, type, &bytes);
+        FUZZ_REQUIRE(found || (type == RP_CHECKPOINT_CONTENTS && bytes == 0));
+        FUZZ_REQUIRE(!found || bytes == section->bytes);
+        FUZZ_REQUIRE(!found || memcmp(found, image + section->offset, bytes) == 0);
+    }
     struct rp_content_record record = {0};
     const void *contents = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
     FUZZ_REQUIRE(!rp_checkpoint_contents_bad(checkpoint) || !contents);
