@@ -74,6 +74,15 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
     return code;
 }
 
+/* Tokens in mapped files are compared with their hashes only as they are packed. */
+static bool has_mapped(const struct rp_ticket *ticket)
+{
+    for (uint32_t i = 0; i < ticket->piece_count; i++)
+        if (ticket->pieces[i].mapped_shard)
+            return true;
+    return false;
+}
+
 static int add_tickets(struct rp_engine *engine, struct source_list *list)
 {
     const struct rp_arena *arena = rp_flow_arena(engine->flow);
@@ -83,8 +92,9 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
     for (uint64_t t = first; t < last && code >= 0; t++) {
         const struct rp_ticket *ticket = rp_arena_ticket(arena, t);
         uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
-        if (word != rp_ticket_word(t, RP_TICKET_READY) &&
-            word != rp_ticket_word(t, RP_TICKET_PACKED))
+        bool is_packed = word == rp_ticket_word(t, RP_TICKET_PACKED);
+        bool is_ready = word == rp_ticket_word(t, RP_TICKET_READY) && !has_mapped(ticket);
+        if (!is_packed && !is_ready)
             continue;
         if (ticket->error)
             break;

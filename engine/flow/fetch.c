@@ -134,7 +134,10 @@ static void sleep_until_planned(struct rp_fetcher *f)
 {
     struct rp_event *planned = &f->arena->words->planned;
     uint32_t epoch = rp_event_prepare(planned);
-    if (is_planned(f, f->next_ticket) || rp_arena_stopping(f->arena))
+    const struct rp_a64 *next = &rp_arena_ticket(f->arena, f->next_ticket)->state;
+    bool has_come = rp_a64_load_acquire(next) >= /* or gone by us: there may be one behind it */
+                    rp_ticket_word(f->next_ticket, RP_TICKET_PLANNED); /* PAIRS ticket-state */
+    if (has_come || rp_arena_stopping(f->arena))
         rp_event_cancel(planned);
     else
         rp_event_sleep(planned, epoch, 100000000);

@@ -174,6 +174,7 @@ static void a_flipped_bit_is_found_by_its_block(void **state)
         flip_byte("sealed.bin", at);
         snprintf(words, sizeof words, "sealed.bin|block %ld|differs", at / 4096);
         options.verify_blocks = true;
+        options.mapped = at == 9000;
         options.readers = 2;
         stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
         stream_start(&s);
@@ -282,12 +283,15 @@ static void contents_and_files_together(void **state)
     options.rows = 3;
     options.global_batch_rows = 6;
     options.verify_blocks = true;
-    struct stream s;
-    stream_open(&s, &kit, &options, RP_DTYPE_I64, 2, 5);
-    stream_start(&s);
-    run_to_end(&s);
-    check_all_came(&s);
-    stream_close(&s);
+    for (int mapped = 0; mapped < 2; mapped++) {
+        struct stream s;
+        options.mapped = mapped;
+        stream_open(&s, &kit, &options, RP_DTYPE_I64, 2, 5);
+        stream_start(&s);
+        run_to_end(&s);
+        check_all_came(&s);
+        stream_close(&s);
+    }
     rp_contents_free(contents);
     kit_close(&kit);
 }
