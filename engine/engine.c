@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -31,13 +30,6 @@
 #define EVENTS_MAX 64
 /* Deliver steps between two looks at the sockets while there is always something to deliver. */
 #define STEPS_PER_LOOK 64u
-
-int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
-{
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP,
-                                .data.u64 = (uint64_t)watch << 32 | index};
-    return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
-}
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -186,29 +178,10 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     return code < 0 ? code : open_flow(engine, error);
 }
 
-/* End every connection but those that wait for the end of all of it, or these. */
-static void close_connections(struct rp_engine *engine, bool waiting)
-{
-    for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
-        if (connection->fd < 0 || (connection->asks == RP_REQUEST_STOP) != waiting)
-            continue;
-        char text[RP_ENGINE_TEXT_BYTES] = "stopped";
-        if (engine->exit_code < 0)
-            rp_engine_error_text(engine->error, text);
-        if (waiting)
-            rp_engine_reply(engine, connection,
-                            engine->exit_code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
-                            engine->exit_code, text);
-        if (connection->fd >= 0) /* a reply that could not be sent has closed it */
-            close(connection->fd);
-    }
-}
-
 static void close_engine(struct rp_engine *engine)
 {
     rp_listener_close(&engine->listener);
-    close_connections(engine, false);
+    rp_engine_close_connections(engine, false);
     rp_flow_close(engine->flow);
     for (uint32_t r = 0; r < engine->ring_count; r++)
         rp_ring_close(&engine->rings[r]);
@@ -218,7 +191,7 @@ static void close_engine(struct rp_engine *engine)
     rp_corpus_close(engine->corpus);
     rp_contents_free(engine->contents);
     rp_checkpoint_dir_close(engine->checkpoints);
-    close_connections(engine, true); /* whoever asked may start the next engine at once */
+    rp_engine_close_connections(engine, true); /* whoever asked may start the next engine at once */
     int fds[] = {engine->epoll_fd, engine->wake_fd, engine->signal_fd, engine->saver.done_fd};
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         if (fds[i] >= 0)
@@ -234,30 +207,6 @@ static void close_engine(struct rp_engine *engine)
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
-
-void rp_engine_begin_stop(struct rp_engine *engine)
-{
-    if (engine->phase == RP_ENGINE_RUNNING)
-        engine->phase = RP_ENGINE_STOPPING;
-    engine->save_wanted = engine->checkpoints != NULL;
-}
-
-void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])
-{
-    snprintf(text, RP_ENGINE_TEXT_BYTES, "%s\n%s", error->message, error->hint);
-}
-
-void rp_engine_fail(struct rp_engine *engine, int code)
-{
-    char text[RP_ENGINE_TEXT_BYTES];
-    rp_engine_error_text(engine->error, text);
-    rp_log(RP_LOG_ERROR, "%s", engine->error->message);
-    engine->exit_code = code;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (engine->rings[r].data.data) /* it could not be made: that is then the failure */
-            rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
-    rp_engine_begin_stop(engine);
-}
 
 static void drain(int fd)
 {

@@ -15,20 +15,6 @@
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
-                     int code, const char *text)
-{
-    struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
-                             .abi_version = RP_ABI_VERSION,
-                             .kind = kind,
-                             .code = code,
-                             .text_bytes = (uint32_t)strlen(text),
-                             .generation = engine->generation};
-    if (rp_socket_send(connection->fd, &reply, sizeof reply, text, reply.text_bytes, NULL, 0,
-                       NULL) < 0)
-        rp_engine_close_connection(engine, connection);
-}
-
 static void refuse(struct rp_engine *engine, struct rp_connection *connection,
                    const struct rp_error *error)
 {
@@ -240,38 +226,4 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
     else if (bytes != -EAGAIN && bytes != -RP_E_TIMEOUT)
         rp_engine_close_connection(engine, connection);
     free(message);
-}
-
-void rp_engine_accept(struct rp_engine *engine)
-{
-    for (;;) {
-        int fd = rp_listener_accept(&engine->listener, NULL);
-        if (fd < 0)
-            return;
-        uint32_t index = 0;
-        while (index < RP_CONNECTIONS_MAX && engine->connections[index].fd >= 0)
-            index++;
-        if (index == RP_CONNECTIONS_MAX ||
-            rp_engine_watch(engine, fd, RP_WATCH_CONNECTION, index) < 0) {
-            close(fd);
-            continue;
-        }
-        engine->connections[index] = (struct rp_connection){.fd = fd};
-    }
-}
-
-void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection)
-{
-    if (connection->fd < 0)
-        return;
-    close(connection->fd);
-    connection->fd = -1;
-    if (!connection->is_trainer)
-        return;
-    struct rp_ring *ring = &engine->rings[connection->ring];
-    (void)rp_ring_poll_release(ring); /* its last word, before the page goes */
-    rp_ring_detach_trainer(ring);
-    rp_log(RP_LOG_INFO, "rank %u detached (pid %d) at row %" PRIu64,
-           engine->config->rank_first + connection->ring, connection->pid,
-           engine->base_row + ring->release * engine->batch_rows);
 }

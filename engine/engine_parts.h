@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_parts.h — what the files of the engine share: engine.c (the loop), engine_start.c (where
- * to begin), engine_move.c (rings, flow and the row where they stand), engine_attach.c (who is on
- * the socket), engine_save.c (checkpoints), engine_stat.c (what is shown).
+ * to begin), engine_peers.c (who is connected), engine_save.c (checkpoints), engine_move.c (rings,
+ * flow and the row where they stand), engine_stat.c (what is shown), engine_attach.c (what is asked
+ * for).
  *
  * Threads: everything here belongs to the engine's own thread, but for `struct rp_saver`, which
  * says what it shares. */
@@ -128,7 +129,9 @@ struct rp_engine {
 
 #define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))
 
-/* engine.c */
+/* The parts, from the ground up: each calls only those above it. */
+
+/* engine_peers.c */
 /** Take a last checkpoint if there is a directory for it, then end. */
 void rp_engine_begin_stop(struct rp_engine *engine);
 /** *engine->error stops the stream: tell the trainers, and stop. */
@@ -137,10 +140,30 @@ void rp_engine_fail(struct rp_engine *engine, int code);
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index);
+void rp_engine_accept(struct rp_engine *engine);
+void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
+void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
+                     int code, const char *text);
+/** End every connection but those that wait for the end of all of it, or (waiting) these. */
+void rp_engine_close_connections(struct rp_engine *engine, bool waiting);
 
 /* engine_start.c */
 /** Open checkpoint, corpus and plans; set the start state. */
 RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error);
+
+/* engine_save.c */
+/** Micro-batches below it have been consumed by every local rank. */
+uint64_t rp_engine_consumed(const struct rp_engine *engine);
+/** The next checkpoint is due at the next multiple of checkpoint_steps that trainers consume. */
+void rp_engine_schedule_save(struct rp_engine *engine);
+/** Begin a checkpoint. Returns true if one was begun or failed at once (which has been reported),
+ * false if it has to be tried again later: one is busy, or the state is not at hand yet. */
+bool rp_engine_begin_save(struct rp_engine *engine);
+/** done_fd was written: release the hold, or take the result and answer those who asked. */
+void rp_engine_continue_save(struct rp_engine *engine);
+/** Wait until a save under way has copied what it wants from shared memory, which is about to
+ * change. */
+void rp_engine_finish_copy(struct rp_engine *engine);
 
 /* engine_move.c */
 /** Make (or make anew) ring r so that its next batch is `batch` of the present base; copies
@@ -164,30 +187,12 @@ RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring,
                                        const struct rp_request *request, const void *token,
                                        uint64_t *batch_out, struct rp_error *error);
 
-/* engine_attach.c */
-/** Something came in on a connection. */
-void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *connection);
-void rp_engine_accept(struct rp_engine *engine);
-void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
-void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
-                     int code, const char *text);
-
-/* engine_save.c */
-/** Micro-batches below it have been consumed by every local rank. */
-uint64_t rp_engine_consumed(const struct rp_engine *engine);
-/** The next checkpoint is due at the next multiple of checkpoint_steps that trainers consume. */
-void rp_engine_schedule_save(struct rp_engine *engine);
-/** Begin a checkpoint. Returns true if one was begun or failed at once (which has been reported),
- * false if it has to be tried again later: one is busy, or the state is not at hand yet. */
-bool rp_engine_begin_save(struct rp_engine *engine);
-/** done_fd was written: release the hold, or take the result and answer those who asked. */
-void rp_engine_continue_save(struct rp_engine *engine);
-/** Wait until a save under way has copied what it wants from shared memory, which is about to
- * change. */
-void rp_engine_finish_copy(struct rp_engine *engine);
-
 /* engine_stat.c */
 /** One JSON object; malloc'ed, NULL when out of memory. */
 char *rp_engine_stat(const struct rp_engine *engine);
+
+/* engine_attach.c */
+/** Something came in on a connection. */
+void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *connection);
 
 #endif

@@ -26,7 +26,7 @@
 /* A file being read. */
 struct reader {
     struct rp_config *config;
-    const char *path;
+    const char *path = NULL;
     char *directory;
     yaml_document_t document;
     uint32_t shards;
@@ -75,7 +75,7 @@ static int read_key(struct reader *reader, const struct rp_key *table, size_t co
 {
     const yaml_node_t *node = node_at(reader, pair->key);
     struct rp_place place = place_of(reader, node);
-    const char *name;
+    const char *name = NULL;
     int code = scalar_text(reader, node, "key", &name);
     if (code == 0)
         code = rp_key_find(table, count, name, place, key, reader->error);
@@ -93,7 +93,7 @@ static int add_shard(struct reader *reader, struct rp_config_source *source,
                      const yaml_node_t *node)
 {
     struct rp_place place = place_of(reader, node);
-    const char *path;
+    const char *path = NULL;
     int code = scalar_text(reader, node, "shards", &path);
     if (code < 0)
         return code;

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_peers — what the other parts of the engine stand on: what the loop is woken by, who is
+ * connected, and how the end begins. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "engine_parts.h"
+
+int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP,
+                                .data.u64 = (uint64_t)watch << 32 | index};
+    return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+void rp_engine_begin_stop(struct rp_engine *engine)
+{
+    if (engine->phase == RP_ENGINE_RUNNING)
+        engine->phase = RP_ENGINE_STOPPING;
+    engine->save_wanted = engine->checkpoints != NULL;
+}
+
+void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])
+{
+    snprintf(text, RP_ENGINE_TEXT_BYTES, "%s\n%s", error->message, error->hint);
+}
+
+void rp_engine_fail(struct rp_engine *engine, int code)
+{
+    char text[RP_ENGINE_TEXT_BYTES];
+    rp_engine_error_text(engine->error, text);
+    rp_log(RP_LOG_ERROR, "%s", engine->error->message);
+    engine->exit_code = code;
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        if (engine->rings[r].data.data) /* it could not be made: that is then the failure */
+            rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
+    rp_engine_begin_stop(engine);
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
+                     int code, const char *text)
+{
+    struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
+                             .abi_version = RP_ABI_VERSION,
+                             .kind = kind,
+                             .code = code,
+                             .text_bytes = (uint32_t)strlen(text),
+                             .generation = engine->generation};
+    if (rp_socket_send(connection->fd, &reply, sizeof reply, text, reply.text_bytes, NULL, 0,
+                       NULL) < 0)
+        rp_engine_close_connection(engine, connection);
+}
+
+void rp_engine_accept(struct rp_engine *engine)
+{
+    for (;;) {
+        int fd = rp_listener_accept(&engine->listener, NULL);
+        if (fd < 0)
+            return;
+        uint32_t index = 0;
+        while (index < RP_CONNECTIONS_MAX && engine->connections[index].fd >= 0)
+            index++;
+        if (index == RP_CONNECTIONS_MAX ||
+            rp_engine_watch(engine, fd, RP_WATCH_CONNECTION, index) < 0) {
+            close(fd);
+            continue;
+        }
+        engine->connections[index] = (struct rp_connection){.fd = fd};
+    }
+}
+
+void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection)
+{
+    if (connection->fd < 0)
+        return;
+    close(connection->fd);
+    connection->fd = -1;
+    if (!connection->is_trainer)
+        return;
+    struct rp_ring *ring = &engine->rings[connection->ring];
+    (void)rp_ring_poll_release(ring); /* its last word, before the page goes */
+    rp_ring_detach_trainer(ring);
+    rp_log(RP_LOG_INFO, "rank %u detached (pid %d) at row %" PRIu64,
+           engine->config->rank_first + connection->ring, connection->pid,
+           engine->base_row + ring->release * engine->batch_rows);
+}
+
+/* End every connection but those that wait for the end of all of it, or these. */
+void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
+{
+    for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd < 0 || (connection->asks == RP_REQUEST_STOP) != waiting)
+            continue;
+        char text[RP_ENGINE_TEXT_BYTES] = "stopped";
+        if (engine->exit_code < 0)
+            rp_engine_error_text(engine->error, text);
+        if (waiting)
+            rp_engine_reply(engine, connection,
+                            engine->exit_code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
+                            engine->exit_code, text);
+        if (connection->fd >= 0) /* a reply that could not be sent has closed it */
+            close(connection->fd);
+    }
+}
