@@ -26,7 +26,7 @@
 /* A file being read. */
 struct reader {
     struct rp_config *config;
-    const char *path = NULL;
+    const char *path;
     char *directory;
     yaml_document_t document;
     uint32_t shards;
