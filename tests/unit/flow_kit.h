@@ -431,7 +431,11 @@ KIT int kit_enter(void **state)
     for (uint32_t i = 0; code == 0 && i < 2; i++)
         kit_write(&two_sources[i], i, i ? 90 : 60, i + 1);
     kit_write(&(struct kit_source){"crumbs", 8, 2, 6000}, 0, 5, 3);
-    return code < 0 ? code : rp_index_build("words", NULL, NULL, NULL, NULL, &error);
+    if (code == 0)
+        code = rp_index_build("words", NULL, NULL, NULL, NULL, &error);
+    if (code == 0)
+        code = rp_index_build("crumbs", NULL, NULL, NULL, NULL, &error);
+    return code;
 }
 
 #endif
