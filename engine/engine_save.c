@@ -242,8 +242,8 @@ static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
     for (uint32_t r = 0; r < engine->ring_count; r++)
         if (engine->guessed[r])
             return rp_fail(error, -RP_E_BUSY, "the checkpoints there are stay valid",
-                           "rank %u has not attached since another rank moved the stream: where "
-                           "it is in it is not known",
+                           "rank %u has not attached since another rank moved the stream, so "
+                           "nobody knows what it has consumed",
                            engine->config->rank_first + r);
     return 0;
 }

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole engine that ends, fails, or is asked for what makes no sense: whoever has a right to an
+ * answer gets it, and the others go on. */
+#include "engine_kit.h"
+
+static void a_last_checkpoint_that_fails_is_told(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    char *text;
+    forget_checkpoints();
+    struct engine engine = engine_start(with_checkpoints);
+    forget_checkpoints();
+    assert_true(rp_engine_ask(run_dir, NULL, "stop", &text, &error) < 0);
+    assert_true(error.message[0] != '\0');
+    assert_int_equal(engine_wait(&engine), 2);
+}
+
+/* Once the answer is there, the name is free. */
+static void stopped_means_stopped(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    char *text;
+    for (int i = 0; i < 5; i++) {
+        struct engine engine = engine_start(with_checkpoints);
+        if (rp_engine_ask(run_dir, NULL, "stop", &text, &error) != 0)
+            fail_msg("%s", error.message);
+        rp_text_free(text);
+        struct engine next = engine_start(with_checkpoints);
+        assert_int_equal(engine_wait(&engine), 0);
+        assert_int_equal(engine_end(&next, SIGTERM), 0);
+    }
+}
+
+/* A parent that dies and a manager that then says SIGTERM are not two signals. */
+static void a_lifeline_and_a_signal_are_one_end(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        forget_checkpoints();
+        struct engine engine = engine_start(with_checkpoints);
+        close(engine.lifeline);
+        engine.lifeline = dup(0);
+        kill(engine.pid, SIGTERM);
+        assert_int_equal(engine_wait(&engine), 0);
+        assert_int_equal(system("ls checkpoints/*.rpc > /dev/null"), 0);
+    }
+}
+
+static void a_failure_reaches_the_trainers_whole(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"vocab_size", "49990", "dp_world_size", "1", NULL};
+    struct engine engine = engine_start(options);
+    struct rp_client *client = trainer(0, NULL, 0);
+    struct rp_error error = {0};
+    struct rp_batch batch;
+    int code;
+    while ((code = rp_client_next(client, 20 * SECOND, &batch, &error)) == RP_NEXT_BATCH)
+        rp_client_release(client, &batch);
+    assert_int_equal(code, -RP_E_VOCABULARY);
+    assert_says(&error, "source tomes, document|set vocab_size");
+    rp_client_detach(client);
+    assert_int_equal(engine_wait(&engine), 2);
+}
+
+static void garbage_is_refused(void **state)
+{
+    (void)state;
+    static const char *const options[] = {NULL};
+    struct engine engine = engine_start(options);
+    struct rp_client *client = trainer(0, NULL, 0);
+    struct rp_error error;
+    uint64_t seed = 5;
+    for (int i = 0; i < 400; i++) {
+        struct rp_request request = attach_request(1, RP_NEXT_ROW_ANY);
+        uint8_t *bytes = (uint8_t *)&request;
+        for (uint64_t flips = io_fake_random(&seed) % 4; flips; flips--)
+            bytes[8 + io_fake_random(&seed) % (sizeof request - 8)] = (uint8_t)io_fake_random(
+                &seed);
+        if (request.next_row != RP_NEXT_ROW_ANY) /* that is the test before this one */
+            request.next_row %= 1000;
+        int fd = rp_socket_connect(run_dir, "default", &error);
+        assert_true(fd >= 0);
+        ssize_t sent = send(fd, bytes, sizeof request - (i % 5 == 0) * (size_t)(i % 90), 0);
+        assert_true(sent >= 0);
+        close(fd);
+    }
+    stat_must_work();
+    take_batches(client, 0, 0, 1);
+    rp_client_detach(client);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
+static void a_thousand_connections(void **state)
+{
+    (void)state;
+    static const char *const options[] = {NULL};
+    static int fds[1100];
+    struct rlimit limit = {4096, 4096};
+    struct rp_error error;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    struct engine engine = engine_start(options);
+    for (size_t i = 0; i < 1100; i++) {
+        fds[i] = rp_socket_connect(run_dir, "default", &error);
+        if (fds[i] < 0)
+            fail_msg("connection %zu: %s", i, error.message);
+    }
+    for (size_t i = 0; i < 1100; i++)
+        close(fds[i]);
+    stat_must_work();
+    struct rp_client *client = trainer(1, NULL, 0);
+    take_batches(client, 1, 0, 2);
+    rp_client_detach(client);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_last_checkpoint_that_fails_is_told, end_newest),
+        cmocka_unit_test_teardown(stopped_means_stopped, end_newest),
+        cmocka_unit_test_teardown(a_lifeline_and_a_signal_are_one_end, end_newest),
+        cmocka_unit_test_teardown(a_failure_reaches_the_trainers_whole, end_newest),
+        cmocka_unit_test_teardown(garbage_is_refused, end_newest),
+        cmocka_unit_test_teardown(a_thousand_connections, end_newest),
+    };
+    return cmocka_run_group_tests(tests, engine_enter, engine_leave);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole engine whose trainers come back somewhere else: ahead of each other, in the padding
+ * behind the stream, far back, far ahead, and nowhere at all. */
+#include "engine_kit.h"
+
+/* ---- ranks that are apart -------------------------------------------------------------------- */
+
+static void take_by_turns(struct rp_client *const clients[RANKS], uint64_t first, uint64_t last)
+{
+    for (uint64_t k = first; k < last; k++)
+        for (uint32_t r = 0; r < RANKS; r++)
+            take_batches(clients[r], r, k, k + 1);
+}
+
+/* An engine and one trainer are killed. The other trainer, which is ahead, is the first to find the
+ * new engine; the one that comes back from its state token must find its place, too. */
+static void ranks_that_are_apart_go_on(void **state)
+{
+    (void)state;
+    static const char *const options[] = {NULL};
+    static uint8_t token[KIT_STATE_MAX];
+    for (uint32_t ahead = 0; ahead < RANKS; ahead++) {
+        struct engine engine = engine_start(options);
+        struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+        uint32_t behind = 1 - ahead;
+        take_by_turns(clients, 0, 5);
+        size_t bytes = rp_client_state(clients[behind], token, sizeof token);
+        take_batches(clients[ahead], ahead, 5, 6);
+        engine_end(&engine, SIGKILL);
+        rp_client_detach(clients[behind]);
+        engine = engine_start(options);
+        take_batches(clients[ahead], ahead, 6, 8);
+        clients[behind] = trainer(behind, token, bytes);
+        take_batches(clients[behind], behind, 5, 8);
+        take_by_turns(clients, 8, 14);
+        rp_client_detach(clients[0]);
+        rp_client_detach(clients[1]);
+        assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    }
+}
+
+/* The step in which the stream ends is filled up with padding: also across a kill in the middle. */
+static void padding_at_the_end_is_counted_on(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"dp_world_size",     "1",  "batch_size", "2",
+                                          "global_batch_size", "40", NULL};
+    struct engine engine = engine_start(options);
+    struct rp_client *client = trainer(0, NULL, 0);
+    uint64_t row = 0, rows = (kit.row_count + 39) / 40 * 40;
+    assert_true(rows > kit.row_count + 8);
+    while (row < kit.row_count + 4) {
+        assert_int_equal(take(client, row), RP_NEXT_BATCH);
+        row += ROWS;
+    }
+    engine_end(&engine, SIGKILL);
+    engine = engine_start(options);
+    for (; row < rows; row += ROWS)
+        assert_int_equal(take(client, row), RP_NEXT_BATCH);
+    assert_int_equal(take(client, row), RP_NEXT_END);
+    assert_int_equal(rp_client_next_row(client), kit.row_count);
+    rp_client_detach(client);
+    assert_int_equal(engine_wait(&engine), 0); /* everybody has had everything */
+}
+
+/* ---- what nobody knows -------------------------------------------------------------------- */
+
+/* One rank goes far back and far ahead again, so that the state at the other one's position is no
+ * longer kept: the last checkpoint must not wait for it for ever. */
+static void a_lost_state_does_not_hold_up_the_end(void **state)
+{
+    (void)state;
+    forget_checkpoints();
+    struct engine engine = engine_start(with_checkpoints);
+    struct rp_client *other = trainer(1, NULL, 0);
+    int fd = attach_at_row(0, RP_NEXT_ROW_ANY);
+    close(fd);
+    for (uint64_t batch = 2; batch < 14; batch += 2) { /* both trainers at batch `batch` */
+        close(attach_at_row(0, batch * RANKS * ROWS));
+        take_batches(other, 1, batch - 2, batch);
+    }
+    close(attach_at_row(0, 0)); /* plans, and keeps, everything from row 0 on again */
+    struct rp_client *back = trainer(0, NULL, 0);
+    take_batches(back, 0, 0, 2);
+    rp_client_detach(back);
+    close(attach_at_row(0, 20 * RANKS * ROWS));
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    rp_client_detach(other);
+    engine = engine_start(with_checkpoints); /* it stands where rank 1 was */
+    other = trainer(1, NULL, 0);
+    assert_int_equal(take(other, (12 * RANKS + 1) * ROWS), RP_NEXT_BATCH);
+    rp_client_detach(other);
+    assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+}
+
+/* Where a rank is that has not attached since another one moved the stream, nobody knows. */
+static void a_guess_is_no_checkpoint(void **state)
+{
+    (void)state;
+    forget_checkpoints();
+    struct engine engine = engine_start(with_checkpoints);
+    close(attach_at_row(0, 10 * RANKS * ROWS));
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    engine = engine_start(with_checkpoints);
+    struct rp_client *client = trainer(1, NULL, 0);
+    take_batches(client, 1, 0, 1); /* not batch 10 */
+    rp_client_detach(client);
+    assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+}
+
+/* An endless stream has a row of that number, in some thousand years. */
+static void a_made_up_row_is_given_up(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"num_epochs", "0", NULL};
+    struct engine engine = engine_start(options);
+    int fd = ask_for_row(0, 1ull << 60);
+    rp_sleep_ns(50000000);
+    close(fd); /* the asker goes away: others are served again */
+    stat_must_work();
+    struct rp_client *client = trainer(0, NULL, 0);
+    take_batches(client, 0, 0, 2);
+    rp_client_detach(client);
+    fd = ask_for_row(0, 1ull << 60); /* it stays: SIGTERM is heard all the same */
+    rp_sleep_ns(50000000);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(ranks_that_are_apart_go_on, end_newest),
+        cmocka_unit_test_teardown(padding_at_the_end_is_counted_on, end_newest),
+        cmocka_unit_test_teardown(a_lost_state_does_not_hold_up_the_end, end_newest),
+        cmocka_unit_test_teardown(a_guess_is_no_checkpoint, end_newest),
+        cmocka_unit_test_teardown(a_made_up_row_is_given_up, end_newest),
+    };
+    return cmocka_run_group_tests(tests, engine_enter, engine_leave);
+}
