@@ -337,9 +337,10 @@ bool rp_engine_begin_save(struct rp_engine *engine)
         engine->connections[i].in_save = engine->connections[i].asks == RP_REQUEST_CHECKPOINT;
     if (code > 0)
         code = start_saver(engine, cut);
-    saver->code = code;
-    if (code < 0)
+    if (code < 0) { /* else it is the thread's from now on */
+        saver->code = code;
         end_save(engine);
+    }
     return true;
 }
 
