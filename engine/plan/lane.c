@@ -17,11 +17,12 @@ static int open_packing(struct rp_lane *lane, struct rp_error *error)
     int failed = rp_window_open(&lane->window, config->window, is_fifo, error);
     if (failed < 0)
         return failed;
+    size_t slots = config->window + 1; /* slot 0 is none */
     if (is_fifo) {
-        lane->pieces = rp_calloc(config->window, sizeof *lane->pieces);
+        lane->pieces = rp_calloc(slots, sizeof *lane->pieces);
     } else {
-        lane->open_rows = rp_calloc(config->window, sizeof *lane->open_rows);
-        lane->open_fragments = rp_calloc((size_t)config->window * config->max_docs_per_row,
+        lane->open_rows = rp_calloc(slots, sizeof *lane->open_rows);
+        lane->open_fragments = rp_calloc(slots * config->max_docs_per_row,
                                          sizeof *lane->open_fragments);
     }
     if (is_fifo ? !lane->pieces : !lane->open_rows || !lane->open_fragments)
@@ -58,10 +59,12 @@ uint64_t rp_lane_buffered(const struct rp_lane *lane)
 {
     const struct rp_window *window = &lane->window;
     uint64_t tokens = lane->pending.length;
-    for (uint16_t slot = window->oldest, left = (uint16_t)window->count; left > 0;
-         slot = window->link[slot].newer, left--)
+    uint16_t slot = RP_WINDOW_NONE;
+    for (uint32_t i = 0; i < window->count; i++) {
+        slot = rp_window_newer(window, slot);
         tokens += lane->pieces ? lane->pieces[slot].length
                                : lane->config->seq_len - lane->open_rows[slot].gap;
+    }
     return tokens;
 }
 

@@ -59,9 +59,10 @@ static bool place_pending(struct rp_lane *lane, struct rp_draft *row)
     struct rp_window *window = &lane->window;
     uint64_t age_max = (uint64_t)AGE_MAX_WINDOWS * config->window;
 
-    if (window->count > 0 &&
-        lane->counts.placed - lane->open_rows[window->oldest].opened_at >= age_max) {
-        close_row(lane, window->oldest, row);
+    uint16_t oldest = rp_window_oldest(window);
+    if (oldest != RP_WINDOW_NONE &&
+        lane->counts.placed - lane->open_rows[oldest].opened_at >= age_max) {
+        close_row(lane, oldest, row);
         return true;
     }
     if (lane->pending.length >= config->seq_len) {
@@ -76,7 +77,7 @@ static bool place_pending(struct rp_lane *lane, struct rp_draft *row)
         uint16_t slot = rp_lane_add_open_row(lane, lane->counts.placed, config->seq_len);
         return add_to_open_row(lane, slot, row);
     }
-    close_row(lane, window->least, row);
+    close_row(lane, rp_window_least(window), row);
     return true;
 }
 
@@ -89,7 +90,7 @@ int rp_best_fit_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error 
                 return delivered;
             if (delivered == 0) {
                 if (lane->window.count > 0)
-                    emit_open_row(lane, lane->window.least, row);
+                    emit_open_row(lane, rp_window_least(&lane->window), row);
                 return 0;
             }
         }

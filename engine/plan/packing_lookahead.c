@@ -15,7 +15,7 @@ enum { PAIR_TRIES = 48 };
 /* Take from the oldest what the row has room for. What is left of it stays the oldest. */
 static void take_oldest(struct rp_lane *lane, struct rp_draft *row)
 {
-    uint16_t slot = lane->window.oldest;
+    uint16_t slot = rp_window_oldest(&lane->window);
     struct rp_piece *piece = &lane->pieces[slot];
     rp_draft_take(row, lane, piece, (uint32_t)rp_min_u64(row->gap, piece->length));
     if (piece->length == 0)
@@ -63,62 +63,45 @@ struct pair {
 
 /* The best pair whose sum lies in (sum_min, gap].
  *
- * `a` comes down through the longest, `b` up through the shortest that can still make the sum;
- * whichever step the sum allows is taken, until they meet. That sees the greatest partner of every
- * `a`: going down, the room beside `a` only grows, and a `b` that was passed made a greater sum
- * with the `a` before. Behind the meeting point every pair was seen with the two exchanged. No `a`
- * is longer than sum_min, which the best piece has a part in. */
+ * It ends where twice the length of `a` is no longer better: what follows was seen with the two
+ * exchanged. No `a` is longer than sum_min, which the best piece has a part in, so no `a` is better
+ * alone, when nothing fits beside it. */
 static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min,
                       struct pair *pair)
 {
-    const struct rp_window_link *link = window->link;
-    uint16_t a = rp_window_floor(window, gap - rp_window_least(window)), best_a = RP_WINDOW_NONE;
-    if (a == RP_WINDOW_NONE || 2 * link[a].value <= sum_min)
-        return false;
-    uint16_t b = rp_window_ceiling(window, sum_min + 1 - link[a].value);
     uint32_t best = sum_min;
-    int tries = PAIR_TRIES;
-    while (a != b && tries > 0 && best < gap) {
-        uint32_t sum = link[a].value + link[b].value;
-        bool fits = sum <= gap, better = fits && sum > best;
-        best = better ? sum : best;
-        best_a = better ? a : best_a;
-        uint16_t up = link[b].upper, down = link[a].lower;
-        b = fits ? up : b;
-        a = fits ? a : down;
-        tries -= !fits;
+    uint16_t best_a = RP_WINDOW_NONE, best_b = RP_WINDOW_NONE;
+    uint16_t a = rp_window_floor(window, gap - rp_window_value(window, rp_window_least(window)));
+    for (int tries = PAIR_TRIES; tries > 0 && best < gap; tries--) {
+        uint32_t length = rp_window_value(window, a);
+        if (2 * length <= best)
+            break;
+        uint16_t b = rp_window_floor_but(window, gap - length, a);
+        uint32_t sum = length + rp_window_value(window, b);
+        bool is_better = sum > best;
+        best = is_better ? sum : best;
+        best_a = is_better ? a : best_a;
+        best_b = is_better ? b : best_b;
+        a = rp_window_lower(window, a);
     }
-    if (best == sum_min)
-        return false;
-    uint16_t best_b = rp_window_floor(window, best - link[best_a].value);
-    if (best_b == best_a) /* both of one length: the next oldest */
-        best_b = link[best_a].lower;
     *pair = (struct pair){best_a, best_b};
-    return true;
-}
-
-/* The greatest length up to `rest` of a piece other than `best`; 0 if there is none. */
-static uint32_t second_length(const struct rp_window *window, uint16_t best, uint32_t rest)
-{
-    uint16_t second = rp_window_floor(window, rest);
-    if (second == best)
-        second = window->link[best].lower;
-    return second != RP_WINDOW_NONE ? rp_window_value(window, second) : 0;
+    return best > sum_min;
 }
 
 /* Take what fits best. False if nothing fits. */
 static bool take_filler(struct rp_lane *lane, struct rp_draft *row)
 {
     const struct rp_window *window = &lane->window;
-    uint16_t best = rp_window_floor(window, row->gap);
+    uint32_t least = rp_window_value(window, rp_window_least(window));
+    uint16_t best = least <= row->gap ? rp_window_floor(window, row->gap) : RP_WINDOW_NONE;
     if (best == RP_WINDOW_NONE)
         return false;
     uint32_t length = rp_window_value(window, best), rest = row->gap - length;
     if (rest > 0 && row->count + 2 <= lane->config->max_docs_per_row) {
-        uint32_t second = second_length(window, best, rest);
-        struct pair pair;
-        if (rest - second < rp_window_least(window) &&
-            find_pair(window, row->gap, length + second, &pair)) {
+        uint16_t other = rp_window_floor_but(window, rest, best);
+        uint32_t second = rp_window_value(window, other);
+        struct pair pair = {best, other};
+        if (rest - second < least && find_pair(window, row->gap, length + second, &pair)) {
             take_whole(lane, row, pair.a);
             take_whole(lane, row, pair.b);
             return true;

@@ -2,17 +2,17 @@
 /* permutation — see permutation.h.
  *
  * One round is seven dependent multiplications, so a single value is bound by latency (about 80 ns
- * a pass). rp_permute_many runs a group of values side by side and leaves the rest to the compiler.
- */
+ * a pass). rp_permute_many runs a group of values side by side, in vectors. */
 #include "plan/permutation.h"
 
 #include <Random123/philox.h>
+#include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #include "base/bits.h"
 #include "base/fail.h"
-
-enum { GROUP = 8, GENERATOR_ROUNDS = 7 };
-RP_STATIC_ASSERT(RP_PERMUTE_MANY_MAX % GROUP == 0, "a batch is a whole number of groups");
 
 static uint32_t low_word(uint64_t x)
 {
@@ -57,7 +57,7 @@ static inline uint32_t scramble(const struct rp_permutation *p, uint32_t round, 
 {
     philox2x32_key_t key = {{p->key[round]}};
     philox2x32_ctr_t counter = {{half, round}};
-    return philox2x32_R(GENERATOR_ROUNDS, counter, key).v[0];
+    return philox2x32_R(RP_GENERATOR_ROUNDS, counter, key).v[0];
 }
 
 static uint64_t join(const struct rp_permutation *p, uint32_t high, uint32_t low)
@@ -97,42 +97,66 @@ uint64_t rp_permute_inverse(const struct rp_permutation *p, uint64_t y)
     return y;
 }
 
-/* One pass over a group; fixed trip counts, so that the compiler unrolls or vectorises. */
-static void pass_group(const struct rp_permutation *p, uint32_t *restrict high,
-                       uint32_t *restrict low)
+/* ---- many at once -----------------------------------------------------------------------------
+ */
+
+enum { PASS_GROUP = 16 };
+RP_STATIC_ASSERT(RP_PERMUTE_MANY_MAX % PASS_GROUP == 0, "a batch is a whole number of groups");
+
+#define PASS_NAME pass_group
+#define PASS_TARGET
+#define PASS_VECTOR_BYTES 16
+#ifdef __SSE2__
+#define PASS_MULTIPLY(a, b) (vector) _mm_mul_epu32((__m128i)(a), (__m128i)(b))
+#else
+#define PASS_MULTIPLY(a, b) (((a)&UINT32_MAX) * ((b)&UINT32_MAX))
+#endif
+#include "plan/permutation_pass.inc"
+
+#ifdef __x86_64__
+#define PASS_NAME pass_group_avx2
+#define PASS_TARGET __attribute__((target("avx2")))
+#define PASS_VECTOR_BYTES 32
+#define PASS_MULTIPLY(a, b) (vector) _mm256_mul_epu32((__m256i)(a), (__m256i)(b))
+#include "plan/permutation_pass.inc"
+#endif
+
+static void pass(const struct rp_permutation *p, uint64_t halves[2][PASS_GROUP])
 {
-    for (uint32_t round = 0; round < RP_PERMUTATION_ROUNDS; round += 2) {
-        for (uint32_t i = 0; i < GROUP; i++)
-            high[i] ^= scramble(p, round, low[i]) & p->high_mask;
-        for (uint32_t i = 0; i < GROUP; i++)
-            low[i] ^= scramble(p, round + 1, high[i]) & p->low_mask;
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2")) {
+        pass_group_avx2(p, halves);
+        return;
     }
+#endif
+    pass_group(p, halves);
 }
 
 void rp_permute_many(const struct rp_permutation *p, uint64_t *values, uint32_t count)
 {
     RP_DASSERT(count <= RP_PERMUTE_MANY_MAX);
-    uint32_t high[RP_PERMUTE_MANY_MAX] = {0}, low[RP_PERMUTE_MANY_MAX] = {0};
-    uint32_t place[RP_PERMUTE_MANY_MAX]; /* of the value that walks in this column */
-
-    for (uint32_t i = 0; i < count; i++) {
-        high[i] = low_word(values[i] >> p->low_bits);
-        low[i] = low_word(values[i]) & p->low_mask;
+    if (p->n == 1)
+        memset(values, 0, count * sizeof *values);
+    uint32_t place[RP_PERMUTE_MANY_MAX]; /* of the values that walk on */
+    for (uint32_t i = 0; i < count; i++)
         place[i] = i;
-        values[i] = 0; /* the answer if n is 1 */
-    }
-    uint32_t walking = p->n == 1 ? 0 : count;
-    while (walking > 0) {
-        for (uint32_t i = 0; i < walking; i += GROUP)
-            pass_group(p, high + i, low + i);
+    for (uint32_t walking = p->n == 1 ? 0 : count; walking > 0;) {
         uint32_t kept = 0;
-        for (uint32_t i = 0; i < walking; i++) {
-            uint64_t x = join(p, high[i], low[i]);
-            values[place[i]] = x;
-            high[kept] = high[i];
-            low[kept] = low[i];
-            place[kept] = place[i];
-            kept += x >= p->n;
+        for (uint32_t first = 0; first < walking; first += PASS_GROUP) {
+            _Alignas(32) uint64_t halves[2][PASS_GROUP] = {0}; /* high and low ones */
+            uint32_t group = (uint32_t)rp_min_u64(walking - first, PASS_GROUP);
+            for (uint32_t i = 0; i < group; i++) {
+                uint64_t x = values[place[first + i]];
+                halves[0][i] = x >> p->low_bits;
+                halves[1][i] = x & p->low_mask;
+            }
+            pass(p, halves);
+            for (uint32_t i = 0; i < group; i++) {
+                uint64_t x = halves[0][i] << p->low_bits | halves[1][i];
+                values[place[first + i]] = x;
+                place[kept] = place[first + i];
+                kept += x >= p->n;
+            }
         }
         walking = kept;
     }

@@ -16,6 +16,7 @@ struct rp_epoch_key {
 struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t epoch);
 
 #define RP_PERMUTATION_ROUNDS 6
+#define RP_GENERATOR_ROUNDS 7 /* of philox2x32 in each of them */
 
 struct rp_permutation {
     uint64_t n;
@@ -31,7 +32,7 @@ struct rp_permutation rp_permutation_make(uint64_t n, struct rp_epoch_key epoch,
 uint64_t rp_permute(const struct rp_permutation *permutation, uint64_t x);
 uint64_t rp_permute_inverse(const struct rp_permutation *permutation, uint64_t y);
 
-#define RP_PERMUTE_MANY_MAX 32u
+#define RP_PERMUTE_MANY_MAX 64u
 
 /** rp_permute on each of `count` <= RP_PERMUTE_MANY_MAX values in place; several times faster,
  * because the multiplications of one value overlap with those of the others. */

@@ -109,13 +109,17 @@ static void put_lane(struct writer *writer, const struct rp_lane *lane)
                                         lane->feed.mixing.mixed[s]};
         put(writer, &place, sizeof place);
     }
-    uint16_t slot = window->oldest;
-    for (uint32_t i = 0; i < record.fifo; i++, slot = window->link[slot].newer)
+    uint16_t slot = RP_WINDOW_NONE;
+    for (uint32_t i = 0; i < record.fifo; i++) {
+        slot = rp_window_newer(window, slot);
         put_piece(writer, &lane->pieces[slot]);
+    }
     if (record.pending)
         put_piece(writer, &lane->pending);
-    for (uint32_t i = 0; i < record.open_rows; i++, slot = window->link[slot].newer)
+    for (uint32_t i = 0; i < record.open_rows; i++) {
+        slot = rp_window_newer(window, slot);
         put_open_row(writer, lane, slot);
+    }
 }
 
 size_t rp_plan_save(const struct rp_plan *plan, void *token)
@@ -235,7 +239,8 @@ static void take_lane(struct rp_token_reader *reader, struct rp_lane *lane, bool
         lane->feed.mixing.mixed[s] = forget_mixed ? 0 : place.mixed;
     }
     rp_feed_place(&lane->feed);
-    rp_window_clear(&lane->window);
+    if (lane->window.capacity > 0)
+        rp_window_clear(&lane->window);
     for (uint32_t i = 0; i < record.fifo; i++) {
         struct rp_piece piece = get_piece(reader);
         rp_lane_add_piece(lane, &piece);
@@ -248,7 +253,7 @@ static void take_lane(struct rp_token_reader *reader, struct rp_lane *lane, bool
 int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool accept_weights,
                  struct rp_error *error)
 {
-    struct rp_token_reader reader;
+    struct rp_token_reader reader = {0};
     struct rp_token_header header;
     bool weights_differ = false;
     int failed = rp_token_open(&reader, &header, token, bytes, error);
@@ -304,7 +309,7 @@ static bool sum_counts(struct rp_token_reader *reader, const struct rp_token_hea
 int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                   struct rp_error *error)
 {
-    struct rp_token_reader reader;
+    struct rp_token_reader reader = {0};
     struct rp_token_header header;
     int failed = rp_token_open(&reader, &header, token, bytes, error);
     if (failed < 0)

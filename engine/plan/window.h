@@ -4,13 +4,15 @@
  * It is the FIFO of lookahead (value: length) and the open rows of best_fit (value: gap). A thing
  * is a slot number; the packing keeps what belongs to it in an array of its own.
  *
- * Both orders are linked lists over the slots. To enter the second one at a value, values fall into
- * buckets that widen with the value (exact below 256, then 1/128 of it), each bucket knows its
+ * Both orders are rings over the slots that close in slot 0, which is no thing, has the value 0 and
+ * so stands below the least and above the greatest. To enter the second one at a value, values fall
+ * into buckets that widen with the value (exact below 256, then 1/128 of it), each bucket knows its
  * greatest thing, and a bitmap of two levels finds the next bucket that has one. So everything is
- * O(1) but for the few things that share a bucket.
+ * O(1) but for the few things that share a bucket. Slot 0 saves the branches at the ends, which a
+ * processor would guess wrong: the order of the things is random.
  *
  * Invariants: going up, values ascend; among equal values the things stand in order of arrival, or
- * the other way round when older_is_greater. */
+ * the other way round when older_is_greater. Bucket 0 has slot 0, and is never empty. */
 #ifndef RP_PLAN_WINDOW_H
 #define RP_PLAN_WINDOW_H
 
@@ -19,25 +21,28 @@
 
 #include "plan/plan.h"
 
-#define RP_WINDOW_VALUE_MAX RP_SEQ_LEN_MAX
-#define RP_WINDOW_NONE UINT16_MAX
-#define RP_WINDOW_BUCKETS 2560 /* 18 octaves of 128 behind the first 256 values */
+#define RP_WINDOW_VALUE_MAX RP_SEQ_LEN_MAX /* values begin with 1 */
+#define RP_WINDOW_NONE 0                   /* slot */
+#define RP_WINDOW_BUCKETS 2560             /* 18 octaves of 128 behind the first 256 values */
 
-struct rp_window_link {
+struct rp_window_age {
     uint64_t arrival;
+    uint16_t older, newer; /* slots; a free slot uses `newer` for the free list */
+};
+
+struct rp_window_place {
     uint32_t value;
-    uint16_t older,
-        newer; /* slots, or RP_WINDOW_NONE; a free slot uses `newer` for the free list */
-    uint16_t lower, upper;
+    uint16_t lower, upper; /* slots */
 };
 
 struct rp_window {
     uint32_t capacity, count;
-    uint16_t oldest, newest, least, free; /* slots */
-    bool older_is_greater;                /* among equal values */
+    bool older_is_greater; /* among equal values */
+    uint16_t free;         /* slot */
     uint64_t arrivals;
-    struct rp_window_link *link; /* by slot */
-    uint64_t occupied_words;     /* which words of `occupied` are not 0 */
+    struct rp_window_age *age;     /* by slot: the order of arrival */
+    struct rp_window_place *place; /* by slot: the order of values */
+    uint64_t occupied_words;       /* which words of `occupied` are not 0 */
     uint64_t occupied[RP_WINDOW_BUCKETS / 64];
     uint16_t greatest[RP_WINDOW_BUCKETS]; /* slot, of an occupied bucket */
 };
@@ -47,25 +52,80 @@ RP_MUST_CHECK int rp_window_open(struct rp_window *window, uint32_t capacity, bo
 void rp_window_close(struct rp_window *window);
 void rp_window_clear(struct rp_window *window);
 
-/** Add the newest thing; returns its slot. There must be room. */
+/** Add the newest thing; returns its slot, 1 … capacity. There must be room. */
 uint16_t rp_window_add(struct rp_window *window, uint32_t value);
 void rp_window_remove(struct rp_window *window, uint16_t slot);
 /** Give a thing another value; its arrival stays. */
 void rp_window_change(struct rp_window *window, uint16_t slot, uint32_t value);
 
-/** The topmost thing with a value up to `value`, or RP_WINDOW_NONE. */
-uint16_t rp_window_floor(const struct rp_window *window, uint32_t value);
-/** The lowest thing with a value of at least `value`, or RP_WINDOW_NONE. */
-uint16_t rp_window_ceiling(const struct rp_window *window, uint32_t value);
+/* ---- the order of arrival ---------------------------------------------------------------------
+ */
+
+static inline uint16_t rp_window_oldest(const struct rp_window *window)
+{
+    return window->age[RP_WINDOW_NONE].newer;
+}
+static inline uint16_t rp_window_newer(const struct rp_window *window, uint16_t slot)
+{
+    return window->age[slot].newer;
+}
+
+/* ---- the order of values ----------------------------------------------------------------------
+ */
 
 static inline uint32_t rp_window_value(const struct rp_window *window, uint16_t slot)
 {
-    return window->link[slot].value;
+    return window->place[slot].value;
 }
-/** The least value; the window must not be empty. */
-static inline uint32_t rp_window_least(const struct rp_window *window)
+static inline uint16_t rp_window_lower(const struct rp_window *window, uint16_t slot)
 {
-    return window->link[window->least].value;
+    return window->place[slot].lower;
+}
+static inline uint16_t rp_window_upper(const struct rp_window *window, uint16_t slot)
+{
+    return window->place[slot].upper;
+}
+/** The least thing. */
+static inline uint16_t rp_window_least(const struct rp_window *window)
+{
+    return rp_window_upper(window, RP_WINDOW_NONE);
+}
+
+/* 8 significant bits and their place: 0 … 255 as they are, then 128 buckets to the octave. */
+static inline uint32_t rp_window_bucket(uint32_t value)
+{
+    uint32_t octave = 24 - (uint32_t)__builtin_clz(value | 128);
+    return (octave << 7) + (value >> octave);
+}
+
+/** The topmost thing with a value up to `value`, or RP_WINDOW_NONE. */
+static inline uint16_t rp_window_floor(const struct rp_window *window, uint32_t value)
+{
+    uint32_t bucket = rp_window_bucket(value), word = bucket / 64;
+    uint64_t bits = window->occupied[word] & UINT64_MAX >> (63 - bucket % 64);
+    if (bits == 0) {
+        uint64_t words = window->occupied_words & ((UINT64_C(1) << word) - 1);
+        word = 63 - (uint32_t)__builtin_clzll(words | 1); /* bucket 0 is occupied */
+        bits = window->occupied[word];
+    }
+    uint16_t slot = window->greatest[word * 64 + 63 - (uint32_t)__builtin_clzll(bits)];
+    while (rp_window_value(window, slot) > value) /* only in the bucket of `value` */
+        slot = rp_window_lower(window, slot);
+    return slot;
+}
+
+/** The same of all things but one. */
+static inline uint16_t rp_window_floor_but(const struct rp_window *window, uint32_t value,
+                                           uint16_t slot)
+{
+    uint16_t floor = rp_window_floor(window, value);
+    return floor == slot ? rp_window_lower(window, slot) : floor;
+}
+
+/** The lowest thing with a value of at least `value` >= 1, or RP_WINDOW_NONE. */
+static inline uint16_t rp_window_ceiling(const struct rp_window *window, uint32_t value)
+{
+    return rp_window_upper(window, rp_window_floor(window, value - 1));
 }
 
 #endif

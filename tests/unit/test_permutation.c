@@ -3,8 +3,36 @@
 #include "plan_corpus.h"
 
 #include <Random123/philox.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "plan/permutation.h"
+
+enum { PASS_GROUP = 16 };
+#define PASS_MULTIPLY_PLAINLY(a, b) (((a)&UINT32_MAX) * ((b)&UINT32_MAX))
+
+#define PASS_NAME pass_one
+#define PASS_TARGET
+#define PASS_VECTOR_BYTES 8
+#define PASS_MULTIPLY PASS_MULTIPLY_PLAINLY
+#include "plan/permutation_pass.inc"
+
+#define PASS_NAME pass_two
+#define PASS_TARGET
+#define PASS_VECTOR_BYTES 16
+#ifdef __SSE2__
+#define PASS_MULTIPLY(a, b) (vector) _mm_mul_epu32((__m128i)(a), (__m128i)(b))
+#else
+#define PASS_MULTIPLY PASS_MULTIPLY_PLAINLY
+#endif
+#include "plan/permutation_pass.inc"
+
+#define PASS_NAME pass_four
+#define PASS_TARGET
+#define PASS_VECTOR_BYTES 32
+#define PASS_MULTIPLY PASS_MULTIPLY_PLAINLY
+#include "plan/permutation_pass.inc"
 
 /* Random123's kat_vectors. The 7-round answers of philox2x32 fix what F uses. */
 static void generator_gives_the_published_answers(void **state)
@@ -106,6 +134,45 @@ static void large_n_is_permuted(void **state)
     }
 }
 
+/* A pass for processors without vectors, or with other ones, against rp_permute. Over a power of
+ * two one pass is all. */
+typedef void pass_function(const struct rp_permutation *permutation,
+                           uint64_t halves[2][PASS_GROUP]);
+
+static uint64_t pass_errors(pass_function *pass, const struct rp_permutation *by,
+                            const struct rp_permutation *permutation, uint64_t *random)
+{
+    _Alignas(64) uint64_t halves[2][PASS_GROUP];
+    uint64_t values[PASS_GROUP], errors = 0;
+    for (int i = 0; i < PASS_GROUP; i++) {
+        values[i] = draw_below(random, permutation->n);
+        halves[0][i] = values[i] >> permutation->low_bits;
+        halves[1][i] = values[i] & permutation->low_mask;
+    }
+    pass(by, halves);
+    for (int i = 0; i < PASS_GROUP; i++)
+        errors += (halves[0][i] << permutation->low_bits | halves[1][i]) !=
+                  rp_permute(permutation, values[i]);
+    return errors;
+}
+
+static void every_width_of_vectors_gives_the_same(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed("every_width_of_vectors_gives_the_same");
+    for (uint32_t bits = 2; bits < 63; bits++) {
+        struct rp_epoch_key key = rp_epoch_key_make(draw(&random), bits, draw(&random));
+        struct rp_permutation right = rp_permutation_make(UINT64_C(1) << bits, key, 0, 0);
+        assert_int_equal(pass_errors(pass_one, &right, &right, &random), 0);
+        assert_int_equal(pass_errors(pass_two, &right, &right, &random), 0);
+        assert_int_equal(pass_errors(pass_four, &right, &right, &random), 0);
+        struct rp_permutation wrong = right; /* control */
+        wrong.key[RP_PERMUTATION_ROUNDS - 1]++;
+        if (bits > 20)
+            assert_true(pass_errors(pass_two, &wrong, &right, &random) > PASS_GROUP / 2);
+    }
+}
+
 /* Seed, source, epoch, stage and index each change the permutation. */
 static void every_input_is_in_the_key(void **state)
 {
@@ -132,6 +199,7 @@ int main(void)
         cmocka_unit_test(generator_gives_the_published_answers),
         cmocka_unit_test(every_small_n_is_permuted),
         cmocka_unit_test(large_n_is_permuted),
+        cmocka_unit_test(every_width_of_vectors_gives_the_same),
         cmocka_unit_test(every_input_is_in_the_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,32 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State tokens: a plan that takes one goes on exactly; bytes that are not one are refused, and
- * never believed. */
-#include "plan_corpus.h"
-
-#include "plan/token.h"
-
-enum { TOKEN_BYTES_MAX = 1 << 16, HASH_BYTES = 16 };
-
-static size_t save(const struct rp_plan *plan, uint8_t *token)
-{
-    assert_true(rp_plan_state_bytes_max(plan) <= TOKEN_BYTES_MAX);
-    size_t bytes = rp_plan_save(plan, token);
-    assert_true(bytes <= rp_plan_state_bytes_max(plan));
-    return bytes;
-}
-
-static void load(struct rp_plan *plan, const uint8_t *token, size_t bytes)
-{
-    struct rp_error error = {0};
-    if (rp_plan_load(plan, token, bytes, false, &error) != 0)
-        fail_msg("rp_plan_load: %s", error.message);
-}
-
-static void rehash(uint8_t *token, size_t bytes)
-{
-    struct rp_hash128 hash = rp_hash128(token, bytes - HASH_BYTES);
-    memcpy(token + bytes - HASH_BYTES, &hash, sizeof hash);
-}
+/* State tokens: a plan that takes one goes on exactly; damaged bytes and tokens of other streams
+ * are refused. */
+#include "token_kit.h"
 
 static bool rows_equal(const struct rp_row *a, const struct rp_row *b)
 {
@@ -99,25 +74,10 @@ static void a_lost_fragment_is_noticed(void **state)
         assert_true(plan_next(plan, &row));
     load(other, token, save(plan, token));
     struct rp_lane *lane = &other->lanes[0];
-    rp_window_remove(&lane->window, lane->window.oldest);
+    rp_window_remove(&lane->window, rp_window_oldest(&lane->window));
     assert_false(go_on_alike(plan, other, 3));
     rp_plan_close(plan);
     rp_plan_close(other);
-}
-
-/* A plan in mid-stream and its token; the caller closes the plan. */
-static struct rp_plan *open_in_midstream(uint32_t variant, struct corpus *corpus, uint8_t *token,
-                                         size_t *bytes)
-{
-    struct rp_plan_config config = plan_variant(variant);
-    uint64_t random = variant + 1;
-    config.corpus_full = (struct rp_hash128){3, 4};
-    corpus_make(corpus, 1 + variant % CORPUS_SOURCES_MAX, 50, config.seq_len, &random);
-    struct rp_plan *plan = plan_open(&config, corpus);
-    struct rp_error error;
-    assert_int_equal(rp_plan_seek(plan, 13, &error), 0);
-    *bytes = save(plan, token);
-    return plan;
 }
 
 /* The token must be refused and leave the plan as it was. */
@@ -161,186 +121,6 @@ static void every_flipped_bit_and_truncation_is_refused(void **state)
         load(plan, token, bytes); /* control: the untouched token is taken */
         rp_plan_close(plan);
     }
-}
-
-/* Overwrite 1 to 4 words, of any width, mostly with numbers that are near a border. */
-static void mutate(uint8_t *token, size_t bytes, uint64_t *random)
-{
-    static const uint64_t borders[] = {
-        0, 1, 2, 9, 10, 61, 62, 400, UINT32_MAX, UINT64_MAX, UINT64_C(1) << 63, UINT64_C(1) << 31};
-    for (uint64_t changes = 1 + draw_below(random, 4); changes > 0; changes--) {
-        size_t width = (size_t)1 << draw_below(random, 4);
-        size_t at = draw_below(random, bytes - HASH_BYTES - width) & ~(width - 1);
-        uint64_t value;
-        memcpy(&value, token + at, 8);
-        switch (draw_below(random, 4)) {
-        case 0:
-            value = borders[draw_below(random, RP_ARRAY_COUNT(borders))];
-            break;
-        case 1:
-            value += draw_below(random, 5) - 2;
-            break;
-        case 2:
-            value ^= UINT64_C(1) << draw_below(random, 8 * width);
-            break;
-        default: /* another record's */
-            memcpy(&value, token + (draw_below(random, bytes - 8) & ~(size_t)7), 8);
-        }
-        memcpy(token + at, &value, width);
-    }
-}
-
-/* A token that lies with a right hash must be refused, or be one that a plan can go on from. */
-static void lying_tokens_do_no_harm(void **state)
-{
-    (void)state;
-    uint64_t random = test_seed("lying_tokens_do_no_harm");
-    uint64_t taken = 0, refused = 0;
-    for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant++) {
-        static uint8_t token[TOKEN_BYTES_MAX], lie[TOKEN_BYTES_MAX];
-        struct corpus corpus;
-        size_t bytes;
-        struct rp_plan *plan = open_in_midstream(variant, &corpus, token, &bytes);
-        for (int i = 0; i < 400; i++) {
-            memcpy(lie, token, bytes);
-            mutate(lie, bytes, &random);
-            if (i % 8 != 0)
-                memcpy(lie, token, offsetof(struct rp_token_header, next_row));
-            size_t length = i % 16 == 3 ? bytes - 8 * draw_below(&random, 5) : bytes;
-            rp_store_u32(lie + offsetof(struct rp_token_header, bytes), (uint32_t)length);
-            rehash(lie, length);
-            struct rp_error error = {0};
-            struct rp_state_info info;
-            struct rp_row row;
-            int listed = rp_state_info(lie, length, &info, &error);
-            assert_true(listed == 0 || error.message[0]);
-            if (rp_plan_load(plan, lie, length, i % 2, &error) < 0) {
-                refused++;
-                continue;
-            }
-            taken++;
-            for (int r = 0; r < 20 && rp_plan_next(plan, &row, &error) > 0; r++)
-                assert_true(row.tokens <= plan->config.seq_len);
-            load(plan, token, bytes);
-        }
-        rp_plan_close(plan);
-    }
-    printf("lying_tokens_do_no_harm: %" PRIu64 " refused, %" PRIu64 " taken\n", refused, taken);
-    assert_true(refused > 0);
-}
-
-/* ---- lies that a single check must catch -------------------------------------------------------
- */
-
-static size_t lane_offset(const struct corpus *corpus)
-{
-    return sizeof(struct rp_token_header) + corpus->source_count * sizeof(struct rp_token_source);
-}
-
-static void each_value_is_checked_against_the_corpus(void **state)
-{
-    (void)state;
-    static uint8_t token[TOKEN_BYTES_MAX], lie[TOKEN_BYTES_MAX];
-    struct corpus corpus;
-    size_t bytes;
-    struct rp_plan *plan = open_in_midstream(18, &corpus, token, &bytes); /* lookahead, one lane */
-    size_t lane = lane_offset(&corpus), cursor = lane + sizeof(struct rp_token_lane);
-    size_t piece = cursor + corpus.source_count * sizeof(struct rp_token_cursor);
-    const struct {
-        size_t at, bytes;
-        uint64_t value;
-        const char *word;
-    } lies[] = {
-        {lane + offsetof(struct rp_token_lane, fifo), 4, 10, "FIFO"},
-        {lane + offsetof(struct rp_token_lane, pending), 4, 2, "pending"},
-        {lane + offsetof(struct rp_token_lane, open_rows), 4, 1, "open rows"},
-        {lane + offsetof(struct rp_lane_counts, documents), 8, 9999, "documents"},
-        {lane + offsetof(struct rp_lane_counts, tokens_read), 8, 9999, "tokens were read"},
-        {lane + offsetof(struct rp_lane_counts, padding), 8, 1, "padding"},
-        {lane + offsetof(struct rp_lane_counts, placed), 8, 1, "placed"},
-        {cursor, 8, 3, "epoch 3 of 2"},
-        {cursor + 8, 8, 50, "position 50 of 50"},
-        {cursor + 16, 8, UINT64_MAX, "mixing"},
-        {piece, 8, 50, "document 50"},
-        {piece + 32 + 8, 8, 1, "expected a multiple of 61"},
-        {piece + 16, 8, 100000, "100000 tokens"},
-        {piece + 24, 4, 3, "source 3"},
-        {offsetof(struct rp_token_header, next_row), 8, 12, "row 12"},
-    };
-    for (size_t i = 0; i < RP_ARRAY_COUNT(lies); i++) {
-        memcpy(lie, token, bytes);
-        memcpy(lie + lies[i].at, &lies[i].value, lies[i].bytes);
-        rehash(lie, bytes);
-        struct rp_error error = {0};
-        assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
-        if (!strstr(error.message, lies[i].word))
-            fail_msg("`%s` does not say `%s`", error.message, lies[i].word);
-    }
-    rp_plan_close(plan);
-}
-
-/* lookahead holds a long document as the pending piece, with room for its rest in the FIFO. A token
- * that has it elsewhere would make the window keep what never fits, or overflow. */
-static void a_long_piece_is_only_taken_as_pending(void **state)
-{
-    (void)state;
-    static uint8_t token[TOKEN_BYTES_MAX], lie[TOKEN_BYTES_MAX];
-    struct corpus corpus;
-    uint64_t random = 5;
-    corpus_make(&corpus, 1, 50, 61, &random);
-    for (uint64_t d = 0; d < 50; d++) /* in order: three that fit, then one of four rows */
-        corpus.lengths[0][d] = d % 4 < 3 ? 40 : 4 * 61;
-    struct rp_plan_config config = plan_variant(0); /* lookahead, pad, split, none, one lane */
-    config.max_docs_per_row = 61;
-    struct rp_plan *plan = plan_open(&config, &corpus);
-    struct rp_row row;
-    assert_true(plan_next(plan, &row)); /* of the long document, met behind three others */
-    size_t bytes = save(plan, token);
-
-    size_t lane = lane_offset(&corpus);
-    size_t pieces = lane + sizeof(struct rp_token_lane) + sizeof(struct rp_token_cursor);
-    size_t fifo_at = lane + offsetof(struct rp_token_lane, fifo);
-    size_t pending_at = lane + offsetof(struct rp_token_lane, pending);
-    size_t long_at = pieces + 3 * sizeof(struct rp_token_piece);
-    struct rp_token_piece piece;
-    memcpy(&piece, token + long_at, sizeof piece);
-    assert_int_equal(rp_load_u32(token + fifo_at), 3);
-    assert_int_equal(rp_load_u32(token + pending_at), 1);
-    assert_int_equal(piece.length, 3 * 61);
-    load(plan, token, bytes); /* control */
-
-    struct rp_error error = {0};
-    memcpy(lie, token, bytes); /* the same pieces, all in the FIFO */
-    rp_store_u32(lie + fifo_at, 4);
-    rp_store_u32(lie + pending_at, 0);
-    rehash(lie, bytes);
-    assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
-    assert_non_null(strstr(error.message, "FIFO piece 3 has 183 tokens; expected 1 to 61"));
-
-    memcpy(lie, token, bytes); /* a pending piece that belongs into the FIFO */
-    piece.offset = 3 * 61;
-    piece.length = 61;
-    memcpy(lie + long_at, &piece, sizeof piece);
-    rehash(lie, bytes);
-    assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
-    assert_non_null(strstr(error.message, "pending piece 0 has 61 tokens; expected 62 to"));
-
-    piece.offset = 17; /* a cut where lookahead makes none */
-    piece.length = 4 * 61 - 17;
-    memcpy(lie + long_at, &piece, sizeof piece);
-    rehash(lie, bytes);
-    assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
-    assert_non_null(strstr(error.message, "expected a multiple of 61"));
-    rp_plan_close(plan);
-
-    config.window = 3; /* a FIFO without room for the rest of the pending piece */
-    plan = plan_open(&config, &corpus);
-    memcpy(lie, token, bytes);
-    rp_store_u32(lie + offsetof(struct rp_token_header, window), 3);
-    rehash(lie, bytes);
-    assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
-    assert_non_null(strstr(error.message, "in the place of one of the FIFO"));
-    rp_plan_close(plan);
 }
 
 static void a_foreign_version_is_told_apart_from_damage(void **state)
@@ -501,9 +281,6 @@ int main(void)
         cmocka_unit_test(a_plan_resumes_at_every_row),
         cmocka_unit_test(a_lost_fragment_is_noticed),
         cmocka_unit_test(every_flipped_bit_and_truncation_is_refused),
-        cmocka_unit_test(lying_tokens_do_no_harm),
-        cmocka_unit_test(each_value_is_checked_against_the_corpus),
-        cmocka_unit_test(a_long_piece_is_only_taken_as_pending),
         cmocka_unit_test(a_foreign_version_is_told_apart_from_damage),
         cmocka_unit_test(a_mismatch_names_field_and_values),
         cmocka_unit_test(weights_can_change_at_a_row),

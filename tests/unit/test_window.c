@@ -34,23 +34,27 @@ static bool is_equal(const struct rp_window *window, const struct model *model)
     static uint16_t going_up[THINGS_MAX];
     if (window->count != model->count)
         return false;
-    uint16_t slot = window->oldest;
-    for (uint32_t i = 0; i < model->count; i++, slot = window->link[slot].newer)
-        if (slot != model->things[i].slot || window->link[slot].value != model->things[i].value)
+    uint16_t slot = RP_WINDOW_NONE;
+    for (uint32_t i = 0; i < model->count; i++) {
+        slot = rp_window_newer(window, slot);
+        if (slot != model->things[i].slot ||
+            rp_window_value(window, slot) != model->things[i].value)
             return false;
-    if (slot != RP_WINDOW_NONE)
+    }
+    if (rp_window_newer(window, slot) != RP_WINDOW_NONE)
         return false;
-    uint16_t lower = RP_WINDOW_NONE;
-    slot = window->least;
-    for (uint32_t i = 0; i < model->count; lower = slot, slot = window->link[slot].upper)
-        if (slot == RP_WINDOW_NONE || window->link[slot].lower != lower)
+    slot = RP_WINDOW_NONE;
+    for (uint32_t i = 0; i < model->count; i++) {
+        uint16_t lower = slot;
+        slot = rp_window_upper(window, lower);
+        if (slot == RP_WINDOW_NONE || rp_window_lower(window, slot) != lower)
             return false;
-        else
-            going_up[i++] = slot;
+        going_up[i] = slot;
+    }
     for (uint32_t i = 0; i < model->count; i++)
         if (going_up[place_in_model(model, i, window->older_is_greater)] != model->things[i].slot)
             return false;
-    return slot == RP_WINDOW_NONE;
+    return rp_window_upper(window, slot) == RP_WINDOW_NONE;
 }
 
 /* Floor and ceiling of `value` against every thing of the model. */
@@ -69,6 +73,11 @@ static void check_search(const struct rp_window *window, const struct model *mod
     }
     assert_int_equal(rp_window_floor(window, value), floor);
     assert_int_equal(rp_window_ceiling(window, value), ceiling);
+    if (floor != RP_WINDOW_NONE) {
+        uint16_t next = rp_window_lower(window, floor);
+        assert_int_equal(rp_window_floor_but(window, value, floor), next);
+        assert_int_equal(rp_window_floor_but(window, value, next), floor);
+    }
 }
 
 static void forget(struct model *model, uint32_t index)
@@ -85,7 +94,7 @@ static void run_against_model(uint32_t capacity, bool older_is_greater, uint32_t
     struct model model = {0};
     assert_int_equal(rp_window_open(&window, capacity, older_is_greater, NULL), 0);
     for (int operation = 0; operation < 3000; operation++) {
-        uint32_t value = (uint32_t)draw_below(random, value_max + 1);
+        uint32_t value = 1 + (uint32_t)draw_below(random, value_max);
         uint32_t index = model.count ? (uint32_t)draw_below(random, model.count) : 0;
         uint64_t choice = draw_below(random, 8);
         if (model.count == 0 || (choice < 4 && model.count < capacity)) {
@@ -102,14 +111,14 @@ static void run_against_model(uint32_t capacity, bool older_is_greater, uint32_t
             fail_msg("capacity %u values 0 to %u: operation %d", capacity, value_max, operation);
     }
     for (int i = 0; i < 100; i++)
-        check_search(&window, &model, (uint32_t)draw_below(random, value_max + 2));
+        check_search(&window, &model, 1 + (uint32_t)draw_below(random, value_max + 1));
     if (model.count > 0) { /* control: a model that differs in one value is noticed */
         model.things[0].value++;
         assert_false(is_equal(&window, &model));
     }
     rp_window_clear(&window);
     assert_int_equal(rp_window_floor(&window, value_max), RP_WINDOW_NONE);
-    assert_int_equal(rp_window_ceiling(&window, 0), RP_WINDOW_NONE);
+    assert_int_equal(rp_window_ceiling(&window, 1), RP_WINDOW_NONE);
     rp_window_close(&window);
 }
 
@@ -129,11 +138,12 @@ static void greatest_values_fit(void **state)
     (void)state;
     struct rp_window window;
     assert_int_equal(rp_window_open(&window, RP_WINDOW_MAX, true, NULL), 0);
+    uint16_t newest = RP_WINDOW_NONE;
     for (uint32_t i = 0; i < RP_WINDOW_MAX; i++)
-        rp_window_add(&window, RP_WINDOW_VALUE_MAX);
+        newest = rp_window_add(&window, RP_WINDOW_VALUE_MAX);
     assert_int_equal(rp_window_floor(&window, RP_WINDOW_VALUE_MAX - 1), RP_WINDOW_NONE);
-    assert_int_equal(rp_window_floor(&window, RP_WINDOW_VALUE_MAX), window.oldest);
-    assert_int_equal(rp_window_ceiling(&window, RP_WINDOW_VALUE_MAX), window.newest);
+    assert_int_equal(rp_window_floor(&window, RP_WINDOW_VALUE_MAX), rp_window_oldest(&window));
+    assert_int_equal(rp_window_ceiling(&window, RP_WINDOW_VALUE_MAX), newest);
     rp_window_close(&window);
 }
 
