@@ -73,9 +73,8 @@ static void a_lost_state_does_not_hold_up_the_end(void **state)
     forget_checkpoints();
     struct engine engine = engine_start(with_checkpoints);
     struct rp_client *other = trainer(1, NULL, 0);
-    int fd = attach_at_row(0, RP_NEXT_ROW_ANY);
-    close(fd);
-    for (uint64_t batch = 2; batch < 14; batch += 2) { /* both trainers at batch `batch` */
+    close(attach_at_row(0, RP_NEXT_ROW_ANY));
+    for (uint64_t batch = 2; batch <= 24; batch += 2) { /* both trainers at batch `batch` */
         close(attach_at_row(0, batch * RANKS * ROWS));
         take_batches(other, 1, batch - 2, batch);
     }
@@ -83,12 +82,12 @@ static void a_lost_state_does_not_hold_up_the_end(void **state)
     struct rp_client *back = trainer(0, NULL, 0);
     take_batches(back, 0, 0, 2);
     rp_client_detach(back);
-    close(attach_at_row(0, 20 * RANKS * ROWS));
+    close(attach_at_row(0, 30 * RANKS * ROWS));
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
     rp_client_detach(other);
     engine = engine_start(with_checkpoints); /* it stands where rank 1 was */
     other = trainer(1, NULL, 0);
-    assert_int_equal(take(other, (12 * RANKS + 1) * ROWS), RP_NEXT_BATCH);
+    assert_int_equal(take(other, (24 * RANKS + 1) * ROWS), RP_NEXT_BATCH);
     rp_client_detach(other);
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
