@@ -27,6 +27,7 @@
 #include "io/io.h"
 
 #define PARK_MS 100
+#define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */
 #define EVENTS_MAX 64
 /* Deliver steps between two looks at the sockets while there is always something to deliver. */
 #define STEPS_PER_LOOK 64u
@@ -314,6 +315,19 @@ static bool all_delivered(const struct rp_engine *engine)
     return true;
 }
 
+/* A stream that failed in reading ahead has published batches before that; whoever has not been
+ * here yet may still fetch them. Trainers that are here have them mapped and need no engine for it.
+ */
+static bool is_awaited(const struct rp_engine *engine)
+{
+    if (rp_now_ns() - engine->failed_ns >= FAILED_WAIT_NS)
+        return false;
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        if (!engine->ever_trained[r] && engine->rings[r].release != engine->rings[r].tail)
+            return true;
+    return false;
+}
+
 static void run_step(struct rp_engine *engine, uint32_t *idle)
 {
     int step = engine->flow_running && engine->exit_code == 0
@@ -348,6 +362,8 @@ static void run(struct rp_engine *engine)
             rp_log(RP_LOG_INFO, "the stream has ended and every rank has had all of it");
             rp_engine_begin_stop(engine);
         }
+        if (engine->phase == RP_ENGINE_FAILED && !is_awaited(engine))
+            rp_engine_begin_stop(engine);
         if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted && !engine->saver.busy)
             engine->phase = RP_ENGINE_DONE;
     }

@@ -101,7 +101,7 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
 {
     uint32_t ring = request->rank - engine->config->rank_first;
     int code = check_attach(engine, request, error);
-    if (code >= 0 && engine->phase != RP_ENGINE_RUNNING)
+    if (code >= 0 && engine->phase >= RP_ENGINE_STOPPING)
         code = rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
     if (code >= 0 && token && request->next_row == RP_NEXT_ROW_ANY)
         code = take_row_of_token(request, token, error);
@@ -189,7 +189,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         free(text);
     } else if (request.kind == RP_REQUEST_STOP) {
         connection->asks = RP_REQUEST_STOP;
-        if (engine->phase == RP_ENGINE_RUNNING)
+        if (engine->phase < RP_ENGINE_STOPPING)
             rp_engine_begin_stop(engine);
     } else if (request.kind == RP_REQUEST_CHECKPOINT && engine->checkpoints) {
         connection->asks = RP_REQUEST_CHECKPOINT;

@@ -253,6 +253,9 @@ int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct r
     }
     *batch_out = batch;
     bool at_hand = numbered && batch >= r->release && batch <= r->tail;
+    if (engine->phase == RP_ENGINE_FAILED && (!at_hand || engine->had_trainer[ring]))
+        return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
+                       engine->error->message);
     if (at_hand)
         return engine->had_trainer[ring] ? move_one(engine, ring, batch, error) : 0;
     if (others_attached(engine, ring)) {

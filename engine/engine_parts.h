@@ -76,6 +76,7 @@ enum rp_watch {
 
 enum rp_engine_phase {
     RP_ENGINE_RUNNING,
+    RP_ENGINE_FAILED,   /* no batch will follow; those published wait for trainers yet to come */
     RP_ENGINE_STOPPING, /* told to stop, or failed: a last checkpoint is due or under way */
     RP_ENGINE_DONE,
 };
@@ -124,7 +125,7 @@ struct rp_engine {
     int asker_fd;  /* connection of the trainer that is being placed, or -1 */
     int exit_code; /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;
-    uint64_t started_ns, first_batch_ns;
+    uint64_t started_ns, failed_ns;
 };
 
 #define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))
@@ -134,7 +135,8 @@ struct rp_engine {
 /* engine_peers.c */
 /** Take a last checkpoint if there is a directory for it, then end. */
 void rp_engine_begin_stop(struct rp_engine *engine);
-/** *engine->error stops the stream: tell the trainers, and stop. */
+/** *engine->error stops the stream: tell the trainers; what was published is theirs all the same.
+ */
 void rp_engine_fail(struct rp_engine *engine, int code);
 /** "message\nhint": how an error travels to a trainer. */
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);

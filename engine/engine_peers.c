@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine_parts.h"
 
@@ -22,7 +23,7 @@ int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint3
 
 void rp_engine_begin_stop(struct rp_engine *engine)
 {
-    if (engine->phase == RP_ENGINE_RUNNING)
+    if (engine->phase != RP_ENGINE_DONE)
         engine->phase = RP_ENGINE_STOPPING;
     engine->save_wanted = engine->checkpoints != NULL;
 }
@@ -41,7 +42,9 @@ void rp_engine_fail(struct rp_engine *engine, int code)
     for (uint32_t r = 0; r < engine->ring_count; r++)
         if (engine->rings[r].data.data) /* it could not be made: that is then the failure */
             rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
-    rp_engine_begin_stop(engine);
+    engine->failed_ns = rp_now_ns();
+    if (engine->phase == RP_ENGINE_RUNNING)
+        engine->phase = RP_ENGINE_FAILED;
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
