@@ -20,6 +20,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine_parts.h"
@@ -29,6 +30,7 @@
 #define PARK_MS 100
 #define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */
 #define EVENTS_MAX 64
+#define CONFIG_BYTES_MAX (1u << 20) /* as the config room reads */
 /* Deliver steps between two looks at the sockets while there is always something to deliver. */
 #define STEPS_PER_LOOK 64u
 
@@ -385,6 +387,18 @@ static void say_ready(const struct rp_engine *engine)
     }
 }
 
+/* What checkpoints keep for people to read: the file as it is now, which options may have
+ * overridden. */
+static int read_config_text(struct rp_engine *engine, struct rp_error *error)
+{
+    const char *path = engine->config->path;
+    size_t bytes;
+    if (path)
+        return rp_file_read_all(path, CONFIG_BYTES_MAX, &engine->config_text, &bytes, error);
+    engine->config_text = rp_format("# all keys were given as options\n");
+    return engine->config_text ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory at start");
+}
+
 int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error)
 {
     struct rp_error local;
@@ -398,9 +412,9 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .asker_fd = -1,
                                .listener = {.fd = -1, .lock_fd = -1, .directory_fd = -1},
                                .started_ns = rp_now_ns()};
-    engine.config_text = rp_format("# %s\n",
-                                   options->config->path ? options->config->path : "options");
-    int code = engine.config_text ? open_engine(&engine, engine.error) : -ENOMEM;
+    int code = read_config_text(&engine, engine.error);
+    if (code >= 0)
+        code = open_engine(&engine, engine.error);
     if (code >= 0) {
         say_ready(&engine);
         run(&engine);

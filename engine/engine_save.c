@@ -20,8 +20,6 @@
 #include "engine_parts.h"
 #include "flow/widen.h"
 
-#define VERSION_TEXT "0.1.0"
-
 uint64_t rp_engine_consumed(const struct rp_engine *engine)
 {
     uint64_t lowest = UINT64_MAX;
@@ -255,7 +253,7 @@ static void fill_info(struct rp_engine *engine)
                                         .world = engine->config->dp_world_size,
                                         .rows = engine->config->batch_size};
     memcpy(info->run, engine->config->run, strnlen(engine->config->run, sizeof info->run - 1));
-    memcpy(info->version, VERSION_TEXT, sizeof VERSION_TEXT);
+    memcpy(info->version, RP_VERSION, sizeof RP_VERSION);
 }
 
 static int start_saver(struct rp_engine *engine, uint64_t cut)

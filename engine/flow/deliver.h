@@ -12,7 +12,6 @@ struct rp_deliver {
     struct rp_arena *arena;
     struct rp_ring *rings; /* [rank_count] */
     const struct rp_files *files;
-    const struct rp_pack_target *targets; /* [rank_count] */
     uint64_t base_row;
     uint64_t next_ticket; /* first ticket not yet retired */
     bool ended;

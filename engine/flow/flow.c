@@ -135,7 +135,6 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .arena = &flow->arena,
                              .rings = rings,
                              .files = &flow->files,
-                             .targets = flow->targets,
                              .base_row = base_row,
                              .batches = d->batches,
                              .rows = d->rows,
