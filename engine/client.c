@@ -353,6 +353,11 @@ size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capa
     return client->state_bytes;
 }
 
+void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
+{
+    memcpy(identity, &client->identity, sizeof client->identity);
+}
+
 uint64_t rp_client_next_row(const struct rp_client *client)
 {
     return client->next_row;

@@ -105,6 +105,11 @@ RP_API size_t rp_client_state(const struct rp_client *client, void *buffer, size
 /** Row boundary of that state. */
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);
 
+/** Identity of the stream: corpus, seed, packing and all else that decides what row g holds. Ranks
+ * of a job compare it, and next_row, before the first step: nodes share no memory, so nobody else
+ * can. */
+RP_API void rp_client_identity(const struct rp_client *client, uint64_t identity[2]);
+
 /* What the client has seen since attach. */
 struct rp_client_counts {
     uint64_t batches, rows, tokens; /* delivered; tokens without padding */

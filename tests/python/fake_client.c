@@ -222,6 +222,13 @@ size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capa
     return 40;
 }
 
+void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
+{
+    (void)client;
+    identity[0] = 7;
+    identity[1] = 0;
+}
+
 uint64_t rp_client_next_row(const struct rp_client *client)
 {
     return client->next * ROWS;

@@ -6,7 +6,7 @@ import os
 import pytest
 import ringpack
 from ringpack import _engine
-from ringpack._ranks import find_ranks
+from ringpack._ranks import check_agreement, find_ranks
 
 TORCHRUN = {
     "RANK": "5",
@@ -100,3 +100,50 @@ def test_ranks_given_alone_reach_the_engine():
     assert find_ranks(0, 1, {}).keys() == {"dp_world_size": 1}
     assert find_ranks(None, None, {}).keys() == {}
     assert find_ranks(None, None, TORCHRUN).keys() == {"dp_world_size": 8, "ranks": "4-7"}
+
+
+def facts(**changes):
+    known = {"stream": "ab", "next_row": 12, "dp_world_size": 2, "batch_size": 3}
+    return {**known, "dp_rank": 0, **changes}
+
+
+@pytest.mark.parametrize(
+    "odd, message",
+    [
+        ({"stream": "cd"}, "stream: process 0 has ab, process 1 has cd"),
+        ({"next_row": 24}, "next_row: process 0 has 12, process 1 has 24"),
+        ({"batch_size": 4}, "batch_size: process 0 has 3, process 1 has 4"),
+        ({"dp_rank": 0}, "dp_rank: nobody has 1 of 2"),
+    ],
+)
+def test_ranks_that_differ_are_told_apart(odd, message):
+    others = {"dp_rank": 1, **odd}
+    with pytest.raises(ringpack.CheckpointMismatchError, match=message):
+        check_agreement([facts(), facts(**others)])
+
+
+def test_tensor_parallel_ranks_may_read_the_same_share():
+    check_agreement([facts(), facts(), facts(dp_rank=1), facts(dp_rank=1)])
+
+
+def test_a_loader_tells_what_it_is_about_to_read(make):
+    gathered = []
+
+    def all_gather(fact):
+        gathered.append(fact)
+        return gathered
+
+    with make() as loader:
+        loader.check_ranks(all_gather)
+        next(loader)
+        with pytest.raises(ringpack.CheckpointMismatchError, match="next_row: process 0 has 0"):
+            loader.check_ranks(all_gather)
+    other_seed = make(seed=8)
+    with other_seed, pytest.raises(ringpack.CheckpointMismatchError, match="stream: process 0"):
+        other_seed.check_ranks(lambda fact: [gathered[0], fact])
+
+
+def test_ranks_are_compared_by_torch_or_by_what_is_given(make):
+    pytest.importorskip("torch")
+    with make() as loader, pytest.raises(ringpack.UsageError, match="no process group"):
+        loader.check_ranks()

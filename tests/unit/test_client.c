@@ -98,6 +98,9 @@ static void takes_and_returns(void **state)
     assert_int_equal(rp_client_next(client, 0, &batch, NULL), RP_NEXT_END);
     assert_int_equal(rp_client_release(client, &batch), -RP_E_USAGE); /* twice */
     struct rp_client_counts counts;
+    uint64_t identity[2] = {0};
+    rp_client_identity(client, identity);
+    assert_int_equal(identity[0], engine_options.identity);
     rp_client_counts(client, &counts);
     assert_int_equal(counts.batches, 100);
     assert_int_equal(counts.tokens, 100 * FAKE_ROWS * FAKE_SEQ_LEN);

@@ -187,6 +187,13 @@ class Client:
             return self.taking.info.next_row - self.geometry.rows * self.geometry.world
         return self._c.rp_client_next_row(self._client)
 
+    def identity(self):
+        """Of the stream, as text."""
+        self._check_process()
+        halves = (ctypes.c_uint64 * 2)()
+        self._c.rp_client_identity(self._client, halves)
+        return f"{halves[1]:016x}{halves[0]:016x}"
+
     def counts(self):
         self._check_process()
         counts = Counts()

@@ -99,6 +99,7 @@ _PROTOTYPES = {
     "rp_client_release": (c_int, c_void_p, POINTER(BatchInfo)),
     "rp_client_state": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_next_row": (c_uint64, c_void_p),
+    "rp_client_identity": (None, c_void_p, POINTER(c_uint64)),
     "rp_client_counts": (None, c_void_p, POINTER(Counts)),
     "rp_client_detach": (None, c_void_p),
     "rp_batch_digest": (None, POINTER(Geometry), POINTER(BatchInfo), POINTER(c_uint64)),

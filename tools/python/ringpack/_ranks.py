@@ -4,7 +4,7 @@
 import re
 from typing import NamedTuple, Optional
 
-from .errors import UsageError
+from .errors import CheckpointMismatchError, UsageError
 
 ALONE = "no launcher"
 
@@ -88,6 +88,35 @@ def _launched(environment):
         said_by = f"{launcher}: {rank_name}, {world_name}"
         return Ranks(rank, world, rank if local is None else local, node, said_by, job)
     return None
+
+
+_MENDING = {
+    "stream": "let all nodes have the same corpus and the same config",
+    "next_row": "load the same state on every rank, before the first batch",
+    "dp_world_size": "give all processes the same dp_world_size",
+    "batch_size": "give all processes the same batch_size",
+}
+
+
+def check_agreement(facts):
+    """Refuse a job whose ranks do not read one stream from one row: `facts` has a dict of each.
+
+    Ranks may read the same share (tensor parallelism); a share that nobody reads would be lost."""
+    first = facts[0]
+    for number, found in enumerate(facts):
+        for field, value in found.items():
+            if field != "dp_rank" and value != first[field]:
+                raise CheckpointMismatchError(
+                    f"{field}: process 0 has {first[field]}, process {number} has {value}",
+                    _MENDING[field],
+                )
+    missing = set(range(first["dp_world_size"])) - {found["dp_rank"] for found in facts}
+    if missing:
+        raise CheckpointMismatchError(
+            f"dp_rank: nobody has {', '.join(map(str, sorted(missing)))} of "
+            f"{first['dp_world_size']}",
+            "gather from every process of the job, and give each its own dp_rank",
+        )
 
 
 def find_ranks(dp_rank, dp_world_size, environment):

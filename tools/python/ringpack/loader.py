@@ -7,14 +7,14 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Optional, Union
 
 import numpy
 
 from ._client import END, Client
 from ._engine import Engine, engine_command
-from ._ranks import find_ranks
+from ._ranks import check_agreement, find_ranks
 from .batch import KINDS, Batch, import_torch
 from .errors import (
     EngineGoneError,
@@ -304,6 +304,23 @@ class Loader:
                 self._token = before
                 raise
 
+    def check_ranks(self, all_gather: Optional[Callable[[dict], Iterable[dict]]] = None) -> None:
+        """Compare what the ranks of a job are about to read; a collective call, before the loop.
+
+        Nodes share nothing, so a node with another corpus, seed or position would go unnoticed.
+        `all_gather` gives every process the objects of all, in one order; without it
+        torch.distributed does it where a process group is initialised. Raises
+        CheckpointMismatchError on every rank, with the field and both values."""
+        client = self.attach()._client
+        facts = {
+            "stream": client.identity(),
+            "next_row": client.next_row(),
+            "dp_world_size": client.geometry.world,
+            "batch_size": client.geometry.rows,
+            "dp_rank": client.geometry.rank,
+        }
+        check_agreement(list((all_gather or _torch_all_gather)(facts)))
+
     # ---- what is going on -----------------------------------------------------------------------
 
     @property
@@ -324,6 +341,18 @@ class Loader:
     def counts(self) -> dict[str, int]:
         """Since attaching: batches, rows, tokens, waits, wait_ns, reattaches."""
         return self.attach()._client.counts()
+
+
+def _torch_all_gather(fact):
+    distributed = import_torch().distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        raise UsageError(
+            "check_ranks() found no process group of torch.distributed",
+            "init_process_group() first, or give the job's own all_gather",
+        )
+    gathered = [None] * distributed.get_world_size()
+    distributed.all_gather_object(gathered, fact)
+    return gathered
 
 
 def _token_of(value):
