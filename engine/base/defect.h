@@ -1,24 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* defect.h — deliberate defects, for the tests that must fail.
+/* defect.h — deliberate defects, for the tests that must fail: a guarantee counts as tested only
+ * when breaking it makes a test fail.
  *
- * RP_DEFECT(name) is the constant 0 in every build but the one that tests compile with
- * -DRP_DEFECT_<name>=1: a guarantee counts as tested only when breaking it makes a test fail. */
+ * RP_DEFECT(name) is the constant 0 in every build but those of tests. One that is compiled with
+ * -DRP_DEFECT_<name>=1 has that defect; the simulator (tests/sim) has all of them in one build,
+ * turned on one at a time. */
 #ifndef RP_BASE_DEFECT_H
 #define RP_BASE_DEFECT_H
 
-#define RP_DEFECT(name) (RP_DEFECT_##name)
+/* name, what it breaks. tests/README.md says which test finds each. */
+#define RP_DEFECTS(X)                                                                              \
+    X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
+    X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
+    X(trust_index_extents, "an index is not held against the file it describes")                   \
+    X(trust_release_word, "a trainer's release word is believed unchecked")
 
-#ifndef RP_DEFECT_ignore_section_hash
-#define RP_DEFECT_ignore_section_hash 0
-#endif
-#ifndef RP_DEFECT_lose_fragment_at_resume
-#define RP_DEFECT_lose_fragment_at_resume 0
-#endif
-#ifndef RP_DEFECT_trust_index_extents
-#define RP_DEFECT_trust_index_extents 0
-#endif
-#ifndef RP_DEFECT_trust_release_word
-#define RP_DEFECT_trust_release_word 0
+#ifdef RP_SIMULATION
+
+enum rp_defect {
+#define RP_DEFECT_ENUM(name, text) RP_DEFECT_IS_##name,
+    RP_DEFECTS(RP_DEFECT_ENUM)
+#undef RP_DEFECT_ENUM
+        RP_DEFECT_COUNT
+};
+extern _Bool rp_defects[RP_DEFECT_COUNT];
+#define RP_DEFECT(name) (rp_defects[RP_DEFECT_IS_##name])
+
+#else
+
+/* 1 if the macro RP_DEFECT_<name> is defined as 1, else 0: it is pasted into a word that is either
+ * "0," (which moves the 1 into second place) or nothing known. */
+#define RP_DEFECT_PLACE_1 0,
+#define RP_DEFECT_SECOND(first, second, ...) second
+#define RP_DEFECT_PICK(place) RP_DEFECT_SECOND(place 1, 0, )
+#define RP_DEFECT_PASTE(value) RP_DEFECT_PICK(RP_DEFECT_PLACE_##value)
+#define RP_DEFECT_VALUE(value) RP_DEFECT_PASTE(value)
+#define RP_DEFECT(name) RP_DEFECT_VALUE(RP_DEFECT_##name)
+
 #endif
 
 #endif
