@@ -2,11 +2,13 @@
 """Ranks come from arguments, then from the launcher; one process of a node starts the engine."""
 
 import os
+import threading
 
 import pytest
 import ringpack
 from ringpack import _engine
 from ringpack._ranks import check_agreement, find_ranks
+from stream_oracle import assert_batch
 
 TORCHRUN = {
     "RANK": "5",
@@ -147,3 +149,21 @@ def test_ranks_are_compared_by_torch_or_by_what_is_given(make):
     pytest.importorskip("torch")
     with make() as loader, pytest.raises(ringpack.UsageError, match="no process group"):
         loader.check_ranks()
+
+
+def test_ranks_move_together_although_one_is_late(make, expected):
+    """torch.distributed.checkpoint asks every rank for its state, which attaches it at row 0, and
+    then lets each load at its own pace: a row that no micro-batch begins with waits for the last."""
+    first = make(dp_rank=0, dp_world_size=2, start_engine=True, run="together").attach()
+    second = make(dp_rank=1, dp_world_size=2, start_engine=False, run="together").attach()
+    with make(run="before", batch_size=1) as before:
+        next(before)
+        state = before.state_dict()
+    late = threading.Timer(0.5, second.load_state_dict, [state])
+    late.start()
+    first.load_state_dict(state)
+    late.join()
+    for loader, row in (first, 1), (second, 4):
+        batch = next(loader)
+        assert batch.first_row == row
+        assert_batch(batch, expected)

@@ -17,6 +17,7 @@ from ._engine import Engine, engine_command
 from ._ranks import check_agreement, find_ranks
 from .batch import KINDS, Batch, import_torch
 from .errors import (
+    BusyError,
     EngineGoneError,
     EngineStoppedError,
     EngineTimeoutError,
@@ -170,7 +171,7 @@ class Loader:
                 self._engine.start(self._start_timeout)
             try:
                 return self._attach_once(connect_timeout=0.1)
-            except EngineGoneError:
+            except (EngineGoneError, BusyError):  # busy: others have yet to leave their old place
                 if time.monotonic() >= deadline:
                     raise
 
