@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mapped.h"
 #include "base/mem.h"
 #include "engine_parts.h"
 #include "flow/files.h"
@@ -353,12 +354,22 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
         rp_flow_unpark(engine->flow);
 }
 
-static void run(struct rp_engine *engine)
+/* The stages that met a lost file have ended: nothing of what it held goes on. */
+static void fail_when_lost(struct rp_engine *engine)
 {
+    int code = engine->exit_code ? 0 : rp_mapped_lost(engine->error);
+    if (code < 0)
+        rp_engine_fail(engine, code);
+}
+
+static void run(void *argument)
+{
+    struct rp_engine *engine = argument;
     uint32_t idle = 0;
     for (uint32_t steps = 0; engine->phase != RP_ENGINE_DONE; steps++) {
         if (steps % STEPS_PER_LOOK == 0)
             look(engine, 0);
+        fail_when_lost(engine);
         run_step(engine, &idle);
         if (engine->phase == RP_ENGINE_RUNNING && all_delivered(engine)) {
             rp_log(RP_LOG_INFO, "the stream has ended and every rank has had all of it");
@@ -417,7 +428,9 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         code = open_engine(&engine, engine.error);
     if (code >= 0) {
         say_ready(&engine);
-        run(&engine);
+        /* Once more, to say what was lost and to save; whoever meets it again there just ends. */
+        if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
+            fail_when_lost(&engine);
         code = engine.exit_code;
     }
     close_engine(&engine);

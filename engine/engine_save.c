@@ -16,6 +16,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mapped.h"
 #include "base/mem.h"
 #include "engine_parts.h"
 #include "flow/widen.h"
@@ -127,7 +128,8 @@ static void list_contents(struct rp_engine *engine)
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
         code = add_batches(&engine->rings[r], &list);
-    if (code >= 0 && engine->flow_running)
+    bool readable = engine->flow_running && rp_mapped_lost(NULL) == 0;
+    if (code >= 0 && readable)
         code = add_tickets(engine, &list);
     if (code < 0) { /* contents are advisory */
         rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");
@@ -185,7 +187,7 @@ static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
     return contents;
 }
 
-static void *saver_main(void *argument)
+static void save(void *argument)
 {
     struct rp_saver *saver = argument;
     size_t bytes;
@@ -200,6 +202,13 @@ static void *saver_main(void *argument)
     saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, bytes ? 3 : 2,
                                      &saver->path, &saver->error);
     free(contents);
+}
+
+static void *saver_main(void *argument)
+{
+    struct rp_saver *saver = argument;
+    if (!rp_mapped_guard(save, saver)) /* it was copying out of a mapped file */
+        saver->code = rp_mapped_lost(&saver->error);
     announce(saver, RP_SAVER_DONE);
     return NULL;
 }

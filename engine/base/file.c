@@ -19,6 +19,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/mapped.h"
 #include "base/mem.h"
 
 #define LOCK_PATIENCE_NS 500000000u
@@ -341,6 +342,10 @@ int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error)
             code = fail_errno(error, path, "map");
         else
             *map = (struct rp_map){data, bytes};
+        if (code == 0 && !rp_mapped_add(data, bytes, path)) {
+            rp_map_close(map);
+            code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its name", path);
+        }
     }
     close(fd);
     return code;
@@ -348,8 +353,10 @@ int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error)
 
 void rp_map_close(struct rp_map *map)
 {
-    if (map->data)
+    if (map->data) {
+        rp_mapped_remove(map->data);
         munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
+    }
     *map = (struct rp_map){0};
 }
 

@@ -60,8 +60,8 @@ RP_MUST_CHECK int rp_file_lock(int fd);
 /** Create a directory and its parents with mode 0700; an existing directory is fine. */
 RP_MUST_CHECK int rp_dir_make(const char *path, struct rp_error *error);
 
-/** A private read-only mapping of a whole regular file; an empty file has `data` NULL. A file that
- * is truncated while mapped raises SIGBUS: the program's handler deals with that. */
+/** A private read-only mapping of a whole regular file; an empty file has `data` NULL. One that is
+ * truncated while it is mapped: see mapped.h. */
 struct rp_map {
     const uint8_t *data;
     uint64_t bytes;

@@ -18,6 +18,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/mapped.h"
 #include "flow/contents.h"
 
 /* A hole of up to this many bytes between two ranges is read along rather than split off: a read of
@@ -327,7 +328,9 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
             if (code == 0)
                 break;
         }
-        int code = plan_batch(d, error);
+        int code = rp_files_watch(d->files, error);
+        if (code >= 0)
+            code = plan_batch(d, error);
         if (code < 0)
             return code;
     }
@@ -339,19 +342,25 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-static void *dispatch_main(void *argument)
+static void run_dispatch(void *argument)
 {
     struct rp_dispatch *d = argument;
     struct rp_error error = {0};
     int code = dispatch_all(d, &error);
     if (code >= 0 || code == -RP_E_STOPPED)
-        return NULL;
+        return;
     if (d->ticket)
         close_ticket(d); /* the pieces before the failure are good */
     if (open_ticket(d) == 0) {
         rp_ticket_fail(d->ticket, code, &error);
         close_ticket(d);
     }
+}
+
+/* The plan reads mapped indexes. When one is lost it just ends: see packer_thread. */
+static void *dispatch_main(void *argument)
+{
+    (void)!rp_mapped_guard(run_dispatch, argument);
     return NULL;
 }
 

@@ -11,8 +11,11 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
+#include "base/mapped.h"
 #include "base/mem.h"
 
+#define WATCH_NS 500000000u
 #define OTHER_DESCRIPTORS 32u /* rings, sockets, checkpoints */
 
 /* Files stay open once they are read. That there are too few descriptors is better known at the
@@ -58,8 +61,10 @@ static void unmap_all(struct rp_files *files)
     for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
         struct rp_file *file = &files->files[i];
         const struct rp_shard *shard = rp_corpus_shard(files->corpus, i);
-        if (file->map)
+        if (file->map) {
+            rp_mapped_remove(file->map);
             munmap((void *)(uintptr_t)file->map, shard->bytes);
+        }
         if (file->seen)
             munmap(file->seen, seen_bytes(shard));
         file->map = NULL;
@@ -101,6 +106,32 @@ const struct rp_file *rp_files_get(struct rp_files *files, uint32_t shard, struc
     return file;
 }
 
+/* A file of which every block is compared may be touched; what was compared before must be again.
+ */
+static void forget_seen(struct rp_file *file, const struct rp_shard *shard)
+{
+    for (uint64_t i = 0; file->seen && i < seen_bytes(shard) / sizeof *file->seen; i++)
+        rp_a64_store_relaxed(&file->seen[i], 0);
+}
+
+int rp_files_watch(struct rp_files *files, struct rp_error *error)
+{
+    uint64_t now = rp_now_ns();
+    if (now - files->watched_ns < WATCH_NS)
+        return 0;
+    files->watched_ns = now;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
+        struct rp_file *file = &files->files[i];
+        const struct rp_shard *shard = rp_corpus_shard(files->corpus, i);
+        int code = file->fd >= 0 ? rp_shard_check(shard, file->fd, error) : 0;
+        if (code < 0 && !file->checked)
+            return code;
+        if (code < 0)
+            forget_seen(file, shard);
+    }
+    return 0;
+}
+
 int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
                     const uint8_t *data, uint32_t bytes, struct rp_error *error)
 {
@@ -137,6 +168,8 @@ static int map_file(struct rp_files *files, uint32_t index, struct rp_error *err
         return rp_fail(error, -errno, NULL, "%s: cannot be mapped: %s", shard->path,
                        rp_strerror(-errno));
     file->map = map;
+    if (!rp_mapped_add(map, shard->bytes, shard->path))
+        return rp_fail(error, -ENOMEM, NULL, "%s: out of memory for its name", shard->path);
     if (!file->checked)
         return 0;
     void *seen = mmap(NULL, seen_bytes(shard), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,

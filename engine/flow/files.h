@@ -7,8 +7,8 @@
  * Mapped: where the page cache holds the corpus, a system call for every document costs more than
  * its copy, so all files are mapped before the stages start (and before packer processes are
  * forked) and packers take tokens from the mapping. Nothing else differs: same plan, same tickets,
- * same bytes. A mapped file that is cut short raises SIGBUS in the engine, which says so and ends;
- * trainers keep what they hold. */
+ * same bytes. A packer that meets a mapped file cut short ends there (base/mapped.h): the stream
+ * stops with the file's name, and trainers keep what they hold. */
 #ifndef RP_FLOW_FILES_H
 #define RP_FLOW_FILES_H
 
@@ -29,6 +29,7 @@ struct rp_files {
     const struct rp_corpus *corpus;
     struct rp_file *files; /* [shards of the corpus] */
     bool direct, verify_blocks;
+    uint64_t watched_ns; /* when rp_files_watch last looked */
 };
 
 /** Where a piece's tokens are: in its ticket's slot, or in a mapped file. */
@@ -47,6 +48,11 @@ void rp_files_close(struct rp_files *files);
 /** The file of a shard, opened and checked against the corpus if it was not yet. NULL on failure.
  */
 const struct rp_file *rp_files_get(struct rp_files *files, uint32_t shard, struct rp_error *error);
+
+/** Twice a second, look whether an open file is still what it was (size, modification time). One
+ * without hashes is -RP_E_CHANGED then; where every block is compared, that alone decides. By
+ * dispatch. */
+RP_MUST_CHECK int rp_files_watch(struct rp_files *files, struct rp_error *error);
 
 /** Compare what was read of a checked file with its hashes. offset is block-aligned; `bytes` ends
  * on a block or at the end of the file. -RP_E_CORRUPT names the file and the block. */

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/mapped.h"
 #include "flow/widen.h"
 
 #define LABEL_IGNORED (-100)
@@ -263,17 +264,24 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
 
 /* ---- thread or process ----------------------------------------------------------------------- */
 
-static void *packer_thread(void *argument)
+static void run_packer(void *argument)
 {
     struct rp_packer *packer = argument;
     rp_packer_run(packer->plan, packer->index);
+}
+
+/* A packer that meets a lost file just ends: the engine sees the loss (rp_mapped_lost) and stops,
+ * and its ticket is never packed. */
+static void *packer_thread(void *argument)
+{
+    (void)!rp_mapped_guard(run_packer, argument);
     return NULL;
 }
 
 /* The child of a threaded process: only async-signal-safe work from here on. It keeps the mappings
  * (a sealed segment can be written only through those that exist) and drops every descriptor but
  * the eventfd, so that it cannot keep a trainer's socket open after the engine has died. */
-static void run_child(const struct rp_packer *packer, pid_t engine)
+static void run_child(struct rp_packer *packer, pid_t engine)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != engine)
@@ -287,8 +295,7 @@ static void run_child(const struct rp_packer *packer, pid_t engine)
     if (wake > 3)
         syscall(SYS_close_range, 3, wake - 1, 0);
     syscall(SYS_close_range, wake + 1, ~0u, 0);
-    rp_packer_run(packer->plan, packer->index);
-    _exit(0);
+    _exit(rp_mapped_guard(run_packer, packer) ? 0 : 1);
 }
 
 static void reap(pid_t pid)
@@ -346,13 +353,7 @@ int rp_packer_judge_death(const struct rp_packer *packer, struct rp_error *error
     if (waitid(P_PID, (id_t)packer->pid, &info, WEXITED | WNOWAIT | WNOHANG) < 0)
         return 0; /* SIGCHLD is ignored, and the kernel has thrown the answer away */
     if (info.si_code == CLD_EXITED && info.si_status != 0)
-        return rp_fail(
-            error, -RP_E_CHANGED,
-            "batches before this one were delivered; restore the file, or check its disk "
-            "(dmesg), and start again",
-            "packer process %u ended by itself: a mapped token file was truncated, or its "
-            "disk failed",
-            packer->index);
+        return rp_mapped_lost(error);
     bool crashed = info.si_code != CLD_EXITED &&
                    (info.si_status == SIGSEGV || info.si_status == SIGBUS ||
                     info.si_status == SIGABRT || info.si_status == SIGILL ||

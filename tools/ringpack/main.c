@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main — one table of verbs is the dispatcher and the usage text. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bits.h"
+#include "base/mapped.h"
 #include "base/text.h"
 #include "cmd.h"
 
@@ -77,27 +76,9 @@ static int run_help(int argc, char **argv)
     return run_verb(argv[1], 2, arguments);
 }
 
-/* Indexes and sidecars are mapped. When such a file is cut short under us, or its disk fails, the
- * next look at it raises SIGBUS: no bug of ours and nothing is lost, so say that instead of dumping
- * core. Nothing but write and _exit is safe here. */
-static void on_bus_error(int signal_number)
-{
-    static const char text[] =
-        "ringpack: error RP_E_CHANGED: a mapped file was truncated, or its disk failed, while"
-        " it was in use\n"
-        "  next: checkpoints and delivered batches are safe; check the disk (dmesg), restore the"
-        " file or run `ringpack index` again, then restart\n";
-    (void)signal_number;
-    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
-    (void)written;
-    _exit(RP_EXIT_TROUBLE);
-}
-
 int main(int argc, char **argv)
 {
-    struct sigaction action = {.sa_handler = on_bus_error};
-    sigaction(SIGBUS, &action, NULL);
-
+    rp_mapped_watch();
     if (argc < 2) {
         print_usage(stderr);
         return RP_EXIT_TROUBLE;

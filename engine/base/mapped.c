@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mapped — see mapped.h.
+ *
+ * The signal is raised by our own look at a mapping and comes to the thread that looks: it never
+ * interrupts an allocator or stdio, so that the handler may do what any code may do there. */
+#include "base/mapped.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "base/mem.h"
+
+#define EXIT_TROUBLE 2
+
+struct mapping {
+    struct mapping *next;
+    const uint8_t *start;
+    uint64_t bytes;
+    char path[];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of those who change the list */
+static struct mapping *_Atomic mappings;
+/* In memory shared with forked children: the mapping that was met lost. It is an address, which
+ * means the same to them, because files are mapped before they are forked. NULL: nobody watches. */
+static struct rp_a64 *lost;
+static _Thread_local sigjmp_buf *guard;
+
+bool rp_mapped_add(const void *start, uint64_t bytes, const char *path)
+{
+    size_t path_bytes = strlen(path) + 1;
+    struct mapping *mapping = rp_calloc(1, sizeof *mapping + path_bytes);
+    if (!mapping)
+        return false;
+    mapping->start = start;
+    mapping->bytes = bytes;
+    memcpy(mapping->path, path, path_bytes);
+    pthread_mutex_lock(&lock);
+    mapping->next = mappings;
+    mappings = mapping;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+void rp_mapped_remove(const void *start)
+{
+    pthread_mutex_lock(&lock);
+    struct mapping *found = mappings, *before = NULL;
+    while (found && found->start != start) {
+        before = found;
+        found = found->next;
+    }
+    if (found && before)
+        before->next = found->next;
+    else if (found)
+        mappings = found->next;
+    if (found && lost && rp_a64_load_relaxed(lost) == (uintptr_t)found)
+        rp_a64_store_relaxed(lost, 0);
+    pthread_mutex_unlock(&lock);
+    free(found);
+}
+
+static const struct mapping *find(const void *address)
+{
+    const struct mapping *mapping = mappings;
+    while (mapping && (uint64_t)((const uint8_t *)address - mapping->start) >= mapping->bytes)
+        mapping = mapping->next;
+    return mapping;
+}
+
+static int fail_lost(const struct mapping *mapping, struct rp_error *error)
+{
+    struct stat now = {0};
+    char found[64] = "no such file";
+    if (stat(mapping->path, &now) == 0)
+        snprintf(found, sizeof found, "%" PRIu64, (uint64_t)now.st_size);
+    bool is_short = (uint64_t)now.st_size < mapping->bytes;
+    return rp_fail(error, -RP_E_CHANGED,
+                   "what was delivered and saved is valid; restore the file, or check its disk "
+                   "(dmesg), and start again",
+                   "%s: %s while it was in use: bytes: expected %" PRIu64 ", found %s",
+                   mapping->path, is_short ? "was truncated" : "its disk failed, or it was cut",
+                   mapping->bytes, found);
+}
+
+int rp_mapped_lost(struct rp_error *error)
+{
+    uint64_t address = lost ? rp_a64_load_acquire(lost) : 0; /* PAIRS mapping-lost */
+    return address ? fail_lost((const struct mapping *)(uintptr_t)address, error) : 0;
+}
+
+static void end_process(const struct mapping *mapping)
+{
+    struct rp_error error = {.message = "memory that was mapped is no longer there",
+                             .hint = "check the disk (dmesg) and start again"};
+    if (mapping)
+        (void)fail_lost(mapping, &error);
+    dprintf(STDERR_FILENO, "ringpack: error RP_E_CHANGED: %s\n  next: %s\n", error.message,
+            error.hint);
+    _exit(EXIT_TROUBLE);
+}
+
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)context;
+    const struct mapping *mapping = find(info->si_addr);
+    if (!mapping || !guard)
+        end_process(mapping);
+    rp_a64_store_release(lost, (uintptr_t)mapping); /* PAIRS mapping-lost */
+    siglongjmp(*guard, 1);
+}
+
+void rp_mapped_watch(void)
+{
+    if (!lost) {
+        void *page = mmap(NULL, sizeof *lost, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                          -1, 0);
+        if (page == MAP_FAILED)
+            return; /* the signal then ends us without a word, which is safe as well */
+        lost = page;
+    }
+    /* SA_NODEFER: the jump leaves the handler, which nothing would unblock the signal for again. */
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    sigaction(SIGBUS, &action, NULL);
+}
+
+bool rp_mapped_guard(void (*work)(void *argument), void *argument)
+{
+    sigjmp_buf place, *outer = guard;
+    bool whole = sigsetjmp(place, 0) == 0;
+    if (whole) {
+        guard = &place;
+        work(argument);
+    }
+    guard = outer;
+    return whole;
+}

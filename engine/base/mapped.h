@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mapped.h — files that are mapped, and what happens when one is cut short under us.
+ *
+ * A look at a page that a file no longer has, or that its disk will not give, raises SIGBUS in the
+ * thread that looks. That is no bug of ours and nothing is lost, so it becomes a failure with a
+ * name: the handler finds the file by the address, notes it where all processes of an engine see
+ * it, and takes the thread out of its work, back to rp_mapped_guard. A thread without one ends the
+ * process: it says which file it was and exits with 2.
+ *
+ * Invariant: what a thread was making of the lost bytes is never used, because the thread does not
+ * go back there. So only work that holds no lock and leaves its results unpublished until it is
+ * done may look at a mapping. */
+#ifndef RP_BASE_MAPPED_H
+#define RP_BASE_MAPPED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+
+/** Handle SIGBUS from now on, in this process and those forked from it. For a program: a library
+ * leaves the signal to its host, and then the rest of this header only keeps a list. */
+void rp_mapped_watch(void);
+
+/** A file was mapped at `start`; false when out of memory. Not while a guard is at work on it. */
+RP_MUST_CHECK bool rp_mapped_add(const void *start, uint64_t bytes, const char *path);
+void rp_mapped_remove(const void *start);
+
+/** Do work(argument). False if it met a lost file and was left where it stood. */
+RP_MUST_CHECK bool rp_mapped_guard(void (*work)(void *argument), void *argument);
+
+/** 0, or -RP_E_CHANGED with the file that a thread, or a process forked from us, has met lost. */
+int rp_mapped_lost(struct rp_error *error);
+
+#endif

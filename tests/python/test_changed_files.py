@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Corpus files that are cut, replaced, touched or overwritten while the engine reads them, in every
+way of reading: noticed and named, or without effect. Trainers hear of it at once, a checkpoint is
+saved, and once the file is back every row comes, with the bytes it always had."""
+
+import os
+import shutil
+import time
+
+import pytest
+import ringpack
+from failure_kit import SOON, Tape, assert_ended_by, finish
+from stream_kit import LONG, PATIENCE, Engine, Ranks
+
+LONG_TAPE = 3000000  # tokens: far more than any ring holds
+LOOK = 0.5  # seconds: how often the engine looks whether a file is what it was
+WAYS = [
+    {"io": "pread"},
+    {"io": "io_uring", "direct": "on"},
+    {"io": "mapped"},
+    {"io": "mapped", "packer_processes": True},
+]
+if LONG:
+    WAYS.append({"io": "io_uring"})
+ways = pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
+
+
+class Reading:
+    """An engine in the middle of a long tape, and its trainer. A copy of the files is kept."""
+
+    def __init__(self, program, folder, way, indexed=False, **keys):
+        self.program, self.folder = program, folder
+        self.tape = Tape(folder, LONG_TAPE, **way, packers=2, **keys)
+        if indexed:
+            self.tape.index(program)
+        self.index_path = self.tape.path[:-4] + ".idx"
+        for path in self.tape.path, self.index_path:
+            shutil.copy2(path, f"{path}.kept")
+        self.tape.config["checkpoint_dir"] = str(folder / "checkpoints")
+        self.engine = Engine(program, folder, self.tape.config)
+        self.ranks = Ranks(self.engine, restart_timeout=PATIENCE)
+        self.tape.read(self.ranks, 3)
+
+    def read_until_told(self, *texts, error=ringpack.FileChangedError):
+        """Good batches, and then the failure, at once and with the file's name."""
+        with pytest.raises(error) as raised:
+            self.tape.read(self.ranks)
+        said = str(raised.value)
+        assert all(text in said for text in (self.tape.path[:-4], "next: ", *texts)), said
+        self.token = self.ranks.tokens()[0]
+        begin = time.monotonic()
+        assert_ended_by(self.engine, error.name, *texts)
+        assert time.monotonic() - begin < SOON
+        return said
+
+    def restore_and_finish(self):
+        """The engine goes on from the checkpoint that it saved at the end, the trainer from its own
+        state, which is that of a batch still in its hands then."""
+        for path in self.tape.path, self.index_path:
+            os.replace(f"{path}.kept", path)
+        assert "saved" in self.engine.log(), self.engine.log()
+        self.ranks.close()
+        log = finish(self.program, self.folder, self.tape, self.token)
+        assert "resuming from" in log
+
+    def close(self):
+        self.ranks.close()
+        self.engine.kill()
+
+
+@pytest.fixture
+def reading(program, folder):
+    made = []
+
+    def make(*arguments, **keys):
+        made.append(Reading(program, folder, *arguments, **keys))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@ways
+@pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
+def test_a_token_file_that_is_cut(reading, way, indexed):
+    it = reading(way, indexed)
+    os.truncate(it.tape.path, 8192)
+    it.read_until_told("bytes: expected 6000000, found 8192")
+    it.restore_and_finish()
+
+
+@pytest.mark.parametrize("io", ["pread", "mapped"])
+def test_an_index_that_is_cut(reading, io):
+    """It is mapped whatever the way of reading; what the plan needs of it is gone."""
+    it = reading({"io": io})
+    os.truncate(it.index_path, 0)
+    it.read_until_told(it.index_path, "found 0")
+    it.restore_and_finish()
+
+
+@ways
+def test_a_token_file_that_is_replaced(reading, way):
+    """The file that was opened lives on: the stream is that of the old one."""
+    it = reading(way)
+    other = it.tape.path + ".other"
+    with open(other, "wb") as file:
+        file.write(bytes(os.path.getsize(it.tape.path)))
+    os.replace(other, it.tape.path)
+    it.tape.read(it.ranks)
+    it.tape.assert_whole()
+
+
+@ways
+def test_an_indexed_file_that_is_touched(reading, way):
+    """Every block is compared, so nothing else matters."""
+    it = reading(way, indexed=True)
+    os.utime(it.tape.path)
+    it.tape.read(it.ranks)
+    it.tape.assert_whole()
+
+
+@ways
+def test_a_file_without_index_that_is_touched(reading, way):
+    """Nobody can tell a touched file from a changed one."""
+    it = reading(way)
+    os.utime(it.tape.path)
+    time.sleep(1.1 * LOOK)
+    it.read_until_told("modification time")
+    it.restore_and_finish()
+
+
+@ways
+@pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
+def test_a_file_that_is_overwritten(reading, way, indexed):
+    """With an index no changed token is ever delivered; without one the change is noticed at the
+    next look."""
+    it = reading(way, indexed)
+    with open(it.tape.path, "r+b") as file:
+        file.seek(-65536, os.SEEK_END)
+        file.write(bytes(65536))
+    if indexed:
+        it.read_until_told("block", "differs from its sidecar", error=ringpack.CorruptError)
+    else:
+        time.sleep(1.1 * LOOK)
+        it.read_until_told("modification time")
+    it.restore_and_finish()

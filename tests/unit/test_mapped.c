@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mapped files that are cut short: the thread that looks is taken out of its work, the file has a
+ * name for everybody, and a process without a guard ends with it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/mapped.h"
+
+#define BYTES 16384u
+
+static char path[] = "/tmp/rp-mapped-XXXXXX";
+
+static int make_file(void **state)
+{
+    (void)state;
+    int fd = mkstemp(path);
+    return fd < 0 || ftruncate(fd, BYTES) != 0 || close(fd) != 0;
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+struct work {
+    const uint8_t *data;
+    bool is_done;
+};
+
+static void look(void *argument)
+{
+    struct work *work = argument;
+    (void)*(volatile const uint8_t *)(work->data + BYTES - 1);
+    work->is_done = true;
+}
+
+static struct rp_map open_map(void)
+{
+    struct rp_error error;
+    struct rp_map map;
+    rp_mapped_watch(); /* cmocka has put its own handler there for this test */
+    assert_int_equal(truncate(path, BYTES), 0);
+    if (rp_map_open(&map, path, &error) != 0)
+        fail_msg("%s", error.message);
+    return map;
+}
+
+static void check_lost(void)
+{
+    struct rp_error error;
+    assert_int_equal(rp_mapped_lost(&error), -RP_E_CHANGED);
+    assert_non_null(strstr(error.message, path));
+    assert_non_null(strstr(error.message, "truncated"));
+    assert_non_null(strstr(error.message, "expected 16384, found 0"));
+    assert_true(error.hint[0] != '\0');
+}
+
+static void a_lost_file_is_named(void **state)
+{
+    (void)state;
+    struct rp_map map = open_map();
+    struct work work = {.data = map.data};
+    assert_true(rp_mapped_guard(look, &work));
+    assert_true(work.is_done);
+    assert_int_equal(rp_mapped_lost(NULL), 0);
+    assert_int_equal(truncate(path, 0), 0);
+    for (int again = 0; again < 3; again++) { /* the signal stays deliverable */
+        work.is_done = false;
+        assert_false(rp_mapped_guard(look, &work));
+        assert_false(work.is_done);
+        check_lost();
+    }
+    rp_map_close(&map);
+    assert_int_equal(rp_mapped_lost(NULL), 0);
+}
+
+static void look_twice(void *argument)
+{
+    struct work *work = argument;
+    assert_false(rp_mapped_guard(look, work));
+    look(work);
+    work->is_done = true;
+}
+
+static void the_outer_guard_is_back(void **state)
+{
+    (void)state;
+    struct rp_map map = open_map();
+    struct work work = {.data = map.data};
+    assert_int_equal(truncate(path, 0), 0);
+    assert_false(rp_mapped_guard(look_twice, &work));
+    assert_false(work.is_done);
+    rp_map_close(&map);
+}
+
+/* Exit status of a child that looks, with or without a guard; what it says goes into `said`. */
+static int run_child(const struct rp_map *map, bool guarded, char said[512])
+{
+    int ends[2], status;
+    struct work work = {.data = map->data};
+    fflush(NULL);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        if (!guarded)
+            look(&work);
+        _exit(rp_mapped_guard(look, &work) ? 0 : 1);
+    }
+    close(ends[1]);
+    ssize_t bytes = read(ends[0], said, 511);
+    said[bytes < 0 ? 0 : bytes] = '\0';
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void a_child_tells_its_parent(void **state)
+{
+    (void)state;
+    char said[512];
+    struct rp_map map = open_map();
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(rp_mapped_lost(NULL), 0);
+    assert_int_equal(run_child(&map, true, said), 1);
+    check_lost();
+    rp_map_close(&map);
+}
+
+static void without_a_guard_it_is_the_end(void **state)
+{
+    (void)state;
+    char said[512];
+    struct rp_map map = open_map();
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(run_child(&map, false, said), 2);
+    assert_non_null(strstr(said, "RP_E_CHANGED"));
+    assert_non_null(strstr(said, path));
+    assert_non_null(strstr(said, "\n  next: "));
+    rp_map_close(&map);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lost_file_is_named),
+        cmocka_unit_test(the_outer_guard_is_back),
+        cmocka_unit_test(a_child_tells_its_parent),
+        cmocka_unit_test(without_a_guard_it_is_the_end),
+    };
+    return cmocka_run_group_tests(tests, make_file, remove_file);
+}
