@@ -22,7 +22,14 @@
 #define KILLS_MAX 1000000u
 #define ROWS_STANDARD 16384u
 
-enum { OPTION_KILLS = 0x1000, OPTION_ROWS, OPTION_RANDOM, OPTION_JSON, OPTION_BINARY };
+enum {
+    OPTION_KILLS = 0x1000,
+    OPTION_ROWS,
+    OPTION_RANDOM,
+    OPTION_JSON,
+    OPTION_BINARY,
+    OPTION_POINTS
+};
 
 static const struct argp_option own_options[] = {
     {"kills", OPTION_KILLS, "K", 0, "kill something K times (20)", 0},
@@ -33,6 +40,7 @@ static const struct argp_option own_options[] = {
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {"verbose", 'v', NULL, 0, "say every kill; engines and trainers speak to stderr", 0},
     {"binary", OPTION_BINARY, "PATH", OPTION_HIDDEN, "program that serves", 0},
+    {"points", OPTION_POINTS, "FILE", OPTION_HIDDEN, "let them kill themselves: tests/kill", 0},
     {0},
 };
 
@@ -72,6 +80,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_BINARY:
         a->verify.binary = text;
         return 0;
+    case OPTION_POINTS:
+        a->verify.points = text;
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -81,7 +92,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 static bool identical(const struct rp_verify *v)
 {
-    return v->rows_different + v->rows_misplaced + v->duplicates + v->skips + v->states_different ==
+    return v->rows_different + v->rows_misplaced + v->duplicates + v->skips + v->states_different +
+                   v->checkpoints_lost + v->files_left ==
                0 &&
            rp_hash128_equal(v->digest, v->reference.digest);
 }
@@ -128,13 +140,17 @@ static void print_text(struct rp_verify *v)
            " passes, %s; seed %" PRIu64 "\n",
            v->kill_count, v->lives, v->passes, rp_cmd_seconds_text(v->lives_seconds, a), v->seed);
     for (enum rp_kill kind = 0; kind < RP_KILL_COUNT; kind++)
-        printf("  %-34s%6" PRIu64 "\n", rp_kill_name(kind), v->kill_counts[kind]);
+        if (kind != RP_KILL_OWN || v->points)
+            printf("  %-34s%6" PRIu64 "\n", rp_kill_name(kind), v->kill_counts[kind]);
+    printf("stopped          %" PRIu64 " processes for some milliseconds\n", v->stops);
     printf("rows compared    %s, of which delivered again after a kill: %s\n",
            rp_cmd_count_text(v->rows_compared, a), rp_cmd_count_text(v->rows_redelivered, b));
     printf("differences      %" PRIu64 " rows, %" PRIu64 " out of place, %" PRIu64
            " state tokens\n",
            v->rows_different, v->rows_misplaced, v->states_different);
     printf("committed stream %" PRIu64 " duplicates, %" PRIu64 " skips\n", v->duplicates, v->skips);
+    printf("left behind      %" PRIu64 " files, %" PRIu64 " saved checkpoints not used\n",
+           v->files_left, v->checkpoints_lost);
     if (v->has_difference)
         print_difference(v);
     printf("continuous       %s\n", rp_hash128_hex(v->reference.digest, hex));
@@ -169,15 +185,17 @@ static void print_json(struct rp_verify *v)
         json_object_set_new(kinds, rp_kill_name(kind),
                             json_integer((json_int_t)v->kill_counts[kind]));
     json_t *report = json_pack(
-        "{sb sI sI so sI sI sI sI sI sI sI sI sI so ss ss sI}", "identical", identical(v), "rows",
-        (json_int_t)v->rows, "kills", (json_int_t)v->kill_count, "kills_by_kind", kinds, "lives",
-        (json_int_t)v->lives, "passes", (json_int_t)v->passes, "rows_compared",
+        "{sb sI sI so sI sI sI sI sI sI sI sI sI sI sI sI so ss ss sI}", "identical", identical(v),
+        "rows", (json_int_t)v->rows, "kills", (json_int_t)v->kill_count, "kills_by_kind", kinds,
+        "lives", (json_int_t)v->lives, "passes", (json_int_t)v->passes, "rows_compared",
         (json_int_t)v->rows_compared, "rows_redelivered", (json_int_t)v->rows_redelivered,
         "rows_different", (json_int_t)v->rows_different, "rows_misplaced",
         (json_int_t)v->rows_misplaced, "states_different", (json_int_t)v->states_different,
-        "duplicates", (json_int_t)v->duplicates, "skips", (json_int_t)v->skips, "first_difference",
-        difference_object(v), "digest_continuous", rp_hash128_hex(v->reference.digest, continuous),
-        "digest_resumed", rp_hash128_hex(v->digest, resumed), "random", (json_int_t)v->seed);
+        "duplicates", (json_int_t)v->duplicates, "skips", (json_int_t)v->skips, "stops",
+        (json_int_t)v->stops, "checkpoints_lost", (json_int_t)v->checkpoints_lost, "files_left",
+        (json_int_t)v->files_left, "first_difference", difference_object(v), "digest_continuous",
+        rp_hash128_hex(v->reference.digest, continuous), "digest_resumed",
+        rp_hash128_hex(v->digest, resumed), "random", (json_int_t)v->seed);
     json_dumpf(report, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(report);

@@ -340,6 +340,11 @@ bool rp_child_ended_well(const struct rp_child *child)
     return child->pid == 0 && WIFEXITED(child->status) && WEXITSTATUS(child->status) == 0;
 }
 
+bool rp_child_was_killed(const struct rp_child *child)
+{
+    return child->pid == 0 && WIFSIGNALED(child->status) && WTERMSIG(child->status) == SIGKILL;
+}
+
 void rp_child_signal(struct rp_child *child, int signal_number, bool wait)
 {
     if (child->pid <= 0)

@@ -91,6 +91,8 @@ int rp_trainer_run(const struct rp_trial *trial, const struct rp_trainer_task *t
 bool rp_child_runs(struct rp_child *child);
 /** The child has ended by itself with exit status 0. */
 bool rp_child_ended_well(const struct rp_child *child);
+/** The child was ended by SIGKILL. */
+bool rp_child_was_killed(const struct rp_child *child);
 /** Send a signal; `wait` for the end and reap. */
 void rp_child_signal(struct rp_child *child, int signal_number, bool wait);
 /** The child ended by itself and not well: say so, with the last lines of the log. */

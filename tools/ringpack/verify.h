@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify.h — what the files of `ringpack verify` share: cmd_verify.c (arguments and report),
- * verify_lives.c (starting, killing, resuming), verify_rows.c (comparing).
+ * verify_lives.c (starting, killing, resuming), verify_rows.c (comparing), verify_ends.c (what is
+ * left).
  *
  * Words of this verb: a *pass* is one way through the rows 0 .. rows-1. It consists of *lives*: in
  * a life a fixed set of ranks goes on from one row together. When the ranks are killed, the life
@@ -24,6 +25,7 @@ enum rp_kill {
     RP_KILL_TOKEN,      /* everything; goes on from the last state token that all had noted */
     RP_KILL_PACKER,     /* one packing process */
     RP_KILL_TERM,       /* the engine, by SIGTERM: it leaves a checkpoint */
+    RP_KILL_OWN,        /* somebody, by itself: see `points` */
     RP_KILL_COUNT,
 };
 const char *rp_kill_name(enum rp_kill kind);
@@ -70,6 +72,9 @@ struct rp_verify {
     const char *binary;
     uint64_t kills, rows, seed;
     bool verbose;
+    /* Engines and trainers may kill themselves: the environment's RP_POINTS in the second run. For
+     * programs that are built to (tests/kill); NULL = whoever dies by itself has failed. */
+    const char *points;
 
     struct rp_corpus *corpus;
     struct rp_plan *plan; /* to name documents */
@@ -80,6 +85,9 @@ struct rp_verify {
     uint64_t kill_counts[RP_KILL_COUNT], kill_count, lives, passes;
     uint64_t rows_compared, rows_different, rows_misplaced, rows_redelivered;
     uint64_t duplicates, skips, states_different;
+    uint64_t stops;            /* SIGSTOP and, some milliseconds later, SIGCONT */
+    uint64_t checkpoints_lost; /* that were reported as saved, but an older one was taken */
+    uint64_t files_left;       /* by an engine that ended well */
     bool has_difference;
     struct rp_difference first;
     struct rp_hash128 digest; /* of the resumed stream: the first pass that is not the reference */

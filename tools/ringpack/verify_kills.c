@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "verify_parts.h"
 
 #define TOPOLOGIES_MAX 128u
+#define PAUSE_NS 15000000u
 
 const char *rp_kill_name(enum rp_kill kind)
 {
@@ -21,7 +23,8 @@ const char *rp_kill_name(enum rp_kill kind)
                                                      "everything, from the checkpoint",
                                                      "everything, from a state token",
                                                      "packing process",
-                                                     "SIGTERM"};
+                                                     "SIGTERM",
+                                                     "by its own hand"};
     return names[kind];
 }
 
@@ -112,7 +115,8 @@ int rp_verify_start_engine(struct rp_campaign *c, const char *token, struct rp_e
     uint64_t readers = 1 + rp_verify_draw(c, 3), packers = 1 + rp_verify_draw(c, 2),
              contents = rp_verify_draw(c, 2);
     uint64_t step_rows = v->config->global_batch_size, factor = UINT64_C(2) << rp_verify_draw(c, 2);
-    const char *io = rp_verify_draw(c, 2) ? "auto" : "pread";
+    static const char *const methods[] = {"auto", "pread", "mapped"};
+    const char *io = methods[rp_verify_draw(c, RP_ARRAY_COUNT(methods))];
     c->packer_processes = rp_verify_draw(c, 3) == 0;
     rp_verify_add_typed(v, &words);
     rp_verify_add_topology(v, &words, c->life.world, c->life.rows);
@@ -200,7 +204,8 @@ static int ensure_ready(struct rp_campaign *c, struct rp_error *error)
     if (c->engine_ready)
         return 0;
     c->engine_ready = true;
-    return rp_trial_wait_ready(&c->v->trial, &c->engine, error);
+    int code = rp_trial_wait_ready(&c->v->trial, &c->engine, error);
+    return code < 0 && rp_verify_is_struck(c, &c->engine) ? 0 : code;
 }
 
 static bool some_rank_done(struct rp_life *life)
@@ -282,9 +287,8 @@ static int replace_trainers(struct rp_campaign *c, struct rp_error *error)
     return rp_verify_start_ranks(c, error);
 }
 
-static int replace_trainer(struct rp_campaign *c, struct rp_error *error)
+static int replace_trainer(struct rp_campaign *c, uint32_t r, struct rp_error *error)
 {
-    uint32_t r = (uint32_t)rp_verify_draw(c, c->life.world);
     struct rp_rank *rank = &c->life.ranks[r];
     rp_child_signal(&rank->child, SIGKILL, true);
     int code = rp_verify_take_journals(c, error);
@@ -299,7 +303,8 @@ static int replace_engine(struct rp_campaign *c, int signal_number, struct rp_er
     if (code < 0)
         return code;
     rp_child_signal(&c->engine, signal_number, true);
-    if (signal_number == SIGTERM && !rp_child_ended_well(&c->engine))
+    if (signal_number == SIGTERM && !rp_child_ended_well(&c->engine) &&
+        !rp_verify_is_struck(c, &c->engine))
         return rp_trial_explain(&c->v->trial, &c->engine, error);
     code = rp_verify_take_journals(c, error);
     if (code < 0)
@@ -309,11 +314,11 @@ static int replace_engine(struct rp_campaign *c, int signal_number, struct rp_er
     return rp_verify_start_engine(c, NULL, error);
 }
 
-/* A child of the engine: only packing processes are. 0 if there is none. */
+/* A child of the engine: only packing processes are. 0 if there is none, or no engine. */
 static pid_t find_packer(pid_t engine)
 {
     pid_t found = 0;
-    DIR *directory = opendir("/proc");
+    DIR *directory = engine > 0 ? opendir("/proc") : NULL;
     for (struct dirent *entry; directory && (entry = readdir(directory)) != NULL;) {
         char path[300];
         int parent = 0;
@@ -333,11 +338,82 @@ static pid_t find_packer(pid_t engine)
 static int kill_packer(struct rp_campaign *c, struct rp_error *error)
 {
     int code = ensure_ready(c, error);
-    pid_t packer = code < 0 ? 0 : find_packer(c->engine.pid);
-    if (packer > 0)
-        kill(packer, SIGKILL);
-    return code;
+    if (code < 0)
+        return code;
+    pid_t packer = find_packer(c->engine.pid);
+    if (packer == 0)
+        return replace_engine(c, SIGKILL, error);
+    kill(packer, SIGKILL);
+    return 0;
 }
+
+/* ---- others' kills --------------------------------------------------------------------------- */
+
+bool rp_verify_is_struck(const struct rp_campaign *c, const struct rp_child *child)
+{
+    return c->v->points && rp_child_was_killed(child);
+}
+
+int rp_verify_recover(struct rp_campaign *c, struct rp_error *error)
+{
+    struct rp_verify *v = c->v;
+    int code = 0, count = 0;
+    uint64_t life = v->lives;
+    if (!rp_child_runs(&c->engine) && rp_verify_is_struck(c, &c->engine)) {
+        say(c, "the engine has killed itself");
+        count++;
+        code = replace_engine(c, SIGKILL, error);
+    }
+    /* in another life all ranks are new */
+    for (uint32_t r = 0; r < c->life.world && code >= 0 && v->lives == life; r++) {
+        struct rp_rank *rank = &c->life.ranks[r];
+        if (rank->done || rp_child_runs(&rank->child) || !rp_verify_is_struck(c, &rank->child))
+            continue;
+        say(c, "rank %u has killed itself", r);
+        count++;
+        code = some_rank_done(&c->life) ? replace_trainers(c, error) : replace_trainer(c, r, error);
+    }
+    v->kill_counts[RP_KILL_OWN] += (uint64_t)count;
+    v->kill_count += (uint64_t)count;
+    return code < 0 ? code : count;
+}
+
+void rp_verify_pause(struct rp_campaign *c)
+{
+    struct rp_child *stopped[RP_VERIFY_RANKS_MAX + 1];
+    size_t count = 0;
+    for (uint32_t r = 0; r < c->life.world; r++)
+        if (c->life.ranks[r].child.pid > 0 && rp_verify_draw(c, 2))
+            stopped[count++] = &c->life.ranks[r].child;
+    if (c->engine.pid > 0 && rp_verify_draw(c, 2))
+        stopped[count++] = &c->engine;
+    for (size_t i = 0; i < count; i++)
+        rp_child_signal(stopped[i], SIGSTOP, false);
+    if (count)
+        rp_sleep_ns(rp_verify_draw(c, PAUSE_NS));
+    for (size_t i = 0; i < count; i++)
+        rp_child_signal(stopped[i], SIGCONT, false);
+    c->v->stops += count;
+}
+
+int rp_verify_end_engine(struct rp_campaign *c, struct rp_error *error)
+{
+    for (;;) {
+        int code = ensure_ready(c, error);
+        if (code < 0)
+            return code;
+        rp_child_signal(&c->engine, SIGTERM, true);
+        if (rp_child_ended_well(&c->engine))
+            return 0;
+        if (!rp_verify_is_struck(c, &c->engine))
+            return rp_trial_explain(&c->v->trial, &c->engine, error);
+        code = rp_verify_start_engine(c, NULL, error);
+        if (code < 0)
+            return code;
+    }
+}
+
+/* ---- kills ----------------------------------------------------------------------------------- */
 
 static enum rp_kill draw_kind(struct rp_campaign *c)
 {
@@ -366,7 +442,7 @@ int rp_verify_kill(struct rp_campaign *c, struct rp_error *error)
     case RP_KILL_TERM:
         return replace_engine(c, SIGTERM, error);
     case RP_KILL_TRAINER:
-        return replace_trainer(c, error);
+        return replace_trainer(c, (uint32_t)rp_verify_draw(c, c->life.world), error);
     case RP_KILL_TRAINERS:
         return replace_trainers(c, error);
     case RP_KILL_PACKER:

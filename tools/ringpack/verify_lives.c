@@ -34,20 +34,28 @@ static void show_progress(struct rp_campaign *c)
             v->kill_count, v->kills, v->lives, v->rows_compared, v->rows_different);
 }
 
-/* Whether everybody who should live does. Sets *done when all ranks have had all their rows. */
-static int check_children(struct rp_campaign *c, bool *done, struct rp_error *error)
+/* Whether everybody who should live does. Sets *done when all ranks have had all their rows, and
+ * *struck when somebody is to be brought back. */
+static int check_children(struct rp_campaign *c, bool *done, bool *struck, struct rp_error *error)
 {
     *done = true;
+    *struck = false;
     for (uint32_t r = 0; r < c->life.world; r++) {
         struct rp_rank *rank = &c->life.ranks[r];
-        if (!rank->done && !rp_child_runs(&rank->child)) {
+        bool is_gone = !rank->done && !rp_child_runs(&rank->child);
+        if (is_gone && rp_verify_is_struck(c, &rank->child))
+            *struck = true;
+        else if (is_gone) {
             if (!rp_child_ended_well(&rank->child))
                 return rp_trial_explain(&c->v->trial, &rank->child, error);
             rank->done = true;
         }
         *done = *done && rank->done;
     }
-    if (*done || rp_child_runs(&c->engine))
+    if (*done || *struck || rp_child_runs(&c->engine))
+        return 0;
+    *struck = rp_verify_is_struck(c, &c->engine);
+    if (*struck)
         return 0;
     /* A rank that was killed behind its last batch counts as finished, and the engine ends. */
     if (rp_child_ended_well(&c->engine) && c->furthest >= c->v->rows)
@@ -55,20 +63,20 @@ static int check_children(struct rp_campaign *c, bool *done, struct rp_error *er
     return rp_trial_explain(&c->v->trial, &c->engine, error);
 }
 
-/* Until `rows` more rows were compared, or, with `rows` 0, for a while from the start on. *done:
- * the pass is over. */
+/* Until `rows` more rows were compared, or, with `rows` 0, for a while from the start on, or until
+ * somebody is struck. *done: the pass is over. */
 static int live(struct rp_campaign *c, uint64_t rows, bool *done, struct rp_error *error)
 {
     struct rp_verify *v = c->v;
     uint64_t until = v->rows_compared + rows, seen = v->rows_compared, seen_ns = rp_now_ns();
     uint64_t patience_ns = rows ? STALL_NS : rp_verify_draw(c, 30000000);
-    for (;;) {
+    for (bool struck = false;;) {
         int code = rp_verify_take_journals(c, error);
         if (code >= 0)
             code = rp_trial_check(error);
         if (code >= 0)
-            code = check_children(c, done, error);
-        if (code < 0 || *done || (rows && v->rows_compared >= until))
+            code = check_children(c, done, &struck, error);
+        if (code < 0 || *done || struck || (rows && v->rows_compared >= until))
             return code;
         uint64_t now = rp_now_ns();
         if (v->rows_compared != seen) {
@@ -89,27 +97,32 @@ static int live(struct rp_campaign *c, uint64_t rows, bool *done, struct rp_erro
 static int run_pass(struct rp_campaign *c, struct rp_error *error)
 {
     struct rp_verify *v = c->v;
-    char *checkpoints = rp_trial_path(&v->trial, "checkpoints");
-    if (!checkpoints)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory");
-    rp_trial_remove(checkpoints);
-    free(checkpoints);
+    int code = rp_verify_begin_pass(c, error);
     rp_verify_draw_topology(c);
-    int code = rp_verify_start_engine(c, NULL, error);
+    if (code >= 0)
+        code = rp_verify_start_engine(c, NULL, error);
     if (code >= 0)
         code = rp_verify_start_ranks(c, error);
     for (bool done = false; code >= 0;) {
         bool early = rp_verify_draw(c, 10) == 0; /* while processes are starting */
-        uint64_t rows = early ? 0 : 1 + rp_verify_draw(c, 2 * c->rows_a_kill);
+        uint64_t rows = early ? 0 : 1 + rp_verify_draw(c, (c->v->points ? 8 : 2) * c->rows_a_kill);
         code = live(c, v->kill_count < v->kills ? rows : UINT32_MAX, &done, error);
         if (code >= 0 && done)
             break;
-        if (code >= 0 && v->kill_count < v->kills)
+        if (code >= 0 && rp_verify_draw(c, 4) == 0)
+            rp_verify_pause(c);
+        if (code >= 0)
+            code = rp_verify_recover(c, error);
+        if (code == 0 && v->kill_count < v->kills)
             code = rp_verify_kill(c, error);
     }
     if (code >= 0)
         code = rp_verify_take_journals(c, error);
+    if (code >= 0)
+        code = rp_verify_end_engine(c, error);
     rp_child_signal(&c->engine, SIGKILL, true);
+    if (code >= 0)
+        code = rp_verify_check_left(c, error);
     if (code >= 0)
         rp_verify_check_pass(c);
     rp_verify_end_life(c);
@@ -130,6 +143,8 @@ int rp_verify_lives(struct rp_verify *v, struct rp_error *error)
         c.life.ranks[r] = (struct rp_rank){.child = RP_NO_CHILD, .journal.fd = -1};
     int code = c.committed ? 0 : rp_fail(error, -ENOMEM, "give --rows", "out of memory");
     uint64_t begin_ns = rp_now_ns();
+    if (v->points && setenv("RP_POINTS", v->points, 1) != 0)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory");
     while (code >= 0 && v->kill_count < v->kills)
         code = run_pass(&c, error);
     v->lives_seconds = (double)(rp_now_ns() - begin_ns) / 1e9;
@@ -148,8 +163,9 @@ static int record_rows(struct rp_campaign *c, struct rp_error *error)
     struct rp_verify *v = c->v;
     struct rp_rank *rank = &c->life.ranks[0];
     const struct rp_journal_record *record;
-    for (bool done = false;;) {
-        int code = check_children(c, &done, error); /* before reading: so nothing is missed */
+    for (bool done = false, struck;;) {
+        int code = check_children(c, &done, &struck,
+                                  error); /* before reading: so nothing is missed */
         if (code >= 0)
             code = rp_trial_check(error);
         while (code >= 0 && (code = rp_journal_next(&rank->journal, &record, error)) == 1)

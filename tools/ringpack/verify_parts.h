@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify_parts.h — the killed run, as the files that make it see it: verify_lives.c (passes and
- * lives), verify_kills.c (starting and killing), verify_notes.c (what trainers noted). */
+ * lives), verify_kills.c (starting and killing), verify_notes.c (what trainers noted),
+ * verify_ends.c (what a pass leaves). */
 #ifndef RP_TOOLS_VERIFY_PARTS_H
 #define RP_TOOLS_VERIFY_PARTS_H
 
@@ -59,6 +60,7 @@ struct rp_campaign {
     struct rp_commitment *committed; /* [row] */
     uint64_t furthest;               /* row that some rank has reached in this pass */
     uint64_t committed_end;          /* all rows from here on are committed 0 times */
+    off_t log_begin;                 /* of this pass, in the trial's log */
     uint64_t drawn_ns;               /* the progress line */
 };
 
@@ -91,7 +93,21 @@ RP_MUST_CHECK int rp_verify_start_rank(struct rp_campaign *c, uint32_t r,
 RP_MUST_CHECK int rp_verify_start_ranks(struct rp_campaign *c, struct rp_error *error);
 /** Kill its ranks; what they noted is pending until the next life begins. */
 void rp_verify_end_life(struct rp_campaign *c);
+/** Whether the child died by SIGKILL and may: by its own hand. */
+bool rp_verify_is_struck(const struct rp_campaign *c, const struct rp_child *child);
+/** Bring back whoever was struck. Returns how many that were. */
+RP_MUST_CHECK int rp_verify_recover(struct rp_campaign *c, struct rp_error *error);
+/** Stop some of them for some milliseconds: to the others a machine that hangs. */
+void rp_verify_pause(struct rp_campaign *c);
 /** Kill something at random, and bring it back. */
 RP_MUST_CHECK int rp_verify_kill(struct rp_campaign *c, struct rp_error *error);
+/** End the engine by SIGTERM, however many it takes; it has said where its last one stands. */
+RP_MUST_CHECK int rp_verify_end_engine(struct rp_campaign *c, struct rp_error *error);
+
+/* verify_ends.c */
+/** A pass begins: no checkpoint of the ones before counts. */
+RP_MUST_CHECK int rp_verify_begin_pass(struct rp_campaign *c, struct rp_error *error);
+/** An engine has ended well behind the last row: what it left, and which checkpoints were taken. */
+RP_MUST_CHECK int rp_verify_check_left(struct rp_campaign *c, struct rp_error *error);
 
 #endif
