@@ -336,6 +336,8 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
     int step = engine->flow_running && engine->exit_code == 0
                    ? rp_flow_deliver(engine->flow, engine->error)
                    : RP_FLOW_IDLE;
+    if (step == RP_FLOW_RESTART)
+        step = rp_engine_restart_flow(engine, engine->error);
     if (step < 0)
         rp_engine_fail(engine, step);
     engine->flow_ended = engine->flow_ended || step == RP_FLOW_ENDED;

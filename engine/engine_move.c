@@ -187,9 +187,9 @@ static void stop_flow(struct rp_engine *engine)
     engine->flow_running = false;
 }
 
-/* Start the flow again after rings have changed. */
-static int restart_flow(struct rp_engine *engine, struct rp_error *error)
+int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
 {
+    stop_flow(engine);
     int code = rp_engine_probe_batch(engine, lowest_tail(engine), error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
@@ -234,7 +234,7 @@ static int move_one(struct rp_engine *engine, uint32_t ring, uint64_t batch, str
 {
     stop_flow(engine);
     int code = rp_engine_renew_ring(engine, ring, batch, error);
-    int restarted = restart_flow(engine, code < 0 ? NULL : error);
+    int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
     return code < 0 ? code : restarted;
 }
 

@@ -174,6 +174,9 @@ RP_MUST_CHECK int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, 
                                        struct rp_error *error);
 /** Start the flow at the lowest tail of all rings; the probe plan stands there. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
+/** Stop the flow, and start it again where it was, or, after rings have changed, at their lowest
+ * tail. */
+RP_MUST_CHECK int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error);
 /** Move the probe plan to `row`, from the nearest state at or before it. `token` may be NULL;
  * behind the end of the stream it must be the last one. -RP_E_STOPPED: a signal came, or the asker
  * left. */

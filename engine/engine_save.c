@@ -73,13 +73,15 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
     return code;
 }
 
-/* Tokens in mapped files are compared with their hashes only as they are packed. */
-static bool has_mapped(const struct rp_ticket *ticket)
+/* Are the tokens of a READY ticket there and good? Those in mapped files are compared with their
+ * hashes only as they are packed; those of a bulk come with an earlier ticket. */
+static bool is_whole(const struct rp_arena *arena, const struct rp_ticket *ticket)
 {
     for (uint32_t i = 0; i < ticket->piece_count; i++)
-        if (ticket->pieces[i].mapped_shard)
-            return true;
-    return false;
+        if (ticket->pieces[i].mapped_shard ||
+            !rp_arena_is_loaded(arena, ticket->pieces[i].loaded_by))
+            return false;
+    return true;
 }
 
 static int add_tickets(struct rp_engine *engine, struct source_list *list)
@@ -92,7 +94,7 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
         const struct rp_ticket *ticket = rp_arena_ticket(arena, t);
         uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
         bool is_packed = word == rp_ticket_word(t, RP_TICKET_PACKED);
-        bool is_ready = word == rp_ticket_word(t, RP_TICKET_READY) && !has_mapped(ticket);
+        bool is_ready = word == rp_ticket_word(t, RP_TICKET_READY) && is_whole(arena, ticket);
         if (!is_packed && !is_ready)
             continue;
         if (ticket->error)
@@ -107,7 +109,7 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
                 .offset = piece->offset,
                 .count = piece->fragment.length,
                 .width = piece->width,
-                .tokens = rp_flow_piece_tokens(engine->flow, t, piece)};
+                .tokens = rp_flow_piece_tokens(engine->flow, piece)};
             code = add_source(list, &source);
         }
     }

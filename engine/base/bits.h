@@ -33,6 +33,13 @@ static inline bool rp_is_pow2(uint64_t v)
 {
     return v != 0 && (v & (v - 1)) == 0;
 }
+static inline uint64_t rp_pow2_at_least(uint64_t v)
+{
+    uint64_t power = 1;
+    while (power < v)
+        power *= 2;
+    return power;
+}
 /* `alignment` is a power of two. */
 static inline uint64_t rp_align_down(uint64_t v, uint64_t alignment)
 {

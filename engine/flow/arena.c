@@ -9,15 +9,15 @@
 #define HUGE_BYTES (2u << 20)
 
 int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_count,
-                    uint64_t slot_data_bytes, uint32_t state_count, uint64_t state_bytes,
+                    uint64_t data_bytes, uint32_t state_count, uint64_t state_bytes,
                     struct rp_error *error)
 {
     RP_ASSERT(rp_is_pow2(slot_count) && rp_is_pow2(state_count));
-    RP_ASSERT(slot_data_bytes % 4096 == 0);
+    RP_ASSERT(data_bytes % 4096 == 0);
     *arena = (struct rp_arena){.segment.fd = -1,
                                .slot_count = slot_count,
                                .state_count = state_count,
-                               .slot_data_bytes = slot_data_bytes,
+                               .data_bytes = data_bytes,
                                .state_bytes = rp_align_up(state_bytes, 64)};
     uint64_t words = 0;
     uint64_t free_until = rp_align_up(words + sizeof(struct rp_arena_words), 128);
@@ -25,7 +25,7 @@ int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_c
     uint64_t states = rp_align_up(tickets + slot_count * sizeof(struct rp_ticket), 4096);
     uint64_t state_stride = sizeof(struct rp_state_slot) + arena->state_bytes;
     uint64_t data = rp_align_up(states + state_count * state_stride, HUGE_BYTES);
-    uint64_t total = data + slot_count * slot_data_bytes;
+    uint64_t total = data + data_bytes;
 
     int code = rp_segment_create(&arena->segment, "ringpack-prefetch", total, true, error);
     if (code < 0)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "flow/widen.h"
 
 /* ---- completing a batch ---------------------------------------------------------------------- */
@@ -108,12 +109,11 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
 
 /* Find the token id that a packer rejected, to name its place. */
 static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *ticket,
-                            uint64_t number, struct rp_error *error)
+                            struct rp_error *error)
 {
-    const uint8_t *data = rp_arena_data(d->arena, number);
     for (uint32_t i = 0; i < ticket->piece_count; i++) {
         const struct rp_piece *piece = &ticket->pieces[i];
-        const uint8_t *tokens = rp_files_tokens(d->files, data, piece);
+        const uint8_t *tokens = rp_files_tokens(d->files, d->arena->data, piece);
         for (uint32_t t = 0; t < piece->fragment.length; t++) {
             uint64_t token = rp_token_at(tokens, piece->width, t);
             if (token < d->options->token_limit)
@@ -134,13 +134,18 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
     return -RP_E_VOCABULARY;
 }
 
+/* Returns 0, RP_FLOW_RESTART, or what stops the stream. */
 static int retire_ticket(struct rp_deliver *d, uint64_t number, struct rp_error *error)
 {
     const struct rp_ticket *ticket = rp_arena_ticket(d->arena, number);
+    if (ticket->is_bulk && ticket->error) {
+        rp_log(RP_LOG_WARNING, "documents are read one by one from now on: %s", ticket->message);
+        return RP_FLOW_RESTART;
+    }
     if (ticket->error)
         return rp_fail(error, ticket->error, ticket->hint, "%s", ticket->message);
     if (ticket->bad_token)
-        return report_bad_token(d, ticket, number, error);
+        return report_bad_token(d, ticket, error);
     if (ticket->stream_ends) {
         for (uint32_t r = 0; r < d->options->rank_count; r++)
             rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, NULL);
@@ -162,7 +167,7 @@ int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
     bool worked = rp_deliver_poll_space(d);
     while (!d->ended && rp_deliver_has_work(d)) {
         int code = retire_ticket(d, d->next_ticket, error);
-        if (code < 0)
+        if (code != 0)
             return code;
         d->next_ticket++;
         worked = true;

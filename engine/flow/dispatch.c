@@ -2,12 +2,9 @@
 /* dispatch — plans micro-batches in order and turns the rows of local ranks into tickets.
  *
  * Flow: for each micro-batch: remember the plan's state (it travels with the batch) → plan its rows
- * → for each row of a local rank, one piece per fragment, each with a read or a part of one → close
- * the ticket when its slot is full and at the end of the micro-batch. Rows of other nodes are
+ * → for each row of a local rank, one piece per fragment, with the reads that bring it (reads.h) →
+ * close the ticket when it is full and at the end of the micro-batch. Rows of other nodes are
  * planned and dropped: 30-60 ns a document, no I/O.
- *
- * Neighbouring fragments share a read: a new range that begins inside or just behind the last read
- * of the ticket extends it, so `none` and `block` order read in long runs.
  *
  * Invariant: everything about a ticket is written before its PLANNED store. Fails: a plan or open
  * error becomes a ticket of its own in the right place of the order, so all batches before it are
@@ -19,21 +16,15 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mapped.h"
-#include "flow/contents.h"
-
-/* A hole of up to this many bytes between two ranges is read along rather than split off: a read of
- * its own costs about as much as copying 4 KiB. */
-#define COALESCE_GAP_BYTES 4096u
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
-/* Wait until the next slot may be reused (I4). False when the flow is stopping. */
-static bool wait_for_slot(struct rp_dispatch *d)
+/* Sleep until tickets below `needed` are retired, or rather those below `wanted`, so that deliver
+ * is not asked to wake us for every single one. False when the flow is stopping. */
+static bool wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wanted)
 {
     struct rp_arena_words *words = d->arena->words;
-    uint64_t slots = d->arena->slot_count;
-    while (d->next_ticket >= slots + rp_a64_load_acquire(&words->retired)) {
-        uint64_t wanted = d->next_ticket - slots + rp_max_u64(1, slots / 4);
+    while (rp_a64_load_acquire(&words->retired) < needed) {
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
         uint32_t epoch = rp_event_prepare(
             &words->retired_event); /* a fence: PAIRS retired-wanted */
@@ -47,6 +38,22 @@ static bool wait_for_slot(struct rp_dispatch *d)
     return !rp_arena_stopping(d->arena);
 }
 
+/* Wait until the next slot may be reused (I4). */
+static bool wait_for_slot(struct rp_dispatch *d)
+{
+    uint64_t slots = d->arena->slot_count;
+    uint64_t needed = d->next_ticket >= slots ? d->next_ticket - slots + 1 : 0;
+    return wait_for_retired(d, needed, needed - 1 + rp_max_u64(1, slots / 4));
+}
+
+/* Wait until the oldest region of the data is free. */
+static bool wait_for_data(struct rp_dispatch *d)
+{
+    uint64_t needed = rp_space_oldest_ticket(&d->reads.space) + 1;
+    RP_ASSERT(needed <= d->next_ticket); /* it has been handed on, so it will be retired */
+    return wait_for_retired(d, needed, needed);
+}
+
 static int open_ticket(struct rp_dispatch *d)
 {
     RP_ASSERT(!d->ticket);
@@ -55,11 +62,11 @@ static int open_ticket(struct rp_dispatch *d)
     struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
     ticket->batch = d->batch;
     ticket->piece_count = ticket->read_count = ticket->row_count = 0;
-    ticket->batch_ends = ticket->stream_ends = 0;
+    ticket->batch_ends = ticket->stream_ends = ticket->is_bulk = 0;
     ticket->error = 0;
     ticket->bad_token = 0;
     d->ticket = ticket;
-    d->data_used = 0;
+    rp_reads_begin(&d->reads, ticket, d->next_ticket);
     return 0;
 }
 
@@ -74,141 +81,52 @@ static void close_ticket(struct rp_dispatch *d)
     d->next_ticket++;
 }
 
+/* Tickets for the blocks that are due: as a rule one for every thousand documents; fewer at the
+ * start than are due, so that the first rows need not wait for a whole window. */
+static int add_bulks(struct rp_dispatch *d)
+{
+    uint64_t most = d->reads.bulks.blocks.documents
+                        ? 1 + RP_TICKET_PIECES_MAX / d->reads.bulks.blocks.documents
+                        : 0;
+    struct rp_bulk bulk;
+    while (most-- > 0 && rp_reads_next_bulk(&d->reads, d->plan, d->next_ticket, &bulk)) {
+        int code = open_ticket(d);
+        if (code < 0)
+            return code;
+        rp_reads_fill_bulk(&d->reads, d->ticket, &bulk);
+        close_ticket(d);
+    }
+    return 0;
+}
+
 /* Make sure that a ticket is open. */
 static int need_ticket(struct rp_dispatch *d)
 {
-    return d->ticket ? 0 : open_ticket(d);
-}
-
-/* ---- reads ----------------------------------------------------------------------------------- */
-
-/* A byte range that a piece needs, rounded as its file wants it. */
-struct range {
-    uint32_t shard;
-    uint32_t alignment;
-    uint64_t first, last; /* [first, last) in the file */
-    uint64_t file_bytes;  /* where the file ends */
-    bool beyond_end;      /* O_DIRECT: ask past the end rather than for an unaligned length */
-    uint64_t wanted;      /* first byte of the piece */
-};
-
-static void set_read_end(struct rp_read *read, const struct range *range, uint64_t end)
-{
-    uint64_t needed = rp_min_u64(end, range->file_bytes) - read->offset;
-    read->bytes_needed = (uint32_t)needed;
-    read->bytes = range->beyond_end ? (uint32_t)(end - read->offset) : (uint32_t)needed;
-}
-
-/* Let the last read of the ticket reach over the range. False if they are not neighbours or the
- * slot is full. */
-static bool extend_last_read(struct rp_dispatch *d, const struct range *range,
-                             uint32_t *data_offset)
-{
-    struct rp_ticket *ticket = d->ticket;
-    struct rp_read *read = ticket->read_count ? &ticket->reads[ticket->read_count - 1] : NULL;
-    if (!read || read->shard != range->shard || range->first < read->offset)
-        return false;
-    uint64_t end = d->data_used - read->data_offset + read->offset; /* of the space it takes up */
-    if (range->first > end + COALESCE_GAP_BYTES)
-        return false;
-    if (range->last > end) {
-        if (range->last - read->offset > d->arena->slot_data_bytes - read->data_offset)
-            return false;
-        set_read_end(read, range, range->last);
-        d->data_used = read->data_offset + (range->last - read->offset);
-    }
-    *data_offset = read->data_offset + (uint32_t)(range->wanted - read->offset);
-    return true;
-}
-
-/* Find a place in the slot for the range. False when the ticket is full. */
-static bool place_range(struct rp_dispatch *d, const struct range *range, uint32_t *data_offset)
-{
-    if (extend_last_read(d, range, data_offset))
-        return true;
-    struct rp_ticket *ticket = d->ticket;
-    uint64_t start = rp_align_up(d->data_used, range->alignment > 64 ? range->alignment : 64);
-    uint64_t bytes = range->last - range->first;
-    if (ticket->read_count == RP_TICKET_PIECES_MAX || start > d->arena->slot_data_bytes ||
-        bytes > d->arena->slot_data_bytes - start)
-        return false;
-    struct rp_read *read = &ticket->reads[ticket->read_count++];
-    *read = (struct rp_read){
-        .offset = range->first, .shard = range->shard, .data_offset = (uint32_t)start};
-    set_read_end(read, range, range->last);
-    d->data_used = start + bytes;
-    *data_offset = (uint32_t)(start + (range->wanted - range->first));
-    return true;
-}
-
-/* Where the tokens of a fragment come from: contents of a checkpoint if they have them, else the
- * corpus. */
-static int fragment_range(struct rp_dispatch *d, struct rp_piece *piece, uint64_t row,
-                          struct range *range, struct rp_error *error)
-{
-    const struct rp_fragment *fragment = &piece->fragment;
-    const struct rp_contents *contents = d->options->contents;
-    const struct rp_content_run *run =
-        contents ? rp_contents_find(contents, row, piece->offset, fragment->length) : NULL;
-    if (run) {
-        piece->width = run->width;
-        range->shard = RP_READ_CONTENTS;
-        range->alignment = 1;
-        range->beyond_end = false;
-        range->wanted = run->byte_offset + (uint64_t)(piece->offset - run->offset) * run->width;
-        range->first = range->wanted;
-        range->last = range->wanted + (uint64_t)fragment->length * run->width;
-        (void)rp_contents_bytes(contents, &range->file_bytes);
+    if (d->ticket)
         return 0;
-    }
-    struct rp_extent extent;
-    rp_source_extent(rp_corpus_source(d->options->corpus, fragment->source), fragment->document,
-                     &extent);
-    RP_ASSERT(rp_range_inside(fragment->offset, fragment->length, extent.tokens));
-    const struct rp_file *file = rp_files_get(d->files, extent.shard, error);
-    if (!file)
-        return error->code;
-    piece->width = extent.width;
-    if (file->map) {
-        piece->mapped_shard = extent.shard + 1;
-        piece->data_offset = extent.byte_offset + fragment->offset * extent.width;
-        return 0;
-    }
-    range->shard = extent.shard;
-    range->alignment = file->alignment;
-    range->beyond_end = file->direct;
-    range->file_bytes = rp_corpus_shard(d->options->corpus, extent.shard)->bytes;
-    range->wanted = extent.byte_offset + fragment->offset * extent.width;
-    range->first = rp_align_down(range->wanted, file->alignment);
-    range->last = rp_align_up(range->wanted + (uint64_t)fragment->length * extent.width,
-                              file->alignment);
-    if (!file->direct)
-        range->last = rp_min_u64(range->last, range->file_bytes);
-    return 0;
+    int code = add_bulks(d);
+    return code < 0 ? code : open_ticket(d);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int add_piece(struct rp_dispatch *d, const struct rp_piece *piece, const struct range *range)
+static int add_piece(struct rp_dispatch *d, uint64_t row, struct rp_piece *piece,
+                     struct rp_error *error)
 {
     for (;;) {
         int code = need_ticket(d);
+        if (code >= 0 && d->ticket->piece_count < RP_TICKET_PIECES_MAX)
+            code = rp_reads_place(&d->reads, row, piece, error);
         if (code < 0)
             return code;
-        uint32_t data_offset;
-        bool room = d->ticket->piece_count < RP_TICKET_PIECES_MAX;
-        if (room && piece->mapped_shard) {
+        if (code == RP_READS_PLACED) {
             d->ticket->pieces[d->ticket->piece_count++] = *piece;
             return 0;
         }
-        if (room && place_range(d, range, &data_offset)) {
-            struct rp_piece *added = &d->ticket->pieces[d->ticket->piece_count++];
-            *added = *piece;
-            added->data_offset = data_offset;
-            return 0;
-        }
-        RP_ASSERT(d->ticket->piece_count > 0); /* an empty slot holds any piece */
-        close_ticket(d);
+        if (d->ticket->piece_count > 0)
+            close_ticket(d);
+        else if (!wait_for_data(d))
+            return -RP_E_STOPPED;
     }
 }
 
@@ -222,10 +140,7 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
                                  .row = row_in_batch,
                                  .offset = offset,
                                  .index = i};
-        struct range range;
-        int code = fragment_range(d, &piece, row->row, &range, error);
-        if (code >= 0)
-            code = add_piece(d, &piece, &range);
+        int code = add_piece(d, row->row, &piece, error);
         if (code < 0)
             return code;
         offset += piece.fragment.length;
@@ -328,7 +243,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
             if (code == 0)
                 break;
         }
-        int code = rp_files_watch(d->files, error);
+        int code = rp_files_watch(d->reads.files, error);
         if (code >= 0)
             code = plan_batch(d, error);
         if (code < 0)

@@ -5,13 +5,13 @@
 
 #include <pthread.h>
 
-#include "flow/files.h"
 #include "flow/flow.h"
+#include "flow/reads.h"
 
 struct rp_dispatch {
     const struct rp_flow_options *options;
     struct rp_arena *arena;
-    struct rp_files *files;
+    struct rp_reads reads;
     struct rp_plan *plan,
         *scout; /* scout runs one step ahead; NULL unless drop_last on a finite stream */
     uint64_t base_row, begin_row; /* of micro-batch 0, of the first one of this start */
@@ -23,7 +23,6 @@ struct rp_dispatch {
     bool has_row, ended;
     struct rp_ticket *ticket; /* under construction, or NULL */
     uint64_t next_ticket;
-    uint64_t data_used; /* of its slot */
 
     pthread_t thread;
     bool started;

@@ -3,11 +3,11 @@
  * read is done.
  *
  * Flow: take planned tickets in order while there is room for reads in flight → wait for
- * completions in any order → check blocks against the sidecar → READY. Reads land in the ticket's
- * own slot: there is no bounce copy.
+ * completions in any order → check blocks against the sidecar → READY. Reads land where the packer
+ * takes the tokens from: there is no bounce copy.
  *
- * Invariant: a slot with a read in flight is never reused, because its ticket is not READY, so not
- * retired. At stop the thread waits for its reads (nothing can cancel them) before the slots are
+ * Invariant: memory with a read in flight is never reused, because its ticket is not READY, so not
+ * retired. At stop the thread waits for its reads (nothing can cancel them) before any of it is
  * used again. Fails: a failed read marks its ticket; deliver meets it in order and stops the stream
  * there. */
 #include "flow/fetch.h"
@@ -61,8 +61,7 @@ static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)
     struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
     const struct rp_read *read = &ticket->reads[done->tag % RP_TICKET_PIECES_MAX];
     struct rp_error error = {0};
-    int code = check_read(f, read, rp_arena_data(f->arena, number) + read->data_offset,
-                          done->result, &error);
+    int code = check_read(f, read, f->arena->data + read->data_offset, done->result, &error);
     if (code < 0)
         rp_ticket_fail(ticket, code, &error);
     uint32_t *left = &f->reads_left[number & (f->arena->slot_count - 1)];
@@ -72,13 +71,12 @@ static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)
 }
 
 /* Contents of a checkpoint are in memory: copying them is the whole read. */
-static void copy_contents(struct rp_fetcher *f, uint64_t number, const struct rp_read *read)
+static void copy_contents(struct rp_fetcher *f, const struct rp_read *read)
 {
     uint64_t bytes;
     const uint8_t *contents = rp_contents_bytes(f->options->contents, &bytes);
     RP_ASSERT(rp_range_inside(read->offset, read->bytes_needed, bytes));
-    memcpy(rp_arena_data(f->arena, number) + read->data_offset, contents + read->offset,
-           read->bytes_needed);
+    memcpy(f->arena->data + read->data_offset, contents + read->offset, read->bytes_needed);
 }
 
 /* Submit reads of one ticket while there is room. True when all of them are under way or done. */
@@ -91,7 +89,7 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
     while (f->next_read < ticket->read_count) {
         const struct rp_read *read = &ticket->reads[f->next_read];
         if (read->shard == RP_READ_CONTENTS) {
-            copy_contents(f, number, read);
+            copy_contents(f, read);
             --*left;
         } else {
             if (rp_io_room(f->io) == 0)
@@ -102,8 +100,7 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
                                          .bytes_needed = read->bytes_needed,
                                          .alignment = file->direct ? file->alignment : 1,
                                          .offset = read->offset,
-                                         .buffer = rp_arena_data(f->arena, number) +
-                                                   read->data_offset,
+                                         .buffer = f->arena->data + read->data_offset,
                                          .tag = tag_of(number, f->next_read)};
             rp_io_submit(f->io, &request, 1);
         }
@@ -178,8 +175,7 @@ static void *fetch_main(void *argument)
     struct rp_fetcher *f = argument;
     struct rp_io_options options = {.depth = f->options->io_depth,
                                     .region = f->arena->data,
-                                    .region_bytes = f->arena->slot_count *
-                                                    f->arena->slot_data_bytes};
+                                    .region_bytes = f->arena->data_bytes};
     int code = rp_io_open(&f->io, f->options->method, &options, &f->error);
     rp_a32_store_release(&f->opened, code < 0 ? 2 : 1); /* PAIRS fetcher-opened */
     rp_event_signal(&f->opened_event);

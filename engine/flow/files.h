@@ -32,12 +32,11 @@ struct rp_files {
     uint64_t watched_ns; /* when rp_files_watch last looked */
 };
 
-/** Where a piece's tokens are: in its ticket's slot, or in a mapped file. */
-static inline const uint8_t *rp_files_tokens(const struct rp_files *files, const uint8_t *slot_data,
+/** Where a piece's tokens are: in the prefetch ring's data, or in a mapped file. */
+static inline const uint8_t *rp_files_tokens(const struct rp_files *files, const uint8_t *data,
                                              const struct rp_piece *piece)
 {
-    const uint8_t *start = piece->mapped_shard ? files->files[piece->mapped_shard - 1].map
-                                               : slot_data;
+    const uint8_t *start = piece->mapped_shard ? files->files[piece->mapped_shard - 1].map : data;
     return start + piece->data_offset;
 }
 

@@ -14,11 +14,10 @@
 #include "flow/files.h"
 #include "flow/pack.h"
 
-/* Data of one prefetch slot: enough that a read is long, small enough that the packer finds it in
- * cache. */
-#define SLOT_DATA_BYTES (256u << 10)
+#define TICKET_BYTES (64u << 10)
 #define SLOTS_MIN 8u
-#define SLOTS_MAX 1024u
+#define SLOTS_MAX 4096u
+#define PIECES_MIN 4u /* of the longest kind, that the data holds: so that reads overlap */
 
 struct rp_flow {
     struct rp_flow_options options;
@@ -35,12 +34,15 @@ struct rp_flow {
     bool running;
 };
 
-static uint32_t pow2_at_least(uint64_t v)
+/* One ticket for so many bytes of data: what a micro-batch of a few thousand tokens reads. Tickets
+ * and the states of their micro-batches may take up a quarter of the data, but there are some. */
+static uint32_t choose_slots(const struct rp_flow_options *o, uint64_t data_bytes)
 {
-    uint32_t p = 1;
-    while (p < v)
-        p *= 2;
-    return p;
+    uint64_t wanted = rp_min_u64(SLOTS_MAX, rp_pow2_at_least(data_bytes / TICKET_BYTES));
+    uint64_t each = sizeof(struct rp_ticket) + o->state_bytes;
+    while (wanted > SLOTS_MIN && wanted * each > data_bytes / 4)
+        wanted /= 2;
+    return (uint32_t)rp_max_u64(wanted, SLOTS_MIN);
 }
 
 static int create_arena(struct rp_flow *flow, struct rp_error *error)
@@ -48,14 +50,12 @@ static int create_arena(struct rp_flow *flow, struct rp_error *error)
     const struct rp_flow_options *o = &flow->options;
     /* the longest piece: a whole row of the widest tokens, rounded out to blocks at both ends */
     uint64_t piece_bytes = (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
-    uint64_t data_bytes = rp_align_up(rp_max_u64(SLOT_DATA_BYTES, piece_bytes), RP_BLOCK_BYTES);
-    uint64_t wanted = rp_max_u64(SLOTS_MIN, rp_min_u64(SLOTS_MAX, o->prefetch_bytes / data_bytes));
-    uint32_t slots = pow2_at_least(wanted);
-    if (slots > wanted && slots > SLOTS_MIN)
-        slots /= 2;
+    uint64_t data_bytes = rp_align_up(rp_max_u64(o->prefetch_bytes, PIECES_MIN * piece_bytes),
+                                      RP_BLOCK_BYTES);
+    uint32_t slots = choose_slots(o, data_bytes);
     /* a position is asked for until every ring has released it, and planned at most `slots`
      * micro-batches ahead */
-    uint32_t states = pow2_at_least((uint64_t)slots + o->batch_slots + 4);
+    uint32_t states = (uint32_t)rp_pow2_at_least((uint64_t)slots + o->batch_slots + 4);
     return rp_arena_create(&flow->arena, o->rank_count, slots, data_bytes, states, o->state_bytes,
                            error);
 }
@@ -79,6 +79,9 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     if (code >= 0)
         code = rp_files_open(&flow->files, &flow->options, error);
+    if (code >= 0)
+        code = rp_reads_open(&flow->dispatch.reads, &flow->options, &flow->files, &flow->arena,
+                             error);
     if (code >= 0 && options->mapped) {
         struct rp_error why;
         if (rp_files_map(&flow->files, &why) < 0)
@@ -109,6 +112,7 @@ void rp_flow_close(struct rp_flow *flow)
     if (!flow)
         return;
     rp_flow_stop(flow);
+    rp_reads_close(&flow->dispatch.reads);
     if (flow->files.files)
         rp_files_close(&flow->files);
     rp_arena_close(&flow->arena);
@@ -141,7 +145,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .tokens = d->tokens};
     flow->dispatch = (struct rp_dispatch){.options = &flow->options,
                                           .arena = &flow->arena,
-                                          .files = &flow->files,
+                                          .reads = flow->dispatch.reads,
                                           .plan = plan,
                                           .scout = scout,
                                           .base_row = base_row,
@@ -156,8 +160,8 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *sc
     const struct rp_flow_options *o = &flow->options;
     RP_ASSERT(!flow->running);
     prepare_start(flow, plan, scout, base_row, batch, rings);
+    int code = rp_reads_start(&flow->dispatch.reads, plan, base_row, error);
     flow->running = true;
-    int code = 0;
     /* processes first: a child is forked before the threads of this start exist */
     for (uint32_t i = 0; i < o->packers && code >= 0; i++)
         code = rp_packer_start(&flow->packers[i], o->packer_processes, error);
@@ -191,7 +195,10 @@ void rp_flow_stop(struct rp_flow *flow)
 int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
 {
     RP_ASSERT(flow->running);
-    return rp_deliver_step(&flow->deliver, error);
+    int step = rp_deliver_step(&flow->deliver, error);
+    if (step == RP_FLOW_RESTART)
+        flow->dispatch.reads.no_bulks = true; /* read by nobody before the next start */
+    return step;
 }
 
 bool rp_flow_park(struct rp_flow *flow)
@@ -249,10 +256,9 @@ void rp_flow_release_hold(struct rp_flow *flow)
     }
 }
 
-const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, uint64_t ticket,
-                                    const struct rp_piece *piece)
+const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, const struct rp_piece *piece)
 {
-    return rp_files_tokens(&flow->files, rp_arena_data(&flow->arena, ticket), piece);
+    return rp_files_tokens(&flow->files, flow->arena.data, piece);
 }
 
 const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,

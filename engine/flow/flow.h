@@ -74,6 +74,9 @@ enum rp_flow_step {
     RP_FLOW_IDLE,   /* nothing to do: park */
     RP_FLOW_WORKED, /* call again */
     RP_FLOW_ENDED,  /* the stream has ended: rings say so; nothing more will come */
+    RP_FLOW_RESTART /* a block of documents could not be read as a whole: stop, and start at the
+                       lowest tail. From now on documents are read one by one, so that what is
+                       damaged stops the stream in its own place, if it is used at all */
 };
 /** One step of deliver: retire packed tickets, publish finished batches, read the trainers' release
  * words. Returns enum rp_flow_step, or the error that stopped the stream (everything before it has
@@ -102,9 +105,8 @@ const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size
  * stopped. */
 void rp_flow_forget_states(struct rp_flow *flow);
 struct rp_arena *rp_flow_arena(struct rp_flow *flow);
-/** Where the tokens of a piece of an unretired ticket are. */
-const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, uint64_t ticket,
-                                    const struct rp_piece *piece);
+/** Where the tokens of a piece of an unretired ticket are, once they are loaded. */
+const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, const struct rp_piece *piece);
 /** Tickets that deliver has not retired: [first, last) as of now. */
 void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last);
 

@@ -180,37 +180,6 @@ static bool wait_for_space(const struct rp_arena *arena, uint32_t ring, uint64_t
     return true;
 }
 
-static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticket,
-                        const uint8_t *data)
-{
-    uint64_t largest = 0;
-    for (uint32_t i = 0; i < ticket->piece_count; i++) {
-        const struct rp_piece *piece = &ticket->pieces[i];
-        if (!wait_for_space(plan->arena, piece->ring, ticket->batch))
-            return false;
-        struct rp_error error;
-        int code = piece->mapped_shard ? rp_files_verify_mapped(plan->files, piece, &error) : 0;
-        if (code < 0) {
-            rp_ticket_fail(ticket, code, &error);
-            return true;
-        }
-        const struct rp_pack_target *target = &plan->targets[piece->ring];
-        const uint8_t *source = rp_files_tokens(plan->files, data, piece);
-        uint64_t token = pack_piece(target, slot_of(target, ticket->batch), source, piece);
-        largest = token > largest ? token : largest;
-    }
-    for (uint32_t i = 0; i < ticket->row_count; i++) {
-        const struct rp_row_end *end = &ticket->rows[i];
-        if (!wait_for_space(plan->arena, end->ring, ticket->batch))
-            return false;
-        const struct rp_pack_target *target = &plan->targets[end->ring];
-        finish_row(target, slot_of(target, ticket->batch), plan->pad_id, end);
-    }
-    if (largest >= plan->token_limit)
-        ticket->bad_token = 1;
-    return true;
-}
-
 /* Wait until a ticket is READY or further. Returns its state word, 0 when the flow is stopping. */
 static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
 {
@@ -229,6 +198,38 @@ static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
         else
             rp_event_sleep(ready, epoch, 100000000);
     }
+}
+
+static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticket)
+{
+    const struct rp_arena *arena = plan->arena;
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < ticket->piece_count; i++) {
+        const struct rp_piece *piece = &ticket->pieces[i];
+        if (!wait_for_space(arena, piece->ring, ticket->batch) ||
+            wait_for_ticket(arena, piece->loaded_by) == 0)
+            return false;
+        struct rp_error error;
+        int code = piece->mapped_shard ? rp_files_verify_mapped(plan->files, piece, &error) : 0;
+        if (code < 0) {
+            rp_ticket_fail(ticket, code, &error);
+            return true;
+        }
+        const struct rp_pack_target *target = &plan->targets[piece->ring];
+        const uint8_t *source = rp_files_tokens(plan->files, arena->data, piece);
+        uint64_t token = pack_piece(target, slot_of(target, ticket->batch), source, piece);
+        largest = token > largest ? token : largest;
+    }
+    for (uint32_t i = 0; i < ticket->row_count; i++) {
+        const struct rp_row_end *end = &ticket->rows[i];
+        if (!wait_for_space(arena, end->ring, ticket->batch))
+            return false;
+        const struct rp_pack_target *target = &plan->targets[end->ring];
+        finish_row(target, slot_of(target, ticket->batch), plan->pad_id, end);
+    }
+    if (largest >= plan->token_limit)
+        ticket->bad_token = 1;
+    return true;
 }
 
 static void wake_deliver(const struct rp_pack_plan *plan)
@@ -254,7 +255,7 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
         if (word >= rp_ticket_word(number, RP_TICKET_PACKED))
             continue;
         struct rp_ticket *ticket = rp_arena_ticket(arena, number);
-        if (ticket->error == 0 && !pack_ticket(plan, ticket, rp_arena_data(arena, number)))
+        if (ticket->error == 0 && !pack_ticket(plan, ticket))
             return;
         rp_a64_store_release(&ticket->state,
                              rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */

@@ -2,9 +2,11 @@
 /* ticket.h — the prefetch ring: a reorder ring of tickets in shared memory.
  *
  * A ticket is a unit of work in plan order: some rows of one micro-batch, the reads that bring
- * their tokens, and the pieces that say where each run of tokens goes. Ticket t lives in slot t mod
- * slot_count. Readers finish tickets in any order and packers take them in any order; dispatch and
- * deliver go in order. There is no queue and no CAS:
+ * their tokens, and the pieces that say where each run of tokens goes; or only the reads of a bulk
+ * (bulk.h), which pieces of later tickets use. Ticket t lives in slot t mod slot_count; what it
+ * reads lies in the data, a ring of bytes of its own (space.h). Readers finish tickets in any order
+ * and packers take them in any order; dispatch and deliver go in order. There is no queue and no
+ * CAS:
  *
  *     dispatch ──PLANNED──► fetch ──READY──► pack ──PACKED──► deliver
  *         ▲     (reader t mod readers)  (packer t mod packers)     │
@@ -17,12 +19,15 @@
  *
  *   I2  Before PLANNED the slot is dispatch's, then fetch's (and the kernel's, while reads are in
  *       flight), then after READY everything in it but `bad_token` is immutable until deliver
- *       retires the ticket.
+ *       retires the ticket. What it read is immutable until the last ticket that uses it is
+ *       retired.
  *
  *   I3  Packing a ticket twice writes the same bytes to the same places: a killed packer's ticket
  *       is done again.
  *
  *   I4  dispatch reuses the slot of ticket t only when t < retired.
+ *
+ *   I5  A piece may be packed when the ticket that loaded it is READY: its own, or an earlier one.
  *
  * Packers may be processes, so everything here is offsets and indices, no pointers. */
 #ifndef RP_FLOW_TICKET_H
@@ -36,8 +41,8 @@
 #include "shm/segment.h"
 #include "shm/wait.h"
 
-#define RP_TICKET_PIECES_MAX 512u
-#define RP_TICKET_ROWS_MAX 256u
+#define RP_TICKET_PIECES_MAX 128u
+#define RP_TICKET_ROWS_MAX 64u
 
 enum rp_ticket_phase { RP_TICKET_PLANNED = 1, RP_TICKET_READY = 2, RP_TICKET_PACKED = 3 };
 
@@ -50,18 +55,19 @@ static inline uint64_t rp_ticket_word(uint64_t ticket, enum rp_ticket_phase phas
 #define RP_READ_CONTENTS UINT32_MAX
 struct rp_read {
     uint64_t offset;       /* in the file, or in the contents */
+    uint64_t data_offset;  /* where it goes in the data */
     uint32_t bytes;        /* to ask for: rounded to the alignment */
     uint32_t bytes_needed; /* up to the file's end */
     uint32_t shard;
-    uint32_t data_offset; /* where it goes in the slot's data */
+    uint32_t reserved;
 };
 
-/* `fragment.length` tokens to be copied into a row, from the slot's data or from a mapped token
- * file. */
+/* `fragment.length` tokens to be copied into a row, from the data or from a mapped token file. */
 struct rp_piece {
     struct rp_fragment fragment; /* provenance */
-    uint64_t data_offset;        /* of its first token in the slot's data, or in the file */
-    uint32_t mapped_shard;       /* 0: in the slot; else 1 + the shard whose mapping holds it */
+    uint64_t data_offset;        /* of its first token in the data, or in the file */
+    uint64_t loaded_by;          /* ticket whose reads bring it: this one or an earlier one. I5 */
+    uint32_t mapped_shard;       /* 0: in the data; else 1 + the shard whose mapping holds it */
     uint32_t width;              /* bytes a token there */
     uint32_t ring;               /* local rank: index of the batch ring */
     uint32_t row;                /* in the batch */
@@ -82,6 +88,7 @@ struct rp_ticket {
     uint32_t piece_count, read_count, row_count;
     uint32_t batch_ends;  /* 1: the last ticket of its micro-batch */
     uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no pieces */
+    uint32_t is_bulk;     /* 1: reads a block of documents for later tickets; no pieces either */
     int32_t error;        /* negative code: the reads or the plan failed; message says why */
     uint32_t bad_token;   /* 1: a packer met a token id at or over the limit */
     struct rp_read reads[RP_TICKET_PIECES_MAX];
@@ -119,10 +126,10 @@ struct rp_state_slot {
 /* All of its memory: one segment [words | free_until per ring | tickets | state slots | data]. */
 struct rp_arena {
     struct rp_segment segment;
-    uint32_t slot_count;      /* tickets in the ring; a power of two */
-    uint32_t state_count;     /* positions whose tokens are kept; a power of two */
-    uint64_t slot_data_bytes; /* of one slot's data; a multiple of 4096 */
-    uint64_t state_bytes;     /* capacity of one token */
+    uint32_t slot_count;  /* tickets in the ring; a power of two */
+    uint32_t state_count; /* positions whose tokens are kept; a power of two */
+    uint64_t data_bytes;  /* a multiple of 4096 */
+    uint64_t state_bytes; /* capacity of one token */
     struct rp_arena_words *words;
     struct rp_a64 *free_until; /* [ring]: batches below it may be written. Writer: deliver */
     struct rp_ticket *tickets;
@@ -132,8 +139,8 @@ struct rp_arena {
 
 /** Bytes of an arena with these sizes, and its creation (touched, huge pages where possible). */
 RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_count,
-                                  uint64_t slot_data_bytes, uint32_t state_count,
-                                  uint64_t state_bytes, struct rp_error *error);
+                                  uint64_t data_bytes, uint32_t state_count, uint64_t state_bytes,
+                                  struct rp_error *error);
 /** Forget all tickets: the next one is number 0. No stage may run. State slots are kept. */
 void rp_arena_reset(struct rp_arena *arena);
 void rp_arena_close(struct rp_arena *arena);
@@ -142,9 +149,12 @@ static inline struct rp_ticket *rp_arena_ticket(const struct rp_arena *arena, ui
 {
     return &arena->tickets[ticket & (arena->slot_count - 1)];
 }
-static inline uint8_t *rp_arena_data(const struct rp_arena *arena, uint64_t ticket)
+/** Is the ticket's last read done? Also asked of tickets long retired, whose slot has another one.
+ */
+static inline int rp_arena_is_loaded(const struct rp_arena *arena, uint64_t ticket)
 {
-    return arena->data + (ticket & (arena->slot_count - 1)) * arena->slot_data_bytes;
+    return rp_a64_load_acquire(&rp_arena_ticket(arena, ticket)->state) >=
+           rp_ticket_word(ticket, RP_TICKET_READY); /* PAIRS ticket-state */
 }
 static inline struct rp_state_slot *rp_arena_state(const struct rp_arena *arena, uint64_t position)
 {

@@ -331,6 +331,10 @@ KIT void kill_a_packer(struct stream *s)
 KIT int stream_turn(struct stream *s, struct rp_error *error)
 {
     int code = rp_flow_deliver(s->flow, error);
+    if (code == RP_FLOW_RESTART) {
+        rp_flow_stop(s->flow);
+        stream_start(s);
+    }
     bool took = false;
     for (uint32_t r = 0; r < s->options.rank_count; r++)
         took |= trainer_takes(s, r);
@@ -431,6 +435,7 @@ KIT int kit_enter(void **state)
     for (uint32_t i = 0; code == 0 && i < 2; i++)
         kit_write(&two_sources[i], i, i ? 90 : 60, i + 1);
     kit_write(&(struct kit_source){"crumbs", 8, 2, 6000}, 0, 5, 3);
+    kit_write(&(struct kit_source){"pages", 8, 2, 3000}, 0, 200, 4);
     if (code == 0)
         code = rp_index_build("words", NULL, NULL, NULL, NULL, &error);
     if (code == 0)

@@ -251,58 +251,156 @@ static void killed_packers_are_not_seen(void **state)
     kit_close(&kit);
 }
 
-/* While held, what was published and what is packed stays as it is, however the trainers go on. */
+/* Tokens as they lay in the prefetch ring at some time. */
+struct kept_piece {
+    const uint8_t *tokens;
+    uint8_t *copy;
+    size_t bytes;
+};
+
+static size_t keep_tickets(struct stream *s, struct kept_piece *kept, size_t most)
+{
+    const struct rp_arena *arena = rp_flow_arena(s->flow);
+    uint64_t first, last;
+    size_t count = 0;
+    rp_flow_tickets(s->flow, &first, &last);
+    for (uint64_t t = first; t < last; t++) {
+        const struct rp_ticket *ticket = rp_arena_ticket(arena, t);
+        uint64_t word = rp_a64_load_acquire(&ticket->state);
+        if (word != rp_ticket_word(t, RP_TICKET_READY) &&
+            word != rp_ticket_word(t, RP_TICKET_PACKED))
+            continue;
+        for (uint32_t i = 0; i < ticket->piece_count && count < most; i++) {
+            const struct rp_piece *piece = &ticket->pieces[i];
+            if (!rp_arena_is_loaded(arena, piece->loaded_by))
+                continue;
+            struct kept_piece *k = &kept[count++];
+            k->tokens = rp_flow_piece_tokens(s->flow, piece);
+            k->bytes = (size_t)piece->fragment.length * piece->width;
+            k->copy = malloc(k->bytes);
+            memcpy(k->copy, k->tokens, k->bytes);
+        }
+    }
+    return count;
+}
+
+/* While held, what was published and what was read stays as it is, however the trainers go on. */
 static void a_hold_keeps_what_a_checkpoint_copies(void **state)
 {
     (void)state;
-    struct rp_plan_config config = small_plan();
-    struct kit kit;
-    kit_open(&kit, two_sources, 2, &config);
-    struct rp_flow_options options = small_flow(&rp_io_method_pread);
-    options.packers = 2;
-    struct stream s;
-    struct rp_error error = {0};
-    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 29);
-    stream_start(&s);
-    assert_true(stream_run(&s, 5, &error) >= 0);
-    struct rp_ring *ring = &s.rings[0];
-    uint64_t first = ring->release, last = ring->tail, ticket_first, ticket_last;
-    rp_flow_hold(s.flow, first);
-    rp_flow_tickets(s.flow, &ticket_first, &ticket_last);
-    const struct rp_arena *arena = rp_flow_arena(s.flow);
-    uint8_t *memory = malloc(arena->segment.bytes), *slots = malloc(ring->data.bytes);
-    bool ready[64] = {false};
-    for (uint64_t t = ticket_first; t < ticket_last; t++)
-        if (rp_a64_load_acquire(&rp_arena_ticket(arena, t)->state) >=
-            rp_ticket_word(t, RP_TICKET_READY)) {
-            uint64_t at = (uint64_t)(rp_arena_data(arena, t) - arena->segment.data);
-            memcpy(memory + at, arena->segment.data + at, arena->slot_data_bytes);
-            ready[t & 63] = true;
+    enum { KEPT_MAX = 10000 };
+    struct kept_piece *kept = calloc(KEPT_MAX, sizeof *kept);
+    for (int shuffle = RP_SHUFFLE_DOCUMENT; shuffle <= RP_SHUFFLE_BLOCK; shuffle++) {
+        struct rp_plan_config config = small_plan();
+        config.shuffle = (enum rp_shuffle)shuffle;
+        config.block_documents = 16;
+        config.window_blocks = 3;
+        config.num_epochs = 4;
+        struct kit kit;
+        kit_open(&kit, two_sources, 2, &config);
+        struct rp_flow_options options = small_flow(&rp_io_method_pread);
+        options.packers = 2;
+        options.prefetch_bytes = 1 << 16; /* so little that it goes round many times */
+        struct stream s;
+        struct rp_error error = {0};
+        stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 29);
+        stream_start(&s);
+        assert_true(stream_run(&s, 5, &error) >= 0);
+        struct rp_ring *ring = &s.rings[0];
+        uint64_t first = ring->release, last = ring->tail;
+        rp_flow_hold(s.flow, first);
+        size_t count = keep_tickets(&s, kept, KEPT_MAX);
+        uint8_t *slots = malloc(ring->data.bytes);
+        for (uint64_t k = first; k < last; k++) {
+            uint64_t at = (uint64_t)(rp_ring_slot(ring, k) - ring->data.data);
+            memcpy(slots + at, ring->data.data + at, ring->geometry.slot_bytes);
         }
-    for (uint64_t k = first; k < last; k++) {
-        uint64_t at = (uint64_t)(rp_ring_slot(ring, k) - ring->data.data);
-        memcpy(slots + at, ring->data.data + at, ring->geometry.slot_bytes);
+        for (int turn = 0; turn < 200; turn++)
+            assert_true(stream_turn(&s, &error) >= 0);
+        for (uint64_t k = first; k < last; k++) {
+            const uint8_t *slot = ring->data.data + RP_RING_SLOTS_OFFSET +
+                                  (k & (ring->geometry.slots - 1)) * ring->geometry.slot_bytes;
+            assert_memory_equal(slot, slots + (slot - ring->data.data), ring->geometry.slot_bytes);
+        }
+        for (size_t i = 0; i < count; i++) {
+            assert_memory_equal(kept[i].tokens, kept[i].copy, kept[i].bytes);
+            free(kept[i].copy);
+        }
+        rp_flow_release_hold(s.flow);
+        run_to_end(&s);
+        check_all_came(&s);
+        free(slots);
+        stream_close(&s);
+        kit_close(&kit);
     }
-    for (int turn = 0; turn < 200; turn++)
-        assert_true(stream_turn(&s, &error) >= 0);
-    for (uint64_t k = first; k < last; k++) {
-        const uint8_t *slot = ring->data.data + RP_RING_SLOTS_OFFSET +
-                              (k & (ring->geometry.slots - 1)) * ring->geometry.slot_bytes;
-        assert_memory_equal(slot, slots + (slot - ring->data.data), ring->geometry.slot_bytes);
+    free(kept);
+}
+
+/* ---- whole blocks ---------------------------------------------------------------------------- */
+
+struct reading {
+    uint64_t reads, bytes, file_bytes;
+};
+
+/* Run one epoch of 3000 documents of 200 bytes in whatever order, and count what was read. */
+static struct reading read_pages(enum rp_shuffle shuffle, uint64_t prefetch_bytes, uint32_t lanes,
+                                 bool for_a_quarter)
+{
+    static const struct kit_source pages[] = {{"pages", 8, 2, 3000}};
+    struct rp_plan_config config = small_plan();
+    config.shuffle = shuffle;
+    config.block_documents = 100;
+    config.window_blocks = 4;
+    config.lanes = lanes;
+    struct kit kit;
+    struct stream s;
+    struct rp_flow_counts counts;
+    kit_open(&kit, pages, 1, &config);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.prefetch_bytes = prefetch_bytes;
+    options.packers = options.readers = 2;
+    options.verify_blocks = true;
+    if (for_a_quarter) {
+        options.world = 4;
+        options.rank_count = 1;
+        options.rank_first = 1;
+        options.global_batch_rows = 16;
     }
-    for (uint64_t t = ticket_first; t < ticket_last; t++) {
-        const uint8_t *data = rp_arena_data(arena, t);
-        if (ready[t & 63])
-            assert_memory_equal(data, memory + (data - arena->segment.data),
-                                arena->slot_data_bytes);
-    }
-    rp_flow_release_hold(s.flow);
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 3);
+    stream_start(&s);
     run_to_end(&s);
     check_all_came(&s);
-    free(memory);
-    free(slots);
+    rp_flow_counts(s.flow, &counts);
+    struct reading reading = {.reads = counts.reads,
+                              .bytes = counts.read_bytes,
+                              .file_bytes = rp_corpus_shard(kit.corpus, 0)->bytes};
+    printf("shuffle %d, %llu KiB, %u lanes: %llu reads of %llu KiB of %llu\n", (int)shuffle,
+           (unsigned long long)prefetch_bytes >> 10, lanes, (unsigned long long)reading.reads,
+           (unsigned long long)reading.bytes >> 10, (unsigned long long)reading.file_bytes >> 10);
     stream_close(&s);
     kit_close(&kit);
+    return reading;
+}
+
+static void whole_blocks_are_read_as_one(void **state)
+{
+    (void)state;
+    for (uint32_t lanes = 1; lanes <= 3; lanes++)
+        for (int plain = 0; plain < 2; plain++) {
+            enum rp_shuffle shuffle = plain ? RP_SHUFFLE_NONE : RP_SHUFFLE_BLOCK;
+            struct reading reading = read_pages(shuffle, 1 << 20, lanes, false);
+            /* 30 blocks, and what the first rows of a lane could not wait for */
+            assert_in_range(reading.reads, 1, 30 + 200 * lanes);
+            assert_in_range(reading.bytes, reading.file_bytes, 3 * reading.file_bytes);
+        }
+}
+
+/* The control: where blocks do not fit, or are mostly for others, documents are read one by one. */
+static void blocks_that_do_not_pay_are_not_read(void **state)
+{
+    (void)state;
+    assert_true(read_pages(RP_SHUFFLE_BLOCK, 1 << 16, 1, false).reads > 1000);
+    assert_true(read_pages(RP_SHUFFLE_BLOCK, 1 << 20, 1, true).reads > 300);
 }
 
 int main(void)
@@ -315,6 +413,8 @@ int main(void)
         cmocka_unit_test(stop_and_start_elsewhere),
         cmocka_unit_test(killed_packers_are_not_seen),
         cmocka_unit_test(a_hold_keeps_what_a_checkpoint_copies),
+        cmocka_unit_test(whole_blocks_are_read_as_one),
+        cmocka_unit_test(blocks_that_do_not_pay_are_not_read),
     };
     return cmocka_run_group_tests(tests, kit_enter, scratch_leave);
 }

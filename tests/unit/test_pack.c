@@ -53,7 +53,7 @@ struct bench {
 static void fill_ticket(struct bench *bench, uint32_t width)
 {
     struct rp_ticket *ticket = rp_arena_ticket(&bench->arena, 0);
-    uint8_t *data = rp_arena_data(&bench->arena, 0);
+    uint8_t *data = bench->arena.data;
     uint32_t at = 3; /* tokens stand at any address */
     *ticket = (struct rp_ticket){.batch = BATCH, .batch_ends = 1};
     for (uint32_t ring = 0; ring < RINGS; ring++) {
@@ -246,7 +246,7 @@ static void a_token_at_the_limit_is_reported(void **state)
         bench_open(&bench, 0, RP_DTYPE_I32, RP_LABELS_SHIFTED, 4);
         struct rp_ticket *ticket = rp_arena_ticket(&bench.arena, 0);
         uint32_t token = 64999 + (uint32_t)over;
-        memcpy(rp_arena_data(&bench.arena, 0) + ticket->pieces[6].data_offset + 20, &token, 4);
+        memcpy(bench.arena.data + ticket->pieces[6].data_offset + 20, &token, 4);
         pack_once(&bench, false);
         assert_int_equal(ticket->bad_token, over);
         bench_close(&bench);

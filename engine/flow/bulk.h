@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bulk.h — whole blocks of documents, read as one and kept while the plan draws from them.
+ *
+ * Where the plan uses neighbouring documents at about the same time (`block` shuffle, or none), one
+ * long read brings what would else be a thousand short ones: a disk gives many times more bytes a
+ * second that way. A bulk is read by a ticket of its own, which has no pieces and goes through the
+ * prefetch ring like any other; later tickets take their tokens from its region (space.h), and
+ * packers wait for the ticket that reads it.
+ *
+ * Which blocks come next is the plan's to say (plan/blocks.h): a window of them ahead of where it
+ * takes documents from. A bulk that is not there, or not any more, costs a read of the document
+ * alone and nothing else.
+ *
+ * Used only if two windows fit in the prefetch ring, and for lanes at least half of whose rows go
+ * to ranks of this node. Thread: dispatch's own. */
+#ifndef RP_FLOW_BULK_H
+#define RP_FLOW_BULK_H
+
+#include "flow/flow.h"
+#include "flow/space.h"
+#include "plan/blocks.h"
+
+#define RP_BULKS_MAX 4096u
+
+struct rp_bulk {
+    uint32_t source, shard;
+    uint64_t number;      /* of the block in its source */
+    uint64_t first, last; /* bytes of the token file that it holds */
+    uint64_t data_offset; /* of byte `first` */
+    uint64_t region, ticket;
+    uint32_t next_in_bucket; /* 1 + index, or 0 */
+};
+
+struct rp_bulks {
+    struct rp_plan_blocks blocks; /* documents = 0: there are no bulks */
+    struct rp_bulk *bulks;        /* [RP_BULKS_MAX], the youngest at (count - 1) mod that */
+    uint32_t *buckets;            /* [RP_BULKS_MAX]: 1 + index, or 0 */
+    uint64_t count;
+    uint64_t *ahead;     /* [lane, source]: position of the next block to read */
+    bool *is_local;      /* [lane] */
+    uint32_t pair_count; /* lanes x sources */
+    uint32_t pair;       /* looked at next */
+};
+
+/** Decide whether bulks are of use for a stream, with `data_bytes` to keep them. Says so if only
+ * memory is missing. */
+RP_MUST_CHECK int rp_bulks_open(struct rp_bulks *bulks, const struct rp_plan *plan,
+                                const struct rp_flow_options *options, uint64_t base_row,
+                                uint64_t data_bytes, struct rp_error *error);
+void rp_bulks_close(struct rp_bulks *bulks);
+
+/** The next block that should be read now; it counts as taken. False if none is due. */
+bool rp_bulks_due(struct rp_bulks *bulks, const struct rp_space *space, const struct rp_plan *plan,
+                  struct rp_plan_block *block);
+/** The block could not be read now: it is due again. Only right after rp_bulks_due. */
+void rp_bulks_put_back(struct rp_bulks *bulks);
+
+void rp_bulks_add(struct rp_bulks *bulks, const struct rp_bulk *bulk);
+
+/** The bulk that has a document's block, or NULL. */
+const struct rp_bulk *rp_bulks_find(const struct rp_bulks *bulks, const struct rp_space *space,
+                                    uint32_t source, uint64_t document);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reads — see reads.h. */
+#include "flow/reads.h"
+
+#include "base/bits.h"
+#include "flow/contents.h"
+
+/* A hole of up to this many bytes between two ranges is read along rather than split off: a read of
+ * its own costs about as much as copying 4 KiB. */
+#define COALESCE_GAP_BYTES 4096u
+/* So much for one ticket: enough that its reads are in flight together, little enough that the
+ * packer finds it in cache. */
+#define TICKET_DATA_BYTES (256u << 10)
+#define BULK_READ_BYTES (512u << 10)
+
+int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
+                  struct rp_files *files, const struct rp_arena *arena, struct rp_error *error)
+{
+    *reads = (struct rp_reads){.options = options, .files = files, .arena = arena};
+    /* a region for every ticket that is not retired, and for every bulk */
+    uint64_t regions = rp_pow2_at_least(arena->slot_count + RP_BULKS_MAX);
+    return rp_space_open(&reads->space, arena->data_bytes, regions, error);
+}
+
+void rp_reads_close(struct rp_reads *reads)
+{
+    rp_bulks_close(&reads->bulks);
+    rp_space_close(&reads->space);
+}
+
+int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t base_row,
+                   struct rp_error *error)
+{
+    rp_space_reset(&reads->space);
+    rp_bulks_close(&reads->bulks);
+    reads->from_corpus = false;
+    reads->ticket = NULL;
+    if (reads->no_bulks || reads->files->files[0].map) /* all are mapped, or none */
+        return 0;
+    return rp_bulks_open(&reads->bulks, plan, reads->options, base_row, reads->space.bytes, error);
+}
+
+void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number)
+{
+    reads->ticket = ticket;
+    reads->number = number;
+    reads->ticket_bytes = 0;
+}
+
+static uint64_t retired(const struct rp_reads *reads)
+{
+    return rp_a64_load_acquire(&reads->arena->words->retired);
+}
+
+/* ---- ranges ----------------------------------------------------------------------------------- */
+
+/* Bytes of a file that are wanted, rounded as the file wants it. */
+struct range {
+    uint32_t shard;
+    uint32_t alignment;
+    uint64_t first, last; /* [first, last) in the file */
+    uint64_t file_bytes;  /* where the file ends */
+    bool beyond_end;      /* O_DIRECT: ask past the end rather than for an unaligned length */
+    uint64_t wanted;      /* first byte of the piece */
+};
+
+static struct range file_range(const struct rp_reads *reads, const struct rp_file *file,
+                               uint32_t shard, uint64_t first, uint64_t last)
+{
+    struct range range = {.shard = shard,
+                          .alignment = file->alignment,
+                          .first = rp_align_down(first, file->alignment),
+                          .last = rp_align_up(last, file->alignment),
+                          .file_bytes = rp_corpus_shard(reads->options->corpus, shard)->bytes,
+                          .beyond_end = file->direct,
+                          .wanted = first};
+    if (!file->direct)
+        range.last = rp_min_u64(range.last, range.file_bytes);
+    return range;
+}
+
+static void set_read_end(struct rp_read *read, const struct range *range, uint64_t end)
+{
+    uint64_t needed = rp_min_u64(end, range->file_bytes) - read->offset;
+    read->bytes_needed = (uint32_t)needed;
+    read->bytes = range->beyond_end ? (uint32_t)(end - read->offset) : (uint32_t)needed;
+}
+
+/* Let the last read of the ticket reach over the range. False if they are not neighbours or there
+ * is no room behind it. */
+static bool extend_last_read(struct rp_reads *reads, const struct range *range,
+                             uint64_t *data_offset)
+{
+    struct rp_ticket *ticket = reads->ticket;
+    struct rp_read *read = ticket->read_count ? &ticket->reads[ticket->read_count - 1] : NULL;
+    if (!read || read->shard != range->shard || range->first < read->offset)
+        return false;
+    uint64_t end = read->offset + rp_align_up(read->bytes, range->alignment);
+    if (range->first > end + COALESCE_GAP_BYTES)
+        return false;
+    if (range->last > end) {
+        uint64_t more = range->last - end;
+        if (reads->ticket_bytes + more > TICKET_DATA_BYTES ||
+            !rp_space_extend(&reads->space, more, retired(reads)))
+            return false;
+        set_read_end(read, range, range->last);
+        reads->ticket_bytes += more;
+    }
+    *data_offset = read->data_offset + (range->wanted - read->offset);
+    return true;
+}
+
+/* Find a place for the range in the ticket. False when it is full. */
+static bool place_range(struct rp_reads *reads, const struct range *range, uint64_t *data_offset)
+{
+    if (extend_last_read(reads, range, data_offset))
+        return true;
+    struct rp_ticket *ticket = reads->ticket;
+    uint64_t bytes = range->last - range->first, start;
+    uint64_t alignment = rp_max_u64(range->alignment, 64);
+    bool is_first = ticket->read_count == 0;
+    if (ticket->read_count == RP_TICKET_PIECES_MAX ||
+        (!is_first && reads->ticket_bytes + bytes > TICKET_DATA_BYTES) ||
+        !rp_space_take(&reads->space, rp_align_up(bytes, range->alignment), alignment,
+                       reads->number, !is_first, retired(reads), &start))
+        return false;
+    struct rp_read *read = &ticket->reads[ticket->read_count++];
+    *read = (struct rp_read){.offset = range->first, .shard = range->shard, .data_offset = start};
+    set_read_end(read, range, range->last);
+    reads->ticket_bytes += bytes;
+    *data_offset = start + (range->wanted - range->first);
+    return true;
+}
+
+/* ---- pieces ----------------------------------------------------------------------------------- */
+
+static int place_contents(struct rp_reads *reads, const struct rp_content_run *run,
+                          struct rp_piece *piece)
+{
+    uint64_t skip = (uint64_t)(piece->offset - run->offset) * run->width;
+    struct range range = {.shard = RP_READ_CONTENTS,
+                          .alignment = 1,
+                          .first = run->byte_offset + skip,
+                          .wanted = run->byte_offset + skip};
+    range.last = range.first + (uint64_t)piece->fragment.length * run->width;
+    (void)rp_contents_bytes(reads->options->contents, &range.file_bytes);
+    piece->width = run->width;
+    return place_range(reads, &range, &piece->data_offset) ? RP_READS_PLACED : RP_READS_FULL;
+}
+
+/* The bytes [first, last) of a shard, out of the bulk that has the document. */
+static bool place_in_bulk(struct rp_reads *reads, uint32_t shard, uint64_t first, uint64_t last,
+                          struct rp_piece *piece)
+{
+    const struct rp_bulk *bulk = rp_bulks_find(&reads->bulks, &reads->space, piece->fragment.source,
+                                               piece->fragment.document);
+    if (!bulk || bulk->shard != shard || first < bulk->first || last > bulk->last)
+        return false;
+    piece->data_offset = bulk->data_offset + (first - bulk->first);
+    piece->loaded_by = bulk->ticket;
+    rp_space_use(&reads->space, bulk->region, reads->number);
+    return true;
+}
+
+int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
+                   struct rp_error *error)
+{
+    const struct rp_fragment *fragment = &piece->fragment;
+    const struct rp_contents *contents = reads->options->contents;
+    const struct rp_content_run *run =
+        contents ? rp_contents_find(contents, row, piece->offset, fragment->length) : NULL;
+    piece->loaded_by = reads->number;
+    if (run)
+        return place_contents(reads, run, piece);
+
+    struct rp_extent extent;
+    rp_source_extent(rp_corpus_source(reads->options->corpus, fragment->source), fragment->document,
+                     &extent);
+    RP_ASSERT(rp_range_inside(fragment->offset, fragment->length, extent.tokens));
+    const struct rp_file *file = rp_files_get(reads->files, extent.shard, error);
+    if (!file)
+        return error->code;
+    uint64_t first = extent.byte_offset + fragment->offset * extent.width;
+    uint64_t last = first + (uint64_t)fragment->length * extent.width;
+    piece->width = extent.width;
+    if (file->map) {
+        piece->mapped_shard = extent.shard + 1;
+        piece->data_offset = first;
+        return RP_READS_PLACED;
+    }
+    reads->from_corpus = true;
+    if (place_in_bulk(reads, extent.shard, first, last, piece))
+        return RP_READS_PLACED;
+    struct range range = file_range(reads, file, extent.shard, first, last);
+    return place_range(reads, &range, &piece->data_offset) ? RP_READS_PLACED : RP_READS_FULL;
+}
+
+/* ---- bulks ------------------------------------------------------------------------------------ */
+
+/* What a block takes up in its file. False if it is not one run of bytes in one file, or too long,
+ * or a document of it is damaged: its documents are then read one by one, as far as they are used.
+ */
+static bool block_range(const struct rp_reads *reads, const struct rp_plan_block *block,
+                        struct range *range)
+{
+    const struct rp_source *source = rp_corpus_source(reads->options->corpus, block->source);
+    uint64_t last_document = block->first_document + block->documents - 1;
+    struct rp_extent first, last;
+    struct rp_error ignored;
+    if (rp_source_length(source, block->first_document) == UINT64_MAX ||
+        rp_source_length(source, last_document) == UINT64_MAX)
+        return false;
+    rp_source_extent(source, block->first_document, &first);
+    rp_source_extent(source, last_document, &last);
+    uint64_t end = last.byte_offset + last.tokens * last.width;
+    const struct rp_file *file = rp_files_get(reads->files, first.shard, &ignored);
+    if (!file || first.shard != last.shard || end <= first.byte_offset)
+        return false;
+    *range = file_range(reads, file, first.shard, first.byte_offset, end);
+    return range->last - range->first <=
+           rp_min_u64((uint64_t)RP_TICKET_PIECES_MAX * BULK_READ_BYTES, reads->space.bytes / 8);
+}
+
+bool rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan, uint64_t number,
+                        struct rp_bulk *bulk)
+{
+    struct rp_plan_block block;
+    struct range range;
+    if (!reads->from_corpus || reads->bulks.blocks.documents == 0 ||
+        !rp_bulks_due(&reads->bulks, &reads->space, plan, &block) ||
+        !block_range(reads, &block, &range))
+        return false;
+    *bulk = (struct rp_bulk){.source = block.source,
+                             .number = block.number,
+                             .shard = range.shard,
+                             .first = range.first,
+                             .last = rp_min_u64(range.last, range.file_bytes),
+                             .ticket = number};
+    uint64_t bytes = rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
+    if (!rp_space_take(&reads->space, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
+                       &bulk->data_offset)) {
+        rp_bulks_put_back(&reads->bulks);
+        return false;
+    }
+    bulk->region = rp_space_youngest(&reads->space);
+    rp_bulks_add(&reads->bulks, bulk);
+    return true;
+}
+
+void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
+                        const struct rp_bulk *bulk)
+{
+    const struct rp_file *file = &reads->files->files[bulk->shard];
+    ticket->is_bulk = 1;
+    struct range range = file_range(reads, file, bulk->shard, bulk->first, bulk->last);
+    for (uint64_t at = range.first; at < range.last; at += BULK_READ_BYTES) {
+        struct rp_read *read = &ticket->reads[ticket->read_count++];
+        *read = (struct rp_read){.offset = at,
+                                 .shard = bulk->shard,
+                                 .data_offset = bulk->data_offset + (at - range.first)};
+        set_read_end(read, &range, rp_min_u64(at + BULK_READ_BYTES, range.last));
+    }
+}

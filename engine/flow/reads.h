@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reads.h — where the tokens of a piece come from, and the reads of a ticket that bring them.
+ *
+ *     a checkpoint's contents  ── copied by the reader
+ *     a mapped token file      ── stay where they are
+ *     a bulk (bulk.h)          ── stay in the region of the ticket that read it
+ *     else                     ── a read of this ticket, or part of one: a range that begins inside
+ *                                 or just behind the last read extends it
+ *
+ * Thread: dispatch's own. */
+#ifndef RP_FLOW_READS_H
+#define RP_FLOW_READS_H
+
+#include "flow/bulk.h"
+#include "flow/files.h"
+#include "flow/space.h"
+
+struct rp_reads {
+    const struct rp_flow_options *options;
+    struct rp_files *files;
+    const struct rp_arena *arena;
+    struct rp_space space;
+    struct rp_bulks bulks;
+    bool from_corpus; /* a document had to be read: until then there is no bulk */
+    bool no_bulks;    /* one could not be read */
+
+    struct rp_ticket *ticket; /* under construction; its number, and the bytes that it reads */
+    uint64_t number, ticket_bytes;
+};
+
+RP_MUST_CHECK int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
+                                struct rp_files *files, const struct rp_arena *arena,
+                                struct rp_error *error);
+void rp_reads_close(struct rp_reads *reads);
+/** Before each start of the flow, with the plan where it begins. */
+RP_MUST_CHECK int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan,
+                                 uint64_t base_row, struct rp_error *error);
+
+/** The next pieces are for this ticket. */
+void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number);
+
+enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
+/** Set data_offset, loaded_by, mapped_shard and width of a piece of `row`; its fragment and offset
+ * are set. FULL: the ticket takes no more; an empty one does when space.h's oldest ticket is
+ * retired. Or a negative code: the token file cannot be opened. */
+RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
+                                 struct rp_error *error);
+
+/** Is a block due that can be read now? Then its place is taken for ticket `number`, which has to
+ * be filled with rp_reads_fill_bulk next. */
+bool rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan, uint64_t number,
+                        struct rp_bulk *bulk);
+void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
+                        const struct rp_bulk *bulk);
+
+#endif

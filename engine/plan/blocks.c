@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* blocks — see blocks.h. */
+#include "plan/blocks.h"
+
+#include "base/bits.h"
+#include "plan/plan_state.h"
+
+/* Without a shuffle: documents that are worth one read, and how many such reads ahead. */
+#define PLAIN_DOCUMENTS 256u
+#define PLAIN_WINDOW 4u
+
+struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan)
+{
+    const struct rp_plan_config *config = &plan->config;
+    struct rp_plan_blocks blocks = {.lanes = config->lanes, .sources = plan->source_count};
+    if (config->shuffle == RP_SHUFFLE_BLOCK) {
+        blocks.documents = config->block_documents;
+        blocks.window = config->window_blocks;
+    } else if (config->shuffle == RP_SHUFFLE_NONE) {
+        blocks.documents = PLAIN_DOCUMENTS;
+        blocks.window = PLAIN_WINDOW;
+        blocks.are_shared = true;
+    }
+    return blocks;
+}
+
+/* Blocks that a lane comes by in an epoch. */
+static uint64_t blocks_in_epoch(const struct rp_order *order)
+{
+    return order->shuffle == RP_SHUFFLE_BLOCK ? order->lane_units
+                                              : rp_div_up(order->units, PLAIN_DOCUMENTS);
+}
+
+static uint64_t position_in_epoch(const struct rp_cursor *cursor)
+{
+    const struct rp_order *order = &cursor->order;
+    return order->shuffle == RP_SHUFFLE_BLOCK ? cursor->position / order->unit_documents
+                                              : cursor->position * order->lanes / PLAIN_DOCUMENTS;
+}
+
+uint64_t rp_plan_block_position(const struct rp_plan *plan, uint32_t lane, uint32_t source)
+{
+    const struct rp_cursor *cursor = &plan->lanes[lane].feed.cursors[source];
+    return cursor->epoch * blocks_in_epoch(&cursor->order) + position_in_epoch(cursor);
+}
+
+uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_t source)
+{
+    const struct rp_cursor *cursor = &plan->lanes[lane].feed.cursors[source];
+    uint64_t in_epoch = position_in_epoch(cursor);
+    if (cursor->order.shuffle == RP_SHUFFLE_BLOCK)
+        in_epoch -= in_epoch % cursor->order.window_units;
+    return cursor->epoch * blocks_in_epoch(&cursor->order) + in_epoch;
+}
+
+bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
+                      struct rp_plan_block *block)
+{
+    struct rp_order order = plan->lanes[lane].feed.cursors[source].order;
+    uint64_t count = blocks_in_epoch(&order), epoch = position / count, number = position % count;
+    if (plan->config.num_epochs > 0 && epoch >= plan->config.num_epochs)
+        return false;
+    uint64_t documents = PLAIN_DOCUMENTS;
+    if (order.shuffle == RP_SHUFFLE_BLOCK) {
+        documents = order.unit_documents;
+        rp_order_enter(&order, epoch);
+        number = rp_permute(&order.unit_permutation, number * order.lanes + order.lane);
+    }
+    uint64_t first = number * documents, all = plan->sources[source].documents;
+    *block = (struct rp_plan_block){.source = source,
+                                    .number = number,
+                                    .first_document = first,
+                                    .documents = rp_min_u64(documents, all - first)};
+    return true;
+}

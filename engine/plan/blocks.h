@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* blocks.h — which parts of the corpus the plan comes by next: what a reader may fetch as a whole,
+ * long before the rows that use it are planned.
+ *
+ * With `block` shuffle, a block of STREAM.md section 3: its documents lie side by side and are all
+ * used within one window. Without a shuffle, so many documents side by side. With `document`
+ * shuffle there is no such thing. Hints: the plan does not depend on them. */
+#ifndef RP_PLAN_BLOCKS_H
+#define RP_PLAN_BLOCKS_H
+
+#include "plan/plan.h"
+
+struct rp_plan_blocks {
+    uint64_t documents; /* in a block; 0 = the order has no blocks */
+    uint32_t window;    /* blocks that are in use at the same time */
+    uint32_t lanes, sources;
+    bool are_shared; /* all lanes draw from the same blocks; else each has its own */
+};
+struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan);
+
+/** Blocks' worth of documents that a lane has taken from a source since the stream began. */
+uint64_t rp_plan_block_position(const struct rp_plan *plan, uint32_t lane, uint32_t source);
+/** Position of the first block of the window that the lane takes documents from. */
+uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_t source);
+
+struct rp_plan_block {
+    uint32_t source;
+    uint64_t number;                    /* of the block in its source */
+    uint64_t first_document, documents; /* documents >= 1 */
+};
+/** The block at a position of a lane and a source. False behind the last epoch. */
+bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
+                      struct rp_plan_block *block);
+
+#endif
