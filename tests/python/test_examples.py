@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs in tools/examples, at toy size: killed with SIGKILL and started again, each has the
+losses of a run in peace, bit for bit."""
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from job_kit import Job
+
+EXAMPLES = ROOT / "tools" / "examples"
+STEPS, SAVE_EVERY, KILL_AT = 12, 3, 7
+LOSS = re.compile(r"\b(?:step|row) (\d+)\b.* (-?0x1\.[0-9a-f]+p[+-]\d+)$", re.M)
+
+
+@pytest.fixture(scope="module")
+def corpus(program, tmp_path_factory):
+    """Text that every machine with Python has."""
+    place = tmp_path_factory.mktemp("text") / "modules"
+    options = ["--glob", "[a-c]*.py", "--max-tokens", "400k", "-q", "-o", place]
+    subprocess.run([program, "convert", *options, os.path.dirname(os.__file__)], check=True)
+    return place
+
+
+def start(command, log, **environment):
+    calm = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return Job(command, log, env={**os.environ, **calm, **environment})
+
+
+def torchrun(ranks):
+    """With a port of its own, so that two jobs may run side by side."""
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
+
+
+def losses_of(output):
+    return dict(LOSS.findall(output))
+
+
+def check_resumed(whole, killed, resumed):
+    """Every loss that was seen is the one of the run in peace, and work was kept."""
+    assert len(whole) == STEPS and len(killed) >= KILL_AT
+    assert killed.items() <= whole.items() and resumed.items() <= whole.items()
+    assert killed.keys() | resumed.keys() == whole.keys()
+    assert len(resumed) <= STEPS - SAVE_EVERY
+
+
+def run_killed_and_resumed(command, folder, seen=losses_of):
+    """command(place) is the program with its checkpoints at `place`."""
+    with start(command(folder / "killed"), folder / "killed.log") as job:
+        job.wait_for(lambda output: len(seen(output)) >= KILL_AT)
+        job.kill()
+        killed = seen(job.output())
+    with start(command(folder / "whole"), folder / "whole.log") as whole:
+        with start(command(folder / "killed"), folder / "resumed.log") as resumed:
+            outputs = whole.finish(), resumed.finish()
+    return seen(outputs[0]), killed, seen(outputs[1])
+
+
+def options(corpus, place):
+    return ["--corpus", corpus, "--checkpoints", place, "--save-every", SAVE_EVERY]
+
+
+def test_gpt(corpus, folder):
+    pytest.importorskip("torch")
+    program = [*torchrun(2), EXAMPLES / "gpt.py", "--steps", STEPS]
+    runs = run_killed_and_resumed(lambda place: [*program, *options(corpus, place)], folder)
+    check_resumed(*runs)
+
+
+def test_gpt_accelerate(corpus, folder):
+    pytest.importorskip("accelerate")
+    program = [*torchrun(2), EXAMPLES / "gpt_accelerate.py", "--rows", 8 * STEPS]
+    runs = run_killed_and_resumed(lambda place: [*program, *options(corpus, place)], folder)
+    check_resumed(*runs)
+
+
+def test_jax(corpus, folder):
+    pytest.importorskip("jax")
+
+    def command(place):
+        program = [sys.executable, EXAMPLES / "jax_train.py", "--corpus", corpus]
+        return [*program, "--checkpoint", place, "--steps", STEPS, "--save-every", SAVE_EVERY]
+
+    check_resumed(*run_killed_and_resumed(command, folder))
+
+
+def test_hf_trainer(corpus, folder):
+    """It prints rounded losses, without steps; the exact ones are in its checkpoints."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+
+    def command(place):
+        return [*torchrun(2), EXAMPLES / "hf_trainer.py", "--steps", STEPS, *options(corpus, place)]
+
+    def printed(output):
+        return re.findall(r"'loss': '?([0-9.]+)", output)
+
+    def exact(place):
+        with open(folder / place / f"checkpoint-{STEPS}" / "trainer_state.json") as file:
+            history = json.load(file)["log_history"]
+        return [record["loss"] for record in history if "loss" in record]
+
+    whole, killed, resumed = run_killed_and_resumed(command, folder, printed)
+    assert killed == whole[: len(killed)] and resumed == whole[-len(resumed) :]
+    assert KILL_AT <= len(killed) and len(resumed) <= STEPS - SAVE_EVERY
+    assert exact("killed") == exact("whole")
+
+
+def test_documents_do_not_see_each_other(monkeypatch):
+    """Both masks say the same as each document alone, forwards and backwards."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    gpt = importlib.import_module("gpt")
+    torch.manual_seed(1)
+    model, ids = gpt.GPT(50, seq_len=40), torch.randint(50, (40,))
+    ends = [0, 1, 17, 24, 40]
+    spans = list(zip(ends[:-1], ends[1:]))
+    positions = torch.cat([torch.arange(end - start) for start, end in spans])
+
+    def logits_and_gradient(mask):
+        model.zero_grad()
+        logits = model(ids, positions, mask(ends))
+        (logits**2).sum().backward()
+        return logits.detach(), model.blocks[0].qkv.weight.grad.clone()
+
+    block, dense = (logits_and_gradient(mask) for mask in (gpt.block_diagonal, gpt.dense))
+    causal = logits_and_gradient(lambda ends: gpt.dense([0, 40]))
+    alone = [
+        model(ids[start:end], positions[start:end], gpt.dense([0, end - start]))
+        for start, end in spans
+    ]
+    for found, wanted in zip(block, dense):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(block[0], torch.cat(alone), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(block[0], causal[0], rtol=1e-2, atol=1e-2)
+
+
+@pytest.fixture(scope="module")
+def mpi_trainer(program, tmp_path_factory):
+    if not shutil.which("mpicc") or not shutil.which("mpirun"):
+        pytest.skip("needs Open MPI: apt-get install libopenmpi-dev openmpi-bin")
+    place = tmp_path_factory.mktemp("mpi") / "mpi_trainer"
+    library = os.path.dirname(os.environ["RINGPACK_LIBRARY"])
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", f"-L{library}"]
+    source = EXAMPLES / "mpi_trainer.c"
+    subprocess.run(["mpicc", *flags, source, "-lringpack", "-lm", "-o", place], check=True)
+    return place
+
+
+def test_mpi(mpi_trainer, corpus, folder):
+    """A step of 12 rows has one loss, whatever ranks share it: counts are whole numbers."""
+    config = folder / "config.yaml"
+    config.write_text(f"sources: [{corpus}]\nseed: 1\nseq_len: 256\n")
+    environment = {
+        "LD_LIBRARY_PATH": os.path.dirname(os.environ["RINGPACK_LIBRARY"]),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+
+    def run(ranks, steps, state):
+        command = ["mpirun", "--oversubscribe", "-np", ranks, mpi_trainer, config, folder / state]
+        return start([*command, steps, 12 // ranks], folder / f"{ranks}.log", **environment)
+
+    with run(2, 10**6, "state") as job:
+        job.wait_for(lambda output: "row 84 " in output)
+        job.kill()
+        killed = losses_of(job.output())
+    seen, last = dict(killed), max(map(int, killed))
+    for ranks in 4, 1, 6:
+        with run(ranks, 1, "state") as job:
+            seen.update(losses_of(job.finish()))
+    assert max(map(int, seen)) in (last + 36, last + 48)  # the last save may be one that is not seen
+    with run(3, last // 12 + 4, "whole") as job:
+        assert seen.items() <= losses_of(job.finish()).items()
+    broken = os.environ.get("RINGPACK_BROKEN")
+    if broken and os.path.exists(broken):  # the control: it loses a fragment when it resumes
+        shutil.copy(folder / "state", folder / "other")
+        with run(3, 2, "state") as job:
+            right = losses_of(job.finish())
+        environment["RINGPACK"] = broken
+        with run(2, 2, "other") as job:
+            wrong = losses_of(job.finish())
+        assert wrong.keys() == right.keys() and wrong != right
