@@ -54,6 +54,7 @@ static void free_client(struct rp_client *client)
     free(client->run);
     free(client->run_dir);
     free(client->state);
+    free(client->before);
     free(client);
 }
 
@@ -71,7 +72,8 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
     client->run = rp_format("%s", options->run ? options->run : "default");
     client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
     client->state = malloc(options->state_bytes + 1);
-    if (!client->run || !client->state || (options->run_dir && !client->run_dir))
+    client->before = malloc(options->state_bytes + 1);
+    if (!client->run || !client->state || !client->before || (options->run_dir && !client->run_dir))
         return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
     if (options->state)
         memcpy(client->state, options->state, options->state_bytes);
@@ -145,6 +147,10 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
                                .lease = mapping->number};
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
         batch->sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
+    uint8_t *before = client->state;
+    client->before_bytes = client->state_bytes;
+    client->state = client->before;
+    client->before = before;
     memcpy(client->state, slot + header->state_offset, header->state_bytes);
     client->state_bytes = header->state_bytes;
     client->next_row = header->next_row;
@@ -265,16 +271,29 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
     }
 }
 
-int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
-                   struct rp_error *error)
+/* A look that the engine sees. */
+static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
+                 struct rp_error *error)
 {
     int code = refuse_child(client, error);
     if (code < 0)
         return code;
-    uint64_t begin = rp_now_ns();
     if (client->current)
-        rp_ring_view_beat(&client->current->view, begin);
-    code = look(client, batch, error);
+        rp_ring_view_beat(&client->current->view, now);
+    return look(client, batch, error);
+}
+
+int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
+{
+    int code = visit(client, rp_now_ns(), batch, error);
+    return code == NEXT_LOST ? RP_NEXT_EMPTY : code;
+}
+
+int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
+                   struct rp_error *error)
+{
+    uint64_t begin = rp_now_ns();
+    int code = visit(client, begin, batch, error);
     if (code != RP_NEXT_EMPTY && code != NEXT_LOST)
         return code;
     uint64_t deadline = timeout_ns < 0 ? UINT64_MAX : begin + (uint64_t)timeout_ns;
@@ -346,11 +365,21 @@ int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
+static size_t copy_token(const uint8_t *token, size_t bytes, void *buffer, size_t capacity)
+{
+    if (buffer && capacity >= bytes)
+        memcpy(buffer, token, bytes);
+    return bytes;
+}
+
 size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity)
 {
-    if (buffer && capacity >= client->state_bytes)
-        memcpy(buffer, client->state, client->state_bytes);
-    return client->state_bytes;
+    return copy_token(client->state, client->state_bytes, buffer, capacity);
+}
+
+size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity)
+{
+    return copy_token(client->before, client->before_bytes, buffer, capacity);
 }
 
 void rp_client_identity(const struct rp_client *client, uint64_t identity[2])

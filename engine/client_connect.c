@@ -226,15 +226,19 @@ static int check_continuation(const struct rp_client *client, const struct rp_ri
     return 0;
 }
 
-/* Room for every state token of this ring. */
+/* Room for every state token of this ring, and for the one before it. */
 static int reserve_state(struct rp_client *client, size_t bytes, struct rp_error *error)
 {
     if (bytes <= client->state_capacity)
         return 0;
     uint8_t *state = realloc(client->state, bytes);
-    if (!state)
+    if (state)
+        client->state = state;
+    uint8_t *before = realloc(client->before, bytes);
+    if (before)
+        client->before = before;
+    if (!state || !before)
         return rp_fail(error, -ENOMEM, NULL, "a state token of %zu bytes: out of memory", bytes);
-    client->state = state;
     client->state_capacity = bytes;
     return 0;
 }

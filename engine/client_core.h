@@ -42,8 +42,8 @@ struct rp_client {
 
     struct rp_geometry geometry; /* of the last attach */
     struct rp_hash128 identity;
-    uint8_t *state;
-    size_t state_bytes, state_capacity;
+    uint8_t *state, *before; /* `before`: the token before the last batch that was lent */
+    size_t state_bytes, before_bytes, state_capacity; /* each has room for state_capacity */
     uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
     uint64_t attach_row; /* where to go on: the same, or farther in the padding behind the stream */
     uint64_t lost_ns;    /* when the engine was found dead; 0 = it is not */

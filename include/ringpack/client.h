@@ -89,6 +89,12 @@ RP_API const struct rp_geometry *rp_client_geometry(const struct rp_client *clie
 RP_API RP_MUST_CHECK int rp_client_next(struct rp_client *client, int64_t timeout_ns,
                                         struct rp_batch *batch, struct rp_error *error);
 
+/** Take the next batch if it is ready, at once: never waits, never attaches to a successor (then
+ * RP_NEXT_EMPTY, and rp_client_next does), is not counted as a wait. Otherwise as rp_client_next.
+ */
+RP_API RP_MUST_CHECK int rp_client_take(struct rp_client *client, struct rp_batch *batch,
+                                        struct rp_error *error);
+
 /** Return a lease; its memory may be overwritten at once. Any order. Releasing twice is
  * -RP_E_USAGE. */
 RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *batch);
@@ -101,6 +107,9 @@ RP_API int rp_client_holds(const struct rp_client *client, const struct rp_batch
  * micro-batch. No syscall, no pause. Returns its length in bytes; copies nothing if capacity is
  * smaller. buffer may be NULL to ask. */
 RP_API size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity);
+
+/** The same before that batch: where a caller stands who was interrupted while it took it. */
+RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity);
 
 /** Row boundary of that state. */
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);

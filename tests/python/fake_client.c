@@ -23,7 +23,7 @@ struct rp_client {
     uint64_t next, end, fail;
     uint64_t held[SLOTS]; /* number + 1 of the batch on lease in the slot, 0 = free */
     int detached, leases;
-    char state[STATE_BYTES];
+    char state[STATE_BYTES], before[STATE_BYTES];
 };
 
 static uint64_t faults, released, living;
@@ -75,6 +75,7 @@ static void lay_out(struct rp_geometry *g)
 static void set_state(struct rp_client *client)
 {
     uint32_t length = 40;
+    memcpy(client->before, client->state, STATE_BYTES);
     memcpy(client->state, "RPSTATE", 8);
     memcpy(client->state + 12, &length, 4);
     memcpy(client->state + 16, &client->next, 8);
@@ -135,10 +136,8 @@ static void fill(unsigned char *slot, const struct rp_geometry *g, uint64_t k)
         .document = k, .offset = 7, .source = 3, .length = LENGTH};
 }
 
-int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
-                   struct rp_error *error)
+int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
 {
-    (void)timeout_ns;
     int others = __atomic_fetch_add(&inside, 1, __ATOMIC_ACQ_REL);
     pthread_mutex_lock(&lock);
     faults += (uint64_t)others;
@@ -182,6 +181,14 @@ int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch
     return result;
 }
 
+/* A batch is always ready. */
+int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch *batch,
+                   struct rp_error *error)
+{
+    (void)timeout_ns;
+    return rp_client_take(client, batch, error);
+}
+
 static void drop(struct rp_client *client)
 {
     munmap(client->slots, SLOTS * SLOT_BYTES);
@@ -219,6 +226,13 @@ size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capa
 {
     if (capacity >= 40)
         memcpy(buffer, client->state, 40);
+    return 40;
+}
+
+size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity)
+{
+    if (capacity >= 40)
+        memcpy(buffer, client->before, 40);
     return 40;
 }
 

@@ -437,7 +437,7 @@ def test_a_mismatch_is_told(fake):
 @pytest.mark.parametrize(
     "arguments, error, text",
     [
-        ({"return_type": "jax"}, ValueError, "numpy, torch"),
+        ({"return_type": "cupy"}, ValueError, "numpy, torch, jax"),
         ({"keep": 0}, ValueError, "1 or more"),
         ({"start_engine": True}, ringpack.UsageError, "config or a corpus"),
         ({"packing": "concat"}, TypeError, "packing"),

@@ -7,17 +7,23 @@ Invariants
   C2  A forked child never enters the client of its parent: not to read, not to release.
   C3  An exception that comes from outside while a batch is taken (Ctrl-C) costs no batch: `taking`
       has its lease until the caller has it, the state stays before it, the next call gives it.
+
+`next` runs in every step of a training loop: when a batch is ready it is one call of the library,
+no system call, and no lock but Python's own.
 """
 
 import ctypes
+import math
 import os
 import threading
 import weakref
 from ctypes import byref
+from typing import TYPE_CHECKING, Any, Optional
 
 from ._library import (
     DTYPES,
     NEXT_BATCH,
+    NEXT_EMPTY,
     NEXT_END,
     RECORDS,
     SECTIONS,
@@ -30,8 +36,23 @@ from ._library import (
 )
 from .errors import LeaseError, UsageError
 
+if TYPE_CHECKING:
+    from ._pin import Pins
+
 END = object()
 """What Client.next returns at the end of the stream."""
+ROWS, FLAT, ONE_ROW = 0, 1, 2
+"""Shapes of a view: (rows, n), (rows * n,), (1, rows * n)."""
+
+_process = os.getpid()
+
+
+def _note_fork():
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 
 class Memory:
@@ -47,30 +68,25 @@ class Lease:
 
     def __init__(self, client, info):
         self.client, self.info = client, info
-        self.exports = {}  # (name, flat, writable) -> weak reference to a Memory
+        self.exports = {}  # (name, shape, writable) -> weak reference to a Memory
 
     def __del__(self):
-        if self.taken():
-            self.client.give_back(self.info)
+        self.client.give_back(self.info)
 
-    def taken(self):
-        """Whether the library has filled it: no batch has 0 rows."""
-        return self.info.rows != 0
-
-    def memory(self, name, flat, writable):
+    def memory(self, name, shape, writable):
         """A section as an object that numpy makes an array of. `writable` is what the array claims:
         torch accepts no other; the memory itself is always read-only."""
-        key = (name, flat, writable)
+        key = (name, shape, writable)
         known = self.exports.get(key)
         memory = known() if known is not None else None
         if memory is None:
-            section, shape, flat_shape, description = self.client.layout[name]
+            section, shapes, description = self.client.layout[name]
             memory = Memory()
             memory.lease = self
             memory.__array_interface__ = {
                 "version": 3,
                 "data": (self.info.sections[section], not writable),
-                "shape": flat_shape if flat else shape,
+                "shape": shapes[shape],
                 **description,
             }
             self.exports[key] = weakref.ref(memory)
@@ -89,12 +105,15 @@ class Client:
         self, *, run, run_dir, rank, world, rows, seq_len, state, connect_timeout, restart_timeout
     ):
         self._c = library()
-        self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
+        self._process = _process
+        self._lock = threading.Lock()  # of what waits without Python's lock, and of the state
         self._returning = threading.RLock()  # a return may come in the middle of another
-        self._leases = {}  # (attach, batch number) -> weak reference to a Lease, its BatchInfo
+        self._leases = {}  # id of a BatchInfo -> weak reference to its Lease, the BatchInfo
+        self.pins: Optional[Pins] = None  # of a ring that a GPU reads
         self.taking = None  # C3; whoever gets a lease from next() clears it when the lease is safe
         self._error = Error()
+        self._error_argument = byref(self._error)
         self._client = ctypes.c_void_p()
         options = ClientOptions(
             run=run.encode(),
@@ -113,38 +132,43 @@ class Client:
             raise_error(code, self._error)
         self.geometry = self._c.rp_client_geometry(self._client).contents
         self.layout = _layout(self.geometry)
-        self._before = ctypes.create_string_buffer(self.geometry.state_bytes)
-        self._before_bytes = 0
+
+    # ---- batches --------------------------------------------------------------------------------
 
     def next(self, timeout_ns):
         """A new Lease, None when nothing came in time, or END."""
-        self._check_process()
+        if self._process != _process:
+            self._check_process()
         lease = self.taking
         if lease is None:
-            lease = self.taking = Lease(self, BatchInfo())
-        if not lease.taken():
-            code = self._enter_next(timeout_ns, lease.info)
+            info = BatchInfo()
+            lease = Lease(self, info)
+            self._leases[id(info)] = weakref.ref(lease), info
+            self.taking = lease
+        info = lease.info
+        if self.pins is not None:
+            self._release_passed()
+        if not info.rows:  # the library has not filled it: no batch has 0 rows
+            code = self._take(self._client, info, self._error_argument)
+            if code != NEXT_BATCH:
+                code = self._next_slowly(code, timeout_ns, info)
             if code != NEXT_BATCH:
                 return self._no_batch(code)
-        self._leases[lease.info.lease, lease.info.number] = weakref.ref(lease), lease.info
+        if self.pins is not None:
+            self.pins.cover(self.geometry, info)
         return lease
 
-    def _enter_next(self, timeout_ns, info):
-        arguments = self._client, timeout_ns, byref(info), byref(self._error)
-        with self._lock:
-            self._before, self._before_bytes = self._copy_state(self._before)
-            code = self._c.rp_client_next(*arguments)
-            if code == UsageError.code:  # no slot is free, unless some of these leases are dead
-                self._return_dead()
-                code = self._c.rp_client_next(*arguments)
+    def _next_slowly(self, code, timeout_ns, info):
+        """What `take` did not have at once."""
+        if code == UsageError.code:  # no slot is free, unless some of these leases are dead
+            self._return_dead()
+            if self.pins is not None:
+                self._release_passed(wait=True)
+            code = self._take(self._client, info, self._error_argument)
+        if code == NEXT_EMPTY and timeout_ns:
+            with self._lock:
+                return self._c.rp_client_next(self._client, timeout_ns, info, self._error_argument)
         return code
-
-    def _return_dead(self):
-        """Return the leases whose end was cut short by an exception from outside (C3)."""
-        with self._returning:
-            for reference, info in list(self._leases.values()):
-                if reference() is None:
-                    self.give_back(info)
 
     def _no_batch(self, code):
         if code == UsageError.code:
@@ -157,33 +181,75 @@ class Client:
             raise_error(code, self._error)
         return END if code == NEXT_END else None
 
+    # ---- returning them -------------------------------------------------------------------------
+
     def give_back(self, info):
-        """Return a lease. Any thread; the library refuses a second time."""
-        if self.is_ours():
+        """Return a lease, once however often it is called. Any thread."""
+        if self._process == _process:
+            key = id(info)
             with self._returning:
-                self._c.rp_client_release(self._client, byref(info))
-                self._leases.pop((info.lease, info.number), None)
+                if key in self._leases:
+                    if info.rows:
+                        self._give_back_taken(info)
+                    del self._leases[key]
+
+    def _give_back_taken(self, info):
+        if self.pins is None:
+            self._release(self._client, info)
+        else:
+            self.pins.mark(info)
+
+    def _release_passed(self, wait=False):
+        for info in self.pins.passed(wait):
+            self._release(self._client, info)
+
+    def _return_dead(self):
+        """Return the leases whose end was cut short by an exception from outside (C3)."""
+        for reference, info in list(self._leases.values()):
+            if reference() is None:
+                self.give_back(info)
+
+    def _held(self):
+        """The leases that are out, for messages."""
+        held = []
+        for reference, info in list(self._leases.values()):
+            lease = reference()
+            if lease is not None and lease is not self.taking and info.rows:
+                views = ", ".join(lease.viewed())
+                held.append(f"batch {info.number} ({f'views of {views}' if views else 'open'})")
+        return ", ".join(held) + " still on lease" if held else ""
+
+    def check_all_returned(self):
+        """The engine gives the rank's ring to nobody else while leases on it are out."""
+        held = self._held()
+        if held:
+            raise LeaseError(
+                f"cannot go to another position: {held}",
+                "drop those views (del), or take copies (batch.copy())",
+            )
+
+    # ---- where it stands ------------------------------------------------------------------------
+
+    def _pending(self):
+        """Whether the library has lent a batch that the caller has not got yet."""
+        return self.taking is not None and self.taking.info.rows != 0
 
     def state(self):
         """The state token after the last batch that the caller got, as bytes."""
         self._check_process()
         with self._lock:
-            if self.taking is not None and self.taking.taken():
-                return self._before.raw[: self._before_bytes]
-            buffer, size = self._copy_state(ctypes.create_string_buffer(len(self._before)))
+            copy = self._c.rp_client_state_before if self._pending() else self._c.rp_client_state
+            buffer = ctypes.create_string_buffer(self.geometry.state_bytes)
+            size = copy(self._client, buffer, len(buffer))
+            if size > len(buffer):
+                buffer = ctypes.create_string_buffer(size)
+                copy(self._client, buffer, size)
         return buffer.raw[:size]
-
-    def _copy_state(self, buffer):
-        """The library's token in buffer, or in a larger one; and its length."""
-        size = self._c.rp_client_state(self._client, buffer, len(buffer))
-        if size > len(buffer):
-            return self._copy_state(ctypes.create_string_buffer(size))
-        return buffer, size
 
     def next_row(self):
         """Global row of that state."""
         self._check_process()
-        if self.taking is not None and self.taking.taken():
+        if self._pending():
             return self.taking.info.next_row - self.geometry.rows * self.geometry.world
         return self._c.rp_client_next_row(self._client)
 
@@ -206,25 +272,23 @@ class Client:
         self._c.rp_batch_digest(byref(self.geometry), byref(info), halves)
         return halves[1] << 64 | halves[0]
 
-    def check_all_returned(self):
-        """The engine gives the rank's ring to nobody else while leases on it are out."""
-        if self._leases:
-            raise LeaseError(
-                f"cannot go to another position: {self._held()}",
-                "drop those views (del), or take copies (batch.copy())",
-            )
+    # ---- the end --------------------------------------------------------------------------------
 
     def detach(self):
         """Detach. Leases that are out stay readable; the last one frees the memory and the rank."""
         if self.is_ours():
             self.taking = None
+            pins, self.pins = self.pins, None
+            if pins is not None:
+                for info in pins.close():
+                    self._release(self._client, info)
             with self._lock:
                 self.geometry = None  # it lies in the client
                 self._c.rp_client_detach(self._client)
 
     def is_ours(self):
         """Whether this is the process that attached (C2)."""
-        return os.getpid() == self._process
+        return self._process == _process
 
     def _check_process(self):
         if not self.is_ours():
@@ -234,18 +298,6 @@ class Client:
                 "make a Loader in each process that reads, after the fork",
             )
 
-    def _held(self):
-        """The leases that are out, for messages."""
-        held = []
-        for reference, _ in list(self._leases.values()):
-            lease = reference()
-            if lease is not None:
-                views = ", ".join(lease.viewed())
-                held.append(
-                    f"batch {lease.info.number} ({f'views of {views}' if views else 'open'})"
-                )
-        return ", ".join(held) + " still on lease"
-
 
 def _nanoseconds(seconds):
     """0 is the library's default; UINT64_MAX its "for ever"."""
@@ -254,10 +306,10 @@ def _nanoseconds(seconds):
     return 2**64 - 1 if seconds == float("inf") else max(1, int(seconds * 1e9))
 
 
-def _layout(geometry):
-    """Name -> (number, shape, shape of the flat view, type) of the sections that the run has."""
+def _layout(geometry) -> dict[str, tuple[int, tuple[tuple[int, ...], ...], dict[str, Any]]]:
+    """Name -> (number, shapes of its views, type) of the sections that the run has."""
     rows, length, documents = geometry.rows, geometry.seq_len, geometry.max_docs_per_row
-    shapes = {
+    usual = {
         "rows": (rows,),
         "cu_seqlens": (rows * (documents + 1) + 1,),
         "doc_lens": (rows, documents),
@@ -268,12 +320,13 @@ def _layout(geometry):
         section = geometry.sections[number]
         if not section.offset:
             continue
-        shape = shapes.get(name, (rows, length))
-        flat = (shape[0] * shape[1],) if len(shape) == 2 else shape
+        shape = usual.get(name, (rows, length))
+        count = math.prod(shape)
+        shapes = shape, (count,), (1, count)  # ROWS, FLAT, ONE_ROW
         if name in RECORDS:
-            size = section.bytes // flat[0] if flat[0] else 0
+            size = section.bytes // count if count else 0
             description = {"typestr": f"|V{size}", "descr": RECORDS[name]}
         else:
             description = {"typestr": DTYPES[section.dtype]}
-        layout[name] = (number, shape, flat, description)
+        layout[name] = (number, shapes, description)
     return layout

@@ -94,6 +94,44 @@ def _absolute(source):
     return source
 
 
+def _config_fd(text):
+    """A config that has no file, for a child to read: -c /proc/self/fd/N."""
+    fd = os.memfd_create("ringpack-config")
+    os.write(fd, text.encode())
+    return fd, ["-c", f"/proc/self/fd/{fd}"]
+
+
+def count_steps(arguments, config_text=None, program=None):
+    """Steps of a whole stream, as `ringpack plan` counts them."""
+    command = [os.fspath(program) if program is not None else find_program(), "plan", "--json"]
+    command += ["--rows", str(2**63 - 1), *arguments]
+    passed = []
+    if config_text is not None:
+        fd, config = _config_fd(config_text)
+        passed, command = [fd], command + config
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, pass_fds=passed)
+    finally:
+        for fd in passed:
+            os.close(fd)
+    if done.returncode != 0:
+        raise error_in(done.stderr.splitlines()) or RingpackError(
+            f"`ringpack plan` exited with status {done.returncode}"
+        )
+    return json.loads(done.stdout)["steps"]
+
+
+def error_in(lines):
+    """The error that the program printed last, or None."""
+    for place in range(len(lines) - 1, -1, -1):
+        match = re.match(r"ringpack: error (\w+): (.*)", lines[place])
+        if match:
+            after = lines[place + 1] if place + 1 < len(lines) else ""
+            hint = after[len("  next: ") :] if after.startswith("  next: ") else ""
+            return error_named(match[1], match[2], hint)
+    return None
+
+
 class Engine:
     """One `ringpack serve` child. `arguments` are those behind `serve`; `config_text` is a config
     that has no file."""
@@ -130,10 +168,9 @@ class Engine:
         passed, arguments = [ready_end, life_end], list(self.arguments)
         arguments += ["--ready-fd", str(ready_end), "--lifeline", str(life_end)]
         if self.config_text is not None:
-            config = os.memfd_create("ringpack-config")
-            os.write(config, self.config_text.encode())
-            passed.append(config)
-            arguments += ["-c", f"/proc/self/fd/{config}"]
+            fd, config = _config_fd(self.config_text)
+            passed.append(fd)
+            arguments += config
         try:
             # In a session of its own: Ctrl-C is for the trainer, which ends the engine in time.
             return subprocess.Popen(
@@ -167,12 +204,9 @@ class Engine:
         self._reader.join(timeout=2)
         status = self.process.returncode
         lines = list(self._lines)
-        for place in range(len(lines) - 1, -1, -1):
-            match = re.match(r"ringpack: error (\w+): (.*)", lines[place])
-            if match:
-                after = lines[place + 1] if place + 1 < len(lines) else ""
-                hint = after[len("  next: ") :] if after.startswith("  next: ") else ""
-                return error_named(match[1], match[2], hint)
+        printed = error_in(lines)
+        if printed is not None:
+            return printed
         how = f"exited with status {status}"
         if status < 0:
             how = f"was killed by {signal.Signals(-status).name}"

@@ -92,12 +92,17 @@ class Counts(Structure):
     _fields_ = [(name, c_uint64) for name in "batches rows tokens waits wait_ns reattaches".split()]
 
 
+# These never wait, so Python's lock is kept: a call costs half, and no other thread gets a turn
+# (which it may keep for milliseconds) in the middle of a training step.
+_PROMPT = {"rp_client_take", "rp_client_release", "rp_client_state", "rp_client_state_before"}
 _PROTOTYPES = {
     "rp_client_attach": (c_int, POINTER(c_void_p), POINTER(ClientOptions), POINTER(Error)),
     "rp_client_geometry": (POINTER(Geometry), c_void_p),
     "rp_client_next": (c_int, c_void_p, c_int64, POINTER(BatchInfo), POINTER(Error)),
+    "rp_client_take": (c_int, c_void_p, POINTER(BatchInfo), POINTER(Error)),
     "rp_client_release": (c_int, c_void_p, POINTER(BatchInfo)),
     "rp_client_state": (c_size_t, c_void_p, c_void_p, c_size_t),
+    "rp_client_state_before": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_next_row": (c_uint64, c_void_p),
     "rp_client_identity": (None, c_void_p, POINTER(c_uint64)),
     "rp_client_counts": (None, c_void_p, POINTER(Counts)),
@@ -141,15 +146,17 @@ def library():
     global _loaded
     if _loaded is None:
         opened = _open()
+        prompt = ctypes.PyDLL(opened._name)
         for name, (result, *arguments) in _PROTOTYPES.items():
             try:
-                function = getattr(opened, name)
+                function = getattr(prompt if name in _PROMPT else opened, name)
             except AttributeError:
                 raise RingpackError(
                     f"{opened._name} has no {name}: it is of another version than this package",
                     "`pip install ./tools/python` brings both from one tree",
                 ) from None
             function.restype, function.argtypes = result, arguments
+            setattr(opened, name, function)
         _loaded = opened
     return _loaded
 

@@ -119,6 +119,20 @@ def check_agreement(facts):
         )
 
 
+def torch_all_gather(fact):
+    """What check_ranks uses where the job has a process group of torch."""
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        raise UsageError(
+            "check_ranks() found no process group of torch.distributed",
+            "init_process_group() first, or give the job's own all_gather",
+        )
+    gathered = [None] * distributed.get_world_size()
+    distributed.all_gather_object(gathered, fact)
+    return gathered
+
+
 def find_ranks(dp_rank, dp_world_size, environment):
     """Arguments win; then torchrun, Open MPI, Slurm; otherwise this process is alone."""
     launched = _launched(environment)

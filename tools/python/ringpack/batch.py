@@ -17,18 +17,23 @@ into a tensor of a batch, in place, kills the process with SIGSEGV; ``.to(device
 give tensors that are yours.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import numpy
 
+from ._client import FLAT, ROWS, Lease
 from ._library import RECORDS
 from .errors import LeaseError, ReleasedError
 
-KINDS = ("numpy", "torch")
+if TYPE_CHECKING:
+    from .profiles import Field
+
+KINDS = ("numpy", "torch", "jax")
 
 
-def import_torch():
+def import_torch() -> Any:
     try:
         import torch
     except ImportError:
@@ -36,36 +41,65 @@ def import_torch():
     return torch
 
 
+def import_jax() -> Any:
+    try:
+        import jax
+    except ImportError:
+        raise ImportError("return_type='jax' needs JAX: pip install jax") from None
+    return jax
+
+
+def _copy(view: Any) -> Any:
+    if isinstance(view, numpy.ndarray):
+        return view.copy()
+    if hasattr(view, "clone"):
+        return view.clone()
+    jax = sys.modules.get("jax")  # nobody can write to its arrays, but they lie in the batch
+    return view.copy() if jax is not None and isinstance(view, jax.Array) else view
+
+
+class Form(NamedTuple):
+    """What `batch[name]` gives, the same for all batches of a loader."""
+
+    kind: str
+    shape: int  # of the view of a section: ROWS, FLAT
+    sections: tuple[str, ...]  # that the run has
+    fields: "Mapping[str, Field]"  # of a profile; none = the sections
+    names: tuple[str, ...]  # of the fields, or of the sections
+    went_on: str  # why the loader's next step closes a batch
+
+
 def _number(name: str, text: str) -> Any:
     return property(lambda batch: getattr(batch._info, name), doc=text)
 
 
-class Sections(Mapping):
+class Sections(Mapping[str, Any]):
     """Names to views of one batch, all of one shape. Views are made when they are asked for."""
 
     __slots__ = ("_batch", "_flat")
 
-    def __init__(self, batch, flat):
+    def __init__(self, batch: "Batch", flat: bool):
         self._batch, self._flat = batch, flat
 
     def __getitem__(self, name: str) -> Any:
         return self._batch.view(name, flat=self._flat)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._batch._names)
+        return iter(self._batch._form.sections)
 
     def __len__(self) -> int:
-        return len(self._batch._names)
+        return len(self._batch._form.sections)
 
-    def __contains__(self, name):
-        return name in self._batch._names
+    def __contains__(self, name: object) -> bool:
+        return name in self._batch._form.sections
 
 
-class Batch(Mapping):
+class Batch(Mapping[str, Any]):
     """The rows that one rank takes in one micro-step.
 
     ``batch[name]`` is a view of a section, if the run has it (``profile`` and ``sections`` of the
-    config choose). L is seq_len, D is max_docs_per_row; a *fragment* is the part of a document that
+    config choose). With a ``profile`` of a framework the mapping has that one's names instead
+    (ringpack.profiles); sections that it does not name can be had by these all the same. L is seq_len, D is max_docs_per_row; a *fragment* is the part of a document that
     lies in one row:
 
     ============== =================== =========================================================
@@ -84,7 +118,7 @@ class Batch(Mapping):
     ``batch.flat()`` has the same bytes as 1-D views. See the module for who owns what, how long.
     """
 
-    __slots__ = ("__weakref__", "_flat", "_info", "_kind", "_lease", "_names", "_why")
+    __slots__ = ("__weakref__", "_form", "_info", "_lease", "_why")
 
     number = _number("number", "Number of the batch since the run's base row.")
     first_row = _number("first_row", "Global number of its first row.")
@@ -98,31 +132,45 @@ class Batch(Mapping):
     segments = _number("segments", "Segments of cu_seqlens, pad tails included.")
     sum_len_squared = _number("sum_len_squared", "Sum of squared fragment lengths, in tokens².")
 
-    def __init__(self, lease, kind="numpy", flat=False):
-        self._lease, self._info, self._kind, self._flat = lease, lease.info, kind, flat
-        self._names = lease.client.layout
-        self._why = ""
+    def __init__(self, lease: Lease, form: Form):
+        self._lease: Optional[Lease] = lease
+        self._info, self._form, self._why = lease.info, form, ""
 
     def view(self, name: str, *, flat: Optional[bool] = None, kind: Optional[str] = None) -> Any:
-        """One section. flat: 1-D, otherwise a row of the batch is a row of the view. kind: "numpy"
-        or "torch"; records (rows, provenance) are always numpy. Default: as the loader says."""
-        if self._lease is None:
+        """One section, by the names above. flat: 1-D, otherwise a row of the batch is a row of the
+        view. kind: "numpy", "torch" or "jax"; records (rows, provenance) are always numpy. Default:
+        as the loader says."""
+        form = self._form
+        shape = form.shape if flat is None else FLAT if flat else ROWS
+        return self._view(name, shape, form.kind if kind is None else kind)
+
+    def _view(self, name: str, shape: int, kind: str) -> Any:
+        lease = self._lease
+        if lease is None:
             raise ReleasedError(
                 f"batch {self.number} {self._why}", "take views, or copies, before that"
             )
-        kind = self._kind if kind is None else kind
-        flat = self._flat if flat is None else flat
-        if kind not in KINDS:
-            raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
-        if name not in self._names:
+        if name not in self._form.sections:
             raise KeyError(
-                f"{name}: the run has {', '.join(self._names)}; "
+                f"{name}: the run has {', '.join(self._form.sections)}; "
                 "`profile` or `sections` of its config adds others"
             )
-        if kind == "torch" and name not in RECORDS:
-            # The array claims to be writable, because torch warns about every one that is not.
-            return import_torch().from_numpy(numpy.asarray(self._lease.memory(name, flat, True)))
-        return numpy.asarray(self._lease.memory(name, flat, False))
+        if kind == "numpy" or name in RECORDS:
+            return numpy.asarray(lease.memory(name, shape, False))
+        if kind not in KINDS:
+            raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
+        # The array claims to be writable, because torch warns about every one that is not, and
+        # DLPack as JAX asks for it knows no other.
+        array = numpy.asarray(lease.memory(name, shape, True))
+        if kind == "torch":
+            return import_torch().from_numpy(array)
+        return import_jax().dlpack.from_dlpack(array)
+
+    def adopt(self, array: Any) -> Any:
+        """A numpy array of the caller's as the kind of tensor that `batch[name]` gives."""
+        if self._form.kind == "torch":
+            return import_torch().from_numpy(array)
+        return import_jax().numpy.asarray(array) if self._form.kind == "jax" else array
 
     def flat(self) -> Sections:
         """The same sections as 1-D views."""
@@ -130,14 +178,19 @@ class Batch(Mapping):
 
     def copy(self) -> dict[str, Any]:
         """A dict of copies, which are the caller's."""
+        return {name: _copy(view) for name, view in self.items()}
+
+    def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
+        """A dict with the tensors on a device of torch; what is no tensor stays as it is."""
         return {
-            name: view.copy() if isinstance(view, numpy.ndarray) else view.clone()
-            for name, view in self.items()
+            name: value.to(device, non_blocking=non_blocking) if hasattr(value, "to") else value
+            for name, value in self.items()
         }
 
     def digest(self) -> int:
         """Digest of the rows (engine/plan/STREAM.md section 7), to be added up modulo 2**128."""
         self.view("rows", kind="numpy")  # refuses a closed batch
+        assert self._lease is not None
         return self._lease.client.digest(self._info)
 
     def release(self) -> None:
@@ -164,16 +217,23 @@ class Batch(Mapping):
         return self._lease is None
 
     def __getitem__(self, name: str) -> Any:
-        return self.view(name)
+        form = self._form
+        field = form.fields.get(name)
+        if field is None:
+            return self._view(name, form.shape, form.kind)
+        if isinstance(field, tuple):
+            section, shape = field
+            return self._view(section, form.shape if shape is None else shape, form.kind)
+        return field(self)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._form.names)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._form.names)
 
-    def __contains__(self, name):
-        return name in self._names
+    def __contains__(self, name: object) -> bool:
+        return name in self._form.names
 
     def __enter__(self) -> "Batch":
         return self
@@ -181,15 +241,15 @@ class Batch(Mapping):
     def __exit__(self, *_: object) -> None:
         self.close("was closed at the end of its `with` block")
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return self is other
 
     __hash__ = object.__hash__
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         raise TypeError("a batch lies in shared memory and cannot be pickled: send batch.copy()")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         state = f" ({self._why})" if self.closed else ""
         return (
             f"<ringpack.Batch {self.number}: rows {self.first_row} to "

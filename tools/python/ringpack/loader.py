@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader: an endless or finite iterator of batches whose position can be saved and restored."""
 
-import base64
 import logging
 import os
 import time
@@ -10,12 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Optional, Union
 
-import numpy
-
-from ._client import END, Client
-from ._engine import Engine, engine_command
-from ._ranks import check_agreement, find_ranks
-from .batch import KINDS, Batch, import_torch
+from ._client import END, FLAT, ROWS, Client
+from ._engine import Engine, count_steps, engine_command
+from ._ranks import check_agreement, find_ranks, torch_all_gather
+from ._state import STATE_KEY, epochs_of, state_of, text_of, token_of
+from .batch import KINDS, Batch, Form, import_jax, import_torch
 from .errors import (
     BusyError,
     EngineGoneError,
@@ -24,9 +22,9 @@ from .errors import (
     RingpackError,
     UsageError,
 )
+from .profiles import PROFILES, check_sections
 
 logger = logging.getLogger("ringpack")
-STATE_KEY = "ringpack_state"
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
 _RESTARTS_MAX = 3  # of our own engine, without a batch in between
 FilePath = Union[str, os.PathLike]
@@ -48,20 +46,35 @@ class Loader:
     corpus: a path, a list of paths, or of dicts (name, path | shards, weight, format, dtype, eos).
     seq_len, batch_size: tokens in a row; rows per batch of this rank. Checked against the engine.
     dp_rank, dp_world_size: default: from torchrun, Open MPI or Slurm, else 0 of 1.
-    return_type: "numpy" or "torch": what ``batch[name]`` gives, without a copy.
+    profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": what a batch has, and under
+        which names (ringpack.profiles); "min" or "full": under those of Batch.
+    return_type: "numpy", "torch" or "jax": what ``batch[name]`` gives, without a copy.
     flat: give 1-D views, not one row per row.
+    pin_memory: page-lock the ring where torch has a GPU, for copies with non_blocking=True.
     keep: batches that stay open at a time; 2 keeps the one before the newest too.
     start_engine: True: this process starts the engine; False: attach only; None: as said above.
     start_timeout: seconds to wait for an engine that starts here (600).
     connect_timeout: seconds to wait for a running one (10; when a local rank starts it: 600).
     restart_timeout: seconds to wait for the successor of a dead one (60).
     program: path of `ringpack`; default: RINGPACK, else beside the package, else in PATH.
-    options: every other key of the config (seed=1, packing="best_fit", profile="hf", ...), for an
+    options: every other key of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
         engine that is started here. `ringpack help serve` lists them.
 
     The engine is started, or attached to, at the first use, by ``with`` or by ``attach()``; before
     that a loader can be pickled. A loader belongs to one process: in a fork it refuses to work.
+
+    With return_type="torch" it is a torch.utils.data.IterableDataset too: iterate over it as it is,
+    or through StatefulDataLoader(loader, batch_size=None). It is Stateful, as
+    torch.distributed.checkpoint means it.
     """
+
+    def __new__(cls, *_: Any, **arguments: Any) -> "Loader":
+        if cls is Loader and arguments.get("return_type") == "torch":
+            import_torch()
+            from ._torch import TorchLoader
+
+            return super().__new__(TorchLoader)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -74,8 +87,10 @@ class Loader:
         batch_size: Optional[int] = None,
         dp_rank: Optional[int] = None,
         dp_world_size: Optional[int] = None,
+        profile: Optional[str] = None,
         return_type: str = "numpy",
         flat: bool = False,
+        pin_memory: bool = False,
         keep: int = 1,
         start_engine: Optional[bool] = None,
         start_timeout: float = 600.0,
@@ -87,8 +102,10 @@ class Loader:
         self._client = self._engine = None
         if return_type not in KINDS:
             raise ValueError(f"return_type is {return_type!r}: expected one of {', '.join(KINDS)}")
-        if return_type == "torch":
-            import_torch()
+        if return_type == "jax":
+            import_jax()
+        if pin_memory and return_type != "torch":
+            raise ValueError("pin_memory=True needs return_type='torch'")
         if keep < 1:
             raise ValueError(f"keep is {keep}: expected 1 or more")
         ranks = find_ranks(dp_rank, dp_world_size, os.environ)
@@ -97,6 +114,8 @@ class Loader:
             raise UsageError(
                 "start_engine=True needs a config or a corpus", "Loader('config.yaml')"
             )
+        if profile is not None and (describes or profile not in PROFILES):
+            options["profile"] = PROFILES[profile].engine if profile in PROFILES else profile
         if options and not describes:
             raise TypeError(
                 f"{', '.join(options)}: only an engine that is started here takes these; one that "
@@ -106,10 +125,11 @@ class Loader:
         if run is None:
             alone = starts and ranks.world == 1
             run = f"python-{os.getpid()}-{next(_serial)}" if alone else ranks.job or "default"
-        self._command = None  # of the engine, if it is ours
-        if starts:
+        self._config = None  # as arguments of the program, if it is described here
+        if describes:
             keys = {"run": run, "run_dir": run_dir, "seq_len": seq_len, "batch_size": batch_size}
-            self._command = engine_command(config, corpus, {**keys, **ranks.keys(), **options})
+            self._config = engine_command(config, corpus, {**keys, **ranks.keys(), **options})
+        self._command = self._config if starts else None  # of the engine, if it is ours
         if connect_timeout is None and describes and not starts:
             connect_timeout = start_timeout
         self._connection = dict(
@@ -122,11 +142,14 @@ class Loader:
             connect_timeout=connect_timeout,
             restart_timeout=restart_timeout,
         )
-        self._kind, self._flat, self._keep = return_type, bool(flat), keep
+        self._profile, self._kind, self._flat = profile, return_type, bool(flat)
+        self._pin_memory, self._keep = pin_memory, keep
         self._program, self._start_timeout = program, start_timeout
         self._ranks, self._token = ranks, None
         self._open = deque()  # batches that are not closed yet, oldest first
-        self._ended, self._restarts = False, 0
+        self._form: Optional[Form] = None  # known when attached
+        self._length: Optional[int] = None
+        self._ended, self._restarts, self._died_at = False, 0, None
 
     # ---- attach, detach -------------------------------------------------------------------------
 
@@ -135,27 +158,46 @@ class Loader:
         if self._client is not None:
             return self
         client = self._attach_to_own() if self._command is not None else self._attach_once()
+        try:
+            self._form = self._form_of(client)
+        except UsageError:
+            client.detach()
+            raise
+        if self._pin_memory:
+            self._pin(client)
+        self._client, self._ended = client, False
+        logger.info("%s, row %d", self, client.next_row())
+        return self
+
+    def _form_of(self, client):
         slots = client.geometry.slots
         if self._keep >= slots:
-            client.detach()
             raise UsageError(
                 f"keep={self._keep} leaves no room in a ring of {slots} batches",
                 f"prefetch_factor={self._keep * 2}, or a lower keep",
             )
-        self._client, self._ended = client, False
-        engine = (
-            f"started here, pid {self._engine.process.pid}" if self._engine else "already running"
+        fields, sections = {}, tuple(client.layout)
+        if self._profile in PROFILES:
+            check_sections(self._profile, sections, client.geometry.label_mode)
+            fields = PROFILES[self._profile].fields
+        return Form(
+            kind=self._kind,
+            shape=FLAT if self._flat else ROWS,
+            sections=sections,
+            fields=fields,
+            names=tuple(fields) or sections,
+            went_on=f"was closed when the loader went on (keep={self._keep})",
         )
-        logger.info(
-            "rank %d of %d (%s), run %s, engine %s, row %d",
-            self._ranks.rank,
-            self._ranks.world,
-            self._ranks.said_by,
-            self._connection["run"],
-            engine,
-            client.next_row(),
-        )
-        return self
+
+    @staticmethod
+    def _pin(client):
+        cuda = import_torch().cuda
+        if cuda.is_available():
+            from ._pin import Pins
+
+            client.pins = Pins(cuda)
+        else:
+            logger.warning("pin_memory=True: torch has no GPU here, nothing is page-locked")
 
     def _attach_once(self, **changes):
         return Client(**{**self._connection, "state": self._token, **changes})
@@ -214,6 +256,8 @@ class Loader:
 
     def __iter__(self) -> "Loader":
         """The loader itself: a second loop goes on where the first one stopped."""
+        if self._ended:
+            logger.warning("the stream has ended: a loop over it gives nothing (see num_epochs)")
         return self
 
     def __next__(self) -> Batch:
@@ -227,30 +271,54 @@ class Loader:
 
         Closes the batch before it (with keep=n, the n-th before it). Waits at most `timeout`
         seconds (None: until there is one), then raises EngineTimeoutError; nothing is lost."""
-        self.attach()
-        while len(self._open) >= self._keep:
-            self._open.popleft().close(f"was closed when the loader went on (keep={self._keep})")
+        client = self._client
+        if client is None:
+            client = self.attach()._client
+        opened, form = self._open, self._form
+        while len(opened) >= self._keep:
+            opened.popleft().close(form.went_on)
         if self._ended:
             return None
+        lease = client.next(_SLICE_NS if timeout is None else 0)
+        if lease is None or lease is END:
+            lease = self._wait(lease, timeout)
+            if lease is None:
+                return None
+        batch = Batch(lease, form)
+        opened.append(batch)
+        client.taking = None
+        return batch
+
+    def borrow(self, timeout: Optional[float] = None) -> Optional[Batch]:
+        """The next batch on a lease of its own, which the loader's steps do not end: `with`,
+        release() and close() do. None at the end of the stream. As many as the ring has slots may
+        be out at a time; for one more, LeaseError names them."""
+        client = self.attach()._client
+        lease = END if self._ended else client.next(0)
+        if lease is None or lease is END:
+            lease = self._wait(lease, timeout)
+            if lease is None:
+                return None
+        batch = Batch(lease, self._form)
+        client.taking = None
+        return batch
+
+    def _wait(self, lease, timeout):
+        """A lease, sooner or later, or None at the end of the stream."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
+        while lease is None:
+            self._revive()
             left = _SLICE_NS if deadline is None else int((deadline - time.monotonic()) * 1e9)
             lease = self._client.next(max(0, min(left, _SLICE_NS)))
-            if lease is END:
-                self._ended = True
-                return None
-            if lease is not None:
-                self._restarts = 0
-                batch = Batch(lease, self._kind, self._flat)
-                self._open.append(batch)
-                self._client.taking = None
-                return batch
-            self._revive()
-            if deadline is not None and time.monotonic() >= deadline:
+            if lease is None and deadline is not None and time.monotonic() >= deadline:
                 raise EngineTimeoutError(
                     f"no batch within {timeout:g} s",
                     "`ringpack stat` tells what the engine waits for",
                 )
+        if lease is END:
+            self._ended = True
+            return None
+        return lease
 
     def _revive(self):
         """Start our engine again if it died; the client finds it and goes on at its row."""
@@ -258,11 +326,38 @@ class Loader:
             return
         if self._engine.process.returncode == 0:
             raise EngineStoppedError(f"the engine (pid {self.engine_pid}) was stopped")
+        row = self._client.next_row()
+        if row != self._died_at:
+            self._died_at, self._restarts = row, 0
         if self._restarts == _RESTARTS_MAX:
             raise self._engine.failure(f"{_RESTARTS_MAX + 1} times in a row")
         self._restarts += 1
         logger.warning("%s", self._engine.failure("and is started again"))
         self._engine.start(self._start_timeout)
+
+    def __bool__(self) -> bool:
+        return True  # a question about the loader, and not about its length
+
+    def __len__(self) -> int:
+        """Batches of this rank in the whole stream, from row 0 on, as `ringpack plan` counts them:
+        well under 1 us per document, once. TypeError: it is endless, or not described here."""
+        if self._length is None:
+            if self._config is None:
+                raise TypeError("the length is not known: the engine's config is not this loader's")
+            if epochs_of(self.attach()._client.state()) == 0:
+                raise TypeError("an endless stream has no length")
+            steps = count_steps(*self._config, program=self._program)
+            self._length = steps * self._client.geometry.micro_batches
+        return self._length
+
+    def set_epoch(self, epoch: int) -> None:
+        """Nothing to do: the stream holds every epoch (num_epochs), each in an order of its own,
+        and its position is in the state. Only for an epoch behind its end this is an error."""
+        if self._ended and epoch > 0:
+            raise UsageError(
+                f"epoch {epoch} was asked for, and the stream has ended",
+                "give num_epochs to the engine; one loop goes through all of them",
+            )
 
     # ---- state ----------------------------------------------------------------------------------
 
@@ -275,10 +370,11 @@ class Loader:
         self.attach()
         token = self._client.state()
         if text:
-            return {STATE_KEY: base64.b64encode(token).decode()}
-        array = numpy.zeros(max(self._client.geometry.state_bytes, len(token)), numpy.uint8)
-        array[: len(token)] = numpy.frombuffer(token, numpy.uint8)
-        return {STATE_KEY: import_torch().from_numpy(array) if self._kind == "torch" else array}
+            return text_of(token)
+        state = state_of(token, self._client.geometry.state_bytes)
+        if self._kind == "torch":
+            state[STATE_KEY] = import_torch().from_numpy(state[STATE_KEY])
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to the position of a state_dict, of any rank of any world size.
@@ -286,12 +382,7 @@ class Loader:
         Before the first use it is only remembered, and checked when attaching; later the loader
         attaches again at once. Open batches are closed; views of them must be gone (LeaseError).
         CheckpointMismatchError: the state is of another stream; the loader stays where it was."""
-        if STATE_KEY not in state:
-            raise UsageError(
-                f"the state has no {STATE_KEY!r}: found {', '.join(map(str, state)) or 'nothing'}",
-                "give what state_dict() returned",
-            )
-        token = _token_of(state[STATE_KEY])
+        token = token_of(state)
         attached = self._client is not None
         if attached:
             self._close_batches()
@@ -304,6 +395,14 @@ class Loader:
             except RingpackError:
                 self._token = before
                 raise
+
+    def get_state(self) -> dict[str, Any]:
+        """state_dict(text=True), as Grain's checkpoints ask for it."""
+        return self.state_dict(text=True)
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """load_state_dict(), as Grain's checkpoints ask for it."""
+        self.load_state_dict(state)
 
     def check_ranks(self, all_gather: Optional[Callable[[dict], Iterable[dict]]] = None) -> None:
         """Compare what the ranks of a job are about to read; a collective call, before the loop.
@@ -320,7 +419,7 @@ class Loader:
             "batch_size": client.geometry.rows,
             "dp_rank": client.geometry.rank,
         }
-        check_agreement(list((all_gather or _torch_all_gather)(facts)))
+        check_agreement(list((all_gather or torch_all_gather)(facts)))
 
     # ---- what is going on -----------------------------------------------------------------------
 
@@ -343,35 +442,10 @@ class Loader:
         """Since attaching: batches, rows, tokens, waits, wait_ns, reattaches."""
         return self.attach()._client.counts()
 
-
-def _torch_all_gather(fact):
-    distributed = import_torch().distributed
-    if not (distributed.is_available() and distributed.is_initialized()):
-        raise UsageError(
-            "check_ranks() found no process group of torch.distributed",
-            "init_process_group() first, or give the job's own all_gather",
-        )
-    gathered = [None] * distributed.get_world_size()
-    distributed.all_gather_object(gathered, fact)
-    return gathered
-
-
-def _token_of(value):
-    """The token in what state_dict gave, also after a trip through JSON, torch.save or numpy."""
-    if isinstance(value, str):
-        try:
-            token = base64.b64decode(value, validate=True)
-        except ValueError:
-            raise UsageError(
-                f"{STATE_KEY} is text, but not base64", "give what state_dict(text=True) returned"
-            ) from None
-    elif isinstance(value, (bytes, bytearray, memoryview)):
-        token = bytes(value)
-    else:
-        token = (
-            numpy.asarray(value.cpu() if hasattr(value, "cpu") else value)
-            .astype(numpy.uint8)
-            .tobytes()
-        )
-    # Behind the token's own length, at offset 12 (STREAM.md section 8), is padding of state_dict.
-    return token[: int.from_bytes(token[12:16], "little")] if len(token) >= 16 else token
+    def __repr__(self) -> str:
+        ranks, engine = self._ranks, "not attached"
+        if self._engine is not None and self._engine.process is not None:
+            engine = f"engine started here, pid {self._engine.process.pid}"
+        elif self._form is not None:
+            engine = "engine already running"
+        return f"rank {ranks.rank} of {ranks.world} ({ranks.said_by}), run {self.run}, {engine}"

@@ -12,8 +12,9 @@ import os
 import struct
 import sys
 
+from ._state import token_of
 from .errors import RingpackError
-from .loader import STATE_KEY, Loader, _token_of
+from .loader import Loader
 
 RECORD = struct.Struct("<IIQQIIQQII")  # struct rp_journal_record
 MAGIC = 0x314A5052
@@ -29,7 +30,7 @@ def record(first_row, next_row, rows=0, tokens=0, digest=0, state=b""):
 
 
 def train(loader, journal, until_row):
-    state = _token_of(loader.state_dict()[STATE_KEY])
+    state = token_of(loader.state_dict())
     os.write(journal, record(loader.next_row, loader.next_row, state=state))
     for batch in loader:  # going on returns the batch before: it is written down by then
         if until_row is not None and batch.first_row >= until_row:

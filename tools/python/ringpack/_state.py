@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A state token (engine/plan/STREAM.md section 8) as what checkpoint libraries hold, and back."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from .errors import UsageError
+
+STATE_KEY = "ringpack_state"
+_LENGTH_AT = 12  # u32: bytes of the token
+_EPOCHS_AT = 88  # u64: num_epochs, 0 = endless
+
+
+def state_of(token: bytes, capacity: int) -> dict[str, Any]:
+    """A dict of constant keys and shapes, so that a checkpoint can be loaded in place."""
+    array = numpy.zeros(max(capacity, len(token)), numpy.uint8)
+    array[: len(token)] = numpy.frombuffer(token, numpy.uint8)
+    return {STATE_KEY: array}
+
+
+def text_of(token: bytes) -> dict[str, Any]:
+    return {STATE_KEY: base64.b64encode(token).decode()}
+
+
+def token_of(state: Mapping[str, Any]) -> bytes:
+    """The token in a state, also after a trip through JSON, torch.save or numpy."""
+    if STATE_KEY not in state:
+        raise UsageError(
+            f"the state has no {STATE_KEY!r}: found {', '.join(map(str, state)) or 'nothing'}",
+            "give what state_dict() returned",
+        )
+    token = _bytes_of(state[STATE_KEY])
+    if len(token) < _LENGTH_AT + 4:
+        return token
+    # Behind the token's own length is padding of state_dict.
+    return token[: int.from_bytes(token[_LENGTH_AT : _LENGTH_AT + 4], "little")]
+
+
+def _bytes_of(value: Any) -> bytes:
+    if isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True)
+        except ValueError:
+            raise UsageError(
+                f"{STATE_KEY} is text, but not base64", "give what state_dict(text=True) returned"
+            ) from None
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    array = numpy.asarray(value.cpu() if hasattr(value, "cpu") else value)
+    return array.astype(numpy.uint8).tobytes()
+
+
+def epochs_of(token: bytes) -> int:
+    """num_epochs of the token's stream; 0 = endless."""
+    return int.from_bytes(token[_EPOCHS_AT : _EPOCHS_AT + 8], "little")

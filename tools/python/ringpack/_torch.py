@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loader of return_type="torch": what torch.utils.data takes for a dataset.
+
+A module of its own, because it imports torch; nobody else's loader does.
+"""
+
+from typing import Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from .errors import UsageError
+from .loader import Loader
+
+
+class TorchLoader(Loader, IterableDataset[Any]):
+    """A Loader that DataLoader and StatefulDataLoader (batch_size=None, num_workers=0) iterate."""
+
+    def attach(self) -> "TorchLoader":
+        worker: Any = get_worker_info()  # type: ignore[no-untyped-call]
+        if self._client is None and worker is not None and worker.num_workers > 1:
+            raise UsageError(
+                f"worker {worker.id} of {worker.num_workers} of a DataLoader would attach as rank "
+                f"{self._ranks.rank}, of which there is one",
+                "num_workers=0: the engine reads and packs ahead in processes of its own",
+            )
+        super().attach()
+        return self

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each framework calls the parts of a batch: the `profile` of a Loader.
+
+A profile says two things: which sections the engine is asked for (its own `profile`), and under
+which names and shapes a batch gives them. All of it lies in the engine's memory, but for what is
+marked "made": a small array that is computed when it is asked for, and is the caller's.
+
+=========== ====================================================================================
+hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q, cu_seq_lens_k
+            int32, exact; max_length_q, max_length_k: ints. The arguments of a transformers model;
+            labels stand below their own tokens, the model shifts them
+trl         input_ids, labels, position_ids int64 (1, batch_size * L): as TRL's padding-free collator
+megatron    tokens, labels, position_ids int64, loss_mask float32 (batch_size, L); cu_seqlens int32
+            of constant length; max_seqlen: int. Labels are shifted, -100 at the ends of documents
+olmo        input_ids int64 (batch_size, L); doc_lens int32 (batch_size, D + 1) with the pad tails,
+            and label_mask bool (batch_size, L): both made; max_doc_lens: list of ints
+torchtitan  input, positions, labels int64 (batch_size, L), shifted; flat=True gives one stream
+grain       inputs, inputs_segment_ids, inputs_positions int32 (batch_size, L); padding is segment 0
+=========== ====================================================================================
+
+Without a profile, and with the others of the engine's config (min, full), names are those of Batch.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+
+import numpy
+
+from ._client import ONE_ROW
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from .batch import Batch
+
+SHIFTED, ALIGNED = 0, 1  # enum rp_label_mode
+
+
+class View(NamedTuple):
+    """A section as it lies in memory. shape: None = as the loader says."""
+
+    section: str
+    shape: Optional[int] = None
+
+
+Field = Union[View, Callable[["Batch"], Any]]
+
+
+class Profile(NamedTuple):
+    engine: str  # the engine's name of it
+    fields: Mapping[str, Field]
+    labels: Optional[int] = None  # enum rp_label_mode that it needs, if any
+    needs: frozenset[str] = frozenset()  # sections that its other fields read
+
+
+def _exact_cu_seqlens(batch: "Batch") -> Any:
+    return batch.view("cu_seqlens")[: batch.segments + 1]
+
+
+def _max_seqlen(batch: "Batch") -> int:
+    return int(batch.max_seqlen)
+
+
+def _lengths_with_tails(batch: "Batch") -> Any:
+    """doc_lens whose rows add up to seq_len: a pad tail is a document behind the others."""
+    lengths = batch.view("doc_lens", flat=False, kind="numpy")
+    made = numpy.zeros((batch.batch_size, lengths.shape[1] + 1), numpy.int32)
+    made[:, :-1] = lengths
+    tails = batch.seq_len - lengths.sum(axis=1)
+    made[numpy.arange(batch.batch_size), (lengths > 0).sum(axis=1)] = tails
+    return made
+
+
+def _doc_lens(batch: "Batch") -> Any:
+    return batch.adopt(_lengths_with_tails(batch))
+
+
+def _max_doc_lens(batch: "Batch") -> list[int]:
+    return [int(most) for most in _lengths_with_tails(batch).max(axis=1)]
+
+
+def _label_mask(batch: "Batch") -> Any:
+    """Whether a token is somebody's label; the section says whether a position has a label."""
+    mask = batch.view("loss_mask", flat=False, kind="numpy")
+    made = numpy.zeros(mask.shape, bool)
+    made[:, 1:] = mask[:, :-1] != 0
+    return batch.adopt(made)
+
+
+_TORCHTITAN = Profile(
+    "titan",
+    {
+        "input": View("input_ids"),
+        "positions": View("position_ids"),
+        "labels": View("labels"),
+    },
+    labels=SHIFTED,
+)
+PROFILES: dict[str, Profile] = {
+    "hf": Profile(
+        "hf",
+        {
+            "input_ids": View("input_ids"),
+            "labels": View("labels"),
+            "position_ids": View("position_ids"),
+            "cu_seq_lens_q": _exact_cu_seqlens,
+            "cu_seq_lens_k": _exact_cu_seqlens,
+            "max_length_q": _max_seqlen,
+            "max_length_k": _max_seqlen,
+        },
+        labels=ALIGNED,
+        needs=frozenset({"cu_seqlens"}),
+    ),
+    "trl": Profile(
+        "hf",
+        {name: View(name, ONE_ROW) for name in ("input_ids", "labels", "position_ids")},
+        labels=ALIGNED,
+    ),
+    "megatron": Profile(
+        "megatron",
+        {
+            "tokens": View("input_ids"),
+            "labels": View("labels"),
+            "loss_mask": View("loss_mask"),
+            "position_ids": View("position_ids"),
+            "cu_seqlens": View("cu_seqlens"),
+            "max_seqlen": _max_seqlen,
+        },
+        labels=SHIFTED,
+    ),
+    "olmo": Profile(
+        "olmo",
+        {
+            "input_ids": View("input_ids"),
+            "doc_lens": _doc_lens,
+            "max_doc_lens": _max_doc_lens,
+            "label_mask": _label_mask,
+        },
+        needs=frozenset({"doc_lens", "loss_mask"}),
+    ),
+    "torchtitan": _TORCHTITAN,
+    "titan": _TORCHTITAN,  # as the engine's config calls it
+    "grain": Profile(
+        "grain",
+        {
+            "inputs": View("input_ids"),
+            "inputs_segment_ids": View("segment_ids"),
+            "inputs_positions": View("position_ids"),
+        },
+    ),
+}
+
+
+def check_sections(name: str, sections: tuple[str, ...], label_mode: int) -> None:
+    """Refuse a run whose batches do not have what the profile gives."""
+    profile = PROFILES[name]
+    hint = f"give the engine `profile: {profile.engine}`"
+    wanted = {field.section for field in profile.fields.values() if isinstance(field, View)}
+    missing = sorted((wanted | profile.needs) - set(sections))
+    if missing:
+        raise UsageError(f"profile {name} needs {', '.join(missing)}, which the run lacks", hint)
+    if profile.labels is not None and profile.labels != label_mode:
+        modes = "shifted", "aligned"
+        raise UsageError(
+            f"profile {name} needs {modes[profile.labels]} labels; those of the run are "
+            f"{modes[label_mode]}",
+            hint,
+        )
