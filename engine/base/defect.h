@@ -3,19 +3,20 @@
  * when breaking it makes a test fail.
  *
  * RP_DEFECT(name) is the constant 0 in every build but those of tests. One that is compiled with
- * -DRP_DEFECT_<name>=1 has that defect; the simulator (tests/sim) has all of them in one build,
- * turned on one at a time. */
+ * -DRP_DEFECT_<name>=1 has that defect; the simulator (tests/sim) and the program that kills itself
+ * (tests/kill) have all of them in one build, turned on one at a time. */
 #ifndef RP_BASE_DEFECT_H
 #define RP_BASE_DEFECT_H
 
 /* name, what it breaks. tests/README.md says which test finds each. */
 #define RP_DEFECTS(X)                                                                              \
+    X(forget_new_directory, "the name of a new directory is not synced")                           \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(trust_index_extents, "an index is not held against the file it describes")                   \
     X(trust_release_word, "a trainer's release word is believed unchecked")
 
-#ifdef RP_SIMULATION
+#if defined(RP_SIMULATION) || defined(RP_POINTS)
 
 enum rp_defect {
 #define RP_DEFECT_ENUM(name, text) RP_DEFECT_IS_##name,

@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/defect.h"
+
 #define POINTS_BITS 13
 #define POINTS_MAX (1u << POINTS_BITS) /* some hundred are used */
 #define RANGES_MAX 128u
@@ -192,4 +194,17 @@ void rp_point_unmapped(const void *address)
     for (uint32_t i = 0; i < RANGES_MAX; i++)
         if (ranges[i].begin == (uintptr_t)address)
             ranges[i] = (struct range){0, 0};
+}
+
+/* ---- defects --------------------------------------------------------------------------------- */
+
+_Bool rp_defects[RP_DEFECT_COUNT];
+
+__attribute__((constructor)) static void switch_defects(void)
+{
+#define RP_DEFECT_TEXT(name, text) #name,
+    static const char *const names[] = {RP_DEFECTS(RP_DEFECT_TEXT)};
+    const char *wanted = getenv("RP_DEFECT");
+    for (size_t i = 0; wanted && i < RP_DEFECT_COUNT; i++)
+        rp_defects[i] = strcmp(wanted, names[i]) == 0;
 }

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The campaign of kills: `verify` of the program that kills itself, again and again, each time with
+another stream, until enough kills were survived.
+
+Flow: a corpus is written → the controls: programs with a defect must be found out → runs, several
+at once, of some hundred kills each; run I of a seed always has the same config → after each run
+nothing may be left: no file, no process. The points where processes may die are learnt on the way
+and stand in a file that all of them map (the ledger; tests/kill/points.c).
+"""
+
+import concurrent.futures
+import json
+import os
+import random
+import struct
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+KILLS_A_RUN = 200
+CONTROL_KILLS = 80
+CONTROL_TRIES = 4
+RUN_SECONDS = 300  # a run takes about 15
+WHEN = ("before", "within", "after")
+ROLES = ("nobody", "engine", "trainer", "packer")
+
+# RP_DEFECT of the program with points: what it breaks
+DEFECTS = {
+    "lose_fragment_at_resume": "a fragment is lost at every resume",
+}
+
+
+class Failure(Exception):
+    """What was found, and the command that looks for it again."""
+
+
+# ---- the ledger ----------------------------------------------------------------------------------
+
+
+class Ledger:
+    HEAD, POINT, POINTS_MAX = struct.Struct("<Q4Q4Q"), struct.Struct("<4Q"), 8192
+
+    def __init__(self, path, seed):
+        self.path = Path(path)
+        with open(path, "wb") as file:
+            file.write(self.HEAD.pack(seed, *[0] * 8))
+            file.truncate(self.HEAD.size + self.POINT.size * self.POINTS_MAX)
+
+    def read(self):
+        """Kills by role; of every point that was reached: offset, role, when, visits, kills."""
+        data = self.path.read_bytes()
+        kills = dict(zip(ROLES, self.HEAD.unpack_from(data)[5:]))
+        points = []
+        for key, visits, _lives, killed in self.POINT.iter_unpack(data[self.HEAD.size :]):
+            if key:
+                points.append((key >> 4, ROLES[key >> 2 & 3], key & 3, visits, killed))
+        return kills, points
+
+
+# ---- what is read --------------------------------------------------------------------------------
+
+
+def write_corpus(folder, program):
+    """Three sources: two that `convert` makes of text, and raw tokens."""
+    generator = random.Random(20)
+    text = folder / "text"
+    text.mkdir()
+    for number in range(240):
+        length = min(int(generator.lognormvariate(5.5, 1.3)) + 1, 9000)
+        (text / f"{number}.txt").write_bytes(bytes(generator.choices(range(32, 127), k=length)))
+    for name, pattern in (("one", "[0-9]?.txt"), ("two", "[0-9]??.txt")):
+        files = sorted(map(str, text.glob(pattern)))
+        command = [program, "convert", "-q", "-o", str(folder / name), *files]
+        subprocess.run(command, check=True, capture_output=True)
+    draw = generator.randrange
+    tokens = [draw(1, 60000) if draw(100) else 0 for _ in range(40000)]
+    (folder / "three.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
+
+
+def draw_config(generator, folder):
+    """Another stream, cut in another way."""
+    one = {"name": "one", "path": str(folder / "one")}
+    two = {"name": "two", "path": str(folder / "two"), "weight": generator.choice([1, 2.5])}
+    raw = {"path": str(folder / "three.bin"), "format": "raw", "dtype": "u16", "eos": 0}
+    rows = generator.choice([1, 2, 3, 4])
+    config = {
+        "sources": generator.choice([[one], [one, two], [one, two, {"name": "raw", **raw}]]),
+        "seed": generator.getrandbits(32),
+        "seq_len": generator.choice([64, 100, 256, 512]),
+        "packing": generator.choice(["lookahead", "concat", "best_fit"]),
+        "shuffle": generator.choice(["document", "block", "none"]),
+        "long_doc": generator.choice(["split", "split", "truncate", "drop"]),
+        "lanes": generator.choice([1, 1, 2, 3]),
+        "max_docs_per_row": generator.choice([4, 16, 64]),
+        "num_epochs": generator.choice([1, 2, "endless"]),
+        "batch_size": rows,
+        "global_batch_size": rows * generator.choice([1, 2, 4, 6, 12]),
+        "profile": generator.choice(["full", "min", "hf", "megatron", "grain", "olmo", "titan"]),
+        "token_dtype": generator.choice(["auto", "i32", "i64"]),
+        "checkpoint_dir": "unused",
+        "checkpoint_keep": generator.choice([2, 3]),
+    }
+    if config["packing"] != "concat":
+        config |= {"window": generator.choice([4, 16, 64])}
+        config |= {"fill": generator.choice(["pad", "split"])}
+    if config["shuffle"] == "block":
+        config |= {"block_documents": generator.choice([4, 16]), "window_blocks": 3}
+    return config
+
+
+# ---- one run -------------------------------------------------------------------------------------
+
+
+class Place:
+    """Where runs find their programs, the corpus and the ledger."""
+
+    def __init__(self, binaries, folder, seed):
+        self.program, self.folder, self.seed = Path(binaries) / "ringpack-points", folder, seed
+        if not self.program.exists():
+            raise Failure(f"{self.program} is missing: build it first (tools/check --quick)")
+        write_corpus(folder, str(self.program))
+        self.ledger = Ledger(folder / "ledger", seed)
+
+
+def left_behind(temporary, marker):
+    """Files of a run, and processes, which get a moment to notice that their parent is gone."""
+    found = [str(path) for path in temporary.iterdir()]
+    deadline = time.monotonic() + 10
+    while processes := with_marker(marker):
+        if time.monotonic() > deadline:
+            return found + [f"process {pid}" for pid in processes]
+        time.sleep(0.02)
+    return found
+
+
+def with_marker(marker):
+    pids = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker in (path / "environ").read_bytes():
+                pids.append(int(path.name))
+        except OSError:
+            continue
+    return pids
+
+
+def run_verify(place, name, config, *, seed, kills, defect=None):
+    """Returns the exit status of verify, what it said, and what it left behind."""
+    folder = place.folder / name
+    temporary = folder / "tmp"
+    temporary.mkdir(parents=True)
+    (folder / "config.yaml").write_text(json.dumps(config))
+    marker = f"RP_CAMPAIGN={os.getpid()}-{name}"
+    command = [str(place.program), "verify", "-c", str(folder / "config.yaml"), "--json"]
+    command += ["--kills", str(kills), "--random", str(seed), "--rows", "3000"]
+    command += ["--points", str(place.ledger.path)]
+    environment = {**os.environ, "TMPDIR": str(temporary), "RP_DEFECT": defect or "none"}
+    environment |= dict([marker.split("=")])
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS, check=False
+    )
+    return done, left_behind(temporary, marker.encode())
+
+
+def run_number(place, number, kills):
+    """Run `number` of the seed. Returns the report of verify; raises Failure."""
+    generator = random.Random(f"{place.seed}/{number}")
+    config = draw_config(generator, place.folder)
+    repeat = f"tools/campaign kills --seed {place.seed} --first {number} --kills 1"
+    try:
+        seed = generator.randrange(1, 2**31)
+        done, left = run_verify(place, f"run-{number}", config, seed=seed, kills=kills)
+    except subprocess.TimeoutExpired as error:
+        raise Failure(f"{repeat}\nrun {number} hung: {config}\n{error.stderr}") from None
+    if done.returncode != 0 or left:
+        raise Failure(f"{repeat}\n{config}\nleft behind: {left}\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+# ---- the campaign --------------------------------------------------------------------------------
+
+
+def check_control(place, defect):
+    """A program with this defect must be found out. Returns after how many kills."""
+    kills = 0
+    for attempt in range(CONTROL_TRIES):
+        config = draw_config(random.Random(f"control/{attempt}"), place.folder)
+        done, _left = run_verify(
+            place,
+            f"control-{defect}-{attempt}",
+            config,
+            seed=1 + attempt,
+            kills=CONTROL_KILLS,
+            defect=defect,
+        )
+        kills += CONTROL_KILLS
+        if done.returncode != 0:
+            return kills
+    raise Failure(f"the defect {defect} was not found out in {kills} kills: believe nothing")
+
+
+SUMS = ("kills", "lives", "passes", "stops", "rows_compared", "rows_redelivered")
+
+
+def run(binaries, seed, first, kills, jobs, say, places=False):
+    """Returns the line of figures; raises Failure."""
+    with tempfile.TemporaryDirectory(prefix="rpk") as temporary:
+        place = Place(binaries, Path(temporary), seed)
+        for defect, text in DEFECTS.items():
+            say(f"control: {text}: found out within {check_control(place, defect)} kills")
+        place.ledger = Ledger(place.folder / "ledger", seed)
+        sums, kinds = dict.fromkeys(SUMS, 0), {}
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            number, running = first, set()
+            while sums["kills"] < kills or running:
+                while len(running) < jobs and sums["kills"] + len(running) * KILLS_A_RUN < kills:
+                    running.add(pool.submit(run_number, place, number, min(kills, KILLS_A_RUN)))
+                    number += 1
+                done, running = concurrent.futures.wait(
+                    running, return_when=concurrent.futures.FIRST_COMPLETED
+                )
+                for report in (future.result() for future in done):
+                    for key in SUMS:
+                        sums[key] += report[key]
+                    for kind, count in report["kills_by_kind"].items():
+                        kinds[kind] = kinds.get(kind, 0) + count
+                say(f"{sums['kills']:,} of {kills:,} kills, {number - first} runs, 0 differences")
+        if places:
+            say(unstruck(place))
+        return summary(place, sums, kinds, number - first)
+
+
+def summary(place, sums, kinds, runs):
+    by_role, points = place.ledger.read()
+    struck = [point for point in points if point[4]]
+    total = sums["kills"] + by_role["packer"]
+    text = ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())
+    return (
+        f"{total:,} kills ({text}, packing process by its own hand {by_role['packer']:,}), at "
+        f"{len(struck)} of {len(points)} points, {sums['stops']:,} stops; {runs} streams, "
+        f"{sums['lives']:,} lives, {sums['rows_compared']:,} rows compared; 0 lost, repeated, "
+        f"reordered or changed; 0 files and processes left"
+    )
+
+
+def unstruck(place):
+    """The points that never killed, as function, file and line."""
+    _, points = place.ledger.read()
+    lines = ["role    when    visits  place"]
+    for offset, role, when, visits, killed in sorted(points):
+        command = ["addr2line", "-f", "-s", "-e", place.program, f"{offset - 1:#x}"]
+        if not killed:
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            where = " ".join(done.stdout.split())
+            lines.append(f"{role:8}{WHEN[when]:8}{visits:<8}{where}")
+    return "\n".join(lines)
