@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the failure catalogue share: a corpus whose rows anybody can work out (documents
-end to end), and the one question of all of them: is anything lost?
+"""What the tests of the failure catalogue share: a corpus whose rows anybody can work out (its
+documents end to end), and the one question of all of them: is anything lost?
 
 A test makes a Tape, reads some of it, lets the failure happen, looks at what is said about it, and
 calls `finish`: a new engine, and every row that was not read yet; each row must have come once and
