@@ -37,6 +37,30 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static const int ending_signals[] = {SIGTERM, SIGINT, SIGHUP};
+
+static sigset_t set_of_ending_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(ending_signals); i++)
+        sigaddset(&set, ending_signals[i]);
+    return set;
+}
+
+/* Signals that end the engine come by signalfd. Others are sent to whole process groups by batch
+ * systems and libraries, and their standard would be to kill. Before any thread, so that all
+ * inherit it. */
+static sigset_t take_signals(void)
+{
+    static const int meaningless[] = {SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGXFSZ};
+    sigset_t ending = set_of_ending_signals();
+    sigprocmask(SIG_BLOCK, &ending, NULL);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(meaningless); i++)
+        signal(meaningless[i], SIG_IGN);
+    return ending;
+}
+
 static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
 {
     struct rlimit files;
@@ -44,16 +68,11 @@ static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
         files.rlim_cur = files.rlim_max; /* a corpus may have thousands of shards */
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    sigset_t stops;
-    sigemptyset(&stops);
-    sigaddset(&stops, SIGTERM);
-    sigaddset(&stops, SIGINT);
-    sigprocmask(SIG_BLOCK, &stops, NULL); /* before any thread, so that all inherit it */
-    signal(SIGPIPE, SIG_IGN);
+    sigset_t ending = take_signals();
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->signal_fd = signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK);
+    engine->signal_fd = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
     if (engine->epoll_fd < 0 || engine->wake_fd < 0 || engine->saver.done_fd < 0 ||
         engine->signal_fd < 0)
         return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",
@@ -226,10 +245,29 @@ static void serve_signal(struct rp_engine *engine)
         if (engine->signalled) /* the second one: now; the last checkpoint is intact */
             _exit(128 + (int)info.ssi_signo);
         engine->signalled = true;
-        rp_log(RP_LOG_INFO, "%s: stopping%s", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT",
+        rp_log(RP_LOG_INFO, "SIG%s: stopping%s", sigabbrev_np((int)info.ssi_signo),
                engine->checkpoints ? " after a checkpoint" : "");
         rp_engine_begin_stop(engine);
     }
+}
+
+static void end_at_once(int number)
+{
+    _exit(128 + number);
+}
+
+/* Reads of a hung disk cannot be cancelled, and closing waits for them: a second signal must still
+ * end us then. Everything worth keeping is saved. */
+static void let_signals_end_us(const struct rp_engine *engine)
+{
+    struct signalfd_siginfo info;
+    struct sigaction action = {.sa_handler = end_at_once};
+    sigset_t ending = set_of_ending_signals();
+    while (read(engine->signal_fd, &info, sizeof info) == sizeof info)
+        end_at_once((int)info.ssi_signo);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(ending_signals); i++)
+        sigaction(ending_signals[i], &action, NULL);
+    sigprocmask(SIG_UNBLOCK, &ending, NULL);
 }
 
 static void replace_packer(struct rp_engine *engine, uint32_t index)
@@ -435,6 +473,8 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
             fail_when_lost(&engine);
         code = engine.exit_code;
     }
+    if (engine.signalled)
+        let_signals_end_us(&engine);
     close_engine(&engine);
     return code;
 }

@@ -291,6 +291,7 @@ static void run_child(struct rp_packer *packer, pid_t engine)
     sigemptyset(&none);
     signal(SIGTERM, SIG_IGN); /* the engine decides when packers end */
     signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     sigprocmask(SIG_SETMASK, &none, NULL);
     unsigned wake = (unsigned)packer->plan->wake_fd;
     if (wake > 3)

@@ -124,28 +124,6 @@ def test_io_uring_is_denied(program, folder, stream, good):
     assert name == "RP_E_RESOURCE"
 
 
-@pytest.mark.parametrize("packer_processes", [False, True])
-@pytest.mark.parametrize("io", ["mapped", "io_uring", "pread"])
-def test_a_file_that_is_cut_while_it_is_read(program, folder, io, packer_processes):
-    """What was delivered is right; then a clear end: no hang, no core dump, no batch of zeros."""
-    path = write_good(folder, "cut", count=30000)
-    config = {"sources": [path], "seq_len": 48, "batch_size": 2, "io": io, "shuffle": "none"}
-    config |= {"packers": 2, "packer_processes": packer_processes, "prefetch_bytes": "64kb"}
-    engine = Engine(program, folder, config)
-    try:
-        with Ranks(engine, restart_timeout=0.2) as ranks:
-            assert ranks.turn()
-            os.truncate(path, 8192)
-            with pytest.raises(ringpack.RingpackError):
-                for batches in ranks.turns():
-                    assert batches[0]["input_ids"].any()
-        status, said = engine.wait(), engine.log()
-        assert status == 2 and "next:" in said and "Traceback" not in said
-        assert path in said or "truncated" in said, said
-    finally:
-        engine.kill()
-
-
 # ---- checkpoint directories ----------------------------------------------------------------------
 
 

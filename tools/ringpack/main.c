@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main — one table of verbs is the dispatcher and the usage text. */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/mapped.h"
@@ -76,9 +79,23 @@ static int run_help(int argc, char **argv)
     return run_verb(argv[1], 2, arguments);
 }
 
+/* Started without them, the first files we open would be 0, 1 and 2, and messages would go into
+ * them. */
+static void keep_standard_descriptors(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    keep_standard_descriptors();
     rp_mapped_watch();
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error with a name, not a death */
     if (argc < 2) {
         print_usage(stderr);
         return RP_EXIT_TROUBLE;

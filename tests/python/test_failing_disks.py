@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole engine on a disk that is slow, hangs, or fails (a FUSE file system, faulty_disk.py), on
+one that is full or over its quota, and on directories that go away. What is read is right or
+refused by name, what was saved stays, and once the disk is well nothing was lost."""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import ringpack
+from failure_kit import Tape, assert_ended_by, finish, in_namespace
+from refusal_kit import REFUSAL, run
+from stream_kit import PATIENCE, Engine, Ranks, wait_until
+
+IS_ROOT = os.geteuid() == 0
+FOR_EVER = 10**9  # seconds, or until the fault is taken away
+needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root, to mount")
+
+
+class Disk:
+    """The mounted file system; `path` is where an engine sees `kept`."""
+
+    def __init__(self, folder):
+        self.kept, self.path, self.fault_file = folder / "kept", folder / "disk", folder / "fault"
+        for place in self.kept, self.path:
+            place.mkdir()
+        script = Path(__file__).with_name("faulty_disk.py")
+        command = [sys.executable, script, self.kept, self.path, self.fault_file]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_until(lambda: os.path.ismount(self.path), "the mount of the disk")
+
+    @contextlib.contextmanager
+    def failing(self, *calls, **fault):
+        """These calls meet the fault within the block."""
+        written = self.fault_file.with_suffix(".new")
+        written.write_text(json.dumps({"calls": calls, "serial": time.monotonic(), **fault}))
+        written.replace(self.fault_file)
+        try:
+            yield
+        finally:
+            self.fault_file.unlink()
+
+    def close(self):
+        subprocess.run(["umount", "-l", self.path], check=True)
+        self.process.terminate()
+        self.process.wait()
+
+
+@pytest.fixture
+def disk(folder):
+    pytest.importorskip("mfusepy", reason="tools/setup installs it")
+    if not IS_ROOT or not os.path.exists("/dev/fuse"):
+        pytest.skip("needs root and /dev/fuse, to mount a disk that fails")
+    made = Disk(folder)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def engines():
+    """Start engines that are killed at the end, whatever happens."""
+    made = []
+
+    def start(*arguments, **keywords):
+        made.append(Engine(*arguments, **keywords))
+        return made[-1]
+
+    yield start
+    for engine in made:
+        engine.kill()
+
+
+# ---- the corpus's disk ---------------------------------------------------------------------------
+
+ways = pytest.mark.parametrize("io", ["pread", "io_uring", "mapped"])
+
+
+@ways
+def test_a_slow_disk(program, folder, disk, engines, io):
+    """Everything comes, and a checkpoint does not wait for reads."""
+    tape = Tape(disk.path, 60000, io=io, checkpoint_dir=str(folder / "checkpoints"))
+    with disk.failing("read", suffix=".bin", delay=0.05):
+        engine = engines(program, folder, tape.config)
+        with Ranks(engine) as ranks:
+            tape.read(ranks, 3)
+            engine.checkpoint()
+            tape.read(ranks)
+        tape.assert_whole()
+        assert engine.wait() == 0
+
+
+@pytest.mark.parametrize("io", ["pread", "io_uring"])
+def test_a_disk_that_hangs(program, folder, disk, engines, io):
+    """Nothing comes and nobody is robbed: the engine still answers and saves; a first signal saves,
+    a second one ends it, with the reads still in flight; afterwards nothing is lost."""
+    tape = Tape(disk.path, 3000000, io=io, checkpoint_dir=str(folder / "checkpoints"))
+    engine = engines(program, folder, tape.config)
+    ranks = Ranks(engine, restart_timeout=PATIENCE)
+    with disk.failing("read", suffix=".bin", delay=FOR_EVER):
+        with pytest.raises(ringpack.RingpackError) as raised:
+            while True:
+                tape.take([ranks.loaders[0].next(timeout=1.0)])
+        assert "timeout" in type(raised.value).__name__.lower() or "RP_E_TIMEOUT" in str(raised)
+        assert ringpack.stat(engine.run, folder)
+        engine.checkpoint()
+        token = ranks.tokens()[0]
+        engine.process.terminate()
+        wait_until(lambda: engine.log().count("saved ") == 2, "the last checkpoint")
+        while engine.process.poll() is None:
+            engine.process.send_signal(signal.SIGTERM)
+            time.sleep(0.01)
+        assert engine.wait() in (0, 128 + signal.SIGTERM)
+    ranks.close()
+    finish(program, folder, tape, token)
+
+
+@pytest.mark.parametrize("io", ["pread", "io_uring"])
+@pytest.mark.parametrize("name", ["EIO", "ESTALE"])
+def test_a_disk_that_fails_for_ever(program, folder, disk, engines, io, name):
+    """The file, the place and the reason; trainers hear of it; afterwards nothing is lost."""
+    tape = Tape(disk.path, 3000000, io=io, checkpoint_dir=str(folder / "checkpoints"))
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine, restart_timeout=PATIENCE) as ranks:
+        tape.read(ranks, 3)
+        with disk.failing("read", suffix=".bin", errno=name):
+            with pytest.raises(ringpack.RingpackError, match="cannot read .* at offset"):
+                tape.read(ranks)
+            token = ranks.tokens()[0]
+            assert_ended_by(engine, tape.path, "cannot read")
+    assert "saved" in engine.log()
+    finish(program, folder, tape, token)
+
+
+@pytest.mark.parametrize("io", ["pread", "io_uring"])
+def test_a_disk_that_fails_for_a_moment(program, folder, disk, engines, io):
+    """Read again, and nobody notices."""
+    tape = Tape(disk.path, 1500000, io=io)
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine) as ranks:
+        tape.read(ranks, 3)
+        with disk.failing("read", suffix=".bin", errno="EIO", times=1):
+            tape.read(ranks)
+    tape.assert_whole()
+    assert engine.wait() == 0, engine.log()
+
+
+@ways
+def test_a_corpus_that_is_removed(program, folder, engines, io):
+    """Open files live on. What is gone at the next start is refused by name."""
+    place = folder / "corpus"
+    place.mkdir()
+    tape = Tape(place, 1500000, io=io, checkpoint_dir=str(folder / "checkpoints"))
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine) as ranks:
+        tape.read(ranks, 3)
+        place.rename(folder / "away")
+        tape.read(ranks, 300)
+        token = ranks.tokens()[0]
+    assert engine.stop() == 0
+    again = engines(program, folder, tape.config, wait=False)
+    assert_ended_by(again, tape.path, "No such file")
+    (folder / "away").rename(place)
+    finish(program, folder, tape, token)
+
+
+# ---- the checkpoints' disk -----------------------------------------------------------------------
+
+SAVING = [
+    (["fsync"], "EIO", "sync"),
+    (["fsync"], "ENOSPC", "sync"),
+    (["write"], "EIO", "write"),
+    (["write"], "ENOSPC", "No space left"),
+    (["fallocate"], "ENOSPC", "No space left"),
+    (["fallocate", "write"], "EDQUOT", "quota"),
+    (["create"], "EROFS", "Read-only"),
+    (["create"], "EACCES", "Permission denied"),
+    (["create"], "ESTALE", "Stale file handle"),
+    (["rename"], "EIO", "name"),
+]
+
+
+def test_saves_on_a_disk_that_fails(program, folder, disk, engines):
+    """Each is refused by name and keeps the earlier ones; the stream goes on; the next works."""
+    place = disk.path / "checkpoints"
+    tape = Tape(folder, 200000, checkpoint_dir=str(place))
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine) as ranks:
+        for number, (calls, name, text) in enumerate(SAVING):
+            tape.read(ranks, 2)
+            kept = set(os.listdir(place))
+            with disk.failing(*calls, suffix=".tmp", errno=name):
+                with pytest.raises(ringpack.RingpackError, match=text) as raised:
+                    engine.checkpoint()
+            assert raised.value.hint
+            assert set(os.listdir(place)) == kept, f"{number}: {calls} {name}"
+            engine.checkpoint()
+        assert run(program, "checkpoint", "verify", place).returncode == 0
+        token = ranks.tokens()[0]
+    assert engine.stop() == 0
+    finish(program, folder, tape, token)
+
+
+def test_a_save_on_a_disk_that_hangs(program, folder, disk, engines):
+    """The stream does not wait for it."""
+    tape = Tape(folder, 300000, checkpoint_dir=str(disk.path / "checkpoints"))
+    engine = engines(program, folder, tape.config)
+    asked = threading.Thread(target=engine.checkpoint)
+    with Ranks(engine) as ranks:
+        tape.read(ranks, 2)
+        with disk.failing("fsync", delay=FOR_EVER):
+            asked.start()
+            tape.read(ranks, 500)
+            assert asked.is_alive()
+        asked.join()
+        token = ranks.tokens()[0]
+    assert engine.stop() == 0
+    finish(program, folder, tape, token)
+
+
+def test_a_checkpoint_directory_that_vanishes(program, folder, engines):
+    """Saves are refused by name, the stream goes on; the end says that nothing was saved."""
+    place = folder / "checkpoints"
+    tape = Tape(folder, 200000, checkpoint_dir=str(place))
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine) as ranks:
+        tape.read(ranks, 3)
+        engine.checkpoint()
+        shutil.copytree(place, folder / "kept")
+        shutil.rmtree(place)
+        with pytest.raises(ringpack.RingpackError, match="No such file") as raised:
+            engine.checkpoint()
+        assert "bring it back" in raised.value.hint
+        tape.read(ranks, 20)
+        token = ranks.tokens()[0]
+    assert engine.stop() == 2
+    assert len(REFUSAL.findall(engine.log())) == 1, engine.log()
+    (folder / "kept").rename(place)
+    finish(program, folder, tape, token)
+
+
+def test_a_run_directory_that_vanishes(program, folder, engines):
+    """Who is attached reads on to the end; who comes is told that nobody is there."""
+    place = folder / "runs"
+    tape = Tape(folder, 200000, run_dir=str(place))
+    engine = engines(program, folder, tape.config)
+    engine.folder = place
+    with Ranks(engine) as ranks:
+        tape.read(ranks, 3)
+        shutil.rmtree(place)
+        said = run(program, "stat", engine.run, f"--run-dir={place}").stderr
+        assert "no engine of that name" in said and "next: " in said
+        tape.read(ranks)
+    tape.assert_whole()
+    assert engine.wait() == 0, engine.log()
+
+
+@needs_root
+def test_a_full_disk_at_start(program, folder, engines):
+    """Known before the first batch, not at the first save."""
+    place = folder / "checkpoints"
+    place.mkdir()
+    tape = Tape(folder, 20000, checkpoint_dir=str(place))
+    prefix = in_namespace(
+        f"mount -t tmpfs -o size=8k,mode=700 none {place} && ! cat /dev/zero > {place}/ballast"
+    )
+    engine = engines(program, folder, tape.config, wait=False, prefix=prefix)
+    assert_ended_by(engine, str(place), "No space left")
+    finish(program, folder, tape)
+
+
+def test_a_limit_of_file_sizes(program, folder, engines):
+    """`ulimit -f` is an error, not a death by SIGXFSZ; of memory at the start, of a save later."""
+    tape = Tape(folder, 200000, checkpoint_dir=str(folder / "checkpoints"))
+    engine = engines(
+        program, folder, tape.config, wait=False, prefix=["prlimit", "--fsize=4096:4096"]
+    )
+    assert_ended_by(engine, "limit of file sizes", "ulimit -f")
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine) as ranks:
+        tape.read(ranks, 3)
+        engine.checkpoint()
+        limit = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        with pytest.raises(ringpack.RingpackError, match="File too large") as raised:
+            engine.checkpoint()
+        assert "limit of file" in raised.value.hint
+        resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, limit)
+        tape.read(ranks, 3)
+        engine.checkpoint()
+        token = ranks.tokens()[0]
+    assert engine.stop() == 0
+    finish(program, folder, tape, token)
