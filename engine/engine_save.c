@@ -15,6 +15,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/defect.h"
 #include "base/log.h"
 #include "base/mapped.h"
 #include "base/mem.h"
@@ -25,7 +26,8 @@ uint64_t rp_engine_consumed(const struct rp_engine *engine)
 {
     uint64_t lowest = UINT64_MAX;
     for (uint32_t r = 0; r < engine->ring_count; r++)
-        lowest = rp_min_u64(lowest, engine->rings[r].release);
+        lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? engine->rings[r].tail
+                                                               : engine->rings[r].release);
     return lowest;
 }
 

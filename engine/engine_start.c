@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine_parts.h"
@@ -84,6 +85,9 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
             return rp_fail_context(error, code, "%s",
                                    checkpoint ? rp_checkpoint_path(checkpoint) : "state token");
     }
+    struct rp_row skipped;
+    if (RP_DEFECT(resume_one_row_on) && checkpoint)
+        (void)!rp_plan_next(engine->plan, &skipped, NULL);
     engine->start_bytes = rp_plan_save(engine->plan, engine->start_state);
     engine->start_row = rp_plan_row(engine->plan);
     return 0;

@@ -10,9 +10,11 @@
 
 /* name, what it breaks. tests/README.md says which test finds each. */
 #define RP_DEFECTS(X)                                                                              \
+    X(count_published, "a checkpoint is cut behind what was published, not what was consumed")     \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
+    X(resume_one_row_on, "a run from a checkpoint begins one row behind it")                       \
     X(trust_index_extents, "an index is not held against the file it describes")                   \
     X(trust_release_word, "a trainer's release word is believed unchecked")
 

@@ -27,7 +27,9 @@ ROLES = ("nobody", "engine", "trainer", "packer")
 
 # RP_DEFECT of the program with points: what it breaks
 DEFECTS = {
+    "count_published": "a checkpoint is cut behind what was published",
     "lose_fragment_at_resume": "a fragment is lost at every resume",
+    "resume_one_row_on": "a run from a checkpoint begins one row behind it",
 }
 
 

@@ -3,6 +3,7 @@
  * nothing else. */
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +12,7 @@
 #include "base/mem.h"
 #include "verify_parts.h"
 
-#define LINE_BYTES 2048
+#define LINE_BYTES 2048u
 
 int rp_verify_begin_pass(struct rp_campaign *c, struct rp_error *error)
 {
@@ -56,25 +57,34 @@ static int count_left(struct rp_campaign *c, const char *name, bool has_checkpoi
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/* What stands between `before` and `behind` in the line. False: it is another line, or a part of
- * one. */
-static bool find_between(const char *line, const char *before, const char *behind,
-                         char out[LINE_BYTES])
+struct line {
+    char checkpoint[LINE_BYTES]; /* names sort as their numbers do */
+    uint64_t row;
+};
+
+/* Take "<verb><checkpoint>: row <row>" apart. False: it is another line, or one that a kill has
+ * cut.
+ */
+static bool take_apart(const char *text, const char *verb, struct line *line)
 {
-    const char *begin = strstr(line, before);
-    begin = begin ? begin + strlen(before) : NULL;
-    const char *end = begin ? strstr(begin, behind) : NULL;
-    if (!end)
+    const char *begin = strstr(text, verb);
+    begin = begin ? begin + strlen(verb) : NULL;
+    const char *end = begin ? strstr(begin, ": row ") : NULL;
+    char *behind = NULL;
+    uint64_t row = end ? strtoull(end + strlen(": row "), &behind, 10) : 0;
+    if (!end || (*behind != ',' && *behind != '\n'))
         return false;
-    snprintf(out, LINE_BYTES, "%.*s", (int)(end - begin), begin);
+    snprintf(line->checkpoint, LINE_BYTES, "%.*s", (int)(end - begin), begin);
+    line->row = row;
     return true;
 }
 
-/* The engines of this pass tell what they saved and where they resumed: never at an older one than
- * the newest that was reported. Names sort as their numbers do. */
+/* The engines of this pass tell what they saved and where they resumed: never from an older one
+ * than the newest that was reported, and from that one at its row. */
 static int compare_saves(struct rp_campaign *c, struct rp_error *error)
 {
-    char line[LINE_BYTES], newest[LINE_BYTES] = "", taken[LINE_BYTES];
+    char text[LINE_BYTES];
+    struct line newest = {.row = 0}, taken;
     int fd = dup(c->v->trial.log_fd);
     FILE *log = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (!log || fseeko(log, c->log_begin, SEEK_SET) != 0) {
@@ -85,15 +95,17 @@ static int compare_saves(struct rp_campaign *c, struct rp_error *error)
             close(fd);
         return code;
     }
-    while (fgets(line, sizeof line, log)) {
-        bool is_lost = find_between(line, "no checkpoint in ", ": starting", taken) && newest[0];
-        if (find_between(line, "resuming from ", ": row ", taken))
-            is_lost = strcmp(taken, newest) < 0;
+    while (fgets(text, sizeof text, log)) {
+        bool is_lost = newest.checkpoint[0] && strstr(text, ": no checkpoint in ");
+        if (take_apart(text, ": resuming from ", &taken)) {
+            int order = strcmp(taken.checkpoint, newest.checkpoint);
+            is_lost = order < 0 || (order == 0 && taken.row != newest.row);
+        }
         if (is_lost)
-            fprintf(stderr, "verify: %s was saved, then: %s", newest, line);
+            fprintf(stderr, "verify: %s was saved at row %" PRIu64 ", then: %s", newest.checkpoint,
+                    newest.row, text);
         c->v->checkpoints_lost += is_lost;
-        if (find_between(line, ": saved ", ": row ", taken))
-            snprintf(newest, sizeof newest, "%s", taken);
+        (void)take_apart(text, ": saved ", &newest);
     }
     fclose(log);
     return 0;
