@@ -24,7 +24,9 @@
 #include "base/mapped.h"
 #include "flow/widen.h"
 
-#define LABEL_IGNORED (-100)
+/* How long before a piece is packed its tokens are asked for. Documents lie anywhere in memory;
+ * more than two were no faster. */
+#define PIECES_AHEAD 2u
 
 void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring)
 {
@@ -57,34 +59,10 @@ static uint8_t *slot_of(const struct rp_pack_target *target, uint64_t batch)
 
 /* ---- one piece ------------------------------------------------------------------------------- */
 
-static void write_labels(const struct rp_pack_target *target, uint8_t *slot, uint64_t at,
-                         const uint8_t *source, const struct rp_piece *piece)
-{
-    enum rp_dtype dtype = target->labels_dtype;
-    size_t size = rp_dtype_bytes(dtype), n = piece->fragment.length;
-    uint8_t *labels = section_at(target, slot, RP_SECTION_LABELS, at, size);
-    if (!labels)
-        return;
-    size_t ignored = 0; /* position of the token without a label */
-    if (target->geometry.label_mode == RP_LABELS_SHIFTED) {
-        rp_widen(labels, dtype, source + piece->width, piece->width, n - 1);
-        ignored = n - 1;
-    } else {
-        rp_widen(labels, dtype, source, piece->width, n);
-    }
-    rp_fill_value(labels + ignored * size, dtype, LABEL_IGNORED, 1);
-}
-
-static void write_loss_mask(float *mask, size_t n)
-{
-    for (size_t i = 0; i + 1 < n; i++)
-        mask[i] = 1.0f;
-    mask[n - 1] = 0.0f;
-}
-
-/* Returns the largest token id of the piece. */
+/* Returns the largest token id of the piece. `ahead` as in widen.h. */
 static uint64_t pack_piece(const struct rp_pack_target *target, uint8_t *slot,
-                           const uint8_t *source, const struct rp_piece *piece)
+                           const uint8_t *source, const struct rp_piece *piece,
+                           const uint8_t *ahead)
 {
     const struct rp_geometry *g = &target->geometry;
     size_t n = piece->fragment.length;
@@ -93,20 +71,19 @@ static uint64_t pack_piece(const struct rp_pack_target *target, uint8_t *slot,
     RP_DASSERT(piece->row < g->rows && piece->offset + n <= g->seq_len);
     RP_DASSERT(piece->index < g->max_docs_per_row);
 
-    void *ids = section_at(target, slot, RP_SECTION_INPUT_IDS, at,
-                           rp_dtype_bytes(target->ids_dtype));
-    uint64_t largest = rp_widen(ids, target->ids_dtype, source, piece->width, n);
-    write_labels(target, slot, at, source, piece);
-    void *positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
-                                 rp_dtype_bytes(target->positions_dtype));
-    if (positions)
-        rp_count_up(positions, target->positions_dtype, 0, n);
-    void *segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t));
-    if (segments)
-        rp_fill_value(segments, RP_DTYPE_I32, (int64_t)piece->index + 1, n);
-    float *mask = section_at(target, slot, RP_SECTION_LOSS_MASK, at, sizeof(float));
-    if (mask)
-        write_loss_mask(mask, n);
+    enum rp_dtype dtype = target->ids_dtype;
+    const struct rp_widen_target to = {
+        .ids = section_at(target, slot, RP_SECTION_INPUT_IDS, at, rp_dtype_bytes(dtype)),
+        .labels = section_at(target, slot, RP_SECTION_LABELS, at,
+                             rp_dtype_bytes(target->labels_dtype)),
+        .positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
+                                rp_dtype_bytes(target->positions_dtype)),
+        .segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t)),
+        .mask = section_at(target, slot, RP_SECTION_LOSS_MASK, at, sizeof(float)),
+        .segment = (int32_t)piece->index + 1,
+        .labels_shifted = g->label_mode == RP_LABELS_SHIFTED,
+    };
+    uint64_t largest = rp_widen_fragment(&to, dtype, source, piece->width, n, ahead);
     int32_t *lengths = section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t));
     *lengths = (int32_t)n;
     struct rp_provenance *provenance = section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at,
@@ -133,7 +110,7 @@ static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64
         void *labels = section_at(target, slot, RP_SECTION_LABELS, at,
                                   rp_dtype_bytes(target->labels_dtype));
         if (labels)
-            rp_fill_value(labels, target->labels_dtype, LABEL_IGNORED, pads);
+            rp_fill_value(labels, target->labels_dtype, RP_LABEL_IGNORED, pads);
         void *positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
                                      rp_dtype_bytes(target->positions_dtype));
         if (positions)
@@ -217,7 +194,10 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
         }
         const struct rp_pack_target *target = &plan->targets[piece->ring];
         const uint8_t *source = rp_files_tokens(plan->files, arena->data, piece);
-        uint64_t token = pack_piece(target, slot_of(target, ticket->batch), source, piece);
+        const struct rp_piece *ahead =
+            &ticket->pieces[rp_min_u64(i + PIECES_AHEAD, ticket->piece_count - 1)];
+        uint64_t token = pack_piece(target, slot_of(target, ticket->batch), source, piece,
+                                    rp_files_tokens(plan->files, arena->data, ahead));
         largest = token > largest ? token : largest;
     }
     for (uint32_t i = 0; i < ticket->row_count; i++) {

@@ -1,71 +1,110 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* widen — plain loops over one (stored type, dtype) pair each, which compilers turn into SIMD on
- * every machine: 8-11 GB/s in for u16 to i32 on one core, near memcpy. Compiled with -O3
- * (engine/CMakeLists.txt), and for AVX2 beside the baseline where the machine can
- * choose at load time. */
+/* widen — the kernels of widen_kernel.inc, and which of them this processor takes.
+ *
+ * Plain loops that compilers turn into SIMD on every machine (-O3, engine/CMakeLists.txt): once for
+ * what every processor of its kind has (SSE2, NEON), and once for AVX2. Vectors of 512 bits and
+ * non-temporal stores were measured and are no faster (bench/bench_widen): what takes the time is
+ * that documents lie anywhere in memory, so the next ones are asked for early. */
 #include "flow/widen.h"
 
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #include "base/fail.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define RP_SIMD_CLONES __attribute__((target_clones("default", "avx2")))
-#else
-#define RP_SIMD_CLONES
+#define SELECT_MAX(a, b) (((b) & (vector)((b) > (a))) | ((a) & ~(vector)((b) > (a))))
+
+#define KERNEL_TARGET
+#define KERNEL_VECTOR_BYTES 16
+#define KERNEL_NAME(part) KERNEL_NAME_OF(part, KERNEL_STORED)
+#define KERNEL_NAME_OF(part, stored) KERNEL_JOIN(part, stored)
+#define KERNEL_JOIN(part, stored) part##_##stored
+#define KERNEL_STORED uint8_t
+#define KERNEL_MAX SELECT_MAX
+#include "flow/widen_kernel.inc"
+#define KERNEL_STORED uint16_t
+#define KERNEL_MAX SELECT_MAX
+#include "flow/widen_kernel.inc"
+#define KERNEL_STORED uint32_t
+#define KERNEL_MAX SELECT_MAX
+#include "flow/widen_kernel.inc"
+#define KERNEL_STORED uint64_t
+#define KERNEL_MAX SELECT_MAX
+#include "flow/widen_kernel.inc"
+#undef KERNEL_TARGET
+#undef KERNEL_VECTOR_BYTES
+#undef KERNEL_JOIN
+
+typedef uint64_t rp_widen_kernel(const struct rp_widen_target *to, enum rp_dtype ids,
+                                 const uint8_t *source, size_t n, uintptr_t ahead);
+
+/* by stored width: 1, 2, 4, 8 bytes */
+static rp_widen_kernel *const kernels[] = {fragment_uint8_t, fragment_uint16_t, fragment_uint32_t,
+                                           fragment_uint64_t};
+
+#ifdef __x86_64__
+#define KERNEL_TARGET __attribute__((target("avx2")))
+#define KERNEL_VECTOR_BYTES 32
+#define KERNEL_JOIN(part, stored) part##_avx2_##stored
+#define KERNEL_STORED uint8_t
+#define KERNEL_MAX(a, b) (vector) _mm256_max_epu8((__m256i)(a), (__m256i)(b))
+#include "flow/widen_kernel.inc"
+#define KERNEL_STORED uint16_t
+#define KERNEL_MAX(a, b) (vector) _mm256_max_epu16((__m256i)(a), (__m256i)(b))
+#include "flow/widen_kernel.inc"
+#define KERNEL_STORED uint32_t
+#define KERNEL_MAX(a, b) (vector) _mm256_max_epu32((__m256i)(a), (__m256i)(b))
+#include "flow/widen_kernel.inc"
+#define KERNEL_STORED uint64_t
+#define KERNEL_MAX SELECT_MAX
+#include "flow/widen_kernel.inc"
+
+static rp_widen_kernel *const kernels_avx2[] = {fragment_avx2_uint8_t, fragment_avx2_uint16_t,
+                                                fragment_avx2_uint32_t, fragment_avx2_uint64_t};
 #endif
 
-/* memcpy loads: tokens stand at any address. */
-#define DEFINE_WIDEN(name, stored, dtype)                                                          \
-    RP_SIMD_CLONES static uint64_t name(dtype *restrict target, const uint8_t *restrict source,    \
-                                        size_t n)                                                  \
-    {                                                                                              \
-        stored largest = 0;                                                                        \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            stored token;                                                                          \
-            memcpy(&token, source + i * sizeof token, sizeof token);                               \
-            target[i] = (dtype)token;                                                              \
-            largest = token > largest ? token : largest;                                           \
-        }                                                                                          \
-        return largest;                                                                            \
-    }
-
-#define DEFINE_WIDENS(dtype)                                                                       \
-    DEFINE_WIDEN(widen_u8_##dtype, uint8_t, dtype)                                                 \
-    DEFINE_WIDEN(widen_u16_##dtype, uint16_t, dtype)                                               \
-    DEFINE_WIDEN(widen_u32_##dtype, uint32_t, dtype)                                               \
-    DEFINE_WIDEN(widen_u64_##dtype, uint64_t, dtype)                                               \
-    static uint64_t widen_##dtype(void *target, const void *source, uint32_t width, size_t n)      \
-    {                                                                                              \
-        switch (width) {                                                                           \
-        case 1:                                                                                    \
-            return widen_u8_##dtype(target, source, n);                                            \
-        case 2:                                                                                    \
-            return widen_u16_##dtype(target, source, n);                                           \
-        case 4:                                                                                    \
-            return widen_u32_##dtype(target, source, n);                                           \
-        default:                                                                                   \
-            RP_ASSERT(width == 8);                                                                 \
-            return widen_u64_##dtype(target, source, n);                                           \
-        }                                                                                          \
-    }
-
-DEFINE_WIDENS(uint16_t)
-DEFINE_WIDENS(int32_t)
-DEFINE_WIDENS(int64_t)
-
-uint64_t rp_widen(void *target, enum rp_dtype dtype, const void *source, uint32_t width, size_t n)
+static uint64_t widen_fragment(rp_widen_kernel *const by_width[],
+                               const struct rp_widen_target *target, enum rp_dtype ids_dtype,
+                               const void *source, uint32_t width, size_t n, const void *ahead)
 {
-    switch (dtype) {
-    case RP_DTYPE_U16:
-        return widen_uint16_t(target, source, width, n);
-    case RP_DTYPE_I32:
-        return widen_int32_t(target, source, width, n);
-    default:
-        RP_ASSERT(dtype == RP_DTYPE_I64);
-        return widen_int64_t(target, source, width, n);
+    RP_ASSERT(width == 1 || width == 2 || width == 4 || width == 8);
+    RP_DASSERT(n >= 1);
+    uint64_t largest = by_width[__builtin_ctz(width)](target, ids_dtype, source, n,
+                                                      (uintptr_t)ahead);
+    if (target->labels) {
+        size_t ignored = target->labels_shifted ? n - 1 : 0;
+        if (ids_dtype == RP_DTYPE_I64)
+            ((int64_t *)target->labels)[ignored] = RP_LABEL_IGNORED;
+        else
+            ((int32_t *)target->labels)[ignored] = RP_LABEL_IGNORED;
     }
+    if (target->mask)
+        target->mask[n - 1] = 0;
+    return largest;
+}
+
+uint64_t rp_widen_fragment_baseline(const struct rp_widen_target *target, enum rp_dtype ids_dtype,
+                                    const void *source, uint32_t width, size_t n, const void *ahead)
+{
+    return widen_fragment(kernels, target, ids_dtype, source, width, n, ahead);
+}
+
+uint64_t rp_widen_fragment(const struct rp_widen_target *target, enum rp_dtype ids_dtype,
+                           const void *source, uint32_t width, size_t n, const void *ahead)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2"))
+        return widen_fragment(kernels_avx2, target, ids_dtype, source, width, n, ahead);
+#endif
+    return widen_fragment(kernels, target, ids_dtype, source, width, n, ahead);
+}
+
+uint64_t rp_widen(void *ids, enum rp_dtype dtype, const void *source, uint32_t width, size_t n)
+{
+    const struct rp_widen_target target = {.ids = ids};
+    return n ? rp_widen_fragment(&target, dtype, source, width, n, source) : 0;
 }
 
 uint64_t rp_token_at(const void *source, uint32_t width, size_t i)
@@ -77,12 +116,12 @@ uint64_t rp_token_at(const void *source, uint32_t width, size_t i)
 }
 
 #define DEFINE_FILLS(dtype)                                                                        \
-    RP_SIMD_CLONES static void fill_##dtype(dtype *target, dtype value, size_t n)                  \
+    static void fill_##dtype(dtype *target, dtype value, size_t n)                                 \
     {                                                                                              \
         for (size_t i = 0; i < n; i++)                                                             \
             target[i] = value;                                                                     \
     }                                                                                              \
-    RP_SIMD_CLONES static void count_##dtype(dtype *target, dtype first, size_t n)                 \
+    static void count_##dtype(dtype *target, dtype first, size_t n)                                \
     {                                                                                              \
         for (size_t i = 0; i < n; i++)                                                             \
             target[i] = (dtype)(first + (dtype)i);                                                 \

@@ -1,17 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* widen.h — the one pass over every token: copy it from its stored width to the batch's dtype.
+/* widen.h — the one pass over every token: copy it from its stored width to the batch's dtype, and
+ * write beside it every section that has one entry a token.
  *
- * Each function takes n tokens of `width` bytes (1, 2, 4, 8; any address) and returns the largest
- * of them as unsigned numbers, so that range and vocabulary are checked in the same pass. */
+ * Tokens are stored in `width` bytes (1, 2, 4, 8; any address). What is returned is the largest of
+ * them as unsigned numbers, so that range and vocabulary are checked in the same pass. */
 #ifndef RP_FLOW_WIDEN_H
 #define RP_FLOW_WIDEN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "ringpack/batch.h"
 
-uint64_t rp_widen(void *target, enum rp_dtype dtype, const void *source, uint32_t width, size_t n);
+#define RP_LABEL_IGNORED (-100)
+
+/* Where the tokens of one fragment go. NULL: the run does not have that section. */
+struct rp_widen_target {
+    void *ids;                /* U16, I32 or I64 */
+    void *labels, *positions; /* I64 if ids are, else I32 */
+    int32_t *segments;
+    float *mask;
+    int32_t segment;
+    bool labels_shifted; /* enum rp_label_mode; where there are labels */
+};
+
+/** Write n >= 1 tokens and what belongs to them (batch.h says what that is).
+ *
+ * `ahead` is where tokens will be read some fragments from now: that memory is asked for while
+ * these are written, as much of it as they take. Any address will do. */
+uint64_t rp_widen_fragment(const struct rp_widen_target *target, enum rp_dtype ids_dtype,
+                           const void *source, uint32_t width, size_t n, const void *ahead);
+
+/** The same with what every processor of this kind has: SSE2, NEON. */
+uint64_t rp_widen_fragment_baseline(const struct rp_widen_target *target, enum rp_dtype ids_dtype,
+                                    const void *source, uint32_t width, size_t n,
+                                    const void *ahead);
+
+/** Write n tokens as ids alone. */
+uint64_t rp_widen(void *ids, enum rp_dtype dtype, const void *source, uint32_t width, size_t n);
 
 /** Token i of a stored run. */
 uint64_t rp_token_at(const void *source, uint32_t width, size_t i);
