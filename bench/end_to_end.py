@@ -27,6 +27,7 @@ from corpus import make_corpus, make_index
 from engine import Bench, summarise
 from tasks_cold import Cold
 from tasks_hot import Hot
+from tasks_peers import Peers
 from tasks_resume import Resume
 
 SOURCE = Path(__file__).resolve().parent.parent
@@ -104,6 +105,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
     parser.add_argument("--repeats", type=int, help="repetitions (5; with --quick 3)")
     parser.add_argument("--no-cold", action="store_true", help="leave out what reads the disk")
+    parser.add_argument("--peers", action="store_true", help="measure the peers too")
     return parser.parse_args()
 
 
@@ -122,6 +124,7 @@ def main():
         "lengths": "lognormal, median 400, sigma 1.2, 16 to 16384",
         "index_documents": 1_000_000 if quick else 16_000_000,
         "positions": [0, 1_000_000] if quick else [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
+        "resume_rows": [100_000, 1_000_000] if quick else [1_000_000, 4_000_000, 16_000_000],
     }
     settings["corpus"] = str(make_corpus(arguments.data, settings["tokens"]))
     settings["index"] = str(make_index(arguments.data, settings["index_documents"]))
@@ -136,6 +139,7 @@ def main():
         turning += [cold.fio, cold.block, cold.document]
     samples = run_repetitions(turning, repeats)
     positions = resume.positions()
+    peers = Peers(bench, quick).run() if arguments.peers else None
     add_ratios(samples)
     names = dict.fromkeys(name for sample in samples for name in sample)
     result = {
@@ -148,6 +152,7 @@ def main():
         "notes": bench.notes,
         "metrics": {name: summarise([s[name] for s in samples if name in s]) for name in names},
         "positions": positions,
+        "peers": peers,
         "harness_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
     Path(arguments.output).parent.mkdir(parents=True, exist_ok=True)
