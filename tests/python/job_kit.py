@@ -66,12 +66,16 @@ class Job:
             assert time.monotonic() < deadline, f"did not happen in time:\n{self.output()}"
             time.sleep(0.01)
 
-    def finish(self):
-        """Its output, once it has ended well."""
+    def wait_for_end(self):
+        """Its status, however it ends."""
         try:
-            status = self.process.wait(PATIENCE)
+            return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"did not end in time:\n{self.output()}") from None
+
+    def finish(self):
+        """Its output, once it has ended well."""
+        status = self.wait_for_end()
         assert status == 0, f"status {status}:\n{self.output()}"
         return self.output()

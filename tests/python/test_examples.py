@@ -35,7 +35,14 @@ def start(command, log, **environment):
 
 def torchrun(ranks):
     """With a port of its own, so that two jobs may run side by side."""
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
+    return [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        ranks,
+    ]
 
 
 def losses_of(output):
@@ -175,7 +182,10 @@ def test_mpi(mpi_trainer, corpus, folder):
     for ranks in 4, 1, 6:
         with run(ranks, 1, "state") as job:
             seen.update(losses_of(job.finish()))
-    assert max(map(int, seen)) in (last + 36, last + 48)  # the last save may be one that is not seen
+    assert max(map(int, seen)) in (
+        last + 36,
+        last + 48,
+    )  # the last save may be one that is not seen
     with run(3, last // 12 + 4, "whole") as job:
         assert seen.items() <= losses_of(job.finish()).items()
     broken = os.environ.get("RINGPACK_BROKEN")

@@ -95,7 +95,12 @@ class Training:
 
     def state_dict(self):
         model, optimizer = get_state_dict(self.model, self.optimizer)
-        return {"model": model, "optimizer": optimizer, "step": self.step, **self.loader.state_dict()}
+        return {
+            "model": model,
+            "optimizer": optimizer,
+            "step": self.step,
+            **self.loader.state_dict(),
+        }
 
     def load_state_dict(self, state):
         set_state_dict(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training of gpt.py with Hugging Face accelerate, which saves and loads all three parts.
 
-    torchrun --nproc-per-node 2 gpt_accelerate.py --corpus licences --checkpoints gpt
+torchrun --nproc-per-node 2 gpt_accelerate.py --corpus licences --checkpoints gpt
 """
 
 import argparse

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small language model in JAX on packed documents, which resumes exactly.
 
-    python jax_train.py --corpus licences --checkpoint jax.pkl
+python jax_train.py --corpus licences --checkpoint jax.pkl
 """
 
 import argparse
