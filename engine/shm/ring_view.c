@@ -159,11 +159,12 @@ void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t ca
              engine_words(view)->message);
 }
 
+/* Only whether a look is worth it: rp_ring_view_take looks, with acquire. */
 static bool nothing_new(const struct rp_ring_view *view)
 {
     const struct rp_ring_engine *words = engine_words(view);
-    return rp_a64_load_acquire(&words->tail) == view->tail &&
-           rp_a32_load_acquire(&words->status) == view->status;
+    return rp_a64_load_relaxed(&words->tail) == view->tail &&
+           rp_a32_load_relaxed(&words->status) == view->status;
 }
 
 void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* explore — every run of a scenario that differs in more than the order of independent steps.
+ *
+ * Depth first, without saved states: a run is repeated up to the last choice that has another
+ * branch. Threads are coroutines. A run that comes to a state that was there before is given up; a
+ * state is the stacks of the threads, the private state of the scenario, and what memory.h says of
+ * the shared memory. Accesses to data are no choices: if their order mattered, they would be races,
+ * and those are found whatever the order. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "threads.h"
+
+#define CHOICES 8192u
+#define TRACE 4096u
+#define STATES (1u << 22) /* of the table; a power of two */
+#define SITES 512u
+
+struct choice {
+    uint16_t taken, count;
+};
+
+struct site {
+    const void *at;
+    enum step_kind kind;
+    int order;
+};
+
+bool model_long;
+static struct choice choices[CHOICES];
+static unsigned choice_count, choice_at;
+static uint64_t *states;
+static uint64_t state_count, run_count, step_count;
+static struct site sites[SITES];
+static unsigned site_count;
+static const void *weakened;
+static struct {
+    struct step step;
+    unsigned thread;
+    uint64_t result;
+} trace[TRACE];
+static unsigned trace_count;
+
+void explore_note(struct step *step)
+{
+    unsigned i = 0;
+    while (i < site_count && sites[i].at != step->site)
+        i++;
+    if (i == site_count && site_count < SITES)
+        sites[site_count++] = (struct site){step->site, step->kind, step->order};
+    if (weakened && step->site == weakened)
+        step->order = WEAKENED;
+}
+
+void explore_trace(unsigned thread, const struct step *step, uint64_t result)
+{
+    step_count++;
+    if (trace_count == TRACE)
+        return;
+    trace[trace_count].step = *step;
+    trace[trace_count].thread = thread;
+    trace[trace_count++].result = result;
+}
+
+unsigned explore_choose(unsigned count)
+{
+    if (count == 1)
+        return 0;
+    if (choice_at == CHOICES) {
+        fprintf(stderr, "model: a run without an end\n");
+        exit(2);
+    }
+    if (choice_at == choice_count)
+        choices[choice_count++] = (struct choice){0, (uint16_t)count};
+    if (choices[choice_at].count != count) {
+        fprintf(stderr, "model: a run did not repeat itself\n");
+        exit(2);
+    }
+    return choices[choice_at++].taken;
+}
+
+/* The next run; false when all have been. */
+static bool next_run(void)
+{
+    while (choice_count > 0) {
+        struct choice *last = &choices[choice_count - 1];
+        if (++last->taken < last->count)
+            return true;
+        choice_count--;
+    }
+    return false;
+}
+
+static struct run *const run = &model_run;
+
+/* ---- one run --------------------------------------------------------------------------------- */
+
+/* All that a thread will do follows from its stack and from what it reads. */
+static uint64_t hash_thread(const struct thread *t, const uint8_t *stack)
+{
+    if (t->life == NOT_STARTED || t->life >= ENDED)
+        return t->life;
+    size_t used = (size_t)(stack + STACK_BYTES - t->stack);
+    return model_mix(rp_hash64(t->stack, used), model_mix((uint64_t)t->life, used));
+}
+
+static uint64_t hash_state(void)
+{
+    const struct knowledge *active[MODEL_THREADS], *others[3 * MODEL_THREADS + MODEL_BELLS];
+    unsigned active_count = 0, other_count = 0;
+    uint64_t hash = run->kills_left;
+    for (unsigned i = 0; i < run->thread_count; i++) {
+        const struct thread *t = &run->threads[i];
+        bool known = t->life != NOT_STARTED;
+        if (known && t->life < ENDED)
+            active[active_count++] = &t->memory.now;
+        others[other_count++] = known ? &t->memory.now : NULL;
+        others[other_count++] = known && t->life < ENDED ? &t->memory.read : NULL;
+        others[other_count++] = known && t->life < ENDED ? &t->memory.fenced : NULL;
+        hash = model_mix(hash, hash_thread(t, model_stacks[i]));
+    }
+    for (unsigned i = 0; i < MODEL_BELLS; i++) {
+        hash = model_mix(hash, run->bells[i].rung);
+        others[other_count++] = &run->bells[i].told;
+    }
+    if (run->scenario->state)
+        hash = model_mix(hash, rp_hash64(run->scenario->state, run->scenario->state_bytes));
+    return model_mix(hash, memory_hash(active, active_count, others, other_count));
+}
+
+/* Whether this state is new. */
+static bool enter_state(void)
+{
+    uint64_t hash = hash_state();
+    hash += hash == 0;
+    uint64_t at = hash;
+    for (; states[at & (STATES - 1)]; at++)
+        if (states[at & (STATES - 1)] == hash)
+            return false;
+    states[at & (STATES - 1)] = hash;
+    if (++state_count > STATES / 4 * 3) {
+        fprintf(stderr, "model: %s: more states than the table holds\n", run->scenario->name);
+        exit(2);
+    }
+    return true;
+}
+
+static bool wake_by_timeout(void)
+{
+    for (unsigned i = 0; run->scenario->timeouts && i < run->thread_count; i++)
+        if (run->threads[i].life == ASLEEP && run->threads[i].step.order) {
+            run->threads[i].life = WOKEN;
+            memory_wait(&run->threads[i].memory);
+            return true;
+        }
+    return false;
+}
+
+static bool all_ended(void)
+{
+    for (unsigned i = 0; i < run->thread_count; i++)
+        if (run->threads[i].life != NOT_STARTED && run->threads[i].life < ENDED)
+            return false;
+    return true;
+}
+
+static void finish(void)
+{
+    if (!all_ended())
+        model_fail("asleep for ever");
+    else if (run->scenario->end)
+        run->scenario->end();
+}
+
+static void begin_run(void)
+{
+    memory_reset();
+    memset(run->bells, 0, sizeof run->bells);
+    for (unsigned i = 0; i < MODEL_THREADS; i++)
+        run->threads[i].life = NOT_STARTED;
+    run->kills_left = run->scenario->kills;
+    choice_at = trace_count = 0;
+    run->failure = NULL;
+    run_count++;
+    run->scenario->begin();
+    for (unsigned i = 0; i < run->thread_count; i++)
+        if (!run->scenario->threads[i].waits)
+            thread_start(i, NULL);
+}
+
+static void run_once(void)
+{
+    begin_run();
+    while (!run->failure) {
+        unsigned options[2 * MODEL_THREADS], count = 0;
+        for (unsigned i = 0; i < run->thread_count; i++)
+            if (thread_can_go(&run->threads[i]))
+                options[count++] = i;
+        if (count == 0 && wake_by_timeout())
+            continue;
+        unsigned go = count;
+        for (unsigned i = 0; i < run->thread_count && run->kills_left > 0; i++)
+            if (run->scenario->threads[i].killable && run->threads[i].life != NOT_STARTED &&
+                run->threads[i].life < ENDED)
+                options[count++] = i;
+        if (go == 0 && count == 0) {
+            finish();
+            return;
+        }
+        if (choice_at == choice_count && !enter_state())
+            return;
+        if (go == 0 && explore_choose(2) == 0) { /* nobody is killed */
+            finish();
+            return;
+        }
+        unsigned chosen = explore_choose(count);
+        if (chosen < go)
+            thread_take_turn(options[chosen]);
+        else
+            thread_kill(&run->threads[options[chosen]]);
+    }
+}
+
+static bool explore(void)
+{
+    memset(states, 0, STATES * sizeof *states);
+    state_count = run_count = step_count = choice_count = 0;
+    for (run->thread_count = 0; run->thread_count < MODEL_THREADS; run->thread_count++)
+        if (!run->scenario->threads[run->thread_count].name)
+            break;
+    do {
+        run_once();
+    } while (!run->failure && next_run());
+    return !run->failure;
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+static void print_trace(void)
+{
+    static const char *const names[STEP_KINDS] = {"load", "store", "add",  "or",   "fence",
+                                                  "wake", "sleep", "ring", "hear", "start",
+                                                  "join", "look",  "end"};
+    for (unsigned i = 0; i < trace_count; i++)
+        printf("    %-10s %-5s value %llu result %llu at %p\n",
+               run->scenario->threads[trace[i].thread].name, names[trace[i].step.kind],
+               (unsigned long long)trace[i].step.value, (unsigned long long)trace[i].result,
+               trace[i].step.site);
+}
+
+/* model_check [--long] [--trace] [--weaken SITE] [SCENARIO...]: explores the scenarios, all by
+ * default. SITE is an address that was printed before: its order, or its wake-up, is left out. Exit
+ * 1 at the first thing that is wrong. */
+static const char *const *parse_options(const char *const *argument, bool *show)
+{
+    for (; *argument && argument[0][0] == '-'; argument++) {
+        if (strcmp(*argument, "--long") == 0)
+            model_long = true;
+        else if (strcmp(*argument, "--trace") == 0)
+            *show = true;
+        else if (strcmp(*argument, "--weaken") == 0 && argument[1])
+            weakened = (const void *)(uintptr_t)strtoull(*++argument, NULL, 0);
+    }
+    return argument;
+}
+
+static bool is_wanted(const char *const *names, const char *name)
+{
+    bool wanted = !*names;
+    for (; *names; names++)
+        wanted = wanted || strcmp(*names, name) == 0;
+    return wanted;
+}
+
+int main(int argc, char **argv)
+{
+    bool show = false;
+    (void)argc;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    const char *const *names = parse_options((const char *const *)(argv + 1), &show);
+    states = calloc(STATES, sizeof *states);
+    if (!states)
+        return 2;
+    for (const struct model_scenario *const *s = model_scenarios; *s; s++) {
+        if (!is_wanted(names, (*s)->name))
+            continue;
+        run->scenario = *s;
+        bool good = explore();
+        printf("scenario %s: %llu states, %llu runs, %llu steps: %s\n", run->scenario->name,
+               (unsigned long long)state_count, (unsigned long long)run_count,
+               (unsigned long long)step_count, good ? "holds" : run->failure);
+        if (!good && show)
+            print_trace();
+        if (!good)
+            return 1;
+    }
+    for (unsigned i = 0; i < site_count; i++)
+        if (sites[i].at)
+            printf("site %p kind %d order %d\n", sites[i].at, (int)sites[i].kind, sites[i].order);
+    return 0;
+}

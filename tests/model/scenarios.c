@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scenarios — in the order in which they are explored. */
+#include "scenarios.h"
+
+const struct model_scenario *const model_scenarios[] = {
+    &model_event,
+    &model_ring_ready,
+    &model_ring_wakes,
+    &model_ring_one_slot,
+    &model_ring_leases,
+    &model_ring_failure,
+    &model_ring_trainer_killed,
+    &model_ring_engine_killed,
+    NULL,
+};

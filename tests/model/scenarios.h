@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scenarios.h — all of them; and what they share. */
+#ifndef RP_TESTS_MODEL_SCENARIOS_H
+#define RP_TESTS_MODEL_SCENARIOS_H
+
+#include "model.h"
+
+extern const struct model_scenario model_event;
+extern const struct model_scenario model_ring_one_slot, model_ring_leases, model_ring_failure,
+    model_ring_wakes, model_ring_trainer_killed, model_ring_engine_killed, model_ring_ready;
+
+/** Forget the segments of the last run (segment_model.c). */
+void model_segments_reset(void);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* segment_model — in the place of shm/segment.c: segments are memory of the model, descriptors are
+ * numbers. */
+#include "model.h"
+#include "shm/segment.h"
+
+#define SEGMENTS 8
+
+static struct rp_segment made[SEGMENTS];
+static int made_count;
+
+void model_segments_reset(void);
+void model_segments_reset(void)
+{
+    made_count = 0;
+}
+
+int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
+                      struct rp_error *error)
+{
+    (void)name, (void)error;
+    if (made_count == SEGMENTS)
+        model_fail("too many segments");
+    *segment = (struct rp_segment){made_count, model_memory(bytes), bytes, huge};
+    made[made_count++] = *segment;
+    return 0;
+}
+
+int rp_segment_seal_readers(struct rp_segment *segment, struct rp_error *error)
+{
+    (void)segment, (void)error;
+    return 0;
+}
+
+int rp_segment_seal_size(struct rp_segment *segment, struct rp_error *error)
+{
+    (void)segment, (void)error;
+    return 0;
+}
+
+int rp_segment_attach(struct rp_segment *segment, int fd, bool writable, size_t bytes_min,
+                      struct rp_error *error)
+{
+    (void)writable, (void)error;
+    *segment = made[fd];
+    MODEL_REQUIRE(segment->bytes >= bytes_min);
+    return 0;
+}
+
+void rp_segment_close(struct rp_segment *segment)
+{
+    segment->fd = -1;
+    segment->data = NULL;
+}
