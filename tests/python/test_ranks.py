@@ -53,7 +53,7 @@ SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_
     ],
 )
 def test_launchers(environment, expected):
-    assert find_ranks(None, None, environment) == expected
+    assert find_ranks(None, None, environment)[:6] == expected
 
 
 def test_arguments_win():
@@ -82,6 +82,32 @@ def test_one_process_of_a_node_starts_the_engine(monkeypatch):
         "-c a.yaml --run torchrun-none-29500 --dp-world-size 8 --ranks 4-7 --seed 3 "
         "--drop-last true --sections labels,loss_mask"
     )
+
+
+@pytest.mark.parametrize(
+    "rank, local, node, tasks, expected",
+    [
+        (3, 1, 1, "2(x3)", "2-3"),
+        (8, 0, 2, "4(x2),1", "8-8"),
+        (0, 0, 0, "4", None),
+    ],
+)
+def test_slurm_says_which_ranks_a_node_has(rank, local, node, tasks, expected):
+    """Or the engine would fill rings that nobody empties, and wait."""
+    step = {"SLURM_PROCID": f"{rank}", "SLURM_LOCALID": f"{local}", "SLURM_NODEID": f"{node}"}
+    world = {"2(x3)": "6", "4(x2),1": "9", "4": "4"}[tasks]
+    step |= {"SLURM_STEP_NUM_TASKS": world, "SLURM_STEP_TASKS_PER_NODE": tasks}
+    assert find_ranks(None, None, step).keys().get("ranks") == expected
+    with pytest.raises(ringpack.UsageError, match="do not follow one another"):
+        find_ranks(None, None, {**step, "SLURM_LOCALID": "9"})
+
+
+def test_with_tensor_parallelism_on_many_nodes_the_ranks_of_a_node_are_asked_for():
+    assert find_ranks(5, 8, TORCHRUN).keys()["ranks"] == "4-7"  # the launcher's own
+    assert find_ranks(0, 2, {**TORCHRUN, "LOCAL_WORLD_SIZE": "8"}).keys() == {"dp_world_size": 2}
+    with pytest.raises(ringpack.UsageError, match="which ranks this node's engine serves"):
+        find_ranks(1, 2, TORCHRUN).keys()
+    assert find_ranks(1, 2, TORCHRUN).keys(ranks_said=True) == {"dp_world_size": 2}
 
 
 def test_a_corpus_becomes_options_or_a_config(tmp_path):

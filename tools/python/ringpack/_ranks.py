@@ -16,9 +16,18 @@ class Ranks(NamedTuple):
     node: Optional[range]  # ranks of this node, when the launcher says so
     said_by: str
     job: Optional[str]  # names the job, the same in all its processes
+    unsaid: bool = False  # which ranks this node has: there are several, and the arguments differ
 
-    def keys(self):
-        """What an engine that is started for this node has to be told."""
+    def keys(self, ranks_said=False):
+        """What an engine that is started for this node has to be told.
+
+        It would wait for ever for trainers of ranks that are on other nodes."""
+        if self.unsaid and not ranks_said:
+            raise UsageError(
+                "the job has several nodes, and dp_rank is not the launcher's rank: which ranks "
+                "this node's engine serves is not known",
+                "give the first and the last data-parallel rank of this node: ranks='0-3'",
+            )
         known = {} if self.said_by == ALONE else {"dp_world_size": self.world}
         if self.node is not None and len(self.node) < self.world:
             known["ranks"] = f"{self.node.start}-{self.node.stop - 1}"
@@ -73,6 +82,24 @@ def _integer(environment, name):
     return int(text)
 
 
+def _slurm_node(environment, rank, local):
+    """Ranks of this node: SLURM_STEP_TASKS_PER_NODE is "4(x2),3" for nodes of 4, 4 and 3 tasks."""
+    number = _integer(environment, "SLURM_NODEID")
+    text = environment.get("SLURM_STEP_TASKS_PER_NODE") or environment.get("SLURM_TASKS_PER_NODE")
+    if number is None or local is None or not text:
+        return None
+    tasks = []
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
+        tasks += [int(count)] * int(times or 1)
+    if number >= len(tasks) or sum(tasks[:number]) != rank - local:
+        raise UsageError(
+            f"Slurm: rank {rank} is task {local} of node {number}, and the nodes have {text} "
+            "tasks: the ranks of a node do not follow one another",
+            "srun --distribution=block",
+        )
+    return range(rank - local, rank - local + tasks[number])
+
+
 def _launched(environment):
     for launcher, rank_name, world_name, local_name, node_name, job_names in _LAUNCHERS:
         rank, world = _integer(environment, rank_name), _integer(environment, world_name)
@@ -83,6 +110,8 @@ def _launched(environment):
         node = None
         if local is not None and size is not None:
             node = range(rank - local, rank - local + size)
+        elif launcher == "Slurm":
+            node = _slurm_node(environment, rank, local)
         job = "-".join(environment[name] for name in job_names if name in environment)
         job = re.sub(r"[^A-Za-z0-9._-]", "_", f"{launcher}-{job}")[:64] if job else None
         said_by = f"{launcher}: {rank_name}, {world_name}"
@@ -146,7 +175,12 @@ def find_ranks(dp_rank, dp_world_size, environment):
         # With tensor or pipeline parallelism a node's data-parallel ranks are not the launcher's.
         local = launched.local if launched else dp_rank
         job = launched.job if launched else None
-        found = Ranks(int(dp_rank), int(dp_world_size), local, None, "arguments", job)
+        same = launched is not None and launched[:2] == (int(dp_rank), int(dp_world_size))
+        node = launched.node if same else None
+        unsaid = bool(
+            launched and not same and launched.node and len(launched.node) < launched.world
+        )
+        found = Ranks(int(dp_rank), int(dp_world_size), local, node, "arguments", job, unsaid)
     if not 0 <= found.rank < found.world:
         raise UsageError(
             f"rank {found.rank} of {found.world} ({found.said_by}): not 0 to {found.world - 1}",
