@@ -99,8 +99,8 @@ class Batch(Mapping[str, Any]):
 
     ``batch[name]`` is a view of a section, if the run has it (``profile`` and ``sections`` of the
     config choose). With a ``profile`` of a framework the mapping has that one's names instead
-    (ringpack.profiles); sections that it does not name can be had by these all the same. L is seq_len, D is max_docs_per_row; a *fragment* is the part of a document that
-    lies in one row:
+    (ringpack.profiles); sections that it does not name can be had by these all the same. L is
+    seq_len, D is max_docs_per_row; a *fragment* is the part of a document that lies in one row:
 
     ============== =================== =========================================================
     rows           (batch_size,)       row (global number), fragments, tokens; numpy records

@@ -100,14 +100,7 @@ class Loader:
         **options: Any,
     ):
         self._client = self._engine = None
-        if return_type not in KINDS:
-            raise ValueError(f"return_type is {return_type!r}: expected one of {', '.join(KINDS)}")
-        if return_type == "jax":
-            import_jax()
-        if pin_memory and return_type != "torch":
-            raise ValueError("pin_memory=True needs return_type='torch'")
-        if keep < 1:
-            raise ValueError(f"keep is {keep}: expected 1 or more")
+        _check_form(return_type, pin_memory, keep)
         ranks = find_ranks(dp_rank, dp_world_size, os.environ)
         describes = config is not None or corpus is not None
         if start_engine and not describes:
@@ -128,7 +121,8 @@ class Loader:
         self._config = None  # as arguments of the program, if it is described here
         if describes:
             keys = {"run": run, "run_dir": run_dir, "seq_len": seq_len, "batch_size": batch_size}
-            self._config = engine_command(config, corpus, {**keys, **ranks.keys(), **options})
+            served = ranks.keys(ranks_said=config is not None or "ranks" in options)
+            self._config = engine_command(config, corpus, {**keys, **served, **options})
         self._command = self._config if starts else None  # of the engine, if it is ours
         if connect_timeout is None and describes and not starts:
             connect_timeout = start_timeout
@@ -449,3 +443,14 @@ class Loader:
         elif self._form is not None:
             engine = "engine already running"
         return f"rank {ranks.rank} of {ranks.world} ({ranks.said_by}), run {self.run}, {engine}"
+
+
+def _check_form(return_type, pin_memory, keep):
+    if return_type not in KINDS:
+        raise ValueError(f"return_type is {return_type!r}: expected one of {', '.join(KINDS)}")
+    if return_type == "jax":
+        import_jax()
+    if pin_memory and return_type != "torch":
+        raise ValueError("pin_memory=True needs return_type='torch'")
+    if keep < 1:
+        raise ValueError(f"keep is {keep}: expected 1 or more")

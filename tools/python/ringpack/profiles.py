@@ -9,13 +9,13 @@ marked "made": a small array that is computed when it is asked for, and is the c
 hf          input_ids, labels, position_ids int64 (batch_size, L); cu_seq_lens_q, cu_seq_lens_k
             int32, exact; max_length_q, max_length_k: ints. The arguments of a transformers model;
             labels stand below their own tokens, the model shifts them
-trl         input_ids, labels, position_ids int64 (1, batch_size * L): as TRL's padding-free collator
+trl         input_ids, labels, position_ids int64 (1, batch_size * L): all in one row
 megatron    tokens, labels, position_ids int64, loss_mask float32 (batch_size, L); cu_seqlens int32
             of constant length; max_seqlen: int. Labels are shifted, -100 at the ends of documents
 olmo        input_ids int64 (batch_size, L); doc_lens int32 (batch_size, D + 1) with the pad tails,
             and label_mask bool (batch_size, L): both made; max_doc_lens: list of ints
 torchtitan  input, positions, labels int64 (batch_size, L), shifted; flat=True gives one stream
-grain       inputs, inputs_segment_ids, inputs_positions int32 (batch_size, L); padding is segment 0
+grain       inputs, inputs_segment_ids, inputs_positions int32 (batch_size, L); 0: padding
 =========== ====================================================================================
 
 Without a profile, and with the others of the engine's config (min, full), names are those of Batch.
