@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* director — starts and ends everything in a story, and knows where each trainer may go on.
+ *
+ * It looks at the story every now and then, in simulated time, and in between lets it run. Kills
+ * are set to a step of the victim, so every place where a shared word is used is one where it may
+ * die. */
+#include "story.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "checkpoint/checkpoint.h"
+#include "director.h"
+#include "engine.h"
+
+#define PATIENCE_NS (300 * SIM_S)
+
+/* ---- engines --------------------------------------------------------------------------------- */
+
+static void *engine_main(void *argument)
+{
+    struct story *story = argument;
+    struct rp_config config;
+    struct rp_error error = {0};
+    int code = keys_configure(&story->engine_keys, &config, &error);
+    if (code < 0)
+        sim_fail("a config: %s", error.message);
+    struct rp_engine_options options = {.config = &config, .ready_fd = -1, .lifeline_fd = -1};
+    code = rp_engine_run(&options, &error);
+    rp_config_free(&config);
+    if (code < 0) {
+        snprintf(story->engine_message, sizeof story->engine_message, "%.200s", error.message);
+        sim_trace("the engine fails: %s", error.message);
+        if (!story->engine_faults)
+            sim_fail("the engine: %s", error.message);
+    }
+    sim_exit(code < 0 ? 2 : 0);
+}
+
+/* What may change whenever an engine starts, and must not be seen in any row. */
+static void draw_engine(struct story *story)
+{
+    const struct life *life = &story->life;
+    struct keys *keys = &story->engine_keys;
+    *keys = story->stream;
+    keys_set(keys, "batch_size", "%u", life->batch);
+    keys_set(keys, "dp_world_size", "%u", life->world);
+    keys_set(keys, "global_batch_size", "%u", (unsigned)life->global);
+    keys_set(keys, "num_workers", "%u", 1u + (unsigned)story_below(story, 3));
+    keys_set(keys, "packers", "%u", 1u + (unsigned)story_below(story, 3));
+    keys_set(keys, "packer_processes", story_chance(story, 250) ? "true" : "false");
+    keys_set(keys, "prefetch_factor", "%u", 2u << story_below(story, 2));
+    keys_set(keys, "prefetch_bytes", "1mb");
+    keys_set(keys, "io_depth", "%u", 1u + (unsigned)story_below(story, 6));
+    keys_set(keys, "io", story_chance(story, 250) ? "mapped" : "pread");
+    if (!story->checkpoints)
+        return;
+    keys_set(keys, "checkpoint_dir", "/checkpoints");
+    keys_set(keys, "checkpoint_contents", story_chance(story, 700) ? "true" : "false");
+    keys_set(keys, "checkpoint_keep", "%u", 2u + (unsigned)story_below(story, 2));
+    keys_set(keys, "checkpoint_steps", "%u", (unsigned)story_below(story, 4));
+}
+
+void director_start_engine(struct story *story)
+{
+    draw_engine(story);
+    story->engine = sim_spawn("engine", engine_main, story);
+    story->counts.engines++;
+}
+
+/* ---- trainers -------------------------------------------------------------------------------- */
+
+void director_start_trainer(struct story *story, uint32_t rank)
+{
+    struct trainer *trainer = &story->trainers[rank];
+    trainer->done = trainer->failed = trainer->ended = false;
+    trainer->at = trainer->start.row;
+    snprintf(trainer->name, sizeof trainer->name, "trainer%u", rank);
+    trainer->process = sim_spawn(trainer->name, trainer_main, trainer);
+    story->counts.trainers++;
+}
+
+/* Go on from what it put away, as a job would start it again. */
+static void come_back(struct story *story, uint32_t rank)
+{
+    struct trainer *trainer = &story->trainers[rank];
+    if (trainer->saved.size) {
+        trainer->start = trainer->saved;
+        trainer->start_low = trainer->start_high = trainer->start.row;
+        director_expect_earlier(story, trainer->start.row);
+    }
+    director_start_trainer(story, rank);
+}
+
+/* ---- what happens in a life ------------------------------------------------------------------ */
+
+/* A step in the near or far future of the victim. */
+static void doom(struct story *story, struct sim_process *victim)
+{
+    uint64_t reach = 1ull << (4 + story_below(story, 9));
+    victim->kill_at = victim->steps + 1 + story_below(story, reach);
+    uint64_t until = sim.now_ns + 50 * SIM_MS;
+    while (!victim->dead && sim.now_ns < until)
+        rp_sleep_ns(500000);
+    sim_kill(victim);
+    story->counts.kills++;
+}
+
+static bool engine_lives(const struct story *story)
+{
+    return story->engine && !story->engine->dead;
+}
+
+static void kill_packer(struct story *story)
+{
+    for (uint32_t i = sim.process_count; i-- > 0;) {
+        struct sim_process *process = &sim.processes[i];
+        if (process->dead || strcmp(process->name, "packer"))
+            continue;
+        process->kill_at = process->steps + 1 + story_below(story, 200);
+        story->counts.kills++;
+        return;
+    }
+}
+
+static void stop_engine_cleanly(struct story *story)
+{
+    if (!engine_lives(story))
+        return;
+    sim_trace("SIGTERM to the engine");
+    story->engine->signals |= 1u << SIGTERM;
+    sim_poke();
+    uint64_t until = sim.now_ns + 60 * SIM_S;
+    while (!story->engine->dead)
+        if (rp_sleep_ns(500000), sim.now_ns > until)
+            sim_fail("the engine does not stop at SIGTERM");
+}
+
+/* Who goes on from an earlier row makes checkpoints of earlier rows. */
+void director_expect_earlier(struct story *story, uint64_t row)
+{
+    if (row < story->row_safe)
+        story->row_safe = row;
+}
+
+/* A checkpoint that the engine says is saved must be found, whatever comes. */
+static void ask_checkpoint(struct story *story)
+{
+    char *path = NULL;
+    struct rp_error error = {0};
+    if (rp_engine_ask("/run", NULL, "checkpoint", &path, &error) < 0) {
+        sim_trace("no checkpoint: %s", error.message);
+        return;
+    }
+    struct rp_checkpoint *checkpoint;
+    struct rp_state_info info;
+    size_t bytes;
+    if (rp_checkpoint_open(&checkpoint, path, &error) == 0) { /* else a newer one has replaced it */
+        const void *state = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
+        if (rp_state_info(state, bytes, &info, &error) < 0)
+            sim_fail("%s: %s", path, error.message);
+        sim_trace("promised: %s, row %u", path, (unsigned)info.next_row);
+        story->row_safe = info.next_row;
+        for (uint32_t r = 0; r < story->life.world; r++) /* who is not there yet may be behind it */
+            director_expect_earlier(story, story->trainers[r].at);
+        story->counts.saves++;
+        rp_checkpoint_close(checkpoint);
+    }
+    rp_text_free(path);
+}
+
+static void revive(struct story *story)
+{
+    if (!engine_lives(story))
+        director_start_engine(story);
+    for (uint32_t r = 0; r < story->life.world; r++) {
+        const struct trainer *trainer = &story->trainers[r];
+        if (trainer->process->dead && !trainer->done)
+            come_back(story, r);
+    }
+}
+
+static void happen(struct story *story)
+{
+    struct trainer *trainer = &story->trainers[story_below(story, story->life.world)];
+    switch (story_below(story, 8)) {
+    case 0:
+    case 1:
+        if (engine_lives(story))
+            doom(story, story->engine);
+        break;
+    case 2:
+    case 3:
+        if (!trainer->process->dead)
+            doom(story, trainer->process);
+        break;
+    case 4:
+        stop_engine_cleanly(story);
+        break;
+    case 5:
+        trainer->process->stop_ns = story_below(story, 300 * SIM_MS);
+        trainer->process->stop_at = trainer->process->steps + 1 + story_below(story, 500);
+        break;
+    case 6:
+        if (story->checkpoints && engine_lives(story) && story->life.batches)
+            ask_checkpoint(story);
+        break;
+    default:
+        kill_packer(story);
+    }
+}
+
+static bool everybody(const struct story *story, bool (*is)(const struct trainer *))
+{
+    for (uint32_t r = 0; r < story->life.world; r++)
+        if (!is(&story->trainers[r]))
+            return false;
+    return true;
+}
+
+static bool is_gone(const struct trainer *trainer)
+{
+    return trainer->process->dead;
+}
+
+static bool has_failed(const struct story *story)
+{
+    for (uint32_t r = 0; r < story->life.world; r++)
+        if (story->trainers[r].failed)
+            return true;
+    return false;
+}
+
+/* ---- a life ---------------------------------------------------------------------------------- */
+
+static void live_dangerously(struct story *story)
+{
+    uint32_t events = (uint32_t)story_below(story, 6);
+    uint64_t until = sim.now_ns + PATIENCE_NS;
+    for (uint32_t i = 0; i < events && !has_failed(story) && !everybody(story, is_gone); i++) {
+        uint64_t wanted = story->life.batches + story_below(story, 8);
+        uint64_t wait = sim.now_ns + story_below(story, 400 * SIM_MS);
+        while (story->life.batches < wanted && sim.now_ns < wait)
+            rp_sleep_ns(1000000);
+        happen(story);
+        if (story_chance(story, 800))
+            revive(story);
+        if (sim.now_ns > until)
+            sim_fail("a life takes for ever");
+    }
+}
+
+/* Until all trainers are gone. Who came back after the end was delivered needs an engine again. */
+static void await_trainers(struct story *story)
+{
+    uint64_t until = sim.now_ns + PATIENCE_NS;
+    while (!everybody(story, is_gone)) {
+        if (!engine_lives(story))
+            director_start_engine(story);
+        rp_sleep_ns(SIM_MS);
+        if (sim.now_ns > until)
+            sim_fail("the trainers do not come to their end");
+    }
+}
+
+static void await_engine(struct story *story)
+{
+    uint64_t until = sim.now_ns + PATIENCE_NS;
+    while (engine_lives(story))
+        if (rp_sleep_ns(SIM_MS), sim.now_ns > until)
+            sim_fail("the engine does not come to its end");
+}
+
+static void end_life(struct story *story)
+{
+    if (story_chance(story, 300) && !has_failed(story)) {
+        revive(story);
+        story->life.leave = true;
+        await_trainers(story);
+        stop_engine_cleanly(story);
+    }
+    for (uint32_t i = 1; i < sim.process_count; i++)
+        if (!sim.processes[i].dead)
+            story->counts.kills++, sim_kill(&sim.processes[i]);
+    if (story_chance(story, 300)) {
+        story->counts.power_cuts++;
+        sim_power_cut();
+    }
+}
+
+static void live_in_peace(struct story *story)
+{
+    await_trainers(story);
+    await_engine(story);
+    for (uint32_t r = 0; r < story->life.world; r++)
+        if (!story->trainers[r].ended)
+            sim_fail("rank %u did not reach the end", r);
+}
+
+void *director_main(void *argument)
+{
+    struct story *story = argument;
+    reference_make(story);
+    uint32_t lives = 1 + (uint32_t)story_below(story, 5);
+    for (uint32_t number = 0; number < lives; number++) {
+        director_begin_life(story, number, number + 1 == lives);
+        if (story->life.calm) {
+            live_in_peace(story);
+        } else {
+            live_dangerously(story);
+            end_life(story);
+        }
+        story->counts.lives++;
+    }
+    return NULL;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* director.h — what the files of the director share: lives.c draws and begins a life, director.c
+ * drives it. */
+#ifndef RP_TESTS_SIM_DIRECTOR_H
+#define RP_TESTS_SIM_DIRECTOR_H
+
+#include "story.h"
+
+/** A new job: its shape, its faults, where its ranks go on; starts its engine and its trainers. */
+void director_begin_life(struct story *story, uint32_t number, bool calm);
+void director_start_engine(struct story *story);
+void director_start_trainer(struct story *story, uint32_t rank);
+void director_expect_earlier(struct story *story, uint64_t row);
+
+#endif

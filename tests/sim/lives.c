@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lives — the shape of the next life, what goes wrong in it, and where its trainers go on. */
+#include <string.h>
+
+#include "director.h"
+
+static void draw_shape(struct story *story, uint32_t number, bool calm)
+{
+    struct life *life = &story->life;
+    *life = (struct life){.number = number, .calm = calm};
+    life->world = 1 + (uint32_t)story_below(story, RANKS_MAX);
+    life->batch = 1 + (uint32_t)story_below(story, 3);
+    life->micro_batches = 1 + (uint32_t)story_below(story, 2);
+    life->global = (uint64_t)life->world * life->batch * life->micro_batches;
+    life->lease_max = 1 + (uint32_t)story_below(story, 2);
+    life->work_ns = story_chance(story, 500) ? 0 : story_below(story, 2 * SIM_MS);
+}
+
+static void draw_faults(struct story *story)
+{
+    const struct life *life = &story->life;
+    sim_faults = (struct sim_faults){.injected = sim_faults.injected};
+    story->engine_faults = false;
+    if (life->calm)
+        return;
+    if (story_chance(story, 500)) {
+        sim_faults.short_read = (unsigned)story_below(story, 200);
+        sim_faults.interrupted = (unsigned)story_below(story, 50);
+        sim_faults.delay = (unsigned)story_below(story, 200);
+        sim_faults.spurious = (unsigned)story_below(story, 20);
+    }
+    if (story_chance(story, 300))
+        sim_faults.time_jump = (unsigned)story_below(story, 20);
+    if (story_chance(story, 150)) {
+        sim_faults.read_error = 1 + (unsigned)story_below(story, 30);
+        story->engine_faults = true;
+    }
+    if (story_chance(story, 250)) {
+        sim_faults.save_error = 1 + (unsigned)story_below(story, 60);
+        story->engine_faults = true;
+    }
+}
+
+/* All ranks from one token, that of the rank that was farthest behind: what a job's own checkpoint
+ * would hold. NULL: there is none. */
+static const struct token *common_token(const struct story *story)
+{
+    const struct token *found = NULL;
+    for (uint32_t r = 0; r < RANKS_MAX; r++) {
+        const struct token *token = &story->trainers[r].saved;
+        if (token->size && (!found || token->row < found->row))
+            found = token;
+    }
+    return found;
+}
+
+static void place_trainers(struct story *story)
+{
+    const struct token *common = common_token(story);
+    bool with_token = common && story_chance(story, 600);
+    struct token token = with_token ? *common : (struct token){0};
+    if (with_token)
+        director_expect_earlier(story, token.row);
+    for (uint32_t r = 0; r < RANKS_MAX; r++) {
+        struct trainer *trainer = &story->trainers[r];
+        *trainer = (struct trainer){.story = story, .rank = r, .start = token};
+        trainer->start_low = with_token ? token.row : story->row_safe;
+        trainer->start_high = with_token ? token.row : story->checkpoints ? story->row_high : 0;
+        trainer->saved = token;
+    }
+}
+
+void director_begin_life(struct story *story, uint32_t number, bool calm)
+{
+    draw_shape(story, number, calm);
+    draw_faults(story);
+    place_trainers(story);
+    const struct life *life = &story->life;
+    sim_trace("life %u%s: %u ranks x %u rows, steps of %u rows, from %s row %u", number,
+              calm ? " in peace" : "", life->world, life->batch, (unsigned)life->global,
+              story->trainers[0].start.size ? "the token of" : "a checkpoint between",
+              (unsigned)story->trainers[0].start_low);
+    director_start_engine(story);
+    for (uint32_t r = 0; r < life->world; r++)
+        director_start_trainer(story, r);
+}

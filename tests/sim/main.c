@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ringpack_sim — tells many stories, or one with --trace; see story.h and tests/README.md. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/defect.h"
+#include "story.h"
+
+#define JOBS_MAX 64u
+#define REPEATS 32u
+
+_Bool rp_defects[RP_DEFECT_COUNT];
+static const char *const defect_names[] = {
+#define DEFECT_NAME(name, text) #name,
+    RP_DEFECTS(DEFECT_NAME)
+#undef DEFECT_NAME
+};
+
+static struct options {
+    uint64_t first, seeds;
+    uint32_t jobs;
+    const char *defect;
+    bool quiet;
+} options = {.first = 1, .seeds = 1000, .jobs = 1};
+
+/* What a job has done; in memory that all jobs share. */
+struct job {
+    pid_t pid;
+    uint64_t told, failed_seed; /* 0: none */
+    struct counts counts;
+};
+
+static void add_counts(struct counts *sum, const struct counts *more)
+{
+    uint64_t *to = (uint64_t *)sum;
+    const uint64_t *from = (const uint64_t *)more;
+    for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
+        to[i] += from[i];
+}
+
+/* ---- one story ------------------------------------------------------------------------------- */
+
+static uint64_t seed_now;
+
+static void say_command(void)
+{
+    fprintf(stderr, "repeat it with: ringpack_sim --seed %" PRIu64 "%s%s --trace\n", seed_now,
+            options.defect ? " --defect " : "", options.defect ? options.defect : "");
+}
+
+static void crashed(int number)
+{
+    fprintf(stderr, "seed %" PRIu64 ": %s\n", seed_now, strsignal(number));
+    say_command();
+    _exit(1);
+}
+
+/* Of the story that was told last. */
+static uint64_t story_fingerprint(void)
+{
+    return sim.steps * 1000003 + sim.switches * 10007 + sim.now_ns;
+}
+
+/* True if nothing was found. */
+static bool tell(uint64_t seed, struct counts *counts)
+{
+    static struct story story;
+    uint64_t random = seed_now = seed;
+    story = (struct story){.seed = seed, .random = sim_below(&random, UINT64_MAX)};
+    uint32_t slice_mean = 1u << sim_below(&random, 9);
+    sim_begin(sim_below(&random, UINT64_MAX), slice_mean);
+    stream_draw(&story);
+    sim_run(director_main, &story);
+    story.counts.faults = sim_faults.injected;
+    story.counts.steps = sim.steps;
+    add_counts(counts, &story.counts);
+    bool good = !sim.failure[0];
+    sim_end();
+    if (!good && !options.quiet) {
+        fprintf(stderr, "seed %" PRIu64 ": %s\n", seed, sim.failure);
+        say_command();
+    }
+    return good;
+}
+
+/* ---- many ------------------------------------------------------------------------------------ */
+
+/* A seed must tell the same story whatever was told before it: the first ones are told again. */
+static bool repeats(uint64_t seed, uint64_t fingerprint)
+{
+    struct counts ignored = {0};
+    (void)tell(seed, &ignored);
+    if (story_fingerprint() == fingerprint)
+        return true;
+    fprintf(stderr, "seed %" PRIu64 " does not repeat itself\n", seed);
+    return false;
+}
+
+static void work(struct job *job, uint32_t number)
+{
+    uint64_t fingerprints[REPEATS] = {0};
+    for (uint64_t i = number; i < options.seeds && !job->failed_seed; i += options.jobs) {
+        if (!tell(options.first + i, &job->counts))
+            job->failed_seed = options.first + i;
+        if (job->told < REPEATS)
+            fingerprints[job->told] = story_fingerprint();
+        job->told++;
+    }
+    for (uint64_t i = 0; i < REPEATS && i < job->told && !job->failed_seed; i++) {
+        uint64_t seed = options.first + number + i * options.jobs;
+        if (!repeats(seed, fingerprints[i]))
+            job->failed_seed = seed;
+    }
+}
+
+static void sum_up(const struct job *jobs, struct job *sum)
+{
+    *sum = (struct job){0};
+    for (uint32_t i = 0; i < options.jobs; i++) {
+        sum->told += jobs[i].told;
+        if (jobs[i].failed_seed && (!sum->failed_seed || jobs[i].failed_seed < sum->failed_seed))
+            sum->failed_seed = jobs[i].failed_seed;
+        add_counts(&sum->counts, &jobs[i].counts);
+    }
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Wait for all jobs; every ten seconds say how far they are. True if all ended well. */
+static bool await(const struct job *jobs)
+{
+    bool good = true;
+    double begin = seconds_now(), next = begin + 10;
+    for (uint32_t left = options.jobs; left > 0;) {
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid > 0) {
+            left--;
+            good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            continue;
+        }
+        usleep(20000);
+        if (seconds_now() < next)
+            continue;
+        struct job sum;
+        sum_up(jobs, &sum);
+        next += 10;
+        printf("%" PRIu64 " of %" PRIu64 " seeds, %.0f a second\n", sum.told, options.seeds,
+               (double)sum.told / (seconds_now() - begin));
+        fflush(stdout);
+    }
+    return good;
+}
+
+static int tell_many(void)
+{
+    struct job *jobs = mmap(NULL, JOBS_MAX * sizeof *jobs, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    double begin = seconds_now();
+    for (uint32_t i = 0; i < options.jobs; i++) {
+        jobs[i].pid = fork();
+        if (jobs[i].pid == 0) {
+            work(&jobs[i], i);
+            _exit(jobs[i].failed_seed != 0);
+        }
+    }
+    bool good = await(jobs);
+    struct job sum;
+    sum_up(jobs, &sum);
+    const struct counts *c = &sum.counts;
+    printf("%" PRIu64 " seeds from %" PRIu64 "%s%s: %s; %" PRIu64 " lives, %" PRIu64
+           " engines, %" PRIu64 " trainers, %" PRIu64 " kills, %" PRIu64 " power cuts, %" PRIu64
+           " faults, %" PRIu64 " checkpoints promised, %" PRIu64 " rows compared, %" PRIu64
+           " steps; %.0f seeds a second\n",
+           sum.told, options.first, options.defect ? " with " : "",
+           options.defect ? options.defect : "", good ? "0 differences" : "FOUND", c->lives,
+           c->engines, c->trainers, c->kills, c->power_cuts, c->faults, c->saves, c->rows, c->steps,
+           (double)sum.told / (seconds_now() - begin));
+    return good ? 0 : 1;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: ringpack_sim [--seeds N] [--first S] [--jobs J] [--defect NAME]\n"
+                    "       ringpack_sim --seed S [--trace] [--defect NAME]\n");
+    return 2;
+}
+
+static bool set_defect(const char *name)
+{
+    for (size_t i = 0; i < RP_DEFECT_COUNT; i++) {
+        if (strcmp(defect_names[i], name))
+            continue;
+        rp_defects[i] = true;
+        options.defect = name;
+        return true;
+    }
+    fprintf(stderr, "no such defect: %s\n", name);
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option known[] = {{"seeds", 1, NULL, 'n'}, {"first", 1, NULL, 'f'},
+                                          {"jobs", 1, NULL, 'j'},  {"seed", 1, NULL, 's'},
+                                          {"trace", 0, NULL, 't'}, {"defect", 1, NULL, 'd'},
+                                          {"quiet", 0, NULL, 'q'}, {NULL, 0, NULL, 0}};
+    uint64_t single = 0;
+    for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
+        uint64_t value = optarg ? strtoull(optarg, NULL, 10) : 0;
+        switch (c) {
+        case 'n':
+            options.seeds = value;
+            break;
+        case 'f':
+            options.first = value;
+            break;
+        case 'j':
+            options.jobs = value >= 1 && value <= JOBS_MAX ? (uint32_t)value : 1;
+            break;
+        case 's':
+            single = value;
+            break;
+        case 't':
+            sim.trace = true;
+            break;
+        case 'q':
+            options.quiet = true;
+            break;
+        case 'd':
+            if (!set_defect(optarg))
+                return 2;
+            break;
+        default:
+            return usage();
+        }
+    }
+    static uint8_t stack[64 << 10];
+    sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+    struct sigaction action = {.sa_handler = crashed, .sa_flags = SA_ONSTACK};
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+    struct counts counts = {0};
+    if (single)
+        return tell(single, &counts) ? 0 : 1;
+    return tell_many();
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_engine — the few places where the engine itself is stood in for: what it cannot have without
+ * fork(2) and huge pages. */
+#include "sim_wrap.h"
+
+#include <string.h>
+
+#include "../fakes/io_fake.h"
+#include "base/available.h"
+#include "flow/pack.h"
+#include "shm/segment.h"
+#include "client_core.h"
+
+#define SPIN_NS 20000u
+#define SPINS 4u
+#define FRONT_BYTES (64u << 10)
+
+/* A packer process runs the same loop, and is seen and killed by its pidfd; it shares the engine's
+ * descriptors, and all memory is shared anyway. */
+static void *packer_main(void *argument)
+{
+    const struct rp_packer *packer = argument;
+    rp_packer_run(packer->plan, packer->index);
+    sim_exit(0);
+}
+
+WRAP(int, rp_packer_start, struct rp_packer *packer, bool as_process, struct rp_error *error)
+{
+    if (!as_process)
+        return __real_rp_packer_start(packer, false, error);
+    struct sim_process *process = sim_spawn("packer", packer_main, packer);
+    process->parent = sim.current->process;
+    struct sim_node *node = sim_node_new(SIM_PIDFD);
+    node->process = process;
+    packer->is_process = packer->started = true;
+    packer->pid = process->pid;
+    packer->pidfd = sim_descriptor_new(node, 0);
+    return 0;
+}
+
+/* Two megabytes to zero for every start would be most of a story. */
+WRAP(int, rp_segment_create, struct rp_segment *segment, const char *name, size_t bytes, bool huge,
+     struct rp_error *error)
+{
+    (void)huge;
+    return __real_rp_segment_create(segment, name, bytes, false, error);
+}
+
+/* A disk that answers in any order, late, and not always well: the reads themselves are simulated
+ * ones. */
+static int disk_reap(void *self, uint64_t *tags, int64_t *results, unsigned max, unsigned wait_min)
+{
+    static const char disk;
+    sim_step();
+    if (wait_min && sim_fault(sim_faults.delay, "a slow disk"))
+        (void)sim_wait(&disk, sim.now_ns + sim_below(&sim.random, 3 * SIM_MS));
+    return io_fake_method.reap(self, tags, results, max, wait_min);
+}
+
+static struct rp_io_method disk;
+
+/* In half of the engines that disk, else the real pool of threads. */
+WRAP(int, rp_io_choose, const char *name, const struct rp_io_method **method_out, char *why,
+     size_t why_bytes, struct rp_error *error)
+{
+    if (sim_chance(&sim.random, 500))
+        return __real_rp_io_choose("pread", method_out, why, why_bytes, error);
+    (void)name;
+    struct io_fake_script script = {.seed = sim_below(&sim.random, UINT64_MAX),
+                                    .cut = sim_faults.short_read,
+                                    .again = sim_faults.interrupted,
+                                    .broken = sim_faults.read_error,
+                                    .lazy = sim_faults.interrupted,
+                                    .reorder = true};
+    io_fake_set(&script);
+    disk = io_fake_method;
+    disk.reap = disk_reap;
+    *method_out = &disk;
+    snprintf(why, why_bytes, "a simulated disk");
+    return 0;
+}
+
+/* The same 20 us, in simulated time. */
+WRAP(bool, rp_spin, uint32_t *spins)
+{
+    sim.now_ns += SPIN_NS / SPINS;
+    sim_step();
+    return (*spins)++ % SPINS != SPINS - 1;
+}
+
+/* Of a buffer for checkpoints only the front is ever used here. */
+WRAP(void *, rp_calloc_aligned, size_t alignment, size_t bytes)
+{
+    void *memory = sim_take(bytes, alignment);
+    return memory ? memset(memory, 0, bytes < FRONT_BYTES ? bytes : FRONT_BYTES) : NULL;
+}
+
+/* The list of clients is for the children of fork(2). */
+WRAP(int, rp_client_enlist, struct rp_client *client, struct rp_error *error)
+{
+    (void)client;
+    (void)error;
+    return 0;
+}
+
+WRAP(void, rp_client_delist, struct rp_client *client)
+{
+    (void)client;
+}
+
+WRAP(struct rp_available, rp_memory_available, void)
+{
+    return (struct rp_available){1ull << 40, "simulated"};
+}

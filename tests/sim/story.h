@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* story.h — what happens in one seed: a stream, some lives of a job, and a judge.
+ *
+ * A life is a job as a cluster would start it: an engine and one trainer for each rank. In it the
+ * engine and the trainers are killed, stopped and started again; at its end all of them are gone,
+ * and perhaps the power was. The next life may have other ranks, batches, threads and ways of
+ * reading. The last life is left in peace and must reach the end of the stream.
+ *
+ * The judge compares every row that a trainer takes with the reference, which comes from a plan
+ * that was never resumed and from a formula for tokens that needs no file; and holds where a
+ * trainer goes on against where its state says that it was. */
+#ifndef RP_TESTS_STORY_H
+#define RP_TESTS_STORY_H
+
+#include "config/config.h"
+#include "plan/plan.h"
+#include "ringpack/client.h"
+#include "sim.h"
+
+#define RANKS_MAX 3u
+#define KEYS_MAX 40u
+
+/* The config of an engine, as options: key, text. */
+struct keys {
+    char text[KEYS_MAX][2][32];
+    uint32_t count;
+};
+
+struct reference_row {
+    uint32_t fragments, tokens;
+    int32_t *ids; /* [seq_len], with padding */
+    struct rp_fragment *pieces;
+    struct rp_hash128 state; /* of the state token before this row */
+};
+
+struct reference {
+    struct reference_row *rows; /* [row_count + 1]: the last one has only a state */
+    uint64_t row_count;
+    uint64_t documents[2];
+    uint32_t seq_len;
+    bool drop_last;
+};
+
+struct token {
+    void *bytes;
+    size_t size;
+    uint64_t row;
+};
+
+struct trainer {
+    struct story *story;
+    uint32_t rank;
+    char name[16];
+    struct sim_process *process;
+    struct token start;             /* to attach with; size 0: none */
+    uint64_t start_low, start_high; /* where it may begin */
+    struct token saved;             /* the newest that it put away */
+    uint64_t at;                    /* first row of the micro-batch that it takes next */
+    uint64_t farthest;              /* that `at` was in this life */
+    bool done, failed, ended;
+};
+
+/* What is the same in one life. */
+struct life {
+    uint32_t number;
+    bool calm; /* the last one */
+    uint32_t world, batch, micro_batches;
+    uint64_t global;
+    uint32_t lease_max;
+    uint64_t work_ns; /* that a trainer spends on a batch */
+    bool leave;       /* trainers are to go */
+    uint64_t batches;
+};
+
+struct counts {
+    uint64_t lives, engines, trainers, kills, power_cuts, faults, rows, saves, steps;
+};
+
+struct story {
+    uint64_t seed, random;
+    struct keys stream; /* keys that stay the same */
+    struct reference reference;
+    struct life life;
+    struct trainer trainers[RANKS_MAX];
+    struct sim_process *engine;
+    int engine_code; /* of the last one that ended */
+    char engine_message[256];
+    struct keys engine_keys; /* of the next engine */
+    bool engine_faults;      /* it may fail for what the machine did */
+    bool checkpoints;
+    uint64_t row_high; /* all ranks have taken what lies below, at some time */
+    uint64_t row_safe; /* a checkpoint of this row was promised; a later one has no earlier row */
+    struct counts counts;
+};
+
+uint64_t story_below(struct story *story, uint64_t limit);
+bool story_chance(struct story *story, unsigned per_1000);
+
+/* stream.c */
+/** Draw the stream, and write its files. */
+void stream_draw(struct story *story);
+void keys_set(struct keys *keys, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int keys_configure(const struct keys *keys, struct rp_config *config, struct rp_error *error);
+
+/* reference.c */
+void reference_make(struct story *story);
+/** Compare a batch; the story fails if it differs. `when` says at what occasion. */
+void reference_compare(const struct story *story, const struct rp_geometry *geometry,
+                       const struct rp_batch *batch, const char *when);
+void reference_compare_state(const struct story *story, const struct rp_client *client);
+
+/* trainer.c */
+void *trainer_main(void *trainer);
+
+/* director.c */
+void *director_main(void *story);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stream — the corpus and the plan of a story, small enough that a story of five lives is told in a
+ * millisecond and each limit is met now and then. */
+#include "story.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define DOCUMENTS_MAX 120u
+
+uint64_t story_below(struct story *story, uint64_t limit)
+{
+    return sim_below(&story->random, limit);
+}
+
+bool story_chance(struct story *story, unsigned per_1000)
+{
+    return sim_chance(&story->random, per_1000);
+}
+
+void keys_set(struct keys *keys, const char *key, const char *format, ...)
+{
+    uint32_t i = 0;
+    while (i < keys->count && strcmp(keys->text[i][0], key))
+        i++;
+    if (i == KEYS_MAX)
+        sim_fail("more than %u keys", KEYS_MAX);
+    if (i == keys->count)
+        keys->count++;
+    snprintf(keys->text[i][0], sizeof keys->text[i][0], "%s", key);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(keys->text[i][1], sizeof keys->text[i][1], format, arguments);
+    va_end(arguments);
+}
+
+int keys_configure(const struct keys *keys, struct rp_config *config, struct rp_error *error)
+{
+    rp_config_init(config);
+    int code = 0;
+    for (uint32_t i = 0; i < keys->count && code >= 0; i++)
+        code = rp_config_set(config, keys->text[i][0], keys->text[i][1], error);
+    return code < 0 ? code : rp_config_finish(config, error);
+}
+
+uint32_t stream_token(uint32_t source, uint64_t document, uint64_t index);
+uint32_t stream_token(uint32_t source, uint64_t document, uint64_t index)
+{
+    uint64_t mix = (source * 1000003u + document) * 10007u + index;
+    return 1 + (uint32_t)((mix * 0x9e3779b97f4a7c15u) >> 40) % 49999u;
+}
+
+/* NAME.idx and NAME.bin as Megatron writes them. */
+static void write_source(struct story *story, uint32_t source, uint32_t documents,
+                         uint32_t length_max)
+{
+    static const char names[2][2][12] = {{"/data/a.idx", "/data/a.bin"},
+                                         {"/data/b.idx", "/data/b.bin"}};
+    static uint8_t tokens[DOCUMENTS_MAX * 256 * 4];
+    static uint8_t index[64 + DOCUMENTS_MAX * 20 + 8];
+    uint32_t width = story_chance(story, 500) ? 2 : 4;
+    int32_t lengths[DOCUMENTS_MAX];
+    int64_t places[DOCUMENTS_MAX], first[DOCUMENTS_MAX + 1] = {0};
+    uint64_t at = 0;
+    for (uint32_t d = 0; d < documents; d++) {
+        bool is_long = story_chance(story, 30);
+        lengths[d] = (int32_t)(d == 0 ? 1 + story_below(story, length_max)
+                                      : story_below(story, is_long ? 200 : length_max + 1));
+        places[d] = (int64_t)at;
+        first[d + 1] = d + 1;
+        for (int32_t i = 0; i < lengths[d]; i++, at += width) {
+            uint32_t token = stream_token(source, d, (uint64_t)i);
+            memcpy(tokens + at, &token, width);
+        }
+    }
+    uint8_t code = width == 2 ? 8 : 4;
+    uint64_t version = 1, counts[2] = {documents, documents + 1};
+    uint8_t *p = index;
+    const struct {
+        const void *data;
+        size_t bytes;
+    } parts[] = {{"MMIDIDX\0\0", 9},
+                 {&version, 8},
+                 {&code, 1},
+                 {counts, 16},
+                 {lengths, documents * sizeof *lengths},
+                 {places, documents * sizeof *places},
+                 {first, (documents + 1) * sizeof *first}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; p += parts[i++].bytes)
+        memcpy(p, parts[i].data, parts[i].bytes);
+    sim_file_put(names[source][0], index, (uint64_t)(p - index));
+    sim_file_put(names[source][1], tokens, at);
+}
+
+void stream_draw(struct story *story)
+{
+    static const char *const packings[] = {"lookahead", "concat", "best_fit"};
+    static const char *const shuffles[] = {"none", "document", "block"};
+    static const char *const long_docs[] = {"split", "truncate", "drop"};
+    struct keys *keys = &story->stream;
+    uint32_t sources = story_chance(story, 300) ? 2 : 1;
+    uint32_t seq_len = 8u << story_below(story, 3);
+    uint32_t length_max = 1 + (uint32_t)story_below(story, 40);
+    for (uint32_t s = 0; s < sources; s++) {
+        uint32_t documents = 20 + (uint32_t)story_below(story, DOCUMENTS_MAX - 20);
+        write_source(story, s, documents, length_max);
+    }
+    bool concat = story_chance(story, 300);
+    const char *packing = concat ? packings[1] : packings[story_chance(story, 500) ? 0 : 2];
+    keys_set(keys, "sources", sources == 2 ? "/data/a.bin,/data/b.bin" : "/data/a.bin");
+    keys_set(keys, "run_dir", "/run");
+    keys_set(keys, "seq_len", "%u", seq_len);
+    keys_set(keys, "seed", "%u", (unsigned)story_below(story, 1000));
+    keys_set(keys, "packing", "%s", packing);
+    if (!concat)
+        keys_set(keys, "fill", "%s", story_chance(story, 500) ? "pad" : "split");
+    keys_set(keys, "window", "%u", 2u << story_below(story, 4));
+    keys_set(keys, "shuffle", "%s", shuffles[story_below(story, 3)]);
+    keys_set(keys, "block_documents", "%u", 4u << story_below(story, 3));
+    keys_set(keys, "window_blocks", "%u", 1u + (unsigned)story_below(story, 3));
+    keys_set(keys, "long_doc", "%s", long_docs[story_below(story, 3)]);
+    keys_set(keys, "max_docs_per_row", "%u", 2u + (unsigned)story_below(story, seq_len - 1));
+    keys_set(keys, "num_epochs", "%u", story_chance(story, 200) ? 2u : 1u);
+    keys_set(keys, "pad_id", "%u", (unsigned)story_below(story, 100));
+    keys_set(keys, "profile", "%s", story_chance(story, 500) ? "full" : "min");
+    if (story_chance(story, 200))
+        keys_set(keys, "drop_last", "true");
+    story->checkpoints = story_chance(story, 800);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer — one rank: takes batches, compares them when they come and again before it gives them
+ * back, in any order, and puts its state away now and then. It may die at any step; what it has put
+ * away is what its next life begins with. */
+#include "story.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define LEASES_MAX 4u
+
+static void put_away(struct trainer *trainer, const struct rp_client *client, uint64_t row)
+{
+    size_t size = rp_client_state(client, NULL, 0);
+    void *bytes = sim_take(size, 16);
+    rp_client_state(client, bytes, size);
+    trainer->saved = (struct token){bytes, size, row};
+}
+
+static struct rp_client *attach(struct trainer *trainer)
+{
+    const struct life *life = &trainer->story->life;
+    struct rp_client_options options = {.run_dir = "/run",
+                                        .rank = trainer->rank,
+                                        .world = life->world,
+                                        .rows = life->batch,
+                                        .state = trainer->start.size ? trainer->start.bytes : NULL,
+                                        .state_bytes = trainer->start.size,
+                                        .connect_timeout_ns = 30 * SIM_S,
+                                        .restart_timeout_ns = 30 * SIM_S};
+    struct rp_client *client;
+    struct rp_error error = {0};
+    if (rp_client_attach(&client, &options, &error) == 0)
+        return client;
+    sim_trace("cannot attach: %s", error.message);
+    if (!trainer->story->engine_faults)
+        sim_fail("rank %u cannot attach: %s", trainer->rank, error.message);
+    trainer->failed = true;
+    return NULL;
+}
+
+/* All ranks have taken what lies below this row, so no checkpoint is of a later one. (Given back
+ * may be less: a ring that a trainer gets after the death of an engine begins behind its leases.
+ * And the ring of a dead trainer stands where that was.) */
+static void note_progress(struct story *story)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t r = 0; r < story->life.world; r++) {
+        struct trainer *trainer = &story->trainers[r];
+        if (trainer->at > trainer->farthest)
+            trainer->farthest = trainer->at;
+        lowest = trainer->farthest < lowest ? trainer->farthest : lowest;
+    }
+    story->row_high = lowest > story->row_high ? lowest : story->row_high;
+}
+
+/* Where it begins is where its state says that it was; without one, where the engine may stand. */
+static void begin(struct trainer *trainer, uint64_t row)
+{
+    if (row < trainer->start_low || row > trainer->start_high)
+        sim_fail("rank %u begins at row %u; %u to %u expected", trainer->rank, (unsigned)row,
+                 (unsigned)trainer->start_low, (unsigned)trainer->start_high);
+    trainer->at = row;
+    note_progress(trainer->story);
+}
+
+static void take(struct trainer *trainer, struct rp_client *client, const struct rp_batch *batch)
+{
+    struct story *story = trainer->story;
+    struct life *life = &story->life;
+    uint64_t row = batch->first_row - (uint64_t)trainer->rank * life->batch;
+    sim_trace("takes row %u", (unsigned)batch->first_row);
+    if (row != trainer->at)
+        sim_fail("rank %u: the micro-batch at row %u expected, at row %u found", trainer->rank,
+                 (unsigned)trainer->at, (unsigned)row);
+    reference_compare(story, rp_client_geometry(client), batch, "taken");
+    reference_compare_state(story, client);
+    trainer->at += (uint64_t)life->batch * life->world;
+    note_progress(story);
+    story->counts.rows += batch->rows;
+    life->batches++;
+    if (batch->next_row == trainer->at && story_chance(story, 300))
+        put_away(trainer, client, trainer->at);
+}
+
+/* Give back one of the leases, which are in the order in which they came; returns how many are
+ * left. */
+static uint32_t give_back(struct trainer *trainer, struct rp_client *client,
+                          struct rp_batch *leases, uint32_t count, uint32_t pick)
+{
+    struct story *story = trainer->story;
+    struct rp_batch batch = leases[pick];
+    reference_compare(story, rp_client_geometry(client), &batch, "on lease");
+    memmove(&leases[pick], &leases[pick + 1], (count - pick - 1) * sizeof *leases);
+    count--;
+    if (rp_client_release(client, &batch) != 0)
+        sim_fail("rank %u cannot give back a lease", trainer->rank);
+    return count;
+}
+
+static void fail(struct trainer *trainer, const struct rp_error *error)
+{
+    sim_trace("fails: %s", error->message);
+    if (!trainer->story->engine_faults)
+        sim_fail("rank %u: %s", trainer->rank, error->message);
+    trainer->failed = true;
+}
+
+static void run(struct trainer *trainer, struct rp_client *client)
+{
+    struct story *story = trainer->story;
+    const struct life *life = &story->life;
+    struct rp_batch leases[LEASES_MAX];
+    uint32_t count = 0;
+    while (!life->leave) {
+        struct rp_error error = {0};
+        int code = rp_client_next(client, story_chance(story, 100) ? 0 : 200 * SIM_MS,
+                                  &leases[count], &error);
+        if (code == RP_NEXT_END) {
+            trainer->ended = true;
+            break;
+        }
+        if (code == -RP_E_USAGE && count) { /* the ring is full from the oldest lease on */
+            count = give_back(trainer, client, leases, count, 0);
+            continue;
+        }
+        if (code < 0) {
+            fail(trainer, &error);
+            break;
+        }
+        if (code == RP_NEXT_BATCH)
+            take(trainer, client, &leases[count++]);
+        if (life->work_ns)
+            rp_sleep_ns(story_below(story, 2 * life->work_ns));
+        while (count == life->lease_max || count > story_below(story, life->lease_max))
+            count = give_back(trainer, client, leases, count,
+                              story_chance(story, 700) ? 0 : (uint32_t)story_below(story, count));
+    }
+    while (count)
+        count = give_back(trainer, client, leases, count, 0);
+}
+
+void *trainer_main(void *argument)
+{
+    struct trainer *trainer = argument;
+    struct rp_client *client = attach(trainer);
+    if (!client)
+        return NULL;
+    begin(trainer, rp_client_next_row(client));
+    put_away(trainer, client, trainer->at);
+    run(trainer, client);
+    rp_client_detach(client);
+    trainer->done = true;
+    return NULL;
+}
