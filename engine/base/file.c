@@ -19,6 +19,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/defect.h"
 #include "base/mapped.h"
 #include "base/mem.h"
 
@@ -303,6 +304,17 @@ int rp_file_lock(int fd)
     return 0;
 }
 
+/* The name of a new directory is in its parent, and a power cut takes what is not synced. Also of
+ * one that was there: who made it may have been killed before this. A parent that may be passed but
+ * not read cannot be synced, and is older than we are. */
+static int sync_name(const char *path, struct rp_error *error)
+{
+    struct rp_error local;
+    error = error ? error : &local;
+    int code = RP_DEFECT(forget_new_directory) ? 0 : directory_sync(path, error);
+    return code == -EACCES ? 0 : code;
+}
+
 int rp_dir_make(const char *path, struct rp_error *error)
 {
     char *partial = strdup(path);
@@ -322,6 +334,8 @@ int rp_dir_make(const char *path, struct rp_error *error)
         else if (!S_ISDIR(info.st_mode))
             code = rp_fail(error, -ENOTDIR, NULL,
                            "%s: expected a directory, found another kind of file", partial);
+        if (code == 0)
+            code = sync_name(partial, error);
         *at = separator;
     }
     free(partial);
