@@ -243,6 +243,8 @@ int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct r
 {
     const struct rp_ring *r = &engine->rings[ring];
     uint64_t row = request->next_row;
+    if (row == RP_NEXT_ROW_ANY && engine->guessed[ring])
+        row = engine->start_row; /* it has seen no row: none that others are past may be lost */
     bool numbered = row == RP_NEXT_ROW_ANY || is_numbered(engine, row);
     uint64_t batch = row == RP_NEXT_ROW_ANY ? r->release
                                             : (row - engine->base_row) / engine->batch_rows;
