@@ -53,10 +53,12 @@ static bool exists(const char *path)
 static bool begins_with(const char *path, const char *magic, size_t bytes)
 {
     char head[16] = {0};
-    int fd = rp_file_open_read(path, NULL, NULL);
+    uint64_t file_bytes;
+    int fd = rp_file_open_read(path, &file_bytes, NULL);
     if (fd < 0)
         return false;
-    bool same = pread(fd, head, bytes, 0) == (ssize_t)bytes && !memcmp(head, magic, bytes);
+    bool same = file_bytes >= bytes && rp_file_read_at(fd, path, head, bytes, 0, NULL) == 0 &&
+                !memcmp(head, magic, bytes);
     close(fd);
     return same;
 }
