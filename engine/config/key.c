@@ -71,14 +71,15 @@ int rp_key_find(const struct rp_key *table, size_t count, const char *name, stru
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
-    struct rp_text_near near = {.word = wanted};
     for (size_t i = 0; i < count; i++) {
         if (!strcmp(table[i].name, wanted)) {
             *key_out = &table[i];
             return 0;
         }
-        rp_text_offer(&near, table[i].name);
     }
+    struct rp_text_near near = {.word = wanted};
+    for (size_t i = 0; i < count; i++)
+        rp_text_offer(&near, table[i].name);
     const char *hint = "`ringpack help serve` lists the keys";
     if (near.best)
         return rp_place_fail(place, name, hint, error, "unknown key; did you mean `%s`?",
