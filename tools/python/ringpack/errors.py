@@ -7,6 +7,7 @@ Every error says what failed (``str(error)``), and in ``.hint`` what is safe and
 
 import errno
 import os
+import re
 from typing import Optional
 
 
@@ -54,9 +55,35 @@ class CorruptError(RingpackError):
 
 
 class CheckpointMismatchError(RingpackError):
-    """The state belongs to another stream, or the trainer believes in another geometry."""
+    """The state belongs to another stream, or the trainer believes in another geometry.
+
+    `field`: what differs, mostly a key of the config. `expected`: its value in the state (or what
+    the trainer believes in); `found`: its value in this run. All are text, or None where there is
+    no one field. `MAY_CHANGE`: what a state is free of, so that any value goes on with it."""
 
     name, code = "RP_E_MISMATCH", -5005
+    MAY_CHANGE = (
+        *("batch_size", "dp_world_size", "ranks", "global_batch_size", "drop_last"),
+        *("profile", "sections", "token_dtype", "label_mode", "pad_id"),
+        *("num_workers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
+        *("io", "io_depth", "direct", "run", "paths of the corpus"),
+    )
+    _FORMS = (
+        r"(?P<field>.+) differs: the state has (?P<expected>.+), this run has (?P<found>.+)",
+        r"(?P<field>\w+): the engine has (?P<found>.+), the trainer expects (?P<expected>.+)",
+        r"(?P<field>\w+): process 0 has (?P<expected>.+), process \d+ has (?P<found>.+)",
+    )
+
+    def __init__(self, message: str, hint: str = "", code: Optional[int] = None):
+        super().__init__(message, hint, code)
+        matches = (re.search(form, message) for form in self._FORMS)
+        said = next((match.groupdict() for match in matches if match), {})
+        self.field: Optional[str] = said.get("field")
+        self.expected: Optional[str] = said.get("expected")
+        self.found: Optional[str] = said.get("found")
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n  may change: {', '.join(self.MAY_CHANGE)}"
 
 
 class VersionError(RingpackError):
