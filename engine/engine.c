@@ -326,6 +326,8 @@ static void look(struct rp_engine *engine, int timeout_ms)
 {
     struct epoll_event events[EVENTS_MAX];
     int count = epoll_wait(engine->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    if (engine->flow_running)
+        rp_flow_unpark(engine->flow);
     for (int i = 0; i < count; i++)
         serve_event(engine, &events[i]);
 }
@@ -384,14 +386,13 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
         *idle = 0;
         return;
     }
-    if (rp_spin(idle))
+    /* packer threads deliver while this one sleeps; processes need it */
+    if (engine->config->packer_processes && rp_spin(idle))
         return;
     *idle = 0;
     bool has_failed = engine->exit_code != 0; /* then there is always something to deliver */
     bool parked = !engine->flow_running || rp_flow_park(engine->flow) || has_failed;
     look(engine, parked ? PARK_MS : 0);
-    if (engine->flow_running)
-        rp_flow_unpark(engine->flow);
 }
 
 /* The stages that met a lost file have ended: nothing of what it held goes on. */

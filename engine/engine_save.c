@@ -360,6 +360,9 @@ void rp_engine_schedule_save(struct rp_engine *engine)
     uint64_t every = engine->config->checkpoint_steps;
     uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
     engine->next_save_step = every ? (step / every + 1) * every : 0;
+    bool is_due = every && engine->checkpoints;
+    rp_flow_wake_at(engine->flow,
+                    is_due ? engine->next_save_step * engine->micro_batches : UINT64_MAX);
 }
 
 void rp_engine_finish_copy(struct rp_engine *engine)

@@ -50,6 +50,11 @@ static inline uint32_t rp_a32_add_relaxed(struct rp_a32 *a, uint32_t v)
     rp_simulation_step();
     return __atomic_fetch_add(&a->value, v, __ATOMIC_RELAXED);
 }
+static inline uint32_t rp_a32_exchange_acquire(struct rp_a32 *a, uint32_t v)
+{
+    rp_simulation_step();
+    return __atomic_exchange_n(&a->value, v, __ATOMIC_ACQUIRE);
+}
 static inline uint64_t rp_a64_load_relaxed(const struct rp_a64 *a)
 {
     rp_simulation_step();

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/log.h"
@@ -134,11 +135,55 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
     return -RP_E_VOCABULARY;
 }
 
-/* Returns 0, RP_FLOW_RESTART, or what stops the stream. */
-static int retire_ticket(struct rp_deliver *d, uint64_t number, struct rp_error *error)
+static bool is_packed(const struct rp_arena *arena, uint64_t number)
 {
-    const struct rp_ticket *ticket = rp_arena_ticket(d->arena, number);
-    if (ticket->is_bulk && ticket->error) {
+    return rp_a64_load_acquire(&rp_arena_ticket(arena, number)->state) ==
+           rp_ticket_word(number, RP_TICKET_PACKED); /* PAIRS ticket-state */
+}
+
+static void retire(struct rp_deliver *d)
+{
+    d->next_ticket++;
+    uint64_t retired = d->held ? rp_min_u64(d->held_ticket, d->next_ticket) : d->next_ticket;
+    rp_a64_store_release(&d->arena->words->retired, retired);
+    rp_fence_seq_cst(); /* PAIRS retired-wanted */
+    if (retired >= rp_a64_load_relaxed(&d->arena->words->retired_wanted))
+        rp_event_signal(&d->arena->words->retired_event);
+}
+
+/* Is it more than rows of a batch, so that only the engine can retire it? Of a packed ticket. */
+static bool is_special(const struct rp_ticket *ticket)
+{
+    return ticket->error || ticket->bad_token || ticket->stream_ends;
+}
+
+static bool waits_for_engine(const struct rp_deliver *d)
+{
+    return !d->ended && is_packed(d->arena, d->next_ticket) &&
+           is_special(rp_arena_ticket(d->arena, d->next_ticket));
+}
+
+/* Retire packed tickets up to a special one. True if there were any. */
+static bool retire_rows(struct rp_deliver *d)
+{
+    bool worked = false;
+    while (!d->ended && is_packed(d->arena, d->next_ticket)) {
+        const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
+        if (is_special(ticket))
+            break;
+        if (ticket->batch_ends)
+            publish_batch(d, ticket->batch);
+        retire(d);
+        worked = true;
+    }
+    return worked;
+}
+
+/* Retire a special ticket. Returns a step, or what stops the stream. */
+static int retire_special(struct rp_deliver *d, struct rp_error *error)
+{
+    const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
+    if (ticket->is_bulk) {
         rp_log(RP_LOG_WARNING, "documents are read one by one from now on: %s", ticket->message);
         return RP_FLOW_RESTART;
     }
@@ -146,38 +191,79 @@ static int retire_ticket(struct rp_deliver *d, uint64_t number, struct rp_error 
         return rp_fail(error, ticket->error, ticket->hint, "%s", ticket->message);
     if (ticket->bad_token)
         return report_bad_token(d, ticket, error);
-    if (ticket->stream_ends) {
-        for (uint32_t r = 0; r < d->options->rank_count; r++)
-            rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, NULL);
-        d->ended = true;
-    } else if (ticket->batch_ends) {
-        publish_batch(d, ticket->batch);
-    }
-    return 0;
-}
-
-bool rp_deliver_has_work(const struct rp_deliver *d)
-{
-    return rp_a64_load_acquire(&rp_arena_ticket(d->arena, d->next_ticket)->state) ==
-           rp_ticket_word(d->next_ticket, RP_TICKET_PACKED); /* PAIRS ticket-state */
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, NULL);
+    d->ended = true;
+    retire(d);
+    return RP_FLOW_WORKED;
 }
 
 int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
 {
     bool worked = rp_deliver_poll_space(d);
-    while (!d->ended && rp_deliver_has_work(d)) {
-        int code = retire_ticket(d, d->next_ticket, error);
-        if (code != 0)
-            return code;
-        d->next_ticket++;
-        worked = true;
-        uint64_t retired = d->held ? rp_min_u64(d->held_ticket, d->next_ticket) : d->next_ticket;
-        rp_a64_store_release(&d->arena->words->retired, retired);
-        rp_fence_seq_cst(); /* PAIRS retired-wanted */
-        if (retired >= rp_a64_load_relaxed(&d->arena->words->retired_wanted))
-            rp_event_signal(&d->arena->words->retired_event);
-    }
+    worked |= retire_rows(d);
+    if (waits_for_engine(d))
+        return retire_special(d, error);
     return worked ? RP_FLOW_WORKED : d->ended ? RP_FLOW_ENDED : RP_FLOW_IDLE;
+}
+
+/* ---- the turn -------------------------------------------------------------------------------- */
+
+bool rp_deliver_give_back(struct rp_deliver *d)
+{
+    bool worked = rp_deliver_poll_space(d), ended = d->ended;
+    uint64_t next = d->next_ticket;
+    rp_turn_give_back(&d->turn);
+    return !worked && (ended || !is_packed(d->arena, next)); /* PAIRS turn */
+}
+
+static bool is_consumed(const struct rp_deliver *d, uint64_t batch)
+{
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        if (d->rings[r].release < batch)
+            return false;
+    return true;
+}
+
+/* Ask trainers of full rings to ring the engine's doorbell, then look whether they need not. */
+static void ask_for_space(struct rp_deliver *d)
+{
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        rp_ring_want_space(&d->rings[r], rp_ring_is_full(&d->rings[r]));
+    (void)rp_deliver_poll_space(d);
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        if (!rp_ring_is_full(&d->rings[r]))
+            rp_ring_want_space(&d->rings[r], false);
+}
+
+void rp_deliver_want_space(struct rp_deliver *d)
+{
+    rp_a32_store_relaxed(&d->space_wanted, 1); /* fenced by: */
+    rp_deliver_as_packer(d);
+}
+
+void rp_deliver_as_packer(struct rp_deliver *d)
+{
+    uint64_t next;
+    bool needs_engine;
+    rp_fence_seq_cst(); /* PAIRS turn */
+    do {
+        if (!rp_turn_try(&d->turn))
+            return; /* its holder looks again */
+        retire_rows(d);
+        if (rp_a32_exchange_acquire(&d->space_wanted, 0))
+            ask_for_space(d);
+        else if (d->wake_at != UINT64_MAX)
+            (void)rp_deliver_poll_space(d);
+        next = d->next_ticket;
+        needs_engine = waits_for_engine(d) || is_consumed(d, d->wake_at);
+        rp_turn_give_back(&d->turn);
+    } while (!needs_engine && (is_packed(d->arena, next) || rp_a32_load_relaxed(&d->space_wanted)));
+    if (needs_engine) {
+        uint64_t one = 1;
+        ssize_t written = write(d->wake_fd, &one, sizeof one);
+        (void)written; /* full means that it is awake already */
+    }
 }
 
 /* ---- space ----------------------------------------------------------------------------------- */

@@ -1,31 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deliver.h — stage 3: packed tickets, in order, become published batches. Runs on the engine's own
- * thread. */
+/* deliver.h — stage 3: packed tickets, in order, become published batches.
+ *
+ * By whoever is awake, one at a time: the engine's thread has the turn as long as it runs; while it
+ * sleeps, the packer thread that has just packed takes it, so that no batch waits for a wake-up.
+ * What ends or changes the stream is the engine's alone, and it is woken for that. Packer
+ * processes, which may be killed at any time, always leave it to the engine. */
 #ifndef RP_FLOW_DELIVER_H
 #define RP_FLOW_DELIVER_H
 
 #include "flow/flow.h"
-#include "flow/pack.h"
+#include "flow/files.h"
+#include "flow/turn.h"
 
 struct rp_deliver {
     const struct rp_flow_options *options;
     struct rp_arena *arena;
     struct rp_ring *rings; /* [rank_count] */
     const struct rp_files *files;
+    int wake_fd;                /* eventfd of the engine */
+    struct rp_a32 space_wanted; /* by a packer that may not have got the turn. PAIRS turn */
+    struct rp_turn turn; /* everything below belongs to who has it, and the rings' words too */
     uint64_t base_row;
     uint64_t next_ticket; /* first ticket not yet retired */
+    uint64_t wake_at;     /* wake the engine when every ring has released so many batches */
     bool ended;
     bool held;
     uint64_t held_batch, held_ticket;
     uint64_t batches, rows, tokens; /* published since open */
 };
 
-/** One step; see rp_flow_deliver. */
+/** One step of the engine, which has the turn; see rp_flow_deliver. */
 RP_MUST_CHECK int rp_deliver_step(struct rp_deliver *deliver, struct rp_error *error);
 /** Read every trainer's release word, and let packers write what it freed. True if anything moved.
  */
 bool rp_deliver_poll_space(struct rp_deliver *deliver);
-/** True if the next ticket is packed. */
-bool rp_deliver_has_work(const struct rp_deliver *deliver);
+/** Give the turn back before sleeping. False if there is work after all; the turn is gone all the
+ * same. */
+bool rp_deliver_give_back(struct rp_deliver *deliver);
+
+/** A packer thread has packed a ticket: deliver, if nobody has the turn. */
+void rp_deliver_as_packer(struct rp_deliver *deliver);
+/** A packer thread needs room in a ring: look for it, and have the engine woken when there is some.
+ */
+void rp_deliver_want_space(struct rp_deliver *deliver);
 
 #endif

@@ -31,7 +31,8 @@ struct rp_flow {
     struct rp_deliver deliver;
     uint64_t *start_batch; /* [rank_count] */
     uint64_t packers_replaced;
-    bool running;
+    bool running, is_parked;
+    int wake_fd;
 };
 
 /* One ticket for so many bytes of data: what a micro-batch of a few thousand tokens reads. Tickets
@@ -69,6 +70,7 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
     if (!flow)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     flow->options = *options;
+    flow->wake_fd = wake_fd;
     flow->arena.segment.fd = -1;
     flow->fetchers = rp_calloc(options->readers, sizeof *flow->fetchers);
     flow->packers = rp_calloc(options->packers, sizeof *flow->packers);
@@ -95,6 +97,8 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
                                             .targets = flow->targets,
                                             .files = &flow->files,
                                             .packers = options->packers,
+                                            .deliver = options->packer_processes ? NULL
+                                                                                 : &flow->deliver,
                                             .token_limit = options->token_limit,
                                             .pad_id = options->pad_id,
                                             .wake_fd = wake_fd};
@@ -136,6 +140,9 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
     }
     struct rp_deliver *d = &flow->deliver;
     *d = (struct rp_deliver){.options = &flow->options,
+                             .wake_fd = flow->wake_fd,
+                             .turn.taken.value = 1, /* the engine's */
+                             .wake_at = UINT64_MAX,
                              .arena = &flow->arena,
                              .rings = rings,
                              .files = &flow->files,
@@ -201,19 +208,29 @@ int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
     return step;
 }
 
+void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch)
+{
+    flow->deliver.wake_at = batch;
+}
+
 bool rp_flow_park(struct rp_flow *flow)
 {
     struct rp_deliver *d = &flow->deliver;
+    RP_ASSERT(!flow->is_parked);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        rp_ring_want_space(&d->rings[r],
-                           d->rings[r].tail - d->rings[r].release == d->rings[r].geometry.slots);
+        rp_ring_want_space(&d->rings[r], rp_ring_is_full(&d->rings[r]));
     rp_a32_store_relaxed(&flow->arena.words->parked, 1);
     rp_fence_seq_cst(); /* PAIRS deliver-park */
-    return !rp_deliver_poll_space(d) && !(rp_deliver_has_work(d) && !d->ended);
+    flow->is_parked = true;
+    return rp_deliver_give_back(d);
 }
 
 void rp_flow_unpark(struct rp_flow *flow)
 {
+    if (!flow->is_parked)
+        return;
+    flow->is_parked = false;
+    rp_turn_take(&flow->deliver.turn);
     rp_a32_store_relaxed(&flow->arena.words->parked, 0);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         rp_ring_want_space(&flow->deliver.rings[r], false);

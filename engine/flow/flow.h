@@ -7,8 +7,8 @@
  *     dispatch  one thread: plans rows, turns those of local ranks into tickets
  *     fetch     reader threads: tickets → reads → READY
  *     pack      threads or processes: READY tickets → final addresses in batch slots
- *     deliver   the caller's thread, in steps: PACKED tickets in order → published batches;
- *               releases → free slots
+ *     deliver   PACKED tickets in order → published batches; releases → free slots: the caller's
+ *               thread, in steps, and packer threads while it sleeps
  *
  * A flow runs from one micro-batch on until it is stopped, and can be started again elsewhere: that
  * is how the engine moves to another row. Nothing about a flow (threads, sizes, timing) changes a
@@ -82,10 +82,14 @@ enum rp_flow_step {
  * words. Returns enum rp_flow_step, or the error that stopped the stream (everything before it has
  * been published). */
 RP_MUST_CHECK int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error);
-/** Before sleeping on wake_fd: returns false if there is work after all. After waking, call unpark.
- */
+/** Before sleeping on wake_fd: returns false if there is work after all. Until unpark, which must
+ * come first after waking (it does nothing where nothing is parked), packer threads deliver, and
+ * neither flow nor rings may be looked at. */
 bool rp_flow_park(struct rp_flow *flow);
 void rp_flow_unpark(struct rp_flow *flow);
+/** Wake the sleeper when trainers have released `batch` micro-batches (UINT64_MAX: never). Until
+ * the flow is started anew. */
+void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch);
 
 /** Packer processes: pidfds to watch (-1 where there is none). A dead one is replaced by
  * rp_flow_replace_packer, which leaves a living one alone. */

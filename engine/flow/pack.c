@@ -22,6 +22,7 @@
 
 #include "base/bits.h"
 #include "base/mapped.h"
+#include "flow/deliver.h"
 #include "flow/widen.h"
 
 /* How long before a piece is packed its tokens are asked for. Documents lie anywhere in memory;
@@ -141,12 +142,15 @@ static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64
 /* ---- one ticket ------------------------------------------------------------------------------ */
 
 /* Wait until batch slots of `ring` may be written. False when the flow is stopping. */
-static bool wait_for_space(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
+static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint64_t batch)
 {
+    const struct rp_arena *arena = plan->arena;
     const struct rp_a64 *free_until = &arena->free_until[ring];
     struct rp_event *space = &arena->words->space;
     while (batch >= rp_a64_load_acquire(free_until)) { /* PAIRS batch-space */
         uint32_t epoch = rp_event_prepare(space);
+        if (plan->deliver)
+            rp_deliver_want_space(plan->deliver);
         if (batch < rp_a64_load_acquire(free_until) || rp_arena_stopping(arena))
             rp_event_cancel(space);
         else
@@ -183,7 +187,7 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
     uint64_t largest = 0;
     for (uint32_t i = 0; i < ticket->piece_count; i++) {
         const struct rp_piece *piece = &ticket->pieces[i];
-        if (!wait_for_space(arena, piece->ring, ticket->batch) ||
+        if (!wait_for_space(plan, piece->ring, ticket->batch) ||
             wait_for_ticket(arena, piece->loaded_by) == 0)
             return false;
         struct rp_error error;
@@ -202,7 +206,7 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
     }
     for (uint32_t i = 0; i < ticket->row_count; i++) {
         const struct rp_row_end *end = &ticket->rows[i];
-        if (!wait_for_space(arena, end->ring, ticket->batch))
+        if (!wait_for_space(plan, end->ring, ticket->batch))
             return false;
         const struct rp_pack_target *target = &plan->targets[end->ring];
         finish_row(target, slot_of(target, ticket->batch), plan->pad_id, end);
@@ -212,8 +216,12 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
     return true;
 }
 
-static void wake_deliver(const struct rp_pack_plan *plan)
+static void deliver_packed(const struct rp_pack_plan *plan)
 {
+    if (plan->deliver) {
+        rp_deliver_as_packer(plan->deliver);
+        return;
+    }
     rp_fence_seq_cst(); /* PAIRS deliver-park */
     if (rp_a32_load_relaxed(&plan->arena->words->parked)) {
         uint64_t one = 1;
@@ -239,7 +247,7 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
             return;
         rp_a64_store_release(&ticket->state,
                              rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */
-        wake_deliver(plan);
+        deliver_packed(plan);
     }
 }
 

@@ -18,9 +18,12 @@ struct rp_pack_target {
     uint32_t ids_dtype, labels_dtype, positions_dtype;
 };
 
-/* What all packers of a flow share; read-only while they run. */
+struct rp_deliver;
+
+/* What all packers of a flow share; read-only while they run, but for what deliver guards. */
 struct rp_pack_plan {
     const struct rp_arena *arena;
+    struct rp_deliver *deliver;           /* NULL: packers are processes, and wake the engine */
     const struct rp_pack_target *targets; /* [ring] */
     const struct rp_files *files;         /* for tokens in mapped files */
     uint32_t packers;

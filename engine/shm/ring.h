@@ -66,6 +66,11 @@ void rp_ring_publish(struct rp_ring *ring, uint64_t tail);
  * Wakes the trainer. FAILED is final; END and RUNNING may replace each other. */
 void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
                         const char *message);
+/** Has it no room for a batch? As of the last poll. */
+static inline bool rp_ring_is_full(const struct rp_ring *ring)
+{
+    return ring->tail - ring->release == ring->geometry.slots;
+}
 /** want_space: ask for (or no longer ask for) the doorbell. After asking, poll the release word
  * once more. */
 void rp_ring_want_space(struct rp_ring *ring, bool wanted);
