@@ -4,8 +4,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+
+#define XXH_STATIC_LINKING_ONLY /* to know the size of its state; the calls are the public ones */
 #include <xxhash.h>
 
+#include "base/bits.h"
 #include "base/fail.h"
 
 uint64_t rp_hash64(const void *data, size_t bytes)
@@ -19,24 +22,29 @@ struct rp_hash128 rp_hash128(const void *data, size_t bytes)
     return (struct rp_hash128){hash.low64, hash.high64};
 }
 
-struct rp_hasher *rp_hasher_open(void)
+RP_STATIC_ASSERT(sizeof(struct rp_hasher) == sizeof(XXH3_state_t), "room for libxxhash's state");
+RP_STATIC_ASSERT(_Alignof(struct rp_hasher) == _Alignof(XXH3_state_t), "and aligned as it is");
+
+static XXH3_state_t *state_of(struct rp_hasher *hasher)
 {
-    XXH3_state_t *state = XXH3_createState();
-    if (state)
-        XXH3_128bits_reset(state);
-    return (struct rp_hasher *)state;
+    return (XXH3_state_t *)(void *)hasher;
+}
+
+void rp_hasher_begin(struct rp_hasher *hasher)
+{
+    XXH3_INITSTATE(state_of(hasher));
+    XXH3_128bits_reset(state_of(hasher));
 }
 
 void rp_hasher_add(struct rp_hasher *hasher, const void *data, size_t bytes)
 {
-    XXH_errorcode code = XXH3_128bits_update((XXH3_state_t *)hasher, data, bytes);
+    XXH_errorcode code = XXH3_128bits_update(state_of(hasher), data, bytes);
     RP_ASSERT(code == XXH_OK);
 }
 
-struct rp_hash128 rp_hasher_finish(struct rp_hasher *hasher)
+struct rp_hash128 rp_hasher_finish(const struct rp_hasher *hasher)
 {
-    XXH128_hash_t hash = XXH3_128bits_digest((XXH3_state_t *)hasher);
-    XXH3_freeState((XXH3_state_t *)hasher);
+    XXH128_hash_t hash = XXH3_128bits_digest((const XXH3_state_t *)(const void *)hasher);
     return (struct rp_hash128){hash.low64, hash.high64};
 }
 

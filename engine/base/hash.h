@@ -15,12 +15,13 @@ struct rp_hash128 {
 uint64_t rp_hash64(const void *data, size_t bytes);
 struct rp_hash128 rp_hash128(const void *data, size_t bytes);
 
-/* Incremental XXH3-128. open allocates (NULL when out of memory); finish frees and returns the
- * hash. */
-struct rp_hasher;
-struct rp_hasher *rp_hasher_open(void);
+/* Incremental XXH3-128. Needs no end; on the stack or within aligned memory. */
+struct rp_hasher {
+    uint8_t state[576] __attribute__((aligned(64))); /* of libxxhash */
+};
+void rp_hasher_begin(struct rp_hasher *hasher);
 void rp_hasher_add(struct rp_hasher *hasher, const void *data, size_t bytes);
-struct rp_hash128 rp_hasher_finish(struct rp_hasher *hasher);
+struct rp_hash128 rp_hasher_finish(const struct rp_hasher *hasher);
 
 static inline bool rp_hash128_equal(struct rp_hash128 a, struct rp_hash128 b)
 {

@@ -34,15 +34,15 @@ static void add_tokens(struct rp_hasher *hasher, const void *tokens, uint64_t co
 struct rp_hash128 rp_row_hash(const int32_t *lengths, uint32_t fragments, const void *tokens,
                               enum rp_dtype dtype)
 {
-    struct rp_hasher *hasher = rp_hasher_open();
-    RP_ASSERT(hasher != NULL); /* half a KiB */
+    struct rp_hasher hasher;
+    rp_hasher_begin(&hasher);
     uint64_t count = 0;
     for (uint32_t i = 0; i < fragments; i++)
         count += (uint32_t)lengths[i];
-    rp_hasher_add(hasher, &fragments, sizeof fragments);
-    rp_hasher_add(hasher, lengths, fragments * sizeof lengths[0]);
-    add_tokens(hasher, tokens, count, dtype);
-    return rp_hasher_finish(hasher);
+    rp_hasher_add(&hasher, &fragments, sizeof fragments);
+    rp_hasher_add(&hasher, lengths, fragments * sizeof lengths[0]);
+    add_tokens(&hasher, tokens, count, dtype);
+    return rp_hasher_finish(&hasher);
 }
 
 struct rp_hash128 rp_row_digest(uint64_t row, struct rp_hash128 row_hash)

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -39,20 +40,18 @@ struct image {
 
 static const uint8_t padding[RP_FORMAT_PAGE_BYTES];
 
-static int hash_section(struct rp_format_section *section, const struct rp_checkpoint_part *part)
+static void hash_section(struct rp_format_section *section, const struct rp_checkpoint_part *part)
 {
-    struct rp_hasher *hasher = rp_hasher_open();
-    if (!hasher)
-        return -ENOMEM;
+    struct rp_hasher hasher;
+    rp_hasher_begin(&hasher);
     section->type = part->type;
     section->bytes = 0;
     for (size_t i = 0; i < part->piece_count; i++) {
         if (part->pieces[i].bytes)
-            rp_hasher_add(hasher, part->pieces[i].data, part->pieces[i].bytes);
+            rp_hasher_add(&hasher, part->pieces[i].data, part->pieces[i].bytes);
         section->bytes += part->pieces[i].bytes;
     }
-    section->hash = rp_hasher_finish(hasher);
-    return 0;
+    section->hash = rp_hasher_finish(&hasher);
 }
 
 static int lay_out(struct image *image, const struct rp_checkpoint_info *info,
@@ -65,8 +64,7 @@ static int lay_out(struct image *image, const struct rp_checkpoint_info *info,
     image->head.info = *info;
     image->head.section_count = (uint32_t)part_count;
     for (size_t i = 0; i < part_count; i++)
-        if (hash_section(&image->head.sections[i], &parts[i]) < 0)
-            return rp_fail(error, -ENOMEM, NULL, "checkpoint: no memory for a hash");
+        hash_section(&image->head.sections[i], &parts[i]);
     return rp_format_layout(&image->head, error);
 }
 
@@ -135,27 +133,36 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
 {
     if (path_out)
         *path_out = NULL;
+    struct rp_name name;
+    size_t path_bytes = strlen(dir->place.path) + 1 + sizeof name.text;
     struct image *image = rp_calloc(1, sizeof *image);
-    if (!image)
+    char *path = rp_calloc(1, path_bytes); /* now: what is saved must have a name to be told by */
+    if (!image || !path) {
+        free(image);
+        free(path);
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a checkpoint", dir->place.path);
+    }
     int code = lay_out(image, info, parts, part_count, error);
     if (code == 0)
         code = save_image(&dir->place, image, parts, error);
     uint64_t sequence = image->head.info.sequence;
     free(image);
-    if (code < 0)
+    if (code < 0) {
+        free(path);
         return code;
+    }
 
     info->sequence = sequence;
     rp_place_note_verified(&dir->place, sequence);
     rp_place_prune(&dir->place);
     if (dir->copier)
         rp_copier_offer(dir->copier, sequence);
-    if (path_out) { /* saved all the same if there is no memory for its name */
-        struct rp_name name;
-        rp_name_make(&name, sequence, RP_NAME_CURRENT);
-        *path_out = rp_format("%s/%s", dir->place.path, name.text);
-    }
+    rp_name_make(&name, sequence, RP_NAME_CURRENT);
+    snprintf(path, path_bytes, "%s/%s", dir->place.path, name.text);
+    if (path_out)
+        *path_out = path;
+    else
+        free(path);
     return 0;
 }
 

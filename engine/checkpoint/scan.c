@@ -96,8 +96,10 @@ int rp_scan_open(struct rp_scan *scan, int dir, const char *path, struct rp_erro
             code = scan_add(scan, &name);
     }
     closedir(stream);
-    if (code < 0)
+    if (code < 0) {
+        rp_scan_free(scan);
         return rp_fail(error, code, NULL, "%s: cannot list: %s", path, rp_strerror(code));
+    }
     if (scan->count > 0)
         qsort(scan->names, scan->count, sizeof *scan->names, newest_first);
     return 0;

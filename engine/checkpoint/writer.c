@@ -163,20 +163,20 @@ static int back_fill(struct back *back)
 
 static int back_hash(struct back *back, uint64_t bytes, struct rp_hash128 *hash)
 {
-    struct rp_hasher *hasher = rp_hasher_open();
-    int code = hasher ? 0 : -ENOMEM;
+    struct rp_hasher hasher;
+    int code = 0;
+    rp_hasher_begin(&hasher);
     while (code == 0 && bytes > 0) {
         size_t count = rp_min_u64(bytes, back->read - back->used);
         if (count == 0) {
             code = back_fill(back);
             continue;
         }
-        rp_hasher_add(hasher, back->writer->buffer + back->used, count);
+        rp_hasher_add(&hasher, back->writer->buffer + back->used, count);
         back->used += count;
         bytes -= count;
     }
-    if (hasher)
-        *hash = rp_hasher_finish(hasher);
+    *hash = rp_hasher_finish(&hasher);
     return code;
 }
 

@@ -71,16 +71,17 @@ struct rp_fingerprint rp_fingerprint_combine(const struct rp_fingerprint *member
 {
     static const struct rp_hash128 unknown = {0, 0};
     struct rp_fingerprint fingerprint = {unknown, unknown};
-    struct rp_hasher *sampled = rp_hasher_open(), *full = rp_hasher_open();
-    RP_ASSERT(sampled && full);
+    struct rp_hasher sampled, full;
+    rp_hasher_begin(&sampled);
+    rp_hasher_begin(&full);
     bool all_full = count > 0;
     for (size_t i = 0; i < count; i++) {
-        rp_hasher_add(sampled, &members[i].sampled, sizeof members[i].sampled);
-        rp_hasher_add(full, &members[i].full, sizeof members[i].full);
+        rp_hasher_add(&sampled, &members[i].sampled, sizeof members[i].sampled);
+        rp_hasher_add(&full, &members[i].full, sizeof members[i].full);
         all_full &= !rp_hash128_equal(members[i].full, unknown);
     }
-    fingerprint.sampled = rp_hasher_finish(sampled);
-    struct rp_hash128 full_hash = rp_hasher_finish(full);
+    fingerprint.sampled = rp_hasher_finish(&sampled);
+    struct rp_hash128 full_hash = rp_hasher_finish(&full);
     if (all_full)
         fingerprint.full = full_hash;
     return fingerprint;
@@ -105,15 +106,15 @@ struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes)
 {
     if (bytes <= RP_INDEX_HASH_WHOLE_MAX)
         return rp_hash128(index, (size_t)bytes);
-    struct rp_hasher *hasher = rp_hasher_open();
-    RP_ASSERT(hasher);
+    struct rp_hasher hasher;
+    rp_hasher_begin(&hasher);
     uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
     for (uint32_t i = 0; i < INDEX_SAMPLES; i++) {
         uint64_t offset = spread(i, INDEX_SAMPLES, blocks) * RP_BLOCK_BYTES;
-        rp_hasher_add(hasher, (const uint8_t *)index + offset,
+        rp_hasher_add(&hasher, (const uint8_t *)index + offset,
                       (size_t)rp_min_u64(RP_BLOCK_BYTES, bytes - offset));
     }
-    return rp_hasher_finish(hasher);
+    return rp_hasher_finish(&hasher);
 }
 
 int rp_sample_read(int fd, const char *path, uint64_t bytes, uint64_t sample[RP_SAMPLE_BLOCKS],

@@ -75,7 +75,7 @@ void rp_sidecar_close(struct rp_sidecar *sidecar);
 struct rp_sidecar_table {
     uint64_t offset; /* in the file, of the next flush */
     uint64_t entries;
-    struct rp_hasher *hasher;
+    struct rp_hasher hasher;
     size_t buffered;
     uint64_t buffer[1024];
 };

@@ -18,14 +18,14 @@ int rp_sidecar_begin(struct rp_sidecar_writer *writer, const char *path, uint64_
 {
     writer->file = (struct rp_new_file){.fd = -1};
     writer->path = strdup(path);
-    writer->blocks.hasher = rp_hasher_open();
-    writer->starts.hasher = rp_hasher_open();
+    rp_hasher_begin(&writer->blocks.hasher);
+    rp_hasher_begin(&writer->starts.hasher);
     writer->blocks.entries = writer->starts.entries = 0;
     writer->blocks.buffered = writer->starts.buffered = 0;
     writer->blocks.offset = RP_SIDECAR_HEADER_BYTES;
     writer->starts.offset = RP_SIDECAR_HEADER_BYTES + 8 * block_count;
     int code = 0;
-    if (!writer->path || !writer->blocks.hasher || !writer->starts.hasher)
+    if (!writer->path)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to write a sidecar", path);
     if (code == 0)
         code = rp_new_file_open(&writer->file, path, error);
@@ -40,7 +40,7 @@ static int flush(struct rp_sidecar_writer *writer, struct rp_sidecar_table *tabl
     size_t bytes = table->buffered * sizeof table->buffer[0];
     int code = rp_file_write_at(writer->file.fd, writer->path, table->buffer, bytes, table->offset,
                                 error);
-    rp_hasher_add(table->hasher, table->buffer, bytes);
+    rp_hasher_add(&table->hasher, table->buffer, bytes);
     table->offset += bytes;
     table->entries += table->buffered;
     table->buffered = 0;
@@ -63,13 +63,6 @@ int rp_sidecar_add(struct rp_sidecar_writer *writer, struct rp_sidecar_table *ta
         }
     }
     return 0;
-}
-
-static struct rp_hash128 take_hash(struct rp_sidecar_table *table)
-{
-    struct rp_hash128 hash = rp_hasher_finish(table->hasher);
-    table->hasher = NULL;
-    return hash;
 }
 
 /* The sample of a large document table needs bytes from all over it: look at what was written. */
@@ -126,8 +119,8 @@ int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *
     info->start_count = writer->starts.entries;
     if (info->start_count > 0)
         info->documents = info->start_count - 1;
-    info->content = take_hash(&writer->blocks);
-    struct rp_hash128 table = take_hash(&writer->starts);
+    info->content = rp_hasher_finish(&writer->blocks.hasher);
+    struct rp_hash128 table = rp_hasher_finish(&writer->starts.hasher);
     if (info->start_count > 0) {
         info->index_bytes = 8 * info->start_count;
         info->index_content = table;
@@ -146,11 +139,6 @@ int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *
 
 void rp_sidecar_discard(struct rp_sidecar_writer *writer)
 {
-    if (writer->blocks.hasher)
-        rp_hasher_finish(writer->blocks.hasher);
-    if (writer->starts.hasher)
-        rp_hasher_finish(writer->starts.hasher);
-    writer->blocks.hasher = writer->starts.hasher = NULL;
     rp_new_file_discard(&writer->file);
     free(writer->path);
     writer->path = NULL;

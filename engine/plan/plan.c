@@ -117,7 +117,8 @@ static int open_parts(struct rp_plan *plan, const struct rp_plan_source *sources
         if (failed < 0)
             return failed;
     }
-    return rp_token_identity(plan, &plan->identity, error);
+    plan->identity = rp_token_identity(plan);
+    return 0;
 }
 
 int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,

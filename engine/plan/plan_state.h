@@ -27,8 +27,7 @@ static inline struct rp_lane *rp_plan_lane(const struct rp_plan *plan, uint64_t 
 /** rp_plan_state_bytes_max for a configuration that was checked. */
 uint64_t rp_token_bytes_max(const struct rp_plan_config *config, uint32_t source_count);
 
-/** rp_plan_identity of an opened plan. -ENOMEM. */
-RP_MUST_CHECK int rp_token_identity(const struct rp_plan *plan, struct rp_hash128 *identity,
-                                    struct rp_error *error);
+/** rp_plan_identity of an opened plan. */
+struct rp_hash128 rp_token_identity(const struct rp_plan *plan);
 
 #endif

@@ -139,23 +139,20 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
     return hashed + HASH_BYTES;
 }
 
-int rp_token_identity(const struct rp_plan *plan, struct rp_hash128 *identity,
-                      struct rp_error *error)
+struct rp_hash128 rp_token_identity(const struct rp_plan *plan)
 {
-    struct rp_hasher *hasher = rp_hasher_open();
-    if (!hasher)
-        return rp_fail(error, -ENOMEM, NULL, "no memory to hash the identity of a stream");
+    struct rp_hasher hasher;
+    rp_hasher_begin(&hasher);
     struct rp_token_header header = rp_token_header_of(plan);
-    rp_hasher_add(hasher, &header.corpus_sampled, sizeof header.corpus_sampled);
-    rp_hasher_add(hasher, &header.seed,
+    rp_hasher_add(&hasher, &header.corpus_sampled, sizeof header.corpus_sampled);
+    rp_hasher_add(&hasher, &header.seed,
                   offsetof(struct rp_token_header, next_row) -
                       offsetof(struct rp_token_header, seed));
     for (uint32_t s = 0; s < plan->source_count; s++) {
         struct rp_token_source source = {plan->weights[s], plan->sources[s].documents};
-        rp_hasher_add(hasher, &source, sizeof source);
+        rp_hasher_add(&hasher, &source, sizeof source);
     }
-    *identity = rp_hasher_finish(hasher);
-    return 0;
+    return rp_hasher_finish(&hasher);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------

@@ -139,18 +139,19 @@ static inline struct rp_hash128 rp_spec_row_digest(const struct rp_row *row)
 {
     if (row->count == 0)
         return (struct rp_hash128){0, 0};
-    struct rp_hasher *hasher = rp_hasher_open();
-    rp_hasher_add(hasher, &row->count, 4);
+    struct rp_hasher hasher;
+    rp_hasher_begin(&hasher);
+    rp_hasher_add(&hasher, &row->count, 4);
     for (uint32_t i = 0; i < row->count; i++)
-        rp_hasher_add(hasher, &row->fragments[i].length, 4);
+        rp_hasher_add(&hasher, &row->fragments[i].length, 4);
     for (uint32_t i = 0; i < row->count; i++) {
         const struct rp_fragment *fragment = &row->fragments[i];
         for (uint64_t at = fragment->offset; at < fragment->offset + fragment->length; at++) {
             uint32_t token = rp_spec_token(fragment->source, fragment->document, at);
-            rp_hasher_add(hasher, &token, 4);
+            rp_hasher_add(&hasher, &token, 4);
         }
     }
-    struct rp_hash128 content = rp_hasher_finish(hasher);
+    struct rp_hash128 content = rp_hasher_finish(&hasher);
     uint64_t numbered[3] = {row->row, content.low, content.high};
     return rp_hash128(numbered, sizeof numbered);
 }

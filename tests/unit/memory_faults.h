@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory_faults.h — memory that runs out when it is told to. A test that includes this has
+ * allocators of its own in front of those of the C library (or of a sanitizer): everything in the
+ * process asks them, libraries too.
+ *
+ * The orders are in memory that forked children share, so that a parent can let an engine run out
+ * of memory in the middle of its work. */
+#ifndef RP_TESTS_MEMORY_FAULTS_H
+#define RP_TESTS_MEMORY_FAULTS_H
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct memory_orders {
+    pid_t process;  /* the only one that is meant; 0 = nobody */
+    uint32_t at;    /* number of the allocation, from 0, that is the first to fail */
+    uint32_t calls; /* so far */
+    bool for_ever;
+};
+static struct memory_orders *memory_orders; /* NULL: nothing fails yet */
+
+static inline bool memory_fails(void)
+{
+    struct memory_orders *orders = memory_orders;
+    if (!orders || __atomic_load_n(&orders->process, __ATOMIC_ACQUIRE) != getpid())
+        return false;
+    uint32_t number = __atomic_fetch_add(&orders->calls, 1, __ATOMIC_RELAXED);
+    bool fails = orders->for_ever ? number >= orders->at : number == orders->at;
+    if (fails)
+        errno = ENOMEM;
+    return fails;
+}
+
+/* From now on, in `process`. */
+static inline void memory_spoil(pid_t process, uint32_t at, bool for_ever)
+{
+    if (!memory_orders) {
+        void *page = mmap(NULL, sizeof *memory_orders, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED)
+            abort();
+        memory_orders = page;
+    }
+    memory_orders->at = at;
+    memory_orders->for_ever = for_ever;
+    memory_orders->calls = 0;
+    __atomic_store_n(&memory_orders->process, process, __ATOMIC_RELEASE);
+}
+
+/* All is well again. Returns how many allocations there were. */
+static inline uint32_t memory_mend(void)
+{
+    __atomic_store_n(&memory_orders->process, 0, __ATOMIC_RELEASE);
+    return memory_orders->calls;
+}
+
+/* Called through `next`, the allocator behind ours. */
+#define MEMORY_FAULT(type, failure, name, parameters, arguments)                                   \
+    type name parameters                                                                           \
+    {                                                                                              \
+        static type(*next) parameters;                                                             \
+        if (!next)                                                                                 \
+            *(void **)&next = dlsym(RTLD_NEXT, #name);                                             \
+        return memory_fails() ? failure : next arguments;                                          \
+    }
+
+MEMORY_FAULT(void *, NULL, malloc, (size_t bytes), (bytes))
+MEMORY_FAULT(void *, NULL, calloc, (size_t count, size_t bytes), (count, bytes))
+MEMORY_FAULT(void *, NULL, realloc, (void *memory, size_t bytes), (memory, bytes))
+MEMORY_FAULT(void *, NULL, reallocarray, (void *memory, size_t count, size_t bytes),
+             (memory, count, bytes))
+MEMORY_FAULT(void *, NULL, aligned_alloc, (size_t alignment, size_t bytes), (alignment, bytes))
+MEMORY_FAULT(int, ENOMEM, posix_memalign, (void **memory, size_t alignment, size_t bytes),
+             (memory, alignment, bytes))
+MEMORY_FAULT(void *, MAP_FAILED, mmap,
+             (void *address, size_t bytes, int protection, int flags, int fd, off_t offset),
+             (address, bytes, protection, flags, fd, offset))
+
+#endif
