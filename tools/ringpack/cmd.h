@@ -31,6 +31,7 @@ int rp_cmd_serve(int argc, char **argv);
 int rp_cmd_attach(int argc, char **argv);
 int rp_cmd_stat(int argc, char **argv);
 int rp_cmd_verify(int argc, char **argv);
+int rp_cmd_bench(int argc, char **argv);
 int rp_cmd_checkpoint(int argc, char **argv);
 int rp_cmd_doctor(int argc, char **argv);
 

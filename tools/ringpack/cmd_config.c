@@ -71,3 +71,18 @@ int rp_cmd_config_finish(struct rp_cmd_config *arguments)
         code = rp_config_finish(arguments->config, &error);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
+
+void rp_cmd_config_words(const struct rp_cmd_config *arguments, struct rp_words *words)
+{
+    if (arguments->path) {
+        rp_words_add(words, "-c");
+        rp_words_add(words, "%s", arguments->path);
+    }
+    for (size_t i = 0; i < arguments->setting_count; i++) {
+        rp_words_add(words, "--%s=%s", arguments->settings[i].key, arguments->settings[i].text);
+        if (words->failed)
+            return;
+        for (char *key = words->word[words->count - 1]; *key != '='; key++)
+            *key = *key == '_' ? '-' : *key;
+    }
+}

@@ -7,6 +7,7 @@
 #include <argp.h>
 
 #include "config/config.h"
+#include "trial.h"
 
 #define RP_CMD_SETTINGS_MAX 256
 
@@ -26,5 +27,8 @@ const struct argp *rp_cmd_config_argp(void);
 /** Read the file, apply the options, check. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE after
  * reporting. */
 int rp_cmd_config_finish(struct rp_cmd_config *arguments);
+
+/** The same as typed, for the command line of a child. */
+void rp_cmd_config_words(const struct rp_cmd_config *arguments, struct rp_words *words);
 
 #endif

@@ -28,6 +28,7 @@ static const struct verb verbs[] = {
     {"attach", rp_cmd_attach, "drain one rank as a trainer would: tokens/s, waits, digest"},
     {"stat", rp_cmd_stat, "show what a running engine is doing"},
     {"verify", rp_cmd_verify, "prove that a killed and resumed run gives the same rows"},
+    {"bench", rp_cmd_bench, "measure a config beside the limits of this machine"},
     {"checkpoint", rp_cmd_checkpoint, "list, show, verify or rewind the checkpoints of a run"},
     {"doctor", rp_cmd_doctor, "check this machine and say what to change"},
 };

@@ -301,17 +301,35 @@ int rp_trial_wait_ready(struct rp_trial *trial, struct rp_child *engine, struct 
                    "the engine was not ready within %d s", READY_TIMEOUT_MS / 1000);
 }
 
-int rp_trial_train(struct rp_trial *trial, struct rp_child *trainer,
-                   const struct rp_trainer_task *task, struct rp_error *error)
+int rp_trial_fork(struct rp_trial *trial, struct rp_child *child, const char *what,
+                  int (*run)(void *argument), void *argument, struct rp_error *error)
 {
     fflush(NULL);
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
         become_child(trial, parent);
         (void)close_range(STDERR_FILENO + 1, ~0u, 0); /* lifelines above all */
-        _exit(rp_trainer_run(trial, task));
+        _exit(run(argument));
     }
-    return forked(trainer, "a trainer", pid, error);
+    return forked(child, what, pid, error);
+}
+
+struct training {
+    const struct rp_trial *trial;
+    const struct rp_trainer_task *task;
+};
+
+static int run_trainer(void *argument)
+{
+    const struct training *training = argument;
+    return rp_trainer_run(training->trial, training->task);
+}
+
+int rp_trial_train(struct rp_trial *trial, struct rp_child *trainer,
+                   const struct rp_trainer_task *task, struct rp_error *error)
+{
+    struct training training = {trial, task};
+    return rp_trial_fork(trial, trainer, "a trainer", run_trainer, &training, error);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */

@@ -71,6 +71,10 @@ RP_MUST_CHECK int rp_trial_wait_ready(struct rp_trial *trial, struct rp_child *e
 RP_MUST_CHECK int rp_trial_spawn(struct rp_trial *trial, struct rp_child *child, const char *what,
                                  const struct rp_words *words, struct rp_error *error);
 
+/** Fork: the child runs `run` and exits with what it returns. */
+RP_MUST_CHECK int rp_trial_fork(struct rp_trial *trial, struct rp_child *child, const char *what,
+                                int (*run)(void *argument), void *argument, struct rp_error *error);
+
 /* What a trainer is told. */
 struct rp_trainer_task {
     uint32_t rank;

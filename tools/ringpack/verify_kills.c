@@ -78,17 +78,7 @@ int rp_verify_start_rank(struct rp_campaign *c, uint32_t r, const struct rp_veri
 
 void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words)
 {
-    if (v->arguments->path) {
-        rp_words_add(words, "-c");
-        rp_words_add(words, "%s", v->arguments->path);
-    }
-    for (size_t i = 0; i < v->arguments->setting_count; i++) {
-        rp_words_add(words, "--%s=%s", v->arguments->settings[i].key,
-                     v->arguments->settings[i].text);
-        char *word = words->word[words->count - 1];
-        for (char *key = word; *key != '='; key++)
-            *key = *key == '_' ? '-' : *key;
-    }
+    rp_cmd_config_words(v->arguments, words);
 }
 
 /* How the rows are cut, and where checkpoints go: not among the user's. The last step is whole:
