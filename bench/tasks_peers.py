@@ -52,7 +52,7 @@ class Peers:
         self.folder.mkdir(exist_ok=True)
         self.seconds = 1 if quick else 2
         text = make_text_corpus(bench.program, self.folder.parent,
-                                5_000_000 if quick else 30_000_000)
+                                10_000_000 if quick else 30_000_000)
         self.corpora = {"lognormal": Path(self.settings["corpus"]).resolve(), "text": text}
 
     def _measure(self, name, action, corpus, *options, limit=600):

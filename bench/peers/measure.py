@@ -28,7 +28,7 @@ import numpy
 
 from documents import Corpus, Tally, tally_of
 
-WARM_BATCHES = 20
+WARM_BATCHES = 5
 SAVED_AT, LATER = 4, 12  # batches; a multiple of the workers apart
 PEERS = {  # name: (module, class, arguments)
     "grain first-fit": ("peer_grain", "Grain", ["first_fit"]),
@@ -135,6 +135,7 @@ def state(task):
 
 def resume(task):
     saved = pickle.loads(Path(task.state).read_bytes())
+    importlib.import_module(PEERS[task.peer][0])
     begin = time.monotonic()
     peer = make_peer(task)
     batches = iter(peer.open(0, saved))
