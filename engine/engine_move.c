@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mem.h"
 #include "engine_parts.h"
 
@@ -259,7 +260,9 @@ int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct r
         return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
                        engine->error->message);
     if (at_hand)
-        return engine->had_trainer[ring] ? move_one(engine, ring, batch, error) : 0;
+        return engine->had_trainer[ring] && !RP_DEFECT(reuse_ring)
+                   ? move_one(engine, ring, batch, error)
+                   : 0;
     if (others_attached(engine, ring)) {
         if (!numbered)
             return rp_fail(

@@ -10,11 +10,21 @@
 
 /* name, what it breaks. tests/README.md says which test finds each. */
 #define RP_DEFECTS(X)                                                                              \
+    X(accept_other_stream, "the state of another stream is taken for one's own")                   \
+    X(believe_stale_mark, "a state slot is read although its mark is of another micro-batch")      \
     X(count_published, "a checkpoint is cut behind what was published, not what was consumed")     \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
+    X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
+    X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
+    X(publish_before_complete, "tail is stored before the slot is complete")                       \
+    X(ready_before_read, "a ticket is READY while its reads are in flight, and its memory free")   \
+    X(release_one_too_many, "the watermark moves over a lease that is still held")                 \
     X(resume_one_row_on, "a run from a checkpoint begins one row behind it")                       \
+    X(reuse_ring, "a ring whose last trainer may still read it is given to the next")              \
+    X(signal_before_store, "an event is signalled before the store that it tells of")              \
+    X(take_short_read, "a read that brought a part is taken as whole")                             \
     X(trust_index_extents, "an index is not held against the file it describes")                   \
     X(trust_release_word, "a trainer's release word is believed unchecked")
 

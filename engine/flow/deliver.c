@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/log.h"
 #include "flow/widen.h"
 
@@ -101,6 +102,8 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
         if (batch < d->rings[r].tail)
             continue; /* this ring has had it before the flow was started anew */
         RP_ASSERT(batch == d->rings[r].tail);
+        if (RP_DEFECT(publish_before_complete))
+            rp_ring_publish(&d->rings[r], batch + 1);
         complete_batch(d, r, batch);
         rp_ring_publish(&d->rings[r], batch + 1);
     }

@@ -73,10 +73,13 @@ static int open_ticket(struct rp_dispatch *d)
 static void close_ticket(struct rp_dispatch *d)
 {
     bool reads = d->ticket->read_count > 0;
+    if (RP_DEFECT(signal_before_store))
+        rp_event_signal(reads ? &d->arena->words->planned : &d->arena->words->ready);
     rp_a64_store_release(
         &d->ticket->state, /* PAIRS ticket-state */
         rp_ticket_word(d->next_ticket, reads ? RP_TICKET_PLANNED : RP_TICKET_READY));
-    rp_event_signal(reads ? &d->arena->words->planned : &d->arena->words->ready);
+    if (!RP_DEFECT(signal_before_store))
+        rp_event_signal(reads ? &d->arena->words->planned : &d->arena->words->ready);
     d->ticket = NULL;
     d->next_ticket++;
 }

@@ -17,10 +17,12 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mem.h"
 #include "flow/contents.h"
 
 #define COMPLETIONS_MAX 64u
+#define WAIT_SHARE 4u
 
 /* A tag is the ticket and the read in it. */
 static uint64_t tag_of(uint64_t ticket, uint32_t read)
@@ -107,7 +109,7 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
         f->next_read++;
     }
     f->next_read = 0;
-    if (--*left == 0)
+    if (--*left == 0 || RP_DEFECT(ready_before_read))
         finish_ticket(f, number);
     return true;
 }
@@ -163,7 +165,9 @@ static void fetch_all(struct rp_fetcher *f)
             sleep_until_planned(f);
             continue;
         }
-        unsigned count = rp_io_wait(f->io, done, COMPLETIONS_MAX, 1);
+        /* several at a time, where there are many: each look costs a system call */
+        unsigned wait_min = 1 + rp_io_in_flight(f->io) / WAIT_SHARE;
+        unsigned count = rp_io_wait(f->io, done, COMPLETIONS_MAX, wait_min);
         for (unsigned i = 0; i < count; i++)
             complete_read(f, &done[i]);
         publish_counts(f);

@@ -36,6 +36,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/defect.h"
 #include "base/mem.h"
 
 enum {
@@ -240,7 +241,7 @@ static bool settle(struct rp_io *io, struct flight *flight, int64_t result, int 
     RP_ASSERT(result <= flight->asked);
     flight->arrived += (uint32_t)result;
     flight->refusals = flight->failures = 0;
-    if (flight->arrived >= flight->read.bytes_needed) {
+    if (flight->arrived >= flight->read.bytes_needed || RP_DEFECT(take_short_read)) {
         *final = 0;
         return true;
     }

@@ -52,7 +52,7 @@ static void draw_engine(struct story *story)
     keys_set(keys, "packers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packer_processes", story_chance(story, 250) ? "true" : "false");
     keys_set(keys, "prefetch_factor", "%u", 2u << story_below(story, 2));
-    keys_set(keys, "prefetch_bytes", "1mb");
+    keys_set(keys, "prefetch_bytes", "%ukb", 64u << story_below(story, 2));
     keys_set(keys, "io_depth", "%u", 1u + (unsigned)story_below(story, 6));
     keys_set(keys, "io", story_chance(story, 250) ? "mapped" : "pread");
     if (!story->checkpoints)
