@@ -65,7 +65,7 @@ class Form(NamedTuple):
     shape: int  # of the view of a section: ROWS, FLAT
     sections: tuple[str, ...]  # that the run has
     fields: "Mapping[str, Field]"  # of a profile; none = the sections
-    names: tuple[str, ...]  # of the fields, or of the sections
+    names: tuple[str, ...]  # of the fields, or of the sections that are tensors of this kind
     went_on: str  # why the loader's next step closes a batch
 
 

@@ -11,6 +11,7 @@ from typing import Any, Optional, Union
 
 from ._client import END, FLAT, ROWS, Client
 from ._engine import Engine, count_steps, engine_command
+from ._library import RECORDS
 from ._ranks import check_agreement, find_ranks, torch_all_gather
 from ._state import STATE_KEY, epochs_of, state_of, text_of, token_of
 from .batch import KINDS, Batch, Form, import_jax, import_torch
@@ -171,6 +172,7 @@ class Loader:
                 f"prefetch_factor={self._keep * 2}, or a lower keep",
             )
         fields, sections = {}, tuple(client.layout)
+        tensors = tuple(name for name in sections if self._kind == "numpy" or name not in RECORDS)
         if self._profile in PROFILES:
             check_sections(self._profile, sections, client.geometry.label_mode)
             fields = PROFILES[self._profile].fields
@@ -179,7 +181,7 @@ class Loader:
             shape=FLAT if self._flat else ROWS,
             sections=sections,
             fields=fields,
-            names=tuple(fields) or sections,
+            names=tuple(fields) or tensors,  # records can be had all the same, by name
             went_on=f"was closed when the loader went on (keep={self._keep})",
         )
 
