@@ -66,16 +66,24 @@ void __tsan_atomic_thread_fence(int order)
         rp_point_pass_store(RP_HERE, at);                                                          \
         __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                             \
     }
-#define EXCHANGE(type, bits)                                                                       \
-    int __tsan_atomic##bits##_compare_exchange_strong(type *at, type *expected, type value,        \
-                                                      int order, int failure);                     \
-    int __tsan_atomic##bits##_compare_exchange_strong(type *at, type *expected, type value,        \
-                                                      int order, int failure)                      \
+#define EXCHANGE(type, bits, strength)                                                             \
+    int __tsan_atomic##bits##_compare_exchange_##strength(type *at, type *expected, type value,    \
+                                                          int order, int failure);                 \
+    int __tsan_atomic##bits##_compare_exchange_##strength(type *at, type *expected, type value,    \
+                                                          int order, int failure)                  \
     {                                                                                              \
         (void)order, (void)failure;                                                                \
         rp_point_pass_store(RP_HERE, at);                                                          \
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,           \
                                            __ATOMIC_SEQ_CST);                                      \
+    }
+#define SWAP(type, bits)                                                                           \
+    type __tsan_atomic##bits##_exchange(type *at, type value, int order);                          \
+    type __tsan_atomic##bits##_exchange(type *at, type value, int order)                           \
+    {                                                                                              \
+        (void)order;                                                                               \
+        rp_point_pass_store(RP_HERE, at);                                                          \
+        return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                   \
     }
 #define MODIFY(type, bits, name)                                                                   \
     type __tsan_atomic##bits##_##name(type *at, type value, int order);                            \
@@ -88,11 +96,14 @@ void __tsan_atomic_thread_fence(int order)
 #define ALL(type, bits)                                                                            \
     LOAD(type, bits)                                                                               \
     STORE(type, bits)                                                                              \
-    EXCHANGE(type, bits)                                                                           \
+    EXCHANGE(type, bits, strong)                                                                   \
+    EXCHANGE(type, bits, weak)                                                                     \
+    SWAP(type, bits)                                                                               \
     MODIFY(type, bits, fetch_add)                                                                  \
     MODIFY(type, bits, fetch_sub)                                                                  \
     MODIFY(type, bits, fetch_and)                                                                  \
-    MODIFY(type, bits, fetch_or)
+    MODIFY(type, bits, fetch_or)                                                                   \
+    MODIFY(type, bits, fetch_xor)
 ALL(uint8_t, 8)
 ALL(uint16_t, 16)
 ALL(uint32_t, 32)

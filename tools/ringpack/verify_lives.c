@@ -84,11 +84,7 @@ static int live(struct rp_campaign *c, uint64_t rows, bool *done, struct rp_erro
             seen_ns = rows ? now : seen_ns;
         }
         if (now - seen_ns > patience_ns)
-            return rows ? rp_fail(error, -RP_E_TIMEOUT, "run it again with this seed and -v",
-                                  "the stream stands still since %" PRIu64 " s after %" PRIu64
-                                  " kills",
-                                  STALL_NS / UINT64_C(1000000000), v->kill_count)
-                        : 0;
+            return rows ? rp_verify_fail_still(c, STALL_NS, error) : 0;
         show_progress(c);
         rp_sleep_ns(LOOK_NS);
     }

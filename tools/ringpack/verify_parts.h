@@ -105,6 +105,9 @@ RP_MUST_CHECK int rp_verify_kill(struct rp_campaign *c, struct rp_error *error);
 RP_MUST_CHECK int rp_verify_end_engine(struct rp_campaign *c, struct rp_error *error);
 
 /* verify_ends.c */
+/** The stream stands still: what ranks, engine and log say of it, to stderr. -RP_E_TIMEOUT. */
+RP_MUST_CHECK int rp_verify_fail_still(struct rp_campaign *c, uint64_t since_ns,
+                                       struct rp_error *error);
 /** A pass begins: no checkpoint of the ones before counts. */
 RP_MUST_CHECK int rp_verify_begin_pass(struct rp_campaign *c, struct rp_error *error);
 /** An engine has ended well behind the last row: what it left, and which checkpoints were taken. */
