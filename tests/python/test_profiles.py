@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles: the names, types and shapes that frameworks want, without a copy where none is told."""
+
+import numpy
+import pytest
+import ringpack
+from stream_oracle import IGNORED, INPUTS
+
+LENGTH, ROWS = INPUTS["seq_len"], 3
+WIDE, FLAT, DOCUMENTS = (ROWS, LENGTH), (1, ROWS * LENGTH), INPUTS["max_docs_per_row"]
+WANTED = {  # profile -> name -> type and shape, or the type of a number
+    "hf": {
+        "input_ids": ("int64", WIDE),
+        "labels": ("int64", WIDE),
+        "position_ids": ("int64", WIDE),
+        "cu_seq_lens_q": ("int32", None),
+        "cu_seq_lens_k": ("int32", None),
+        "max_length_q": int,
+        "max_length_k": int,
+    },
+    "trl": dict.fromkeys(("input_ids", "labels", "position_ids"), ("int64", FLAT)),
+    "megatron": {
+        "tokens": ("int64", WIDE),
+        "labels": ("int64", WIDE),
+        "loss_mask": ("float32", WIDE),
+        "position_ids": ("int64", WIDE),
+        "cu_seqlens": ("int32", (ROWS * (DOCUMENTS + 1) + 1,)),
+        "max_seqlen": int,
+    },
+    "olmo": {
+        "input_ids": ("int64", WIDE),
+        "doc_lens": ("int32", (ROWS, DOCUMENTS + 1)),
+        "max_doc_lens": list,
+        "label_mask": ("bool", WIDE),
+    },
+    "torchtitan": dict.fromkeys(("input", "positions", "labels"), ("int64", WIDE)),
+    "grain": dict.fromkeys(("inputs", "inputs_segment_ids", "inputs_positions"), ("int32", WIDE)),
+}
+MADE = {"doc_lens", "label_mask"}  # of olmo: computed, not viewed
+KINDS = {"numpy": lambda array: array, "torch": lambda tensor: tensor.numpy(), "jax": numpy.asarray}
+
+
+def address(view, kind):
+    if kind == "torch":
+        return view.data_ptr()
+    return view.unsafe_buffer_pointer() if kind == "jax" else view.ctypes.data
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("profile", WANTED)
+def test_names_types_shapes_and_places(make, profile, kind):
+    if kind != "numpy":
+        pytest.importorskip(kind)
+    wide = {"token_dtype": "i32"} if kind == "jax" and profile != "grain" else {}
+    with make(profile=profile, return_type=kind, **wide) as loader:
+        batch = next(loader)
+        sections = [batch.view(name, kind="numpy") for name in batch._form.sections]
+        places = {view.ctypes.data for view in sections}
+        assert list(batch) == list(WANTED[profile])
+        for name, value in batch.items():
+            wanted = WANTED[profile][name]
+            if isinstance(wanted, type):
+                assert type(value) is wanted, name
+                continue
+            array = KINDS[kind](value)
+            dtype = "int32" if wide and wanted[0] == "int64" else wanted[0]
+            assert str(array.dtype) == dtype, name
+            assert wanted[1] is None or array.shape == wanted[1], name
+            made = name in MADE if profile == "olmo" else kind == "jax" and wanted[1] is None
+            assert (address(value, kind) in places) != made, name  # a slice of JAX is a copy
+
+
+def test_the_content_is_the_oracles(make, expected):
+    """Values, profile by profile, against sections made from the plan's rows."""
+    loaders = {profile: iter(make(profile=profile, run=profile)) for profile in WANTED}
+    for _ in range(8):
+        batches = {profile: next(loader) for profile, loader in loaders.items()}
+        first = batches["hf"].first_row
+        made, ends = expected.batch(first, ROWS)
+        tokens, shifted = made["input_ids"], made["labels"]
+        aligned = numpy.where(made["position_ids"] == 0, IGNORED, tokens)
+        aligned[made["segment_ids"] == 0] = IGNORED
+        hf, megatron, olmo = batches["hf"], batches["megatron"], batches["olmo"]
+        titan, grain, trl = batches["torchtitan"], batches["grain"], batches["trl"]
+        assert (hf["input_ids"] == tokens).all() and (hf["labels"] == aligned).all()
+        assert hf["cu_seq_lens_q"].tolist() == hf["cu_seq_lens_k"].tolist() == ends
+        assert hf["max_length_q"] == hf["max_length_k"] == max(numpy.diff(ends))
+        assert trl["labels"].tolist() == [aligned.ravel().tolist()]
+        assert (megatron["labels"] == shifted).all()
+        assert (megatron["loss_mask"] == made["loss_mask"]).all()
+        assert (megatron["cu_seqlens"] == made["cu_seqlens"]).all()
+        assert (titan["labels"] == shifted).all()
+        assert (titan["positions"] == made["position_ids"]).all()
+        assert (grain["inputs_segment_ids"] == made["segment_ids"]).all()
+        assert (olmo["label_mask"] == (aligned != IGNORED)).all()
+        assert (olmo["doc_lens"].sum(axis=1) == LENGTH).all()
+        assert olmo["max_doc_lens"] == olmo["doc_lens"].max(axis=1).tolist()
+        within = numpy.concatenate([[0], numpy.cumsum(olmo["doc_lens"][olmo["doc_lens"] > 0])])
+        assert within.tolist() == ends
+
+
+def test_sections_beyond_the_profile_can_be_had(make):
+    with make(profile="torchtitan", flat=True) as loader:
+        batch = next(loader)
+        assert batch["input"].shape == (ROWS * LENGTH,)
+        assert batch["cu_seqlens"][batch.segments] == ROWS * LENGTH
+        assert batch["rows"]["row"].tolist() == [0, 1, 2]
+        assert "rows" not in batch and len(batch) == 3
+        assert set(batch.copy()) == set(batch)
+
+
+def test_a_run_that_does_not_fit_the_profile_is_refused(make, folder):
+    with make(profile="min", run="small") as owner:
+        owner._detach()
+        for profile, text in (
+            ("grain", "position_ids, segment_ids"),
+            ("megatron", "labels, loss_mask, position_ids"),
+        ):
+            with pytest.raises(ringpack.UsageError, match=f"needs {text}") as raised:
+                ringpack.Loader(run="small", run_dir=folder, profile=profile).attach()
+            assert "profile:" in raised.value.hint
+    with make(profile="full", run="large") as owner:
+        owner._detach()
+        with pytest.raises(ringpack.UsageError, match="needs aligned labels"):
+            ringpack.Loader(run="large", run_dir=folder, profile="hf").attach()
+        with ringpack.Loader(run="large", run_dir=folder, profile="grain") as loader:
+            assert list(next(loader)) == list(WANTED["grain"])
+    with pytest.raises(ringpack.ConfigError, match="profile"):
+        make(profile="nemo").attach()
+
+
+def test_jax_arrays_keep_the_lease(make, expected):
+    jax = pytest.importorskip("jax")
+    with make(profile="grain", return_type="jax") as loader:
+        batch = next(loader)
+        part = batch["inputs"]
+        total = jax.jit(lambda tokens: tokens.sum())(part)
+        with pytest.raises(ringpack.LeaseError, match="views of input_ids"):
+            batch.release()
+        for _ in range(3):
+            next(loader)
+        wanted = expected.batch(0, ROWS)[0]["input_ids"]
+        assert (numpy.asarray(part) == wanted).all() and int(total) == wanted.sum()
+        del part
+        copies = next(loader).copy()
+    assert all(isinstance(copied, jax.Array) for copied in copies.values())
+
+
+def test_transformers_keeps_documents_apart(make, expected):
+    """A packed batch of profile hf and its documents alone: the same logits, and the same loss."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        vocab_size=50000, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=LENGTH,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    with make(profile="hf", return_type="torch") as loader, torch.no_grad():
+        batch = next(loader)
+        packed = model(**batch, use_cache=False)
+        flat = packed.logits.flatten(0, 1)
+        ends, losses = batch["cu_seq_lens_q"].tolist(), []
+        tokens, labels = batch["input_ids"].flatten(), batch["labels"].flatten()
+        for begin, end in zip(ends, ends[1:]):
+            document = tokens[begin:end][None]
+            alone = model(input_ids=document, use_cache=False).logits[0]
+            assert torch.allclose(flat[begin:end], alone, atol=1e-5)
+            wanted = labels[begin:end][1:]
+            losses.append(torch.nn.functional.cross_entropy(alone[:-1], wanted, reduction="sum"))
+        assert torch.allclose(packed.loss, sum(losses) / batch.tokens_loss, atol=1e-4)
