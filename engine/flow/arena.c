@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "flow/ticket.h"
 
 #define HUGE_BYTES (2u << 20)
@@ -56,8 +55,7 @@ const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, s
                               uint64_t *next_row_out)
 {
     const struct rp_state_slot *slot = rp_arena_state(arena, position);
-    uint64_t mark = rp_a64_load_acquire(&slot->position); /* PAIRS state-slot */
-    if (mark != position + 1 && !(RP_DEFECT(believe_stale_mark) && mark))
+    if (rp_a64_load_acquire(&slot->position) != position + 1) /* PAIRS state-slot */
         return NULL;
     *bytes_out = slot->bytes;
     *next_row_out = slot->next_row;

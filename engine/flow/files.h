@@ -61,6 +61,12 @@ RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, 
 /** Map every file. On failure (one is missing, say) none is, and the caller reads them instead. */
 RP_MUST_CHECK int rp_files_map(struct rp_files *files, struct rp_error *error);
 
+/** Are they? All are, or none. */
+static inline bool rp_files_are_mapped(const struct rp_files *files)
+{
+    return files->files[0].map != NULL;
+}
+
 /** The same for tokens in a mapping, each block once: what was compared is remembered for all
  * packers. */
 RP_MUST_CHECK int rp_files_verify_mapped(const struct rp_files *files, const struct rp_piece *piece,

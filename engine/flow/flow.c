@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "flow/deliver.h"
@@ -17,7 +18,8 @@
 #define TICKET_BYTES (64u << 10)
 #define SLOTS_MIN 8u
 #define SLOTS_MAX 4096u
-#define PIECES_MIN 4u /* of the longest kind, that the data holds: so that reads overlap */
+#define SLOTS_MAPPED 64u /* nothing has to be fetched ahead, and so few stay in cache */
+#define PIECES_MIN 4u    /* of the longest kind, that the data holds: so that reads overlap */
 
 struct rp_flow {
     struct rp_flow_options options;
@@ -46,14 +48,26 @@ static uint32_t choose_slots(const struct rp_flow_options *o, uint64_t data_byte
     return (uint32_t)rp_max_u64(wanted, SLOTS_MIN);
 }
 
+static int open_files(struct rp_flow *flow, struct rp_error *error)
+{
+    struct rp_error why;
+    int code = rp_files_open(&flow->files, &flow->options, error);
+    if (code >= 0 && flow->options.mapped && rp_files_map(&flow->files, &why) < 0)
+        rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
+    return code;
+}
+
 static int create_arena(struct rp_flow *flow, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
     /* the longest piece: a whole row of the widest tokens, rounded out to blocks at both ends */
     uint64_t piece_bytes = (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
-    uint64_t data_bytes = rp_align_up(rp_max_u64(o->prefetch_bytes, PIECES_MIN * piece_bytes),
-                                      RP_BLOCK_BYTES);
-    uint32_t slots = choose_slots(o, data_bytes);
+    uint64_t least = rp_align_up(PIECES_MIN * piece_bytes, RP_BLOCK_BYTES);
+    uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
+    /* mapped tokens stay where they are: only what a checkpoint brought is copied into the data */
+    bool is_mapped = rp_files_are_mapped(&flow->files);
+    uint64_t data_bytes = is_mapped ? least : most;
+    uint32_t slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, data_bytes);
     /* a position is asked for until every ring has released it, and planned at most `slots`
      * micro-batches ahead */
     uint32_t states = (uint32_t)rp_pow2_at_least((uint64_t)slots + o->batch_slots + 4);
@@ -77,18 +91,13 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
     flow->targets = rp_calloc(options->rank_count, sizeof *flow->targets);
     flow->start_batch = rp_calloc(options->rank_count, sizeof *flow->start_batch);
     int code = flow->fetchers && flow->packers && flow->targets && flow->start_batch
-                   ? create_arena(flow, error)
+                   ? open_files(flow, error)
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     if (code >= 0)
-        code = rp_files_open(&flow->files, &flow->options, error);
+        code = create_arena(flow, error);
     if (code >= 0)
         code = rp_reads_open(&flow->dispatch.reads, &flow->options, &flow->files, &flow->arena,
                              error);
-    if (code >= 0 && options->mapped) {
-        struct rp_error why;
-        if (rp_files_map(&flow->files, &why) < 0)
-            rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
-    }
     if (code < 0) {
         rp_flow_close(flow);
         return code;
@@ -287,7 +296,7 @@ const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size
 void rp_flow_forget_states(struct rp_flow *flow)
 {
     RP_ASSERT(!flow->running);
-    for (uint32_t i = 0; i < flow->arena.state_count; i++)
+    for (uint32_t i = 0; i < flow->arena.state_count && !RP_DEFECT(keep_stale_marks); i++)
         rp_a64_store_relaxed(&rp_arena_state(&flow->arena, i)->position, 0);
 }
 

@@ -35,7 +35,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     rp_bulks_close(&reads->bulks);
     reads->from_corpus = false;
     reads->ticket = NULL;
-    if (reads->no_bulks || reads->files->files[0].map) /* all are mapped, or none */
+    if (reads->no_bulks || rp_files_are_mapped(reads->files))
         return 0;
     return rp_bulks_open(&reads->bulks, plan, reads->options, base_row, reads->space.bytes, error);
 }
@@ -52,7 +52,7 @@ static uint64_t retired(const struct rp_reads *reads)
     return rp_a64_load_acquire(&reads->arena->words->retired);
 }
 
-/* ---- ranges ----------------------------------------------------------------------------------- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 /* Bytes of a file that are wanted, rounded as the file wants it. */
 struct range {
@@ -132,7 +132,7 @@ static bool place_range(struct rp_reads *reads, const struct range *range, uint6
     return true;
 }
 
-/* ---- pieces ----------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 static int place_contents(struct rp_reads *reads, const struct rp_content_run *run,
                           struct rp_piece *piece)
@@ -195,7 +195,7 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
     return place_range(reads, &range, &piece->data_offset) ? RP_READS_PLACED : RP_READS_FULL;
 }
 
-/* ---- bulks ------------------------------------------------------------------------------------ */
+/* ---- bulks ----------------------------------------------------------------------------------- */
 
 /* What a block takes up in its file. False if it is not one run of bytes in one file, or too long,
  * or a document of it is damaged: its documents are then read one by one, as far as they are used.
