@@ -42,6 +42,9 @@ class Alone:
     def end_step(self):
         pass
 
+    def end(self):
+        pass
+
 
 class Torch(Alone):
     """Collectives by gloo; a peer that does not answer is an error after some seconds."""
@@ -60,6 +63,10 @@ class Torch(Alone):
 
     def end_step(self):
         self.distributed.all_reduce(self.torch.ones(1))
+
+    def end(self):
+        self.distributed.barrier()
+        self.distributed.destroy_process_group()
 
 
 class DistributedCheckpoint(Torch):
@@ -101,7 +108,6 @@ def train(said, loader, way):
             time.sleep(said.step_seconds)
             if batch.next_row % said.save_every == 0:
                 way.save(loader)
-    way.end_step()  # the engine of a node ends with its first rank
 
 
 def main():
@@ -128,6 +134,7 @@ def main():
     )
     with loader:
         train(said, loader, way)
+        way.end()
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def train_step(model, optimizer, batch, mask):
     """One step of this rank; the loss of all ranks, each token weighing the same."""
     ends = batch["cu_seqlens"][: batch.segments + 1].tolist()
     logits = model(batch["input_ids"], batch["position_ids"], mask(ends))
-    loss = F.cross_entropy(logits, batch["labels"], reduction="sum")  # -100 is left out
+    loss = F.cross_entropy(logits, batch["labels"], reduction="sum")
     sums = torch.tensor([loss.item(), batch.tokens_loss], dtype=torch.float64)
     dist.all_reduce(sums)
     optimizer.zero_grad()
@@ -157,7 +157,8 @@ def main():
         batch_size=said.batch_size,
         seed=1,
         num_epochs="endless",
-        profile="titan",  # int64; labels are the next token of the same document
+        sections=["labels", "position_ids", "cu_seqlens"],
+        token_dtype="i64",
         return_type="torch",
         flat=True,
     )

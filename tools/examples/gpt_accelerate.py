@@ -48,7 +48,8 @@ def main():
         batch_size=4,
         seed=1,
         num_epochs="endless",
-        profile="titan",
+        sections=["labels", "position_ids", "cu_seqlens"],
+        token_dtype="i64",
         return_type="torch",
         flat=True,
     )

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/examples/launch: what starts engines and trainers on the machines of others. What can be
+run here is run; a scheduler is played by a few lines that set its variables."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from job_kit import Job
+
+LAUNCH = ROOT / "tools" / "examples" / "launch"
+# srun: two nodes of one task, side by side; each node has a run directory of its own.
+SRUN = """#!/bin/bash
+shift 2 # options
+for node in 0 1; do
+    mkdir -m 700 "$PLACE/node$node"
+    SLURM_PROCID=$node SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NTASKS_PER_NODE=1 SLURM_NODEID=$node \\
+        XDG_RUNTIME_DIR=$PLACE/node$node "$@" &
+done
+wait -n && wait -n
+"""
+
+
+@pytest.fixture
+def place(program, folder):
+    """A working directory with a corpus, and the interpreter of the tests as `python`."""
+    text = ["--glob", "a*.py", "-q", "-o", folder / "licences", os.path.dirname(os.__file__)]
+    subprocess.run([program, "convert", *text], check=True)
+    return folder
+
+
+def run(command, place, **environment):
+    paths = [os.path.dirname(sys.executable), os.path.dirname(os.environ["RINGPACK"])]
+    surroundings = {
+        **os.environ,
+        "PATH": os.pathsep.join([*environment.pop("paths", []), *paths, os.environ["PATH"]]),
+        "OMP_NUM_THREADS": "1",
+        **environment,
+    }
+    with Job(command, place / "log", cwd=place, env=surroundings) as job:
+        return job.finish()
+
+
+def test_torchrun(place):
+    pytest.importorskip("torch")
+    command = [LAUNCH / "torchrun.sh", 1, 0, "localhost", 2]
+    output = run(command, place, STEPS="2", CHECKPOINTS=str(place / "saved"), MASTER_PORT="29517")
+    assert len(re.findall(r"^step \d+ row \d+ loss", output, re.M)) == 2
+
+
+def test_slurm(place):
+    """Two nodes of which each serves its own rank only."""
+    pytest.importorskip("torch")
+    for name, text in ("srun", SRUN), ("scontrol", "#!/bin/sh\necho localhost\n"):
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    (place / "gpt.py").symlink_to(ROOT / "tools" / "examples" / "gpt.py")
+    (place / "corpus.bin").symlink_to(place / "licences.bin")
+    (place / "corpus.idx").symlink_to(place / "licences.idx")
+    script = (LAUNCH / "slurm.sbatch").read_text()
+    assert script.count("gpt.py --corpus corpus") == 1
+    short = place / "short.sbatch"
+    short.write_text(script.replace("--corpus corpus", "--steps 2 --corpus corpus"))
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "here[1-2]", "PLACE": str(place)}
+    output = run(["bash", short], place, paths=[str(place)], **slurm)
+    assert len(re.findall(r"^step \d+ row \d+ loss", output, re.M)) == 2
+    assert "row 16" in output
+
+
+def test_mpirun(place):
+    if not shutil.which("mpicc") or not shutil.which("pkg-config"):
+        pytest.skip("needs Open MPI: apt-get install libopenmpi-dev openmpi-bin pkg-config")
+    build = os.environ["RP_BUILD_DIR"]
+    installed = ["cmake", "--install", build, "--prefix", place / "usr"]
+    subprocess.run(installed, check=True, capture_output=True)
+    library = next((place / "usr").rglob("libringpack.so")).parent
+    (place / "config.yaml").write_text("sources: [licences]\nseed: 1\nseq_len: 256\n")
+    output = run(
+        [LAUNCH / "mpirun.sh", "localhost:3", "config.yaml"],
+        place,
+        PKG_CONFIG_PATH=str(library / "pkgconfig"),  # says /usr/local, where it is not
+        CPATH=str(place / "usr" / "include"),
+        LIBRARY_PATH=str(library),
+        LD_LIBRARY_PATH=str(library),
+        STEPS="2",
+        STEP_ROWS="12",
+        OMPI_ALLOW_RUN_AS_ROOT="1",
+        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+        OMPI_MCA_rmaps_base_oversubscribe="1",
+    )
+    assert re.findall(r"^row (\d+) loss", output, re.M) == ["12", "24"]
+
+
+@pytest.mark.parametrize("script", ["torchrun.sh", "mpirun.sh", "slurm.sbatch"])
+def test_scripts_are_bash(script):
+    subprocess.run(["bash", "-n", LAUNCH / script], check=True)
+
+
+def test_the_unit_is_one_that_systemd_takes(program, folder):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("needs systemd-analyze")
+    unit = folder / "ringpack@.service"
+    text = (LAUNCH / unit.name).read_text()
+    assert text.count("/usr/local/bin/ringpack serve") == 1
+    unit.write_text(text.replace("/usr/local/bin/ringpack", program))
+    command = ["systemd-analyze", "verify", "--man=no", unit]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and unit.name not in done.stderr, done.stderr
+    unit.write_text(unit.read_text().replace("Restart=", "Restrat="))
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "Restrat" in done.stderr
+
+
+def test_kubernetes_is_given_what_it_knows(program):
+    yaml = pytest.importorskip("yaml")
+    service, job = yaml.safe_load_all((LAUNCH / "kubernetes.yaml").read_text())
+    assert (service["kind"], job["kind"]) == ("Service", "Job")
+    pod = job["spec"]["template"]["spec"]
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    containers = pod["initContainers"] + pod["containers"]
+    for container in containers:
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+        subprocess.run(["bash", "-n", "-c", container["args"][0]], check=True)
+    assert pod["initContainers"][0]["restartPolicy"] == "Always"
+    options = re.findall(r"--([a-z-]+)", containers[0]["args"][0])
+    known = subprocess.run([program, "help", "serve"], capture_output=True, text=True).stdout
+    assert all(f"--{option}=" in known for option in options), options
