@@ -11,10 +11,10 @@
 /* name, what it breaks. tests/README.md says which test finds each. */
 #define RP_DEFECTS(X)                                                                              \
     X(accept_other_stream, "the state of another stream is taken for one's own")                   \
-    X(believe_stale_mark, "a state slot is read although its mark is of another micro-batch")      \
     X(count_published, "a checkpoint is cut behind what was published, not what was consumed")     \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
+    X(keep_stale_marks, "marks of kept states stay when the numbering begins anew")                \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \

@@ -217,7 +217,8 @@ bool rp_deliver_give_back(struct rp_deliver *d)
     bool worked = rp_deliver_poll_space(d), ended = d->ended;
     uint64_t next = d->next_ticket;
     rp_turn_give_back(&d->turn);
-    return !worked && (ended || !is_packed(d->arena, next)); /* PAIRS turn */
+    return !worked && (ended || !is_packed(d->arena, next)) && /* PAIRS turn */
+           rp_a32_load_relaxed(&d->space_wanted) == 0;
 }
 
 static bool is_consumed(const struct rp_deliver *d, uint64_t batch)
@@ -228,15 +229,23 @@ static bool is_consumed(const struct rp_deliver *d, uint64_t batch)
     return true;
 }
 
-/* Ask trainers of full rings to ring the engine's doorbell, then look whether they need not. */
-static void ask_for_space(struct rp_deliver *d)
+void rp_deliver_ask_for_space(struct rp_deliver *d)
 {
+    rp_a32_store_relaxed(&d->space_wanted, 0); /* before the look at who sleeps */
+    rp_fence_seq_cst();
+    bool awaited = rp_a32_load_relaxed(&d->arena->words->space.sleepers) != 0;
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        rp_ring_want_space(&d->rings[r], awaited || rp_ring_is_full(&d->rings[r]));
+}
+
+/* Ask, then look whether it is there already: who slept for it asks anew if it is not enough. */
+static void find_space(struct rp_deliver *d)
+{
+    rp_deliver_ask_for_space(d);
+    if (!rp_deliver_poll_space(d))
+        return;
     for (uint32_t r = 0; r < d->options->rank_count; r++)
         rp_ring_want_space(&d->rings[r], rp_ring_is_full(&d->rings[r]));
-    (void)rp_deliver_poll_space(d);
-    for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (!rp_ring_is_full(&d->rings[r]))
-            rp_ring_want_space(&d->rings[r], false);
 }
 
 void rp_deliver_want_space(struct rp_deliver *d)
@@ -254,8 +263,8 @@ void rp_deliver_as_packer(struct rp_deliver *d)
         if (!rp_turn_try(&d->turn))
             return; /* its holder looks again */
         retire_rows(d);
-        if (rp_a32_exchange_acquire(&d->space_wanted, 0))
-            ask_for_space(d);
+        if (rp_a32_load_relaxed(&d->space_wanted))
+            find_space(d);
         else if (d->wake_at != UINT64_MAX)
             (void)rp_deliver_poll_space(d);
         next = d->next_ticket;

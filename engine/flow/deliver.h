@@ -38,6 +38,11 @@ bool rp_deliver_poll_space(struct rp_deliver *deliver);
  * same. */
 bool rp_deliver_give_back(struct rp_deliver *deliver);
 
+/** Have trainers ring the engine's doorbell when they give back: those whose ring is full, and all
+ * of them while a packer sleeps, because what it waits for may lie behind batches that are packed
+ * but not published. */
+void rp_deliver_ask_for_space(struct rp_deliver *deliver);
+
 /** A packer thread has packed a ticket: deliver, if nobody has the turn. */
 void rp_deliver_as_packer(struct rp_deliver *deliver);
 /** A packer thread needs room in a ring: look for it, and have the engine woken when there is some.

@@ -91,8 +91,10 @@ WRAP(int, epoll_wait, int fd, struct epoll_event *events, int most, int timeout_
         int count = collect(epoll, events, most);
         if (count || sim.now_ns >= deadline)
             return count;
-        if (!sim_wait_poke(deadline) && timeout_ms)
+        if (!sim_wait_poke(deadline)) {
             sim.timeouts++;
+            sim_trace("a wait for events of %d ms ends without one", timeout_ms);
+        }
     }
 }
 

@@ -163,6 +163,7 @@ static long futex(const uint32_t *word, int operation, uint32_t value, const str
     if (sim_wait(word, sim.now_ns + ns))
         return 0;
     sim.timeouts++;
+    sim_trace("a wait of %u ms ends without a wake-up", (unsigned)(ns / SIM_MS));
     return fail_with(ETIMEDOUT);
 }
 

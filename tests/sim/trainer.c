@@ -12,6 +12,7 @@
 #include "base/mem.h"
 
 #define LEASES_MAX 4u
+#define WAIT_MAX_NS (50 * SIM_MS) /* a wait that is not woken goes on for 100 */
 
 static void put_away(struct trainer *trainer, const struct rp_client *client, uint64_t row)
 {
@@ -118,8 +119,12 @@ static void run(struct trainer *trainer, struct rp_client *client)
     uint32_t count = 0;
     while (!life->leave) {
         struct rp_error error = {0};
+        uint64_t begin = sim.now_ns;
         int code = rp_client_next(client, story_chance(story, 100) ? 0 : 200 * SIM_MS,
                                   &leases[count], &error);
+        if (life->calm && code == RP_NEXT_BATCH && sim.now_ns > begin + WAIT_MAX_NS)
+            sim_fail("rank %u waited %u ms although nothing held the engine up: a lost wake-up",
+                     trainer->rank, (unsigned)((sim.now_ns - begin) / SIM_MS));
         if (code == RP_NEXT_END) {
             trainer->ended = true;
             break;
