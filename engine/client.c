@@ -25,6 +25,8 @@
 #define RP_CONNECT_TIMEOUT_NS (10ull * RP_SECOND_NS)
 #define RP_RESTART_TIMEOUT_NS (60ull * RP_SECOND_NS)
 #define RP_LOOK_UP_NS 100000000u /* how often a sleeping trainer looks whether the engine lives */
+#define RP_STOPPED_PAUSE_NS                                                                        \
+    5000000u /* before the next successor, when one only said that it stops */
 
 /* Beside enum rp_next, inside this file: the engine is gone and its ring is empty. */
 enum { NEXT_LOST = 0 };
@@ -156,6 +158,7 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
     client->state_bytes = header->state_bytes;
     client->next_row = header->next_row;
     client->attach_row = g->base_row + (header->batch + 1) * g->rows * g->world;
+    client->lost_ns = 0;
     client->counts.batches++;
     client->counts.rows += g->rows;
     client->counts.tokens += header->tokens_real;
@@ -218,19 +221,27 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
 }
 
 /* Attach to the successor: 0, -RP_E_TIMEOUT when there is none by the caller's deadline, or a
- * failure that is final. `restart_timeout` counts from the death, over however many calls. */
+ * failure that is final. `restart_timeout` counts from the death to the next batch, over however
+ * many calls and over successors that only stop. */
 static int follow_engine(struct rp_client *client, uint64_t deadline, struct rp_error *error)
 {
     uint64_t patience = client->options.restart_timeout_ns;
+    bool lost_again = client->lost_ns != 0 && client->current;
     if (client->lost_ns == 0)
         client->lost_ns = rp_now_ns();
     rp_client_leave(client);
     uint64_t give_up;
     if (!rp_add_u64(client->lost_ns, patience, &give_up))
         give_up = UINT64_MAX;
+    if (lost_again && rp_now_ns() >= give_up)
+        return rp_fail(error, -RP_E_GONE, "look at the engine's log",
+                       "the engine died at row %" PRIu64
+                       " and its successors only stop: none went on within %.3g s",
+                       client->next_row, (double)patience / RP_SECOND_NS);
+    if (lost_again)
+        rp_sleep_ns(RP_STOPPED_PAUSE_NS);
     int code = rp_client_join(client, rp_min_u64(deadline, give_up), error);
     if (code == 0) {
-        client->lost_ns = 0;
         client->counts.reattaches++;
     } else if (rp_client_may_retry(code)) {
         if (rp_now_ns() < give_up)

@@ -46,7 +46,7 @@ struct rp_client {
     size_t state_bytes, before_bytes, state_capacity; /* each has room for state_capacity */
     uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
     uint64_t attach_row; /* where to go on: the same, or farther in the padding behind the stream */
-    uint64_t lost_ns;    /* when the engine was found dead; 0 = it is not */
+    uint64_t lost_ns;    /* when the engine was found dead; 0 = a batch came since */
     struct rp_client_counts counts;
 
     struct rp_client *next; /* in the list of client_connect.c */

@@ -124,14 +124,17 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
                 continue;
             const struct rp_source *source = rp_corpus_source(d->options->corpus,
                                                               piece->fragment.source);
+            struct rp_extent extent;
+            rp_source_extent(source, piece->fragment.document, &extent);
             return rp_fail(
                 error, -RP_E_VOCABULARY,
                 "set vocab_size to that of the tokenizer, or choose a wider token_dtype; "
                 "batches before this one were delivered",
-                "source %s, document %" PRIu64 ", token %" PRIu64
+                "%s: source %s, document %" PRIu64 ", token %" PRIu64
                 ": expected a token id below %" PRIu64 ", found %" PRIu64,
-                rp_source_name(source), piece->fragment.document, piece->fragment.offset + t,
-                d->options->token_limit, token);
+                rp_corpus_shard(d->options->corpus, extent.shard)->path, rp_source_name(source),
+                piece->fragment.document, piece->fragment.offset + t, d->options->token_limit,
+                token);
         }
     }
     RP_ASSERT(false); /* a rejected token id is in the ticket */

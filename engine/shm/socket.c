@@ -17,7 +17,6 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
-#define RP_SEND_WAIT_MS 5000
 #define RP_FDS_KEPT 2
 #define RP_FDS_MAX 16 /* more than the kernel is asked for: it drops the rest and says so */
 
@@ -75,22 +74,18 @@ int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = body_bytes ? 2 : 1};
     attach_fds(&message, control, sizeof control, fds, fd_count);
     size_t bytes = header_bytes + body_bytes;
-    for (bool made_room = false, waited = false;;) {
+    for (bool made_room = false;;) {
         ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
         if (sent >= 0)
             return (size_t)sent == bytes
                        ? 0
                        : rp_fail(error, -RP_E_PROTOCOL, NULL,
                                  "socket: %zu bytes expected to be sent, %zd were", bytes, sent);
-        struct pollfd room = {.fd = fd, .events = POLLOUT};
         if (errno == EINTR)
             continue;
         if (errno == EMSGSIZE && !made_room) {
             make_room(fd, bytes);
             made_room = true;
-        } else if (errno == EAGAIN && !waited) {
-            waited = true; /* a peer that does not read is not waited for twice */
-            poll(&room, 1, RP_SEND_WAIT_MS);
         } else if (errno == EPIPE || errno == ECONNRESET) {
             return rp_fail(error, -RP_E_GONE, NULL, "socket: the other side has hung up");
         } else {

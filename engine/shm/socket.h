@@ -45,7 +45,8 @@ int rp_socket_peer_pidfd(int fd);
 /** Whether the other side has hung up. */
 bool rp_socket_hung_up(int fd);
 
-/** Send a header and a body as one message, with up to two fds. Waits for room on blocking sockets.
+/** Send a header and a body as one message, with up to two fds. Waits for room on blocking sockets
+ * only: -EAGAIN from a peer that does not read what it asked for.
  */
 RP_MUST_CHECK int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body,
                                  size_t body_bytes, const int *fds, unsigned fd_count,

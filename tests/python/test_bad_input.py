@@ -180,7 +180,7 @@ def test_a_token_outside_the_vocabulary(program, folder, limit):
     assert taken == 50, "every row before the bad one"
     assert "70000" in str(raised.value) and raised.value.hint
     least = limit.get("vocab_size", 65536)
-    texts = ["source words, document 100, token 7", f"below {least}", "found 70000"]
+    texts = [f"{path}: source words, document 100, token 7", f"below {least}", "found 70000"]
     assert_refusal(engine.wait(), engine.log(), *texts)
 
 

@@ -72,6 +72,7 @@ static void close_stage(struct stage *stage)
 struct performance {
     struct stage *stage;
     const struct answer *answer;
+    struct rp_a32 *over; /* 1: no more of them; NULL where there is only one */
 };
 
 /* Answer one trainer, then hang up. */
@@ -96,7 +97,7 @@ static void *perform(void *argument)
 /* Returns what attach said; a client that was made takes one batch if `take`. */
 static int meet(struct stage *stage, const struct answer *answer, bool take, struct rp_error *error)
 {
-    struct performance performance = {stage, answer};
+    struct performance performance = {stage, answer, NULL};
     struct rp_client_options options = {.run_dir = directory, .connect_timeout_ns = 1};
     struct rp_client *client;
     pthread_t thread;
@@ -233,7 +234,7 @@ static void a_wait_ends_in_time_although_every_successor_stops(void **state)
     rp_ring_set_status(&stage.ring, RP_RING_STOPPED, 0, NULL);
     struct answer answer = welcome(&stage);
     ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1; /* which never comes */
-    struct performance performance = {&stage, &answer};
+    struct performance performance = {&stage, &answer, NULL};
     struct rp_client_options options = {.run_dir = directory, .restart_timeout_ns = 100000000};
     struct rp_client *client;
     struct rp_batch batch;
@@ -249,6 +250,43 @@ static void a_wait_ends_in_time_although_every_successor_stops(void **state)
     rp_ring_close(&stage.ring);
 }
 
+static void *perform_until_over(void *argument)
+{
+    const struct performance *p = argument;
+    while (!rp_a32_load_acquire(p->over))
+        perform(argument);
+    rp_listener_close(&p->stage->listener);
+    return NULL;
+}
+
+/* Also for a trainer that would wait for ever: what comes back is no engine that goes on. */
+static void successors_that_only_stop_are_given_up(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct rp_error error;
+    struct rp_a32 over = {0};
+    open_stage(&stage);
+    rp_ring_set_status(&stage.ring, RP_RING_STOPPED, 0, NULL);
+    struct answer answer = welcome(&stage);
+    ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1; /* which never comes */
+    struct performance performance = {&stage, &answer, &over};
+    struct rp_client_options options = {.run_dir = directory, .restart_timeout_ns = 100000000};
+    struct rp_client *client;
+    struct rp_batch batch;
+    char *text;
+    pthread_t thread;
+    pthread_create(&thread, NULL, perform_until_over, &performance);
+    assert_int_equal(rp_client_attach(&client, &options, &error), 0);
+    assert_int_equal(rp_client_next(client, -1, &batch, &error), -RP_E_GONE);
+    assert_non_null(strstr(error.message, "its successors only stop"));
+    rp_client_detach(client);
+    rp_a32_store_release(&over, 1);
+    assert_true(rp_engine_ask(directory, NULL, "stat", &text, &error) < 0); /* the last one */
+    pthread_join(thread, NULL);
+    rp_ring_close(&stage.ring);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +294,7 @@ int main(void)
         cmocka_unit_test(bad_answers_are_named),
         cmocka_unit_test(flipped_bits_do_no_harm),
         cmocka_unit_test(a_wait_ends_in_time_although_every_successor_stops),
+        cmocka_unit_test(successors_that_only_stop_are_given_up),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -370,6 +370,20 @@ static void large_messages_arrive(void **state)
 }
 
 /* More descriptors than the protocol has: taken, closed and refused, and none leaks. */
+/* An engine has others to serve than a peer that asks and does not read. */
+static void a_peer_that_does_not_read_is_not_waited_for(void **state)
+{
+    (void)state;
+    int ends[2], code = 0;
+    char text[4096] = {0};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
+    for (int i = 0; code == 0 && i < 100000; i++)
+        code = rp_socket_send(ends[0], text, sizeof text, NULL, 0, NULL, 0, &error);
+    assert_int_equal(code, -EAGAIN);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void surplus_descriptors_do_not_leak(void **state)
 {
     (void)state;
@@ -411,6 +425,7 @@ int main(void)
         cmocka_unit_test(other_users_are_refused),
         cmocka_unit_test(messages_and_descriptors_arrive),
         cmocka_unit_test(large_messages_arrive),
+        cmocka_unit_test(a_peer_that_does_not_read_is_not_waited_for),
         cmocka_unit_test(surplus_descriptors_do_not_leak),
         cmocka_unit_test(planted_files_are_refused),
     };
