@@ -226,8 +226,7 @@ bool rp_flow_park(struct rp_flow *flow)
 {
     struct rp_deliver *d = &flow->deliver;
     RP_ASSERT(!flow->is_parked);
-    for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        rp_ring_want_space(&d->rings[r], rp_ring_is_full(&d->rings[r]));
+    rp_deliver_ask_for_space(d);
     rp_a32_store_relaxed(&flow->arena.words->parked, 1);
     rp_fence_seq_cst(); /* PAIRS deliver-park */
     flow->is_parked = true;
