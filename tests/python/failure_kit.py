@@ -55,7 +55,8 @@ class Tape:
             assert self.rows.isdisjoint(rows), f"one of the rows {rows} came twice"
             self.rows.update(rows)
             expected = self.tokens[rows[0] * SEQ_LEN : (rows[-1] + 1) * SEQ_LEN]
-            assert (batch["input_ids"].reshape(-1)[: len(expected)] == expected).all(), rows
+            found = batch["input_ids"].reshape(-1)[: len(expected)]
+            assert (found == expected).all(), f"other tokens in one of the rows {rows}"
 
     def read(self, ranks, turns=None):
         for batches in ranks.turns(turns):

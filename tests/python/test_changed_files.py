@@ -3,9 +3,11 @@
 way of reading: noticed and named, or without effect. Trainers hear of it at once, a checkpoint is
 saved, and once the file is back every row comes, with the bytes it always had."""
 
+import contextlib
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 import ringpack
@@ -97,6 +99,50 @@ def test_an_index_that_is_cut(reading, io):
     os.truncate(it.index_path, 0)
     it.read_until_told(it.index_path, "found 0")
     it.restore_and_finish()
+
+
+# ---- controls: what these tests say must be able to be wrong ------------------------------------
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """The program with one guarantee broken; tests/kill makes it."""
+    path = Path(os.environ["RP_BIN_DIR"], "ringpack-points")
+    if not path.exists():
+        pytest.skip("needs the program with defects, ringpack-points")
+
+    def choose(defect):
+        monkeypatch.setenv("RP_DEFECT", defect)
+        return str(path)
+
+    return choose
+
+
+def test_a_change_that_is_not_looked_for_is_delivered(broken, folder):
+    it = Reading(broken("ignore_changed_files"), folder, {"io": "pread"})
+    with open(it.tape.path, "r+b") as file:
+        file.seek(-65536, os.SEEK_END)
+        file.write(bytes(65536))
+    with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
+        it.tape.read(it.ranks)
+
+
+@pytest.mark.parametrize("defect", ["lose_fragment_at_resume", "resume_one_row_on"])
+def test_a_loss_is_noticed(broken, folder, defect):
+    program = broken(defect)
+    tape = Tape(folder, 100000, checkpoint_dir=str(folder / "checkpoints"))
+    engine = Engine(program, folder, tape.config)
+    with Ranks(engine) as ranks:
+        tape.read(ranks, 10)
+        for batches in ranks.turns(1):
+            tape.take(batches)
+            batches[0].release()
+    assert engine.stop() == 0
+    with pytest.raises(AssertionError):
+        finish(program, folder, tape)
+
+
+# ---- files that are other ones ------------------------------------------------------------------
 
 
 @ways
