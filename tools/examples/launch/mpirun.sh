@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A C trainer on the hosts of Open MPI: `mpirun.sh host1:4,host2:4 config.yaml`. All see this folder.
+# A C trainer on hosts that share this folder: `mpirun.sh host1:4,host2:4 config.yaml`.
 set -euo pipefail
 [ $# = 2 ] || { sed -n '3s/^# //p' "$0" >&2; exit 2; }
 

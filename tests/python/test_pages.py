@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages in tools/python/docs do what they say: blocks with a name are files, sh blocks are run."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from job_kit import Job
+
+PAGES = sorted((ROOT / "tools" / "python" / "docs").glob("*.md"))
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+NAME = {"python": re.compile(r"# (\S+\.py)\n"), "c": re.compile(r"/\* (\S+\.c) \*/\n")}
+NEEDED = {"torchrun": "torch", "transformers": "transformers", "jax": "jax", "torch": "torch"}
+
+
+def blocks(page):
+    """name -> text of the files, and the script."""
+    files, script = {}, ""
+    for language, text in BLOCK.findall(page.read_text()):
+        if language in NAME:
+            name = NAME[language].match(text)
+            assert name, f"{page.name}: a {language} block without the name of its file:\n{text}"
+            files[name[1]] = text
+        elif language == "sh":
+            script += text
+    return files, script
+
+
+def need(files, script):
+    for word, module in NEEDED.items():
+        if re.search(rf"^(import|from) {word}\b", "".join(files.values()), re.M) or word in script:
+            pytest.importorskip(module)
+    for tool in re.findall(r"\b(mpicc|mpirun)\b", script):
+        if not shutil.which(tool):
+            pytest.skip(f"needs {tool}: apt-get install libopenmpi-dev openmpi-bin")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)[1]], ids=lambda p: p.stem)
+def test_page(program, folder, page):
+    files, script = blocks(page)
+    need(files, script)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    library = os.path.dirname(os.environ["RINGPACK_LIBRARY"])
+    paths = [os.path.dirname(program), os.path.dirname(sys.executable), os.environ["PATH"]]
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join(paths),
+        "OMP_NUM_THREADS": "1",
+        "XDG_RUNTIME_DIR": str(folder),
+        "LD_LIBRARY_PATH": library,
+        "LIBRARY_PATH": library,
+        "CPATH": str(ROOT / "include"),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    command = ["bash", "-euo", "pipefail", "-mc", script]
+    with Job(command, folder / "log", cwd=folder, env=environment) as job:
+        job.finish()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name}: {target}"
