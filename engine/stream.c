@@ -68,7 +68,8 @@ int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *confi
         sources[i] = (struct rp_plan_source){.documents = rp_source_documents(source),
                                              .weight = config->sources[i].weight,
                                              .lengths = source,
-                                             .length = rp_source_length};
+                                             .length = rp_source_length,
+                                             .expect = rp_source_expect};
     }
     int code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
     free(sources);

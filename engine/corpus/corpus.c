@@ -259,6 +259,15 @@ uint64_t rp_source_length(const void *source_lengths, uint64_t document)
     return good ? tokens : UINT64_MAX;
 }
 
+void rp_source_expect(const void *source_lengths, const uint64_t *documents, uint32_t count)
+{
+    const struct rp_source *source = source_lengths;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t s = shard_of(source, documents[i]);
+        rp_shard_expect(&source->shards[s], documents[i] - source->first[s]);
+    }
+}
+
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error)
 {
     uint32_t s = shard_of(source, document);

@@ -84,6 +84,10 @@ uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documen
  * O(1) memory, a few ns: no lock, no syscall. */
 uint64_t rp_source_length(const void *source, uint64_t document);
 
+/** The lengths or extents of these documents will be asked for next: have their index entries
+ * brought near, all at once. Signature fits struct rp_plan_source.expect. */
+void rp_source_expect(const void *source, const uint64_t *documents, uint32_t count);
+
 /** Say exactly what is wrong with a document for which rp_source_length returned UINT64_MAX. */
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error);
 

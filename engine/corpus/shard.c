@@ -243,6 +243,14 @@ const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, u
     return rp_raw_locate(opened, document, tokens, byte_offset);
 }
 
+void rp_shard_expect(const struct rp_opened *opened, uint64_t document)
+{
+    if (opened->found.format == RP_FORMAT_MEGATRON)
+        rp_megatron_expect(opened, document);
+    else
+        __builtin_prefetch(&opened->starts[document]);
+}
+
 int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error)
 {
     struct stat info;

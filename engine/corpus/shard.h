@@ -20,6 +20,7 @@
 struct rp_megatron {
     struct rp_map map; /* the .idx */
     uint64_t sequences;
+    unsigned width_shift;    /* a token has 1 << width_shift bytes */
     bool has_modes;          /* the optional tail of multimodal datasets */
     const uint8_t *lengths;  /* i32[sequences], unaligned like the next two */
     const uint8_t *pointers; /* i64[sequences] */
@@ -55,11 +56,15 @@ void rp_shard_close(struct rp_opened *opened);
 const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                             uint64_t *byte_offset);
 
+/** Ask for the memory that rp_shard_locate will read, without waiting for it. */
+void rp_shard_expect(const struct rp_opened *opened, uint64_t document);
+
 /* shard_megatron.c */
 
 /** Map and check the .idx of a shard whose token file has shard.bytes bytes. Sets type, documents,
  * tokens. */
 RP_MUST_CHECK int rp_megatron_open(struct rp_opened *opened, struct rp_error *error);
+void rp_megatron_expect(const struct rp_opened *opened, uint64_t document);
 const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                                uint64_t *byte_offset);
 

@@ -92,6 +92,7 @@ static int check_size(struct rp_opened *opened, struct rp_error *error)
                        "%s: document entries: expected at least 1, found 0",
                        opened->found.index_path);
     megatron->sequences = sequences;
+    megatron->width_shift = (unsigned)__builtin_ctz(rp_token_width(opened->shard.type));
     megatron->lengths = data + HEADER_BYTES;
     megatron->pointers = megatron->lengths + 4 * sequences;
     megatron->first = megatron->pointers + 8 * sequences;
@@ -168,11 +169,23 @@ int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
     return code;
 }
 
+/* As if every document were one sequence, and so had the same number: nearly always it is, and it
+ * is only a guess. */
+void rp_megatron_expect(const struct rp_opened *opened, uint64_t document)
+{
+    const struct rp_megatron *megatron = &opened->megatron;
+    __builtin_prefetch(megatron->first + 8 * document);
+    if (document < megatron->sequences) {
+        __builtin_prefetch(megatron->lengths + 4 * document);
+        __builtin_prefetch(megatron->pointers + 8 * document);
+    }
+}
+
 const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                                uint64_t *byte_offset)
 {
     const struct rp_megatron *megatron = &opened->megatron;
-    uint64_t width = rp_token_width(opened->shard.type);
+    unsigned shift = megatron->width_shift;
     uint64_t first = rp_load_u64(megatron->first + 8 * document);
     uint64_t end = rp_load_u64(megatron->first + 8 * document + 8);
     if (first > end || end > megatron->sequences)
@@ -190,14 +203,14 @@ const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document
             return "a sequence has a negative length";
         if (pointer != next)
             return "its sequences are not contiguous in the .bin";
-        uint64_t bytes = (uint64_t)length * width;
+        uint64_t bytes = (uint64_t)length << shift;
         bool inside = rp_range_inside(pointer, bytes, opened->shard.bytes) ||
                       RP_DEFECT(trust_index_extents);
-        if (pointer % width != 0 || !inside)
+        if (pointer & ((1u << shift) - 1) || !inside)
             return "it lies outside the .bin, or between two tokens";
         next = pointer + bytes;
     }
-    *tokens = (next - begin) / width;
+    *tokens = (next - begin) >> shift;
     *byte_offset = begin;
     return NULL;
 }
