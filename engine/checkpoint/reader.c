@@ -17,6 +17,7 @@
 #include "checkpoint/storage.h"
 
 #define HUGE_PAGE_BYTES (2u << 20)
+#define EIO_TRIES 3u
 
 struct rp_checkpoint {
     struct rp_format_head head;
@@ -34,12 +35,21 @@ static int fail_code(struct rp_error *error, int code, const char *path, const c
                    "%s: cannot %s: %s", path, verb, rp_strerror(code));
 }
 
+/* Whether to make a call again that failed with this errno. A passing EIO must not be taken for
+ * damage: that is a step back to an older checkpoint. */
+static bool try_again(int error_number, unsigned *tries)
+{
+    return error_number == EINTR || (error_number == EIO && ++*tries < EIO_TRIES);
+}
+
 /* `data` begins at a page, `offset` too: what direct reads ask for. */
 static int read_exactly(int fd, uint8_t *data, uint64_t bytes, uint64_t offset, const char *path,
                         struct rp_error *error)
 {
-    while (bytes > 0) {
+    for (unsigned tries = 0; bytes > 0;) {
         ssize_t got = rp_storage_system.read(&rp_storage_system, fd, data, bytes, offset);
+        if (got < 0 && try_again((int)-got, &tries))
+            continue;
         if (got < 0)
             return fail_code(error, (int)got, path, "read");
         if (got == 0)
@@ -77,8 +87,10 @@ static int take_memory(struct rp_checkpoint *checkpoint, uint64_t file_bytes)
 static int check_kind(int fd, const char *path, uint64_t *file_bytes, struct rp_error *error)
 {
     struct stat info;
-    if (fstat(fd, &info) < 0)
-        return fail_code(error, -errno, path, "stat");
+    unsigned tries = 0;
+    while (fstat(fd, &info) < 0)
+        if (!try_again(errno, &tries))
+            return fail_code(error, -errno, path, "stat");
     if (!S_ISREG(info.st_mode))
         return rp_fail(error, -RP_E_FORMAT,
                        "give a file named checkpoint-*.rpc, or a directory of them",
@@ -131,8 +143,11 @@ static int open_at(struct rp_checkpoint **out, int dir, const char *name, int fl
     }
     checkpoint->path = path;
     /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags);
-    int code = 0;
+    unsigned tries = 0;
+    int fd, code = 0;
+    do
+        fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags);
+    while (fd < 0 && try_again(errno, &tries));
     if (fd < 0 && errno == ELOOP)
         code = rp_fail(error, -RP_E_FORMAT, "give the path of the file itself",
                        "%s: a symbolic link, which is not followed here", path);

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every system call of what reads checkpoints fails, once and for ever, in many ways: it is refused
+ * with a message or gives the newest one; never an older one, never "there is none", and no file
+ * changes its name. */
+#include "checkpoint_sample.h"
+
+#include "call_faults.h"
+
+#include "checkpoint/dir.h"
+#include "storage_fakes.h"
+
+#define CALLS_MAX 1000u
+
+static void prepare(void)
+{
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    struct rp_storage storage = fast_storage();
+    assert_int_equal(rp_checkpoint_dir_open_with(&dir, "place", 3, NULL, &storage, 8192, &error),
+                     0);
+    for (uint64_t row = 10; row <= 30; row += 10)
+        assert_int_equal(sample_save(dir, row, NULL, &error), 0);
+    rp_checkpoint_dir_close(dir);
+}
+
+static int load(struct rp_error *error)
+{
+    struct rp_checkpoint *checkpoint;
+    int code = rp_checkpoint_newest(&checkpoint, "place", true, error);
+    if (code == 1) {
+        if (rp_checkpoint_info(checkpoint)->next_row != 30)
+            fail_msg("call %u: an older checkpoint was taken", call_orders.at);
+        sample_check(checkpoint);
+    }
+    rp_checkpoint_close(checkpoint);
+    return code < 0 ? code : code == 1 ? 0 : 1;
+}
+
+static int list(struct rp_error *error)
+{
+    struct rp_checkpoint_entry *entries;
+    size_t count;
+    int code = rp_checkpoint_list("place", &entries, &count, error);
+    if (code == 0)
+        assert_int_equal(count, 3);
+    rp_checkpoint_list_free(entries, count);
+    return code;
+}
+
+static int rewind_one(struct rp_error *error)
+{
+    return rp_checkpoint_rewind("place", 2, error);
+}
+
+/* Returns how many calls there were, and in *cured how often one failure was overcome. */
+static unsigned check(int (*operate)(struct rp_error *error), int failure, bool for_ever,
+                      unsigned *cured)
+{
+    bool rewinds = operate == rewind_one;
+    unsigned at = 0;
+    for (bool is_past = false; !is_past; at++) {
+        struct rp_error error = {0};
+        assert_true(at < CALLS_MAX);
+        prepare();
+        calls_spoil(at, failure, for_ever);
+        int code = operate(&error);
+        is_past = calls_mend() <= at;
+        if (code > 0)
+            fail_msg("errno %d of call %u: it said that there is no checkpoint", failure, at);
+        if (code < 0)
+            assert_non_null(strstr(error.message, "place"));
+        else if (!is_past)
+            ++*cured;
+        if (count_names("place", ".bad"))
+            fail_msg("errno %d of call %u: a good file was set aside", failure, at);
+        if (operate(&error) != 0)
+            fail_msg("errno %d of call %u, and well again: %s", failure, at, error.message);
+        assert_int_equal(newest_row("place"), rewinds ? 20 : 30);
+        remove_directory("place");
+    }
+    return at - 1;
+}
+
+static void check_all(int (*operate)(struct rp_error *error))
+{
+    static const int failures[] = {EIO, EINTR, ESTALE, EMFILE, EACCES, ENOMEM};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(failures); i++) {
+        unsigned cured = 0, ignored = 0;
+        unsigned calls = check(operate, failures[i], false, &cured);
+        if (failures[i] != EINTR) /* it would be asked again for ever, as it should */
+            check(operate, failures[i], true, &ignored);
+        print_message("  %s: %u calls, %u failures overcome\n", strerror(failures[i]), calls,
+                      cured);
+    }
+}
+
+static void test_loading_the_newest(void **state)
+{
+    (void)state;
+    check_all(load);
+}
+
+static void test_listing(void **state)
+{
+    (void)state;
+    check_all(list);
+}
+
+static void test_rewinding(void **state)
+{
+    (void)state;
+    check_all(rewind_one);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loading_the_newest),
+        cmocka_unit_test(test_listing),
+        cmocka_unit_test(test_rewinding),
+    };
+    return cmocka_run_group_tests_name("checkpoint_load_faults", tests, sample_enter_memory,
+                                       sample_leave);
+}
