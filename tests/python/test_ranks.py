@@ -193,3 +193,19 @@ def test_ranks_move_together_although_one_is_late(make, expected):
         batch = next(loader)
         assert batch.first_row == row
         assert_batch(batch, expected)
+
+
+def test_a_rank_may_enter_after_another_has_loaded_a_state_and_gone_on(make, expected):
+    """Rows 0 and 1 do not begin micro-batches of one numbering: whoever attaches first decides."""
+    with make(run="before", batch_size=1) as before:
+        next(before)
+        state = before.state_dict()
+    patience = {"dp_world_size": 2, "run": "late", "start_timeout": 20}
+    with make(dp_rank=0, start_engine=True, **patience) as first:
+        first.load_state_dict(state)
+        assert next(first).first_row == 1
+        with make(dp_rank=1, start_engine=False, **patience) as second:
+            second.load_state_dict(state)
+            batch = next(second)
+            assert batch.first_row == 4
+            assert_batch(batch, expected)

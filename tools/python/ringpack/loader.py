@@ -202,16 +202,19 @@ class Loader:
         """Attach to our engine; one that served a finite stream to its end is started again."""
         deadline = time.monotonic() + self._start_timeout
         while True:
-            if self._engine is None:
-                self._engine = Engine(*self._command, program=self._program)
-                weakref.finalize(self, self._engine.stop)
-            if not self._engine.runs():
-                self._engine.start(self._start_timeout)
+            self._start_engine()
             try:
                 return self._attach_once(connect_timeout=0.1)
             except (EngineGoneError, BusyError):  # busy: others have yet to leave their old place
                 if time.monotonic() >= deadline:
                     raise
+
+    def _start_engine(self):
+        if self._engine is None:
+            self._engine = Engine(*self._command, program=self._program)
+            weakref.finalize(self, self._engine.stop)
+        if not self._engine.runs():
+            self._engine.start(self._start_timeout)
 
     def close(self) -> None:
         """Detach, and end the engine if this loader started it. Views that are alive stay valid."""
@@ -232,7 +235,13 @@ class Loader:
             client.detach()
 
     def __enter__(self) -> "Loader":
-        return self.attach()
+        """Start the engine; and attach, unless there are other ranks: a state may be loaded next,
+        and a rank that is there already would hold a late one, at another row, off."""
+        if self._ranks.world == 1:
+            return self.attach()
+        if self._command is not None:
+            self._start_engine()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
