@@ -306,7 +306,7 @@ def _nanoseconds(seconds):
     return 2**64 - 1 if seconds == float("inf") else max(1, int(seconds * 1e9))
 
 
-def _layout(geometry) -> dict[str, tuple[int, tuple[tuple[int, ...], ...], dict[str, Any]]]:
+def _layout(geometry):
     """Name -> (number, shapes of its views, type) of the sections that the run has."""
     rows, length, documents = geometry.rows, geometry.seq_len, geometry.max_docs_per_row
     usual = {
@@ -315,7 +315,7 @@ def _layout(geometry) -> dict[str, tuple[int, tuple[tuple[int, ...], ...], dict[
         "doc_lens": (rows, documents),
         "provenance": (rows, documents),
     }
-    layout = {}
+    layout: dict[str, tuple[int, tuple[tuple[int, ...], ...], dict[str, Any]]] = {}
     for number, name in enumerate(SECTIONS):
         section = geometry.sections[number]
         if not section.offset:
@@ -325,7 +325,7 @@ def _layout(geometry) -> dict[str, tuple[int, tuple[tuple[int, ...], ...], dict[
         shapes = shape, (count,), (1, count)  # ROWS, FLAT, ONE_ROW
         if name in RECORDS:
             size = section.bytes // count if count else 0
-            description = {"typestr": f"|V{size}", "descr": RECORDS[name]}
+            description: dict[str, Any] = {"typestr": f"|V{size}", "descr": RECORDS[name]}
         else:
             description = {"typestr": DTYPES[section.dtype]}
         layout[name] = (number, shapes, description)

@@ -21,7 +21,7 @@ from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageErr
 
 logger = logging.getLogger("ringpack.engine")
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "debug": logging.DEBUG}
-_living = weakref.WeakSet()
+_living: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
 def _leave_to_parent():
@@ -101,8 +101,9 @@ def _config_fd(text):
     return fd, ["-c", f"/proc/self/fd/{fd}"]
 
 
-def count_steps(arguments, config_text=None, program=None):
+def count_steps(engine_command, program):
     """Steps of a whole stream, as `ringpack plan` counts them."""
+    arguments, config_text = engine_command
     command = [os.fspath(program) if program is not None else find_program(), "plan", "--json"]
     command += ["--rows", str(2**63 - 1), *arguments]
     passed = []

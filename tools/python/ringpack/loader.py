@@ -100,7 +100,8 @@ class Loader:
         program: Optional[FilePath] = None,
         **options: Any,
     ):
-        self._client = self._engine = None
+        self._client: Any = None  # Client, while attached
+        self._engine: Optional[Engine] = None
         _check_form(return_type, pin_memory, keep)
         ranks = find_ranks(dp_rank, dp_world_size, os.environ)
         describes = config is not None or corpus is not None
@@ -140,9 +141,10 @@ class Loader:
         self._profile, self._kind, self._flat = profile, return_type, bool(flat)
         self._pin_memory, self._keep = pin_memory, keep
         self._program, self._start_timeout = program, start_timeout
-        self._ranks, self._token = ranks, None
-        self._open = deque()  # batches that are not closed yet, oldest first
-        self._form: Optional[Form] = None  # known when attached
+        self._ranks = ranks
+        self._token: Optional[bytes] = None  # where to attach
+        self._open: deque[Batch] = deque()  # batches that are not closed yet, oldest first
+        self._form: Any = None  # Form, once attached
         self._length: Optional[int] = None
         self._ended, self._restarts, self._died_at = False, 0, None
 
@@ -284,7 +286,7 @@ class Loader:
             opened.popleft().close(form.went_on)
         if self._ended:
             return None
-        lease = client.next(_SLICE_NS if timeout is None else 0)
+        lease: Any = client.next(_SLICE_NS if timeout is None else 0)
         if lease is None or lease is END:
             lease = self._wait(lease, timeout)
             if lease is None:
@@ -299,7 +301,7 @@ class Loader:
         release() and close() do. None at the end of the stream. As many as the ring has slots may
         be out at a time; for one more, LeaseError names them."""
         client = self.attach()._client
-        lease = END if self._ended else client.next(0)
+        lease: Any = END if self._ended else client.next(0)
         if lease is None or lease is END:
             lease = self._wait(lease, timeout)
             if lease is None:
@@ -351,7 +353,7 @@ class Loader:
                 raise TypeError("the length is not known: the engine's config is not this loader's")
             if epochs_of(self.attach()._client.state()) == 0:
                 raise TypeError("an endless stream has no length")
-            steps = count_steps(*self._config, program=self._program)
+            steps = count_steps(self._config, self._program)
             self._length = steps * self._client.geometry.micro_batches
         return self._length
 
@@ -409,7 +411,9 @@ class Loader:
         """load_state_dict(), as Grain's checkpoints ask for it."""
         self.load_state_dict(state)
 
-    def check_ranks(self, all_gather: Optional[Callable[[dict], Iterable[dict]]] = None) -> None:
+    def check_ranks(
+        self, all_gather: Optional[Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = None
+    ) -> None:
         """Compare what the ranks of a job are about to read; a collective call, before the loop.
 
         Nodes share nothing, so a node with another corpus, seed or position would go unnoticed.

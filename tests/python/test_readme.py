@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The five minutes of tools/python/README.md: train, be killed, go on; and its types, to a checker."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+README = (ROOT / "tools" / "python" / "README.md").read_text()
+LINE = re.compile(r"row (\d+): loss ([\d.]+), \d+ tokens")
+BATCH = 4
+
+
+def start(folder):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_RUNTIME_DIR": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, "train.py"],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": str(ROOT / "tools" / "python")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def read(process, count):
+    lines = [LINE.match(process.stdout.readline()) for _ in range(count)]
+    return [(int(line[1]), line[2]) for line in lines]
+
+
+def test_five_minutes(program, folder):
+    pytest.importorskip("torch")
+    (folder / "train.py").write_text(re.search(r"```python\n(.*?)```", README, re.S)[1])
+    command = [program, "convert", "-q", "-o", "corpus", ROOT / "engine" / "plan"]
+    subprocess.run(command, cwd=folder, check=True)
+    whole = start(folder)
+    wanted = read(whole, 12)
+    whole.kill()
+    whole.communicate()
+    assert [row for row, _ in wanted] == list(range(0, 12 * BATCH, BATCH))
+    (folder / "last.pt").unlink()
+    killed = start(folder)
+    seen = read(killed, 5)
+    killed.kill()
+    killed.communicate()
+    resumed = start(folder)
+    try:
+        rest = read(resumed, 4)
+    finally:
+        resumed.kill()
+        resumed.communicate()
+    assert seen == wanted[:5]
+    assert rest[0][0] > seen[-1][0], "what was printed had been saved"
+    at = rest[0][0] // BATCH
+    assert rest[: 12 - at] == wanted[at : at + 4], "the losses of a run that was never killed"
+
+
+USER = """
+import ringpack
+
+def rows(path: str) -> list[int]:
+    with ringpack.Loader(corpus=path, seq_len=64, batch_size=2, profile="hf") as loader:
+        loader.load_state_dict(loader.state_dict())
+        found = [batch.next_row for batch in loader]
+        batch = loader.borrow(timeout=1.0)
+        if batch is not None:
+            with batch:
+                print(list(batch), batch["input_ids"].shape, len(loader))
+        return found
+
+def told(error: ringpack.CheckpointMismatchError) -> str:
+    return f"{error.field}: {error.hint}"
+"""
+WRONG = "\nringpack.Loader(corpus=3.5, return_type=1).borrow('soon')\n"
+
+
+def check_types(folder, path, *options):
+    """Lines with an error, as mypy finds them: [(line, text)]."""
+    environment = {**os.environ, "MYPYPATH": str(ROOT / "tools" / "python")}
+    command = [sys.executable, "-m", "mypy", "--cache-dir", os.devnull, *options, path]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    return [(int(line), text) for line, text in re.findall(r":(\d+): error: (.*)", done.stdout)]
+
+
+def test_types(tmp_path):
+    """A user's program is typed to the last; a wrong line, and no other, is found."""
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip("needs mypy")
+    user = tmp_path / "user.py"
+    user.write_text(USER + WRONG)
+    errors = check_types(tmp_path, user, "--strict", "--follow-imports=silent")
+    assert {line for line, _ in errors} == {len((USER + WRONG).splitlines())}, errors
+    assert len(errors) == 3
+    assert check_types(tmp_path, ROOT / "tools" / "python" / "ringpack") == []
