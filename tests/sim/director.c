@@ -19,6 +19,19 @@
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
+/* An engine of another stream must not go on from our checkpoints. */
+static void *intruder_main(void *argument)
+{
+    struct story *story = argument;
+    struct rp_config config;
+    struct rp_error error = {0};
+    story->engine_code = keys_configure(&story->engine_keys, &config, &error);
+    struct rp_engine_options options = {.config = &config, .ready_fd = -1, .lifeline_fd = -1};
+    if (story->engine_code >= 0)
+        story->engine_code = rp_engine_run(&options, &error);
+    sim_exit(2);
+}
+
 static void *engine_main(void *argument)
 {
     struct story *story = argument;
@@ -31,7 +44,6 @@ static void *engine_main(void *argument)
     code = rp_engine_run(&options, &error);
     rp_config_free(&config);
     if (code < 0) {
-        snprintf(story->engine_message, sizeof story->engine_message, "%.200s", error.message);
         sim_trace("the engine fails: %s", error.message);
         if (!story->engine_faults)
             sim_fail("the engine: %s", error.message);
@@ -61,6 +73,24 @@ static void draw_engine(struct story *story)
     keys_set(keys, "checkpoint_contents", story_chance(story, 700) ? "true" : "false");
     keys_set(keys, "checkpoint_keep", "%u", 2u + (unsigned)story_below(story, 2));
     keys_set(keys, "checkpoint_steps", "%u", (unsigned)story_below(story, 4));
+}
+
+void director_intrude(struct story *story)
+{
+    struct rp_checkpoint *checkpoint;
+    struct rp_error error;
+    if (!story->checkpoints ||
+        rp_checkpoint_newest(&checkpoint, "/checkpoints", false, &error) != 1)
+        return;
+    rp_checkpoint_close(checkpoint);
+    draw_engine(story);
+    keys_set(&story->engine_keys, "seed", "1000");
+    struct sim_process *engine = sim_spawn("intruder", intruder_main, story);
+    uint64_t until = sim.now_ns + SIM_S;
+    while (!engine->dead && sim.now_ns < until)
+        rp_sleep_ns(SIM_MS);
+    if (!engine->dead || story->engine_code != -RP_E_MISMATCH)
+        sim_fail("an engine of another stream was not refused: %d", story->engine_code);
 }
 
 void director_start_engine(struct story *story)
@@ -287,6 +317,10 @@ static void end_life(struct story *story)
     if (story_chance(story, 300)) {
         story->counts.power_cuts++;
         sim_power_cut();
+    }
+    if (!story->has_rotted && story_chance(story, 150) && sim_rot("/checkpoints", "checkpoint-")) {
+        story->has_rotted = true;
+        story->row_safe = 0;
     }
 }
 

@@ -8,6 +8,8 @@
 
 /** A new job: its shape, its faults, where its ranks go on; starts its engine and its trainers. */
 void director_begin_life(struct story *story, uint32_t number, bool calm);
+/** Try to start an engine of another stream on our checkpoints, while nobody is there. */
+void director_intrude(struct story *story);
 void director_start_engine(struct story *story);
 void director_start_trainer(struct story *story, uint32_t rank);
 void director_expect_earlier(struct story *story, uint64_t row);

@@ -18,7 +18,7 @@ static void draw_shape(struct story *story, uint32_t number, bool calm)
 
 static void draw_faults(struct story *story)
 {
-    const struct life *life = &story->life;
+    struct life *life = &story->life;
     sim_faults = (struct sim_faults){.injected = sim_faults.injected};
     story->engine_faults = false;
     if (life->calm)
@@ -29,6 +29,10 @@ static void draw_faults(struct story *story)
         sim_faults.delay = (unsigned)story_below(story, 200);
         sim_faults.spurious = (unsigned)story_below(story, 20);
     }
+    if (story_chance(story, 200))
+        life->hang_up = (unsigned)story_below(story, 100);
+    if (story_chance(story, 100))
+        life->lies = (unsigned)story_below(story, 50);
     if (story_chance(story, 300))
         sim_faults.time_jump = (unsigned)story_below(story, 20);
     if (story_chance(story, 150)) {
@@ -73,6 +77,9 @@ static void place_trainers(struct story *story)
 void director_begin_life(struct story *story, uint32_t number, bool calm)
 {
     draw_shape(story, number, calm);
+    sim_faults = (struct sim_faults){.injected = sim_faults.injected};
+    if (story_chance(story, 100))
+        director_intrude(story);
     draw_faults(story);
     place_trainers(story);
     const struct life *life = &story->life;

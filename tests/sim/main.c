@@ -15,6 +15,7 @@
 
 #define JOBS_MAX 64u
 #define REPEATS 32u
+#define HEALTHY_SEEDS 200u
 
 _Bool rp_defects[RP_DEFECT_COUNT];
 static const char *const defect_names[] = {
@@ -27,7 +28,6 @@ static struct options {
     uint64_t first, seeds;
     uint32_t jobs;
     const char *defect;
-    bool quiet;
 } options = {.first = 1, .seeds = 1000, .jobs = 1};
 
 /* What a job has done; in memory that all jobs share. */
@@ -83,7 +83,7 @@ static bool tell(uint64_t seed, struct counts *counts)
     add_counts(counts, &story.counts);
     bool good = !sim.failure[0];
     sim_end();
-    if (!good && !options.quiet) {
+    if (!good) {
         fprintf(stderr, "seed %" PRIu64 ": %s\n", seed, sim.failure);
         say_command();
     }
@@ -191,12 +191,74 @@ static int tell_many(void)
     return good ? 0 : 1;
 }
 
+/* ---- positive controls ----------------------------------------------------------------------- */
+
+/* Found elsewhere: the simulator's files are never wrong in that way. */
+static const char *const not_ours[] = {"ignore_changed_files", "trust_index_extents"};
+
+static bool is_ours(size_t defect)
+{
+    for (size_t i = 0; i < sizeof not_ours / sizeof *not_ours; i++)
+        if (!strcmp(defect_names[defect], not_ours[i]))
+            return false;
+    return true;
+}
+
+/* With the defect (RP_DEFECT_COUNT: with none), in a process of its own: how many seeds until
+ * something was found, 0 if nothing was. */
+static uint64_t seeds_until_found(size_t defect, uint64_t seeds, struct job *job)
+{
+    *job = (struct job){0};
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (defect < RP_DEFECT_COUNT)
+            rp_defects[defect] = true;
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(2);
+        while (!job->failed_seed && job->told++ < seeds)
+            if (!tell(options.first + job->told - 1, &job->counts))
+                job->failed_seed = options.first + job->told - 1;
+        _exit(job->failed_seed != 0);
+    }
+    int status;
+    if (waitpid(pid, &status, 0) != pid)
+        return 0;
+    bool found = job->failed_seed || !WIFEXITED(status) || WEXITSTATUS(status) == 1;
+    return found ? job->told : 0;
+}
+
+/* Each defect must be found, or the simulator proves nothing. */
+static int run_controls(void)
+{
+    struct job *job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                           -1, 0);
+    int missed = 0;
+    if (seeds_until_found(RP_DEFECT_COUNT, HEALTHY_SEEDS, job)) {
+        printf("controls: something is found without a defect\n");
+        return 1;
+    }
+    for (size_t i = 0; i < RP_DEFECT_COUNT; i++) {
+        if (!is_ours(i))
+            continue;
+        uint64_t seeds = seeds_until_found(i, options.seeds, job);
+        if (seeds)
+            printf("%-24s found by seed %" PRIu64 "\n", defect_names[i], seeds);
+        else
+            printf("%-24s NOT FOUND in %" PRIu64 " seeds\n", defect_names[i], options.seeds);
+        missed += seeds == 0;
+    }
+    printf(missed ? "controls: %d defects live\n" : "controls: every defect was found\n", missed);
+    return missed ? 1 : 0;
+}
+
 /* ---- the command line ------------------------------------------------------------------------ */
 
 static int usage(void)
 {
     fprintf(stderr, "usage: ringpack_sim [--seeds N] [--first S] [--jobs J] [--defect NAME]\n"
-                    "       ringpack_sim --seed S [--trace] [--defect NAME]\n");
+                    "       ringpack_sim --seed S [--trace] [--defect NAME]\n"
+                    "       ringpack_sim --controls [--seeds N]\n");
     return 2;
 }
 
@@ -215,11 +277,12 @@ static bool set_defect(const char *name)
 
 int main(int argc, char **argv)
 {
-    static const struct option known[] = {{"seeds", 1, NULL, 'n'}, {"first", 1, NULL, 'f'},
-                                          {"jobs", 1, NULL, 'j'},  {"seed", 1, NULL, 's'},
-                                          {"trace", 0, NULL, 't'}, {"defect", 1, NULL, 'd'},
-                                          {"quiet", 0, NULL, 'q'}, {NULL, 0, NULL, 0}};
+    static const struct option known[] = {{"seeds", 1, NULL, 'n'},    {"first", 1, NULL, 'f'},
+                                          {"jobs", 1, NULL, 'j'},     {"seed", 1, NULL, 's'},
+                                          {"trace", 0, NULL, 't'},    {"defect", 1, NULL, 'd'},
+                                          {"controls", 0, NULL, 'c'}, {NULL, 0, NULL, 0}};
     uint64_t single = 0;
+    bool controls = false;
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         uint64_t value = optarg ? strtoull(optarg, NULL, 10) : 0;
         switch (c) {
@@ -238,8 +301,8 @@ int main(int argc, char **argv)
         case 't':
             sim.trace = true;
             break;
-        case 'q':
-            options.quiet = true;
+        case 'c':
+            controls = true;
             break;
         case 'd':
             if (!set_defect(optarg))
@@ -254,6 +317,8 @@ int main(int argc, char **argv)
     struct sigaction action = {.sa_handler = crashed, .sa_flags = SA_ONSTACK};
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
+    if (controls)
+        return run_controls();
     struct counts counts = {0};
     if (single)
         return tell(single, &counts) ? 0 : 1;

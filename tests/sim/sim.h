@@ -114,6 +114,8 @@ void *sim_take(size_t bytes, size_t alignment);
 void sim_give(void *memory);
 bool sim_owns(const void *memory);
 void sim_memory_reset(void);
+/** What the process mapped last of that length, or NULL. */
+void *sim_find_map(const struct sim_process *process, uint64_t bytes);
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -188,11 +190,16 @@ void sim_file_put(const char *path, const void *data, uint64_t bytes);
 struct sim_node *sim_lookup(const char *path);
 /** Everything that fsync did not make safe may be lost, or half there. Only while nothing runs. */
 void sim_power_cut(void);
+/** A bit of a file whose name begins so flips; false if there are fewer than two of them. */
+bool sim_rot(const char *directory, const char *prefix);
 
 /* ---- sockets, and what is waited for --------------------------------------------------------- */
 
 uint32_t sim_ready(const struct sim_node *node, const struct sim_process *process);
 void sim_channel_close(struct sim_node *node);
+/** All connections of the process break, on both sides. */
+void sim_hang_up(struct sim_process *process);
+void sim_connection_break(struct sim_node *node);
 /** The node is closed: nobody watches it, nor by it. */
 void sim_watches_forget(const struct sim_node *node);
 void sim_watches_reset(void);

@@ -302,6 +302,24 @@ void sim_power_cut(void)
     }
 }
 
+bool sim_rot(const char *path, const char *prefix)
+{
+    const struct sim_node *directory = sim_lookup(path);
+    struct sim_node *files[16];
+    uint32_t count = 0;
+    for (uint32_t i = 0; directory && i < directory->entries.count && count < 16; i++)
+        if (!strncmp(directory->entries.list[i].name, prefix, strlen(prefix)))
+            files[count++] = directory->entries.list[i].node;
+    if (count < 2)
+        return false;
+    struct sim_node *node = files[sim_below(&sim.random, count)];
+    uint64_t at = sim_below(&sim.random, node->bytes);
+    sim_trace("a bit of a checkpoint flips, at %u of %u", (unsigned)at, (unsigned)node->bytes);
+    node->data[at] ^= (uint8_t)(1u << sim_below(&sim.random, 8));
+    sim_sync(node);
+    return true;
+}
+
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
 struct sim_descriptor *sim_descriptor_of(int fd)
@@ -360,6 +378,15 @@ void sim_close_all(struct sim_process *process)
         if (descriptors[i].process == process)
             close_descriptor(i);
     sim_maps_close(process);
+}
+
+void sim_hang_up(struct sim_process *process)
+{
+    sim_trace("the connection of %s breaks", process->name);
+    for (int i = 0; i < SIM_FDS_MAX; i++)
+        if (descriptors[i].process == process && descriptors[i].node->kind == SIM_CONNECTION)
+            sim_connection_break(descriptors[i].node);
+    sim_poke();
 }
 
 WRAP(int, close, int fd)

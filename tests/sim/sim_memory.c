@@ -201,6 +201,14 @@ void sim_maps_reset(void)
     map_count = 0;
 }
 
+void *sim_find_map(const struct sim_process *process, uint64_t bytes)
+{
+    for (uint32_t i = map_count; i-- > 0;)
+        if (maps[i].process == process && maps[i].node->bytes == bytes)
+            return maps[i].node->data;
+    return NULL;
+}
+
 static void drop_map(uint32_t index)
 {
     struct sim_node *node = maps[index].node;

@@ -72,6 +72,14 @@ void sim_channel_close(struct sim_node *node)
     sim_poke();
 }
 
+void sim_connection_break(struct sim_node *node)
+{
+    struct sim_channel *channel = node->channel;
+    if (channel->peer)
+        channel->peer->peer = NULL;
+    channel->peer = NULL;
+}
+
 /* ---- making connections ---------------------------------------------------------------------- */
 
 WRAP(int, socket, int domain, int type, int protocol)

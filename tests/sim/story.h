@@ -67,8 +67,9 @@ struct life {
     uint32_t world, batch, micro_batches;
     uint64_t global;
     uint32_t lease_max;
-    uint64_t work_ns; /* that a trainer spends on a batch */
-    bool leave;       /* trainers are to go */
+    uint64_t work_ns;       /* that a trainer spends on a batch */
+    unsigned hang_up, lies; /* of 1000 batches, after how many a trainer does so */
+    bool leave;             /* trainers are to go */
     uint64_t batches;
 };
 
@@ -83,11 +84,11 @@ struct story {
     struct life life;
     struct trainer trainers[RANKS_MAX];
     struct sim_process *engine;
-    int engine_code; /* of the last one that ended */
-    char engine_message[256];
+    int engine_code;         /* of the intruder */
     struct keys engine_keys; /* of the next engine */
     bool engine_faults;      /* it may fail for what the machine did */
     bool checkpoints;
+    bool has_rotted;   /* a checkpoint; once in a story, or none might be left */
     uint64_t row_high; /* all ranks have taken what lies below, at some time */
     uint64_t row_safe; /* a checkpoint of this row was promised; a later one has no earlier row */
     struct counts counts;

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "shm/layout.h"
 
 #define LEASES_MAX 4u
 #define WAIT_MAX_NS (50 * SIM_MS) /* a wait that is not woken goes on for 100 */
@@ -103,6 +104,29 @@ static uint32_t give_back(struct trainer *trainer, struct rp_client *client,
     return count;
 }
 
+/* Its connection breaks while it lives and reads: the engine takes it for dead. */
+static void lose_connection(const struct trainer *trainer)
+{
+    if (story_chance(trainer->story, trainer->story->life.hang_up))
+        sim_hang_up(trainer->process);
+}
+
+/* Junk in its control page, and then its death. Its ring is stopped, and the other ranks must not
+ * notice. */
+static void lie(const struct trainer *trainer)
+{
+    if (!story_chance(trainer->story, trainer->story->life.lies))
+        return;
+    struct rp_ring_control *control = sim_find_map(trainer->process, RP_PAGE_BYTES);
+    if (!control)
+        return;
+    uint64_t release = rp_a64_load_relaxed(&control->release);
+    sim_trace("lies about what it has given back, and dies");
+    rp_a64_store_release(&control->release,
+                         story_chance(trainer->story, 500) ? release + 1000 : release - 1);
+    sim_exit(3);
+}
+
 static void fail(struct trainer *trainer, const struct rp_error *error)
 {
     sim_trace("fails: %s", error->message);
@@ -139,6 +163,8 @@ static void run(struct trainer *trainer, struct rp_client *client)
         }
         if (code == RP_NEXT_BATCH)
             take(trainer, client, &leases[count++]);
+        lose_connection(trainer);
+        lie(trainer);
         if (life->work_ns)
             rp_sleep_ns(story_below(story, 2 * life->work_ns));
         while (count == life->lease_max || count > story_below(story, life->lease_max))
