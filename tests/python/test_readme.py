@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The five minutes of tools/python/README.md: train, be killed, go on; and its types, to a checker."""
+"""The five minutes of tools/python/README.md: train, be killed, go on. And the package's types."""
 
 import importlib.util
 import os

@@ -83,6 +83,8 @@ class CheckpointMismatchError(RingpackError):
         self.found: Optional[str] = said.get("found")
 
     def __str__(self) -> str:
+        if "the state has" not in self.args[0]:
+            return super().__str__()
         return f"{super().__str__()}\n  may change: {', '.join(self.MAY_CHANGE)}"
 
 
