@@ -251,6 +251,15 @@ static void find_space(struct rp_deliver *d)
         rp_ring_want_space(&d->rings[r], rp_ring_is_full(&d->rings[r]));
 }
 
+void rp_deliver_look_for_space(struct rp_deliver *d)
+{
+    if (!rp_turn_try(&d->turn))
+        return;
+    (void)rp_deliver_poll_space(d);
+    rp_turn_give_back(&d->turn);
+    rp_deliver_as_packer(d); /* what came meanwhile */
+}
+
 void rp_deliver_want_space(struct rp_deliver *d)
 {
     rp_a32_store_relaxed(&d->space_wanted, 1); /* fenced by: */

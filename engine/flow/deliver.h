@@ -45,8 +45,9 @@ void rp_deliver_ask_for_space(struct rp_deliver *deliver);
 
 /** A packer thread has packed a ticket: deliver, if nobody has the turn. */
 void rp_deliver_as_packer(struct rp_deliver *deliver);
-/** A packer thread needs room in a ring: look for it, and have the engine woken when there is some.
- */
+/** A packer thread needs room in a ring: is there some by now? */
+void rp_deliver_look_for_space(struct rp_deliver *deliver);
+/** It is going to sleep for it: look for it, and have the engine woken when there is some. */
 void rp_deliver_want_space(struct rp_deliver *deliver);
 
 #endif

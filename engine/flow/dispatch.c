@@ -12,6 +12,7 @@
 #include "flow/dispatch.h"
 
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
@@ -278,6 +279,7 @@ static void run_dispatch(void *argument)
 /* The plan reads mapped indexes. When one is lost it just ends: see packer_thread. */
 static void *dispatch_main(void *argument)
 {
+    prctl(PR_SET_NAME, "plan");
     (void)!rp_mapped_guard(run_dispatch, argument);
     return NULL;
 }

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
@@ -176,6 +177,7 @@ static void fetch_all(struct rp_fetcher *f)
 
 static void *fetch_main(void *argument)
 {
+    prctl(PR_SET_NAME, "read");
     struct rp_fetcher *f = argument;
     struct rp_io_options options = {.depth = f->options->io_depth,
                                     .region = f->arena->data,

@@ -147,7 +147,13 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
     const struct rp_arena *arena = plan->arena;
     const struct rp_a64 *free_until = &arena->free_until[ring];
     struct rp_event *space = &arena->words->space;
+    uint32_t spins = 0;
     while (batch >= rp_a64_load_acquire(free_until)) { /* PAIRS batch-space */
+        /* a trainer that is just waking up takes a few us: less than a sleep and two wake-ups */
+        if (plan->deliver && rp_spin(&spins)) {
+            rp_deliver_look_for_space(plan->deliver);
+            continue;
+        }
         uint32_t epoch = rp_event_prepare(space);
         if (plan->deliver)
             rp_deliver_want_space(plan->deliver);
@@ -263,6 +269,7 @@ static void run_packer(void *argument)
  * and its ticket is never packed. */
 static void *packer_thread(void *argument)
 {
+    prctl(PR_SET_NAME, "pack");
     (void)!rp_mapped_guard(run_packer, argument);
     return NULL;
 }
