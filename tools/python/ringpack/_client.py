@@ -189,15 +189,11 @@ class Client:
             key = id(info)
             with self._returning:
                 if key in self._leases:
-                    if info.rows:
-                        self._give_back_taken(info)
+                    if self.pins is not None and info.rows:
+                        self.pins.mark(info)
+                    elif info.rows:
+                        self._release(self._client, info)
                     del self._leases[key]
-
-    def _give_back_taken(self, info):
-        if self.pins is None:
-            self._release(self._client, info)
-        else:
-            self.pins.mark(info)
 
     def _release_passed(self, wait=False):
         for info in self.pins.passed(wait):
