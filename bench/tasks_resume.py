@@ -94,31 +94,43 @@ class Resume:
 
     # ---- deep positions --------------------------------------------------------------------------
 
+    def _seek(self, documents, per_row, keys):
+        """Plan up to a depth, as often as is measured. (row, its token, what was found)"""
+        bench, settings = self.bench, self.bench.settings
+        row = int(documents / per_row) // settings["batch_size"] * settings["batch_size"]
+        token = bench.scratch / f"token-{documents}"
+        found = [bench.limits("seek", {**keys, "row": row, "state": token})["seek"]
+                 for _ in range(settings["repeats"])]
+        print(f"  resume.positions {documents:,d} documents", file=sys.stderr)
+        return row, token, found
+
     def positions(self):
         """ms to the first batch, by documents that lie behind: with the token of that row, and
-        without any, when all of them are planned again first."""
-        bench, settings, rows, digests = self.bench, self.bench.settings, [], {}
+        without any, when all of them are planned again first.
+
+        All tokens are made before the first start: memory that is not used for the seconds of a
+        seek may be given back to a virtual machine's host, and the next start would pay for it."""
+        bench, settings, digests = self.bench, self.bench.settings, {}
         keys = bench.task(sources=settings["index"], num_epochs="endless")
-        token = bench.scratch / "token"
-        per_row = None
-        for documents in settings["positions"]:
-            if per_row is None:  # a short seek says how many documents make a row
-                probe = bench.limits("seek", {**keys, "row": 10000, "state": token})["seek"]
-                per_row = probe["documents"] / 10000
-            row = int(documents / per_row) // settings["batch_size"] * settings["batch_size"]
-            entry = {"documents": documents, "row": row,
-                     "with_token_ms": [], "without_token_ms": [], "plan_ms": []}
-            for _ in range(settings["repeats"]):
-                seek = bench.limits("seek", {**keys, "row": row, "state": token})["seek"]
+        # a short seek says how many documents make a row
+        probe = bench.limits("seek", {**keys, "row": 10000, "state": bench.scratch / "token"})
+        per_row = probe["seek"]["documents"] / 10000
+        depths = {documents: self._seek(documents, per_row, keys)
+                  for documents in settings["positions"]}
+        starts = {documents: [] for documents in depths}
+        self._first_batch(keys, "--state", str(depths[settings["positions"][0]][1]))
+        for _ in range(settings["repeats"]):
+            for documents, (row, token, _) in depths.items():
                 ms, digest, found = self._first_batch(keys, "--state", str(token))
                 bench.check("row of a token", True, found == row)
                 bench.check(f"first batch at row {row}", digests.setdefault(row, digest), digest)
-                entry["with_token_ms"].append(ms)
-                entry["plan_ms"].append(1000 * seek["seconds"])
-                entry["without_token_ms"].append(ms + 1000 * seek["seconds"])
-            print(f"  resume.positions {documents:,d} documents", file=sys.stderr)
-            entry["token_bytes"] = seek["state_bytes"]
-            for name in "with_token_ms", "without_token_ms", "plan_ms":
-                entry[name] = summarise(entry[name])
-            rows.append(entry)
+                starts[documents].append(ms)
+        rows = []
+        for documents, (row, _, found) in depths.items():
+            plan_ms = [1000 * seek["seconds"] for seek in found]
+            with_token = starts[documents]
+            rows.append({
+                "documents": documents, "row": row, "token_bytes": found[-1]["state_bytes"],
+                "with_token_ms": summarise(with_token), "plan_ms": summarise(plan_ms),
+                "without_token_ms": summarise([a + b for a, b in zip(with_token, plan_ms)])})
         return rows

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/bits.h"
 #include "base/file.h"
@@ -102,6 +103,13 @@ uint64_t rp_sample_block(uint32_t i, uint64_t blocks)
     return spread(i, RP_SAMPLE_BLOCKS, blocks);
 }
 
+/* Begin to read the page of an address, which may be mapped from a file. A hint. */
+static void will_need(const uint8_t *at)
+{
+    uintptr_t page = rp_align_down((uintptr_t)at, RP_BLOCK_BYTES);
+    madvise((void *)page, RP_BLOCK_BYTES, MADV_WILLNEED);
+}
+
 struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes)
 {
     if (bytes <= RP_INDEX_HASH_WHOLE_MAX)
@@ -109,6 +117,9 @@ struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes)
     struct rp_hasher hasher;
     rp_hasher_begin(&hasher);
     uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
+    /* Ask for all of them before waiting for the first, if they are on a disk. */
+    for (uint32_t i = 0; i < INDEX_SAMPLES; i++)
+        will_need((const uint8_t *)index + spread(i, INDEX_SAMPLES, blocks) * RP_BLOCK_BYTES);
     for (uint32_t i = 0; i < INDEX_SAMPLES; i++) {
         uint64_t offset = spread(i, INDEX_SAMPLES, blocks) * RP_BLOCK_BYTES;
         rp_hasher_add(&hasher, (const uint8_t *)index + offset,
