@@ -107,6 +107,20 @@ static void a_guess_is_no_checkpoint(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
+/* Whoever has no state has read nothing, wherever another rank has moved its ring. */
+static void a_rank_without_a_state_begins_at_the_start(void **state)
+{
+    (void)state;
+    static const char *const options[] = {NULL};
+    struct engine engine = engine_start(options);
+    int ahead = attach_at_row(0, 10 * RANKS * ROWS);
+    struct rp_client *client = trainer(1, NULL, 0);
+    take_batches(client, 1, 0, 12); /* not from batch 10 on */
+    rp_client_detach(client);
+    close(ahead);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
 /* An endless stream has a row of that number, in some thousand years. */
 static void a_made_up_row_is_given_up(void **state)
 {
@@ -133,6 +147,7 @@ int main(void)
         cmocka_unit_test_teardown(padding_at_the_end_is_counted_on, end_newest),
         cmocka_unit_test_teardown(a_lost_state_does_not_hold_up_the_end, end_newest),
         cmocka_unit_test_teardown(a_guess_is_no_checkpoint, end_newest),
+        cmocka_unit_test_teardown(a_rank_without_a_state_begins_at_the_start, end_newest),
         cmocka_unit_test_teardown(a_made_up_row_is_given_up, end_newest),
     };
     return cmocka_run_group_tests(tests, engine_enter, engine_leave);
