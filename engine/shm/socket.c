@@ -4,10 +4,13 @@
 #include "shm/socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,7 +20,12 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
-#define RP_FDS_KEPT 2
+#define RP_FDS_GIVEN 2                 /* with a message, or none */
+#define RP_FDS_KEPT (RP_FDS_GIVEN + 1) /* and the body, if it has one of its own */
+#define RP_BODY_INLINE_MAX                                                                         \
+    65536u /* a packet is sent only whole, and sockets' buffers are small                          \
+            */
+#define RP_BODY_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 #define RP_FDS_MAX 16 /* more than the kernel is asked for: it drops the rest and says so */
 
 int rp_socket_peer_pidfd(int fd)
@@ -57,42 +65,85 @@ static void attach_fds(struct msghdr *message, void *control, size_t control_byt
     message->msg_controllen = CMSG_SPACE(count * sizeof(int));
 }
 
-/* The buffer of a socket holds about 200 KiB by default; a message needs all of it at once. */
-static void make_room(int fd, size_t bytes)
+/* A sealed memfd with the body in it. Returns it, or a code. */
+static int wrap_body(const uint8_t *body, size_t bytes)
 {
-    int wanted = (int)rp_min_u64(bytes + RP_PAGE_BYTES, 2 * RP_MESSAGE_BYTES_MAX);
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
+    int fd = memfd_create("ringpack-message", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int code = fd < 0 ? -errno : 0;
+    for (size_t done = 0; code == 0 && done < bytes;) {
+        ssize_t put = write(fd, body + done, bytes - done);
+        if (put >= 0)
+            done += (size_t)put;
+        else if (errno != EINTR)
+            code = -errno;
+    }
+    if (code == 0 && fcntl(fd, F_ADD_SEALS, RP_BODY_SEALS) != 0)
+        code = -errno;
+    if (code < 0 && fd >= 0)
+        close(fd);
+    return code < 0 ? code : fd;
+}
+
+/* Put the body that came as a descriptor behind the `bytes` of its message. Returns the length of
+ * both, or a code. What is not sealed may be anything, and reading it may wait for ever. */
+static int64_t unwrap_body(int fd, uint8_t *buffer, size_t bytes, size_t capacity)
+{
+    struct stat info;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & RP_BODY_SEALS) != RP_BODY_SEALS || fstat(fd, &info) != 0 ||
+        (uint64_t)info.st_size > capacity - bytes)
+        return -RP_E_PROTOCOL;
+    size_t end = bytes + (size_t)info.st_size, at = bytes;
+    while (at < end) {
+        ssize_t got = pread(fd, buffer + at, end - at, (off_t)(at - bytes));
+        if (got <= 0 && errno != EINTR)
+            return -RP_E_PROTOCOL;
+        at += got > 0 ? (size_t)got : 0;
+    }
+    return (int64_t)end;
+}
+
+static int send_parts(int fd, struct iovec parts[2], const int *fds, unsigned fd_count,
+                      struct rp_error *error)
+{
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(RP_FDS_KEPT * sizeof(int))] = {0};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = parts[1].iov_len ? 2 : 1};
+    attach_fds(&message, control, sizeof control, fds, fd_count);
+    size_t bytes = parts[0].iov_len + parts[1].iov_len;
+    ssize_t sent;
+    do
+        sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
+        return rp_fail(error, -RP_E_GONE, NULL, "socket: the other side has hung up");
+    if (sent < 0)
+        return rp_fail(error, -errno, NULL, "socket: sending %zu bytes: %s", bytes,
+                       strerror(errno));
+    return (size_t)sent == bytes
+               ? 0
+               : rp_fail(error, -RP_E_PROTOCOL, NULL,
+                         "socket: %zu bytes expected to be sent, %zd were", bytes, sent);
 }
 
 int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body,
                    size_t body_bytes, const int *fds, unsigned fd_count, struct rp_error *error)
 {
-    RP_ASSERT(fd_count <= RP_FDS_KEPT);
-    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(RP_FDS_KEPT * sizeof(int))] = {0};
+    RP_ASSERT(fd_count <= RP_FDS_GIVEN);
     struct iovec parts[2] = {{(void *)(uintptr_t)header, header_bytes},
                              {(void *)(uintptr_t)body, body_bytes}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = body_bytes ? 2 : 1};
-    attach_fds(&message, control, sizeof control, fds, fd_count);
-    size_t bytes = header_bytes + body_bytes;
-    for (bool made_room = false;;) {
-        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
-        if (sent >= 0)
-            return (size_t)sent == bytes
-                       ? 0
-                       : rp_fail(error, -RP_E_PROTOCOL, NULL,
-                                 "socket: %zu bytes expected to be sent, %zd were", bytes, sent);
-        if (errno == EINTR)
-            continue;
-        if (errno == EMSGSIZE && !made_room) {
-            make_room(fd, bytes);
-            made_room = true;
-        } else if (errno == EPIPE || errno == ECONNRESET) {
-            return rp_fail(error, -RP_E_GONE, NULL, "socket: the other side has hung up");
-        } else {
-            return rp_fail(error, -errno, errno == EMSGSIZE ? "raise net.core.wmem_max" : NULL,
-                           "socket: sending %zu bytes: %s", bytes, strerror(errno));
-        }
-    }
+    if (body_bytes <= RP_BODY_INLINE_MAX)
+        return send_parts(fd, parts, fds, fd_count, error);
+    int all[RP_FDS_KEPT], wrapped = wrap_body(body, body_bytes);
+    if (wrapped < 0)
+        return rp_fail(error, wrapped, NULL, "socket: memory for a message of %zu bytes: %s",
+                       body_bytes, rp_strerror(wrapped));
+    for (unsigned i = 0; i < fd_count; i++)
+        all[i] = fds[i];
+    all[fd_count] = wrapped;
+    parts[1].iov_len = 0;
+    int code = send_parts(fd, parts, all, fd_count + 1, error);
+    close(wrapped);
+    return code;
 }
 
 /* Keep the first descriptors that came along; close the others. Returns how many came. */
@@ -116,9 +167,9 @@ static unsigned take_fds(struct msghdr *message, int fds[RP_FDS_KEPT])
     return count;
 }
 
-static void drop_fds(int fds[RP_FDS_KEPT])
+static void drop_fds(int *fds, unsigned count)
 {
-    for (unsigned i = 0; i < RP_FDS_KEPT; i++) {
+    for (unsigned i = 0; i < count; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
         fds[i] = -1;
@@ -167,12 +218,21 @@ int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int
         return errno == EAGAIN
                    ? -EAGAIN
                    : rp_fail(error, -errno, NULL, "socket: recvmsg: %s", strerror(errno));
-    unsigned count = take_fds(&message, fds);
-    if (count <= RP_FDS_KEPT && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
-        return bytes;
-    drop_fds(fds);
-    return rp_fail(
-        error, -RP_E_PROTOCOL, NULL,
-        "socket: at most %zu bytes and %d descriptors expected, a longer message or %u found",
-        capacity, RP_FDS_KEPT, count);
+    int taken[RP_FDS_KEPT] = {-1, -1, -1};
+    unsigned count = take_fds(&message, taken);
+    bool whole = count <= RP_FDS_KEPT && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    int64_t length = whole ? bytes : -RP_E_PROTOCOL;
+    if (whole && count % 2 == 1) /* the last one is the body */
+        length = unwrap_body(taken[count - 1], buffer, (size_t)bytes, capacity);
+    if (length >= 0 && count >= RP_FDS_GIVEN) {
+        memcpy(fds, taken, RP_FDS_GIVEN * sizeof *fds);
+        drop_fds(taken + RP_FDS_GIVEN, 1);
+        return length;
+    }
+    drop_fds(taken, RP_FDS_KEPT);
+    return length >= 0 ? length
+                       : rp_fail(error, -RP_E_PROTOCOL, NULL,
+                                 "socket: at most %zu bytes and %d descriptors expected, a longer "
+                                 "message, another kind or %u found",
+                                 capacity, RP_FDS_GIVEN, count);
 }

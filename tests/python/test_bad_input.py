@@ -12,7 +12,7 @@ import numpy
 import pytest
 import ringpack
 from refusal_kit import assert_refusal, options, refused, refused_serve, run, write_good
-from stream_kit import EOS, Engine, Ranks, write_megatron
+from stream_kit import EOS, Engine, Ranks, token_of, write_megatron
 
 
 @pytest.fixture
@@ -359,6 +359,29 @@ def test_all_checkpoints_bad(program, folder, good):
     # and --fresh is the way out that is offered
     done = run(program, "serve", f"--source={good}", *options(folder, checkpoint_dir=place))
     assert done.returncode == 2 and "--fresh" in done.stderr
+
+
+def test_a_state_of_many_lanes(program, folder):
+    """Larger than any packet of a socket: it is brought back all the same, and what would be too
+    large is refused at the start."""
+    generator = numpy.random.default_rng(5)
+    documents = [generator.integers(0, 30000, n) for n in generator.integers(1, 90, 60000)]
+    path = write_megatron(folder / "lanes", documents, "u16")
+    config = {"sources": [path], "seq_len": 2048, "batch_size": 1, "num_epochs": "endless"}
+    config |= {"window": 4096, "prefetch_bytes": "1mb", "prefetch_factor": 2}
+    engine = Engine(program, folder, {**config, "lanes": 9})
+    try:
+        with Ranks(engine) as ranks:
+            for _ in ranks.turns(20):
+                pass
+            token = token_of(ranks.loaders[0])
+            wanted = [batches[0]["input_ids"].tolist() for batches in ranks.turns(3)]
+        assert len(token) > 1 << 20
+        with Ranks(engine, token=token) as ranks:
+            assert [batches[0]["input_ids"].tolist() for batches in ranks.turns(3)] == wanted
+    finally:
+        engine.kill()
+    refused_serve(program, folder, path, "state", "lanes", window=4096, lanes=1024)
 
 
 def test_bad_state_tokens(program, folder, good):

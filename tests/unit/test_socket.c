@@ -354,22 +354,37 @@ static void large_messages_arrive(void **state)
 {
     (void)state;
     struct ends ends = open_ends();
-    static uint8_t body[300000], buffer[sizeof body + 8];
+    static uint8_t body[10000000], buffer[sizeof body + 8];
     for (size_t i = 0; i < sizeof body; i++)
         body[i] = (uint8_t)(i * 31);
-    int fds[2];
-    assert_int_equal(
-        rp_socket_send(ends.trainer, "12345678", 8, body, sizeof body, NULL, 0, &error), 0);
-    assert_int_equal(rp_socket_receive(ends.engine, buffer, sizeof buffer, fds, 1000, &error),
-                     sizeof buffer);
-    assert_memory_equal(buffer + 8, body, sizeof body);
+    int fds[2], given[2] = {0, 1};
+    unsigned before = open_descriptors();
+    for (size_t bytes = 1; bytes <= sizeof body; bytes *= 10) {
+        memset(buffer, 0, sizeof buffer);
+        bool with = bytes % 7 > 3; /* at 1000 to 100000 */
+        assert_int_equal(
+            rp_socket_send(ends.trainer, "12345678", 8, body, bytes, given, with ? 2 : 0, &error),
+            0);
+        assert_int_equal(rp_socket_receive(ends.engine, buffer, bytes + 8, fds, 1000, &error),
+                         bytes + 8);
+        assert_memory_equal(buffer + 8, body, bytes);
+        assert_int_equal(fds[0] >= 0 && fds[1] >= 0, with);
+        if (with) {
+            close(fds[0]);
+            close(fds[1]);
+        }
+        assert_int_equal(open_descriptors(), before);
+    }
+    assert_int_equal(rp_socket_send(ends.trainer, "12345678", 8, body, 100000, NULL, 0, &error), 0);
+    assert_int_equal(rp_socket_receive(ends.engine, buffer, 100007, fds, 1000, &error),
+                     -RP_E_PROTOCOL);
+    assert_int_equal(open_descriptors(), before);
     assert_int_equal(rp_socket_send(ends.trainer, "12345678", 8, body, 100, NULL, 0, &error), 0);
     assert_int_equal(rp_socket_receive(ends.engine, buffer, 107, fds, 1000, &error),
                      -RP_E_PROTOCOL);
     close_ends(&ends);
 }
 
-/* More descriptors than the protocol has: taken, closed and refused, and none leaks. */
 /* An engine has others to serve than a peer that asks and does not read. */
 static void a_peer_that_does_not_read_is_not_waited_for(void **state)
 {
@@ -384,6 +399,7 @@ static void a_peer_that_does_not_read_is_not_waited_for(void **state)
     close(ends[1]);
 }
 
+/* More descriptors than the protocol has: taken, closed and refused, and none leaks. */
 static void surplus_descriptors_do_not_leak(void **state)
 {
     (void)state;
