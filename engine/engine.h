@@ -28,4 +28,12 @@ struct rp_engine_options {
  * once. Blocks those signals. */
 RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error);
 
+/* Resident memory of an engine, in bytes, without the pages of mapped files. Its flow takes one of
+ * the two: where the page cache holds the corpus, token files are mapped and not read. */
+struct rp_engine_memory {
+    uint64_t batch_rings, flow_reading, flow_mapped, process;
+};
+/** state_bytes: the most that a state token of the plan can need. */
+struct rp_engine_memory rp_engine_memory(const struct rp_config *config, uint64_t state_bytes);
+
 #endif

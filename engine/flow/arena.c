@@ -8,6 +8,31 @@
 
 #define HUGE_BYTES (2u << 20)
 
+/* Where each part begins; the words come first. */
+struct places {
+    uint64_t free_until, tickets, states, data, end;
+};
+
+static struct places find_places(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
+                                 uint32_t state_count, uint64_t state_bytes)
+{
+    uint64_t stride = sizeof(struct rp_state_slot) + rp_align_up(state_bytes, 64);
+    struct places p;
+    p.free_until = rp_align_up(sizeof(struct rp_arena_words), 128);
+    p.tickets = rp_align_up(p.free_until + ring_count * sizeof(struct rp_a64), 4096);
+    p.states = rp_align_up(p.tickets + slot_count * sizeof(struct rp_ticket), 4096);
+    p.data = rp_align_up(p.states + state_count * stride, HUGE_BYTES);
+    p.end = p.data + data_bytes;
+    return p;
+}
+
+uint64_t rp_arena_bytes(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
+                        uint32_t state_count, uint64_t state_bytes)
+{
+    struct places p = find_places(ring_count, slot_count, data_bytes, state_count, state_bytes);
+    return rp_align_up(p.end, HUGE_BYTES);
+}
+
 int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_count,
                     uint64_t data_bytes, uint32_t state_count, uint64_t state_bytes,
                     struct rp_error *error)
@@ -19,23 +44,16 @@ int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_c
                                .state_count = state_count,
                                .data_bytes = data_bytes,
                                .state_bytes = rp_align_up(state_bytes, 64)};
-    uint64_t words = 0;
-    uint64_t free_until = rp_align_up(words + sizeof(struct rp_arena_words), 128);
-    uint64_t tickets = rp_align_up(free_until + ring_count * sizeof(struct rp_a64), 4096);
-    uint64_t states = rp_align_up(tickets + slot_count * sizeof(struct rp_ticket), 4096);
-    uint64_t state_stride = sizeof(struct rp_state_slot) + arena->state_bytes;
-    uint64_t data = rp_align_up(states + state_count * state_stride, HUGE_BYTES);
-    uint64_t total = data + data_bytes;
-
-    int code = rp_segment_create(&arena->segment, "ringpack-prefetch", total, true, error);
+    struct places p = find_places(ring_count, slot_count, data_bytes, state_count, state_bytes);
+    int code = rp_segment_create(&arena->segment, "ringpack-prefetch", p.end, true, error);
     if (code < 0)
         return code;
     uint8_t *memory = arena->segment.data;
-    arena->words = (struct rp_arena_words *)(void *)(memory + words);
-    arena->free_until = (struct rp_a64 *)(void *)(memory + free_until);
-    arena->tickets = (struct rp_ticket *)(void *)(memory + tickets);
-    arena->states = memory + states;
-    arena->data = memory + data;
+    arena->words = (struct rp_arena_words *)(void *)memory;
+    arena->free_until = (struct rp_a64 *)(void *)(memory + p.free_until);
+    arena->tickets = (struct rp_ticket *)(void *)(memory + p.tickets);
+    arena->states = memory + p.states;
+    arena->data = memory + p.data;
     return 0;
 }
 

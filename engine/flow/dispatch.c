@@ -291,6 +291,7 @@ int rp_dispatch_start(struct rp_dispatch *d, struct rp_error *error)
     int failed = pthread_create(&d->thread, NULL, dispatch_main, d);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start the planning thread");
+    (void)pthread_setname_np(d->thread, "plan");
     d->started = true;
     return 0;
 }

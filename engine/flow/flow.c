@@ -57,22 +57,39 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
-static int create_arena(struct rp_flow *flow, struct rp_error *error)
+struct sizes {
+    uint64_t data_bytes;
+    uint32_t slots, states;
+};
+
+static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
 {
-    const struct rp_flow_options *o = &flow->options;
     /* the longest piece: a whole row of the widest tokens, rounded out to blocks at both ends */
     uint64_t piece_bytes = (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
     uint64_t least = rp_align_up(PIECES_MIN * piece_bytes, RP_BLOCK_BYTES);
     uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
     /* mapped tokens stay where they are: only what a checkpoint brought is copied into the data */
-    bool is_mapped = rp_files_are_mapped(&flow->files);
-    uint64_t data_bytes = is_mapped ? least : most;
-    uint32_t slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, data_bytes);
+    struct sizes sizes = {.data_bytes = is_mapped ? least : most};
+    sizes.slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, most);
     /* a position is asked for until every ring has released it, and planned at most `slots`
      * micro-batches ahead */
-    uint32_t states = (uint32_t)rp_pow2_at_least((uint64_t)slots + o->batch_slots + 4);
-    return rp_arena_create(&flow->arena, o->rank_count, slots, data_bytes, states, o->state_bytes,
-                           error);
+    sizes.states = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slots + o->batch_slots + 4);
+    return sizes;
+}
+
+uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped)
+{
+    struct sizes sizes = choose_sizes(options, is_mapped);
+    return rp_arena_bytes(options->rank_count, sizes.slots, sizes.data_bytes, sizes.states,
+                          options->state_bytes);
+}
+
+static int create_arena(struct rp_flow *flow, struct rp_error *error)
+{
+    const struct rp_flow_options *o = &flow->options;
+    struct sizes sizes = choose_sizes(o, rp_files_are_mapped(&flow->files));
+    return rp_arena_create(&flow->arena, o->rank_count, sizes.slots, sizes.data_bytes, sizes.states,
+                           o->state_bytes, error);
 }
 
 int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,

@@ -53,6 +53,10 @@ struct rp_flow_options {
     uint32_t batch_slots; /* of a batch ring */
 };
 
+/** Shared memory that a flow of these options takes; is_mapped: with tokens from mapped files.
+ * Looks at seq_len, prefetch_bytes, rank_count, batch_slots and state_bytes only. */
+uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
+
 struct rp_flow;
 
 /** Make the prefetch ring; no thread runs yet. `options` is copied; what it points to is borrowed.

@@ -143,6 +143,8 @@ struct rp_arena {
 };
 
 /** Bytes of an arena with these sizes, and its creation (touched, huge pages where possible). */
+uint64_t rp_arena_bytes(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
+                        uint32_t state_count, uint64_t state_bytes);
 RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_count,
                                   uint64_t data_bytes, uint32_t state_count, uint64_t state_bytes,
                                   struct rp_error *error);

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
+#include "engine.h"
 #include "stream.h"
 
 #define ROWS_STANDARD 1000000u
@@ -41,6 +42,7 @@ struct tally {
     uint64_t trailing_documents, trailing_tokens;
     double seconds;
     struct rp_plan_counts counts;
+    struct rp_engine_memory memory;
 };
 
 static const struct argp_option own_options[] = {
@@ -177,6 +179,17 @@ static void print_histogram(const struct tally *tally)
     }
 }
 
+static void print_memory(const struct rp_engine_memory *memory)
+{
+    char text[RP_CMD_TEXT_BYTES];
+    uint64_t always = memory->batch_rings + memory->process;
+    puts("memory of the engine, without the pages of mapped files");
+    printf("  %-20s%s\n", "batch rings", rp_cmd_bytes_text(memory->batch_rings, text));
+    printf("  %-20s%s\n", "in all", rp_cmd_bytes_text(always + memory->flow_reading, text));
+    printf("  %-20s%s, where the page cache holds the corpus\n", "",
+           rp_cmd_bytes_text(always + memory->flow_mapped, text));
+}
+
 static void print_report(const struct rp_config *config, const struct tally *tally)
 {
     struct summary summary = summarise(config, tally);
@@ -211,6 +224,15 @@ static void print_report(const struct rp_config *config, const struct tally *tal
                100 * asked_share(config, i),
                100 * ratio((double)tally->source_tokens[i], (double)counts->emitted),
                rp_cmd_count_text(tally->source_tokens[i], text));
+    print_memory(&tally->memory);
+}
+
+static json_t *memory_object(const struct rp_engine_memory *memory)
+{
+    uint64_t always = memory->batch_rings + memory->process;
+    return json_pack("{s:I, s:I, s:I}", "batch_rings_bytes", (json_int_t)memory->batch_rings,
+                     "reading_bytes", (json_int_t)(always + memory->flow_reading), "mapped_bytes",
+                     (json_int_t)(always + memory->flow_mapped));
 }
 
 static void print_json(const struct rp_config *config, const struct tally *tally)
@@ -230,7 +252,7 @@ static void print_json(const struct rp_config *config, const struct tally *tally
                                ratio((double)tally->source_tokens[i], (double)counts->emitted),
                                "tokens", (json_int_t)tally->source_tokens[i]));
     json_t *report = json_pack(
-        "{sb sI so sf sI sI sI sI sI sI sI sI sI sI sf sf sI sf so so}", "complete",
+        "{sb sI so sf sI sI sI sI sI sI sI sI sI sI sf sf sI sf so so so}", "complete",
         tally->complete, "rows", (json_int_t)tally->rows, "steps",
         tally->complete ? json_integer((json_int_t)summary.steps) : json_null(), "efficiency",
         summary.efficiency, "tokens", (json_int_t)counts->emitted, "padding",
@@ -241,7 +263,8 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         "trailing_tokens", (json_int_t)tally->trailing_tokens, "cuts_per_100_documents",
         summary.cuts_per_100, "documents_per_row", summary.documents_per_row,
         "documents_per_row_max", (json_int_t)tally->fragments_max, "ns_per_document",
-        summary.ns_per_document, "documents_per_row_histogram", histogram, "mixture", mixture);
+        summary.ns_per_document, "documents_per_row_histogram", histogram, "mixture", mixture,
+        "memory", memory_object(&tally->memory));
     json_dumpf(report, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(report);
@@ -257,6 +280,8 @@ static int plan(const struct arguments *arguments, const struct rp_config *confi
                                    : rp_fail(&error, -ENOMEM, NULL, "out of memory for the counts");
     if (code >= 0)
         code = rp_stream_open_plan(&plan, config, corpus, &error);
+    if (code >= 0)
+        tally.memory = rp_engine_memory(config, rp_plan_state_bytes_max(plan));
     if (code >= 0)
         code = run_plan(plan, arguments->rows ? arguments->rows : ROWS_STANDARD, &tally, &error);
     if (code >= 0 && tally.complete)

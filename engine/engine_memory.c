@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_memory — what memory an engine takes, known before it runs.
+ *
+ * Its rings are touched in full when they are made, so their sizes are resident sizes. Mapped files
+ * (indexes, and token files that the page cache holds) are not counted: their pages belong to the
+ * page cache, and the kernel takes them back when it needs them. */
+#include "base/bits.h"
+#include "engine.h"
+#include "flow/flow.h"
+#include "shm/ring.h"
+
+/* What a process has on its heap and its stacks beside what grows with state tokens. */
+#define PROCESS_BYTES (1u << 20)
+/* State tokens, or what is as large, that lie on the heap: those kept for the start and for
+ * trainers that come, and the FIFOs of the plans. */
+#define TOKENS_KEPT 4u
+
+struct rp_engine_memory rp_engine_memory(const struct rp_config *config, uint64_t state_bytes)
+{
+    struct rp_geometry geometry = {
+        .rows = config->batch_size,
+        .seq_len = config->seq_len,
+        .max_docs_per_row = config->max_docs_per_row,
+        .world = config->dp_world_size,
+        .slots = (uint32_t)rp_pow2_at_least(rp_max_u64(config->prefetch_factor, 2)),
+        .state_bytes = state_bytes};
+    struct rp_flow_options flow = {.rank_count = config->rank_count,
+                                   .seq_len = config->seq_len,
+                                   .prefetch_bytes = config->prefetch_bytes,
+                                   .batch_slots = geometry.slots,
+                                   .state_bytes = state_bytes};
+    uint64_t ring = rp_geometry_layout(&geometry, config->sections, config->token_dtype);
+    return (struct rp_engine_memory){.batch_rings = ring * config->rank_count,
+                                     .flow_reading = rp_flow_memory_bytes(&flow, false),
+                                     .flow_mapped = rp_flow_memory_bytes(&flow, true),
+                                     .process = PROCESS_BYTES + TOKENS_KEPT * state_bytes};
+}
