@@ -129,6 +129,13 @@ WRAP(int, pthread_cond_destroy, pthread_cond_t *condition)
     return 0;
 }
 
+WRAP(int, pthread_setname_np, pthread_t thread, const char *name)
+{
+    (void)thread;
+    (void)name;
+    return 0;
+}
+
 WRAP(int, pthread_sigmask, int how, const sigset_t *set, sigset_t *old)
 {
     (void)how;
