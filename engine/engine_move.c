@@ -239,6 +239,24 @@ static int move_one(struct rp_engine *engine, uint32_t ring, uint64_t batch, str
     return code < 0 ? code : restarted;
 }
 
+/* Behind the last row the state stays where it is while padding fills up the step, so there a token
+ * does not tell how much its trainer has had: what the ring's last one had, if that is in this
+ * step, or else the rest of the last row's micro-batch. */
+static uint64_t row_of_token(struct rp_engine *engine, uint32_t ring, uint64_t row,
+                             const void *token, size_t bytes)
+{
+    struct rp_row next;
+    if (row < engine->base_row || is_numbered(engine, row) ||
+        load_token(engine, row, token, bytes, NULL) < 0 ||
+        rp_plan_next(engine->probe, &next, NULL) != 0)
+        return row;
+    uint64_t batch = rp_div_up(row - engine->base_row, engine->batch_rows);
+    uint64_t stands = engine->rings[ring].release;
+    if (stands > batch && stands - batch < engine->micro_batches)
+        batch = stands;
+    return engine->base_row + batch * engine->batch_rows;
+}
+
 int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_request *request,
                          const void *token, uint64_t *batch_out, struct rp_error *error)
 {
@@ -246,6 +264,8 @@ int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct r
     uint64_t row = request->next_row;
     if (row == RP_NEXT_ROW_ANY && engine->guessed[ring])
         row = engine->start_row; /* it has seen no row: none that others are past may be lost */
+    if (token)
+        row = row_of_token(engine, ring, row, token, request->state_bytes);
     bool numbered = row == RP_NEXT_ROW_ANY || is_numbered(engine, row);
     uint64_t batch = row == RP_NEXT_ROW_ANY ? r->release
                                             : (row - engine->base_row) / engine->batch_rows;

@@ -25,7 +25,7 @@ ABI = int(re.search(r"RP_ABI_VERSION (\d+)", LAYOUT.read_text()).group(1))
 MAGIC = 0x314B4C41544B5052
 REQUEST = struct.Struct("<QII72sIIIIQ16sIi")
 REPLY = struct.Struct("<QIIiIQQ")
-ATTACH, STAT, CHECKPOINT, WELCOME = 1, 2, 3, 1  # it may stop an engine as everybody may: it does not
+ATTACH, STAT, CHECKPOINT, WELCOME = 1, 2, 3, 1  # STOP is everybody's right, and not used
 ANY_ROW = 2**64 - 1
 STATUS_OFFSET, QUARANTINED = 4096 + 256, 4
 

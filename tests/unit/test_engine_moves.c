@@ -39,6 +39,31 @@ static void ranks_that_are_apart_go_on(void **state)
     }
 }
 
+/* In the last micro-batch the rows end; the state stays there, which is no row where a micro-batch
+ * begins. A trainer that dies behind it and has nothing but its state comes back all the same,
+ * while the other ranks are still there. */
+static void a_state_at_the_end_is_a_place_among_others(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"global_batch_size", "40", NULL};
+    static uint8_t token[KIT_STATE_MAX];
+    const uint64_t step = ROWS * RANKS, last = rp_div_up(kit.row_count, step);
+    assert_true(kit.row_count % step != 0);
+    struct engine engine = engine_start(options);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    take_by_turns(clients, 0, last);
+    size_t bytes = rp_client_state(clients[1], token, sizeof token);
+    rp_client_detach(clients[1]);
+    clients[1] = trainer(1, token, bytes);
+    assert_int_equal(rp_client_next_row(clients[1]), last * step);
+    take_by_turns(clients, last, rp_div_up(kit.row_count, 40) * 40 / step);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_int_equal(take(clients[r], 0), RP_NEXT_END);
+        rp_client_detach(clients[r]);
+    }
+    assert_int_equal(engine_wait(&engine), 0);
+}
+
 /* The step in which the stream ends is filled up with padding: also across a kill in the middle. */
 static void padding_at_the_end_is_counted_on(void **state)
 {
@@ -144,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(ranks_that_are_apart_go_on, end_newest),
+        cmocka_unit_test_teardown(a_state_at_the_end_is_a_place_among_others, end_newest),
         cmocka_unit_test_teardown(padding_at_the_end_is_counted_on, end_newest),
         cmocka_unit_test_teardown(a_lost_state_does_not_hold_up_the_end, end_newest),
         cmocka_unit_test_teardown(a_guess_is_no_checkpoint, end_newest),
