@@ -225,6 +225,34 @@ def test_waiting_ends_with_ctrl_c_and_with_the_timeout(make, expected):
         assert_batch(batch, expected)
 
 
+def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(make, expected, monkeypatch):
+    """The library has lent the batch, and its caller never got it: the state stays before it."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with make() as loader:
+        for taken in range(5):
+            before = loader.state_dict(text=True), loader.next_row
+            with monkeypatch.context() as patch:
+                patch.setattr("ringpack.loader.Batch", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    next(loader)
+            assert (loader.state_dict(text=True), loader.next_row) == before
+            batch = next(loader)
+            assert batch.number == taken
+            assert_batch(batch, expected)
+            assert loader.state_dict(text=True) != before[0]
+        lent = loader.state_dict(text=True)
+        with monkeypatch.context() as patch:
+            patch.setattr("ringpack.loader.Batch", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                next(loader)
+        loader.close()  # the batch that nobody got goes back, and the place is before it
+        assert loader.state_dict(text=True) == lent
+        assert next(loader).first_row == batch.next_row
+
+
 def test_a_fork_may_read_with_a_loader_of_its_own(make, folder, corpora):
     with make() as loader:
         first = next(loader)["input_ids"].tolist()
