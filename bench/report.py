@@ -9,8 +9,11 @@ Everything that is drawn comes from the file; bars begin at zero, whiskers span 
 import json
 import math
 import sys
-from html import escape
 from pathlib import Path
+
+from chart import (BOUND, INK, LOOP, OURS, RULE, SOFT, WIDTH, documents_text, line, number, svg,
+                   text, time_text)
+from report_peers import draw_peers, print_peers
 
 # metric, unit, factor from the JSON's unit, what it is
 TABLE = {
@@ -67,13 +70,6 @@ TABLE = {
 }
 
 
-def number(value):
-    if value == 0:
-        return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(digits, 4)}f}"
-
-
 def machine_line(result):
     m = result["machine"]
     return (f"{m['cpu']}, {m['cores']} cores, {m['memory_bytes'] / 2**30:.0f} GiB, "
@@ -113,10 +109,8 @@ def print_table(result):
 
 # ---- the chart -----------------------------------------------------------------------------------
 
-WIDTH, HEIGHT = 920, 650
+HEIGHT = 650
 LEFT, RIGHT = 190, 112  # of the bars
-INK, SOFT, RULE, PAPER = "#1f2933", "#66727f", "#e4e8ec", "#ffffff"
-OURS, LOOP, BOUND = "#0f766e", "#9fb3c8", "#d5dde5"
 BAR, GAP, GROUP_GAP = 22, 9, 20
 
 BARS = [  # label, metric, colour; None begins a new group
@@ -130,16 +124,6 @@ BARS = [  # label, metric, colour; None begins a new group
 ]
 GROUPS = ["profile min: i32 ids, cu_seqlens",
           "profile hf: i64 ids, labels, position_ids, cu_seqlens"]
-
-
-def text(x, y, words, size=13, colour=INK, anchor="start", weight=400):
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" '
-            f'text-anchor="{anchor}" font-weight="{weight}">{escape(words)}</text>')
-
-
-def line(x1, y1, x2, y2, colour, width=1.0):
-    return (f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
-            f'stroke-width="{width}"/>')
 
 
 def steps_of(most, count=5):
@@ -185,14 +169,6 @@ def draw_bars(result, top):
         grid.append(text(x, y + 19, f"{tick:,.0f}", 11.5, SOFT, "middle"))
     grid.append(text(WIDTH - 24, y + 19, "Mtok/s", 11.5, SOFT, "end"))
     return grid + parts + whiskers, y + 36
-
-
-def time_text(ms):
-    return f"{ms / 1000:.3g} s" if ms >= 1000 else f"{ms:.3g} ms"
-
-
-def documents_text(count):
-    return f"{count // 1_000_000} M" if count >= 1_000_000 else f"{count:,d}"
 
 
 def draw_positions(result, top, bottom):
@@ -254,11 +230,7 @@ def draw(result):
         text(24, HEIGHT - 18, f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}",
              11, SOFT),
     ]
-    body = "\n".join(parts)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'width="{WIDTH}" height="{HEIGHT}" '
-            f'font-family="Inter, Helvetica Neue, Arial, sans-serif">\n'
-            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{PAPER}"/>\n{body}\n</svg>\n')
+    return svg(parts, HEIGHT)
 
 
 def main():
@@ -266,6 +238,10 @@ def main():
     result = json.loads(Path(source).read_text())
     print_table(result)
     Path(target).write_text(draw(result))
+    if result.get("peers"):
+        print_peers(result["peers"])
+        footer = f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}"
+        Path(target).with_name("peers.svg").write_text(draw_peers(result, footer))
 
 
 if __name__ == "__main__":

@@ -139,13 +139,22 @@ class Peers:
                       file=sys.stderr)
         return entries
 
+    # ---- how full the rows are -------------------------------------------------------------------
+
+    def fills(self):
+        """Of ringpack's ways to pack, by their plans; an epoch of the same corpora."""
+        return {kind: {packing: self.bench.plan({
+            **self.bench.task(), "sources": corpus, "packing": packing, "num_epochs": 1,
+        })["efficiency"] for packing in ("lookahead", "best_fit", "concat")}
+            for kind, corpus in self.corpora.items()}
+
     def run(self):
         entries = self.speeds(self.settings["repeats"])
         lists = [(HERE / name).read_text().split("\n# needed")[0].splitlines()
                  for name in ("requirements.txt", "requirements-alone.txt")]
         versions = [line for lines in lists for line in lines if "==" in line]
         return {"speed": entries, "resume": self.resumes(), "ratios": ratios(entries),
-                "versions": versions}
+                "fills": self.fills(), "versions": versions}
 
 
 def ratios(entries):

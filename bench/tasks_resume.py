@@ -104,33 +104,39 @@ class Resume:
         print(f"  resume.positions {documents:,d} documents", file=sys.stderr)
         return row, token, found
 
+    def _seek(self, keys, documents, per_row):
+        """A state token of the row that so many documents lie behind, and what it took to get
+        there by planning."""
+        bench, token = self.bench, self.bench.scratch / f"token-{documents}"
+        size = bench.settings["batch_size"]
+        row = int(documents / per_row) // size * size
+        seek = bench.limits("seek", {**keys, "row": row, "state": token})["seek"]
+        return {"documents": documents, "row": row, "token_bytes": seek["state_bytes"],
+                "plan_ms": 1000 * seek["seconds"], "with_token_ms": []}, token
+
     def positions(self):
         """ms to the first batch, by documents that lie behind: with the token of that row, and
         without any, when all of them are planned again first.
 
-        All tokens are made before the first start: memory that is not used for the seconds of a
-        seek may be given back to a virtual machine's host, and the next start would pay for it."""
+        Positions take turns: a start touches fresh memory, and a machine that has just been busy
+        with planning (or, a virtual one, has given memory back to its host) is slower at it."""
         bench, settings, digests = self.bench, self.bench.settings, {}
         keys = bench.task(sources=settings["index"], num_epochs="endless")
         # a short seek says how many documents make a row
         probe = bench.limits("seek", {**keys, "row": 10000, "state": bench.scratch / "token"})
         per_row = probe["seek"]["documents"] / 10000
-        depths = {documents: self._seek(documents, per_row, keys)
-                  for documents in settings["positions"]}
-        starts = {documents: [] for documents in depths}
-        self._first_batch(keys, "--state", str(depths[settings["positions"][0]][1]))
-        for _ in range(settings["repeats"]):
-            for documents, (row, token, _) in depths.items():
-                ms, digest, found = self._first_batch(keys, "--state", str(token))
-                bench.check("row of a token", True, found == row)
+        found = [self._seek(keys, documents, per_row) for documents in settings["positions"]]
+        for repeat in range(settings["repeats"]):
+            turn = repeat % len(found)
+            for entry, token in found[turn:] + found[:turn]:
+                ms, digest, row = self._first_batch(keys, "--state", str(token))
+                bench.check("row of a token", True, row == entry["row"])
                 bench.check(f"first batch at row {row}", digests.setdefault(row, digest), digest)
-                starts[documents].append(ms)
-        rows = []
-        for documents, (row, _, found) in depths.items():
-            plan_ms = [1000 * seek["seconds"] for seek in found]
-            with_token = starts[documents]
-            rows.append({
-                "documents": documents, "row": row, "token_bytes": found[-1]["state_bytes"],
-                "with_token_ms": summarise(with_token), "plan_ms": summarise(plan_ms),
-                "without_token_ms": summarise([a + b for a, b in zip(with_token, plan_ms)])})
-        return rows
+                entry["with_token_ms"].append(ms)
+            print(f"  resume.positions {repeat + 1}/{settings['repeats']}", file=sys.stderr)
+        for entry, _ in found:
+            plan_ms = entry.pop("plan_ms")
+            entry["without_token_ms"] = summarise([ms + plan_ms for ms in entry["with_token_ms"]])
+            entry["with_token_ms"] = summarise(entry["with_token_ms"])
+            entry["plan_ms"] = summarise([plan_ms])
+        return [entry for entry, _ in found]
