@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
@@ -53,36 +52,21 @@ void rp_feed_place(struct rp_feed *feed)
 {
     for (uint32_t s = 0; s < feed->source_count; s++) {
         struct rp_cursor *cursor = &feed->cursors[s];
-        cursor->ahead_next = cursor->ahead_count = cursor->expected_count = 0;
+        cursor->ahead_next = cursor->ahead_count = 0;
         feed->finished[s] = is_last_epoch_over(feed, cursor->epoch);
     }
     rp_mixing_build(&feed->mixing, feed->finished, feed->source_count);
 }
 
-/* Find out which documents follow from `position` on, and announce them: when their lengths are
- * looked up, some time from now, the cache misses are over. */
-static void expect(struct rp_cursor *cursor, const struct rp_plan_source *source, uint64_t position)
-{
-    cursor->expected_count = 0;
-    if (position >= cursor->order.documents)
-        return;
-    cursor->expected_count = rp_order_read(&cursor->order, position, cursor->expected_document);
-    if (source->expect)
-        source->expect(source->lengths, cursor->expected_document, cursor->expected_count);
-}
-
-/* The lengths are looked up here, one after another without a dependency, so that their cache
- * misses overlap. A bad one is only reported when its document is due. */
+/* The lengths are looked up here, announced and then one after another without a dependency, so
+ * that their cache misses overlap. A bad one is only reported when its document is due. */
 static void read_ahead(struct rp_cursor *cursor, const struct rp_plan_source *source)
 {
     rp_order_enter(&cursor->order, cursor->epoch);
-    if (cursor->expected_count == 0)
-        expect(cursor, source, cursor->position);
     cursor->ahead_next = 0;
-    cursor->ahead_count = cursor->expected_count;
-    memcpy(cursor->ahead_document, cursor->expected_document,
-           cursor->ahead_count * sizeof *cursor->ahead_document);
-    expect(cursor, source, cursor->position + cursor->ahead_count);
+    cursor->ahead_count = rp_order_read(&cursor->order, cursor->position, cursor->ahead_document);
+    if (source->expect)
+        source->expect(source->lengths, cursor->ahead_document, cursor->ahead_count);
     for (uint32_t i = 0; i < cursor->ahead_count; i++)
         cursor->ahead_length[i] = source->length(source->lengths, cursor->ahead_document[i]);
 }

@@ -30,8 +30,6 @@ struct rp_cursor {
     uint32_t ahead_next, ahead_count; /* read, not yet delivered: [next, count) */
     uint64_t ahead_document[RP_ORDER_READ_MAX];
     uint64_t ahead_length[RP_ORDER_READ_MAX];
-    uint32_t expected_count; /* of the documents that follow those, announced to the source */
-    uint64_t expected_document[RP_ORDER_READ_MAX];
 };
 
 struct rp_feed {

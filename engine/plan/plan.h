@@ -36,7 +36,7 @@ struct rp_plan_source {
     uint64_t weight;    /* 1 .. 2^32-1 */
     const void *lengths;
     uint64_t (*length)(const void *lengths, uint64_t document); /* tokens, or RP_LENGTH_BAD */
-    /* NULL, or told some time before `length` is asked: the place to begin with cache misses */
+    /* NULL, or told before `length` is asked for all of these: to begin with the cache misses */
     void (*expect)(const void *lengths, const uint64_t *documents, uint32_t count);
 };
 

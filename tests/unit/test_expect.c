@@ -90,7 +90,7 @@ static void announcing_changes_nothing(void **state)
         rp_plan_close(plain);
         rp_plan_close(listening);
     }
-    /* the first ones of an epoch and behind a token come at once, and so do checks of a token */
+    /* checks of a token, and the search for an end, announce nothing */
     print_message("%" PRIu64 " rows, %" PRIu64 " lengths, %" PRIu64 " not announced\n", rows, asked,
                   unannounced);
     assert_true(rows > 10000 && unannounced < asked / 20);
