@@ -29,6 +29,7 @@ ROLES = ("nobody", "engine", "trainer", "packer")
 DEFECTS = {
     "count_published": "a checkpoint is cut behind what was published",
     "lose_fragment_at_resume": "a fragment is lost at every resume",
+    "publish_before_complete": "tail is stored before the slot is complete",
     "resume_one_row_on": "a run from a checkpoint begins one row behind it",
 }
 

@@ -123,11 +123,18 @@ static int take_row(struct rp_campaign *c, uint32_t r, const struct rp_journal_r
     return note_row(&life->notes, row->row, digest, error);
 }
 
+/* Whether a rank that stood at one row may go on at the other: behind the last row that is compared
+ * it does not matter, and in the padding behind the stream a state token does not tell. */
+static bool is_continued(const struct rp_verify *v, uint64_t stood_at, uint64_t row)
+{
+    return row == stood_at || (row >= v->rows && stood_at >= v->rows);
+}
+
 /* A rank has attached for the first time in this life (V3). */
 static int take_start(struct rp_campaign *c, struct rp_rank *rank, struct rp_error *error)
 {
     struct rp_life *life = &c->life;
-    if (life->begun && rank->next_row != life->start_row)
+    if (life->begun && !is_continued(c->v, life->start_row, rank->next_row))
         return rp_fail(error, -RP_E_DIFFERS, "report this, with the seed",
                        "ranks of one life began at rows %" PRIu64 " and %" PRIu64, life->start_row,
                        rank->next_row);
@@ -167,7 +174,7 @@ static int take_record(struct rp_campaign *c, uint32_t r, const struct rp_journa
     c->furthest = rp_max_u64(c->furthest, rank->next_row);
     if (code >= 0 && record->rows == 0 && !rank->attached)
         code = take_start(c, rank, error);
-    else if (code >= 0 && record->rows == 0 && rank->next_row != stood_at)
+    else if (code >= 0 && record->rows == 0 && !is_continued(c->v, stood_at, rank->next_row))
         return rp_fail(error, -RP_E_DIFFERS, "report this, with the seed",
                        "rank %u was at row %" PRIu64 " and was resumed at row %" PRIu64, r,
                        stood_at, rank->next_row);
