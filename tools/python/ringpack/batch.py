@@ -18,7 +18,7 @@ give tensors that are yours.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import numpy
@@ -58,10 +58,20 @@ def _copy(view: Any) -> Any:
     return view.copy() if jax is not None and isinstance(view, jax.Array) else view
 
 
+def tensor_of(kind: str) -> Callable[[Any], Any]:
+    """What makes a tensor over the memory of a numpy array."""
+    if kind == "torch":
+        return import_torch().from_numpy
+    if kind == "jax":
+        return import_jax().dlpack.from_dlpack
+    raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
+
+
 class Form(NamedTuple):
     """What `batch[name]` gives, the same for all batches of a loader."""
 
     kind: str
+    tensor: Optional[Callable[[Any], Any]]  # of a numpy array; None: that is what is wanted
     shape: int  # of the view of a section: ROWS, FLAT
     sections: tuple[str, ...]  # that the run has
     fields: "Mapping[str, Field]"  # of a profile; none = the sections
@@ -142,9 +152,11 @@ class Batch(Mapping[str, Any]):
         as the loader says."""
         form = self._form
         shape = form.shape if flat is None else FLAT if flat else ROWS
-        return self._view(name, shape, form.kind if kind is None else kind)
+        if kind is None:
+            return self._view(name, shape, form.tensor)
+        return self._view(name, shape, None if kind == "numpy" else tensor_of(kind))
 
-    def _view(self, name: str, shape: int, kind: str) -> Any:
+    def _view(self, name: str, shape: int, tensor: Optional[Callable[[Any], Any]]) -> Any:
         lease = self._lease
         if lease is None:
             raise ReleasedError(
@@ -155,16 +167,11 @@ class Batch(Mapping[str, Any]):
                 f"{name}: the run has {', '.join(self._form.sections)}; "
                 "`profile` or `sections` of its config adds others"
             )
-        if kind == "numpy" or name in RECORDS:
+        if tensor is None or name in RECORDS:
             return numpy.asarray(lease.memory(name, shape, False))
-        if kind not in KINDS:
-            raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
         # The array claims to be writable, because torch warns about every one that is not, and
         # DLPack as JAX asks for it knows no other.
-        array = numpy.asarray(lease.memory(name, shape, True))
-        if kind == "torch":
-            return import_torch().from_numpy(array)
-        return import_jax().dlpack.from_dlpack(array)
+        return tensor(numpy.asarray(lease.memory(name, shape, True)))
 
     def adopt(self, array: Any) -> Any:
         """A numpy array of the caller's as the kind of tensor that `batch[name]` gives."""
@@ -220,10 +227,10 @@ class Batch(Mapping[str, Any]):
         form = self._form
         field = form.fields.get(name)
         if field is None:
-            return self._view(name, form.shape, form.kind)
+            return self._view(name, form.shape, form.tensor)
         if isinstance(field, tuple):
             section, shape = field
-            return self._view(section, form.shape if shape is None else shape, form.kind)
+            return self._view(section, form.shape if shape is None else shape, form.tensor)
         return field(self)
 
     def __iter__(self) -> Iterator[str]:

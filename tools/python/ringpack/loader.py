@@ -14,7 +14,7 @@ from ._engine import Engine, count_steps, engine_command
 from ._library import RECORDS
 from ._ranks import check_agreement, find_ranks, torch_all_gather
 from ._state import STATE_KEY, epochs_of, state_of, text_of, token_of
-from .batch import KINDS, Batch, Form, import_jax, import_torch
+from .batch import KINDS, Batch, Form, import_jax, import_torch, tensor_of
 from .errors import (
     BusyError,
     EngineGoneError,
@@ -180,6 +180,7 @@ class Loader:
             fields = PROFILES[self._profile].fields
         return Form(
             kind=self._kind,
+            tensor=None if self._kind == "numpy" else tensor_of(self._kind),
             shape=FLAT if self._flat else ROWS,
             sections=sections,
             fields=fields,
