@@ -229,6 +229,8 @@ static int find(struct rp_found *found, const char *path, const struct rp_find_o
     take_from_sidecar(found);
     if (found->format == RP_FORMAT_AUTO)
         return fail_unknown(found, error);
+    if (found->format == RP_FORMAT_MEGATRON && !found->index_path) /* no index now, or a bad one: */
+        return find_megatron(found, path, true, error);            /* opening it will say so */
     if (!found->why[0])
         snprintf(found->why, sizeof found->why, "declared as %s", rp_format_name(found->format));
     return 0;

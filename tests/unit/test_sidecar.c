@@ -3,6 +3,8 @@
  * stays until the new one is whole, and a changed token is located. */
 #include "corpus_files.h"
 
+#include <errno.h>
+
 #include "corpus/sidecar.h"
 
 #define TOKENS 5000
@@ -245,6 +247,21 @@ static void test_missing_token_file(void **state)
     assert_true(rp_corpus_open(&gone, &spec, &error) < 0); /* without a sidecar nothing is known */
 }
 
+/* The sidecar knows that there was one; its name is what is told, not an address. */
+static void test_missing_index_is_named(void **state)
+{
+    (void)state;
+    const int32_t lengths[] = {3, 5};
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    put_megatron("m", 8, 2, lengths, 2);
+    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(unlink("m.idx"), 0);
+    assert_int_equal(open_one(&corpus, "m.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                     -ENOENT);
+    assert_says(&error, "m.idx");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_block_hashes_locate_a_changed_token),
         cmocka_unit_test(test_index_directory),
         cmocka_unit_test(test_missing_token_file),
+        cmocka_unit_test(test_missing_index_is_named),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
