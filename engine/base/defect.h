@@ -13,6 +13,7 @@
     X(accept_other_stream, "the state of another stream is taken for one's own")                   \
     X(count_published, "a checkpoint is cut behind what was published, not what was consumed")     \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
+    X(ignore_block_hash, "blocks of token files are not compared with their sidecar")              \
     X(ignore_changed_files, "token files are not looked at again once they are open")              \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(keep_stale_marks, "marks of kept states stay when the numbering begins anew")                \

@@ -143,7 +143,7 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
         RP_ASSERT(block < info->block_count);
         uint64_t length = rp_min_u64(RP_BLOCK_BYTES, bytes - at);
         uint64_t found = rp_hash64(data + at, length);
-        if (found != info->block_hashes[block])
+        if (found != info->block_hashes[block] && !RP_DEFECT(ignore_block_hash))
             return rp_fail(
                 error, -RP_E_CORRUPT,
                 "the file changed or its disk is failing: restore it, or run `ringpack index` if "

@@ -60,6 +60,7 @@ static void draw_engine(struct story *story)
     keys_set(keys, "batch_size", "%u", life->batch);
     keys_set(keys, "dp_world_size", "%u", life->world);
     keys_set(keys, "global_batch_size", "%u", (unsigned)life->global);
+    keys_set(keys, "ranks", "%u-%u", life->rank_first, life->rank_first + life->ranks - 1);
     keys_set(keys, "num_workers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packer_processes", story_chance(story, 250) ? "true" : "false");
@@ -107,7 +108,7 @@ void director_start_trainer(struct story *story, uint32_t rank)
     struct trainer *trainer = &story->trainers[rank];
     trainer->done = trainer->failed = trainer->ended = false;
     trainer->at = trainer->start.row;
-    snprintf(trainer->name, sizeof trainer->name, "trainer%u", rank);
+    snprintf(trainer->name, sizeof trainer->name, "trainer%u", trainer->rank);
     trainer->process = sim_spawn(trainer->name, trainer_main, trainer);
     story->counts.trainers++;
 }
@@ -193,7 +194,7 @@ static void ask_checkpoint(struct story *story)
             sim_fail("%s: %s", path, error.message);
         sim_trace("promised: %s, row %u", path, (unsigned)info.next_row);
         story->row_safe = info.next_row;
-        for (uint32_t r = 0; r < story->life.world; r++) /* who is not there yet may be behind it */
+        for (uint32_t r = 0; r < story->life.ranks; r++) /* who is not there yet may be behind it */
             director_expect_earlier(story, story->trainers[r].at);
         story->counts.saves++;
         rp_checkpoint_close(checkpoint);
@@ -205,7 +206,7 @@ static void revive(struct story *story)
 {
     if (!engine_lives(story))
         director_start_engine(story);
-    for (uint32_t r = 0; r < story->life.world; r++) {
+    for (uint32_t r = 0; r < story->life.ranks; r++) {
         const struct trainer *trainer = &story->trainers[r];
         if (trainer->process->dead && !trainer->done)
             come_back(story, r);
@@ -214,7 +215,7 @@ static void revive(struct story *story)
 
 static void happen(struct story *story)
 {
-    struct trainer *trainer = &story->trainers[story_below(story, story->life.world)];
+    struct trainer *trainer = &story->trainers[story_below(story, story->life.ranks)];
     switch (story_below(story, 8)) {
     case 0:
     case 1:
@@ -244,7 +245,7 @@ static void happen(struct story *story)
 
 static bool everybody(const struct story *story, bool (*is)(const struct trainer *))
 {
-    for (uint32_t r = 0; r < story->life.world; r++)
+    for (uint32_t r = 0; r < story->life.ranks; r++)
         if (!is(&story->trainers[r]))
             return false;
     return true;
@@ -257,7 +258,7 @@ static bool is_gone(const struct trainer *trainer)
 
 static bool has_failed(const struct story *story)
 {
-    for (uint32_t r = 0; r < story->life.world; r++)
+    for (uint32_t r = 0; r < story->life.ranks; r++)
         if (story->trainers[r].failed)
             return true;
     return false;
@@ -328,7 +329,7 @@ static void live_in_peace(struct story *story)
 {
     await_trainers(story);
     await_engine(story);
-    for (uint32_t r = 0; r < story->life.world; r++)
+    for (uint32_t r = 0; r < story->life.ranks; r++)
         if (!story->trainers[r].ended)
             sim_fail("rank %u did not reach the end", r);
 }

@@ -8,7 +8,11 @@ static void draw_shape(struct story *story, uint32_t number, bool calm)
 {
     struct life *life = &story->life;
     *life = (struct life){.number = number, .calm = calm};
-    life->world = 1 + (uint32_t)story_below(story, RANKS_MAX);
+    life->world = life->ranks = 1 + (uint32_t)story_below(story, RANKS_MAX);
+    if (story_chance(story, 250)) { /* the others are served by other nodes */
+        life->ranks = 1 + (uint32_t)story_below(story, life->world);
+        life->rank_first = (uint32_t)story_below(story, life->world - life->ranks + 1);
+    }
     life->batch = 1 + (uint32_t)story_below(story, 3);
     life->micro_batches = 1 + (uint32_t)story_below(story, 2);
     life->global = (uint64_t)life->world * life->batch * life->micro_batches;
@@ -39,6 +43,10 @@ static void draw_faults(struct story *story)
         sim_faults.read_error = 1 + (unsigned)story_below(story, 30);
         story->engine_faults = true;
     }
+    if (story->sidecars && story_chance(story, 300)) {
+        sim_faults.flip = 1 + (unsigned)story_below(story, 30);
+        story->engine_faults = true;
+    }
     if (story_chance(story, 250)) {
         sim_faults.save_error = 1 + (unsigned)story_below(story, 60);
         story->engine_faults = true;
@@ -67,7 +75,8 @@ static void place_trainers(struct story *story)
         director_expect_earlier(story, token.row);
     for (uint32_t r = 0; r < RANKS_MAX; r++) {
         struct trainer *trainer = &story->trainers[r];
-        *trainer = (struct trainer){.story = story, .rank = r, .start = token};
+        *trainer = (struct trainer){
+            .story = story, .rank = story->life.rank_first + r, .start = token};
         trainer->start_low = with_token ? token.row : story->row_safe;
         trainer->start_high = with_token ? token.row : story->checkpoints ? story->row_high : 0;
         trainer->saved = token;
@@ -88,6 +97,6 @@ void director_begin_life(struct story *story, uint32_t number, bool calm)
               story->trainers[0].start.size ? "the token of" : "a checkpoint between",
               (unsigned)story->trainers[0].start_low);
     director_start_engine(story);
-    for (uint32_t r = 0; r < life->world; r++)
+    for (uint32_t r = 0; r < life->ranks; r++)
         director_start_trainer(story, r);
 }

@@ -37,6 +37,15 @@ static void take_state(struct reference_row *row, const struct rp_plan *plan, vo
     row->state = rp_hash128(buffer, bytes);
 }
 
+static int index_sources(const struct story *story, const struct rp_config *config,
+                         struct rp_error *error)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < config->source_count && story->sidecars && code >= 0; i++)
+        code = rp_index_build(config->sources[i].shards[0], NULL, NULL, NULL, NULL, error);
+    return code;
+}
+
 void reference_make(struct story *story)
 {
     struct reference *reference = &story->reference;
@@ -47,6 +56,8 @@ void reference_make(struct story *story)
     struct keys keys = story->stream;
     keys_set(&keys, "batch_size", "1");
     int code = keys_configure(&keys, &config, &error);
+    if (code >= 0)
+        code = index_sources(story, &config, &error);
     if (code >= 0)
         code = rp_stream_open_corpus(&corpus, &config, false, &error);
     if (code >= 0)

@@ -211,6 +211,7 @@ struct sim_faults {
     unsigned short_read, interrupted, read_error, again;
     unsigned save_error; /* calls of a save that fail: EIO, ENOSPC */
     unsigned spurious;   /* waits that end for no reason */
+    unsigned flip;       /* reads that bring a wrong bit */
     unsigned delay;      /* reads that take up to 3 ms */
     unsigned time_jump;  /* switches at which the clock goes to the next deadline */
     uint64_t injected;

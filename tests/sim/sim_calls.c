@@ -49,6 +49,8 @@ static ssize_t read_at(struct sim_descriptor *d, void *data, size_t bytes, uint6
     if (bytes > node->bytes - offset)
         bytes = node->bytes - offset;
     memcpy(data, node->data + offset, bytes);
+    if (is_token_file(d) && bytes && sim_fault(sim_faults.flip, "a wrong bit in a read"))
+        ((uint8_t *)data)[sim_below(&sim.random, bytes)] ^= 16;
     return (ssize_t)bytes;
 }
 
@@ -130,10 +132,16 @@ WRAP(ssize_t, write, int fd, const void *data, size_t bytes)
         sim_trace("%.*s", (int)bytes - 1, (const char *)data);
         return (ssize_t)bytes;
     }
-    sim_step();
-    struct sim_node *node = sim_node_of(fd);
-    if (!node)
+    struct sim_descriptor *descriptor = sim_descriptor_of(fd);
+    if (!descriptor)
         return -1;
+    struct sim_node *node = descriptor->node;
+    if (node->kind == SIM_FILE) {
+        ssize_t put = __wrap_pwrite(fd, data, bytes, (off_t)descriptor->position);
+        descriptor->position += put > 0 ? (uint64_t)put : 0;
+        return put;
+    }
+    sim_step();
     if (node->kind != SIM_EVENTFD)
         sim_fail("write to such a descriptor is not simulated");
     uint64_t more;

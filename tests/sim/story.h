@@ -65,6 +65,7 @@ struct life {
     uint32_t number;
     bool calm; /* the last one */
     uint32_t world, batch, micro_batches;
+    uint32_t rank_first, ranks; /* that this node serves, and that have a trainer */
     uint64_t global;
     uint32_t lease_max;
     uint64_t work_ns;       /* that a trainer spends on a batch */
@@ -88,6 +89,7 @@ struct story {
     struct keys engine_keys; /* of the next engine */
     bool engine_faults;      /* it may fail for what the machine did */
     bool checkpoints;
+    bool sidecars;     /* token files have them, so that their bits may flip */
     bool has_rotted;   /* a checkpoint; once in a story, or none might be left */
     uint64_t row_high; /* all ranks have taken what lies below, at some time */
     uint64_t row_safe; /* a checkpoint of this row was promised; a later one has no earlier row */

@@ -127,5 +127,6 @@ void stream_draw(struct story *story)
     keys_set(keys, "profile", "%s", story_chance(story, 500) ? "full" : "min");
     if (story_chance(story, 200))
         keys_set(keys, "drop_last", "true");
+    story->sidecars = story_chance(story, 200);
     story->checkpoints = story_chance(story, 800);
 }

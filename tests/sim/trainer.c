@@ -51,7 +51,7 @@ static struct rp_client *attach(struct trainer *trainer)
 static void note_progress(struct story *story)
 {
     uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < story->life.world; r++) {
+    for (uint32_t r = 0; r < story->life.ranks; r++) {
         struct trainer *trainer = &story->trainers[r];
         if (trainer->at > trainer->farthest)
             trainer->farthest = trainer->at;
@@ -60,10 +60,13 @@ static void note_progress(struct story *story)
     story->row_high = lowest > story->row_high ? lowest : story->row_high;
 }
 
-/* Where it begins is where its state says that it was; without one, where the engine may stand. */
+/* Where it begins is where its state says that it was; without one, where the engine may stand.
+ * Behind the last row there is only the end. */
 static void begin(struct trainer *trainer, uint64_t row)
 {
-    if (row < trainer->start_low || row > trainer->start_high)
+    bool at_end = row >= trainer->story->reference.row_count &&
+                  trainer->start_high >= trainer->story->reference.row_count;
+    if (row < trainer->start_low || (row > trainer->start_high && !at_end))
         sim_fail("rank %u begins at row %u; %u to %u expected", trainer->rank, (unsigned)row,
                  (unsigned)trainer->start_low, (unsigned)trainer->start_high);
     trainer->at = row;
@@ -182,7 +185,8 @@ void *trainer_main(void *argument)
     if (!client)
         return NULL;
     begin(trainer, rp_client_next_row(client));
-    put_away(trainer, client, trainer->at);
+    if (trainer->at <= trainer->story->reference.row_count) /* in the padding behind, it has that */
+        put_away(trainer, client, trainer->at);
     run(trainer, client);
     rp_client_detach(client);
     trainer->done = true;
