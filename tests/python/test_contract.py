@@ -155,6 +155,23 @@ def test_grain_restores_every_state(short):
         testing.assert_equal_output_after_checkpoint(Copies(loader))
 
 
+def test_control_a_state_that_is_late_is_found(short):
+    testing = pytest.importorskip("grain._src.python.testing.experimental")
+
+    class Late(Copies):
+        """Gives the state that it had one element ago."""
+
+        def __next__(self):
+            self.before = super().get_state()
+            return super().__next__()
+
+        def get_state(self):
+            return getattr(self, "before", super().get_state())
+
+    with short(profile="grain") as loader, pytest.raises(AssertionError, match="mismatch|match"):
+        testing.assert_equal_output_after_checkpoint(Late(loader))
+
+
 def test_grain_packs_under_the_same_names(short):
     """Keys and types of Grain's own packing of a feature called inputs."""
     grain = pytest.importorskip("grain")
