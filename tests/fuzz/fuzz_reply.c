@@ -46,6 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     choose_fds(mode);
     make_answer(mode, &input);
     if (mode & 128) {
+        good = good && mode % 4 != 1; /* one descriptor would hold a long answer */
         accepted = fuzz_accepted(rp_engine_ask(NULL, "fuzz", "stat", &text, &error), &error);
         FUZZ_REQUIRE(!accepted || strlen(text) < sizeof answer);
         rp_text_free(text);
