@@ -131,11 +131,8 @@ static int check_reply(struct reply *reply, uint64_t bytes, struct rp_error *err
 static int receive_reply(int fd, uint32_t kind, int timeout_ms, struct reply *reply,
                          struct rp_error *error)
 {
-    *reply = (struct reply){.fds = {-1, -1}, .buffer = malloc(RP_MESSAGE_BYTES_MAX + 1)};
-    if (!reply->buffer)
-        return rp_fail(error, -ENOMEM, NULL, "receiving the engine's reply: out of memory");
-    int64_t bytes = rp_socket_receive(fd, reply->buffer, RP_MESSAGE_BYTES_MAX, reply->fds,
-                                      timeout_ms, error);
+    *reply = (struct reply){.fds = {-1, -1}};
+    int64_t bytes = rp_socket_receive_message(fd, &reply->buffer, reply->fds, timeout_ms, error);
     int code = bytes < 0 ? (int)bytes : 0;
     if (bytes == 0)
         code = rp_fail(error, -RP_E_GONE, RP_HINT_LOG, "the engine hung up before it replied");

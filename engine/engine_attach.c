@@ -214,11 +214,9 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
             rp_engine_close_connection(engine, connection);
         return;
     }
-    uint8_t *message = malloc(RP_MESSAGE_BYTES_MAX);
-    int64_t bytes = message ? rp_socket_receive(connection->fd, message, RP_MESSAGE_BYTES_MAX, fds,
-                                                0, NULL)
-                            : 0;
-    for (int i = 0; message && bytes > 0 && i < 2; i++)
+    uint8_t *message;
+    int64_t bytes = rp_socket_receive_message(connection->fd, &message, fds, 0, NULL);
+    for (int i = 0; i < 2; i++)
         if (fds[i] >= 0)
             close(fds[i]); /* nobody has a reason to send us descriptors */
     if (bytes > 0 && !connection->asks)

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -25,6 +26,7 @@
 #define RP_BODY_INLINE_MAX                                                                         \
     65536u /* a packet is sent only whole, and sockets' buffers are small                          \
             */
+#define RP_PACKET_BYTES_MAX (RP_BODY_INLINE_MAX + RP_PAGE_BYTES)
 #define RP_BODY_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 #define RP_FDS_MAX 16 /* more than the kernel is asked for: it drops the rest and says so */
 
@@ -84,18 +86,32 @@ static int wrap_body(const uint8_t *body, size_t bytes)
     return code < 0 ? code : fd;
 }
 
+/* Where a message goes: memory of `capacity` bytes, which may grow to `most` if it is from malloc.
+ */
+struct target {
+    uint8_t *data;
+    size_t capacity, most;
+};
+
 /* Put the body that came as a descriptor behind the `bytes` of its message. Returns the length of
  * both, or a code. What is not sealed may be anything, and reading it may wait for ever. */
-static int64_t unwrap_body(int fd, uint8_t *buffer, size_t bytes, size_t capacity)
+static int64_t unwrap_body(int fd, struct target *target, size_t bytes)
 {
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & RP_BODY_SEALS) != RP_BODY_SEALS || fstat(fd, &info) != 0 ||
-        (uint64_t)info.st_size > capacity - bytes)
+        (uint64_t)info.st_size > target->most - bytes)
         return -RP_E_PROTOCOL;
     size_t end = bytes + (size_t)info.st_size, at = bytes;
+    if (end > target->capacity) {
+        uint8_t *grown = realloc(target->data, end + 1);
+        if (!grown)
+            return -ENOMEM;
+        target->data = grown;
+        target->capacity = end;
+    }
     while (at < end) {
-        ssize_t got = pread(fd, buffer + at, end - at, (off_t)(at - bytes));
+        ssize_t got = pread(fd, target->data + at, end - at, (off_t)(at - bytes));
         if (got <= 0 && errno != EINTR)
             return -RP_E_PROTOCOL;
         at += got > 0 ? (size_t)got : 0;
@@ -195,15 +211,15 @@ static int wait_readable(int fd, int timeout_ms, struct rp_error *error)
     }
 }
 
-int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int timeout_ms,
-                          struct rp_error *error)
+static int64_t receive(int fd, struct target *target, int fds[2], int timeout_ms,
+                       struct rp_error *error)
 {
     fds[0] = fds[1] = -1;
     int code = timeout_ms < 0 ? 0 : wait_readable(fd, timeout_ms, error);
     if (code < 0)
         return code;
     _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(RP_FDS_MAX * sizeof(int))];
-    struct iovec part = {buffer, capacity};
+    struct iovec part = {target->data, target->capacity};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control,
@@ -223,16 +239,42 @@ int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int
     bool whole = count <= RP_FDS_KEPT && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
     int64_t length = whole ? bytes : -RP_E_PROTOCOL;
     if (whole && count % 2 == 1) /* the last one is the body */
-        length = unwrap_body(taken[count - 1], buffer, (size_t)bytes, capacity);
+        length = unwrap_body(taken[count - 1], target, (size_t)bytes);
     if (length >= 0 && count >= RP_FDS_GIVEN) {
         memcpy(fds, taken, RP_FDS_GIVEN * sizeof *fds);
         drop_fds(taken + RP_FDS_GIVEN, 1);
         return length;
     }
     drop_fds(taken, RP_FDS_KEPT);
+    if (length == -ENOMEM)
+        return rp_fail(error, -ENOMEM, NULL, "socket: no memory for a message");
     return length >= 0 ? length
                        : rp_fail(error, -RP_E_PROTOCOL, NULL,
                                  "socket: at most %zu bytes and %d descriptors expected, a longer "
                                  "message, another kind or %u found",
-                                 capacity, RP_FDS_GIVEN, count);
+                                 target->most, RP_FDS_GIVEN, count);
+}
+
+int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int timeout_ms,
+                          struct rp_error *error)
+{
+    struct target target = {buffer, capacity, capacity};
+    return receive(fd, &target, fds, timeout_ms, error);
+}
+
+int64_t rp_socket_receive_message(int fd, uint8_t **message_out, int fds[2], int timeout_ms,
+                                  struct rp_error *error)
+{
+    struct target target = {malloc(RP_PACKET_BYTES_MAX + 1), RP_PACKET_BYTES_MAX,
+                            RP_MESSAGE_BYTES_MAX};
+    *message_out = NULL;
+    fds[0] = fds[1] = -1;
+    if (!target.data)
+        return rp_fail(error, -ENOMEM, NULL, "socket: no memory for a message");
+    int64_t bytes = receive(fd, &target, fds, timeout_ms, error);
+    if (bytes > 0)
+        *message_out = target.data;
+    else
+        free(target.data);
+    return bytes;
 }

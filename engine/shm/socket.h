@@ -59,4 +59,8 @@ RP_MUST_CHECK int rp_socket_send(int fd, const void *header, size_t header_bytes
 RP_MUST_CHECK int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2],
                                         int timeout_ms, struct rp_error *error);
 
+/** The same into memory of its own, which the caller frees; it has room for one byte more. */
+RP_MUST_CHECK int64_t rp_socket_receive_message(int fd, uint8_t **message_out, int fds[2],
+                                                int timeout_ms, struct rp_error *error);
+
 #endif
