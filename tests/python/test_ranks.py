@@ -179,7 +179,7 @@ def test_ranks_are_compared_by_torch_or_by_what_is_given(make):
 
 def test_ranks_move_together_although_one_is_late(make, expected):
     """torch.distributed.checkpoint asks every rank for its state, which attaches it at row 0, and
-    then lets each load at its own pace: a row that no micro-batch begins with waits for the last."""
+    then lets each load at its own pace: a row that begins no micro-batch waits for the last."""
     first = make(dp_rank=0, dp_world_size=2, start_engine=True, run="together").attach()
     second = make(dp_rank=1, dp_world_size=2, start_engine=False, run="together").attach()
     with make(run="before", batch_size=1) as before:
