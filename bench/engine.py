@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import time
@@ -66,7 +67,7 @@ class Engine:
 
     def kill(self):
         if self.usage is None:
-            self.process.kill()
+            os.kill(self.process.pid, signal.SIGKILL)  # Popen's own would reap it, usage and all
             self.end()
 
     @property
