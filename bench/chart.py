@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the charts share: colours, numbers for people, and the few shapes of SVG they are made of."""
+"""What the charts share: colours, numbers for people, and the few shapes of SVG they are of."""
 
 import math
 from html import escape

@@ -52,8 +52,7 @@ def check(bench, point, corpus):
         engine.end()
     name = "digest, " + ", ".join(str(point[key]) for key in STREAM)
     if name not in bench.checks:
-        stream = {key: value for key, value in keys.items() if key not in ("num_workers", "packers")}
-        loop = bench.limits("digest", {**stream, "profile": "min"})["digest"]["digest"]
+        loop = bench.limits("digest", {**keys, "profile": "min"})["digest"]["digest"]
         bench.check(name, loop, found)
     else:
         bench.check(name, bench.checks[name]["value"], found)

@@ -12,14 +12,20 @@ LEFT, RIGHT = 220, 150
 BAR, GAP = 18, 7
 
 
+def remark_of(entry):
+    """What a peer does less than pack whole documents."""
+    if entry["delivers"].startswith("no packing"):
+        return "no packing"
+    return "" if entry["delivers"].startswith("whole") else "cuts documents"
+
+
 def print_peers(peers):
     print(f"\n{'the same corpus through others':22s}{'Mtok/s':>12s}{'fill':>9s}   workers 0/1/2")
     for entry in peers["speed"]:
         tried = " / ".join(number(rate / 1e6) for rate in entry["by_workers"].values())
-        marks = "" if entry["packs"] else "  no packing"
         print(f"  {entry['corpus']:10s}{entry['name']:18s}"
               f"{number(entry['tokens_per_second']['median'] / 1e6):>12s}"
-              f"{100 * entry['fill']:8.2f} %  {tried}{marks}"
+              f"{100 * entry['fill']:8.2f} %  {tried}  {remark_of(entry)}"
               f"{'' if entry['resumes_exactly'] else '  DOES NOT RESUME EXACTLY'}")
     for name, ratio in peers["ratios"].items():
         print(f"  ringpack / best of the others ({name}): {number(ratio)}")
@@ -32,8 +38,8 @@ def print_peers(peers):
 
 
 def label_of(entry):
-    workers = f", {entry['workers']} workers" if entry["workers"] else ""
-    return entry["name"] + workers
+    count = entry["workers"]
+    return entry["name"] + (f", {count} worker{'s' if count > 1 else ''}" if count else "")
 
 
 def speed_rows(result):
@@ -49,7 +55,7 @@ def speed_rows(result):
         for entry in (e for e in found if e["name"].startswith("ringpack") == ours):
             label = entry["name"] + ", Python" if ours else label_of(entry)
             rows.append((label, entry["tokens_per_second"]["median"], OURS if ours else LOOP,
-                         "" if entry["packs"] else "no packing"))
+                         remark_of(entry)))
     return rows
 
 
@@ -151,8 +157,8 @@ def draw_peers(result, footer):
     parts += speed
     parts.append(text(24, y + 22, "From the start of the process to the first batch of a resumed "
                       "run", 16, weight=650))
-    parts.append(text(24, y + 42, "By rows of 512 tokens that lie behind; both axes logarithmic.",
-                      12.5, SOFT))
+    parts.append(text(24, y + 42, "By rows of 512 tokens that lie behind; logarithmic axis. Who took "
+                      "more than a minute has no point.", 12.5, SOFT))
     resume, y = draw_resume(result, y + 64, 220)
     parts += resume
     parts.append(text(24, y + 22, "Padding in the rows", 16, weight=650))

@@ -159,7 +159,7 @@ class Peers:
 
 def ratios(entries):
     """ringpack over the best of the others, within each round: by corpus, of those that pack whole
-    documents as it does, and of all."""
+    documents as it does, and of any."""
     found = {}
     for kind in dict.fromkeys(entry["corpus"] for entry in entries):
         ours, packers, others = None, [], []
@@ -169,9 +169,9 @@ def ratios(entries):
                 ours = values
             elif not entry["name"].startswith("ringpack"):
                 others.append(values)
-                if entry["packs"]:
+                if entry["delivers"].startswith("whole"):
                     packers.append(values)
-        for name, rivals in ("packing", packers), ("any", others):
+        for name, rivals in ("whole documents", packers), ("any", others):
             each = [mine / max(theirs) for mine, theirs in zip(ours, zip(*rivals))]
             found[f"{kind}, {name}"] = statistics.median(each)
     return found
