@@ -15,7 +15,7 @@
 
 #define CHOICES 8192u
 #define TRACE 4096u
-#define STATES (1u << 22) /* of the table; a power of two */
+#define STATES (1u << 24) /* of the table; a power of two */
 #define SITES 512u
 
 struct choice {
@@ -57,8 +57,10 @@ void explore_note(struct step *step)
 void explore_trace(unsigned thread, const struct step *step, uint64_t result)
 {
     step_count++;
-    if (trace_count == TRACE)
+    if (trace_count == TRACE) {
+        model_fail("a run without an end");
         return;
+    }
     trace[trace_count].step = *step;
     trace[trace_count].thread = thread;
     trace[trace_count++].result = result;
@@ -106,11 +108,18 @@ static uint64_t hash_thread(const struct thread *t, const uint8_t *stack)
     return model_mix(rp_hash64(t->stack, used), model_mix((uint64_t)t->life, used));
 }
 
+static bool is_bounded(void)
+{
+    return run->scenario->preemptions > 0;
+}
+
 static uint64_t hash_state(void)
 {
     const struct knowledge *active[MODEL_THREADS], *others[3 * MODEL_THREADS + MODEL_BELLS];
     unsigned active_count = 0, other_count = 0;
     uint64_t hash = run->kills_left;
+    if (is_bounded())
+        hash = (hash * 64 + run->preemptions_left) * 64 + run->last;
     for (unsigned i = 0; i < run->thread_count; i++) {
         const struct thread *t = &run->threads[i];
         bool known = t->life != NOT_STARTED;
@@ -181,6 +190,8 @@ static void begin_run(void)
     for (unsigned i = 0; i < MODEL_THREADS; i++)
         run->threads[i].life = NOT_STARTED;
     run->kills_left = run->scenario->kills;
+    run->preemptions_left = run->scenario->preemptions * (model_long ? 2 : 1);
+    run->last = MODEL_THREADS;
     choice_at = trace_count = 0;
     run->failure = NULL;
     run_count++;
@@ -190,34 +201,54 @@ static void begin_run(void)
             thread_start(i, NULL);
 }
 
+/* Who may have the next turn, then who may be killed. Returns how many of the first kind. */
+static unsigned list_options(unsigned *options, unsigned *count)
+{
+    bool stay = is_bounded() && run->preemptions_left == 0 && run->last < MODEL_THREADS &&
+                thread_can_go(&run->threads[run->last]);
+    *count = 0;
+    for (unsigned i = 0; i < run->thread_count; i++)
+        if (thread_can_go(&run->threads[i]) && (!stay || i == run->last))
+            options[(*count)++] = i;
+    unsigned turns = *count;
+    for (unsigned i = 0; i < run->thread_count && run->kills_left > 0; i++) {
+        enum life life = run->threads[i].life;
+        if (run->scenario->threads[i].killable && life != NOT_STARTED && life < ENDED)
+            options[(*count)++] = i;
+    }
+    return turns;
+}
+
+static void give_turn(unsigned index)
+{
+    if (index != run->last && run->last < MODEL_THREADS && run->preemptions_left > 0 &&
+        thread_can_go(&run->threads[run->last]))
+        run->preemptions_left--;
+    run->last = index;
+    thread_take_turn(index);
+}
+
 static void run_once(void)
 {
     begin_run();
     while (!run->failure) {
-        unsigned options[2 * MODEL_THREADS], count = 0;
-        for (unsigned i = 0; i < run->thread_count; i++)
-            if (thread_can_go(&run->threads[i]))
-                options[count++] = i;
-        if (count == 0 && wake_by_timeout())
+        unsigned options[2 * MODEL_THREADS], count;
+        unsigned turns = list_options(options, &count);
+        if (turns == 0 && wake_by_timeout())
             continue;
-        unsigned go = count;
-        for (unsigned i = 0; i < run->thread_count && run->kills_left > 0; i++)
-            if (run->scenario->threads[i].killable && run->threads[i].life != NOT_STARTED &&
-                run->threads[i].life < ENDED)
-                options[count++] = i;
-        if (go == 0 && count == 0) {
+        if (count == 0) {
             finish();
             return;
         }
-        if (choice_at == choice_count && !enter_state())
+        if (count > 1 && choice_at == choice_count && !enter_state())
             return;
-        if (go == 0 && explore_choose(2) == 0) { /* nobody is killed */
+        if (turns == 0 && explore_choose(2) == 0) { /* nobody is killed */
             finish();
             return;
         }
         unsigned chosen = explore_choose(count);
-        if (chosen < go)
-            thread_take_turn(options[chosen]);
+        if (chosen < turns)
+            give_turn(options[chosen]);
         else
             thread_kill(&run->threads[options[chosen]]);
     }
@@ -225,7 +256,9 @@ static void run_once(void)
 
 static bool explore(void)
 {
-    memset(states, 0, STATES * sizeof *states);
+    states = calloc(STATES, sizeof *states); /* zero pages: as much as is used */
+    if (!states)
+        exit(2);
     state_count = run_count = step_count = choice_count = 0;
     for (run->thread_count = 0; run->thread_count < MODEL_THREADS; run->thread_count++)
         if (!run->scenario->threads[run->thread_count].name)
@@ -233,6 +266,7 @@ static bool explore(void)
     do {
         run_once();
     } while (!run->failure && next_run());
+    free(states);
     return !run->failure;
 }
 
@@ -240,14 +274,23 @@ static bool explore(void)
 
 static void print_trace(void)
 {
-    static const char *const names[STEP_KINDS] = {"load", "store", "add",  "or",   "fence",
-                                                  "wake", "sleep", "ring", "hear", "start",
-                                                  "join", "look",  "end"};
+    static const char *const names[STEP_KINDS] = {"load",  "store", "add",   "or",   "swap",
+                                                  "fence", "wake",  "sleep", "ring", "hear",
+                                                  "start", "join",  "look",  "end"};
     for (unsigned i = 0; i < trace_count; i++)
         printf("    %-10s %-5s value %llu result %llu at %p\n",
                run->scenario->threads[trace[i].thread].name, names[trace[i].step.kind],
                (unsigned long long)trace[i].step.value, (unsigned long long)trace[i].result,
                trace[i].step.site);
+}
+
+/* What this scenario has come by. */
+static void print_sites(void)
+{
+    for (unsigned i = 0; i < site_count; i++)
+        if (sites[i].at)
+            printf("site %p kind %d order %d\n", sites[i].at, (int)sites[i].kind, sites[i].order);
+    site_count = 0;
 }
 
 /* model_check [--long] [--trace] [--weaken SITE] [SCENARIO...]: explores the scenarios, all by
@@ -280,9 +323,6 @@ int main(int argc, char **argv)
     (void)argc;
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *const *names = parse_options((const char *const *)(argv + 1), &show);
-    states = calloc(STATES, sizeof *states);
-    if (!states)
-        return 2;
     for (const struct model_scenario *const *s = model_scenarios; *s; s++) {
         if (!is_wanted(names, (*s)->name))
             continue;
@@ -295,9 +335,7 @@ int main(int argc, char **argv)
             print_trace();
         if (!good)
             return 1;
+        print_sites();
     }
-    for (unsigned i = 0; i < site_count; i++)
-        if (sites[i].at)
-            printf("site %p kind %d order %d\n", sites[i].at, (int)sites[i].kind, sites[i].order);
     return 0;
 }

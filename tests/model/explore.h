@@ -10,6 +10,7 @@ enum step_kind {
     STEP_STORE,
     STEP_ADD,
     STEP_OR,
+    STEP_SWAP,
     STEP_FENCE,
     STEP_WAKE,  /* futex */
     STEP_SLEEP, /* futex: value is what the word must hold, order whether there is a timeout */

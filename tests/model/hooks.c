@@ -97,13 +97,14 @@ void __tsan_write_range(void *at, size_t bytes)
         else                                                                                       \
             store_unmodelled((void *)(uintptr_t)at, &v, sizeof v);                                 \
     }                                                                                              \
-    CHANGE_HOOK(bits, add, STEP_ADD, old + v)                                                      \
-    CHANGE_HOOK(bits, or, STEP_OR, old | v)
+    CHANGE_HOOK(bits, exchange, STEP_SWAP, v)                                                      \
+    CHANGE_HOOK(bits, fetch_add, STEP_ADD, old + v)                                                \
+    CHANGE_HOOK(bits, fetch_or, STEP_OR, old | v)
 #define CHANGE_HOOK(bits, name, kind, result)                                                      \
-    uint##bits##_t __tsan_atomic##bits##_fetch_##name(volatile uint##bits##_t *at,                 \
-                                                      uint##bits##_t v, int order);                \
-    uint##bits##_t __tsan_atomic##bits##_fetch_##name(volatile uint##bits##_t *at,                 \
-                                                      uint##bits##_t v, int order)                 \
+    uint##bits##_t __tsan_atomic##bits##_##name(volatile uint##bits##_t *at, uint##bits##_t v,     \
+                                                int order);                                        \
+    uint##bits##_t __tsan_atomic##bits##_##name(volatile uint##bits##_t *at, uint##bits##_t v,     \
+                                                int order)                                         \
     {                                                                                              \
         if (is_modelled(at))                                                                       \
             return (uint##bits##_t)explore_step(                                                   \

@@ -33,8 +33,9 @@ struct model_scenario {
     struct model_thread threads[MODEL_THREADS];
     void *state; /* all that its threads keep outside of their stacks and of shared memory */
     size_t state_bytes;
-    unsigned kills; /* in one run, at most */
-    bool timeouts;  /* where nobody else can go on, a sleep may end by its timeout */
+    unsigned kills;       /* in one run, at most */
+    unsigned preemptions; /* of threads that could go on, at most; twice in long; 0: no limit */
+    bool timeouts;        /* where nobody else can go on, a sleep may end by its timeout */
 };
 
 extern const struct model_scenario *const model_scenarios[]; /* ends with NULL */
@@ -56,6 +57,9 @@ void model_start(unsigned thread);
 bool model_wait_end(unsigned thread);
 /** Whether it has ended: asked of the kernel, and seen at once. */
 bool model_has_ended(unsigned thread);
+
+/** Of the scenario. */
+unsigned model_kills(void);
 
 /** Larger scenarios are explored: more batches, more kills. */
 extern bool model_long;

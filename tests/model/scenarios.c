@@ -11,5 +11,9 @@ const struct model_scenario *const model_scenarios[] = {
     &model_ring_failure,
     &model_ring_trainer_killed,
     &model_ring_engine_killed,
+    &model_flow_threads,
+    &model_flow_packer_killed,
+    &model_flow_reads,
+    &model_flow_space,
     NULL,
 };

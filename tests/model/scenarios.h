@@ -6,6 +6,8 @@
 #include "model.h"
 
 extern const struct model_scenario model_event;
+extern const struct model_scenario model_flow_threads, model_flow_reads, model_flow_space,
+    model_flow_packer_killed;
 extern const struct model_scenario model_ring_one_slot, model_ring_leases, model_ring_failure,
     model_ring_wakes, model_ring_trainer_killed, model_ring_engine_killed, model_ring_ready;
 

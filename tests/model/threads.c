@@ -103,6 +103,10 @@ bool model_wait_end(unsigned thread)
 {
     return explore_step((struct step){.kind = STEP_JOIN, .value = thread}) != 0;
 }
+unsigned model_kills(void)
+{
+    return model_run.scenario->kills;
+}
 bool model_has_ended(unsigned thread)
 {
     return explore_step((struct step){.kind = STEP_LOOK, .value = thread}) != 0;
@@ -203,11 +207,10 @@ static uint64_t do_change(struct thread *t, unsigned self)
     unsigned newest = memory_stores(&t->memory, word, &oldest) - 1;
     struct thread_memory look = t->memory;
     uint64_t value = t->step.value;
-    bool is_or = t->step.kind == STEP_OR;
-    if (is_or)
+    if (t->step.kind == STEP_OR)
         value |= memory_load(&look, self, word, newest, false);
-    return memory_change(&t->memory, self, word, value, is_or, acquires(t->step.order),
-                         releases(t->step.order));
+    return memory_change(&t->memory, self, word, value, t->step.kind != STEP_ADD,
+                         acquires(t->step.order), releases(t->step.order));
 }
 
 static void do_fence(struct thread *t, unsigned self)
@@ -254,6 +257,7 @@ static uint64_t do_step(struct thread *t, unsigned self)
         return 0;
     case STEP_ADD:
     case STEP_OR:
+    case STEP_SWAP:
         return do_change(t, self);
     case STEP_FENCE:
         if (step->order != WEAKENED)

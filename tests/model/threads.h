@@ -29,13 +29,14 @@ struct bell {
     struct knowledge told;
 };
 
-/* Everything of one run; kills_left: of SIGKILLs; failure: what is wrong. */
+/* Everything of one run. */
 struct run {
     const struct model_scenario *scenario;
     struct thread threads[MODEL_THREADS];
     struct bell bells[MODEL_BELLS];
-    unsigned thread_count, kills_left;
-    const char *failure;
+    unsigned thread_count, kills_left, preemptions_left;
+    unsigned last;       /* the thread that had its turn */
+    const char *failure; /* what is wrong */
 };
 extern struct run model_run;
 

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* flow_stages — the sources of both stages, for the functions that nobody else may call. */
+#include "flow_stages.h"
+
+#include "model.h"
+
+struct rp_plan;
+static size_t save_number(const struct rp_plan *plan, void *token);
+static uint64_t row_of(const struct rp_plan *plan);
+#define rp_plan_save save_number
+#define rp_plan_row row_of
+#include "flow/dispatch.c"
+#undef rp_plan_save
+#undef rp_plan_row
+#include "flow/fetch.c"
+
+static uint64_t planned; /* batches; the planner's own */
+
+static size_t save_number(const struct rp_plan *plan, void *token)
+{
+    (void)plan;
+    memcpy(token, &planned, sizeof planned);
+    return sizeof planned;
+}
+
+static uint64_t row_of(const struct rp_plan *plan)
+{
+    (void)plan;
+    return planned;
+}
+
+static uint64_t data_of(const struct rp_arena *arena, uint64_t number)
+{
+    return (number & (arena->slot_count - 1)) * 64;
+}
+
+static void write_data(const struct rp_arena *arena, uint64_t number)
+{
+    uint32_t batch = (uint32_t)rp_arena_ticket(arena, number)->batch;
+    uint32_t tokens[STAGE_TOKENS] = {batch + 100, batch + 200};
+    memcpy(arena->data + data_of(arena, number), tokens, sizeof tokens);
+}
+
+static void fill_ticket(const struct rp_arena *arena, struct rp_ticket *ticket, uint64_t number,
+                        bool with_reads)
+{
+    ticket->pieces[0] = (struct rp_piece){.fragment.length = STAGE_TOKENS,
+                                          .data_offset = data_of(arena, number),
+                                          .loaded_by = number,
+                                          .width = sizeof(uint32_t)};
+    ticket->rows[0] = (struct rp_row_end){
+        .row = ticket->batch, .fragments = 1, .tokens = STAGE_TOKENS};
+    ticket->piece_count = ticket->row_count = 1;
+    ticket->read_count = with_reads;
+    if (!with_reads)
+        write_data(arena, number);
+}
+
+void stage_plan(struct rp_arena *arena, uint64_t batches, bool with_reads, bool with_empty)
+{
+    struct rp_dispatch d = {.arena = arena};
+    if (with_empty) {
+        if (open_ticket(&d) < 0)
+            return;
+        close_ticket(&d);
+    }
+    for (planned = 0; planned < batches;) {
+        if (open_ticket(&d) < 0)
+            return;
+        fill_ticket(arena, d.ticket, d.next_ticket, with_reads);
+        d.batch = ++planned;
+        save_state(&d);
+        d.ticket->batch_ends = 1;
+        close_ticket(&d);
+    }
+    if (open_ticket(&d) < 0)
+        return;
+    d.ticket->stream_ends = 1;
+    close_ticket(&d);
+}
+
+void stage_read(struct rp_arena *arena)
+{
+    struct rp_flow_options options = {.readers = 1};
+    struct rp_fetcher f = {.arena = arena, .options = &options};
+    while (!rp_arena_stopping(arena)) {
+        skip_ready(&f);
+        for (; is_planned(&f, f.next_ticket); f.next_ticket++) {
+            write_data(arena, f.next_ticket);
+            finish_ticket(&f, f.next_ticket);
+        }
+        sleep_until_planned(&f);
+    }
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* flow_stages.h — the planning and the reading stage of flow/ without a plan and without files:
+ * their own steps on the prefetch ring, with tickets of one row. */
+#ifndef RP_TESTS_MODEL_FLOW_STAGES_H
+#define RP_TESTS_MODEL_FLOW_STAGES_H
+
+#include "flow/ticket.h"
+
+#define STAGE_TOKENS 2u /* a row: batch k holds 100 + k, 200 + k */
+
+/** Plan `batches` tickets of one row, each a micro-batch; with reads, or with their data in place;
+ * as the first ticket an empty one, which ends no micro-batch. */
+void stage_plan(struct rp_arena *arena, uint64_t batches, bool with_reads, bool with_empty);
+/** Read what is planned until the flow stops. */
+void stage_read(struct rp_arena *arena);
+
+#endif
