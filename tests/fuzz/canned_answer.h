@@ -38,14 +38,15 @@ int __wrap_rp_socket_connect(const char *run_dir, const char *run, struct rp_err
     return pair[0];
 }
 
-/* In the place of malloc: the buffer for an answer of any length, megabytes that the allocator would
- * map and unmap each time, is as long as the longest answer that is given here, which may be the
- * content of a descriptor. */
+/* In the place of malloc: the buffer for an answer of any length, megabytes that the allocator
+ * would map and unmap each time, is as long as the longest answer that is given here, which may be
+ * the content of a descriptor. */
 void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes)
 {
-    return __real_malloc(bytes == RP_MESSAGE_BYTES_MAX + 1 ? sizeof answer + ring.data.bytes : bytes);
+    return __real_malloc(bytes == RP_MESSAGE_BYTES_MAX + 1 ? sizeof answer + ring.data.bytes
+                                                           : bytes);
 }
 
 FUZZ void answer_start(void)
