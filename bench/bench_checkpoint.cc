@@ -35,9 +35,28 @@ void remove_directory(const std::string &path)
         perror(path.c_str());
 }
 
-std::vector<char> contents_of(size_t bytes)
+// As the engine keeps them: on whole pages.
+template <typename type> struct page_allocator {
+    using value_type = type;
+    type *allocate(size_t n)
+    {
+        size_t bytes = (n * sizeof(type) + 4095) / 4096 * 4096;
+        return static_cast<type *>(std::aligned_alloc(4096, bytes));
+    }
+    void deallocate(type *memory, size_t)
+    {
+        std::free(memory);
+    }
+    bool operator==(const page_allocator &) const
+    {
+        return true;
+    }
+};
+using pages = std::vector<char, page_allocator<char>>;
+
+pages contents_of(size_t bytes)
 {
-    std::vector<char> contents(bytes);
+    pages contents(bytes);
     rp_content_record record = {0, 0, uint32_t((bytes - sizeof record) / 4), 4, 0};
     memset(contents.data(), 0x5a, bytes);
     memcpy(contents.data(), &record, sizeof record);
@@ -49,7 +68,7 @@ std::vector<char> contents_of(size_t bytes)
 void save(benchmark::State &state)
 {
     std::string path = make_directory();
-    std::vector<char> contents = contents_of(size_t(state.range(0)));
+    pages contents = contents_of(size_t(state.range(0)));
     char token[4096] = "state";
     rp_checkpoint_piece pieces[] = {{token, sizeof token}, {contents.data(), contents.size()}};
     rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1},
@@ -77,7 +96,7 @@ void save(benchmark::State &state)
 void plain_write_and_fsync(benchmark::State &state)
 {
     std::string path = make_directory(), file = path + "/plain";
-    std::vector<char> contents = contents_of(size_t(state.range(0)));
+    pages contents = contents_of(size_t(state.range(0)));
     for (auto _ : state) {
         unlink(file.c_str());
         int fd = open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
@@ -101,7 +120,7 @@ void plain_write_and_fsync(benchmark::State &state)
 void open_and_verify(benchmark::State &state)
 {
     std::string path = make_directory();
-    std::vector<char> contents = contents_of(size_t(state.range(0)));
+    pages contents = contents_of(size_t(state.range(0)));
     char token[4096] = "state", *file = nullptr;
     rp_checkpoint_piece pieces[] = {{token, sizeof token}, {contents.data(), contents.size()}};
     rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1},

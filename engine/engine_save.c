@@ -165,6 +165,7 @@ static uint64_t record_bytes(const struct rp_content_source *source)
            rp_align_up((uint64_t)source->count * stored_width(source), 8);
 }
 
+/* Aligned, so that the checkpoint's writer need not copy them. */
 static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
 {
     size_t bytes = 0;
@@ -172,7 +173,8 @@ static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
         qsort(saver->sources, saver->source_count, sizeof *saver->sources, compare_sources);
     for (size_t i = 0; i < saver->source_count; i++)
         bytes += record_bytes(&saver->sources[i]);
-    uint8_t *contents = bytes ? rp_calloc(1, bytes) : NULL, *at = contents;
+    uint8_t *contents = aligned_alloc(RP_PAGE_BYTES, rp_align_up(bytes + 1, RP_PAGE_BYTES));
+    uint8_t *at = contents;
     for (size_t i = 0; contents && i < saver->source_count; i++) {
         const struct rp_content_source *source = &saver->sources[i];
         uint32_t width = stored_width(source);
@@ -184,6 +186,8 @@ static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
                                     source->count);
         if (largest > UINT32_MAX)
             break; /* cut short it could pass for a token: let the corpus be asked again */
+        size_t used = sizeof record + (size_t)source->count * width;
+        memset(at + used, 0, record_bytes(source) - used);
         at += record_bytes(source);
         saver->info.contents_end_row = source->row + 1;
     }

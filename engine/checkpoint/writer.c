@@ -16,6 +16,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 
+#define PAGE_BYTES 4096u
 #define TEMPORARY_PREFIX "."
 #define TEMPORARY_SUFFIX ".tmp"
 
@@ -50,9 +51,9 @@ static int fail_step(const struct rp_writer *writer, struct rp_error *error, int
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A file being written from front to back. All goes through the buffer, so that each write begins
- * at a page of memory and of the file: what direct I/O asks for. Copying costs a tenth of what the
- * disk does. */
+/* A file being written from front to back. Each write begins at a page of memory and of the file:
+ * what direct I/O asks for. What does not lie like that in memory goes through the buffer; the
+ * contents do, and are written from where they are. */
 struct stream {
     const struct rp_writer *writer;
     int fd;
@@ -82,9 +83,28 @@ static int stream_flush(struct stream *stream)
     return stream_write(stream, stream->writer->buffer, used);
 }
 
+/* Write the whole pages of what lies in memory as it will in the file. Returns how many bytes those
+ * are (0: it goes through the buffer), or a code. */
+static ssize_t stream_add_pages(struct stream *stream, const uint8_t *data, size_t bytes)
+{
+    size_t whole = rp_align_down(bytes, PAGE_BYTES);
+    if (whole < stream->writer->buffer_bytes || (uintptr_t)data % PAGE_BYTES != 0 ||
+        stream->used % PAGE_BYTES != 0)
+        return 0;
+    int code = stream_flush(stream);
+    if (code == 0)
+        code = stream_write(stream, data, whole);
+    return code < 0 ? code : (ssize_t)whole;
+}
+
 static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes)
 {
     const struct rp_writer *writer = stream->writer;
+    ssize_t written = stream_add_pages(stream, data, bytes);
+    if (written < 0)
+        return (int)written;
+    data += written;
+    bytes -= (size_t)written;
     while (bytes > 0) {
         size_t count = rp_min_u64(bytes, writer->buffer_bytes - stream->used);
         memcpy(writer->buffer + stream->used, data, count);
@@ -154,7 +174,7 @@ static int back_fill(struct back *back)
     ssize_t got = writer->storage->read(writer->storage, back->fd, writer->buffer,
                                         writer->buffer_bytes, back->offset);
     /* The file is whole pages; another end would also make the next direct read impossible. */
-    if (got <= 0 || got % 4096 != 0)
+    if (got <= 0 || got % PAGE_BYTES != 0)
         return got < 0 ? (int)got : -EIO;
     back->offset += (uint64_t)got;
     back->read = (size_t)got;
@@ -229,7 +249,7 @@ int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_wr
     uint64_t bytes = 0;
     for (size_t i = 0; i < span_count; i++)
         bytes += spans[i].bytes;
-    RP_ASSERT(bytes > 0 && bytes % 4096 == 0);
+    RP_ASSERT(bytes > 0 && bytes % PAGE_BYTES == 0);
 
     int code = write_file(writer, temporary, spans, span_count, bytes, error);
     if (code == 0)

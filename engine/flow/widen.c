@@ -3,8 +3,8 @@
  *
  * Plain loops that compilers turn into SIMD on every machine (-O3, engine/CMakeLists.txt): once for
  * what every processor of its kind has (SSE2, NEON), and once for AVX2. Vectors of 512 bits and
- * non-temporal stores were measured and are no faster (bench/bench_widen): what takes the time is
- * that documents lie anywhere in memory, so the next ones are asked for early. */
+ * non-temporal stores were no faster: what takes the time is that documents lie anywhere in memory,
+ * so the next ones are asked for early. */
 #include "flow/widen.h"
 
 #include <string.h>
