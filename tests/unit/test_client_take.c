@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rp_client_take, the next that never waits, and the state before the last batch: what the Python
+ * package stands on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "fake_engine.h"
+
+#define SECOND 1000000000ll
+
+static char directory[] = "/tmp/rp-test-take-XXXXXX";
+static struct fake_options engine_options;
+
+static int enter(void **state)
+{
+    (void)state;
+    engine_options = (struct fake_options){
+        .run_dir = directory, .generation = 1, .slots = 4, .identity = 7, .stop_at = 6};
+    return mkdtemp(directory) ? 0 : -1;
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", directory);
+    return system(command);
+}
+
+static struct rp_client *attach(void)
+{
+    struct rp_client_options options = {
+        .run_dir = directory, .connect_timeout_ns = 5 * SECOND, .restart_timeout_ns = 5 * SECOND};
+    struct rp_client *client;
+    assert_int_equal(rp_client_attach(&client, &options, NULL), 0);
+    return client;
+}
+
+static void assert_states(const struct rp_client *client, uint64_t row)
+{
+    char found[FAKE_STATE_BYTES], expected[FAKE_STATE_BYTES];
+    size_t bytes = rp_client_state(client, found, sizeof found);
+    assert_int_equal(bytes, fake_state(row, expected));
+    assert_memory_equal(found, expected, bytes);
+    bytes = rp_client_state_before(client, found, sizeof found);
+    assert_int_equal(bytes, fake_state(row - FAKE_ROWS, expected));
+    assert_memory_equal(found, expected, bytes);
+}
+
+/* Takes the row, for which the engine may take its time. */
+static void take(struct rp_client *client, uint64_t row)
+{
+    struct rp_batch batch;
+    int code;
+    while ((code = rp_client_take(client, &batch, NULL)) == RP_NEXT_EMPTY)
+        usleep(100);
+    assert_int_equal(code, RP_NEXT_BATCH);
+    assert_true(fake_batch_holds(&batch, row));
+    assert_states(client, row + FAKE_ROWS);
+    assert_int_equal(rp_client_release(client, &batch), 0);
+}
+
+static void takes_what_is_ready_and_never_waits(void **state)
+{
+    (void)state;
+    struct fake_options with_end = engine_options;
+    with_end.stop_at = 0;
+    with_end.batches = 50;
+    pid_t engine = fake_start(with_end);
+    struct rp_client *client = attach();
+    for (uint64_t row = 0; row < 50 * FAKE_ROWS; row += FAKE_ROWS)
+        take(client, row);
+    struct rp_batch batch;
+    struct rp_client_counts counts;
+    int code;
+    while ((code = rp_client_take(client, &batch, NULL)) == RP_NEXT_EMPTY)
+        usleep(100);
+    assert_int_equal(code, RP_NEXT_END);
+    rp_client_counts(client, &counts);
+    assert_int_equal(counts.batches, 50);
+    assert_int_equal(counts.waits, 0);
+    rp_client_detach(client);
+    fake_kill(engine);
+}
+
+/* A stopped engine is somebody else's to follow: take says "nothing yet", next attaches. */
+static void leaves_the_successor_to_next(void **state)
+{
+    (void)state;
+    pid_t engine = fake_start(engine_options);
+    struct rp_client *client = attach();
+    uint64_t row = 0;
+    for (; row < 6 * FAKE_ROWS; row += FAKE_ROWS)
+        take(client, row);
+    fake_kill(engine);
+    struct fake_options successor = engine_options;
+    successor.generation++;
+    successor.stop_at = 0;
+    engine = fake_start(successor);
+    struct rp_batch batch;
+    struct rp_client_counts counts;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(rp_client_take(client, &batch, NULL), RP_NEXT_EMPTY);
+        usleep(1000);
+    }
+    assert_states(client, row);
+    assert_int_equal(rp_client_next(client, -1, &batch, NULL), RP_NEXT_BATCH);
+    assert_true(fake_batch_holds(&batch, row));
+    assert_states(client, row + FAKE_ROWS);
+    rp_client_counts(client, &counts);
+    assert_int_equal(counts.reattaches, 1);
+    rp_client_release(client, &batch);
+    take(client, row + FAKE_ROWS);
+    rp_client_detach(client);
+    fake_kill(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_what_is_ready_and_never_waits),
+        cmocka_unit_test(leaves_the_successor_to_next),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
