@@ -393,6 +393,8 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
     bool has_failed = engine->exit_code != 0; /* then there is always something to deliver */
     bool parked = !engine->flow_running || rp_flow_park(engine->flow) || has_failed;
     look(engine, parked ? PARK_MS : 0);
+    if (engine->phase == RP_ENGINE_RUNNING)
+        rp_engine_give_way(engine);
 }
 
 /* The stages that met a lost file have ended: nothing of what it held goes on. */

@@ -126,6 +126,8 @@ struct rp_engine {
     int exit_code; /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
+    uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
+    bool gives_way; /* a rank that nobody has attached to was passed over since the last attach */
 };
 
 #define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))
@@ -191,6 +193,9 @@ RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch
 RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring,
                                        const struct rp_request *request, const void *token,
                                        uint64_t *batch_out, struct rp_error *error);
+
+/** Let ranks that nobody has attached to give way to one that waits for its next batch. */
+void rp_engine_give_way(struct rp_engine *engine);
 
 /* engine_stat.c */
 /** One JSON object; malloc'ed, NULL when out of memory. */

@@ -64,6 +64,31 @@ static void a_state_at_the_end_is_a_place_among_others(void **state)
     assert_int_equal(engine_wait(&engine), 0);
 }
 
+/* An engine dies when one rank has had everything and left, and the other is some batches behind.
+ * The one that is left gets the rest from the successor, and nobody waits for the one that is gone
+ * for ever; if it does come, its place is its own. */
+static void a_rank_that_left_does_not_hold_up_the_others(void **state)
+{
+    (void)state;
+    static const char *const options[] = {NULL};
+    static uint8_t token[KIT_STATE_MAX];
+    struct engine engine = engine_start(options);
+    struct rp_client *client = trainer(1, NULL, 0);
+    uint64_t last = kit.row_count / (ROWS * RANKS);
+    take_batches(client, 1, 0, 2); /* as far as the ring of rank 0 lets it */
+    size_t bytes = rp_client_state(client, token, sizeof token);
+    engine_end(&engine, SIGKILL);
+    rp_client_detach(client);
+    engine = engine_start(options);
+    client = trainer(1, token, bytes);
+    take_batches(client, 1, 2, last);
+    struct rp_client *late = trainer(0, NULL, 0);
+    take_batches(late, 0, 0, 3);
+    rp_client_detach(late);
+    rp_client_detach(client);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
 /* The step in which the stream ends is filled up with padding: also across a kill in the middle. */
 static void padding_at_the_end_is_counted_on(void **state)
 {
@@ -169,6 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(ranks_that_are_apart_go_on, end_newest),
+        cmocka_unit_test_teardown(a_rank_that_left_does_not_hold_up_the_others, end_newest),
         cmocka_unit_test_teardown(a_state_at_the_end_is_a_place_among_others, end_newest),
         cmocka_unit_test_teardown(padding_at_the_end_is_counted_on, end_newest),
         cmocka_unit_test_teardown(a_lost_state_does_not_hold_up_the_end, end_newest),
