@@ -20,10 +20,13 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/defect.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "engine_parts.h"
 
+#define GIVE_WAY_NS 5000000000u
 /* Rows planned between two looks at who might not want to wait any longer. */
 #define PROBE_ROWS 4096u
 
@@ -258,11 +261,52 @@ static uint64_t row_of_token(struct rp_engine *engine, uint32_t ring, uint64_t r
     return engine->base_row + batch * engine->batch_rows;
 }
 
+/* ---- giving way ------------------------------------------------------------------------------ */
+
+static bool is_waiting(const struct rp_engine *engine)
+{
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        if (engine->rings[r].control.fd >= 0 && engine->rings[r].release == engine->rings[r].tail)
+            return true;
+    return false;
+}
+
+/* A rank may never come: it had everything from the engine before this one, and left. Until
+ * somebody attaches nothing of its ring is anybody's, so its batches are dropped: whoever does come
+ * says where it stands, or begins at the start row, and its ring is moved there. */
+void rp_engine_give_way(struct rp_engine *engine)
+{
+    uint64_t published = 0, now = rp_now_ns();
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        published += engine->rings[r].tail;
+    if (published != engine->published || !is_waiting(engine)) {
+        engine->published = published;
+        engine->published_ns = now;
+        return;
+    }
+    if (now - engine->published_ns < GIVE_WAY_NS && !engine->gives_way)
+        return;
+    for (uint32_t r = 0; r < engine->ring_count; r++) {
+        struct rp_ring *ring = &engine->rings[r];
+        bool is_nobodys = engine->guessed[r] || !engine->ever_trained[r];
+        if (!is_nobodys || ring->control.fd >= 0 ||
+            ring->tail - ring->release < ring->geometry.slots)
+            continue;
+        if (!engine->gives_way)
+            rp_log(RP_LOG_WARNING,
+                   "rank %u has not attached and others wait: they go on without it",
+                   engine->config->rank_first + r);
+        engine->gives_way = engine->guessed[r] = true;
+        ring->release = ring->tail;
+    }
+}
+
 int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_request *request,
                          const void *token, uint64_t *batch_out, struct rp_error *error)
 {
     const struct rp_ring *r = &engine->rings[ring];
     uint64_t row = request->next_row;
+    engine->gives_way = false; /* others may be on their way, too */
     if (row == RP_NEXT_ROW_ANY && engine->guessed[ring])
         row = engine->start_row; /* it has seen no row: none that others are past may be lost */
     if (token)
