@@ -157,8 +157,8 @@ def draw_peers(result, footer):
     parts += speed
     parts.append(text(24, y + 22, "From the start of the process to the first batch of a resumed "
                       "run", 16, weight=650))
-    parts.append(text(24, y + 42, "By rows of 512 tokens that lie behind; logarithmic axis. Who took "
-                      "more than a minute has no point.", 12.5, SOFT))
+    parts.append(text(24, y + 42, "By rows of 512 tokens that lie behind; logarithmic axis. Who "
+                      "took more than a minute has no point.", 12.5, SOFT))
     resume, y = draw_resume(result, y + 64, 220)
     parts += resume
     parts.append(text(24, y + 22, "Padding in the rows", 16, weight=650))
