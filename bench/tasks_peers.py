@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What others deliver of the same corpus: each peer in a process of its own (peers/measure.py).
 
-Workers are tried from 0 to 2 in the first round; the later ones go on with the best. A round runs
-every peer and ringpack once, and ratios are taken within it. Before a peer counts, a whole epoch of
-it is looked at: every token once, and the right batch behind a saved state.
+Workers are tried from 0 to 2 in the first round; the later ones, and the text, go on with the best.
+A round runs every peer and ringpack once, and ratios are taken within it. Before a peer counts, a
+whole epoch of it is looked at: every token once, and the right batch behind a saved state.
 """
 
 import json
@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent / "peers"
 PYTHON = HERE.parent.parent / "build" / "peers-venv" / "bin" / "python"
 NAMES = ["grain first-fit", "grain best-fit", "grain concat", "streaming", "litdata",
          "torchdata packed", "torchdata windows", "megatron", "ringpack min", "ringpack grain"]
+OTHERS = [name for name in NAMES if not name.startswith("ringpack")]
 DELIVERS = {
     "grain first-fit": "whole documents; ids, segments, positions",
     "grain best-fit": "whole documents; ids, segments, positions",
@@ -37,7 +38,8 @@ DELIVERS = {
 WORKERS = [0, 1, 2]
 RESUME_SEQ_LEN = 512  # so that 16 M rows lie in 16 M documents
 RESUME_LIMIT_SECONDS = 60
-SLOW_SECONDS = 4  # of a resume: measured once only
+SLOW_SECONDS = 2  # of a resume: measured once only
+ROUNDS_MAX = 3
 
 
 class Slow(Exception):
@@ -79,10 +81,9 @@ class Peers:
                               *workers)
         return {int(w): rows * self.settings["seq_len"] for w, rows in found.items()}
 
-    def _first_round(self, kind, name):
-        """Try the workers, verify what the best ones deliver."""
+    def _first_round(self, kind, name, tried):
+        """Try numbers of workers, verify what the best deliver."""
         corpus = self.corpora[kind]
-        tried = [0] if name.startswith("ringpack") else WORKERS
         rates = self._slots_per_second(name, corpus, tried)
         best = max(rates, key=rates.get)
         epoch = self._measure(name, "verify", corpus, "--workers", best)
@@ -93,10 +94,12 @@ class Peers:
                 "values": [rates[best] * epoch["fill"]], **epoch}
 
     def speeds(self, rounds):
-        entries = [self._first_round(kind, name) for kind in self.corpora for name in NAMES]
-        for turn in range(1, rounds):
-            shift = turn % len(entries)
-            for entry in entries[shift:] + entries[:shift]:
+        turning = [self._first_round("lognormal", name, WORKERS if name in OTHERS else [0])
+                   for name in NAMES]
+        entries = turning + [self._first_round("text", entry["name"], [entry["workers"]])
+                             for entry in turning]
+        for turn in range(1, min(rounds, ROUNDS_MAX)):
+            for entry in turning[turn:] + turning[:turn]:
                 rates = self._slots_per_second(entry["name"], self.corpora[entry["corpus"]],
                                                [entry["workers"]])
                 entry["values"].append(rates[entry["workers"]] * entry["fill"])
