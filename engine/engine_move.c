@@ -244,8 +244,7 @@ static int move_one(struct rp_engine *engine, uint32_t ring, uint64_t batch, str
 
 /* Behind the last row the state stays where it is while padding fills up the step, so there a token
  * does not tell how much its trainer has had: what the ring's last one had, if that is in this
- * step, or else the rest of the last row's micro-batch. A trainer that names another row than its
- * token's knows. */
+ * step, or else the rest of the last row's micro-batch. A trainer that names its row knows. */
 static uint64_t row_of_token(struct rp_engine *engine, uint32_t ring, uint64_t row,
                              const void *token, size_t bytes)
 {
@@ -302,14 +301,15 @@ void rp_engine_give_way(struct rp_engine *engine)
 }
 
 int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_request *request,
-                         const void *token, uint64_t *batch_out, struct rp_error *error)
+                         bool names_row, const void *token, uint64_t *batch_out,
+                         struct rp_error *error)
 {
     const struct rp_ring *r = &engine->rings[ring];
     uint64_t row = request->next_row;
     engine->gives_way = false; /* others may be on their way, too */
     if (row == RP_NEXT_ROW_ANY && engine->guessed[ring])
         row = engine->start_row; /* it has seen no row: none that others are past may be lost */
-    if (token)
+    if (token && !names_row)
         row = row_of_token(engine, ring, row, token, request->state_bytes);
     bool numbered = row == RP_NEXT_ROW_ANY || is_numbered(engine, row);
     uint64_t batch = row == RP_NEXT_ROW_ANY ? r->release

@@ -189,10 +189,12 @@ RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, co
 RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch,
                                         struct rp_error *error);
 /** Make a ring without a trainer stand where the request wants to go on; *batch_out is its number.
- * If it fails the engine goes on as it was, unless flow_running is false: then it cannot. */
+ * names_row: the trainer named the row itself, else it is its token's. If it fails the engine goes
+ * on as it was, unless flow_running is false: then it cannot. */
 RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring,
-                                       const struct rp_request *request, const void *token,
-                                       uint64_t *batch_out, struct rp_error *error);
+                                       const struct rp_request *request, bool names_row,
+                                       const void *token, uint64_t *batch_out,
+                                       struct rp_error *error);
 
 /** Let ranks that nobody has attached to give way to one that waits for its next batch. */
 void rp_engine_give_way(struct rp_engine *engine);
