@@ -130,15 +130,14 @@ void rp_mapped_watch(void)
             return; /* the signal then ends us without a word, which is safe as well */
         lost = page;
     }
-    /* SA_NODEFER: the jump leaves the handler, which nothing would unblock the signal for again. */
-    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigaction(SIGBUS, &action, NULL);
 }
 
 bool rp_mapped_guard(void (*work)(void *argument), void *argument)
 {
     sigjmp_buf place, *outer = guard;
-    bool whole = sigsetjmp(place, 0) == 0;
+    bool whole = sigsetjmp(place, 1) == 0; /* with the mask: the jump leaves the handler */
     if (whole) {
         guard = &place;
         work(argument);
