@@ -105,7 +105,7 @@ static void the_outer_guard_is_back(void **state)
 }
 
 /* Exit status of a child that looks, with or without a guard; what it says goes into `said`. */
-static int run_child(const struct rp_map *map, bool guarded, char said[512])
+static int run_child(const struct rp_map *map, bool guarded, char *said)
 {
     int ends[2], status;
     struct work work = {.data = map->data};
