@@ -75,14 +75,17 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
     return code;
 }
 
-/* Are the tokens of a READY ticket there and good? Those in mapped files are compared with their
- * hashes only as they are packed; those of a bulk come with an earlier ticket. */
-static bool is_whole(const struct rp_arena *arena, const struct rp_ticket *ticket)
+/* Are the tokens of a ticket there and good? Those in mapped files are compared with their hashes
+ * only as they are packed; those of a bulk come with an earlier ticket, which may have failed since
+ * we came by it. */
+static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct rp_ticket *ticket,
+                     bool is_packed)
 {
-    for (uint32_t i = 0; i < ticket->piece_count; i++)
-        if (ticket->pieces[i].mapped_shard ||
-            !rp_arena_is_loaded(arena, ticket->pieces[i].loaded_by))
+    for (uint32_t i = 0; i < ticket->piece_count; i++) {
+        const struct rp_piece *piece = &ticket->pieces[i];
+        if (piece->mapped_shard ? !is_packed : !rp_arena_has_tokens(arena, first, piece))
             return false;
+    }
     return true;
 }
 
@@ -96,8 +99,8 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
         const struct rp_ticket *ticket = rp_arena_ticket(arena, t);
         uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
         bool is_packed = word == rp_ticket_word(t, RP_TICKET_PACKED);
-        bool is_ready = word == rp_ticket_word(t, RP_TICKET_READY) && is_whole(arena, ticket);
-        if (!is_packed && !is_ready)
+        bool is_ready = word == rp_ticket_word(t, RP_TICKET_READY);
+        if ((!is_packed && !is_ready) || !is_whole(arena, first, ticket, is_packed))
             continue;
         if (ticket->error)
             break;

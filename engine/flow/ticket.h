@@ -163,6 +163,14 @@ static inline int rp_arena_is_loaded(const struct rp_arena *arena, uint64_t tick
     return rp_a64_load_acquire(&rp_arena_ticket(arena, ticket)->state) >=
            rp_ticket_word(ticket, RP_TICKET_READY); /* PAIRS ticket-state */
 }
+/** Are the tokens of a piece there, and good? Of tickets from `first` on, which are not retired: a
+ * bulk that failed never is, but later tickets are packed all the same. */
+static inline int rp_arena_has_tokens(const struct rp_arena *arena, uint64_t first,
+                                      const struct rp_piece *piece)
+{
+    return piece->loaded_by < first || (rp_arena_is_loaded(arena, piece->loaded_by) &&
+                                        rp_arena_ticket(arena, piece->loaded_by)->error == 0);
+}
 static inline struct rp_state_slot *rp_arena_state(const struct rp_arena *arena, uint64_t position)
 {
     uint64_t stride = sizeof(struct rp_state_slot) + arena->state_bytes;

@@ -107,6 +107,27 @@ static void a_state_is_found_under_its_own_position(void **state)
     rp_arena_close(&arena);
 }
 
+/* A bulk that failed is not retired, but later tickets are packed from what it left. */
+static void tokens_of_a_failed_bulk_are_not_there(void **state)
+{
+    (void)state;
+    struct rp_arena arena;
+    open_arena(&arena);
+    struct rp_ticket *bulk = rp_arena_ticket(&arena, 11);
+    struct rp_piece piece = {.loaded_by = 11};
+    struct rp_error error;
+    (void)rp_fail(&error, -RP_E_CORRUPT, NULL, "rot");
+    rp_a64_store_relaxed(&bulk->state, rp_ticket_word(11, RP_TICKET_PLANNED));
+    assert_false(rp_arena_has_tokens(&arena, 9, &piece));
+    rp_a64_store_relaxed(&bulk->state, rp_ticket_word(11, RP_TICKET_READY));
+    assert_true(rp_arena_has_tokens(&arena, 9, &piece));
+    rp_ticket_fail(bulk, -RP_E_CORRUPT, &error);
+    assert_false(rp_arena_has_tokens(&arena, 9, &piece));
+    piece.loaded_by = 3; /* retired, so it was good; the slot is the other one's now */
+    assert_true(rp_arena_has_tokens(&arena, 9, &piece));
+    rp_arena_close(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +135,7 @@ int main(void)
         cmocka_unit_test(parts_do_not_overlap),
         cmocka_unit_test(slots_go_round),
         cmocka_unit_test(a_state_is_found_under_its_own_position),
+        cmocka_unit_test(tokens_of_a_failed_bulk_are_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
