@@ -303,9 +303,21 @@ const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, const struct rp_
     return rp_files_tokens(&flow->files, flow->arena.data, piece);
 }
 
+/* An earlier start may have been further, and left states that dispatch writes over as it comes by:
+ * it may be doing so as soon as they are more than all states ahead of what is published. */
+static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
+{
+    uint64_t lowest_tail = UINT64_MAX;
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        lowest_tail = rp_min_u64(lowest_tail, flow->deliver.rings[r].tail);
+    return position >= lowest_tail && position - lowest_tail >= flow->arena.state_count;
+}
+
 const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
                              uint64_t *next_row_out)
 {
+    if (flow->running && may_be_overwritten(flow, position))
+        return NULL;
     return rp_arena_state_at(&flow->arena, position, bytes_out, next_row_out);
 }
 

@@ -403,6 +403,35 @@ static void blocks_that_do_not_pay_are_not_read(void **state)
     assert_true(read_pages(RP_SHUFFLE_BLOCK, 1 << 20, 1, true).reads > 300);
 }
 
+/* After a ring has moved back, dispatch writes over the states that were ahead as it comes by. */
+static void states_of_an_earlier_start_are_not_read_while_they_go(void **state)
+{
+    (void)state;
+    struct rp_plan_config config = small_plan();
+    config.num_epochs = 12;
+    struct kit kit;
+    kit_open(&kit, two_sources, 2, &config);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.prefetch_bytes = 1 << 16; /* so that few states are kept */
+    struct stream s;
+    struct rp_error error = {0};
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 3);
+    uint64_t kept = rp_flow_arena(s.flow)->state_count;
+    stream_start(&s);
+    while (s.rings[0].tail < 2 * kept - 2) /* so far that dispatch does not reach it at once */
+        assert_true(stream_turn(&s, &error) >= 0);
+    rp_flow_stop(s.flow);
+    size_t bytes;
+    uint64_t row, far = s.rings[0].tail;
+    assert_non_null(rp_flow_state_at(s.flow, far, &bytes, &row));
+    move_ring(&s, 0, 0);
+    stream_start(&s);
+    assert_null(rp_flow_state_at(s.flow, far, &bytes, &row));
+    run_to_end(&s);
+    stream_close(&s);
+    kit_close(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +440,7 @@ int main(void)
         cmocka_unit_test(every_packing_and_lanes),
         cmocka_unit_test(resume_at_the_end),
         cmocka_unit_test(stop_and_start_elsewhere),
+        cmocka_unit_test(states_of_an_earlier_start_are_not_read_while_they_go),
         cmocka_unit_test(killed_packers_are_not_seen),
         cmocka_unit_test(a_hold_keeps_what_a_checkpoint_copies),
         cmocka_unit_test(whole_blocks_are_read_as_one),
