@@ -264,7 +264,7 @@ static uint64_t row_of_token(struct rp_engine *engine, uint32_t ring, uint64_t r
 
 static bool is_waiting(const struct rp_engine *engine)
 {
-    for (uint32_t r = 0; r < engine->ring_count; r++)
+    for (uint32_t r = 0; r < engine->ring_count && !engine->flow_ended; r++)
         if (engine->rings[r].control.fd >= 0 && engine->rings[r].release == engine->rings[r].tail)
             return true;
     return false;
