@@ -227,7 +227,7 @@ static int syntax_error(const struct reader *reader, const yaml_parser_t *parser
 {
     struct rp_place place = {reader->path, (uint32_t)parser->problem_mark.line + 1,
                              (uint32_t)parser->problem_mark.column + 1};
-    if (parser->error == YAML_MEMORY_ERROR)
+    if (parser->error == YAML_MEMORY_ERROR || !parser->problem) /* it does not always say which */
         return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s",
                        reader->path);
     if (parser->error == YAML_READER_ERROR) { /* it counts bytes only */
@@ -238,8 +238,7 @@ static int syntax_error(const struct reader *reader, const yaml_parser_t *parser
     } else if (text[parser->problem_mark.index] == '\t') {
         return rp_place_fail(place, "YAML", "indent with spaces", reader->error, "found a tab");
     }
-    const char *problem = parser->problem ? parser->problem : "cannot be parsed";
-    return rp_place_fail(place, "YAML", NULL, reader->error, "%s%s%s", problem,
+    return rp_place_fail(place, "YAML", NULL, reader->error, "%s%s%s", parser->problem,
                          parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
