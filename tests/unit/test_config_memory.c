@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every allocation and every system call of reading a configuration fails: refused with a message,
+ * or overcome; and what was read is whole or not there. */
+#include "system_faults.h"
+
+#include "config_files.h"
+
+static int read_config(struct rp_error *failure)
+{
+    struct rp_config one;
+    rp_config_init(&one);
+    int code = rp_config_read(&one, "c.yaml", failure);
+    if (code == 0)
+        code = rp_config_set(&one, "seq_len", "256", failure);
+    if (code == 0)
+        code = rp_config_finish(&one, failure);
+    if (code == 0) {
+        assert_int_equal(one.seq_len, 256);
+        assert_true(one.source_count > 0 && one.sources[0].shard_count > 0);
+    }
+    rp_config_free(&one);
+    return code;
+}
+
+static void test_reading(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        MINIMAL,
+        "sources:\n- {name: a, path: mega, weight: 0.5}\n- {path: raw, dtype: u16}\n"
+        "seq_len: 128\nbatch_size: 4\nindex_dir: there\ncheckpoint_dir: here\nsections: [labels]\n",
+    };
+    for (size_t i = 0; i < RP_ARRAY_COUNT(texts); i++) {
+        write_file("c.yaml", texts[i], strlen(texts[i]));
+        every_allocation(read_config, false);
+        every_allocation(read_config, true);
+        every_call(read_config, EIO, 1);
+        every_call(read_config, EINTR, 1);
+        must(finish_text(texts[i]));
+    }
+}
+
+int main(void)
+{
+#ifdef __SANITIZE_THREAD__
+    print_message("left out: ThreadSanitizer has allocators of its own\n");
+    return 0;
+#endif
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reading),
+    };
+    return cmocka_run_group_tests_name("config_memory", tests, make_files, remove_files);
+}
