@@ -28,7 +28,7 @@ expect 2 'standard output' bash -c '"$0" help >/dev/full' "$ringpack"
 
 # Every verb of the usage text explains itself, and refuses what it does not know.
 verbs=$("$ringpack" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
-[ "$(wc -w <<<"$verbs")" = 11 ] || fail "expected 11 verbs, found: $verbs"
+[ "$(wc -w <<<"$verbs")" = 12 ] || fail "expected 12 verbs, found: $verbs"
 for verb in $verbs; do
     expect 0 "ringpack $verb" "$ringpack" help "$verb"
     expect 2 "$verb" "$ringpack" "$verb" --no-such-option
