@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int rp_fail(struct rp_error *error, int code, const char *hint, const char *format, ...)
+int(rp_fail)(struct rp_error *error, int code, const char *hint, const char *format, ...)
 {
     RP_ASSERT(code < 0);
     if (error) {

@@ -13,6 +13,16 @@
 int rp_fail(struct rp_error *error, int code, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Compilers and analysers do not see into fail.c; that what a failure returns is negative decides
+ * for them whether a caller goes on with what was never made. */
+static inline int rp_negative(int code)
+{
+    if (code >= 0)
+        __builtin_unreachable(); /* asserted in fail.c */
+    return code;
+}
+#define rp_fail(...) rp_negative(rp_fail(__VA_ARGS__))
+
 /** Put "prefix: " in front of a message that a callee set. Returns error->code or `code`. */
 int rp_fail_context(struct rp_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
