@@ -127,7 +127,8 @@ static void load_shards(struct bench *b)
         FILE *file = fopen(shard->path, "rbe");
         if (!file || fread(b->shards[i], 1, shard->bytes, file) != shard->bytes)
             check(rp_fail(&error, -EIO, NULL, "%s: cannot be read", shard->path), &error);
-        fclose(file);
+        else
+            fclose(file);
         b->bytes += shard->bytes;
     }
 }

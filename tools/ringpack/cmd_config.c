@@ -46,7 +46,7 @@ const struct argp *rp_cmd_config_argp(void)
     options[count++] = (struct argp_option){
         "config", 'c', "FILE", 0, "YAML file with the keys below", 0};
     const struct rp_config_key *keys = rp_config_keys();
-    for (int i = 0; keys[i].name && i < KEYS_MAX; i++) {
+    for (int i = 0; i < KEYS_MAX && keys[i].name; i++) {
         snprintf(names[i], sizeof names[i], "%s", keys[i].name);
         for (char *c = names[i]; *c; c++)
             *c = *c == '_' ? '-' : *c;

@@ -224,7 +224,7 @@ static int take_as(struct arguments *arguments, const char *argument)
 {
     if (strcmp(argument, "text") && strcmp(argument, "jsonl"))
         return rp_cmd_misuse("convert", "--as: expected text or jsonl, found `%s`", argument);
-    arguments->as = argument[0];
+    arguments->as = (unsigned char)argument[0];
     return 0;
 }
 
