@@ -150,7 +150,8 @@ static void take_done(struct reading *r, unsigned wait_min)
     }
 }
 
-/* One file from its begin to its end, or to that of the window (NULL: there is none). */
+/* One file from its begin to its end, or to that of the window (NULL: there is none); but something
+ * is read, however short the window was on a busy machine. */
 static int read_file(struct reading *r, const struct rp_shard *shard, const struct window *window,
                      struct rp_error *error)
 {
@@ -160,7 +161,7 @@ static int read_file(struct reading *r, const struct rp_shard *shard, const stru
         return fd;
     uint64_t offset = 0;
     while (offset < shard->bytes && !r->failed && !rp_trial_interrupted() &&
-           (!window || is_open(window))) {
+           (!window || is_open(window) || (offset == 0 && r->bytes == 0))) {
         while (r->free_count == 0)
             take_done(r, 1);
         uint64_t bytes = rp_min_u64(READ_BYTES, shard->bytes - offset);
