@@ -100,7 +100,7 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
                          struct rp_error *error)
 {
     uint32_t ring = request->rank - engine->config->rank_first;
-    bool names_row = request->next_row != RP_NEXT_ROW_ANY;
+    bool names_row = request->next_row != RP_NEXT_ROW_ANY, ran = engine->flow_running;
     int code = check_attach(engine, request, error);
     if (code >= 0 && engine->phase >= RP_ENGINE_STOPPING)
         code = rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
@@ -111,7 +111,8 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
     engine->asker_fd = connection->fd;
     code = rp_engine_place_ring(engine, ring, request, names_row, token, batch_out, error);
     engine->asker_fd = -1;
-    if (!engine->flow_running && code != -RP_E_STOPPED) { /* then a signal waits to be served */
+    /* -RP_E_STOPPED: a signal waits to be served */
+    if (ran && !engine->flow_running && code != -RP_E_STOPPED) {
         RP_ASSERT(code < 0);
         *engine->error = *error;
         rp_engine_fail(engine, code);

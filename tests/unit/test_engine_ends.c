@@ -3,6 +3,8 @@
  * answer gets it, and the others go on. */
 #include "engine_kit.h"
 
+#include <sys/resource.h>
+
 static void a_last_checkpoint_that_fails_is_told(void **state)
 {
     (void)state;
@@ -81,6 +83,45 @@ static void a_failure_reaches_the_trainers_whole(void **state)
     assert_int_equal(engine_wait(&engine), 2);
 }
 
+static void exchange(int fd, struct rp_request request)
+{
+    static uint8_t message[RP_MESSAGE_BYTES_MAX];
+    struct rp_error error;
+    int fds[2];
+    assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
+    assert_true(rp_socket_receive(fd, message, sizeof message, fds, 20000, &error) > 0);
+}
+
+/* What was published for a rank that has not come yet is its own, also if nothing runs any more. */
+static void a_late_rank_gets_its_own_when_nothing_can_start_again(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"packer_processes", "true", NULL};
+    struct engine engine = engine_start(options);
+    struct rp_client *client = trainer(0, NULL, 0);
+    struct rp_request stat = attach_request(0, RP_NEXT_ROW_ANY);
+    struct rp_error error;
+    struct rp_batch batch;
+    stat.kind = RP_REQUEST_STAT;
+    take_batches(client, 0, 0, 2);
+    int fd = rp_socket_connect(run_dir, "default", &error);
+    exchange(fd, stat);
+    rp_client_detach(client);
+    exchange(fd, stat); /* now it has seen both */
+    struct rlimit limit, none;
+    assert_int_equal(prlimit(engine.pid, RLIMIT_NOFILE, NULL, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 1, .rlim_max = limit.rlim_max};
+    assert_int_equal(prlimit(engine.pid, RLIMIT_NOFILE, &none, NULL), 0);
+    exchange(fd, attach_request(0, RP_NEXT_ROW_ANY)); /* no memory for a new ring, nor packers */
+    assert_int_equal(prlimit(engine.pid, RLIMIT_NOFILE, &limit, NULL), 0);
+    client = trainer(1, NULL, 0);
+    take_batches(client, 1, 0, 2);
+    assert_true(rp_client_next(client, 20 * SECOND, &batch, &error) < 0);
+    rp_client_detach(client);
+    close(fd);
+    assert_int_equal(engine_wait(&engine), 2);
+}
+
 static void garbage_is_refused(void **state)
 {
     (void)state;
@@ -139,6 +180,8 @@ int main(void)
         cmocka_unit_test_teardown(stopped_means_stopped, end_newest),
         cmocka_unit_test_teardown(a_lifeline_and_a_signal_are_one_end, end_newest),
         cmocka_unit_test_teardown(a_failure_reaches_the_trainers_whole, end_newest),
+        cmocka_unit_test_teardown(a_late_rank_gets_its_own_when_nothing_can_start_again,
+                                  end_newest),
         cmocka_unit_test_teardown(garbage_is_refused, end_newest),
         cmocka_unit_test_teardown(a_thousand_connections, end_newest),
     };
