@@ -72,6 +72,21 @@ static void mistakes_in_the_text_are_told_with_their_place(void **state)
         {"[[[[[[[[[[[[[[[[[[[[\n",
          "c.yaml:1:17: config: lists and mappings are nested more than 16 deep"},
         {"seq_len: \xff\n", "c.yaml:1: YAML: invalid leading UTF-8 octet"},
+        {"seq_len: 1\nbatch_size: 2\nrun: \xff\n", "c.yaml:3: YAML: invalid leading UTF-8 octet"},
+        {"pad_id: 9223372036854775808\n",
+         "c.yaml:1:9: pad_id: expected a whole number, found `9223372036854775808`"},
+        {"ranks: 4294967295\n", "c.yaml:1:8: ranks: expected a rank or a range of ranks such as"
+                                " 0-3, found `4294967295`"},
+        {"sources:\n- weight: 18446744073709551616\n",
+         "c.yaml:2:11: weight: expected a smaller number, found `18446744073709551616`"},
+        {"sources:\n- weight: 18446744073709551615\n",
+         "c.yaml:2:11: weight: expected a smaller number, found `18446744073709551615`"},
+        {"sources:\n- weight: 1.2.3\n",
+         "c.yaml:2:11: weight: expected a number above 0 with at most 6"
+         " decimals, such as 2 or 0.25, found `1.2.3`"},
+        {"sources:\n- weight: .\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
+                                    " decimals, such as 2 or 0.25, found `.`"},
+        {"seq_len: {a: b}\n", "c.yaml:1:10: seq_len: expected a value, found a mapping"},
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++)
         must_fail(read_text(cases[i][0]), cases[i][1]);
@@ -97,6 +112,11 @@ static void mistakes_in_combinations_are_told_with_what_would_be_legal(void **st
         {MINIMAL "run: a/b\n",
          "c.yaml:4: run: expected 1 … 64 letters, digits, dots, dashes and underscores,"
          " not beginning with a dot; found `a/b`"},
+        {MINIMAL "run: .a\n",
+         "c.yaml:4: run: expected 1 … 64 letters, digits, dots, dashes and underscores,"
+         " not beginning with a dot; found `.a`"},
+        {MINIMAL "pad_id: 2147483648\n",
+         "c.yaml:4: pad_id: expected -2147483648 … 2147483647 (token_dtype), found 2147483648"},
         {MINIMAL "max_docs_per_row: 129\n",
          "c.yaml:4: max_docs_per_row: expected at most seq_len, which is 128; found 129"},
         {MINIMAL "packing: concat\nfill: pad\n",
