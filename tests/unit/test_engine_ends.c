@@ -96,6 +96,8 @@ static void exchange(int fd, struct rp_request request)
 static void a_late_rank_gets_its_own_when_nothing_can_start_again(void **state)
 {
     (void)state;
+    if (!processes_work())
+        skip();
     static const char *const options[] = {"packer_processes", "true", NULL};
     struct engine engine = engine_start(options);
     struct rp_client *client = trainer(0, NULL, 0);
