@@ -183,6 +183,26 @@ static void test_inspecting_what_is_damaged(void **state)
     assert_true(inspection.token_max == UINT64_MAX); /* not looked for */
 }
 
+static void test_a_source_needs_shards_and_no_name(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_corpus *corpus;
+    const char *shards[] = {"m"};
+    struct rp_source_spec source = {.weight = 1, .shards = shards, .shard_count = 1, .eos = -1};
+    struct rp_corpus_spec spec = {.sources = &source, .source_count = 1};
+    put_shards();
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
+    rp_corpus_close(corpus);
+    source.shard_count = 0;
+    assert_true(rp_corpus_open(&corpus, &spec, &error) < 0);
+    assert_true(error.message[0] != '\0');
+    source.name = "named";
+    assert_true(rp_corpus_open(&corpus, &spec, &error) < 0);
+    spec.source_count = 0;
+    assert_true(rp_corpus_open(&corpus, &spec, &error) < 0);
+}
+
 static void test_names_are_read_as_they_are_written(void **state)
 {
     (void)state;
@@ -227,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_indexing),
         cmocka_unit_test(test_opening_with_an_index),
         cmocka_unit_test(test_inspecting_what_is_damaged),
+        cmocka_unit_test(test_a_source_needs_shards_and_no_name),
         cmocka_unit_test(test_names_are_read_as_they_are_written),
     };
     return cmocka_run_group_tests_name("corpus_faults", tests, scratch_enter, scratch_leave);

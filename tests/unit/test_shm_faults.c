@@ -220,6 +220,21 @@ static void test_missing_room_says_how_much(void **state)
     system_mend();
 }
 
+static void test_a_limit_of_file_sizes_that_is_high_enough(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rlimit before, limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){1 << 20, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    int within = small_segment(&error), beyond = huge_segment(&error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(within, 0);
+    assert_int_equal(beyond, -RP_E_RESOURCE);
+    assert_non_null(strstr(error.hint, "ulimit -f"));
+}
+
 /* No directory is named: the user's own, in $XDG_RUNTIME_DIR or under his number. */
 static void test_the_default_run_directory(void **state)
 {
@@ -257,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_meeting_and_speaking),
         cmocka_unit_test(test_kernels_that_can_less),
         cmocka_unit_test(test_missing_room_says_how_much),
+        cmocka_unit_test(test_a_limit_of_file_sizes_that_is_high_enough),
         cmocka_unit_test(test_the_default_run_directory),
     };
     return cmocka_run_group_tests_name("shm_faults", tests, enter, leave);
