@@ -11,85 +11,84 @@ static void must_fail(int code, const char *message)
     assert_string_equal(error.message, message);
 }
 
+static const char *const mistakes[][2] = {
+    {"", "c.yaml: config: the file is empty"},
+    {"- 1\n", "c.yaml:1:1: config: expected `key: value`, found a list"},
+    {"seq_len: 1\nbatchsize: 2\n",
+     "c.yaml:2:1: batchsize: unknown key; did you mean `batch_size`?"},
+    {"seq_len: 1\nxyzzy: 2\n", "c.yaml:2:1: xyzzy: unknown key"},
+    {"seq_len: 1\nseq_len: 2\n", "c.yaml:2:1: seq_len: the key is given twice"},
+    {"seq_len: 1\nseq-len: 2\n", "c.yaml:2:1: seq-len: the key is given twice"},
+    {"seq_len: 1\n\tseed: 2\n", "c.yaml:2:1: YAML: found a tab"},
+    {"seq_len: *a\n", "c.yaml:1:10: YAML: found undefined alias"},
+    {"seq_len: 1\n---\nseed: 1\n",
+     "c.yaml:2:1: config: the file holds more than one YAML document"},
+    {"seq_len: [1\n",
+     "c.yaml:2:1: YAML: did not find expected ',' or ']' while parsing a flow sequence"},
+    {"seq_len: [1]\n", "c.yaml:1:10: seq_len: expected a value, found a list"},
+    {"seq_len:\n", "c.yaml:1:9: seq_len: expected a value, found nothing"},
+    {"run: ''\n", "c.yaml:1:6: run: expected a text that is not empty, found ``"},
+    {"run: \"a\\0b\"\n", "c.yaml:1:6: run: the text contains a NUL character"},
+    {"seq_len: many\n",
+     "c.yaml:1:10: seq_len: expected a whole number such as 64 or 100k, found `many`"},
+    {"seq_len: -1\n",
+     "c.yaml:1:10: seq_len: expected a whole number such as 64 or 100k, found `-1`"},
+    {"seq_len: 1.5\n",
+     "c.yaml:1:10: seq_len: expected a whole number such as 64 or 100k, found `1.5`"},
+    {"seq_len: 4294967296\n",
+     "c.yaml:1:10: seq_len: expected at most 4294967295, found `4294967296`"},
+    {"seed: 18446744073709551616\n",
+     "c.yaml:1:7: seed: expected a whole number such as 64 or 100k, found"
+     " `18446744073709551616`"},
+    {"prefetch_bytes: 64mx\n",
+     "c.yaml:1:17: prefetch_bytes: expected a size such as 4096, 64m or 1g, found `64mx`"},
+    {"num_epochs: forever\n",
+     "c.yaml:1:13: num_epochs: expected a whole number or `endless`, found `forever`"},
+    {"drop_last: maybe\n", "c.yaml:1:12: drop_last: expected true or false, found `maybe`"},
+    {"pad_id: x\n", "c.yaml:1:9: pad_id: expected a whole number, found `x`"},
+    {"packing: best-fit\n",
+     "c.yaml:1:10: packing: expected one of lookahead, concat, best_fit, found"
+     " `best-fit`; did you mean `best_fit`?"},
+    {"shuffle: yes\n", "c.yaml:1:10: shuffle: expected one of none, document, block, found `yes`"},
+    {"ranks: 3-1\n",
+     "c.yaml:1:8: ranks: expected a rank or a range of ranks such as 0-3, found `3-1`"},
+    {"sections: [labels, label]\n",
+     "c.yaml:1:11: sections: expected one of rows, doc_lens, input_ids, labels, position_ids,"
+     " segment_ids,"
+     " loss_mask, cu_seqlens, provenance, found `label`; did you mean `labels`?"},
+    {"sources:\n- weigth: 1\n", "c.yaml:2:3: weigth: unknown key; did you mean `weight`?"},
+    {"sources:\n- weight: 0\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
+                                " decimals, such as 2 or 0.25, found `0`"},
+    {"sources:\n- weight: 0.0000001\n",
+     "c.yaml:2:11: weight: expected a number above 0 with at most 6"
+     " decimals, such as 2 or 0.25, found `0.0000001`"},
+    {"sources:\n- {path: a, shards: b}\n",
+     "c.yaml:2:21: shards: shards and path mean the same, and both are given"},
+    {"sources: [[a]]\n", "c.yaml:1:11: shards: expected a value, found a list"},
+    {"[[[[[[[[[[[[[[[[[[[[\n",
+     "c.yaml:1:17: config: lists and mappings are nested more than 16 deep"},
+    {"seq_len: \xff\n", "c.yaml:1: YAML: invalid leading UTF-8 octet"},
+    {"seq_len: 1\nbatch_size: 2\nrun: \xff\n", "c.yaml:3: YAML: invalid leading UTF-8 octet"},
+    {"pad_id: 9223372036854775808\n",
+     "c.yaml:1:9: pad_id: expected a whole number, found `9223372036854775808`"},
+    {"ranks: 4294967295\n", "c.yaml:1:8: ranks: expected a rank or a range of ranks such as"
+                            " 0-3, found `4294967295`"},
+    {"sources:\n- weight: 18446744073709551616\n",
+     "c.yaml:2:11: weight: expected a smaller number, found `18446744073709551616`"},
+    {"sources:\n- weight: 18446744073709551615\n",
+     "c.yaml:2:11: weight: expected a smaller number, found `18446744073709551615`"},
+    {"sources:\n- weight: 1.2.3\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
+                                    " decimals, such as 2 or 0.25, found `1.2.3`"},
+    {"sources:\n- weight: .\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
+                                " decimals, such as 2 or 0.25, found `.`"},
+    {"seq_len: {a: b}\n", "c.yaml:1:10: seq_len: expected a value, found a mapping"},
+};
+
 static void mistakes_in_the_text_are_told_with_their_place(void **state)
 {
     (void)state;
-    static const char *const cases[][2] = {
-        {"", "c.yaml: config: the file is empty"},
-        {"- 1\n", "c.yaml:1:1: config: expected `key: value`, found a list"},
-        {"seq_len: 1\nbatchsize: 2\n",
-         "c.yaml:2:1: batchsize: unknown key; did you mean `batch_size`?"},
-        {"seq_len: 1\nxyzzy: 2\n", "c.yaml:2:1: xyzzy: unknown key"},
-        {"seq_len: 1\nseq_len: 2\n", "c.yaml:2:1: seq_len: the key is given twice"},
-        {"seq_len: 1\nseq-len: 2\n", "c.yaml:2:1: seq-len: the key is given twice"},
-        {"seq_len: 1\n\tseed: 2\n", "c.yaml:2:1: YAML: found a tab"},
-        {"seq_len: *a\n", "c.yaml:1:10: YAML: found undefined alias"},
-        {"seq_len: 1\n---\nseed: 1\n",
-         "c.yaml:2:1: config: the file holds more than one YAML document"},
-        {"seq_len: [1\n",
-         "c.yaml:2:1: YAML: did not find expected ',' or ']' while parsing a flow sequence"},
-        {"seq_len: [1]\n", "c.yaml:1:10: seq_len: expected a value, found a list"},
-        {"seq_len:\n", "c.yaml:1:9: seq_len: expected a value, found nothing"},
-        {"run: ''\n", "c.yaml:1:6: run: expected a text that is not empty, found ``"},
-        {"run: \"a\\0b\"\n", "c.yaml:1:6: run: the text contains a NUL character"},
-        {"seq_len: many\n",
-         "c.yaml:1:10: seq_len: expected a whole number such as 64 or 100k, found `many`"},
-        {"seq_len: -1\n",
-         "c.yaml:1:10: seq_len: expected a whole number such as 64 or 100k, found `-1`"},
-        {"seq_len: 1.5\n",
-         "c.yaml:1:10: seq_len: expected a whole number such as 64 or 100k, found `1.5`"},
-        {"seq_len: 4294967296\n",
-         "c.yaml:1:10: seq_len: expected at most 4294967295, found `4294967296`"},
-        {"seed: 18446744073709551616\n",
-         "c.yaml:1:7: seed: expected a whole number such as 64 or 100k, found"
-         " `18446744073709551616`"},
-        {"prefetch_bytes: 64mx\n",
-         "c.yaml:1:17: prefetch_bytes: expected a size such as 4096, 64m or 1g, found `64mx`"},
-        {"num_epochs: forever\n",
-         "c.yaml:1:13: num_epochs: expected a whole number or `endless`, found `forever`"},
-        {"drop_last: maybe\n", "c.yaml:1:12: drop_last: expected true or false, found `maybe`"},
-        {"pad_id: x\n", "c.yaml:1:9: pad_id: expected a whole number, found `x`"},
-        {"packing: best-fit\n",
-         "c.yaml:1:10: packing: expected one of lookahead, concat, best_fit, found"
-         " `best-fit`; did you mean `best_fit`?"},
-        {"shuffle: yes\n",
-         "c.yaml:1:10: shuffle: expected one of none, document, block, found `yes`"},
-        {"ranks: 3-1\n",
-         "c.yaml:1:8: ranks: expected a rank or a range of ranks such as 0-3, found `3-1`"},
-        {"sections: [labels, label]\n",
-         "c.yaml:1:11: sections: expected one of rows, doc_lens, input_ids, labels, position_ids,"
-         " segment_ids,"
-         " loss_mask, cu_seqlens, provenance, found `label`; did you mean `labels`?"},
-        {"sources:\n- weigth: 1\n", "c.yaml:2:3: weigth: unknown key; did you mean `weight`?"},
-        {"sources:\n- weight: 0\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
-                                    " decimals, such as 2 or 0.25, found `0`"},
-        {"sources:\n- weight: 0.0000001\n",
-         "c.yaml:2:11: weight: expected a number above 0 with at most 6"
-         " decimals, such as 2 or 0.25, found `0.0000001`"},
-        {"sources:\n- {path: a, shards: b}\n",
-         "c.yaml:2:21: shards: shards and path mean the same, and both are given"},
-        {"sources: [[a]]\n", "c.yaml:1:11: shards: expected a value, found a list"},
-        {"[[[[[[[[[[[[[[[[[[[[\n",
-         "c.yaml:1:17: config: lists and mappings are nested more than 16 deep"},
-        {"seq_len: \xff\n", "c.yaml:1: YAML: invalid leading UTF-8 octet"},
-        {"seq_len: 1\nbatch_size: 2\nrun: \xff\n", "c.yaml:3: YAML: invalid leading UTF-8 octet"},
-        {"pad_id: 9223372036854775808\n",
-         "c.yaml:1:9: pad_id: expected a whole number, found `9223372036854775808`"},
-        {"ranks: 4294967295\n", "c.yaml:1:8: ranks: expected a rank or a range of ranks such as"
-                                " 0-3, found `4294967295`"},
-        {"sources:\n- weight: 18446744073709551616\n",
-         "c.yaml:2:11: weight: expected a smaller number, found `18446744073709551616`"},
-        {"sources:\n- weight: 18446744073709551615\n",
-         "c.yaml:2:11: weight: expected a smaller number, found `18446744073709551615`"},
-        {"sources:\n- weight: 1.2.3\n",
-         "c.yaml:2:11: weight: expected a number above 0 with at most 6"
-         " decimals, such as 2 or 0.25, found `1.2.3`"},
-        {"sources:\n- weight: .\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
-                                    " decimals, such as 2 or 0.25, found `.`"},
-        {"seq_len: {a: b}\n", "c.yaml:1:10: seq_len: expected a value, found a mapping"},
-    };
-    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++)
-        must_fail(read_text(cases[i][0]), cases[i][1]);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(mistakes); i++)
+        must_fail(read_text(mistakes[i][0]), mistakes[i][1]);
 }
 
 #define BRACES_4 "{a,b}{a,b}{a,b}{a,b}"
