@@ -9,6 +9,7 @@
 #include "base/mem.h"
 
 #define DOCUMENTS_MAX 120u
+#define SEQ_LEN_MIN 8
 
 uint64_t story_below(struct story *story, uint64_t limit)
 {
@@ -52,6 +53,22 @@ uint32_t stream_token(uint32_t source, uint64_t document, uint64_t index)
     return 1 + (uint32_t)((mix * 0x9e3779b97f4a7c15u) >> 40) % 49999u;
 }
 
+/* Some are empty, some longer than a row; one at least has tokens for a row of any length, or there
+ * would be no stream. */
+static void draw_lengths(struct story *story, int32_t *lengths, uint32_t documents,
+                         uint32_t length_max)
+{
+    bool fits = false;
+    for (uint32_t d = 0; d < documents; d++) {
+        bool is_long = story_chance(story, 30);
+        lengths[d] = (int32_t)(d == 0 ? 1 + story_below(story, length_max)
+                                      : story_below(story, is_long ? 200 : length_max + 1));
+        fits |= lengths[d] >= 1 && lengths[d] <= SEQ_LEN_MIN;
+    }
+    if (!fits)
+        lengths[0] = 1;
+}
+
 /* NAME.idx and NAME.bin as Megatron writes them. */
 static void write_source(struct story *story, uint32_t source, uint32_t documents,
                          uint32_t length_max)
@@ -64,10 +81,8 @@ static void write_source(struct story *story, uint32_t source, uint32_t document
     int32_t lengths[DOCUMENTS_MAX];
     int64_t places[DOCUMENTS_MAX], first[DOCUMENTS_MAX + 1] = {0};
     uint64_t at = 0;
+    draw_lengths(story, lengths, documents, length_max);
     for (uint32_t d = 0; d < documents; d++) {
-        bool is_long = story_chance(story, 30);
-        lengths[d] = (int32_t)(d == 0 ? 1 + story_below(story, length_max)
-                                      : story_below(story, is_long ? 200 : length_max + 1));
         places[d] = (int64_t)at;
         first[d + 1] = d + 1;
         for (int32_t i = 0; i < lengths[d]; i++, at += width) {
@@ -101,7 +116,7 @@ void stream_draw(struct story *story)
     static const char *const long_docs[] = {"split", "truncate", "drop"};
     struct keys *keys = &story->stream;
     uint32_t sources = story_chance(story, 300) ? 2 : 1;
-    uint32_t seq_len = 8u << story_below(story, 3);
+    uint32_t seq_len = (uint32_t)SEQ_LEN_MIN << story_below(story, 3);
     uint32_t length_max = 1 + (uint32_t)story_below(story, 40);
     for (uint32_t s = 0; s < sources; s++) {
         uint32_t documents = 20 + (uint32_t)story_below(story, DOCUMENTS_MAX - 20);

@@ -15,6 +15,7 @@ static unsigned hide_avx2(void)
 #if defined(__x86_64__)
     unsigned had = __cpu_model.features[0];
     __cpu_model.features[0] &= ~AVX2;
+    __asm__ volatile("" ::: "memory"); /* the compiler takes its own table for another one */
     assert_false(__builtin_cpu_supports("avx2"));
     return had;
 #else
@@ -26,6 +27,7 @@ static void show_again(unsigned had)
 {
 #if defined(__x86_64__)
     __cpu_model.features[0] = had;
+    __asm__ volatile("" ::: "memory");
 #else
     (void)had;
 #endif
