@@ -93,13 +93,13 @@ struct line {
     uint64_t row;
 };
 
-/* Take "<verb><checkpoint>: row <row>" apart. False: it is another line, or one that a kill has
- * cut.
- */
+/* Take "<verb><checkpoint>: row <row>" apart. False: it is another line. What a kill has cut stands
+ * in front of the next engine's words in the same line, so the last place counts. */
 static bool take_apart(const char *text, const char *verb, struct line *line)
 {
-    const char *begin = strstr(text, verb);
-    begin = begin ? begin + strlen(verb) : NULL;
+    const char *begin = NULL;
+    for (const char *next = strstr(text, verb); next; next = strstr(begin, verb))
+        begin = next + strlen(verb);
     const char *end = begin ? strstr(begin, ": row ") : NULL;
     char *behind = NULL;
     uint64_t row = end ? strtoull(end + strlen(": row "), &behind, 10) : 0;
