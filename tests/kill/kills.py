@@ -20,7 +20,7 @@ from pathlib import Path
 
 KILLS_A_RUN = 200
 CONTROL_KILLS = 80
-CONTROL_TRIES = 4
+CONTROL_TRIES = 20
 RUN_SECONDS = 300  # a run takes about 15
 WHEN = ("before", "within", "after")
 ROLES = ("nobody", "engine", "trainer", "packer")
