@@ -55,5 +55,6 @@ truncate -s 4096 big.idx
 status=0
 wait "$plan" || status=$?
 [ "$status" = 2 ] || fail "with a truncated index: expected status 2, found $status: $(cat out)"
-grep -q 'big.idx: was truncated while it was in use' out || fail "with a truncated index: $(cat out)"
+grep -q 'big.idx: was truncated while it was in use' out ||
+    fail "with a truncated index: $(cat out)"
 echo "the shell of the program: as expected"
