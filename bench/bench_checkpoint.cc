@@ -15,6 +15,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
+#include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 }
 #pragma GCC diagnostic pop
@@ -35,17 +36,16 @@ void remove_directory(const std::string &path)
         perror(path.c_str());
 }
 
-// As the engine keeps them: on whole pages.
+// As the engine keeps them.
 template <typename type> struct page_allocator {
     using value_type = type;
     type *allocate(size_t n)
     {
-        size_t bytes = (n * sizeof(type) + 4095) / 4096 * 4096;
-        return static_cast<type *>(std::aligned_alloc(4096, bytes));
+        return static_cast<type *>(rp_take_pages(n * sizeof(type)));
     }
-    void deallocate(type *memory, size_t)
+    void deallocate(type *memory, size_t n)
     {
-        std::free(memory);
+        rp_give_pages(memory, n * sizeof(type));
     }
     bool operator==(const page_allocator &) const
     {

@@ -168,17 +168,10 @@ static uint64_t record_bytes(const struct rp_content_source *source)
            rp_align_up((uint64_t)source->count * stored_width(source), 8);
 }
 
-/* Aligned, so that the checkpoint's writer need not copy them. */
-static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
+/* Copies the sources one after the other to `at`; returns where they end. */
+static uint8_t *copy_contents(struct rp_saver *saver, uint8_t *at)
 {
-    size_t bytes = 0;
-    if (saver->source_count)
-        qsort(saver->sources, saver->source_count, sizeof *saver->sources, compare_sources);
-    for (size_t i = 0; i < saver->source_count; i++)
-        bytes += record_bytes(&saver->sources[i]);
-    uint8_t *contents = aligned_alloc(RP_PAGE_BYTES, rp_align_up(bytes + 1, RP_PAGE_BYTES));
-    uint8_t *at = contents;
-    for (size_t i = 0; contents && i < saver->source_count; i++) {
+    for (size_t i = 0; i < saver->source_count; i++) {
         const struct rp_content_source *source = &saver->sources[i];
         uint32_t width = stored_width(source);
         struct rp_content_record record = {
@@ -194,15 +187,20 @@ static uint8_t *copy_contents(struct rp_saver *saver, size_t *bytes_out)
         at += record_bytes(source);
         saver->info.contents_end_row = source->row + 1;
     }
-    *bytes_out = contents ? (size_t)(at - contents) : 0;
-    return contents;
+    return at;
 }
 
 static void save(void *argument)
 {
     struct rp_saver *saver = argument;
-    size_t bytes;
-    uint8_t *contents = copy_contents(saver, &bytes);
+    size_t room = 0, bytes = 0;
+    if (saver->source_count)
+        qsort(saver->sources, saver->source_count, sizeof *saver->sources, compare_sources);
+    for (size_t i = 0; i < saver->source_count; i++)
+        room += record_bytes(&saver->sources[i]);
+    uint8_t *contents = rp_take_pages(room); /* whole pages: the writer need not copy them */
+    if (contents)
+        bytes = (size_t)(copy_contents(saver, contents) - contents);
     announce(saver, RP_SAVER_COPIED);
     struct rp_checkpoint_piece pieces[] = {{saver->state, saver->state_bytes},
                                            {saver->config_text, strlen(saver->config_text)},
@@ -212,7 +210,7 @@ static void save(void *argument)
                                          {RP_CHECKPOINT_CONTENTS, &pieces[2], 1}};
     saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, bytes ? 3 : 2,
                                      &saver->path, &saver->error);
-    free(contents);
+    rp_give_pages(contents, room);
 }
 
 static void *saver_main(void *argument)

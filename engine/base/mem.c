@@ -5,14 +5,45 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/bits.h"
+
+#define PAGE_BYTES 4096u
+#define HUGE_PAGE_BYTES (2u << 20)
 
 void *rp_calloc_aligned(size_t alignment, size_t bytes)
 {
     size_t rounded = rp_align_up(bytes ? bytes : 1, alignment);
     void *memory = rounded < bytes ? NULL : aligned_alloc(alignment, rounded);
     return memory ? memset(memory, 0, rounded) : NULL;
+}
+
+void *rp_take_pages(size_t bytes)
+{
+    size_t slack = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 0;
+    size_t rounded = rp_align_up(bytes ? bytes : 1, PAGE_BYTES);
+    if (rounded + slack < bytes)
+        return NULL;
+    uint8_t *memory = mmap(NULL, rounded + slack, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (slack) { /* a huge page begins at a multiple of its size */
+        size_t before = -(uintptr_t)memory & (HUGE_PAGE_BYTES - 1);
+        if (before)
+            munmap(memory, before);
+        memory += before;
+        munmap(memory + rounded, slack - before);
+        (void)madvise(memory, rounded, MADV_HUGEPAGE);
+    }
+    return memory;
+}
+
+void rp_give_pages(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, rp_align_up(bytes ? bytes : 1, PAGE_BYTES));
 }
 
 char *rp_format(const char *format, ...)

@@ -154,7 +154,7 @@ int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool 
     if (code == 0) {
         place->path = strdup(path);
         place->verified = rp_calloc(keep, sizeof *place->verified);
-        uint8_t *buffer = rp_calloc_aligned(4096, RP_WRITER_BUFFER_BYTES);
+        uint8_t *buffer = rp_take_pages(RP_WRITER_BUFFER_BYTES);
         place->writer = (struct rp_writer){.storage = storage,
                                            .dir = place->dir,
                                            .path = place->path,
@@ -182,7 +182,7 @@ void rp_place_close(struct rp_place *place)
         close(place->lock);
     if (place->dir >= 0)
         close(place->dir);
-    free(place->writer.buffer);
+    rp_give_pages(place->writer.buffer, RP_WRITER_BUFFER_BYTES);
     free(place->verified);
     free(place->path);
     *place = (struct rp_place){.dir = -1, .lock = -1};

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,15 +15,13 @@
 #include "checkpoint/format.h"
 #include "checkpoint/storage.h"
 
-#define HUGE_PAGE_BYTES (2u << 20)
+#define DIRECT_BYTES_MIN (2u << 20)
 #define EIO_TRIES 3u
 
 struct rp_checkpoint {
     struct rp_format_head head;
     char *path;
-    uint8_t *bytes; /* the file */
-    void *memory;   /* where it lies */
-    size_t memory_bytes;
+    uint8_t *bytes; /* the file: head.file_bytes */
     bool contents_bad;
 };
 
@@ -64,26 +61,6 @@ static int read_exactly(int fd, uint8_t *data, uint64_t bytes, uint64_t offset, 
     return 0;
 }
 
-/* Memory for the file, on huge pages where it is large: with small ones the page faults of 256 MiB
- * take longer (350 ms) than the disk (110 ms), and all of that is time to the first batch of a
- * resumed run. */
-static int take_memory(struct rp_checkpoint *checkpoint, uint64_t file_bytes)
-{
-    uint64_t slack = file_bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 0;
-    void *memory = mmap(NULL, file_bytes + slack, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return -ENOMEM;
-    checkpoint->memory = memory;
-    checkpoint->memory_bytes = file_bytes + slack;
-    checkpoint->bytes = memory;
-    if (slack) {
-        checkpoint->bytes += -(uintptr_t)memory & (HUGE_PAGE_BYTES - 1);
-        (void)madvise(checkpoint->bytes, file_bytes, MADV_HUGEPAGE);
-    }
-    return 0;
-}
-
 static int check_kind(int fd, const char *path, uint64_t *file_bytes, struct rp_error *error)
 {
     struct stat info;
@@ -111,13 +88,13 @@ static int read_checkpoint(struct rp_checkpoint *checkpoint, int fd, struct rp_e
     uint64_t file_bytes = 0;
     int code = check_kind(fd, path, &file_bytes, error);
     if (code == 0) {
-        if (file_bytes >= HUGE_PAGE_BYTES) /* the page cache is the corpus's */
+        if (file_bytes >= DIRECT_BYTES_MIN) /* the page cache is the corpus's */
             rp_storage_direct(fd);
         code = read_exactly(fd, head, sizeof head, 0, path, error);
     }
     if (code == 0)
         code = rp_format_parse_head(&checkpoint->head, head, file_bytes, path, error);
-    if (code == 0 && take_memory(checkpoint, file_bytes) < 0)
+    if (code == 0 && !(checkpoint->bytes = rp_take_pages(file_bytes)))
         code = rp_fail(error, -ENOMEM, "free memory and try again; the file is untouched",
                        "%s: no memory for its %" PRIu64 " bytes", path, file_bytes);
     if (code < 0)
@@ -192,8 +169,7 @@ void rp_checkpoint_close(struct rp_checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
-    if (checkpoint->memory)
-        munmap(checkpoint->memory, checkpoint->memory_bytes);
+    rp_give_pages(checkpoint->bytes, checkpoint->head.file_bytes);
     free(checkpoint->path);
     free(checkpoint);
 }
