@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -40,8 +41,10 @@ static inline int sample_enter(void **state)
 static inline int sample_enter_memory(void **state)
 {
     char directory[] = "/dev/shm/rp-test-ckpt-XXXXXX";
+    struct statvfs memory;
     RP_STATIC_ASSERT(sizeof directory <= sizeof test_directory, "it is put in its place");
-    if (!mkdtemp(directory))
+    if (statvfs("/dev/shm", &memory) != 0 || memory.f_bavail * memory.f_frsize < 16u << 20 ||
+        !mkdtemp(directory))
         return sample_enter(state);
     memcpy(test_directory, directory, sizeof directory);
     rp_log_set_level(RP_LOG_ERROR);

@@ -20,6 +20,7 @@
 #define ROWS 2u
 #define RANKS 2u
 #define SECOND 1000000000ll
+#define PATIENCE_NS (60 * SECOND) /* nothing takes that long when it works */
 
 static const struct kit_source tomes = {"tomes", 8, 2, 1500};
 static struct kit kit;
@@ -140,8 +141,8 @@ KIT struct rp_client *trainer(uint32_t rank, const void *token, size_t token_byt
                                         .rank = rank,
                                         .state = token,
                                         .state_bytes = token_bytes,
-                                        .connect_timeout_ns = 5 * SECOND,
-                                        .restart_timeout_ns = 5 * SECOND};
+                                        .connect_timeout_ns = PATIENCE_NS,
+                                        .restart_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
     struct rp_error error;
     if (rp_client_attach(&client, &options, &error) != 0)
@@ -154,7 +155,7 @@ KIT int take(struct rp_client *client, uint64_t row)
 {
     struct rp_error error = {0};
     struct rp_batch batch;
-    int code = rp_client_next(client, 20 * SECOND, &batch, &error);
+    int code = rp_client_next(client, PATIENCE_NS, &batch, &error);
     if (code < 0)
         fail_msg("row %d: %s", (int)row, error.message);
     if (code != RP_NEXT_BATCH)
@@ -214,7 +215,7 @@ KIT int attach_at_row(uint32_t rank, uint64_t row)
     struct rp_error error;
     for (int fds[2];;) {
         int fd = ask_for_row(rank, row);
-        assert_true(rp_socket_receive(fd, message, sizeof message, fds, 20000, &error) > 0);
+        assert_true(rp_socket_receive(fd, message, sizeof message, fds, 60000, &error) > 0);
         memcpy(&reply, message, sizeof reply);
         assert_true(reply.text_bytes > 0); /* WELCOME always comes with a state */
         if (reply.kind == RP_REPLY_WELCOME) {

@@ -174,7 +174,7 @@ FAKE void fake_accept(struct fake_engine *engine)
     if (fd < 0)
         return;
     char buffer[4096] = {0};
-    int64_t bytes = rp_socket_receive(fd, buffer, sizeof buffer - 1, fds, 1000, NULL);
+    int64_t bytes = rp_socket_receive(fd, buffer, sizeof buffer - 1, fds, 60000, NULL);
     const struct rp_request *request = (const struct rp_request *)(void *)buffer;
     if (bytes < (int64_t)sizeof *request) {
         close(fd);

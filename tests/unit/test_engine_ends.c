@@ -75,7 +75,7 @@ static void a_failure_reaches_the_trainers_whole(void **state)
     struct rp_error error = {0};
     struct rp_batch batch;
     int code;
-    while ((code = rp_client_next(client, 20 * SECOND, &batch, &error)) == RP_NEXT_BATCH)
+    while ((code = rp_client_next(client, PATIENCE_NS, &batch, &error)) == RP_NEXT_BATCH)
         rp_client_release(client, &batch);
     assert_int_equal(code, -RP_E_VOCABULARY);
     assert_says(&error, "source tomes, document|set vocab_size");
@@ -89,7 +89,7 @@ static void exchange(int fd, struct rp_request request)
     struct rp_error error;
     int fds[2];
     assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
-    assert_true(rp_socket_receive(fd, message, sizeof message, fds, 20000, &error) > 0);
+    assert_true(rp_socket_receive(fd, message, sizeof message, fds, 60000, &error) > 0);
 }
 
 /* What was published for a rank that has not come yet is its own, also if nothing runs any more. */
@@ -118,7 +118,7 @@ static void a_late_rank_gets_its_own_when_nothing_can_start_again(void **state)
     assert_int_equal(prlimit(engine.pid, RLIMIT_NOFILE, &limit, NULL), 0);
     client = trainer(1, NULL, 0);
     take_batches(client, 1, 0, 2);
-    assert_true(rp_client_next(client, 20 * SECOND, &batch, &error) < 0);
+    assert_true(rp_client_next(client, PATIENCE_NS, &batch, &error) < 0);
     rp_client_detach(client);
     close(fd);
     assert_int_equal(engine_wait(&engine), 2);
@@ -157,16 +157,20 @@ static void a_thousand_connections(void **state)
     (void)state;
     static const char *const options[] = {NULL};
     static int fds[1100];
-    struct rlimit limit = {4096, 4096};
+    struct rlimit limit;
     struct rp_error error;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < 2 * RP_ARRAY_COUNT(fds))
+        skip();
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     struct engine engine = engine_start(options);
-    for (size_t i = 0; i < 1100; i++) {
+    for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++) {
         fds[i] = rp_socket_connect(run_dir, "default", &error);
         if (fds[i] < 0)
             fail_msg("connection %zu: %s", i, error.message);
     }
-    for (size_t i = 0; i < 1100; i++)
+    for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         close(fds[i]);
     stat_must_work();
     struct rp_client *client = trainer(1, NULL, 0);

@@ -25,7 +25,6 @@
 #include "shm/ring.h"
 
 #define KILLS 300
-#define CONTROL_KILLS_MAX 10000 /* a defect that a busy machine shows seldom */
 #define SLOTS 4u
 #define IDS 2048u
 
@@ -105,8 +104,10 @@ static void produce(bool publish_first)
         if (ring.tail - ring.release == SLOTS)
             continue;
         uint64_t batch = ring.tail;
-        if (publish_first)
+        if (publish_first) {
             rp_ring_publish(&ring, batch + 1);
+            rp_sleep_ns(1000000); /* whatever else the machine does, somebody looks */
+        }
         write_slot(batch);
         if (!publish_first)
             rp_ring_publish(&ring, batch + 1);
@@ -175,8 +176,7 @@ static uint64_t kill_engines(bool publish_first, uint64_t *taken)
     make_ring();
     struct rp_ring_view view = open_view(0);
     uint64_t bad = 0;
-    int kills = publish_first ? CONTROL_KILLS_MAX : KILLS;
-    for (int i = 0; i < kills && !(publish_first && bad); i++) {
+    for (int i = 0; i < KILLS || view.next <= KILLS; i++) { /* a busy machine needs more */
         pid_t pid = start_engine(publish_first);
         uint64_t until = rp_now_ns() + 200000u + (uint64_t)rand_r(&seed) % 2500000u;
         for (bool killed = false;;) {
@@ -210,8 +210,7 @@ static void killed_engines_leave_whole_batches(void **state)
     (void)state;
     uint64_t taken;
     assert_int_equal(kill_engines(false, &taken), 0);
-    print_message("%llu batches over %d kills, seed %u\n", (unsigned long long)taken, KILLS, seed);
-    assert_true(taken > KILLS);
+    print_message("%llu batches, seed %u\n", (unsigned long long)taken, seed);
 }
 
 static void publishing_too_early_is_caught(void **state)
@@ -228,7 +227,7 @@ static void killed_trainers_lose_nothing(void **state)
     volatile uint64_t *cursor = mmap(NULL, RP_PAGE_BYTES, PROT_READ | PROT_WRITE,
                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t engine = start_engine(false);
-    for (int i = 0; i < KILLS; i++) {
+    for (int i = 0; i < KILLS || *cursor <= KILLS; i++) {
         pid_t trainer = start_trainer(cursor);
         rp_sleep_ns(200000u + (uint64_t)rand_r(&seed) % 2500000u);
         kill_one(trainer);
@@ -237,9 +236,7 @@ static void killed_trainers_lose_nothing(void **state)
                     *cursor - released <= 1); /* seen, but killed before the return */
     }
     kill_one(engine);
-    print_message("%llu batches over %d kills, seed %u\n", (unsigned long long)*cursor, KILLS,
-                  seed);
-    assert_true(*cursor > KILLS);
+    print_message("%llu batches, seed %u\n", (unsigned long long)*cursor, seed);
     munmap((void *)(uintptr_t)cursor, RP_PAGE_BYTES);
     rp_ring_close(&ring);
 }

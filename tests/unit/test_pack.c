@@ -290,7 +290,7 @@ static void a_killed_packers_ticket_is_done_again(void **state)
     assert_false(rp_packer_is_dead(&bench.packer));
     assert_int_equal(kill(bench.packer.pid, SIGKILL), 0);
     struct pollfd entry = {.fd = bench.packer.pidfd, .events = POLLIN};
-    assert_int_equal(poll(&entry, 1, 10000), 1);
+    assert_int_equal(poll(&entry, 1, 60000), 1);
     assert_true(rp_packer_is_dead(&bench.packer));
     rp_packer_join(&bench.packer);
     assert_int_equal(rp_a64_load_acquire(state_of(&bench)), rp_ticket_word(0, RP_TICKET_READY));

@@ -185,6 +185,8 @@ static void a_new_trainer_begins_where_it_says(void **state)
 /* ---- wake-ups -------------------------------------------------------------------------------- */
 
 #define PINGS 3000u
+#define LONG_NS 1000000000000ull /* a lost wake-up sleeps this long */
+#define ALARM_S 300u             /* and this ends the test */
 
 /* The engine's side of a hand-over that sleeps each time: each batch is published only when the one
  * before came back, and the wait for that is the doorbell. */
@@ -207,7 +209,7 @@ static void *answer(void *argument)
                 rp_event_cancel(&bell->rung);
                 break;
             }
-            rp_event_sleep(&bell->rung, ticket, 20000000000ull);
+            rp_event_sleep(&bell->rung, ticket, LONG_NS);
         }
         if (batch % 3 == 0)
             rp_sleep_ns(50000); /* let the trainer fall asleep */
@@ -215,8 +217,6 @@ static void *answer(void *argument)
     return NULL;
 }
 
-/* A lost wake-up in either direction would sleep its full 20 seconds, and the alarm would end the
- * test. */
 static void no_wake_up_is_lost(void **state)
 {
     (void)state;
@@ -224,16 +224,13 @@ static void no_wake_up_is_lost(void **state)
     struct rp_error error;
     pthread_t thread;
     pair_open(&bell.pair, 2, 0);
-    alarm(60);
+    alarm(ALARM_S);
     pthread_create(&thread, NULL, answer, &bell);
-    uint64_t slept_long = 0;
     for (uint64_t batch = 0; batch < PINGS;) {
-        uint64_t begin = rp_now_ns();
         int code = take(&bell.pair, &error);
         assert_true(code >= 0);
         if (code == RP_RING_EMPTY) {
-            rp_ring_view_wait(&bell.pair.view, 20000000000ull);
-            slept_long += rp_now_ns() - begin > 15000000000ull;
+            rp_ring_view_wait(&bell.pair.view, LONG_NS);
             continue;
         }
         batch++;
@@ -244,7 +241,6 @@ static void no_wake_up_is_lost(void **state)
     }
     pthread_join(thread, NULL);
     alarm(0);
-    assert_int_equal(slept_long, 0);
     pair_close(&bell.pair);
 }
 
