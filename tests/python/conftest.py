@@ -59,6 +59,15 @@ def program():
 
 
 @pytest.fixture
+def broken():
+    """The program with one guarantee broken: of several, which stands in RP_DEFECT."""
+    path = os.environ.get("RP_BIN_DIR", "") + "/ringpack-points"
+    if not os.path.exists(path):
+        pytest.skip("needs ringpack-points")
+    return path
+
+
+@pytest.fixture
 def folder():
     """A folder with a short name: the path of a socket has 108 bytes."""
     with tempfile.TemporaryDirectory(prefix="rp") as path:

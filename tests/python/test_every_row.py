@@ -11,15 +11,6 @@ SEED = int(os.environ.get("RP_SEED", random.SystemRandom().randrange(10**6)))
 STEP = 41  # through the product of streams, so that a sample has all of each factor
 
 
-@pytest.fixture
-def broken():
-    """The program with one guarantee broken: of several, which stands in RP_DEFECT."""
-    path = os.environ.get("RP_BIN_DIR", "") + "/ringpack-points"
-    if not os.path.exists(path):
-        pytest.skip("needs ringpack-points")
-    return path
-
-
 @pytest.mark.parametrize("number", range(0, 8 * STEP, STEP))
 def test_resume_at_every_row(program, number):
     print(f"RP_SEED={SEED}")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peers that write garbage into their control page and onto the socket, while the rows that others
-read stay the oracle's, byte for byte, and the engine neither ends nor loses a descriptor.
+read stay the oracle's, byte for byte, and the engine neither ends nor loses a descriptor. An engine
+that believes what it reads there must not get through.
 
 RP_SECONDS says for how long; `tools/campaign hostile` does it for minutes."""
 
@@ -20,6 +21,7 @@ from stream_kit import PATIENCE, Corpus, Engine, Ranks, Stream, Taken, token_of,
 SECONDS = float(os.environ.get("RP_SECONDS", "4"))
 SEED = int(os.environ.get("RP_SEED", random.SystemRandom().randrange(10**6)))
 CONTESTED = 1  # the rank that a hostile peer takes whenever nobody else has it
+CONTROL_PASSES = 40  # until the hostile peer has had the rank in the middle of a pass: one or two
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +143,9 @@ def run_pass(program, folder, stream, hostile, number):
         except ringpack.EngineTimeoutError:
             print(ringpack.stat(engine.run, folder), engine.log()[-3000:])
             raise
+        except ringpack.EngineGoneError:
+            status = engine.process.poll()
+            raise AssertionError(f"the engine ended: {status}\n{engine.log()[-3000:]}") from None
         taken.assert_all()
         assert engine.wait() == 0, engine.log()
         return len(taken.rows)
@@ -160,3 +165,14 @@ def test_others_stay_exact(program, folder, stream):
     assert counts["attached"] and counts["pages"] and counts["quarantined"] and counts["messages"]
     done = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     print(f"{passes} passes, {rows:,} rows exact; {done}; seed {SEED}")
+
+
+def test_an_engine_that_believes_its_peers_is_found_out(broken, folder, stream, monkeypatch):
+    """The control of this file: a release word is taken as it stands."""
+    monkeypatch.setenv("RP_DEFECT", "trust_release_word")
+    monkeypatch.setattr(sys.modules[__name__], "PATIENCE", 10)  # with an engine that is gone
+    hostile = Hostile(folder, f"hostile-{os.getpid()}", random.Random(SEED))
+    with pytest.raises(AssertionError, match="the engine ended: -|row"):
+        for number in range(CONTROL_PASSES):
+            run_pass(broken, folder, stream, hostile, number)
+    print(f"found out in pass {number + 1}; seed {SEED}")
