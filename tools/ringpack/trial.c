@@ -284,6 +284,8 @@ int rp_trial_wait_ready(struct rp_trial *trial, struct rp_child *engine, struct 
 {
     char bytes[16];
     uint64_t until_ns = rp_now_ns() + READY_TIMEOUT_MS * UINT64_C(1000000);
+    if (engine->pid == 0) /* and its descriptor is closed: nothing would ever come */
+        return rp_trial_explain(trial, engine, error);
     while (rp_now_ns() < until_ns) {
         struct pollfd end = {.fd = engine->ready_fd, .events = POLLIN};
         int count = poll(&end, 1, 200);

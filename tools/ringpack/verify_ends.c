@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "ringpack/client.h"
 #include "verify_parts.h"
 
 #define LINE_BYTES 2048u
@@ -25,36 +24,6 @@ int rp_verify_begin_pass(struct rp_campaign *c, struct rp_error *error)
     struct stat status;
     c->log_begin = fstat(c->v->trial.log_fd, &status) == 0 ? status.st_size : 0;
     return 0;
-}
-
-/* ---- no end ---------------------------------------------------------------------------------- */
-
-static void show_log(const struct rp_trial *trial)
-{
-    char text[4096];
-    struct stat status;
-    if (trial->verbose || fstat(trial->log_fd, &status) != 0)
-        return;
-    off_t from = status.st_size > (off_t)sizeof text ? status.st_size - (off_t)sizeof text : 0;
-    ssize_t got = pread(trial->log_fd, text, sizeof text, from);
-    fprintf(stderr, "verify: the log ends with:\n%.*s\n", got > 0 ? (int)got : 0, text);
-}
-
-int rp_verify_fail_still(struct rp_campaign *c, uint64_t since_ns, struct rp_error *error)
-{
-    struct rp_verify *v = c->v;
-    char *run_dir = rp_trial_path(&v->trial, "run"), *text = NULL;
-    for (uint32_t r = 0; r < c->life.world; r++)
-        fprintf(stderr, "verify: rank %u of %u: %s, next row %" PRIu64 "\n", r, c->life.world,
-                c->life.ranks[r].done ? "done" : "runs", c->life.ranks[r].next_row);
-    if (run_dir && rp_engine_ask(run_dir, RP_TRIAL_RUN, "stat", &text, error) == 0)
-        fprintf(stderr, "verify: the engine: %s\n", text);
-    rp_text_free(text);
-    free(run_dir);
-    show_log(&v->trial);
-    return rp_fail(error, -RP_E_TIMEOUT, "run it again with this seed and -v",
-                   "the stream stands still since %" PRIu64 " s after %" PRIu64 " kills",
-                   since_ns / UINT64_C(1000000000), v->kill_count);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

@@ -168,6 +168,16 @@ static void kill_ranks(struct rp_campaign *c)
         rp_child_signal(&c->life.ranks[r].child, 0, true);
 }
 
+/* Of a child that was sent a signal, or none (0): it may have ended before that, but not badly. */
+static int check_end(struct rp_campaign *c, const struct rp_child *child, int signal_number,
+                     struct rp_error *error)
+{
+    bool is_killed = signal_number == SIGKILL ? rp_child_was_killed(child)
+                                              : rp_verify_is_struck(c, child);
+    return is_killed || rp_child_ended_well(child) ? 0
+                                                   : rp_trial_explain(&c->v->trial, child, error);
+}
+
 void rp_verify_end_life(struct rp_campaign *c)
 {
     struct rp_life *life = &c->life;
@@ -191,10 +201,12 @@ void rp_verify_end_life(struct rp_campaign *c)
 
 static int ensure_ready(struct rp_campaign *c, struct rp_error *error)
 {
-    if (c->engine_ready)
+    if (c->engine_ready || !rp_child_runs(&c->engine)) /* whoever ends it sees how it ended */
         return 0;
     c->engine_ready = true;
     int code = rp_trial_wait_ready(&c->v->trial, &c->engine, error);
+    if (code == -RP_E_TIMEOUT)
+        rp_verify_show(c);
     return code < 0 && rp_verify_is_struck(c, &c->engine) ? 0 : code;
 }
 
@@ -221,12 +233,20 @@ static bool all_ranks_return(struct rp_life *life)
     return !some_rank_done(life);
 }
 
-/* End the life; the next one has another topology and goes on from the newest checkpoint. */
-static int go_on_from_checkpoint(struct rp_campaign *c, struct rp_error *error)
+static int kill_everything(struct rp_campaign *c, struct rp_error *error)
 {
     rp_child_signal(&c->engine, SIGKILL, true);
     kill_ranks(c);
-    int code = rp_verify_take_journals(c, error);
+    int code = check_end(c, &c->engine, SIGKILL, error);
+    for (uint32_t r = 0; r < c->life.world && code >= 0; r++)
+        code = check_end(c, &c->life.ranks[r].child, SIGKILL, error);
+    return code < 0 ? code : rp_verify_take_journals(c, error);
+}
+
+/* End the life; the next one has another topology and goes on from the newest checkpoint. */
+static int go_on_from_checkpoint(struct rp_campaign *c, struct rp_error *error)
+{
+    int code = kill_everything(c, error);
     rp_verify_end_life(c);
     rp_verify_draw_topology(c);
     if (code >= 0)
@@ -239,9 +259,7 @@ static int go_on_from_checkpoint(struct rp_campaign *c, struct rp_error *error)
 /* The same from a state token, which the engine is given in a file. */
 static int go_on_from_token(struct rp_campaign *c, struct rp_error *error)
 {
-    rp_child_signal(&c->engine, SIGKILL, true);
-    kill_ranks(c);
-    int code = rp_verify_take_journals(c, error);
+    int code = kill_everything(c, error);
     struct rp_verify_token given = {NULL, 0};
     const struct rp_verify_token *common = rp_verify_common_state(&c->life);
     if (code >= 0)
@@ -293,10 +311,9 @@ static int replace_engine(struct rp_campaign *c, int signal_number, struct rp_er
     if (code < 0)
         return code;
     rp_child_signal(&c->engine, signal_number, true);
-    if (signal_number == SIGTERM && !rp_child_ended_well(&c->engine) &&
-        !rp_verify_is_struck(c, &c->engine))
-        return rp_trial_explain(&c->v->trial, &c->engine, error);
-    code = rp_verify_take_journals(c, error);
+    code = check_end(c, &c->engine, signal_number, error);
+    if (code >= 0)
+        code = rp_verify_take_journals(c, error);
     if (code < 0)
         return code;
     if (!all_ranks_return(&c->life) || (signal_number == SIGTERM && rp_verify_draw(c, 2)))
@@ -304,8 +321,7 @@ static int replace_engine(struct rp_campaign *c, int signal_number, struct rp_er
     return rp_verify_start_engine(c, NULL, error);
 }
 
-/* A child of the engine: only packing processes are. 0 if there is none, or no engine. */
-static pid_t find_packer(pid_t engine)
+pid_t rp_verify_find_packer(pid_t engine)
 {
     pid_t found = 0;
     DIR *directory = engine > 0 ? opendir("/proc") : NULL;
@@ -330,7 +346,7 @@ static int kill_packer(struct rp_campaign *c, struct rp_error *error)
     int code = ensure_ready(c, error);
     if (code < 0)
         return code;
-    pid_t packer = find_packer(c->engine.pid);
+    pid_t packer = rp_verify_find_packer(c->engine.pid);
     if (packer == 0)
         return replace_engine(c, SIGKILL, error);
     kill(packer, SIGKILL);
@@ -349,7 +365,9 @@ int rp_verify_recover(struct rp_campaign *c, struct rp_error *error)
     struct rp_verify *v = c->v;
     int code = 0, count = 0;
     uint64_t life = v->lives;
-    if (!rp_child_runs(&c->engine) && rp_verify_is_struck(c, &c->engine)) {
+    if (!rp_child_runs(&c->engine))
+        code = check_end(c, &c->engine, 0, error);
+    if (code >= 0 && rp_verify_is_struck(c, &c->engine)) {
         say(c, "the engine has killed itself");
         count++;
         code = replace_engine(c, SIGKILL, error);

@@ -63,8 +63,12 @@ static int check_children(struct rp_campaign *c, bool *done, bool *struck, struc
     return rp_trial_explain(&c->v->trial, &c->engine, error);
 }
 
-/* Until `rows` more rows were compared, or, with `rows` 0, for a while from the start on, or until
- * somebody is struck. *done: the pass is over. */
+#define AT_ONCE UINT64_C(0)
+#define AT_THE_END (UINT64_MAX / 2)
+
+/* Until `rows` more rows were compared, or somebody is struck. AT_ONCE: for a while from the start
+ * on, while processes are starting. AT_THE_END: until the last row has come, while they are ending.
+ * *done: the pass is over. */
 static int live(struct rp_campaign *c, uint64_t rows, bool *done, struct rp_error *error)
 {
     struct rp_verify *v = c->v;
@@ -76,7 +80,8 @@ static int live(struct rp_campaign *c, uint64_t rows, bool *done, struct rp_erro
             code = rp_trial_check(error);
         if (code >= 0)
             code = check_children(c, done, &struck, error);
-        if (code < 0 || *done || struck || (rows && v->rows_compared >= until))
+        if (code < 0 || *done || struck || (rows && v->rows_compared >= until) ||
+            (rows == AT_THE_END && c->furthest >= v->rows))
             return code;
         uint64_t now = rp_now_ns();
         if (v->rows_compared != seen) {
@@ -90,6 +95,16 @@ static int live(struct rp_campaign *c, uint64_t rows, bool *done, struct rp_erro
     }
 }
 
+static uint64_t draw_rows(struct rp_campaign *c)
+{
+    if (c->v->kill_count >= c->v->kills)
+        return UINT32_MAX; /* no more */
+    uint64_t when = rp_verify_draw(c, 10);
+    return when == 0   ? AT_ONCE
+           : when == 1 ? AT_THE_END
+                       : 1 + rp_verify_draw(c, (c->v->points ? 8 : 2) * c->rows_a_kill);
+}
+
 static int run_pass(struct rp_campaign *c, struct rp_error *error)
 {
     struct rp_verify *v = c->v;
@@ -100,9 +115,7 @@ static int run_pass(struct rp_campaign *c, struct rp_error *error)
     if (code >= 0)
         code = rp_verify_start_ranks(c, error);
     for (bool done = false; code >= 0;) {
-        bool early = rp_verify_draw(c, 10) == 0; /* while processes are starting */
-        uint64_t rows = early ? 0 : 1 + rp_verify_draw(c, (c->v->points ? 8 : 2) * c->rows_a_kill);
-        code = live(c, v->kill_count < v->kills ? rows : UINT32_MAX, &done, error);
+        code = live(c, draw_rows(c), &done, error);
         if (code >= 0 && done)
             break;
         if (code >= 0 && rp_verify_draw(c, 4) == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify_parts.h — the killed run, as the files that make it see it: verify_lives.c (passes and
  * lives), verify_kills.c (starting and killing), verify_notes.c (what trainers noted),
- * verify_ends.c (what a pass leaves). */
+ * verify_ends.c (what a pass leaves), verify_still.c (what is told when nothing goes on). */
 #ifndef RP_TOOLS_VERIFY_PARTS_H
 #define RP_TOOLS_VERIFY_PARTS_H
 
@@ -104,10 +104,17 @@ RP_MUST_CHECK int rp_verify_kill(struct rp_campaign *c, struct rp_error *error);
 /** End the engine by SIGTERM, however many it takes; it has said where its last one stands. */
 RP_MUST_CHECK int rp_verify_end_engine(struct rp_campaign *c, struct rp_error *error);
 
-/* verify_ends.c */
-/** The stream stands still: what ranks, engine and log say of it, to stderr. -RP_E_TIMEOUT. */
+/** A child of the engine: only packing processes are. 0 if there is none, or no engine. */
+pid_t rp_verify_find_packer(pid_t engine);
+
+/* verify_still.c */
+/** Where the threads of all processes are, the locks and the end of the log, to stderr. */
+void rp_verify_show(const struct rp_campaign *c);
+/** The stream stands still: this, and what ranks and engine say of it. -RP_E_TIMEOUT. */
 RP_MUST_CHECK int rp_verify_fail_still(struct rp_campaign *c, uint64_t since_ns,
                                        struct rp_error *error);
+
+/* verify_ends.c */
 /** A pass begins: no checkpoint of the ones before counts. */
 RP_MUST_CHECK int rp_verify_begin_pass(struct rp_campaign *c, struct rp_error *error);
 /** An engine has ended well behind the last row: what it left, and which checkpoints were taken. */
