@@ -33,7 +33,7 @@ enum { NEXT_LOST = 0 };
 
 static int refuse_child(const struct rp_client *client, struct rp_error *error)
 {
-    if (client->pid == getpid())
+    if (!client->forked)
         return 0;
     return rp_fail(error, -RP_E_USAGE,
                    "attach in the process that uses the batches (spawn instead of fork)",
@@ -109,7 +109,7 @@ int rp_client_attach(struct rp_client **client_out, const struct rp_client_optio
 
 void rp_client_detach(struct rp_client *client)
 {
-    if (!client || client->pid != getpid())
+    if (!client || client->forked)
         return; /* a child has nothing to unmap, and must not unmap what lies there now */
     pthread_mutex_lock(&client->lock);
     client->detached = true;
@@ -347,7 +347,7 @@ static void give_back(struct rp_client *client, struct rp_mapping *mapping)
 
 int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
 {
-    if (client->pid != getpid())
+    if (client->forked)
         return -RP_E_USAGE;
     pthread_mutex_lock(&client->lock);
     struct rp_mapping *mapping = find_lease(client, batch);
@@ -368,7 +368,7 @@ int rp_client_release(struct rp_client *client, const struct rp_batch *batch)
 
 int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch)
 {
-    if (client->pid != getpid())
+    if (client->forked)
         return 0;
     pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&client->lock;
     pthread_mutex_lock(lock);

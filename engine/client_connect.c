@@ -43,6 +43,7 @@ static void after_fork_in_child(void)
         if (client->socket >= 0)
             close(client->socket);
         client->socket = -1;
+        client->forked = true;
     }
     after_fork_in_parent();
 }

@@ -29,7 +29,8 @@ struct rp_mapping {
 };
 
 struct rp_client {
-    pid_t pid; /* of the process that attached */
+    pid_t pid;   /* of the process that attached */
+    bool forked; /* this is a child of it. Asking for the pid would be a system call a batch */
     char *run, *run_dir;
     struct rp_client_options options; /* run, run_dir and state are not used */
 
