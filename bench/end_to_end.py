@@ -14,6 +14,7 @@ Called by tools/bench; README.md says what each number means.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -26,9 +27,12 @@ from pathlib import Path
 from corpus import make_corpus, make_index
 from engine import Bench, summarise
 from tasks_cold import Cold
+from tasks_hand_over import HandOver
 from tasks_hot import Hot
+from tasks_memory import Memory
 from tasks_peers import Peers
 from tasks_resume import Resume
+from tasks_save import Save
 
 SOURCE = Path(__file__).resolve().parent.parent
 
@@ -80,21 +84,34 @@ def run_repetitions(tasks, repeats):
     return samples
 
 
-RATIOS = {  # name: (above, below)
-    "hot_min_per_loop": ("hot_min", "loop_min"),
-    "hot_hf_per_loop": ("hot_hf", "loop_hf"),
-    "hot_min_per_loop_cpu": ("loop_min_cpu", "hot_min_cpu"),
-    "hot_hf_per_loop_cpu": ("loop_hf_cpu", "hot_hf_cpu"),
-    "cold_block_per_fio": ("cold_block", "fio_sequential"),
-    "cold_document_per_fio": ("cold_document", "fio_random"),
+def over(above, below):
+    return lambda sample: sample[above] / sample[below]
+
+
+def cpu_over_limit(ours, fio):
+    """The limit of delivering from the disk: what fio takes to read, and one pass that widens."""
+    return lambda sample: sample[ours] / (sample[fio] + sample["widen_cpu"])
+
+
+RATIOS = {
+    "hot_min_per_loop": over("hot_min", "loop_min"),
+    "hot_hf_per_loop": over("hot_hf", "loop_hf"),
+    "hot_min_per_loop_cpu": over("loop_min_cpu", "hot_min_cpu"),
+    "hot_hf_per_loop_cpu": over("loop_hf_cpu", "hot_hf_cpu"),
+    "cold_block_per_fio": over("cold_block", "fio_sequential"),
+    "cold_document_per_fio": over("cold_document", "fio_random"),
+    "cold_block_cpu_per_limit": cpu_over_limit("cold_block_cpu", "fio_sequential_cpu"),
+    "cold_document_cpu_per_limit": cpu_over_limit("cold_document_cpu", "fio_random_cpu"),
+    "ring_take_per_bare": over("ring_take_ns", "bare_ring_take_ns"),
+    "ring_read_per_bare": over("ring_read_ns", "bare_ring_read_ns"),
 }
 
 
 def add_ratios(samples):
     for sample in samples:
-        for name, (above, below) in RATIOS.items():
-            if above in sample and below in sample:
-                sample[name] = sample[above] / sample[below]
+        for name, ratio in RATIOS.items():
+            with contextlib.suppress(KeyError):  # a task was left out
+                sample[name] = ratio(sample)
 
 
 def parse_arguments():
@@ -124,16 +141,18 @@ def main():
         "lengths": "lognormal, median 400, sigma 1.2, 16 to 16384",
         "index_documents": 1_000_000 if quick else 16_000_000,
         "positions": [0, 1_000_000] if quick else [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
+        "memory_documents": [10_000, 1_000_000 if quick else 4_000_000],
         "resume_rows": [100_000, 1_000_000] if quick else [1_000_000, 4_000_000, 16_000_000],
     }
     settings["corpus"] = str(make_corpus(arguments.data, settings["tokens"]))
     settings["index"] = str(make_index(arguments.data, settings["index_documents"]))
     load_before = os.getloadavg()
     bench = Bench(arguments.build, arguments.data, settings)
-    hot, resume = Hot(bench), Resume(bench)
+    hot, hand_over, save, resume = Hot(bench), HandOver(bench), Save(bench), Resume(bench)
     hot.check()
-    turning = [hot.limits, hot.trainer_min, hot.trainer_hf, hot.hand_over, resume.checkpoint,
-               resume.start]
+    turning = [hot.limits, hot.trainer_min, hot.trainer_hf, hand_over.next, hand_over.ring,
+               hand_over.state_token, save.steps, save.flat_out, resume.checkpoint, resume.start,
+               Memory(bench).engine]
     if not arguments.no_cold:
         cold = Cold(bench)
         turning += [cold.fio, cold.block, cold.document]

@@ -89,6 +89,7 @@ class Bench:
         build = Path(build).resolve()
         self.program = str(build / "bin" / "ringpack")
         self.limits_program = str(build / "bin" / "ringpack_limits")
+        self.trainer_program = str(build / "bin" / "ringpack_trainer")
         self.library = str(build / "lib" / "libringpack.so")
         self.scratch = Path(data).resolve() / "scratch"
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -131,9 +132,12 @@ class Bench:
     def limits(self, stages, keys):
         return self.ask(self.limits_program, stages, *(f"{k}={v}" for k, v in keys.items()))
 
-    def plan(self, keys):
+    def trainer_of(self, action, **keys):
+        return self.ask(self.trainer_program, action, *(f"{k}={v}" for k, v in keys.items()))
+
+    def plan(self, keys, rows="1g"):
         options = [f"--{k.replace('_', '-')}={v}" for k, v in keys.items()]
-        return self.ask(self.program, "plan", "--json", "--rows=1g", *options)
+        return self.ask(self.program, "plan", "--json", f"--rows={rows}", *options)
 
     @contextlib.contextmanager
     def trainer(self, *options):

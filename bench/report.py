@@ -13,6 +13,7 @@ from pathlib import Path
 
 from chart import (BOUND, INK, LOOP, OURS, RULE, SOFT, WIDTH, documents_text, line, number, svg,
                    text, time_text)
+from report_goals import print_goals
 from report_peers import draw_peers, print_peers
 
 # metric, unit, factor from the JSON's unit, what it is
@@ -28,6 +29,7 @@ TABLE = {
         ("hot_min_digested", "Mtok/s", 1e-6, "ringpack, min, trainer hashes"),
         ("hot_min_per_loop", "x", 1, "ringpack / loop, min"),
         ("loop_min_cpu", "s/Gtok", 1, "CPU of the loop, min"),
+        ("widen_cpu", "s/Gtok", 1, "of which widening"),
         ("hot_min_cpu", "s/Gtok", 1, "CPU of the engine, min"),
         ("loop_hf", "Mtok/s", 1e-6, "plain C loop, hf"),
         ("loop_concat_hf", "Mtok/s", 1e-6, "plain C loop, hf, concat"),
@@ -58,14 +60,38 @@ TABLE = {
         ("next_python_ns", "ns", 1, "next and release, Python"),
         ("next_python_look_ns", "ns", 1, "the same with batch['input_ids']"),
         ("next_python_overhead_ns", "ns", 1, "Python - C"),
+        ("ring_take_ns", "ns", 1, "batch of the task, C"),
+        ("bare_ring_take_ns", "ns", 1, "bare ring, slots of that size"),
+        ("ring_read_ns", "ns", 1, "batch of the task, read whole"),
+        ("bare_ring_read_ns", "ns", 1, "bare ring, as much read"),
+        ("ring_read_per_bare", "x", 1, "ringpack / bare ring, read"),
+    ],
+    "state tokens and full checkpoints": [
+        ("state_dict_us", "us", 1, "state_dict() in Python"),
+        ("state_dict_p99_us", "us", 1, "p99 of it"),
+        ("state_dict_time_ratio", "x", 1, "time with one a step / without"),
+        ("save_bytes", "MB", 1e-6, "full checkpoint"),
+        ("save_bytes_per_second", "MB/s", 1e-6, "asked for until acknowledged"),
+        ("plain_write_bytes_per_second", "MB/s", 1e-6, "plain write and fsync"),
+        ("save_per_plain_write", "x", 1, "checkpoint / plain write"),
+        ("next_steps_p50_ns", "ns", 1, "p50 of next, a batch a ms"),
+        ("next_steps_saving_p50_ns", "ns", 1, "the same during a save"),
+        ("next_steps_p99_ns", "ns", 1, "p99 of next, a batch a ms"),
+        ("next_steps_saving_p99_ns", "ns", 1, "the same during a save"),
+        ("next_steps_p99_ratio", "x", 1, "during a save / without"),
+        ("next_flat_out_p99_ns", "ns", 1, "p99 of next, flat out"),
+        ("next_flat_out_saving_p99_ns", "ns", 1, "the same during a save"),
+        ("next_flat_out_p99_ratio", "x", 1, "during a save / without"),
     ],
     "start, resume, checkpoint": [
         ("empty_process_ms", "ms", 1, "a process that does nothing"),
         ("first_batch_ms", "ms", 1, "first batch at row 0"),
         ("resume_checkpoint_ms", "ms", 1, "first batch from a full checkpoint"),
-        ("state_dict_us", "us", 1, "state_dict() in Python"),
         ("checkpoint_bytes", "MB", 1e-6, "full checkpoint"),
         ("checkpoint_seconds", "ms", 1e3, "full checkpoint, until durable"),
+        ("memory_said_bytes", "MB", 1e-6, "memory of the engine, by plan"),
+        ("memory_10000_bytes", "MB", 1e-6, "memory, 10 k documents"),
+        ("memory_4000000_bytes", "MB", 1e-6, "memory, 4 M documents"),
     ],
 }
 
@@ -242,6 +268,7 @@ def main():
         print_peers(result["peers"])
         footer = f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}"
         Path(target).with_name("peers.svg").write_text(draw_peers(result, footer))
+    print_goals(result)
 
 
 if __name__ == "__main__":

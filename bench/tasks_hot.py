@@ -1,35 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corpus in the page cache: one core alone, the engine with one trainer, the hand-over."""
+"""The corpus in the page cache: one core alone, and the engine with one trainer."""
 
-import json
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-from engine import Engine, Failed
-
-HAND_OVER_BATCHES = 2000
-PACKAGE = Path(__file__).resolve().parent.parent / "tools" / "python"
-
-# Runs in a process of its own, as a trainer would. The ring is full before the first next().
-PYTHON_TRAINER = """
-import json, sys, time
-import ringpack
-loader = ringpack.Loader(run="bench", run_dir=sys.argv[1], start_engine=False)
-batches, looks = int(sys.argv[2]), sys.argv[3] == "look"
-with loader:
-    steps = iter(loader)
-    next(steps)
-    begin = time.perf_counter_ns()
-    for _ in range(batches - 1):
-        batch = next(steps)
-        if looks:
-            batch["input_ids"]
-    print(json.dumps((time.perf_counter_ns() - begin) / (batches - 1)))
-"""
-
+from engine import Engine
 
 class Hot:
     def __init__(self, bench):
@@ -64,6 +38,8 @@ class Hot:
                 sample["plan"] = found["plan"]["tokens_per_second"]
                 sample["plan_ns_per_document"] = (
                     1e9 * found["plan"]["seconds"] / found["plan"]["documents"])
+                plan_cpu = 1e9 * found["plan"]["cpu_seconds"] / found["plan"]["tokens"]
+                sample["widen_cpu"] = sample["loop_min_cpu"] - plan_cpu
                 sample["fill"] = found["plan"]["fill"]
         return sample
 
@@ -96,35 +72,3 @@ class Hot:
 
     def trainer_hf(self):
         return self._trainer("hf")
-
-    def _filled(self):
-        bench = self.bench
-        bench.warm()
-        keys = bench.task(seq_len=512, batch_size=1, num_epochs="endless",
-                          prefetch_factor=2 * HAND_OVER_BATCHES)
-        return Engine(bench, keys, "--fresh")
-
-    def hand_over(self):
-        """Batches that are ready: ns per next() and release, in C and in Python."""
-        bench, count = self.bench, str(HAND_OVER_BATCHES)
-        with self._filled():
-            time.sleep(0.5)  # the ring fills
-            with bench.trainer("--batches", count) as report:
-                found = report()
-        if found["waits"]:
-            bench.note(f"hand-over: the C trainer waited {found['waits']} times")
-        seconds = found["seconds"] - found["first_batch_seconds"]
-        sample = {"next_c_ns": 1e9 * seconds / (HAND_OVER_BATCHES - 1)}
-        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "RINGPACK": bench.program,
-                       "RINGPACK_LIBRARY": bench.library}
-        for name in "next_python_ns", "next_python_look_ns":
-            with self._filled():
-                time.sleep(0.5)
-                command = [sys.executable, "-c", PYTHON_TRAINER, bench.run_dir, count,
-                           "look" if "look" in name else "skip"]
-                done = subprocess.run(command, capture_output=True, text=True, env=environment)
-                if done.returncode:
-                    raise Failed(f"the Python trainer: {done.stderr.strip()}")
-                sample[name] = json.loads(done.stdout)
-        sample["next_python_overhead_ns"] = sample["next_python_ns"] - sample["next_c_ns"]
-        return sample

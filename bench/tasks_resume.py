@@ -3,7 +3,6 @@
 
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -64,7 +63,6 @@ class Resume:
                 for _ in range(100):
                     batch = next(steps)
                 batch.close()
-                token_us = self._token_us(loader)
                 begin = time.monotonic()
                 path = self.ringpack.checkpoint("bench", bench.run_dir)
                 seconds = time.monotonic() - begin
@@ -80,29 +78,9 @@ class Resume:
         else:
             bench.note(f"resume from a checkpoint: row {row} was before what was compared")
         return {"checkpoint_bytes": size, "checkpoint_seconds": seconds,
-                "checkpoint_bytes_per_second": size / seconds, "state_dict_us": token_us,
                 "resume_checkpoint_ms": ms}
 
-    @staticmethod
-    def _token_us(loader):
-        times = []
-        for _ in range(100):
-            begin = time.perf_counter_ns()
-            loader.state_dict()
-            times.append(time.perf_counter_ns() - begin)
-        return statistics.median(times) / 1000
-
     # ---- deep positions --------------------------------------------------------------------------
-
-    def _seek(self, documents, per_row, keys):
-        """Plan up to a depth, as often as is measured. (row, its token, what was found)"""
-        bench, settings = self.bench, self.bench.settings
-        row = int(documents / per_row) // settings["batch_size"] * settings["batch_size"]
-        token = bench.scratch / f"token-{documents}"
-        found = [bench.limits("seek", {**keys, "row": row, "state": token})["seek"]
-                 for _ in range(settings["repeats"])]
-        print(f"  resume.positions {documents:,d} documents", file=sys.stderr)
-        return row, token, found
 
     def _seek(self, keys, documents, per_row):
         """A state token of the row that so many documents lie behind, and what it took to get

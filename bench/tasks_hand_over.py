@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches that are ready: what it costs to take them, in C and in Python, beside a bare ring."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from corpus import make_corpus
+from engine import Engine, Failed
+
+BATCHES = 2000  # small ones
+SLOTS = 256  # of the task's own batches
+SMALL_TOKENS = 8_200_000  # 251 of them: the second lap is the end, and the engine rests then
+SECOND_LAP = {"warm": SLOTS, "rest_ms": 300, "batches": 240}
+PACKAGE = Path(__file__).resolve().parent.parent / "tools" / "python"
+
+# Runs in a process of its own, as a trainer would. The ring is full before the first next().
+PYTHON_TRAINER = """
+import json, sys, time
+import ringpack
+loader = ringpack.Loader(run="bench", run_dir=sys.argv[1], start_engine=False)
+batches, looks = int(sys.argv[2]), sys.argv[3] == "look"
+with loader:
+    steps = iter(loader)
+    next(steps)
+    begin = time.perf_counter_ns()
+    for _ in range(batches - 1):
+        batch = next(steps)
+        if looks:
+            batch["input_ids"]
+    print(json.dumps((time.perf_counter_ns() - begin) / (batches - 1)))
+"""
+
+# Rounds of batches as fast as they come, by turns with a state token after each and without.
+TOKEN_TRAINER = """
+import json, statistics, sys, time
+import ringpack
+loader = ringpack.Loader(run="bench", run_dir=sys.argv[1], start_engine=False)
+rounds, batches = int(sys.argv[2]), int(sys.argv[3])
+ratios, us = [], []
+def round_of(steps, saves):
+    begin = time.perf_counter_ns()
+    for _ in range(batches):
+        next(steps)
+        if saves:
+            start = time.perf_counter_ns()
+            loader.state_dict()
+            us.append((time.perf_counter_ns() - start) / 1000)
+    return time.perf_counter_ns() - begin
+with loader:
+    steps = iter(loader)
+    round_of(steps, False)
+    for number in range(rounds):
+        first = number % 2 == 0
+        one, other = round_of(steps, first), round_of(steps, not first)
+        ratios.append(one / other if not first else other / one)
+us.sort()
+print(json.dumps({"ratio": statistics.median(ratios), "us": statistics.median(us),
+                  "us_p99": us[len(us) * 99 // 100]}))
+"""
+
+
+class HandOver:
+    def __init__(self, bench):
+        self.bench = bench
+        self.small = make_corpus(Path(bench.settings["corpus"]).parent, SMALL_TOKENS)
+
+    def _filled(self):
+        bench = self.bench
+        bench.warm()
+        return Engine(bench, bench.task(seq_len=512, batch_size=1, num_epochs="endless",
+                                        prefetch_factor=2 * BATCHES), "--fresh")
+
+    def _two_laps(self):
+        """A stream of two laps: the trainer takes one, which faults in the pages of the ring, and
+        rests; then the second is there, the engine has no more to do, nobody sleeps for anybody."""
+        return Engine(self.bench, self.bench.task(sources=self.small, num_epochs=2, profile="min",
+                                                  prefetch_factor=SLOTS), "--fresh")
+
+    def _python(self, program, *arguments):
+        bench = self.bench
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "RINGPACK": bench.program,
+                       "RINGPACK_LIBRARY": bench.library}
+        command = [sys.executable, "-c", program, bench.run_dir, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if done.returncode:
+            raise Failed(f"the Python trainer: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def _attach(self, **options):
+        return self.bench.trainer_of("attach", run_dir=self.bench.run_dir, **options)
+
+    def next(self):
+        """ns per next() and release of small batches, in C and in Python."""
+        bench = self.bench
+        with self._filled():
+            time.sleep(0.5)  # the ring fills
+            found = self._attach(warm=1, batches=BATCHES - 1)
+        if found["waits"]:
+            bench.note(f"hand-over: the C trainer waited {found['waits']} times")
+        sample = {"next_c_ns": found["cpu_ns"]}
+        for name, looks in ("next_python_ns", "skip"), ("next_python_look_ns", "look"):
+            with self._filled():
+                time.sleep(0.5)
+                sample[name] = self._python(PYTHON_TRAINER, BATCHES, looks)
+        sample["next_python_overhead_ns"] = sample["next_python_ns"] - sample["next_c_ns"]
+        return sample
+
+    def ring(self):
+        """Batches of the task, taken only and read whole, beside a bare ring with slots of the same
+        size; and with system calls forbidden."""
+        bench, settings = self.bench, self.bench.settings
+        bytes_of_ids = 4 * settings["seq_len"] * settings["batch_size"]
+        sample = {}
+        for name, read in ("take", 0), ("read", bytes_of_ids):
+            with self._two_laps():
+                ours = self._attach(read=read, **SECOND_LAP)
+            bare = bench.trainer_of("bare", slots=SLOTS, slot_bytes=ours["slot_bytes"],
+                                    read=read, **SECOND_LAP)
+            sample[f"ring_{name}_ns"] = ours["cpu_ns"]
+            sample[f"bare_ring_{name}_ns"] = bare["cpu_ns"]
+            for key in "waits", "switches":
+                bench.check(f"{key} of a trainer while all batches are ready", 0, ours[key])
+        with self._two_laps():
+            found = self._attach(strict=1, **SECOND_LAP)
+            bench.check("batches taken and returned where a system call is death",
+                        SECOND_LAP["batches"], found["batches"])
+        return sample
+
+    def state_token(self):
+        """A state token after every step against never, by turns in one process."""
+        bench = self.bench
+        bench.warm()
+        with Engine(bench, bench.task(num_epochs="endless"), "--fresh"):
+            rounds, batches = (6, 200) if bench.settings["quick"] else (20, 500)
+            found = self._python(TOKEN_TRAINER, rounds, batches)
+        return {"state_dict_us": found["us"], "state_dict_p99_us": found["us_p99"],
+                "state_dict_time_ratio": found["ratio"]}

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an engine has resident beside what `ringpack plan` says of it, at few documents and at many.
+
+Pages of mapped files do not count: they belong to the page cache. tests/cli/test_memory.sh does the
+same with other sizes of rings.
+"""
+
+from pathlib import Path
+
+from corpus import make_index
+from engine import Engine
+
+BATCHES = 200
+
+
+class Memory:
+    def __init__(self, bench):
+        self.bench = bench
+        folder = Path(bench.settings["corpus"]).parent
+        self.corpora = {count: make_index(folder, count)
+                        for count in bench.settings["memory_documents"]}
+
+    def _measure(self, corpus):
+        """(bytes that are resident and no file's, what was said before)"""
+        bench = self.bench
+        keys = bench.task(sources=corpus, num_epochs="endless", io="pread", prefetch_factor=16)
+        said = bench.plan(keys, rows=100)["memory"]["reading_bytes"]
+        with Engine(bench, keys, "--fresh") as engine:
+            with bench.trainer("--batches", str(BATCHES)) as report:
+                report()
+            with open(f"/proc/{engine.process.pid}/status") as file:
+                lines = dict(line.split(":", 1) for line in file)
+        found = sum(1024 * int(lines[key].split()[0]) for key in ("RssAnon", "RssShmem"))
+        return found, said
+
+    def engine(self):
+        sample, sizes = {}, []
+        for documents, corpus in self.corpora.items():
+            found, said = self._measure(corpus)
+            sample[f"memory_{documents}_bytes"] = found
+            sample[f"memory_{documents}_per_said"] = found / said
+            sizes.append(found)
+        sample["memory_said_bytes"] = said
+        sample["memory_many_per_few"] = sizes[-1] / sizes[0]
+        return sample

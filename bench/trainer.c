@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer — a C trainer under a magnifying glass, and the bare ring to hold beside it.
+ *
+ *     ringpack_trainer attach run_dir=DIR batches=2000 think_us=1000 log=FILE
+ *     ringpack_trainer attach run_dir=DIR batches=200 warm=256 rest_ms=300 read=131072
+ *     ringpack_trainer attach run_dir=DIR batches=200 warm=256 rest_ms=300 strict=1
+ *     ringpack_trainer bare slots=256 slot_bytes=196608 batches=200 warm=256 read=131072
+ *
+ * attach: take, look at and return so many batches of a running engine, after `warm` ones (pages of
+ * the ring are faulted in then) and a rest, in which the ring fills; `think_us` sleeps after each.
+ * `log` gets two u64 a batch: when next() was called (CLOCK_MONOTONIC) and how long it took, in ns.
+ * SIGTERM ends it early, with its report. `read` sums so many bytes of input_ids, as a trainer's
+ * copy to its device would touch them. `strict` ends it with SIGSYS at any system call but write
+ * and exit (seccomp), from the second batch on.
+ *
+ * bare: what any two processes pay that hand slots over through shared memory: a child fills the
+ * ring, the parent takes. One word each way, no checks, nobody sleeps; the memory is
+ * of the kind that the engine takes. */
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "ringpack/client.h"
+#include "shm/segment.h"
+
+struct arguments {
+    const char *run_dir, *log;
+    uint64_t batches, warm, rest_ms, think_us, read, strict, slots, slot_bytes;
+};
+
+struct result {
+    uint64_t batches, waits, ns, sum, slot_bytes;
+    struct rusage before, after;
+};
+
+_Noreturn static void refuse(const char *what)
+{
+    fprintf(stderr, "ringpack_trainer: %s\n", what);
+    exit(2);
+}
+
+/* Of this thread: what a busy machine does in between is not counted. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t sum_of(const void *bytes, uint64_t count)
+{
+    const uint64_t *words = bytes;
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < count / sizeof *words; i++)
+        sum += words[i];
+    return sum;
+}
+
+/* No call that stdio or the allocator might make: it may be forbidden by now. */
+_Noreturn static void report(const struct result *r)
+{
+    char text[512];
+    int length = snprintf(text, sizeof text,
+                          "{\"batches\": %" PRIu64 ", \"cpu_ns\": %.1f, \"waits\": %" PRIu64
+                          ", \"sum\": %" PRIu64 ", \"switches\": %ld, \"slot_bytes\": %" PRIu64
+                          "}\n",
+                          r->batches, (double)r->ns / (double)(r->batches ? r->batches : 1),
+                          r->waits, r->sum, r->after.ru_nvcsw - r->before.ru_nvcsw, r->slot_bytes);
+    ssize_t put = write(STDOUT_FILENO, text, (size_t)length);
+    syscall(SYS_exit, put == length ? 0 : 2);
+    __builtin_unreachable();
+}
+
+static volatile sig_atomic_t stop_asked;
+
+static void ask_stop(int number)
+{
+    (void)number;
+    stop_asked = 1;
+}
+
+/* ---- with an engine -------------------------------------------------------------------------- */
+
+static void take_one(struct rp_client *client, const struct arguments *a, struct result *result,
+                     uint64_t *log)
+{
+    struct rp_batch batch;
+    struct rp_error error;
+    uint64_t begin = log ? rp_now_ns() : 0;
+    if (rp_client_next(client, -1, &batch, &error) != RP_NEXT_BATCH)
+        refuse("the stream ended too early");
+    if (log) {
+        log[0] = begin;
+        log[1] = rp_now_ns() - begin;
+    }
+    const struct rp_section_layout *ids =
+        &rp_client_geometry(client)->sections[RP_SECTION_INPUT_IDS];
+    if (a->read)
+        result->sum += sum_of(batch.sections[RP_SECTION_INPUT_IDS], ids->bytes);
+    rp_client_release(client, &batch);
+}
+
+/* Not SECCOMP_MODE_STRICT: it takes the clock's counter away too. */
+static void forbid_system_calls(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof code / sizeof *code, .filter = code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
+        refuse("seccomp is not to be had");
+}
+
+static void drain(struct rp_client *client, const struct arguments *a, uint64_t *log)
+{
+    struct rp_client_counts before, after;
+    struct result result = {.slot_bytes = rp_client_geometry(client)->slot_bytes};
+    for (uint64_t i = 0; i < a->warm; i++)
+        take_one(client, a, &result, NULL);
+    rp_sleep_ns(1000000 * a->rest_ms);
+    rp_client_counts(client, &before);
+    getrusage(RUSAGE_SELF, &result.before);
+    if (a->strict)
+        forbid_system_calls();
+    uint64_t begin = a->strict ? 0 : cpu_ns();
+    for (uint64_t i = 0; i < a->batches && !stop_asked; i = result.batches) {
+        take_one(client, a, &result, log ? log + 2 * i : NULL);
+        result.batches++;
+        if (a->think_us)
+            rp_sleep_ns(1000 * a->think_us);
+    }
+    result.ns = a->strict ? 0 : cpu_ns() - begin;
+    rp_client_counts(client, &after);
+    result.waits = after.waits - before.waits;
+    if (!a->strict)
+        getrusage(RUSAGE_SELF, &result.after);
+    if (log) {
+        FILE *file = fopen(a->log, "wbe");
+        if (!file || fwrite(log, 16, result.batches, file) != result.batches || fclose(file) != 0)
+            refuse("the log cannot be written");
+    }
+    report(&result);
+}
+
+static void attach(const struct arguments *a)
+{
+    struct rp_client_options options = {.run = "bench", .run_dir = a->run_dir};
+    struct rp_client *client;
+    struct rp_error error;
+    uint64_t *log = NULL;
+    signal(SIGTERM, ask_stop);
+    if (a->log && !(log = rp_take_pages(16 * a->batches + 1)))
+        refuse("out of memory");
+    if (rp_client_attach(&client, &options, &error) < 0)
+        refuse(error.message);
+    drain(client, a, log);
+}
+
+/* ---- a bare ring ----------------------------------------------------------------------------- */
+
+struct words {
+    _Alignas(128) struct rp_a64 tail;
+    _Alignas(128) struct rp_a64 release;
+};
+
+/* The memory that the engine takes for its rings. */
+static void *share(size_t bytes)
+{
+    struct rp_segment segment;
+    struct rp_error error;
+    if (rp_segment_create(&segment, "bare-ring", bytes, true, &error) < 0)
+        refuse(error.message);
+    return segment.data;
+}
+
+struct bare {
+    struct words *words;
+    uint8_t *slots;
+};
+
+_Noreturn static void fill(const struct bare *ring, const struct arguments *a)
+{
+    for (uint64_t k = 0; k < a->warm + a->batches; k++) {
+        while (k - rp_a64_load_acquire(&ring->words->release) == a->slots) /* PAIRS bare-ring */
+            sched_yield();
+        memset(ring->slots + k % a->slots * a->slot_bytes, (int)k, a->slot_bytes);
+        rp_a64_store_release(&ring->words->tail, k + 1); /* PAIRS bare-ring */
+    }
+    _exit(0);
+}
+
+static uint64_t take_bare(const struct bare *ring, const struct arguments *a, uint64_t k)
+{
+    while (rp_a64_load_acquire(&ring->words->tail) == k) /* PAIRS bare-ring */
+        ;
+    const uint8_t *slot = ring->slots + k % a->slots * a->slot_bytes;
+    uint64_t sum = a->read ? sum_of(slot, a->read) : *(const volatile uint64_t *)(const void *)slot;
+    rp_a64_store_release(&ring->words->release, k + 1);
+    return sum;
+}
+
+static void bare(const struct arguments *a)
+{
+    if (!a->slots || !a->slot_bytes || a->batches > a->slots)
+        refuse("bare needs slots, slot_bytes, and no more batches than slots");
+    struct result result = {.batches = a->batches};
+    struct bare ring = {share(sizeof *ring.words), share(a->slots * a->slot_bytes)};
+    pid_t child = fork();
+    if (child == 0)
+        fill(&ring, a);
+    for (uint64_t k = 0; k < a->warm; k++)
+        result.sum += take_bare(&ring, a, k);
+    waitpid(child, NULL, 0);
+    rp_sleep_ns(1000000 * a->rest_ms);
+    uint64_t begin = cpu_ns();
+    for (uint64_t k = a->warm; k < a->warm + a->batches; k++)
+        result.sum += take_bare(&ring, a, k);
+    result.ns = cpu_ns() - begin;
+    report(&result);
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {0};
+    const struct {
+        const char *key;
+        uint64_t *value;
+    } numbers[] = {{"batches=", &a.batches}, {"warm=", &a.warm},
+                   {"rest_ms=", &a.rest_ms}, {"think_us=", &a.think_us},
+                   {"read=", &a.read},       {"strict=", &a.strict},
+                   {"slots=", &a.slots},     {"slot_bytes=", &a.slot_bytes}};
+    for (int i = 2; i < argc; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+            if (!strncmp(argv[i], numbers[k].key, strlen(numbers[k].key)))
+                known = rp_text_count(strchr(argv[i], '=') + 1, numbers[k].value);
+        if (!strncmp(argv[i], "run_dir=", 8))
+            a.run_dir = argv[i] + 8;
+        else if (!strncmp(argv[i], "log=", 4))
+            a.log = argv[i] + 4;
+        else if (!known)
+            refuse("an argument is not understood");
+    }
+    if (argc > 1 && !strcmp(argv[1], "attach") && a.run_dir)
+        attach(&a);
+    else if (argc > 1 && !strcmp(argv[1], "bare"))
+        bare(&a);
+    refuse("expected `attach run_dir=DIR batches=N` or `bare slots=N slot_bytes=N batches=N`");
+}
