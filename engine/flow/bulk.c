@@ -158,17 +158,22 @@ bool rp_bulks_due(struct rp_bulks *bulks, const struct rp_space *space, const st
         uint64_t until = rp_plan_block_position(plan, lane, source) + bulks->blocks.window;
         while (*ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block)) {
             ++*ahead;
-            if (!find(bulks, space, source, block->number)) /* else another lane's, or the last
-                                                               epoch's */
+            const struct rp_bulk *found = find(bulks, space, source, block->number);
+            if (!found || found->epoch != block->epoch) /* else it came for another lane */
                 return true;
         }
     }
     return false;
 }
 
-void rp_bulks_put_back(struct rp_bulks *bulks)
+bool rp_bulks_put_back(struct rp_bulks *bulks, const struct rp_plan *plan)
 {
-    bulks->ahead[bulks->pair]--;
+    uint32_t pair = bulks->pair;
+    uint64_t position = --bulks->ahead[pair];
+    uint64_t window = rp_plan_block_window(plan, pair / bulks->blocks.sources,
+                                           pair % bulks->blocks.sources);
+    bulks->pair = (pair + 1) % bulks->pair_count;
+    return position < window + bulks->blocks.window;
 }
 
 static void unlink_bulk(struct rp_bulks *bulks, uint32_t index)

@@ -25,6 +25,7 @@
 struct rp_bulk {
     uint32_t source, shard;
     uint64_t number;      /* of the block in its source */
+    uint64_t epoch;       /* it is kept for: at the next one it may be gone before it is needed */
     uint64_t first, last; /* bytes of the token file that it holds */
     uint64_t data_offset; /* of byte `first` */
     uint64_t region, ticket;
@@ -52,8 +53,10 @@ void rp_bulks_close(struct rp_bulks *bulks);
 /** The next block that should be read now; it counts as taken. False if none is due. */
 bool rp_bulks_due(struct rp_bulks *bulks, const struct rp_space *space, const struct rp_plan *plan,
                   struct rp_plan_block *block);
-/** The block could not be read now: it is due again. Only right after rp_bulks_due. */
-void rp_bulks_put_back(struct rp_bulks *bulks);
+/** The block could not be read now: it is due again, once others had their turn. Only right after
+ * rp_bulks_due. True if the plan draws from its window already: going on without it would mean a
+ * read for each of its documents. */
+bool rp_bulks_put_back(struct rp_bulks *bulks, const struct rp_plan *plan);
 
 void rp_bulks_add(struct rp_bulks *bulks, const struct rp_bulk *bulk);
 

@@ -85,20 +85,38 @@ static void close_ticket(struct rp_dispatch *d)
     d->next_ticket++;
 }
 
-/* Tickets for the blocks that are due: as a rule one for every thousand documents; fewer at the
- * start than are due, so that the first rows need not wait for a whole window. */
+/* How many blocks are read before the next ticket: all that are due, but at the start fewer, so
+ * that the first rows need not wait for a whole window. */
+static uint64_t most_bulks(const struct rp_bulks *bulks)
+{
+    const struct rp_plan_blocks *blocks = &bulks->blocks;
+    if (blocks->documents == 0)
+        return 0;
+    uint64_t window = (uint64_t)blocks->window * bulks->pair_count;
+    return bulks->count < window ? 1 + RP_TICKET_PIECES_MAX / blocks->documents : window;
+}
+
+/* Tickets for the blocks that are due. Where the data is full of blocks and rows want one more, the
+ * oldest window is waited for. */
 static int add_bulks(struct rp_dispatch *d)
 {
-    uint64_t most = d->reads.bulks.blocks.documents
-                        ? 1 + RP_TICKET_PIECES_MAX / d->reads.bulks.blocks.documents
-                        : 0;
+    uint64_t most = most_bulks(&d->reads.bulks);
     struct rp_bulk bulk;
-    while (most-- > 0 && rp_reads_next_bulk(&d->reads, d->plan, d->next_ticket, &bulk)) {
+    while (most > 0) {
+        enum rp_reads_bulk next = rp_reads_next_bulk(&d->reads, d->plan, d->next_ticket, &bulk);
+        if (next == RP_READS_NO_BULK)
+            return 0;
+        if (next == RP_READS_BULK_WAITS) {
+            if (!wait_for_data(d))
+                return -RP_E_STOPPED;
+            continue;
+        }
         int code = open_ticket(d);
         if (code < 0)
             return code;
         rp_reads_fill_bulk(&d->reads, d->ticket, &bulk);
         close_ticket(d);
+        most--;
     }
     return 0;
 }

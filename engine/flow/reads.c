@@ -221,30 +221,29 @@ static bool block_range(const struct rp_reads *reads, const struct rp_plan_block
            rp_min_u64((uint64_t)RP_TICKET_PIECES_MAX * BULK_READ_BYTES, reads->space.bytes / 8);
 }
 
-bool rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan, uint64_t number,
-                        struct rp_bulk *bulk)
+enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan,
+                                      uint64_t number, struct rp_bulk *bulk)
 {
     struct rp_plan_block block;
     struct range range;
     if (!reads->from_corpus || reads->bulks.blocks.documents == 0 ||
         !rp_bulks_due(&reads->bulks, &reads->space, plan, &block) ||
         !block_range(reads, &block, &range))
-        return false;
+        return RP_READS_NO_BULK;
     *bulk = (struct rp_bulk){.source = block.source,
                              .number = block.number,
+                             .epoch = block.epoch,
                              .shard = range.shard,
                              .first = range.first,
                              .last = rp_min_u64(range.last, range.file_bytes),
                              .ticket = number};
     uint64_t bytes = rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
     if (!rp_space_take(&reads->space, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
-                       &bulk->data_offset)) {
-        rp_bulks_put_back(&reads->bulks);
-        return false;
-    }
+                       &bulk->data_offset))
+        return rp_bulks_put_back(&reads->bulks, plan) ? RP_READS_BULK_WAITS : RP_READS_NO_BULK;
     bulk->region = rp_space_youngest(&reads->space);
     rp_bulks_add(&reads->bulks, bulk);
-    return true;
+    return RP_READS_BULK;
 }
 
 void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,

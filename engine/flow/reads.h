@@ -46,10 +46,12 @@ enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
 RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
                                  struct rp_error *error);
 
-/** Is a block due that can be read now? Then its place is taken for ticket `number`, which has to
- * be filled with rp_reads_fill_bulk next. */
-bool rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan, uint64_t number,
-                        struct rp_bulk *bulk);
+enum rp_reads_bulk { RP_READS_NO_BULK, RP_READS_BULK, RP_READS_BULK_WAITS };
+/** The next block that is due. BULK: its place is taken for ticket `number`, which has to be filled
+ * with rp_reads_fill_bulk next. WAITS: the next rows want it, and there is no room before space.h's
+ * oldest ticket is retired. */
+enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan,
+                                      uint64_t number, struct rp_bulk *bulk);
 void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
                         const struct rp_bulk *bulk);
 

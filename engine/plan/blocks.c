@@ -69,6 +69,7 @@ bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source
     uint64_t first = number * documents, all = plan->sources[source].documents;
     *block = (struct rp_plan_block){.source = source,
                                     .number = number,
+                                    .epoch = epoch,
                                     .first_document = first,
                                     .documents = rp_min_u64(documents, all - first)};
     return true;

@@ -26,6 +26,7 @@ uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_
 struct rp_plan_block {
     uint32_t source;
     uint64_t number;                    /* of the block in its source */
+    uint64_t epoch;                     /* in which the documents are used */
     uint64_t first_document, documents; /* documents >= 1 */
 };
 /** The block at a position of a lane and a source. False behind the last epoch. */

@@ -342,9 +342,9 @@ struct reading {
     uint64_t reads, bytes, file_bytes;
 };
 
-/* Run one epoch of 3000 documents of 200 bytes in whatever order, and count what was read. */
+/* Run epochs of 3000 documents of 200 bytes in whatever order, and count what was read. */
 static struct reading read_pages(enum rp_shuffle shuffle, uint64_t prefetch_bytes, uint32_t lanes,
-                                 bool for_a_quarter)
+                                 uint64_t epochs, bool for_a_quarter)
 {
     static const struct kit_source pages[] = {{"pages", 8, 2, 3000}};
     struct rp_plan_config config = small_plan();
@@ -352,6 +352,7 @@ static struct reading read_pages(enum rp_shuffle shuffle, uint64_t prefetch_byte
     config.block_documents = 100;
     config.window_blocks = 4;
     config.lanes = lanes;
+    config.num_epochs = epochs;
     struct kit kit;
     struct stream s;
     struct rp_flow_counts counts;
@@ -374,8 +375,9 @@ static struct reading read_pages(enum rp_shuffle shuffle, uint64_t prefetch_byte
     struct reading reading = {.reads = counts.reads,
                               .bytes = counts.read_bytes,
                               .file_bytes = rp_corpus_shard(kit.corpus, 0)->bytes};
-    printf("shuffle %d, %llu KiB, %u lanes: %llu reads of %llu KiB of %llu\n", (int)shuffle,
-           (unsigned long long)prefetch_bytes >> 10, lanes, (unsigned long long)reading.reads,
+    printf("shuffle %d, %llu KiB, %u lanes, %llu epochs: %llu reads of %llu KiB of %llu\n",
+           (int)shuffle, (unsigned long long)prefetch_bytes >> 10, lanes,
+           (unsigned long long)epochs, (unsigned long long)reading.reads,
            (unsigned long long)reading.bytes >> 10, (unsigned long long)reading.file_bytes >> 10);
     stream_close(&s);
     kit_close(&kit);
@@ -388,19 +390,32 @@ static void whole_blocks_are_read_as_one(void **state)
     for (uint32_t lanes = 1; lanes <= 3; lanes++)
         for (int plain = 0; plain < 2; plain++) {
             enum rp_shuffle shuffle = plain ? RP_SHUFFLE_NONE : RP_SHUFFLE_BLOCK;
-            struct reading reading = read_pages(shuffle, 1 << 20, lanes, false);
+            struct reading reading = read_pages(shuffle, 1 << 20, lanes, 1, false);
             /* 30 blocks, and what the first rows of a lane could not wait for */
             assert_in_range(reading.reads, 1, 30 + 200 * lanes);
             assert_in_range(reading.bytes, reading.file_bytes, 3 * reading.file_bytes);
         }
 }
 
+/* The plan is far ahead of the packers. Where there is room for hardly more than two windows, it
+ * waits for blocks rather than read their documents one by one; and a block that is still there
+ * from the last epoch, but will not be for long, is read again. */
+static void blocks_are_waited_for(void **state)
+{
+    (void)state;
+    for (uint64_t prefetch_kib = 256; prefetch_kib <= 1024; prefetch_kib *= 2) {
+        uint64_t bytes = prefetch_kib << 10;
+        struct reading reading = read_pages(RP_SHUFFLE_BLOCK, bytes, 1, 4, false);
+        assert_in_range(reading.reads, 4 * 30, 4 * 30 + 200);
+    }
+}
+
 /* The control: where blocks do not fit, or are mostly for others, documents are read one by one. */
 static void blocks_that_do_not_pay_are_not_read(void **state)
 {
     (void)state;
-    assert_true(read_pages(RP_SHUFFLE_BLOCK, 1 << 16, 1, false).reads > 1000);
-    assert_true(read_pages(RP_SHUFFLE_BLOCK, 1 << 20, 1, true).reads > 300);
+    assert_true(read_pages(RP_SHUFFLE_BLOCK, 1 << 16, 1, 1, false).reads > 1000);
+    assert_true(read_pages(RP_SHUFFLE_BLOCK, 1 << 20, 1, 1, true).reads > 300);
 }
 
 /* After a ring has moved back, dispatch writes over the states that were ahead as it comes by. */
@@ -444,6 +459,7 @@ int main(void)
         cmocka_unit_test(killed_packers_are_not_seen),
         cmocka_unit_test(a_hold_keeps_what_a_checkpoint_copies),
         cmocka_unit_test(whole_blocks_are_read_as_one),
+        cmocka_unit_test(blocks_are_waited_for),
         cmocka_unit_test(blocks_that_do_not_pay_are_not_read),
     };
     return cmocka_run_group_tests(tests, kit_enter, scratch_leave);
