@@ -21,7 +21,7 @@ from pathlib import Path
 KILLS_A_RUN = 200
 CONTROL_KILLS = 80
 CONTROL_TRIES = 20
-RUN_SECONDS = 300  # a run takes about 15
+RUN_SECONDS = 1800  # a run takes about 15; verify itself tells when nothing goes on for 90
 WHEN = ("before", "within", "after")
 ROLES = ("nobody", "engine", "trainer", "packer")
 
@@ -148,6 +148,19 @@ def with_marker(marker):
     return pids
 
 
+def stacks(marker):
+    """Where the processes of a run that hangs are."""
+    text = []
+    for pid in with_marker(marker):
+        command = ["gdb", "-batch", "-nx", "-p", str(pid), "-ex", "thread apply all bt"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            text.append(f"process {pid}\n{done.stdout}")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            text.append(f"process {pid}: {error}")
+    return "\n".join(text)
+
+
 def run_verify(place, name, config, *, seed, kills, defect=None):
     """Returns the exit status of verify, what it said, and what it left behind."""
     folder = place.folder / name
@@ -160,9 +173,15 @@ def run_verify(place, name, config, *, seed, kills, defect=None):
     command += ["--points", str(place.ledger.path)]
     environment = {**os.environ, "TMPDIR": str(temporary), "RP_DEFECT": defect or "none"}
     environment |= dict([marker.split("=")])
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS, check=False
-    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as verify:
+        try:
+            said = verify.communicate(timeout=RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            where = stacks(marker.encode())
+            verify.kill()
+            raise Failure(f"{name} hung: {config}\n{where}\n{verify.communicate()[1]}") from None
+    done = subprocess.CompletedProcess(command, verify.returncode, *said)
     return done, left_behind(temporary, marker.encode())
 
 
@@ -171,11 +190,11 @@ def run_number(place, number, kills):
     generator = random.Random(f"{place.seed}/{number}")
     config = draw_config(generator, place.folder)
     repeat = f"tools/campaign kills --seed {place.seed} --first {number} --kills 1"
+    seed = generator.randrange(1, 2**31)
     try:
-        seed = generator.randrange(1, 2**31)
         done, left = run_verify(place, f"run-{number}", config, seed=seed, kills=kills)
-    except subprocess.TimeoutExpired as error:
-        raise Failure(f"{repeat}\nrun {number} hung: {config}\n{error.stderr}") from None
+    except Failure as failure:
+        raise Failure(f"{repeat}\n{failure}") from None
     if done.returncode != 0 or left:
         raise Failure(f"{repeat}\n{config}\nleft behind: {left}\n{done.stdout}{done.stderr}")
     return json.loads(done.stdout)
