@@ -1,30 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # ringpack checkpoint: list, show, verify and rewind, on files made from FORMAT.md.
-set -euo pipefail
-
-ringpack=${RINGPACK:?path of the ringpack program}
+source "${0%/*}/kit.sh"
 golden=${RP_SOURCE_DIR:?top of the source tree}/tests/golden
-python=${PYTHON:-python3}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
 
-fail() { echo "FAILED: $*" >&2; exit 1; }
-# status N WORDS COMMAND...: the exit status, and every word (separated by |) in what was said.
-status() {
-    local expected=$1 words=$2 found=0
-    shift 2
-    "$@" >said 2>&1 || found=$?
-    [ "$found" = "$expected" ] || fail "expected status $expected, found $found: $*: $(cat said)"
-    local IFS='|'
-    for word in $words; do
-        grep -qF -e "$word" said || fail "\`$word\` is not in: $(cat said)"
-    done
-}
 json() { "$ringpack" checkpoint "$@" --json >said || true; }
-field() { python3 -c "import json; said = json.load(open('said')); print($1)"; }
-equals() { [ "$1" = "$2" ] || fail "expected: $1"$'\n'"found:    $2"; }
+field() { "$python" -c "import json; said = json.load(open('said')); print($1)"; }
 damage() { printf '\x77' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 name() { printf 'run/checkpoint-%012d.rpc' "$1"; }
 
@@ -60,7 +41,7 @@ for later in 0 1 2; do
 done
 cmp -s "$(name 7)" "$golden/checkpoint-v1.rpc" ||
     fail 'FORMAT.md no longer describes checkpoint-v1.rpc'
-rows=$("$ringpack" checkpoint list run --json | python3 -c '
+rows=$("$ringpack" checkpoint list run --json | "$python" -c '
 import json, sys
 entries = json.load(sys.stdin)
 assert [entry["sequence"] for entry in entries] == [9, 8, 7], entries

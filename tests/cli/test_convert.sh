@@ -1,37 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # ringpack convert: what comes out, in which order, and that nothing is left when it fails.
-set -euo pipefail
-
-ringpack=${RINGPACK:?path of the ringpack program}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-
-fail() { echo "FAILED: $*" >&2; exit 1; }
+source "${0%/*}/kit.sh"
 
 convert() { "$ringpack" convert "$@"; }
-# refuses WORDS COMMAND...: status 2, every word (separated by |) in the message, nothing written
+tree() { find . ! -name said | sort; }
+# refuses WORDS COMMAND...: and nothing is written
 refuses() {
-    local words=$1 status=0 before after
-    shift
-    before=$(find . ! -name message | sort)
-    "$@" >/dev/null 2>message || status=$?
-    after=$(find . ! -name message | sort)
-    [ "$status" = 2 ] || fail "expected status 2, found $status: $*: $(cat message)"
-    [ "$before" = "$after" ] || fail "something was left behind: $*"
-    local IFS='|'
-    for word in $words; do
-        grep -qF -e "$word" message || fail "\`$word\` is not in: $(cat message)"
-    done
+    local before
+    before=$(tree)
+    status 2 "$@"
+    [ "$before" = "$(tree)" ] || fail "something was left behind: $*"
 }
 
 # tokens FILE TYPE: all of them on one line; field PREFIX NAME: of inspect --json
 tokens() { od -An -v -t "$2" "$1" | tr -s ' \n' ' ' | sed 's/^ //; s/ $//'; }
-equals() { [ "$1" = "$2" ] || fail "expected: ${1:0:200}"$'\n'"found:    ${2:0:200}"; }
 field() {
     "$ringpack" inspect --json "$1" |
-        python3 -c "import json, sys; print(json.load(sys.stdin)[0]['$2'])"
+        "$python" -c "import json, sys; print(json.load(sys.stdin)[0]['$2'])"
 }
 
 # --- a directory: bytewise order, links not followed, what is no text skipped and counted
@@ -101,7 +87,7 @@ head -c 9000 whole.gz >cut.gz
 refuses 'cut.gz' convert -o x cut.gz
 refuses 'tree/binary|NUL' convert -o x tree/binary
 refuses 'tree/latin|UTF-8' convert -o x tree/latin
-refuses 'tree/fifo|a FIFO' timeout 10 "$ringpack" convert -o x tree/fifo
+refuses 'tree/fifo|a FIFO' timeout 60 "$ringpack" convert -o x tree/fifo
 refuses 'nowhere' convert -o x nowhere
 refuses 'no/such/dir' convert -o no/such/dir/x tree
 refuses '-o PREFIX' convert tree
@@ -138,11 +124,13 @@ class Tokenizer:
     def encode_batch(self, texts, add_special_tokens):
         assert self.whole and not add_special_tokens
         if "STUB_DIE" in os.environ: os._exit(9)
-        time.sleep(float(os.environ.get("STUB_SLEEP", 0)))
+        parent = os.getppid()
+        if "STUB_WAITS" in os.environ: open("begun", "w").write("x")
+        while "STUB_WAITS" in os.environ and os.getppid() == parent: time.sleep(0.01)
         return [Encoding([1000 + len(word) for word in text.split()]) for text in texts]
 PYTHON
 export PYTHONPATH=$scratch/stub:${PYTHONPATH:-} PYTHONDONTWRITEBYTECODE=1
-export RINGPACK_PYTHON=${PYTHON:-python3}
+export RINGPACK_PYTHON=$python
 echo '{}' >tokenizer.json
 echo '{}' >bad.json
 printf '{"text": "a bb ccc"}\n{"tokens": [5]}\n{"text": "dddd"}\n' >words.jsonl
@@ -167,17 +155,18 @@ refuses 'pip install tokenizers' env PYTHONPATH="$scratch/none:$PYTHONPATH" \
 
 # --- Ctrl-C, and worse, in the middle of it
 for signal in INT TERM KILL; do
-    before=$(find . ! -name message | sort)
-    STUB_SLEEP=2 "${with_tokenizer[@]}" >/dev/null 2>message &
+    : >begun
+    before=$(tree)
+    STUB_WAITS=1 "${with_tokenizer[@]}" >/dev/null 2>said &
     pid=$!
-    sleep 0.7
+    wait_for test -s begun
     kill -s "$signal" "$pid"
-    status=0
-    { wait "$pid" || status=$?; } 2>/dev/null
+    found=0
+    { wait "$pid" || found=$?; } 2>/dev/null
     if [ "$signal" != KILL ]; then
-        equals 2 "$status"
-        grep -q 'nothing was written' message || fail "$(cat message)"
+        equals 2 "$found"
+        grep -q 'nothing was written' said || fail "$(cat said)"
     fi
-    equals "$before" "$(find . ! -name message | sort)"
+    equals "$before" "$(tree)"
 done
 echo 'all of convert holds'

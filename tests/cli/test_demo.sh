@@ -1,33 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # ringpack demo at toy size: identical, unless the engine is broken; nothing is left behind.
-set -euo pipefail
-
-ringpack=${RINGPACK:?path of the ringpack program}
+source "${0%/*}/kit.sh"
 broken=${RINGPACK_BROKEN:?path of the program that loses a fragment at resume}
-python=${PYTHON:-python3}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-mkdir tmp
-export TMPDIR=$scratch/tmp
-
-fail() { echo "FAILED: $*" >&2; cat said >&2 || true; exit 1; }
-# status N WORDS COMMAND...: the exit status, and every word (separated by |) in what was said.
-status() {
-    local expected=$1 words=$2 found=0
-    shift 2
-    "$@" >said 2>&1 || found=$?
-    [ "$found" = "$expected" ] || fail "expected status $expected, found $found: $*"
-    local IFS='|'
-    for word in $words; do
-        grep -qF -e "$word" said || fail "\`$word\` is not there: $*"
-    done
-}
-nothing_left() {
-    [ -z "$(ls -A tmp)" ] || fail "$1 left $(ls tmp)"
-    ! pgrep -f "$scratch/tmp/ringpack-trial" >/dev/null || fail "$1 left processes"
-}
 
 for i in $(seq 200); do
     head -c $((i * i * 7919 % 9000 + 1)) /dev/zero | tr '\0' "\\$(printf %o $((97 + i % 26)))"

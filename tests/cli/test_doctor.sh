@@ -26,7 +26,7 @@ with_few_files() { (ulimit -n 32 && doctor); }
 with_little_locked_memory() {
     local drop=()
     [ "$(id -u)" = 0 ] && drop=(setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock)
-    (ulimit -l 1024 && "${drop[@]}" "$RINGPACK" doctor --run-dir "$work/run")
+    (ulimit -l 64 && "${drop[@]}" "$RINGPACK" doctor --run-dir "$work/run")
 }
 # The filter of a container that denies io_uring: setup (call 425 everywhere) answers EPERM.
 without_io_uring() {
@@ -66,7 +66,7 @@ expect "few descriptors" 1 "^FAIL +open files +32; " with_few_files
 touch "$work/file"
 expect "a run directory that cannot be" 1 "^FAIL +run directory .*$work/file" \
     "$RINGPACK" doctor --run-dir "$work/file/run"
-expect "little locked memory" 0 "^warn +locked memory +1.0 MiB; 64.0 MiB are wanted" \
+expect "little locked memory" 0 "^warn +locked memory +64.0 KiB; 64.0 MiB are wanted" \
     with_little_locked_memory
 expect "the way out" 0 "next: raise it: .ulimit -l unlimited" with_little_locked_memory
 expect "io_uring denied" 0 "^warn +io_uring +io_uring cannot be used: .*EPERM.* pread" \

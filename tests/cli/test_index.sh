@@ -1,30 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # ringpack index and inspect: what they say, and that damage and change are said too.
-set -euo pipefail
-
-ringpack=${RINGPACK:?path of the ringpack program}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
+source "${0%/*}/kit.sh"
 
 as_raw=(--format raw --dtype u16 --eos 7)
-fail() { echo "FAILED: $*" >&2; exit 1; }
-refuses() {
-    local words=$1 status=0
-    shift
-    "$@" >/dev/null 2>message || status=$?
-    [ "$status" = 2 ] || fail "expected status 2, found $status: $*: $(cat message)"
-    local IFS='|'
-    for word in $words; do
-        grep -qF -e "$word" message || fail "\`$word\` is not in: $(cat message)"
-    done
-}
 says() { grep -qF -e "$2" "$1" || fail "\`$2\` is not in: $(cat "$1")"; }
-field() { python3 -c "import json, sys; print(json.load(open('$1'))[0]['$2'])"; }
+field() { "$python" -c "import json, sys; print(json.load(open('$1'))[0]['$2'])"; }
 
 # 5000 documents of 100 tokens, each ended by token 7
-python3 - <<'PYTHON'
+"$python" - <<'PYTHON'
 import array
 tokens = array.array("H", ([100 + i % 300 for i in range(99)] + [7]) * 5000)
 open("raw.bin", "wb").write(tokens.tobytes())
@@ -64,7 +48,7 @@ full=$(field indexed fingerprint_full)
 mkdir a b
 cp raw.bin a/ && cp raw.bin b/
 "$ringpack" index -q --index-dir sidecars "${as_raw[@]}" --json a/raw.bin b/raw.bin >both
-python3 -c "import json; a, b = json.load(open('both')); assert b['gb_per_second'] > 0"
+"$python" -c "import json; a, b = json.load(open('both')); assert b['gb_per_second'] > 0"
 [ "$(ls sidecars | wc -l)" = 2 ] || fail 'two sidecars'
 [ ! -e a/raw.bin.rpx ] || fail 'a sidecar beside the shard'
 "$ringpack" inspect --index-dir sidecars a/raw.bin >seen
@@ -72,7 +56,7 @@ says seen 'full (sidecar)'
 
 # One bad path among good ones: the good ones are done, the status is 2.
 mkfifo fifo
-refuses 'a FIFO' timeout 10 "$ringpack" inspect raw.bin fifo
+refuses 'a FIFO' timeout 60 "$ringpack" inspect raw.bin fifo
 refuses 'a directory' "$ringpack" index a raw.bin
 refuses 'No such file' "$ringpack" inspect gone
 refuses '--dtype|u17' "$ringpack" inspect --dtype u17 raw.bin

@@ -1,17 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` leaves serves somebody else's program, by find_package and by pkg-config.
-set -euo pipefail
+source "${0%/*}/kit.sh"
 : "${RP_BUILD_DIR:?the build to install}"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-
-fail() { echo "FAILED: $*" >&2; exit 1; }
 
 cmake --install "$RP_BUILD_DIR" --prefix "$scratch/usr" >install.log || fail "$(cat install.log)"
 libdir=$(dirname "$(find usr -name libringpack.so)")
-[ "$(usr/bin/ringpack --version)" = "$("$RINGPACK" --version)" ] || fail "the installed program"
+[ "$(usr/bin/ringpack --version)" = "$("$ringpack" --version)" ] || fail "the installed program"
 
 mkdir user
 cat >user/main.c <<'C'

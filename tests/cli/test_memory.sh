@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `ringpack plan` says of an engine's memory is what an engine has, within 10 %: at two sizes
 # of its rings, reading and mapped; and the number of documents is no part of it.
-set -euo pipefail
-ringpack=${RINGPACK:?path of the ringpack program}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
+source "${0%/*}/kit.sh"
 
-"${PYTHON:-python3}" - <<'PYTHON'
+"$python" - <<'PYTHON'
 import array, json, os, subprocess
 
 ringpack = os.environ["RINGPACK"]

@@ -1,26 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # ringpack plan: its numbers against a corpus that can be counted by hand.
-set -euo pipefail
-ringpack=${RINGPACK:?path of the ringpack program}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
+source "${0%/*}/kit.sh"
 
-fail() { echo "FAILED: $*" >&2; exit 1; }
-refuses() {
-    local words=$1 status=0
-    shift
-    "$@" >/dev/null 2>message || status=$?
-    [ "$status" = 2 ] || fail "expected status 2, found $status: $*: $(cat message)"
-    grep -qF -e "$words" message || fail "\`$words\` is not in: $(cat message)"
-}
 # field EXPRESSION: of the report in `report`
-field() { "${PYTHON:-python3}" -c "import json; r = json.load(open('report')); print($1)"; }
-equals() { [ "$2" = "$3" ] || fail "$1: expected $2, found $3: $(cat report)"; }
+field() { "$python" -c "import json; r = json.load(open('report')); print($1)"; }
+is() { [ "$2" = "$3" ] || fail "$1: expected $2, found $3: $(cat report)"; }
 
 # a: 600 documents of 40 tokens; b: 100 documents of 80 tokens and 100 empty ones
-"${PYTHON:-python3}" - <<'PYTHON'
+"$python" - <<'PYTHON'
 import array
 open("a.bin", "wb").write(array.array("H", ([9] * 39 + [0]) * 600).tobytes())
 lengths = array.array("i", [80, 0] * 100)
@@ -45,36 +33,36 @@ window: 16
 YAML
 
 "$ringpack" plan -c c.yaml --json >report
-equals complete True "$(field "r['complete']")"
-equals documents 800 "$(field "r['documents']")"
-equals empty 100 "$(field "r['empty']")"
-equals tokens 32000 "$(field "r['tokens']")"
-equals padding 0 "$(field "r['padding'] % 120 and r['rows'] * 120 - 32000 - r['padding']")"
-equals rows "$(field "r['rows']")" "$(field "(r['tokens'] + r['padding']) // 120")"
-equals steps "$(field "-(-r['rows'] // 4)")" "$(field "r['steps']")"
-equals histogram "$(field "r['rows']")" \
+is complete True "$(field "r['complete']")"
+is documents 800 "$(field "r['documents']")"
+is empty 100 "$(field "r['empty']")"
+is tokens 32000 "$(field "r['tokens']")"
+is padding 0 "$(field "r['padding'] % 120 and r['rows'] * 120 - 32000 - r['padding']")"
+is rows "$(field "r['rows']")" "$(field "(r['tokens'] + r['padding']) // 120")"
+is steps "$(field "-(-r['rows'] // 4)")" "$(field "r['steps']")"
+is histogram "$(field "r['rows']")" \
     "$(field "sum(b['rows'] for b in r['documents_per_row_histogram'])")"
-equals asked "0.75 0.25" "$(field "*(m['asked'] for m in r['mixture'])" | tr -d "(),")"
-equals realised "24000 8000" "$(field "*(m['tokens'] for m in r['mixture'])" | tr -d "(),")"
+is asked "0.75 0.25" "$(field "*(m['asked'] for m in r['mixture'])" | tr -d "(),")"
+is realised "24000 8000" "$(field "*(m['tokens'] for m in r['mixture'])" | tr -d "(),")"
 [ "$(field "r['efficiency'] > 0.99")" = True ] || fail "efficiency: $(cat report)"
 
 # While both sources last, the mixture is the one that was asked for.
 "$ringpack" plan -c c.yaml --json --num-epochs endless --rows 1k >report
-equals rows 1000 "$(field "r['rows']")"
-equals complete False "$(field "r['complete']")"
-equals steps None "$(field "r['steps']")"
-equals share True "$(field "abs(r['mixture'][0]['realised'] - 0.75) < 0.002")"
+is rows 1000 "$(field "r['rows']")"
+is complete False "$(field "r['complete']")"
+is steps None "$(field "r['steps']")"
+is share True "$(field "abs(r['mixture'][0]['realised'] - 0.75) < 0.002")"
 
 # Cuts are counted: rows of 50 tokens hold one whole document and a fifth of the next.
 sed -i '/b.bin/d' c.yaml
 "$ringpack" plan -c c.yaml --json --packing concat --seq-len 50 >report
-equals cuts True "$(field "abs(r['cuts_per_100_documents'] - 60) < 0.5")"
-equals padding 0 "$(field "r['padding']")"
+is cuts True "$(field "abs(r['cuts_per_100_documents'] - 60) < 0.5")"
+is padding 0 "$(field "r['padding']")"
 
 "$ringpack" plan -c c.yaml --json --long-doc drop --seq-len 30 >report
-equals dropped 24000 "$(field "r['dropped'] + r['trailing_tokens']")"
-equals documents 600 "$(field "r['documents'] + r['trailing_documents']")"
-equals rows 0 "$(field "r['rows']")"
+is dropped 24000 "$(field "r['dropped'] + r['trailing_tokens']")"
+is documents 600 "$(field "r['documents'] + r['trailing_documents']")"
+is rows 0 "$(field "r['rows']")"
 
 "$ringpack" plan -c c.yaml >report
 grep -q 'efficiency  *100.000 %' report || fail "$(cat report)"

@@ -1,41 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The program itself: help, version, what is not understood, and a mapped file that breaks.
-set -euo pipefail
-ringpack=${RINGPACK:?path of the ringpack program}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
+source "${0%/*}/kit.sh"
 
-fail() { echo "FAILED: $*" >&2; exit 1; }
-# expect STATUS WORDS COMMAND...: WORDS stand in what it prints, on either stream
-expect() {
-    local status=$1 words=$2 found=0
-    shift 2
-    "$@" >out 2>&1 || found=$?
-    [ "$found" = "$status" ] || fail "expected status $status, found $found: $*: $(cat out)"
-    grep -qF -e "$words" out || fail "\`$words\` is not in the output of $*: $(cat out)"
-}
-
-expect 2 'usage: ringpack VERB' "$ringpack"
-expect 0 'usage: ringpack VERB' "$ringpack" help
-expect 0 'usage: ringpack VERB' "$ringpack" --help
+status 2 'usage: ringpack VERB' "$ringpack"
+status 0 'usage: ringpack VERB' "$ringpack" help
+status 0 'usage: ringpack VERB' "$ringpack" --help
 [ "$("$ringpack" --version)" = "ringpack $(sed -n 's/^project(ringpack VERSION \([0-9.]*\).*/\1/p' \
     "$RP_SOURCE_DIR/CMakeLists.txt")" ] || fail "--version: $("$ringpack" --version)"
-expect 2 'there is no verb `chekpoint`; did you mean `checkpoint`?' "$ringpack" chekpoint
-expect 2 'there is no verb `xyzzy`' "$ringpack" help xyzzy
-expect 2 'standard output' bash -c '"$0" help >/dev/full' "$ringpack"
+status 2 'there is no verb `chekpoint`; did you mean `checkpoint`?' "$ringpack" chekpoint
+status 2 'there is no verb `xyzzy`' "$ringpack" help xyzzy
+status 2 'standard output' bash -c '"$0" help >/dev/full' "$ringpack"
 
 # Every verb of the usage text explains itself, and refuses what it does not know.
 verbs=$("$ringpack" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
 [ "$(wc -w <<<"$verbs")" = 12 ] || fail "expected 12 verbs, found: $verbs"
 for verb in $verbs; do
-    expect 0 "ringpack $verb" "$ringpack" help "$verb"
-    expect 2 "$verb" "$ringpack" "$verb" --no-such-option
+    status 0 "ringpack $verb" "$ringpack" help "$verb"
+    status 2 "$verb" "$ringpack" "$verb" --no-such-option
 done
 
 # An index is mapped; when it is cut short under the program, the next look at it is a SIGBUS.
-"${PYTHON:-python3}" - <<'PYTHON'
+"$python" - <<'PYTHON'
 import array
 documents = 100000
 open("big.bin", "wb").write(bytes(2 * documents))
@@ -49,12 +35,11 @@ PYTHON
 printf 'sources: [big.bin]\nseq_len: 64\nbatch_size: 1\nnum_epochs: endless\n' >c.yaml
 "$ringpack" plan -c c.yaml --rows 1000000m >out 2>&1 &
 plan=$!
-while ! grep -q "$scratch/big.idx" "/proc/$plan/maps" 2>/dev/null; do sleep 0.01; done
-sleep 0.5 # it is planning now
+wait_for has_worked "$plan" # it is planning
 truncate -s 4096 big.idx
-status=0
-wait "$plan" || status=$?
-[ "$status" = 2 ] || fail "with a truncated index: expected status 2, found $status: $(cat out)"
+found=0
+wait "$plan" || found=$?
+[ "$found" = 2 ] || fail "with a truncated index: expected status 2, found $found: $(cat out)"
 grep -q 'big.idx: was truncated while it was in use' out ||
     fail "with a truncated index: $(cat out)"
 echo "the shell of the program: as expected"

@@ -1,32 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # ringpack verify: finds nothing in a good engine, finds a broken one, and leaves nothing behind.
-set -euo pipefail
-
-ringpack=${RINGPACK:?path of the ringpack program}
+source "${0%/*}/kit.sh"
 broken=${RINGPACK_BROKEN:?path of the program that loses a fragment at resume}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-mkdir tmp
-export TMPDIR=$scratch/tmp
-
-fail() { echo "FAILED: $*" >&2; cat said >&2 || true; exit 1; }
-# status N WORDS COMMAND...: the exit status, and every word (separated by |) in what was said.
-status() {
-    local expected=$1 words=$2 found=0
-    shift 2
-    "$@" >said 2>&1 || found=$?
-    [ "$found" = "$expected" ] || fail "expected status $expected, found $found: $*"
-    local IFS='|'
-    for word in $words; do
-        grep -qF -e "$word" said || fail "\`$word\` is not there: $*"
-    done
-}
-nothing_left() {
-    [ -z "$(ls -A tmp)" ] || fail "$1 left $(ls tmp)"
-    ! pgrep -f "$scratch/tmp/ringpack-trial" >/dev/null || fail "$1 left processes"
-}
 
 # --- a corpus of two sources, documents of 1 to some thousand tokens
 mkdir text
@@ -62,7 +38,7 @@ nothing_left verify
 
 # --- the numbers
 "$ringpack" verify -c config.yaml --kills 5 --random 7 --json >said
-python3 - <<'PYTHON'
+"$python" - <<'PYTHON'
 import json
 
 said = json.load(open("said"))
@@ -89,7 +65,7 @@ nothing_left 'a verify in trouble'
 
 # --- Ctrl-C, and a kill -9 that the next one cleans up
 "$ringpack" verify -c config.yaml --kills 100000 >said 2>&1 &
-sleep 1
+wait_for trial_serves
 kill -INT $!
 found=0
 wait $! || found=$?
@@ -97,7 +73,7 @@ wait $! || found=$?
 grep -q 'interrupted' said || fail 'it does not say that it was interrupted'
 nothing_left 'an interrupted verify'
 "$ringpack" verify -c config.yaml --kills 100000 >said 2>&1 &
-sleep 1
+wait_for trial_serves
 kill -KILL $!
 wait $! || true
 status 0 'verify: identical' "$ringpack" verify -c config.yaml --kills 1

@@ -188,13 +188,22 @@ static void take_sample(const struct live *live, struct sample *sample)
     rp_bench_threads_read(&sample->engine, live->engine.pid);
 }
 
+static bool has_moved_since(const struct live *live, const struct sample *first)
+{
+    struct sample now;
+    take_sample(live, &now);
+    return now.tokens > first->tokens;
+}
+
+/* As long as was asked for, and longer where the machine is too busy for one batch in that time. */
 static int hold_window(struct live *live, struct rp_bench_run *run, struct rp_error *error)
 {
     struct sample first, last;
     take_sample(live, &first);
     uint64_t until_ns = first.ns + (uint64_t)(live->bench->seconds * SECOND_NS);
     int code = 0;
-    while (rp_now_ns() < until_ns && (code = check_children(live, error)) >= 0)
+    while ((rp_now_ns() < until_ns || !has_moved_since(live, &first)) &&
+           (code = check_children(live, error)) >= 0)
         rp_sleep_ns(LOOK_NS);
     if (code < 0 && !rp_trial_interrupted())
         return code;
@@ -210,7 +219,8 @@ static int hold_window(struct live *live, struct rp_bench_run *run, struct rp_er
     double engine_seconds = rp_bench_threads_sum(&run->threads);
     run->tokens_per_second = run->tokens / run->seconds;
     run->cpu_seconds = engine_seconds / run->tokens * 1e9;
-    run->trainer_waits = (last.wait_seconds - first.wait_seconds) / run->seconds / live->rank_count;
+    double waited = (last.wait_seconds - first.wait_seconds) / run->seconds / live->rank_count;
+    run->trainer_waits = waited < 1 ? waited : 1; /* a wait may have begun before the window */
     run->processor = (engine_seconds + last.trainer_seconds - first.trainer_seconds) /
                      (run->seconds * live->bench->cores);
     return 0;

@@ -33,6 +33,8 @@ static int fail_child(struct rp_tokenizer *tokenizer, struct rp_error *error)
 {
     int status = 0;
     shutdown(tokenizer->socket, SHUT_RDWR);
+    if (rp_convert_interrupted()) /* it may be busy for long, and what it makes is not wanted */
+        kill(tokenizer->child, SIGKILL);
     waitpid(tokenizer->child, &status, 0);
     tokenizer->child = 0;
     if (rp_convert_interrupted())

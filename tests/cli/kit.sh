@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# kit.sh — what the tests of the program share: a scratch folder to work in, and how to look at what
+# a command says. Sourced first.
+set -euo pipefail
+ringpack=${RINGPACK:?path of the ringpack program}
+python=${PYTHON:-python3}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+equals() { [ "$1" = "$2" ] || fail "expected: ${1:0:200}"$'\n'"found:    ${2:0:200}"; }
+# status N WORDS COMMAND...: the exit status, and every word (separated by |) in what was said
+status() {
+    local expected=$1 words=$2 found=0
+    shift 2
+    "$@" >said 2>&1 || found=$?
+    [ "$found" = "$expected" ] || fail "expected status $expected, found $found: $*: $(cat said)"
+    local IFS='|'
+    for word in $words; do
+        grep -qF -e "$word" said || fail "\`$word\` is not in what $* said: $(cat said)"
+    done
+}
+refuses() { status 2 "$@"; }
+# wait_for COMMAND...: until it is true; nothing takes a minute when it works
+wait_for() {
+    for _ in $(seq 6000); do
+        "$@" && return
+        sleep 0.01
+    done
+    fail "it did not happen: $*"
+}
+# has_worked PID: for 0.3 seconds on a processor, and so is past its start, however long that took
+has_worked() { [ "$(cut -d ' ' -f 14 "/proc/$1/stat")" -gt 30 ]; }
+
+# Trials (verify, demo, bench) live in a folder of TMPDIR.
+mkdir tmp
+export TMPDIR=$scratch/tmp
+trial_serves() { grep -qs 'serving run' tmp/ringpack-trial-*/log; }
+nothing_left() {
+    [ -z "$(ls -A tmp)" ] || fail "$1 left $(ls tmp)"
+    ! pgrep -f "$scratch/tmp/ringpack-trial" >/dev/null || fail "$1 left processes"
+}
