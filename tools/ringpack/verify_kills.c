@@ -174,8 +174,7 @@ static int check_end(struct rp_campaign *c, const struct rp_child *child, int si
 {
     bool is_killed = signal_number == SIGKILL ? rp_child_was_killed(child)
                                               : rp_verify_is_struck(c, child);
-    return is_killed || rp_child_ended_well(child) ? 0
-                                                   : rp_trial_explain(&c->v->trial, child, error);
+    return is_killed || rp_child_ended_well(child) ? 0 : rp_verify_fail_ended(c, child, error);
 }
 
 void rp_verify_end_life(struct rp_campaign *c)
@@ -414,7 +413,7 @@ int rp_verify_end_engine(struct rp_campaign *c, struct rp_error *error)
         if (rp_child_ended_well(&c->engine))
             return 0;
         if (!rp_verify_is_struck(c, &c->engine))
-            return rp_trial_explain(&c->v->trial, &c->engine, error);
+            return rp_verify_fail_ended(c, &c->engine, error);
         code = rp_verify_start_engine(c, NULL, error);
         if (code < 0)
             return code;

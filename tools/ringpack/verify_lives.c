@@ -47,7 +47,7 @@ static int check_children(struct rp_campaign *c, bool *done, bool *struck, struc
             *struck = true;
         else if (is_gone) {
             if (!rp_child_ended_well(&rank->child))
-                return rp_trial_explain(&c->v->trial, &rank->child, error);
+                return rp_verify_fail_ended(c, &rank->child, error);
             rank->done = true;
         }
         *done = *done && rank->done;
@@ -60,7 +60,7 @@ static int check_children(struct rp_campaign *c, bool *done, bool *struck, struc
     /* A rank that was killed behind its last batch counts as finished, and the engine ends. */
     if (rp_child_ended_well(&c->engine) && c->furthest >= c->v->rows)
         return rp_verify_start_engine(c, NULL, error);
-    return rp_trial_explain(&c->v->trial, &c->engine, error);
+    return rp_verify_fail_ended(c, &c->engine, error);
 }
 
 #define AT_ONCE UINT64_C(0)

@@ -114,6 +114,10 @@ void rp_verify_show(const struct rp_campaign *c);
 RP_MUST_CHECK int rp_verify_fail_still(struct rp_campaign *c, uint64_t since_ns,
                                        struct rp_error *error);
 
+/** A child ended by itself and not well: its last words, and in a campaign all of this. */
+RP_MUST_CHECK int rp_verify_fail_ended(struct rp_campaign *c, const struct rp_child *child,
+                                       struct rp_error *error);
+
 /* verify_ends.c */
 /** A pass begins: no checkpoint of the ones before counts. */
 RP_MUST_CHECK int rp_verify_begin_pass(struct rp_campaign *c, struct rp_error *error);

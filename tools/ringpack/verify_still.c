@@ -75,7 +75,15 @@ void rp_verify_show(const struct rp_campaign *c)
     show_log(&c->v->trial);
 }
 
-/* ---- no end ---------------------------------------------------------------------------------- */
+/* ---- findings -------------------------------------------------------------------------------- */
+
+int rp_verify_fail_ended(struct rp_campaign *c, const struct rp_child *child,
+                         struct rp_error *error)
+{
+    if (c->v->points) /* what the others were doing that it waited for */
+        rp_verify_show(c);
+    return rp_trial_explain(&c->v->trial, child, error);
+}
 
 int rp_verify_fail_still(struct rp_campaign *c, uint64_t since_ns, struct rp_error *error)
 {
