@@ -22,6 +22,9 @@
 #include "engine_parts.h"
 #include "flow/widen.h"
 
+/* A tenth of the share of another thread that wants the same CPU, so that the save still ends. */
+#define POLITENESS 10
+
 uint64_t rp_engine_consumed(const struct rp_engine *engine)
 {
     uint64_t lowest = UINT64_MAX;
@@ -202,6 +205,7 @@ static void save(void *argument)
     if (contents)
         bytes = (size_t)(copy_contents(saver, contents) - contents);
     announce(saver, RP_SAVER_COPIED);
+    (void)nice(POLITENESS); /* of this thread only: nobody waits for what follows, trainers run */
     struct rp_checkpoint_piece pieces[] = {{saver->state, saver->state_bytes},
                                            {saver->config_text, strlen(saver->config_text)},
                                            {contents, bytes}};

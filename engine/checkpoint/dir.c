@@ -171,7 +171,8 @@ int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *
                                 size_t buffer_bytes, struct rp_error *error)
 {
     *dir_out = NULL;
-    RP_ASSERT(buffer_bytes % RP_FORMAT_PAGE_BYTES == 0 && buffer_bytes <= RP_WRITER_BUFFER_BYTES);
+    RP_ASSERT(buffer_bytes % (2 * RP_FORMAT_PAGE_BYTES) == 0 &&
+              buffer_bytes <= RP_WRITER_BUFFER_BYTES);
     struct rp_checkpoint_dir *dir = rp_calloc(1, sizeof *dir);
     if (!dir)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);

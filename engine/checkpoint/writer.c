@@ -15,6 +15,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "checkpoint/read_back.h"
 
 #define PAGE_BYTES 4096u
 #define TEMPORARY_PREFIX "."
@@ -160,67 +161,18 @@ static int write_file(const struct rp_writer *writer, const char *temporary,
 
 /* ---- reading back ---------------------------------------------------------------------------- */
 
-/* A file being read from front to back, through the buffer. */
-struct back {
-    const struct rp_writer *writer;
-    int fd;
-    uint64_t offset;   /* in the file, of what is read next */
-    size_t used, read; /* bytes of the buffer that were hashed, that were read */
-};
-
-static int back_fill(struct back *back)
-{
-    const struct rp_writer *writer = back->writer;
-    ssize_t got = writer->storage->read(writer->storage, back->fd, writer->buffer,
-                                        writer->buffer_bytes, back->offset);
-    /* The file is whole pages; another end would also make the next direct read impossible. */
-    if (got <= 0 || got % PAGE_BYTES != 0)
-        return got < 0 ? (int)got : -EIO;
-    back->offset += (uint64_t)got;
-    back->read = (size_t)got;
-    back->used = 0;
-    return 0;
-}
-
-static int back_hash(struct back *back, uint64_t bytes, struct rp_hash128 *hash)
-{
-    struct rp_hasher hasher;
-    int code = 0;
-    rp_hasher_begin(&hasher);
-    while (code == 0 && bytes > 0) {
-        size_t count = rp_min_u64(bytes, back->read - back->used);
-        if (count == 0) {
-            code = back_fill(back);
-            continue;
-        }
-        rp_hasher_add(&hasher, back->writer->buffer + back->used, count);
-        back->used += count;
-        bytes -= count;
-    }
-    *hash = rp_hasher_finish(&hasher);
-    return code;
-}
-
-static int compare_spans(struct back *back, const char *temporary,
-                         const struct rp_writer_span *spans, size_t span_count,
-                         struct rp_error *error)
+static int fail_compare(const struct rp_writer *writer, const char *temporary,
+                        const struct rp_writer_span *spans, const struct rp_writer_span *bad,
+                        struct rp_error *error)
 {
     uint64_t offset = 0;
-    for (size_t i = 0; i < span_count; i++) {
-        struct rp_hash128 found;
-        int code = back_hash(back, spans[i].bytes, &found);
-        if (code < 0)
-            return fail_step(back->writer, error, code, temporary, "read the file back");
-        if (!rp_hash128_equal(found, spans[i].hash))
-            return rp_fail(
-                error, -RP_E_CORRUPT,
-                "earlier checkpoints are untouched; check the disk (smartctl) and the memory",
-                "%s/%s: the disk gave back other bytes than were to be written, in the %" PRIu64
-                " bytes from %" PRIu64 " on",
-                back->writer->path, temporary, spans[i].bytes, offset);
-        offset += spans[i].bytes;
-    }
-    return 0;
+    for (const struct rp_writer_span *span = spans; span < bad; span++)
+        offset += span->bytes;
+    return rp_fail(error, -RP_E_CORRUPT,
+                   "earlier checkpoints are untouched; check the disk (smartctl) and the memory",
+                   "%s/%s: the disk gave back other bytes than were to be written, in the %" PRIu64
+                   " bytes from %" PRIu64 " on",
+                   writer->path, temporary, bad->bytes, offset);
 }
 
 static int verify_file(const struct rp_writer *writer, const char *temporary,
@@ -228,11 +180,16 @@ static int verify_file(const struct rp_writer *writer, const char *temporary,
                        struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
-    struct back back = {.writer = writer, .fd = storage->reopen(storage, writer->dir, temporary)};
-    if (back.fd < 0)
-        return fail_step(writer, error, back.fd, temporary, "open the file to read it back");
-    int code = compare_spans(&back, temporary, spans, span_count, error);
-    int close_code = storage->close(storage, back.fd);
+    const struct rp_writer_span *bad;
+    int fd = storage->reopen(storage, writer->dir, temporary);
+    if (fd < 0)
+        return fail_step(writer, error, fd, temporary, "open the file to read it back");
+    int code = rp_read_back(writer, fd, spans, span_count, &bad);
+    if (bad)
+        code = fail_compare(writer, temporary, spans, bad, error);
+    else if (code < 0)
+        code = fail_step(writer, error, code, temporary, "read the file back");
+    int close_code = storage->close(storage, fd);
     return code == 0 && close_code < 0 ? fail_step(writer, error, close_code, temporary,
                                                    "close the file that was read back")
                                        : code;

@@ -10,16 +10,16 @@
 #include "checkpoint/storage.h"
 
 #define RP_WRITER_ATTEMPTS 3u
-#define RP_WRITER_BUFFER_BYTES (4u << 20)
+#define RP_WRITER_BUFFER_BYTES (8u << 20)
 
 /* Where to, and with what. */
 struct rp_writer {
     struct rp_storage *storage;
     int dir;          /* file descriptor of the directory */
     const char *path; /* of the directory, for messages */
-    uint8_t *buffer;  /* buffer_bytes, aligned to 4096: pieces are gathered in it, and the file read
-                         back into it */
-    size_t buffer_bytes;
+    uint8_t *buffer;  /* aligned to 4096: pieces are gathered in it, and the file read back into its
+                         halves */
+    size_t buffer_bytes; /* a multiple of 8192 */
 };
 
 /* A run of bytes of the file. Its hash was taken before writing, of the memory as it was meant: so
