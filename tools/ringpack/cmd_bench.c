@@ -113,8 +113,9 @@ static int measure(struct rp_bench *bench, bool hot, bool cold, struct rp_error 
     return rp_trial_interrupted() ? 0 : code;
 }
 
-static int bench(struct arguments *arguments, const struct rp_config *config)
+static int bench(void *argument, const struct rp_config *config)
 {
+    struct arguments *arguments = argument;
     struct rp_error error = {0};
     struct rp_corpus *corpus = NULL;
     bool both = arguments->hot == arguments->cold;
@@ -147,26 +148,16 @@ static int bench(struct arguments *arguments, const struct rp_config *config)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
+static const char doc[] =
+    "Measure what a config delivers on this machine, beside what the machine could do: memcpy"
+    " of the same bytes, plain reads of the files, planning alone. Says what holds it back.\v"
+    "Every local rank has a trainer that returns each batch at once. `cold` throws the token"
+    " files out of the page cache first. Ctrl-C ends it with what was measured so far.";
+
 int rp_cmd_bench(int argc, char **argv)
 {
-    static const char doc[] =
-        "Measure what a config delivers on this machine, beside what the machine could do: memcpy"
-        " of the same bytes, plain reads of the files, planning alone. Says what holds it back.\v"
-        "Every local rank has a trainer that returns each batch at once. `cold` throws the token"
-        " files out of the page cache first. Ctrl-C ends it with what was measured so far.";
-    const struct argp_child children[] = {{rp_cmd_config_argp(), 0, "Keys of the config:", 1}, {0}};
-    const struct argp argp = {
-        .options = own_options, .parser = parse, .doc = doc, .children = children};
+    static const struct rp_cmd_verb verb = {
+        .options = own_options, .parse = parse, .doc = doc, .run = bench};
     struct arguments arguments = {.seconds = SECONDS_STANDARD};
-    struct rp_config config;
-    rp_config_init(&config);
-    arguments.config.config = &config;
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    int status = RP_EXIT_TROUBLE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) == 0)
-        status = rp_cmd_config_finish(&arguments.config);
-    if (status == RP_EXIT_FINE)
-        status = bench(&arguments, &config);
-    rp_config_free(&config);
-    return status;
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

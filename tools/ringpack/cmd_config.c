@@ -39,7 +39,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-const struct argp *rp_cmd_config_argp(void)
+/* The argp child of these options; its input is a struct rp_cmd_config. */
+static const struct argp *make_argp(void)
 {
     static struct argp argp = {.options = options, .parser = parse};
     size_t count = 0;
@@ -70,6 +71,25 @@ int rp_cmd_config_finish(struct rp_cmd_config *arguments)
     if (code >= 0)
         code = rp_config_finish(arguments->config, &error);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc, char **argv)
+{
+    const struct argp_child children[] = {{make_argp(), 0, "Keys of the config:", 1}, {0}};
+    const struct argp argp = {
+        .options = verb->options, .parser = verb->parse, .doc = verb->doc, .children = children};
+    struct rp_cmd_config *first = arguments;
+    struct rp_config config;
+    rp_config_init(&config);
+    first->config = &config;
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    int status = RP_EXIT_TROUBLE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, arguments) == 0)
+        status = verb->finish ? verb->finish(first) : rp_cmd_config_finish(first);
+    if (status == RP_EXIT_FINE)
+        status = verb->run(arguments, &config);
+    rp_config_free(&config);
+    return status;
 }
 
 void rp_cmd_config_words(const struct rp_cmd_config *arguments, struct rp_words *words)

@@ -13,7 +13,7 @@
 
 /* What the command line said; options win over the file, wherever they stand. */
 struct rp_cmd_config {
-    struct rp_config *config; /* initialised by the caller */
+    struct rp_config *config;
     const char *path;
     struct rp_cmd_setting {
         const char *key, *text;
@@ -21,8 +21,17 @@ struct rp_cmd_config {
     size_t setting_count;
 };
 
-/** The argp child of these options; its input is a struct rp_cmd_config. */
-const struct argp *rp_cmd_config_argp(void);
+/* A verb that is a config and some options. Its arguments begin with a struct rp_cmd_config. */
+struct rp_cmd_verb {
+    const struct argp_option *options; /* its own */
+    argp_parser_t parse;               /* of those */
+    const char *doc;
+    int (*run)(void *arguments, const struct rp_config *config);
+    int (*finish)(struct rp_cmd_config *arguments); /* NULL = rp_cmd_config_finish */
+};
+
+/** Parse the command line into `arguments`, finish the config, run. Returns the exit status. */
+int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc, char **argv);
 
 /** Read the file, apply the options, check. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE after
  * reporting. */

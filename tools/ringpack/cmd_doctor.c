@@ -98,22 +98,24 @@ static json_t *finding_json(const char *name, const struct rp_doctor_finding *fi
                      "found", finding->found, "next", finding->fix);
 }
 
-static int examine(const struct rp_doctor_needs *needs, bool json)
+static int examine(void *argument, const struct rp_config *config)
 {
+    const struct arguments *arguments = argument;
+    struct rp_doctor_needs needs = needs_of(config, arguments->config.path != NULL);
     unsigned counts[RP_ARRAY_COUNT(state_names)] = {0};
     json_t *list = json_array();
     for (size_t i = 0; i < rp_doctor_check_count; i++) {
         const struct rp_doctor_check *check = &rp_doctor_checks[i];
         struct rp_doctor_finding finding = {0};
-        check->look(needs, &finding);
+        check->look(&needs, &finding);
         counts[finding.state]++;
-        if (json)
+        if (arguments->json)
             json_array_append_new(list, finding_json(check->name, &finding));
         else
             print_finding(check->name, &finding);
     }
     bool fails = counts[RP_DOCTOR_FAIL] > 0;
-    if (json) {
+    if (arguments->json) {
         json_t *report = json_pack("{s:b, s:i, s:i, s:o}", "ready", !fails, "warnings",
                                    counts[RP_DOCTOR_WARN], "failures", counts[RP_DOCTOR_FAIL],
                                    "checks", list);
@@ -130,21 +132,8 @@ static int examine(const struct rp_doctor_needs *needs, bool json)
 
 int rp_cmd_doctor(int argc, char **argv)
 {
-    const struct argp_child children[] = {{rp_cmd_config_argp(), 0, "Keys of the config:", 1}, {0}};
-    const struct argp argp = {
-        .options = own_options, .parser = parse, .doc = doc, .children = children};
+    static const struct rp_cmd_verb verb = {
+        .options = own_options, .parse = parse, .doc = doc, .run = examine, .finish = read_config};
     struct arguments arguments = {0};
-    struct rp_config config;
-    rp_config_init(&config);
-    arguments.config.config = &config;
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    int status = argp_parse(&argp, argc, argv, 0, NULL, &arguments)
-                     ? RP_EXIT_TROUBLE
-                     : read_config(&arguments.config);
-    if (status == RP_EXIT_FINE) {
-        struct rp_doctor_needs needs = needs_of(&config, arguments.config.path != NULL);
-        status = examine(&needs, arguments.json);
-    }
-    rp_config_free(&config);
-    return status;
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

@@ -270,8 +270,9 @@ static void print_json(const struct rp_config *config, const struct tally *tally
     json_decref(report);
 }
 
-static int plan(const struct arguments *arguments, const struct rp_config *config)
+static int plan(void *argument, const struct rp_config *config)
 {
+    const struct arguments *arguments = argument;
     struct rp_error error = {0};
     struct rp_corpus *corpus = NULL;
     struct rp_plan *plan = NULL;
@@ -298,21 +299,12 @@ static int plan(const struct arguments *arguments, const struct rp_config *confi
 
 int rp_cmd_plan(int argc, char **argv)
 {
-    const struct argp_child children[] = {{rp_cmd_config_argp(), 0, "Keys of the config:", 1}, {0}};
-    const struct argp argp = {.options = own_options,
-                              .parser = parse,
-                              .doc = "Show how a config packs its corpus, without reading a token.",
-                              .children = children};
+    static const struct rp_cmd_verb verb = {
+        .options = own_options,
+        .parse = parse,
+        .doc = "Show how a config packs its corpus, without reading a token.",
+        .run = plan,
+    };
     struct arguments arguments = {0};
-    struct rp_config config;
-    rp_config_init(&config);
-    arguments.config.config = &config;
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    int status = RP_EXIT_TROUBLE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) == 0)
-        status = rp_cmd_config_finish(&arguments.config);
-    if (status == RP_EXIT_FINE)
-        status = plan(&arguments, &config);
-    rp_config_free(&config);
-    return status;
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

@@ -69,8 +69,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-static int serve(const struct arguments *arguments, struct rp_config *config)
+static int serve(void *argument, const struct rp_config *config)
 {
+    const struct arguments *arguments = argument;
     struct rp_error error = {0};
     struct rp_engine_options options = {.config = config,
                                         .fresh = arguments->fresh,
@@ -92,20 +93,12 @@ static int serve(const struct arguments *arguments, struct rp_config *config)
 
 int rp_cmd_serve(int argc, char **argv)
 {
-    const struct argp_child children[] = {{rp_cmd_config_argp(), 0, "Keys of the config:", 1}, {0}};
-    const struct argp argp = {.options = own_options,
-                              .parser = parse,
-                              .doc = "Feed the trainers of this machine until SIGTERM.",
-                              .children = children};
+    static const struct rp_cmd_verb verb = {
+        .options = own_options,
+        .parse = parse,
+        .doc = "Feed the trainers of this machine until SIGTERM.",
+        .run = serve,
+    };
     struct arguments arguments = {.ready_fd = -1, .lifeline_fd = -1};
-    struct rp_config config;
-    rp_config_init(&config);
-    arguments.config.config = &config;
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    error_t parsed = argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-    int status = parsed ? RP_EXIT_TROUBLE : rp_cmd_config_finish(&arguments.config);
-    if (status == RP_EXIT_FINE)
-        status = serve(&arguments, &config);
-    rp_config_free(&config);
-    return status;
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

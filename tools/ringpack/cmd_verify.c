@@ -216,8 +216,9 @@ static int run(struct rp_verify *v, struct rp_error *error)
                    : rp_fail(error, -RP_E_EMPTY, "see `ringpack plan`", "the stream has no row");
 }
 
-static int verify(struct arguments *arguments, const struct rp_config *config)
+static int verify(void *argument, const struct rp_config *config)
 {
+    struct arguments *arguments = argument;
     struct rp_error error = {0};
     struct rp_verify *v = &arguments->verify;
     v->arguments = &arguments->config;
@@ -249,24 +250,14 @@ static int verify(struct arguments *arguments, const struct rp_config *config)
 
 int rp_cmd_verify(int argc, char **argv)
 {
-    const struct argp_child children[] = {{rp_cmd_config_argp(), 0, "Keys of the config:", 1}, {0}};
-    const struct argp argp = {
+    static const struct rp_cmd_verb verb = {
         .options = own_options,
-        .parser = parse,
+        .parse = parse,
         .doc = "Run a config twice, once in peace and once killed and resumed again and again with "
                "changing ranks, readers and packers, and compare every row. Exit status 0: "
                "identical, 1: a row differs, was skipped or came twice, 2: trouble.",
-        .children = children};
+        .run = verify,
+    };
     struct arguments arguments = {.verify.kills = KILLS_STANDARD};
-    struct rp_config config;
-    rp_config_init(&config);
-    arguments.config.config = &config;
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    int status = RP_EXIT_TROUBLE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) == 0)
-        status = rp_cmd_config_finish(&arguments.config);
-    if (status == RP_EXIT_FINE)
-        status = verify(&arguments, &config);
-    rp_config_free(&config);
-    return status;
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }
