@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -25,6 +26,7 @@
 
 #define FAKE __attribute__((unused)) static
 
+#define FAKE_PATIENCE_NS 60000000000 /* of a trainer; nothing takes that long when it works */
 #define FAKE_ROWS 2u
 #define FAKE_SEQ_LEN 16u
 #define FAKE_STATE_BYTES 64u
@@ -105,6 +107,31 @@ FAKE bool fake_batch_holds(const struct rp_batch *batch, uint64_t row)
             right = (uint32_t)ids[i * FAKE_SEQ_LEN + t] == fake_token(row + i, t);
     }
     return right;
+}
+
+/* ---- where engine and trainers meet ---------------------------------------------------------- */
+
+static char fake_run_dir[] = "/tmp/rp-test-client-XXXXXX";
+
+FAKE int fake_enter(void **state)
+{
+    (void)state;
+    return mkdtemp(fake_run_dir) ? 0 : -1;
+}
+
+FAKE int fake_leave(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", fake_run_dir);
+    return system(command);
+}
+
+FAKE struct rp_client_options fake_client_options(void)
+{
+    return (struct rp_client_options){.run_dir = fake_run_dir,
+                                      .connect_timeout_ns = FAKE_PATIENCE_NS,
+                                      .restart_timeout_ns = FAKE_PATIENCE_NS};
 }
 
 /* ---- the engine ------------------------------------------------------------------------------ */

@@ -19,32 +19,9 @@
 #include "fake_engine.h"
 
 #define SECOND 1000000000ll
-#define PATIENCE_NS (60 * SECOND) /* nothing takes that long when it works */
 
-static char directory[] = "/tmp/rp-test-client-XXXXXX";
-static struct fake_options engine_options;
-
-static int enter(void **state)
-{
-    (void)state;
-    engine_options = (struct fake_options){
-        .run_dir = directory, .generation = 1, .slots = 4, .identity = 7};
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", directory);
-    return system(command);
-}
-
-static struct rp_client_options client_options(void)
-{
-    return (struct rp_client_options){
-        .run_dir = directory, .connect_timeout_ns = PATIENCE_NS, .restart_timeout_ns = PATIENCE_NS};
-}
+static const struct fake_options engine_options = {
+    .run_dir = fake_run_dir, .generation = 1, .slots = 4, .identity = 7};
 
 static struct rp_client *attach(const struct rp_client_options *options)
 {
@@ -59,7 +36,7 @@ static struct rp_batch take(struct rp_client *client, uint64_t row)
 {
     struct rp_error error = {0};
     struct rp_batch batch;
-    int code = rp_client_next(client, PATIENCE_NS, &batch, &error);
+    int code = rp_client_next(client, FAKE_PATIENCE_NS, &batch, &error);
     if (code != RP_NEXT_BATCH)
         fail_msg("row %llu: next returned %d: %s", (unsigned long long)row, code, error.message);
     assert_true(fake_batch_holds(&batch, row));
@@ -81,7 +58,7 @@ static void takes_and_returns(void **state)
     struct fake_options with_end = engine_options;
     with_end.batches = 100;
     pid_t engine = fake_start(with_end);
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     struct rp_client *client = attach(&options);
     struct rp_batch batch;
     assert_state(client, 0); /* came with the welcome */
@@ -113,7 +90,7 @@ static void goes_on_from_a_state(void **state)
 {
     (void)state;
     pid_t engine = fake_start(engine_options);
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     options.state = "state before row 42";
     options.state_bytes = strlen(options.state);
     struct rp_client *client = attach(&options);
@@ -129,7 +106,7 @@ static void returns_in_any_order(void **state)
     (void)state;
     struct rp_error error;
     pid_t engine = fake_start(engine_options);
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     struct rp_client *client = attach(&options);
     struct rp_batch held[4], one_more;
     uint64_t row = 0;
@@ -179,7 +156,7 @@ static void follows_a_restarted_engine(void **state)
     (void)state;
     struct fake_options o = engine_options;
     pid_t engine = fake_start(o);
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     struct rp_client *client = attach(&options);
     uint64_t row = 0;
     for (int round = 0; round < 20; round++) {
@@ -213,7 +190,7 @@ static void follows_after_a_stop(void **state)
     struct fake_options o = engine_options;
     o.stop_at = 6;
     pid_t engine = fake_start(o);
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     struct rp_client *client = attach(&options);
     struct rp_batch batch;
     uint64_t row = 0;
@@ -240,7 +217,7 @@ static void says_what_is_wrong(void **state)
     struct rp_error error;
     struct rp_client *client;
     struct rp_batch batch;
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     options.connect_timeout_ns = SECOND / 100;
     assert_int_equal(rp_client_attach(&client, &options, &error), -RP_E_GONE);
     assert_non_null(strstr(error.hint, "ringpack serve"));
@@ -249,7 +226,7 @@ static void says_what_is_wrong(void **state)
     struct fake_options o = engine_options;
     o.fail_at = 3;
     pid_t engine = fake_start(o);
-    options = client_options();
+    options = fake_client_options();
     options.world = 8;
     assert_int_equal(rp_client_attach(&client, &options, &error), -RP_E_MISMATCH);
     assert_string_equal(error.message, "dp_world_size: 1 here");
@@ -269,10 +246,10 @@ static void says_what_is_wrong(void **state)
     assert_string_equal(error.message, "the engine: the disk is on fire");
     assert_string_equal(error.hint, "pour water");
     char *text;
-    assert_int_equal(rp_engine_ask(directory, NULL, "stat", &text, &error), 0);
+    assert_int_equal(rp_engine_ask(fake_run_dir, NULL, "stat", &text, &error), 0);
     assert_string_equal(text, "{\"run\": \"default\"}");
     rp_text_free(text);
-    assert_int_equal(rp_engine_ask(directory, NULL, "dance", &text, &error), -RP_E_USAGE);
+    assert_int_equal(rp_engine_ask(fake_run_dir, NULL, "dance", &text, &error), -RP_E_USAGE);
     rp_client_detach(client);
     fake_kill(engine);
 }
@@ -282,7 +259,7 @@ static void gives_up_in_time(void **state)
     (void)state;
     struct rp_error error;
     pid_t engine = fake_start(engine_options);
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     options.restart_timeout_ns = SECOND / 4;
     struct rp_client *client = attach(&options);
     struct rp_batch batch = take(client, 0), other;
@@ -313,7 +290,7 @@ static void gives_up_in_time(void **state)
 static void train(volatile uint64_t *checkpoint)
 {
     char token[FAKE_STATE_BYTES];
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     options.state = token;
     options.state_bytes = fake_state(*checkpoint, token);
     struct rp_client *client;
@@ -366,7 +343,7 @@ static void forked_children_are_refused(void **state)
     fflush(NULL);
     pid_t trainer = fork();
     if (trainer == 0) {
-        struct rp_client_options options = client_options();
+        struct rp_client_options options = fake_client_options();
         struct rp_client *client = attach(&options);
         struct rp_batch batch = take(client, 0);
         pid_t child = fork();
@@ -391,7 +368,7 @@ static void forked_children_are_refused(void **state)
     assert_int_equal(byte, 'y');
     waitpid(trainer, &status, 0);
     assert_int_equal(status, 0);
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     struct rp_client *client = attach(&options); /* the grandchild does not hold the rank */
     struct rp_batch batch = take(client, 0);
     assert_int_equal(rp_client_release(client, &batch), 0);
@@ -425,7 +402,7 @@ static void another_thread_may_return(void **state)
 {
     (void)state;
     pid_t engine = fake_start(engine_options);
-    struct rp_client_options options = client_options();
+    struct rp_client_options options = fake_client_options();
     struct returner r = {.client = attach(&options)};
     pthread_t thread;
     pthread_create(&thread, NULL, return_batches, &r);
@@ -498,5 +475,5 @@ int main(void)
         cmocka_unit_test(another_thread_may_return),
         cmocka_unit_test(digest_is_of_content),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, fake_enter, fake_leave);
 }

@@ -19,22 +19,6 @@
 #define ROUNDS 3000
 #define PATIENCE_NS 1000000000ll /* of a trainer whose engines only stop */
 
-static char directory[] = "/tmp/rp-test-hostile-XXXXXX";
-
-static int enter(void **state)
-{
-    (void)state;
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", directory);
-    return system(command);
-}
-
 /* What the next connection is answered with. */
 struct answer {
     uint8_t bytes[256];
@@ -54,7 +38,7 @@ static void open_stage(struct stage *stage)
 {
     struct rp_error error;
     struct rp_geometry geometry = fake_geometry(4, 0);
-    assert_int_equal(rp_listener_open(&stage->listener, directory, "default", &error), 0);
+    assert_int_equal(rp_listener_open(&stage->listener, fake_run_dir, "default", &error), 0);
     assert_int_equal(
         rp_ring_create(&stage->ring, &geometry, (struct rp_hash128){7, 0}, 1, 0, &error), 0);
     assert_int_equal(rp_ring_attach_trainer(&stage->ring, 0, &error), 0);
@@ -99,7 +83,7 @@ static void *perform(void *argument)
 static int meet(struct stage *stage, const struct answer *answer, bool take, struct rp_error *error)
 {
     struct performance performance = {stage, answer, NULL};
-    struct rp_client_options options = {.run_dir = directory, .connect_timeout_ns = 1};
+    struct rp_client_options options = {.run_dir = fake_run_dir, .connect_timeout_ns = 1};
     struct rp_client *client;
     pthread_t thread;
     pthread_create(&thread, NULL, perform, &performance);
@@ -236,7 +220,7 @@ static void a_wait_ends_in_time_although_every_successor_stops(void **state)
     struct answer answer = welcome(&stage);
     ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1; /* which never comes */
     struct performance performance = {&stage, &answer, NULL};
-    struct rp_client_options options = {.run_dir = directory, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client_options options = {.run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
     struct rp_batch batch;
     char *text;
@@ -246,7 +230,7 @@ static void a_wait_ends_in_time_although_every_successor_stops(void **state)
     assert_int_equal(rp_client_next(client, 0, &batch, &error), RP_NEXT_EMPTY);
     rp_client_detach(client);
     /* It met one successor, so the third answer is left: a welcome, which is no answer to this. */
-    assert_int_equal(rp_engine_ask(directory, NULL, "stat", &text, &error), -RP_E_PROTOCOL);
+    assert_int_equal(rp_engine_ask(fake_run_dir, NULL, "stat", &text, &error), -RP_E_PROTOCOL);
     pthread_join(thread, NULL);
     rp_ring_close(&stage.ring);
 }
@@ -272,7 +256,7 @@ static void successors_that_only_stop_are_given_up(void **state)
     struct answer answer = welcome(&stage);
     ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1; /* which never comes */
     struct performance performance = {&stage, &answer, &over};
-    struct rp_client_options options = {.run_dir = directory, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client_options options = {.run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
     struct rp_batch batch;
     char *text;
@@ -283,7 +267,7 @@ static void successors_that_only_stop_are_given_up(void **state)
     assert_non_null(strstr(error.message, "successor"));
     rp_client_detach(client);
     rp_a32_store_release(&over, 1);
-    assert_true(rp_engine_ask(directory, NULL, "stat", &text, &error) < 0); /* the last one */
+    assert_true(rp_engine_ask(fake_run_dir, NULL, "stat", &text, &error) < 0); /* the last one */
     pthread_join(thread, NULL);
     rp_ring_close(&stage.ring);
 }
@@ -297,5 +281,5 @@ int main(void)
         cmocka_unit_test(a_wait_ends_in_time_although_every_successor_stops),
         cmocka_unit_test(successors_that_only_stop_are_given_up),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, fake_enter, fake_leave);
 }

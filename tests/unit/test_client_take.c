@@ -8,35 +8,14 @@
 
 #include <cmocka.h>
 
-#include <stdlib.h>
-
 #include "fake_engine.h"
 
-#define PATIENCE_NS 60000000000ll /* nothing takes that long when it works */
-
-static char directory[] = "/tmp/rp-test-take-XXXXXX";
-static struct fake_options engine_options;
-
-static int enter(void **state)
-{
-    (void)state;
-    engine_options = (struct fake_options){
-        .run_dir = directory, .generation = 1, .slots = 4, .identity = 7, .stop_at = 6};
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", directory);
-    return system(command);
-}
+static const struct fake_options engine_options = {
+    .run_dir = fake_run_dir, .generation = 1, .slots = 4, .identity = 7, .stop_at = 6};
 
 static struct rp_client *attach(void)
 {
-    struct rp_client_options options = {
-        .run_dir = directory, .connect_timeout_ns = PATIENCE_NS, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client_options options = fake_client_options();
     struct rp_client *client;
     assert_int_equal(rp_client_attach(&client, &options, NULL), 0);
     return client;
@@ -127,5 +106,5 @@ int main(void)
         cmocka_unit_test(takes_what_is_ready_and_never_waits),
         cmocka_unit_test(leaves_the_successor_to_next),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, fake_enter, fake_leave);
 }
