@@ -20,7 +20,7 @@
 
 struct rp_source {
     char *name;
-    const struct rp_opened *shards; /* of the corpus, from the first of this source on */
+    struct rp_opened *shards; /* of the corpus, from the first of this source on */
     uint32_t first_shard, shard_count;
     uint64_t documents, tokens;
     uint64_t *first;  /* [shard_count + 1] first document of each shard, then documents */
@@ -254,9 +254,7 @@ uint64_t rp_source_length(const void *source_lengths, uint64_t document)
 {
     const struct rp_source *source = source_lengths;
     uint32_t s = shard_of(source, document);
-    uint64_t tokens, offset;
-    bool good = !rp_shard_locate(&source->shards[s], document - source->first[s], &tokens, &offset);
-    return good ? tokens : UINT64_MAX;
+    return rp_shard_length(&source->shards[s], document - source->first[s]);
 }
 
 void rp_source_expect(const void *source_lengths, const uint64_t *documents, uint32_t count)
@@ -266,6 +264,10 @@ void rp_source_expect(const void *source_lengths, const uint64_t *documents, uin
         uint32_t s = shard_of(source, documents[i]);
         rp_shard_expect(&source->shards[s], documents[i] - source->first[s]);
     }
+    /* One of them decides which shard the time of the misses is used for: larger ones more often.
+     */
+    uint32_t s = shard_of(source, documents[0]);
+    rp_shard_learn(&source->shards[s], documents[0] - source->first[s]);
 }
 
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shard.h — one opened shard: the public struct rp_shard, and the extent table behind it.
  *
- * Every format answers two questions here: how long is document d, and where does it begin. Entries
- * are checked at every look-up, whatever was checked at open: a compare costs nothing beside the
- * cache miss, and a mapped file can change under us. */
+ * Every format answers two questions here: how long is document d, and where does it begin. Where
+ * it lies is checked at every look-up, whatever was checked at open: a compare costs nothing beside
+ * the cache miss, and a mapped file can change under us. */
 #ifndef RP_CORPUS_SHARD_H
 #define RP_CORPUS_SHARD_H
 
+#include "base/atomic.h"
+#include "base/bits.h"
 #include "base/file.h"
 #include "corpus/corpus.h"
 #include "corpus/fingerprint.h"
@@ -26,6 +28,10 @@ struct rp_megatron {
     const uint8_t *lengths;  /* i32[sequences], unaligned like the next two */
     const uint8_t *pointers; /* i64[sequences] */
     const uint8_t *first;    /* i64[documents + 1]: first sequence of each, then `sequences` */
+    /* A document is plain if it is one good sequence, of its own number; nearly all are. The ones
+     * before this one are known to be: who asks for their lengths reads one array and not three. It
+     * grows with use, so that opening does not take longer with more documents. */
+    struct rp_a64 plain;
 };
 
 struct rp_opened {
@@ -57,8 +63,15 @@ void rp_shard_close(struct rp_opened *opened);
 const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                             uint64_t *byte_offset);
 
-/** Ask for the memory that rp_shard_locate will read, without waiting for it. */
+/** The tokens of a document, or UINT64_MAX where rp_shard_locate finds something wrong. */
+uint64_t rp_shard_length(const struct rp_opened *opened, uint64_t document);
+
+/** Ask for the memory that rp_shard_length will read, without waiting for it. */
 void rp_shard_expect(const struct rp_opened *opened, uint64_t document);
+
+/** Learn a little more about the shard, if less is known of this document than could be: then its
+ * length is found sooner. For a moment in which there is nothing to do but wait. */
+void rp_shard_learn(struct rp_opened *opened, uint64_t document);
 
 /* shard_megatron.c */
 
@@ -66,8 +79,20 @@ void rp_shard_expect(const struct rp_opened *opened, uint64_t document);
  * tokens. */
 RP_MUST_CHECK int rp_megatron_open(struct rp_opened *opened, struct rp_error *error);
 void rp_megatron_expect(const struct rp_opened *opened, uint64_t document);
+void rp_megatron_learn(struct rp_opened *opened, uint64_t document);
 const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                                uint64_t *byte_offset);
+
+/** Is the document known to be plain? Then its tokens are what the array of lengths says. */
+static inline bool rp_megatron_is_known(const struct rp_megatron *megatron, uint64_t document)
+{
+    return document < rp_a64_load_relaxed(&megatron->plain);
+}
+static inline uint32_t rp_megatron_plain_tokens(const struct rp_megatron *megatron,
+                                                uint64_t document)
+{
+    return rp_load_u32(megatron->lengths + 4 * document);
+}
 
 /* shard_raw.c: raw, npy and llmc */
 

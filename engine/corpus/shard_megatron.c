@@ -16,6 +16,8 @@
 #include "corpus/shard.h"
 
 #define HEADER_BYTES 34u
+/* Documents that are looked at while the misses of some 64 others are under way. */
+#define LEARN_DOCUMENTS 1024u
 #define HINT                                                                                       \
     "the .idx and the .bin do not belong together, or one was cut short: copy or write both again"
 
@@ -133,10 +135,106 @@ static int check_ends(struct rp_opened *opened, struct rp_error *error)
     return 0;
 }
 
+/* The bytes of the .bin that a sequence takes up, or what is wrong with it. */
+static const char *locate_sequence(const struct rp_opened *opened, uint64_t sequence,
+                                   uint64_t *begin, uint64_t *end)
+{
+    const struct rp_megatron *megatron = &opened->megatron;
+    unsigned shift = megatron->width_shift;
+    int32_t length = (int32_t)rp_load_u32(megatron->lengths + 4 * sequence);
+    uint64_t pointer = rp_load_u64(megatron->pointers + 8 * sequence);
+    if (length < 0)
+        return "a sequence has a negative length";
+    uint64_t bytes = (uint64_t)length << shift;
+    bool inside = rp_range_inside(pointer, bytes, opened->shard.bytes) ||
+                  RP_DEFECT(trust_index_extents);
+    if (pointer & ((1u << shift) - 1) || !inside)
+        return "it lies outside the .bin, or between two tokens";
+    *begin = pointer;
+    *end = pointer + bytes;
+    return NULL;
+}
+
+const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
+                               uint64_t *byte_offset)
+{
+    const struct rp_megatron *megatron = &opened->megatron;
+    uint64_t first = document, last = document + 1;
+    if (!rp_megatron_is_known(megatron, document)) {
+        first = rp_load_u64(megatron->first + 8 * document);
+        last = rp_load_u64(megatron->first + 8 * document + 8);
+    }
+    if (first > last || last > megatron->sequences)
+        return "its sequences lie outside the index";
+    uint64_t document_begin = 0, document_end = 0;
+    for (uint64_t s = first; s < last; s++) {
+        uint64_t begin, end;
+        const char *problem = locate_sequence(opened, s, &begin, &end);
+        if (problem)
+            return problem;
+        if (s == first)
+            document_begin = begin;
+        else if (begin != document_end)
+            return "its sequences are not contiguous in the .bin";
+        document_end = end;
+    }
+    *tokens = (document_end - document_begin) >> megatron->width_shift;
+    *byte_offset = document_begin;
+    return NULL;
+}
+
+/* ---- plain documents ---------------------------------------------------------------------------
+ */
+
+/* Is the document plain, if all before it are? Then its first sequence has its number already. */
+static bool is_next_plain(const struct rp_opened *opened, uint64_t document)
+{
+    const struct rp_megatron *megatron = &opened->megatron;
+    uint64_t begin, end;
+    return rp_load_u64(megatron->first + 8 * document + 8) == document + 1 &&
+           document < megatron->sequences && !locate_sequence(opened, document, &begin, &end);
+}
+
+/* Look at up to `count` more documents. Threads that do it at once know the same or less. */
+static void look_for_plain(struct rp_opened *opened, uint64_t count)
+{
+    uint64_t plain = rp_a64_load_relaxed(&opened->megatron.plain);
+    uint64_t last = plain + rp_min_u64(count, opened->shard.documents - plain);
+    while (plain < last && is_next_plain(opened, plain))
+        plain++;
+    rp_a64_store_relaxed(&opened->megatron.plain, plain);
+}
+
+void rp_megatron_learn(struct rp_opened *opened, uint64_t document)
+{
+    if (!rp_megatron_is_known(&opened->megatron, document))
+        look_for_plain(opened, LEARN_DOCUMENTS);
+}
+
+/* What is not known to be plain is guessed to be. */
+void rp_megatron_expect(const struct rp_opened *opened, uint64_t document)
+{
+    const struct rp_megatron *megatron = &opened->megatron;
+    bool is_known = rp_megatron_is_known(megatron, document);
+    if (!is_known)
+        __builtin_prefetch(megatron->first + 8 * document);
+    if (document >= megatron->sequences)
+        return;
+    __builtin_prefetch(megatron->lengths + 4 * document);
+    if (!is_known)
+        __builtin_prefetch(megatron->pointers + 8 * document);
+}
+
+/* ---- opening -----------------------------------------------------------------------------------
+ */
+
 static int check_documents(struct rp_opened *opened, struct rp_error *error)
 {
-    uint64_t total = 0;
-    for (uint64_t d = 0; d < opened->shard.documents; d++) {
+    uint64_t total = 0, d = 0;
+    look_for_plain(opened, opened->shard.documents);
+    for (; rp_megatron_is_known(&opened->megatron, d); d++)
+        total += rp_megatron_plain_tokens(&opened->megatron, d);
+    for (; d < opened->shard.documents; d++) {
         uint64_t tokens, offset;
         const char *problem = rp_megatron_locate(opened, d, &tokens, &offset);
         if (problem)
@@ -167,50 +265,4 @@ int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
     opened->found.eos =
         RP_EOS_NONE; /* an index needs none, and a declared one must not change the identity */
     return code;
-}
-
-/* As if every document were one sequence, and so had the same number: nearly always it is, and it
- * is only a guess. */
-void rp_megatron_expect(const struct rp_opened *opened, uint64_t document)
-{
-    const struct rp_megatron *megatron = &opened->megatron;
-    __builtin_prefetch(megatron->first + 8 * document);
-    if (document < megatron->sequences) {
-        __builtin_prefetch(megatron->lengths + 4 * document);
-        __builtin_prefetch(megatron->pointers + 8 * document);
-    }
-}
-
-const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
-                               uint64_t *byte_offset)
-{
-    const struct rp_megatron *megatron = &opened->megatron;
-    unsigned shift = megatron->width_shift;
-    uint64_t first = rp_load_u64(megatron->first + 8 * document);
-    uint64_t end = rp_load_u64(megatron->first + 8 * document + 8);
-    if (first > end || end > megatron->sequences)
-        return "its sequences lie outside the index";
-    if (first == end) {
-        *tokens = 0;
-        *byte_offset = 0;
-        return NULL;
-    }
-    uint64_t begin = rp_load_u64(megatron->pointers + 8 * first), next = begin;
-    for (uint64_t s = first; s < end; s++) {
-        int32_t length = (int32_t)rp_load_u32(megatron->lengths + 4 * s);
-        uint64_t pointer = rp_load_u64(megatron->pointers + 8 * s);
-        if (length < 0)
-            return "a sequence has a negative length";
-        if (pointer != next)
-            return "its sequences are not contiguous in the .bin";
-        uint64_t bytes = (uint64_t)length << shift;
-        bool inside = rp_range_inside(pointer, bytes, opened->shard.bytes) ||
-                      RP_DEFECT(trust_index_extents);
-        if (pointer & ((1u << shift) - 1) || !inside)
-            return "it lies outside the .bin, or between two tokens";
-        next = pointer + bytes;
-    }
-    *tokens = (next - begin) >> shift;
-    *byte_offset = begin;
-    return NULL;
 }

@@ -2,6 +2,9 @@
 /* Megatron datasets: the layout byte by byte, every integer dtype, and what must be refused. */
 #include "corpus_files.h"
 
+#include "base/bits.h"
+#include "corpus/shard.h"
+
 static void test_every_dtype(void **state)
 {
     (void)state;
@@ -237,6 +240,94 @@ static void test_a_large_index_is_checked_when_used(void **state)
     assert_int_equal(inspection.empty_documents, documents - 3);
 }
 
+/* ---- an index too large to be looked at as a whole when it is opened ---------------------------
+ */
+
+enum { LARGE = RP_CHECK_ALL_MAX + 5000, ODD = LARGE / 3 };
+
+static uint32_t large_tokens(uint64_t document)
+{
+    return 1 + (uint32_t)(document % 7);
+}
+
+enum oddity { NOTHING_ODD, OUTSIDE, NEGATIVE, TWO_SEQUENCES, ODDITIES };
+
+/* Document ODD has what is odd; with TWO_SEQUENCES the one behind it has none. */
+static void put_large(enum oddity oddity)
+{
+    enum { FIRST = 34 + 12 * LARGE, BYTES = FIRST + 8 * (LARGE + 1) };
+    uint8_t *index = calloc(1, BYTES);
+    assert_non_null(index);
+    memcpy(index, "MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08", 18);
+    rp_store_u64(index + 18, LARGE);
+    rp_store_u64(index + 26, LARGE + 1);
+    uint64_t end = 0;
+    for (uint64_t d = 0; d < LARGE; d++) {
+        rp_store_u32(index + 34 + 4 * d, large_tokens(d));
+        rp_store_u64(index + 34 + 4ul * LARGE + 8 * d, end);
+        rp_store_u64(index + FIRST + 8 * d, d);
+        end += 2 * large_tokens(d);
+    }
+    rp_store_u64(index + FIRST + 8ul * LARGE, LARGE);
+    if (oddity == OUTSIDE)
+        rp_store_u64(index + 34 + 4ul * LARGE + 8 * ODD, end);
+    if (oddity == NEGATIVE)
+        rp_store_u32(index + 34 + 4 * ODD, UINT32_MAX);
+    if (oddity == TWO_SEQUENCES)
+        rp_store_u64(index + FIRST + 8 * (ODD + 1), ODD + 2);
+    put_file("large.idx", index, BYTES);
+    put_file("large.bin", "", 0);
+    assert_int_equal(truncate("large.bin", (off_t)end), 0);
+    free(index);
+}
+
+static uint64_t odd_tokens(enum oddity oddity, uint64_t document)
+{
+    if (oddity == TWO_SEQUENCES && document == ODD)
+        return large_tokens(ODD) + large_tokens(ODD + 1);
+    if (oddity == TWO_SEQUENCES && document == ODD + 1)
+        return 0;
+    bool is_bad = (oddity == OUTSIDE || oddity == NEGATIVE) && document == ODD;
+    return is_bad ? UINT64_MAX : large_tokens(document);
+}
+
+static void check_lengths(const struct rp_opened *opened, enum oddity oddity, uint64_t step)
+{
+    for (uint64_t d = ODD % step; d < LARGE; d += d >= ODD && d < ODD + 3 ? 1 : step) {
+        uint64_t expected = odd_tokens(oddity, d), tokens = UINT64_MAX, offset;
+        rp_shard_expect(opened, d);
+        assert_int_equal(rp_shard_length(opened, d), expected);
+        rp_shard_locate(opened, d, &tokens, &offset);
+        assert_int_equal(tokens, expected);
+    }
+}
+
+/* Lengths are the same whatever is known, and nothing odd is ever taken for plain. */
+static void test_what_is_learnt_changes_no_length(void **state)
+{
+    (void)state;
+    const struct rp_source_spec hints = {.name = "s", .eos = -1};
+    const struct rp_open_options options = {.find = {.hints = &hints}};
+    for (enum oddity oddity = NOTHING_ODD; oddity < ODDITIES; oddity++) {
+        struct rp_opened opened;
+        struct rp_error error;
+        put_large(oddity);
+        assert_int_equal(rp_shard_open(&opened, "large", 0, &options, &error), 0);
+        assert_false(rp_megatron_is_known(&opened.megatron, 0));
+        for (int i = 0; i < 2000; i++) {
+            if (i % 100 == 0)
+                check_lengths(&opened, oddity, 4099);
+            rp_shard_learn(&opened, LARGE - 1);
+        }
+        check_lengths(&opened, oddity, 1);
+        assert_true(rp_megatron_is_known(&opened.megatron, ODD - 1));
+        assert_int_equal(rp_megatron_is_known(&opened.megatron, ODD), oddity == NOTHING_ODD);
+        assert_int_equal(rp_megatron_is_known(&opened.megatron, LARGE - 1), oddity == NOTHING_ODD);
+        assert_false(rp_megatron_is_known(&opened.megatron, LARGE));
+        rp_shard_close(&opened);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -282,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_every_bit_of_an_index),
         cmocka_unit_test(test_truncated_bin),
         cmocka_unit_test(test_a_large_index_is_checked_when_used),
+        cmocka_unit_test(test_what_is_learnt_changes_no_length),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
