@@ -5,6 +5,9 @@ Profiles are crossed with shuffles; every other axis is walked from one standard
 is checked before it is measured: its trainer's digest over an epoch of a small corpus must be that
 of the plain loop (limits.c), which knows nothing of readers, packers or profiles.
 
+The JSON is written after every config. One of the same commit and machine is gone on with: an
+interrupted run is repeated to finish it, and to measure anew the file is removed first.
+
     python bench/grid.py --build B --data D --output FILE.json [--seconds S]
 """
 
@@ -78,6 +81,24 @@ def print_row(point, found):
     print(f"{describe(point):34s}{cells}", flush=True)
 
 
+def begin_or_go_on(output, seconds):
+    """The result to add to: that in the file, if it is of the same commit, machine and length."""
+    new = {"format": 2, "machine": describe_machine(), "seconds": seconds}
+    if output.exists():
+        old = json.loads(output.read_text())
+        if {key: old.get(key) for key in new} == new:
+            return old
+    return {**new, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "checks": {},
+            "points": []}
+
+
+def write(output, result):
+    """In one step: a run may be interrupted at any time."""
+    beside = output.with_suffix(".tmp")
+    beside.write_text(json.dumps(result, indent=1) + "\n")
+    beside.replace(output)
+
+
 def main():
     parser = argparse.ArgumentParser(description="Measure ringpack over its options.")
     parser.add_argument("--build", required=True, help="folder of a Release build")
@@ -89,22 +110,22 @@ def main():
     corpus = make_corpus(arguments.data, 200_000_000)
     small = make_corpus(arguments.data, 2_000_000)
     bench = Bench(arguments.build, arguments.data, {"corpus": str(corpus)})
-    load_before = os.getloadavg()
+    output = Path(arguments.output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    result = begin_or_go_on(output, arguments.seconds)
+    bench.checks = result["checks"]
     print(f"{'':34s}{'hot Mtok/s':>9s}{'s/Gtok':>8s}  {'held back by':20s}"
           f"{'cold Mtok/s':>9s}{'s/Gtok':>8s}  held back by")
-    points = []
+    known = {describe(entry["config"]): entry for entry in result["points"]}
     for point in list(all_points())[: arguments.points]:
-        check(bench, point, small)
-        found = measure(bench, point, corpus, arguments.seconds)
+        found = known.get(describe(point))
+        if not found:
+            check(bench, point, small)
+            found = measure(bench, point, corpus, arguments.seconds)
+            result["points"].append({"config": point, "hot": found["hot"], "cold": found["cold"],
+                                     "limits": found["limits"], "load": os.getloadavg()[0]})
+            write(output, result)
         print_row(point, found)
-        points.append({"config": point, "hot": found["hot"], "cold": found["cold"],
-                       "limits": found["limits"]})
-    result = {"format": 1, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-              "machine": describe_machine(), "seconds": arguments.seconds,
-              "load": {"before": load_before, "after": os.getloadavg()},
-              "checks": bench.checks, "points": points}
-    Path(arguments.output).parent.mkdir(parents=True, exist_ok=True)
-    Path(arguments.output).write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
