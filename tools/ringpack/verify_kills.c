@@ -385,24 +385,6 @@ int rp_verify_recover(struct rp_campaign *c, struct rp_error *error)
     return code < 0 ? code : count;
 }
 
-void rp_verify_pause(struct rp_campaign *c)
-{
-    struct rp_child *stopped[RP_VERIFY_RANKS_MAX + 1];
-    size_t count = 0;
-    for (uint32_t r = 0; r < c->life.world; r++)
-        if (c->life.ranks[r].child.pid > 0 && rp_verify_draw(c, 2))
-            stopped[count++] = &c->life.ranks[r].child;
-    if (c->engine.pid > 0 && rp_verify_draw(c, 2))
-        stopped[count++] = &c->engine;
-    for (size_t i = 0; i < count; i++)
-        rp_child_signal(stopped[i], SIGSTOP, false);
-    if (count)
-        rp_sleep_ns(rp_verify_draw(c, PAUSE_NS));
-    for (size_t i = 0; i < count; i++)
-        rp_child_signal(stopped[i], SIGCONT, false);
-    c->v->stops += count;
-}
-
 int rp_verify_end_engine(struct rp_campaign *c, struct rp_error *error)
 {
     for (;;) {
@@ -433,12 +415,9 @@ static enum rp_kill draw_kind(struct rp_campaign *c)
     return kinds[rp_verify_draw(c, RP_ARRAY_COUNT(kinds))];
 }
 
-int rp_verify_kill(struct rp_campaign *c, struct rp_error *error)
+static int kill_one(struct rp_campaign *c, enum rp_kill kind, struct rp_error *error)
 {
     struct rp_verify *v = c->v;
-    enum rp_kill kind = draw_kind(c);
-    if (kind == RP_KILL_TRAINER && some_rank_done(&c->life))
-        kind = RP_KILL_TRAINERS;
     v->kill_counts[kind]++;
     v->kill_count++;
     say(c, "kill %" PRIu64 " of %" PRIu64 ", life %" PRIu64 ": %s", v->kill_count, v->kills,
@@ -459,4 +438,35 @@ int rp_verify_kill(struct rp_campaign *c, struct rp_error *error)
     default:
         return go_on_from_checkpoint(c, error);
     }
+}
+
+int rp_verify_kill(struct rp_campaign *c, struct rp_error *error)
+{
+    enum rp_kill kind = draw_kind(c);
+    if (kind == RP_KILL_TRAINER && some_rank_done(&c->life))
+        kind = RP_KILL_TRAINERS;
+    return kill_one(c, kind, error);
+}
+
+/* ---- stops ----------------------------------------------------------------------------------- */
+
+int rp_verify_pause(struct rp_campaign *c, struct rp_error *error)
+{
+    struct rp_child *stopped[RP_VERIFY_RANKS_MAX + 1];
+    size_t count = 0;
+    for (uint32_t r = 0; r < c->life.world; r++)
+        if (c->life.ranks[r].child.pid > 0 && rp_verify_draw(c, 2))
+            stopped[count++] = &c->life.ranks[r].child;
+    if (c->engine.pid > 0 && rp_verify_draw(c, 2))
+        stopped[count++] = &c->engine;
+    for (size_t i = 0; i < count; i++)
+        rp_child_signal(stopped[i], SIGSTOP, false);
+    if (count)
+        rp_sleep_ns(rp_verify_draw(c, PAUSE_NS));
+    c->v->stops += count;
+    if (count && c->v->kill_count < c->v->kills && rp_verify_draw(c, 3) == 0)
+        return kill_one(c, RP_KILL_CHECKPOINT, error); /* as they stand: it never came back */
+    for (size_t i = 0; i < count; i++)
+        rp_child_signal(stopped[i], SIGCONT, false);
+    return 0;
 }

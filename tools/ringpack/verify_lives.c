@@ -119,7 +119,7 @@ static int run_pass(struct rp_campaign *c, struct rp_error *error)
         if (code >= 0 && done)
             break;
         if (code >= 0 && rp_verify_draw(c, 4) == 0)
-            rp_verify_pause(c);
+            code = rp_verify_pause(c, error);
         if (code >= 0)
             code = rp_verify_recover(c, error);
         if (code == 0 && v->kill_count < v->kills)

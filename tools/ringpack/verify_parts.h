@@ -97,8 +97,9 @@ void rp_verify_end_life(struct rp_campaign *c);
 bool rp_verify_is_struck(const struct rp_campaign *c, const struct rp_child *child);
 /** Bring back whoever was struck. Returns how many that were. */
 RP_MUST_CHECK int rp_verify_recover(struct rp_campaign *c, struct rp_error *error);
-/** Stop some of them for some milliseconds: to the others a machine that hangs. */
-void rp_verify_pause(struct rp_campaign *c);
+/** Stop some of them for some milliseconds: to the others a machine that hangs. In one of three
+ * times it does not come back: all are killed, stopped or not. */
+RP_MUST_CHECK int rp_verify_pause(struct rp_campaign *c, struct rp_error *error);
 /** Kill something at random, and bring it back. */
 RP_MUST_CHECK int rp_verify_kill(struct rp_campaign *c, struct rp_error *error);
 /** End the engine by SIGTERM, however many it takes; it has said where its last one stands. */
