@@ -74,6 +74,22 @@ def folder():
         yield Path(path)
 
 
+@pytest.fixture
+def engines():
+    """Start engines, as stream_kit has them, that are killed at the end, whatever happens."""
+    from stream_kit import Engine
+
+    made = []
+
+    def start(*arguments, **keywords):
+        made.append(Engine(*arguments, **keywords))
+        return made[-1]
+
+    yield start
+    for engine in made:
+        engine.kill()
+
+
 @pytest.fixture(scope="session")
 def corpora(tmp_path_factory):
     """Two small sources with short, long and empty documents."""

@@ -19,7 +19,6 @@ from refusal_kit import assert_refusal
 from stream_kit import Engine, Ranks, write_megatron
 
 SEQ_LEN = 128
-SOON = 10  # seconds until a trainer must have heard of a failure; it would wait for 60 to reconnect
 
 
 class Tape:

@@ -33,8 +33,8 @@ def main():
         run_dir=run_dir,
         dp_rank=int(rank),
         dp_world_size=int(world),
-        connect_timeout=60,
-        restart_timeout=60,
+        connect_timeout=300,
+        restart_timeout=300,
     )
     loader.load_state_dict({"ringpack_state": state})
     with loader:

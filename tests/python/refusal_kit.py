@@ -6,9 +6,8 @@ import subprocess
 from pathlib import Path
 
 import numpy
-from stream_kit import write_megatron
+from stream_kit import PATIENCE, write_megatron
 
-PATIENCE = 30  # seconds; a refusal that takes longer is a hang
 REFUSAL = re.compile(r"^ringpack: error (\w+): (.+)$", re.MULTILINE)
 
 

@@ -15,6 +15,7 @@ import sys
 import numpy
 import pytest
 import ringpack
+from stream_kit import PATIENCE
 from stream_oracle import INPUTS
 
 torch = pytest.importorskip("torch")
@@ -322,7 +323,7 @@ def test_a_loader_that_is_not_attached_goes_to_another_process(short, method, ki
     results = context.Queue()
     child = context.Process(target=_first_rows, args=(short(return_type=kind), results))
     child.start()
-    assert results.get(timeout=60) == wanted
+    assert results.get(timeout=PATIENCE) == wanted
     child.join()
     assert child.exitcode == 0
 
@@ -358,7 +359,7 @@ borrowed = loader.borrow()
 )
 def test_the_interpreter_ends_with_all_that_is_open(program, corpora, folder, kind, end):
     command = [sys.executable, "-c", EXIT + end, corpora[0], folder, kind]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == {"": 0, "1 / 0": 1}.get(end, 3)
     complaints = [line for line in done.stderr.splitlines() if "Exception ignored" in line]
     assert complaints == [], done.stderr

@@ -19,7 +19,7 @@ import pytest
 import ringpack
 from failure_kit import Tape, assert_ended_by, finish, in_namespace
 from refusal_kit import REFUSAL, run
-from stream_kit import PATIENCE, Engine, Ranks, wait_until
+from stream_kit import PATIENCE, Ranks, wait_until
 
 IS_ROOT = os.geteuid() == 0
 FOR_EVER = 10**9  # seconds, or until the fault is taken away
@@ -63,20 +63,6 @@ def disk(folder):
     made = Disk(folder)
     yield made
     made.close()
-
-
-@pytest.fixture
-def engines():
-    """Start engines that are killed at the end, whatever happens."""
-    made = []
-
-    def start(*arguments, **keywords):
-        made.append(Engine(*arguments, **keywords))
-        return made[-1]
-
-    yield start
-    for engine in made:
-        engine.kill()
 
 
 # ---- the corpus's disk ---------------------------------------------------------------------------

@@ -14,26 +14,12 @@ from pathlib import Path
 import pytest
 import ringpack
 from failure_kit import Storm, Tape, assert_ended_by, finish
-from refusal_kit import PATIENCE, refused, run
-from stream_kit import Engine, Ranks, wait_until
+from refusal_kit import refused, run
+from stream_kit import PATIENCE, Ranks, wait_until
 
 IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
 needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root, to be another user as well")
-
-
-@pytest.fixture
-def engines():
-    """Start engines that are killed at the end, whatever happens."""
-    made = []
-
-    def start(*arguments, **keywords):
-        made.append(Engine(*arguments, **keywords))
-        return made[-1]
-
-    yield start
-    for engine in made:
-        engine.kill()
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +75,14 @@ class MemoryGroup:
         else:
             self.path, key = root / "memory" / name, "memory.limit_in_bytes"
         self.path.mkdir()
-        (self.path / key).write_text(str(limit))
+        try:
+            (self.path / key).write_text(str(limit))
+            for name in "memory.swap.max", "memory.swappiness":  # or nobody would be killed
+                if (self.path / name).exists():
+                    (self.path / name).write_text("0")
+        except OSError:
+            self.path.rmdir()
+            raise
 
     def command(self):
         """Run what follows in the group, as the first to be killed in it."""
@@ -204,7 +197,7 @@ class Trainer:
         self.process.stdin.flush()
 
     def result(self):
-        said, _ = self.process.communicate(timeout=10 * PATIENCE)
+        said, _ = self.process.communicate(timeout=PATIENCE)
         assert self.process.returncode == 0
         return [int(word) for word in said.split()]
 

@@ -2,9 +2,12 @@
 """tools/examples/launch: what starts engines and trainers on the machines of others. What can be
 run here is run; a scheduler is played by a few lines that set its variables."""
 
+import contextlib
 import os
+import random
 import re
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -12,7 +15,6 @@ import pytest
 from conftest import ROOT
 from job_kit import Job
 
-PORT = str(20000 + os.getpid() % 20000)
 LAUNCH = ROOT / "tools" / "examples" / "launch"
 # srun: two nodes of one task, side by side; each node has a run directory of its own.
 SRUN = """#!/bin/bash
@@ -24,6 +26,16 @@ for node in 0 1; do
 done
 wait -n && wait -n
 """
+
+
+@pytest.fixture
+def port():
+    """A free one, of those that slurm.sbatch takes: it is the number of the job as well."""
+    for number in random.sample(range(20000, 40000), 100):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("", number))
+            return str(number)
+    pytest.fail("no port is free")
 
 
 @pytest.fixture
@@ -46,14 +58,14 @@ def run(command, place, **environment):
         return job.finish()
 
 
-def test_torchrun(place):
+def test_torchrun(place, port):
     pytest.importorskip("torch")
     command = [LAUNCH / "torchrun.sh", 1, 0, "localhost", 2]
-    output = run(command, place, STEPS="2", CHECKPOINTS=str(place / "saved"), MASTER_PORT=PORT)
+    output = run(command, place, STEPS="2", CHECKPOINTS=str(place / "saved"), MASTER_PORT=port)
     assert len(re.findall(r"^step \d+ row \d+ loss", output, re.M)) == 2
 
 
-def test_slurm(place):
+def test_slurm(place, port):
     """Two nodes of which each serves its own rank only."""
     pytest.importorskip("torch")
     for name, text in ("srun", SRUN), ("scontrol", "#!/bin/sh\necho localhost\n"):
@@ -66,7 +78,7 @@ def test_slurm(place):
     assert script.count("gpt.py --corpus corpus") == 1
     short = place / "short.sbatch"
     short.write_text(script.replace("--corpus corpus", "--steps 2 --corpus corpus"))
-    slurm = {"SLURM_JOB_ID": PORT, "SLURM_JOB_NODELIST": "here[1-2]", "PLACE": str(place)}
+    slurm = {"SLURM_JOB_ID": port, "SLURM_JOB_NODELIST": "here[1-2]", "PLACE": str(place)}
     output = run(["bash", short], place, paths=[str(place)], **slurm)
     assert len(re.findall(r"^step \d+ row \d+ loss", output, re.M)) == 2
     assert "row 16" in output

@@ -8,21 +8,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 
 import pytest
 import ringpack
 from conftest import ROOT
+from stream_kit import PATIENCE, wait_until
 from stream_oracle import INPUTS, assert_batch
-
-PATIENCE = 60  # seconds until a test gives up; nothing here waits that long when it works
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.01)
 
 
 def alive(pid):
@@ -215,8 +206,8 @@ def test_waiting_ends_with_ctrl_c_and_with_the_timeout(make, expected):
                 while True:  # what is already in the ring still comes
                     last = loader.next(timeout=0.2)
             timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
-            timer.start()
             with pytest.raises(KeyboardInterrupt):
+                timer.start()
                 next(loader)
         finally:
             os.kill(loader.engine_pid, signal.SIGCONT)

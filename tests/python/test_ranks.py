@@ -8,6 +8,7 @@ import pytest
 import ringpack
 from ringpack import _engine
 from ringpack._ranks import check_agreement, find_ranks
+from stream_kit import PATIENCE
 from stream_oracle import assert_batch
 
 TORCHRUN = {
@@ -200,7 +201,7 @@ def test_a_rank_may_enter_after_another_has_loaded_a_state_and_gone_on(make, exp
     with make(run="before", batch_size=1) as before:
         next(before)
         state = before.state_dict()
-    patience = {"dp_world_size": 2, "run": "late", "start_timeout": 20}
+    patience = {"dp_world_size": 2, "run": "late", "start_timeout": PATIENCE}
     with make(dp_rank=0, start_engine=True, **patience) as first:
         first.load_state_dict(state)
         assert next(first).first_row == 1

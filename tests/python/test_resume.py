@@ -3,7 +3,6 @@
 
 import random
 import shutil
-import time
 
 import pytest
 import ringpack
@@ -216,7 +215,7 @@ def test_without_the_corpus(program, folder, large, away, packing):
     away(large.paths)
     before = Taken(stream)
     engine = Engine(program, folder, config)
-    time.sleep(0.5)  # the engine meets the missing file before any trainer has come
+    wait_until(lambda: "No such file" in engine.log(), "the failure")  # before any trainer has come
     with Ranks(engine) as ranks, pytest.raises(ringpack.RingpackError, match=path):
         for batches in ranks.turns():
             before.add(batches)
