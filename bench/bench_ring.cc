@@ -158,8 +158,8 @@ class BatchRing
         struct rp_geometry geometry = geometry_of(bytes);
         struct rp_hash128 identity {
         };
-        if (rp_ring_create(&ring, &geometry, identity, generation, 0, nullptr) != 0 ||
-            rp_ring_attach_trainer(&ring, 0, nullptr) != 0)
+        if (rp_ring_create(&ring, &geometry, 1, identity, generation, 0, nullptr) != 0 ||
+            rp_ring_attach_trainer(&ring, 0, 0, nullptr) != 0)
             die("rp_ring_create");
     }
     ~BatchRing();
@@ -212,7 +212,7 @@ void BatchRing::end()
 
 void BatchRing::open()
 {
-    if (rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.control.fd), 0, nullptr) != 0)
+    if (rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.seats[0].control.fd), 0, nullptr) != 0)
         die("rp_ring_view_open");
 }
 

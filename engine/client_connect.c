@@ -178,6 +178,8 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     request.world = again ? client->geometry.world : client->options.world;
     request.rows = again ? client->geometry.rows : client->options.rows;
     request.seq_len = again ? client->geometry.seq_len : client->options.seq_len;
+    request.replica = client->options.replica;
+    request.replicas = client->options.replicas;
     request.next_row = client->attach_row;
     request.identity = client->identity;
     request.state_bytes = (uint32_t)client->state_bytes;
@@ -281,6 +283,7 @@ static int open_ring(struct rp_client *client, int fd, struct reply *reply, stru
     reply->fds[0] = reply->fds[1] = -1; /* the view takes them */
     int code = rp_ring_view_open(&mapping->view, fds[0], fds[1], reply->head.first_batch, error);
     if (code == 0) {
+        mapping->view.replica = client->options.replica;
         code = adopt(client, mapping, fd, reply, error);
         if (code < 0)
             rp_ring_view_close(&mapping->view);

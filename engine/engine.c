@@ -105,21 +105,22 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
                        "a batch ring of %u slots of %u x %u tokens is too large to address", slots,
                        c->batch_size, c->seq_len);
     engine->rings = rp_calloc(c->rank_count, sizeof *engine->rings);
-    engine->had_trainer = rp_calloc(c->rank_count, sizeof *engine->had_trainer);
-    engine->ever_trained = rp_calloc(c->rank_count, sizeof *engine->ever_trained);
-    engine->guessed = rp_calloc(c->rank_count, sizeof *engine->guessed);
+    engine->seats = rp_calloc((size_t)c->rank_count * c->replicas, sizeof *engine->seats);
     engine->connections = rp_calloc(RP_CONNECTIONS_MAX, sizeof *engine->connections);
     for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++)
         engine->connections[i].fd = -1;
-    if (!engine->rings || !engine->had_trainer || !engine->ever_trained || !engine->guessed ||
-        !engine->connections)
+    if (!engine->rings || !engine->seats || !engine->connections)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings", c->rank_count);
     engine->ring_count = c->rank_count;
+    engine->seat_count = c->rank_count * c->replicas;
     for (uint32_t r = 0; r < engine->ring_count; r++)
-        engine->rings[r].data.fd = engine->rings[r].control.fd = -1;
+        engine->rings[r].data.fd = -1;
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        engine->seats[s] = (struct rp_seat){.ring = &engine->rings[s / c->replicas],
+                                            .replica = s % c->replicas};
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = rp_engine_renew_ring(engine, r, 0, error);
+        code = rp_engine_renew_ring(engine, r, RP_ALL_SEATS, 0, error);
     return code;
 }
 
@@ -223,9 +224,7 @@ static void close_engine(struct rp_engine *engine)
     free(engine->start_state);
     free(engine->connections);
     free(engine->rings);
-    free(engine->had_trainer);
-    free(engine->ever_trained);
-    free(engine->guessed);
+    free(engine->seats);
     free(engine->config_text);
 }
 
@@ -350,9 +349,10 @@ static bool all_delivered(const struct rp_engine *engine)
 {
     if (!engine->flow_ended)
         return false;
-    for (uint32_t r = 0; r < engine->ring_count; r++) {
-        const struct rp_ring *ring = &engine->rings[r];
-        if (ring->release != ring->tail || ring->control.fd >= 0 || !engine->ever_trained[r])
+    for (uint32_t s = 0; s < engine->seat_count; s++) {
+        const struct rp_seat *seat = &engine->seats[s];
+        if (rp_seat_stands(seat) < seat->ring->tail || rp_seat_is_taken(seat) ||
+            !seat->ever_trained)
             return false;
     }
     return true;
@@ -365,8 +365,9 @@ static bool is_awaited(const struct rp_engine *engine)
 {
     if (rp_now_ns() - engine->failed_ns >= FAILED_WAIT_NS)
         return false;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (!engine->ever_trained[r] && engine->rings[r].release != engine->rings[r].tail)
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        if (!engine->seats[s].ever_trained &&
+            rp_seat_stands(&engine->seats[s]) < engine->seats[s].ring->tail)
             return true;
     return false;
 }

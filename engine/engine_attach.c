@@ -36,7 +36,7 @@ static int check_number(const char *what, uint64_t engines, uint64_t trainers,
 }
 
 static int check_attach(struct rp_engine *engine, const struct rp_request *request,
-                        struct rp_error *error)
+                        struct rp_seat **seat_out, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
     uint32_t ring = request->rank - c->rank_first;
@@ -45,10 +45,21 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
                        "attach with a rank that this node serves (option `ranks`)",
                        "rank %u: this engine serves ranks %u to %u of %u", request->rank,
                        c->rank_first, c->rank_first + engine->ring_count - 1, c->dp_world_size);
-    if (engine->rings[ring].control.fd >= 0)
-        return rp_fail(error, -RP_E_BUSY, "each rank has one trainer; stop the other one first",
-                       "rank %u is taken by a live trainer", request->rank);
-    int code = check_number("dp_world_size", c->dp_world_size, request->world, error);
+    if (request->replica >= c->replicas)
+        return rp_fail(error, -RP_E_USAGE,
+                       "start the engine with as many `replicas` as trainers read each rank's ring",
+                       "replica %u of rank %u: this engine serves %u, counted from 0",
+                       request->replica, request->rank, c->replicas);
+    *seat_out = &engine->seats[ring * c->replicas + request->replica];
+    if (rp_seat_is_taken(*seat_out)) {
+        char name[RP_SEAT_NAME_BYTES];
+        return rp_fail(error, -RP_E_BUSY,
+                       "stop the other one first; or several are to read it: option `replicas`",
+                       "%s is taken by a live trainer", rp_seat_name(*seat_out, name));
+    }
+    int code = check_number("replicas", c->replicas, request->replicas, error);
+    if (code >= 0)
+        code = check_number("dp_world_size", c->dp_world_size, request->world, error);
     if (code >= 0)
         code = check_number("batch_size", c->batch_size, request->rows, error);
     if (code >= 0)
@@ -96,12 +107,11 @@ static int take_row_of_token(struct rp_request *request, const void *token, stru
 
 /* Put the ring where the trainer wants to go on. A flow that cannot be started again is the end. */
 static int place_trainer(struct rp_engine *engine, struct rp_connection *connection,
-                         struct rp_request *request, const void *token, uint64_t *batch_out,
-                         struct rp_error *error)
+                         struct rp_request *request, const void *token, struct rp_seat **seat_out,
+                         uint64_t *batch_out, struct rp_error *error)
 {
-    uint32_t ring = request->rank - engine->config->rank_first;
     bool names_row = request->next_row != RP_NEXT_ROW_ANY, ran = engine->flow_running;
-    int code = check_attach(engine, request, error);
+    int code = check_attach(engine, request, seat_out, error);
     if (code >= 0 && engine->phase >= RP_ENGINE_STOPPING)
         code = rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping");
     if (code >= 0 && token && !names_row)
@@ -109,7 +119,7 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
     if (code < 0)
         return code;
     engine->asker_fd = connection->fd;
-    code = rp_engine_place_ring(engine, ring, request, names_row, token, batch_out, error);
+    code = rp_engine_place_ring(engine, *seat_out, request, names_row, token, batch_out, error);
     engine->asker_fd = -1;
     /* -RP_E_STOPPED: a signal waits to be served */
     if (ran && !engine->flow_running && code != -RP_E_STOPPED) {
@@ -117,7 +127,9 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
         *engine->error = *error;
         rp_engine_fail(engine, code);
     }
-    return code < 0 ? code : rp_ring_attach_trainer(&engine->rings[ring], *batch_out, error);
+    return code < 0
+               ? code
+               : rp_ring_attach_trainer((*seat_out)->ring, (*seat_out)->replica, *batch_out, error);
 }
 
 static int welcome(struct rp_engine *engine, const struct rp_connection *connection, uint64_t batch,
@@ -134,8 +146,8 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
                              .text_bytes = state ? (uint32_t)state_bytes : 0,
                              .first_batch = batch,
                              .generation = engine->generation};
-    const struct rp_ring *ring = &engine->rings[connection->ring];
-    int fds[2] = {ring->data.fd, ring->control.fd};
+    const struct rp_seat *seat = connection->seat;
+    int fds[2] = {seat->ring->data.fd, seat->ring->seats[seat->replica].control.fd};
     int code = rp_socket_send(connection->fd, &reply, sizeof reply, state, reply.text_bytes, fds, 2,
                               NULL);
     free(scratch);
@@ -146,22 +158,23 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
                            struct rp_request *request, const void *token)
 {
     struct rp_error error = {0};
+    struct rp_seat *seat;
+    char name[RP_SEAT_NAME_BYTES];
     uint64_t batch = 0;
-    int code = place_trainer(engine, connection, request, token, &batch, &error);
+    int code = place_trainer(engine, connection, request, token, &seat, &batch, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
         return;
     }
-    connection->is_trainer = true;
-    connection->ring = request->rank - engine->config->rank_first;
-    engine->had_trainer[connection->ring] = engine->ever_trained[connection->ring] = true;
-    engine->guessed[connection->ring] = false;
+    connection->seat = seat;
+    seat->had_trainer = seat->ever_trained = true;
+    seat->guessed = false;
     if (welcome(engine, connection, batch, request, token) < 0) {
         rp_engine_close_connection(engine, connection);
         return;
     }
-    rp_log(RP_LOG_INFO, "rank %u attached (pid %d) at row %" PRIu64, request->rank, request->pid,
-           engine->base_row + batch * engine->batch_rows);
+    rp_log(RP_LOG_INFO, "%s attached (pid %d) at row %" PRIu64, rp_seat_name(seat, name),
+           request->pid, engine->base_row + batch * engine->batch_rows);
 }
 
 static void serve_request(struct rp_engine *engine, struct rp_connection *connection,
@@ -209,7 +222,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
 void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *connection)
 {
     int fds[2];
-    if (connection->is_trainer) {
+    if (connection->seat) {
         char doorbells[64]; /* what they say is nothing: the loop reads release words anyway */
         ssize_t got = recv(connection->fd, doorbells, sizeof doorbells, MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))

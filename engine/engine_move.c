@@ -11,9 +11,15 @@
  * died, its ranks were some micro-batches apart. So the numbering is kept wherever the row fits it,
  * and a new one begins whole steps below the row: a rank that is behind finds its place in it.
  *
- * Invariants: a ring that had a trainer is never handed to the next one: the old one may still read
- * its leases. The new ring gets copies of the batches that were not released. A place that cannot
- * be had leaves rings and flow as they were, or else the flow stands and the engine fails. */
+ * The replicas of a rank share a ring, which stands where the last of them does. Who is ahead of it
+ * takes his seat there and waits; for who is behind it the ring is made anew, and the others are
+ * led over to it: their old ring says that it has stopped, they take what it still has, and come to
+ * the new one as they would come to another engine.
+ *
+ * Invariants: a seat that had a trainer is never handed to the next one with the same memory: the
+ * old one may still read its leases. The new ring gets copies of the batches that were not
+ * released. A place that cannot be had leaves rings and flow as they were, or else the flow stands
+ * and the engine fails. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -110,30 +116,56 @@ int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_er
 
 /* ---- rings and flow -------------------------------------------------------------------------- */
 
-static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to, uint64_t batch)
+static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to)
 {
-    if (from->data.fd < 0 || batch < from->release || batch >= from->tail)
+    if (from->data.fd < 0 || to->release < from->release || to->release >= from->tail)
         return;
-    for (uint64_t k = batch; k < from->tail; k++)
+    for (uint64_t k = to->release; k < from->tail; k++)
         memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
     rp_ring_publish(to, from->tail);
 }
 
-int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint64_t batch,
+/* Where the last of all seats would stand if `replica` stood at `batch`. */
+static uint64_t lowest_seat(const struct rp_ring *ring, uint32_t replica, uint64_t batch)
+{
+    for (uint32_t r = 0; r < ring->replicas && replica != RP_ALL_SEATS; r++)
+        if (r != replica)
+            batch = rp_min_u64(batch, ring->seats[r].release);
+    return batch;
+}
+
+static void lead_over(struct rp_engine *engine, struct rp_ring *ring)
+{
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd < 0 || !connection->seat || connection->seat->ring != ring)
+            continue;
+        rp_ring_set_status(ring, RP_RING_STOPPED, ring->tail, NULL);
+        rp_engine_close_connection(engine, connection);
+    }
+}
+
+int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
                          struct rp_error *error)
 {
+    uint32_t replicas = engine->config->replicas;
     struct rp_geometry geometry = engine->geometry;
     geometry.rank = engine->config->rank_first + ring;
     geometry.base_row = engine->base_row;
     struct rp_ring *old = &engine->rings[ring], fresh;
-    int code = rp_ring_create(&fresh, &geometry, engine->identity, engine->generation, batch,
-                              error);
+    int code = rp_ring_create(&fresh, &geometry, replicas, engine->identity, engine->generation,
+                              lowest_seat(old, replica, batch), error);
     if (code < 0)
         return code;
-    copy_unreleased(old, &fresh, batch);
+    copy_unreleased(old, &fresh);
+    for (uint32_t r = 0; r < replicas; r++) {
+        bool moves = r == replica || replica == RP_ALL_SEATS;
+        rp_ring_place_seat(&fresh, r, moves ? batch : old->seats[r].release);
+        engine->seats[ring * replicas + r].had_trainer = false;
+    }
+    lead_over(engine, old);
     rp_ring_close(old);
     *old = fresh;
-    engine->had_trainer[ring] = false;
     return 0;
 }
 
@@ -200,12 +232,22 @@ int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-static bool others_attached(const struct rp_engine *engine, uint32_t ring)
+/* Is anybody there, of this ring (or, NULL, of any)? The seat that is asked for is free. */
+static bool is_attended(const struct rp_engine *engine, const struct rp_ring *ring)
 {
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (r != ring && engine->rings[r].control.fd >= 0)
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        if ((!ring || engine->seats[s].ring == ring) && rp_seat_is_taken(&engine->seats[s]))
             return true;
     return false;
+}
+
+/* All seats of a ring (or, NULL, of all rings) go along with this one. */
+static void guess_others(struct rp_engine *engine, const struct rp_seat *seat,
+                         const struct rp_ring *ring)
+{
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        if (!ring || engine->seats[s].ring == ring)
+            engine->seats[s].guessed = &engine->seats[s] != seat;
 }
 
 static bool is_numbered(const struct rp_engine *engine, uint64_t row)
@@ -214,8 +256,8 @@ static bool is_numbered(const struct rp_engine *engine, uint64_t row)
 }
 
 /* All rings to `row`; the probe stands at it, or at the end of the stream before it. */
-static int move_all(struct rp_engine *engine, uint32_t ring, uint64_t row, uint64_t *batch_out,
-                    struct rp_error *error)
+static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64_t row,
+                    uint64_t *batch_out, struct rp_error *error)
 {
     stop_flow(engine);
     if (!is_numbered(engine, row))
@@ -225,19 +267,26 @@ static int move_all(struct rp_engine *engine, uint32_t ring, uint64_t row, uint6
     for (uint32_t r = 0; r < engine->ring_count; r++) {
         rp_ring_close(&engine->rings[r]); /* nobody is attached: all of its memory is free now */
         engine->rings[r].tail = engine->rings[r].release = batch;
-        engine->guessed[r] = r != ring;
     }
+    guess_others(engine, seat, NULL);
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = rp_engine_renew_ring(engine, r, batch, error);
+        code = rp_engine_renew_ring(engine, r, RP_ALL_SEATS, batch, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
-/* One ring to micro-batch `batch` of the present numbering. */
-static int move_one(struct rp_engine *engine, uint32_t ring, uint64_t batch, struct rp_error *error)
+/* One seat to micro-batch `batch` of the present numbering. Where nobody has taken another seat of
+ * its ring and there is nothing at `batch` yet, the others go along, as ranks do. */
+static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64_t batch,
+                    struct rp_error *error)
 {
+    const struct rp_ring *ring = seat->ring;
+    bool leads = batch > ring->tail && !is_attended(engine, ring);
     stop_flow(engine);
-    int code = rp_engine_renew_ring(engine, ring, batch, error);
+    int code = rp_engine_renew_ring(engine, (uint32_t)(ring - engine->rings),
+                                    leads ? RP_ALL_SEATS : seat->replica, batch, error);
+    if (code >= 0 && leads)
+        guess_others(engine, seat, ring);
     int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
     return code < 0 ? code : restarted;
 }
@@ -245,7 +294,7 @@ static int move_one(struct rp_engine *engine, uint32_t ring, uint64_t batch, str
 /* Behind the last row the state stays where it is while padding fills up the step, so there a token
  * does not tell how much its trainer has had: what the ring's last one had, if that is in this
  * step, or else the rest of the last row's micro-batch. A trainer that names its row knows. */
-static uint64_t row_of_token(struct rp_engine *engine, uint32_t ring, uint64_t row,
+static uint64_t row_of_token(struct rp_engine *engine, const struct rp_seat *seat, uint64_t row,
                              const void *token, size_t bytes)
 {
     struct rp_row next;
@@ -254,7 +303,7 @@ static uint64_t row_of_token(struct rp_engine *engine, uint32_t ring, uint64_t r
         rp_plan_next(engine->probe, &next, NULL) != 0)
         return row;
     uint64_t batch = rp_div_up(row - engine->base_row, engine->batch_rows);
-    uint64_t stands = engine->rings[ring].release;
+    uint64_t stands = rp_seat_stands(seat);
     if (stands > batch && stands - batch < engine->micro_batches)
         batch = stands;
     return engine->base_row + batch * engine->batch_rows;
@@ -262,57 +311,57 @@ static uint64_t row_of_token(struct rp_engine *engine, uint32_t ring, uint64_t r
 
 /* ---- giving way ------------------------------------------------------------------------------ */
 
-static bool is_waiting(const struct rp_engine *engine)
-{
-    for (uint32_t r = 0; r < engine->ring_count && !engine->flow_ended; r++)
-        if (engine->rings[r].control.fd >= 0 && engine->rings[r].release == engine->rings[r].tail)
-            return true;
-    return false;
-}
-
-/* A rank may never come: it had everything from the engine before this one, and left. Until
- * somebody attaches nothing of its ring is anybody's, so its batches are dropped: whoever does come
- * says where it stands, or begins at the start row, and its ring is moved there. */
+/* A rank, or a replica, may never come: it had everything from the engine before this one, and
+ * left. Until somebody takes the seat nothing of the ring is his, so he is passed over: whoever
+ * does come says where he stands, or begins at the start row, and the ring is moved there. */
 void rp_engine_give_way(struct rp_engine *engine)
 {
     uint64_t published = 0, now = rp_now_ns();
     for (uint32_t r = 0; r < engine->ring_count; r++)
         published += engine->rings[r].tail;
-    if (published != engine->published || !is_waiting(engine)) {
+    if (published != engine->published || !rp_engine_is_waiting(engine)) {
         engine->published = published;
         engine->published_ns = now;
         return;
     }
     if (now - engine->published_ns < GIVE_WAY_NS && !engine->gives_way)
         return;
-    for (uint32_t r = 0; r < engine->ring_count; r++) {
-        struct rp_ring *ring = &engine->rings[r];
-        bool is_nobodys = engine->guessed[r] || !engine->ever_trained[r];
-        if (!is_nobodys || ring->control.fd >= 0 ||
-            ring->tail - ring->release < ring->geometry.slots)
+    for (uint32_t s = 0; s < engine->seat_count; s++) {
+        struct rp_seat *seat = &engine->seats[s];
+        char name[RP_SEAT_NAME_BYTES];
+        bool is_nobodys = seat->guessed || !seat->ever_trained;
+        if (!is_nobodys || rp_seat_is_taken(seat) || !rp_seat_fills_ring(seat))
             continue;
         if (!engine->gives_way)
-            rp_log(RP_LOG_WARNING,
-                   "rank %u has not attached and others wait: they go on without it",
-                   engine->config->rank_first + r);
-        engine->gives_way = engine->guessed[r] = true;
-        ring->release = ring->tail;
+            rp_log(RP_LOG_WARNING, "%s has not attached and others wait: they go on without it",
+                   rp_seat_name(seat, name));
+        engine->gives_way = seat->guessed = true;
+        rp_ring_place_seat(seat->ring, seat->replica, seat->ring->tail);
     }
 }
 
-int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct rp_request *request,
-                         bool names_row, const void *token, uint64_t *batch_out,
-                         struct rp_error *error)
+/* Is what the seat wants, and what the others at its ring have yet to give back, in the ring as it
+ * stands? Who alone is ahead of it does not wait for others who may not be ahead. */
+static bool is_at_hand(const struct rp_engine *engine, const struct rp_seat *seat, uint64_t batch)
 {
-    const struct rp_ring *r = &engine->rings[ring];
+    const struct rp_ring *ring = seat->ring;
+    uint64_t lowest = lowest_seat(ring, seat->replica, batch);
+    return lowest >= ring->release && lowest <= ring->tail &&
+           (batch <= ring->tail || is_attended(engine, ring));
+}
+
+int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
+                         const struct rp_request *request, bool names_row, const void *token,
+                         uint64_t *batch_out, struct rp_error *error)
+{
     uint64_t row = request->next_row;
     engine->gives_way = false; /* others may be on their way, too */
-    if (row == RP_NEXT_ROW_ANY && engine->guessed[ring])
+    if (row == RP_NEXT_ROW_ANY && seat->guessed)
         row = engine->start_row; /* it has seen no row: none that others are past may be lost */
     if (token && !names_row)
-        row = row_of_token(engine, ring, row, token, request->state_bytes);
+        row = row_of_token(engine, seat, row, token, request->state_bytes);
     bool numbered = row == RP_NEXT_ROW_ANY || is_numbered(engine, row);
-    uint64_t batch = row == RP_NEXT_ROW_ANY ? r->release
+    uint64_t batch = row == RP_NEXT_ROW_ANY ? rp_seat_stands(seat)
                                             : (row - engine->base_row) / engine->batch_rows;
     if (token) { /* a token of another stream is refused even if its row is at hand */
         int code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
@@ -320,27 +369,26 @@ int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring, const struct r
             return code;
     }
     *batch_out = batch;
-    bool at_hand = numbered && batch >= r->release && batch <= r->tail;
-    if (engine->phase == RP_ENGINE_FAILED && (!at_hand || engine->had_trainer[ring]))
+    bool at_hand = numbered && is_at_hand(engine, seat, batch);
+    if (engine->phase == RP_ENGINE_FAILED && (!at_hand || seat->had_trainer))
         return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
                        engine->error->message);
     if (at_hand)
-        return engine->had_trainer[ring] && !RP_DEFECT(reuse_ring)
-                   ? move_one(engine, ring, batch, error)
-                   : 0;
-    if (others_attached(engine, ring)) {
+        return seat->had_trainer && !RP_DEFECT(reuse_ring) ? move_one(engine, seat, batch, error)
+                                                           : 0;
+    if (is_attended(engine, NULL)) {
         if (!numbered)
             return rp_fail(
                 error, -RP_E_BUSY, "let all ranks go on from the same row: detach the others first",
                 "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are in "
                 "(base row %" PRIu64 ", %" PRIu64 " rows each)",
                 row, engine->base_row, engine->batch_rows);
-        return move_one(engine, ring, batch, error);
+        return move_one(engine, seat, batch, error);
     }
     if (!token) {
         int code = rp_engine_probe_row(engine, row, NULL, 0, error);
         if (code < 0)
             return code;
     }
-    return move_all(engine, ring, row, batch_out, error);
+    return move_all(engine, seat, row, batch_out, error);
 }

@@ -20,12 +20,21 @@
 #include "shm/ring.h"
 #include "shm/socket.h"
 
+/* What the engine remembers of a seat at a ring: a replica of a rank, whose trainers come and go.
+ */
+struct rp_seat {
+    struct rp_ring *ring;
+    uint32_t replica;
+    bool had_trainer;  /* since the ring was made */
+    bool ever_trained; /* since the engine started */
+    bool guessed;      /* it moved along with another one: its own trainer has not said where */
+};
+
 /* A peer on the socket. */
 struct rp_connection {
-    int fd; /* -1 = free */
-    bool is_trainer;
-    uint32_t ring; /* of a trainer */
-    int32_t pid;   /* as it said; for listings */
+    int fd;               /* -1 = free */
+    struct rp_seat *seat; /* of a trainer; else NULL */
+    int32_t pid;          /* as it said; for listings */
     uint32_t asks; /* enum rp_request_kind whose reply is still owed (CHECKPOINT, STOP), or 0 */
     bool in_save;  /* the save under way is the one it asks for */
 };
@@ -103,9 +112,8 @@ struct rp_engine {
     struct rp_geometry geometry;
     uint32_t ring_count;
     struct rp_ring *rings;
-    bool *had_trainer;  /* [ring] since it was made */
-    bool *ever_trained; /* [ring] since the engine started */
-    bool *guessed; /* [ring] it moved along with another one: its own trainer has not said where */
+    uint32_t seat_count;
+    struct rp_seat *seats; /* [ring * replicas + replica] */
     struct rp_flow *flow;
     bool flow_running, flow_ended;
     const struct rp_io_method *method;
@@ -127,10 +135,23 @@ struct rp_engine {
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
-    bool gives_way; /* a rank that nobody has attached to was passed over since the last attach */
+    bool gives_way; /* a seat that nobody has taken was passed over since the last attach */
 };
 
 #define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))
+
+static inline bool rp_seat_is_taken(const struct rp_seat *seat)
+{
+    return rp_ring_is_taken(seat->ring, seat->replica);
+}
+/** The batch that its trainer gives back next; of a seat that nobody has taken, that it will get.
+ */
+static inline uint64_t rp_seat_stands(const struct rp_seat *seat)
+{
+    return seat->ring->seats[seat->replica].release;
+}
+
+#define RP_SEAT_NAME_BYTES 40u
 
 /* The parts, from the ground up: each calls only those above it. */
 
@@ -145,6 +166,12 @@ void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index);
 void rp_engine_accept(struct rp_engine *engine);
+/** "rank 3", or where there are several "rank 3, replica 1". Returns text. */
+const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTES]);
+/** Does somebody who is attached wait for his next batch? */
+bool rp_engine_is_waiting(const struct rp_engine *engine);
+/** Is there no more room in its ring because of this seat? */
+bool rp_seat_fills_ring(const struct rp_seat *seat);
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
                      int code, const char *text);
@@ -170,10 +197,11 @@ void rp_engine_continue_save(struct rp_engine *engine);
 void rp_engine_finish_copy(struct rp_engine *engine);
 
 /* engine_move.c */
-/** Make (or make anew) ring r so that its next batch is `batch` of the present base; copies
- * unreleased batches. */
-RP_MUST_CHECK int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint64_t batch,
-                                       struct rp_error *error);
+#define RP_ALL_SEATS UINT32_MAX
+/** Make (or make anew) a ring whose seat `replica`, or all of them, stands at `batch` of the
+ * present base; copies unreleased batches. Trainers in its other seats are led over. */
+RP_MUST_CHECK int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                                       uint64_t batch, struct rp_error *error);
 /** Start the flow at the lowest tail of all rings; the probe plan stands there. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
 /** Stop the flow, and start it again where it was, or, after rings have changed, at their lowest
@@ -188,15 +216,15 @@ RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, co
  */
 RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch,
                                         struct rp_error *error);
-/** Make a ring without a trainer stand where the request wants to go on; *batch_out is its number.
- * names_row: the trainer named the row itself, else it is its token's. If it fails the engine goes
- * on as it was, unless flow_running is false: then it cannot. */
-RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, uint32_t ring,
+/** Make a ring stand so that a trainer can take the seat where the request wants to go on;
+ * *batch_out is its number. names_row: the trainer named the row itself, else it is its token's. If
+ * it fails the engine goes on as it was, unless flow_running is false: then it cannot. */
+RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
                                        const struct rp_request *request, bool names_row,
                                        const void *token, uint64_t *batch_out,
                                        struct rp_error *error);
 
-/** Let ranks that nobody has attached to give way to one that waits for its next batch. */
+/** Let seats that nobody has taken give way to a trainer that waits for its next batch. */
 void rp_engine_give_way(struct rp_engine *engine);
 
 /* engine_stat.c */

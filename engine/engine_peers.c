@@ -47,6 +47,34 @@ void rp_engine_fail(struct rp_engine *engine, int code)
         engine->phase = RP_ENGINE_FAILED;
 }
 
+/* ---- seats ----------------------------------------------------------------------------------- */
+
+const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTES])
+{
+    const struct rp_ring *ring = seat->ring;
+    if (ring->replicas == 1)
+        snprintf(text, RP_SEAT_NAME_BYTES, "rank %" PRIu32, ring->geometry.rank);
+    else
+        snprintf(text, RP_SEAT_NAME_BYTES, "rank %" PRIu32 ", replica %" PRIu32,
+                 ring->geometry.rank, seat->replica);
+    return text;
+}
+
+bool rp_engine_is_waiting(const struct rp_engine *engine)
+{
+    for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {
+        const struct rp_seat *seat = &engine->seats[s];
+        if (rp_seat_is_taken(seat) && rp_seat_stands(seat) >= seat->ring->tail)
+            return true;
+    }
+    return false;
+}
+
+bool rp_seat_fills_ring(const struct rp_seat *seat)
+{
+    return rp_seat_stands(seat) + seat->ring->geometry.slots == seat->ring->tail;
+}
+
 /* ---- connections ----------------------------------------------------------------------------- */
 
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
@@ -87,14 +115,14 @@ void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *
         return;
     close(connection->fd);
     connection->fd = -1;
-    if (!connection->is_trainer)
+    const struct rp_seat *seat = connection->seat;
+    if (!seat)
         return;
-    struct rp_ring *ring = &engine->rings[connection->ring];
-    (void)rp_ring_poll_release(ring); /* its last word, before the page goes */
-    rp_ring_detach_trainer(ring);
-    rp_log(RP_LOG_INFO, "rank %u detached (pid %d) at row %" PRIu64,
-           engine->config->rank_first + connection->ring, connection->pid,
-           engine->base_row + ring->release * engine->batch_rows);
+    char name[RP_SEAT_NAME_BYTES];
+    (void)rp_ring_poll_release(seat->ring); /* its last word, before the page goes */
+    rp_ring_detach_trainer(seat->ring, seat->replica);
+    rp_log(RP_LOG_INFO, "%s detached (pid %d) at row %" PRIu64, rp_seat_name(seat, name),
+           connection->pid, engine->base_row + rp_seat_stands(seat) * engine->batch_rows);
 }
 
 /* End every connection but those that wait for the end of all of it, or these. */

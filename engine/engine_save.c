@@ -256,15 +256,16 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     return 1;
 }
 
-/* A rank that has not said where its trainer is makes every cut a guess. */
+/* A seat that has not said where its trainer is makes every cut a guess. */
 static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
 {
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (engine->guessed[r])
+    char name[RP_SEAT_NAME_BYTES];
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        if (engine->seats[s].guessed)
             return rp_fail(error, -RP_E_BUSY, "the checkpoints there are stay valid",
-                           "rank %u has not attached since another rank moved the stream, so "
-                           "nobody knows what it has consumed",
-                           engine->config->rank_first + r);
+                           "%s has not attached since another one moved the stream, so nobody "
+                           "knows what it has consumed",
+                           rp_seat_name(&engine->seats[s], name));
     return 0;
 }
 

@@ -6,19 +6,26 @@
 #include "base/clock.h"
 #include "engine_parts.h"
 
-static json_t *ring_object(const struct rp_engine *engine, uint32_t index)
+static int32_t pid_of(const struct rp_engine *engine, const struct rp_seat *seat)
 {
-    const struct rp_ring *ring = &engine->rings[index];
-    int32_t pid = 0;
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        const struct rp_connection *c = &engine->connections[i];
-        if (c->fd >= 0 && c->is_trainer && c->ring == index)
-            pid = c->pid;
-    }
-    return json_pack("{s:I, s:b, s:i, s:I, s:I, s:I, s:b}", "rank", (json_int_t)ring->geometry.rank,
-                     "attached", ring->control.fd >= 0, "pid", pid, "tail", (json_int_t)ring->tail,
-                     "release", (json_int_t)ring->release, "slots",
-                     (json_int_t)ring->geometry.slots, "quarantined", ring->quarantined);
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
+        if (engine->connections[i].fd >= 0 && engine->connections[i].seat == seat)
+            return engine->connections[i].pid;
+    return 0;
+}
+
+/* One replica of a rank. `holds`: others wait for batches for which there is no room because of
+ * what it has not given back, or because it has not come. */
+static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat *seat)
+{
+    const struct rp_ring *ring = seat->ring;
+    bool holds = rp_seat_fills_ring(seat) && rp_engine_is_waiting(engine);
+    return json_pack("{s:I, s:I, s:b, s:i, s:I, s:I, s:I, s:b, s:b}", "rank",
+                     (json_int_t)ring->geometry.rank, "replica", (json_int_t)seat->replica,
+                     "attached", rp_seat_is_taken(seat), "pid", pid_of(engine, seat), "tail",
+                     (json_int_t)ring->tail, "release", (json_int_t)rp_seat_stands(seat), "slots",
+                     (json_int_t)ring->geometry.slots, "quarantined",
+                     ring->quarantined >> seat->replica & 1, "holds", holds);
 }
 
 char *rp_engine_stat(const struct rp_engine *engine)
@@ -30,8 +37,8 @@ char *rp_engine_stat(const struct rp_engine *engine)
     char fingerprint[256], identity[RP_HASH_HEX_BYTES];
     rp_corpus_fingerprint_text(engine->corpus, fingerprint, sizeof fingerprint);
     json_t *ranks = json_array();
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        json_array_append_new(ranks, ring_object(engine, r));
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        json_array_append_new(ranks, seat_object(engine, &engine->seats[s]));
     json_t *object = json_pack(
         "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, s:I, "
         "s:I, s:I, s:I, s:b, s:o}",

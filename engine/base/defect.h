@@ -22,6 +22,7 @@
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(publish_before_complete, "tail is stored before the slot is complete")                       \
     X(ready_before_read, "a ticket is READY while its reads are in flight, and its memory free")   \
+    X(release_of_one_frees, "a slot is free when the first of its trainers has released it")       \
     X(release_one_too_many, "the watermark moves over a lease that is still held")                 \
     X(resume_one_row_on, "a run from a checkpoint begins one row behind it")                       \
     X(reuse_ring, "a ring whose last trainer may still read it is given to the next")              \

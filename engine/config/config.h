@@ -59,8 +59,9 @@ struct rp_config {
     uint32_t dp_world_size;          /* 1 */
     uint64_t global_batch_size;      /* rows per step; 0 = batch_size * dp_world_size */
     uint32_t rank_first, rank_count; /* `ranks: 0-3`: the ranks this node serves; default all */
-    bool drop_last;                  /* false */
-    int64_t pad_id;                  /* 0 */
+    uint32_t replicas;    /* 1; trainers of this node that need the batches of one rank */
+    bool drop_last;       /* false */
+    int64_t pad_id;       /* 0 */
     char *profile;        /* min | hf | megatron | grain | olmo | titan | full; default min */
     uint32_t sections;    /* `sections: [labels, …]`: bit per rp_section; overrides the profile */
     uint32_t token_dtype; /* `token_dtype`: i32 | i64 | u16 (enum rp_dtype), for input_ids, labels

@@ -5,10 +5,11 @@
  * and nothing in it is ever repaired. So native byte order and alignment are used; what must
  * survive is in a checkpoint.
  *
- * A batch ring is two memfds. The *data* segment is written by the engine alone and mapped
- * read-only by the trainer (sealed SHRINK | GROW | FUTURE_WRITE): header page, engine page, slots.
- * The *control* page is made anew for each attach and is the trainer's alone. No page has two
- * writers. Offsets only, no pointers.
+ * A batch ring is one *data* segment, which the engine alone writes and its trainers map read-only
+ * (sealed SHRINK | GROW | FUTURE_WRITE): header page, engine page, slots; and a *control* page for
+ * each trainer, made anew for each attach and that trainer's alone. A ring has as many trainers as
+ * the run has replicas: processes that need the same batches. No page has two writers. Offsets
+ * only, no pointers.
  *
  * Every shared word says its one writer and, under "PAIRS name", the barrier at the other end.
  * ABI.md beside this file tells the protocol in prose. A change here is a new RP_ABI_VERSION. */
@@ -30,12 +31,13 @@
 #define RP_LINE_ALIGNED _Alignas(128)
 #endif
 
-#define RP_ABI_VERSION 1u
+#define RP_ABI_VERSION 2u
 #define RP_RING_MAGIC 0x31474e4952505231ull
 #define RP_PAGE_BYTES 4096u
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
 #define RP_SLOT_STATE_OFFSET 128u  /* a slot: header, state token, sections */
 #define RP_RING_SLOTS_MAX 4096u
+#define RP_REPLICAS_MAX 32u /* bits of `quarantined`; the bound of the key `replicas` */
 #define RP_RUN_NAME_BYTES 65u
 
 /* Data segment, offset 0. Immutable once `ready` is 1 (PAIRS ring-ready: release store / acquire
@@ -58,22 +60,22 @@ enum rp_ring_status {
     RP_RING_END, /* batches end before number `end`; all of them have been or will be published */
     RP_RING_STOPPED, /* the engine was asked to stop: no more batches in this generation */
     RP_RING_FAILED,  /* the engine met an error: text in `message`, its negative code in `end` */
-    RP_RING_QUARANTINED, /* this ring's trainer broke the protocol */
+    RP_RING_QUARANTINED, /* this trainer broke the protocol: said by its bit, not by `status` */
 };
 
 /* Data segment, offset RP_PAGE_BYTES. Writer of every word: the engine. */
 struct rp_ring_engine {
     /* Batches below tail are published. Monotonic within an attach. The low half is the futex word
-     * the trainer sleeps on. PAIRS ring-publish: release store here, acquire load by the trainer
+     * the trainers sleep on. PAIRS ring-publish: release store here, acquire load by the trainer
      * before it reads a slot. */
     RP_LINE_ALIGNED struct rp_a64 tail;
-    /* 1 while the engine waits for space in this ring: the trainer then rings the doorbell after a
+    /* 1 while the engine waits for space in this ring: a trainer then rings the doorbell after a
      * release. PAIRS ring-space: store 1, fence, re-read release / store release, fence, read
      * want_space. */
     RP_LINE_ALIGNED struct rp_a32 want_space;
     /* PAIRS ring-status: `end` and `message` are written before the release store of `status`. */
     RP_LINE_ALIGNED struct rp_a32 status; /* enum rp_ring_status */
-    uint32_t reserved;
+    struct rp_a32 quarantined; /* bit r: the trainer of replica r gets no more, until the next */
     struct rp_a64 end;
     char message[1024];
 };
@@ -81,8 +83,9 @@ struct rp_ring_engine {
 /* Control page, offset 0. Writer of every word: the trainer. The engine reads each word once,
  * range-checks it and trusts nothing else about it. */
 struct rp_ring_control {
-    /* Batches below release may be overwritten. PAIRS ring-release: release store here after the
-     * last read of the slot, acquire load by the engine before it writes the slot again. */
+    /* Batches below the release words of all replicas may be overwritten. PAIRS ring-release:
+     * release store here after the last read of the slot, acquire load by the engine before it
+     * writes the slot again. */
     RP_LINE_ALIGNED struct rp_a64 release;
     /* 1 while the trainer sleeps, or is about to. PAIRS ring-data: store 1, fence, re-read tail /
      * store tail, fence, read want_data. Garbage costs a needless wake-up. */
@@ -142,11 +145,13 @@ struct rp_request {
     uint32_t kind;
     char run[RP_RUN_NAME_BYTES + 7]; /* NUL-terminated */
     uint32_t rank;                   /* ATTACH */
-    uint32_t world;   /* ATTACH: dp_world_size the trainer believes in, 0 = whatever it is */
-    uint32_t rows;    /* ATTACH: batch_size, 0 = whatever it is */
-    uint32_t seq_len; /* ATTACH: 0 = whatever it is */
+    uint32_t world;    /* ATTACH: dp_world_size the trainer believes in, 0 = whatever it is */
+    uint32_t rows;     /* ATTACH: batch_size, 0 = whatever it is */
+    uint32_t seq_len;  /* ATTACH: 0 = whatever it is */
+    uint32_t replica;  /* ATTACH: which of the trainers of this rank, from 0 */
+    uint32_t replicas; /* ATTACH: how many the trainer believes in, 0 = however many there are */
     /* ATTACH: row boundary to go on from. RP_NEXT_ROW_ANY: that of the state token, or without one
-     * where the ring stands: behind what the last trainer released. */
+     * where the replica stands: behind what its last trainer released. */
     uint64_t next_row;
     struct rp_hash128 identity; /* ATTACH: of the stream seen so far; zero = none yet */
     uint32_t state_bytes;       /* ATTACH: of the state token at next_row, 0 = none */

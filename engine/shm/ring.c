@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring — the engine's end. The trainer's end is ring_view.c, the shape of a slot ring_geometry.c.
  *
- * The engine addresses memory with its private copies alone: what the trainer can write decides
+ * The engine addresses memory with its private copies alone: what a trainer can write decides
  * when a slot is written again and never which one. */
 #include "shm/ring.h"
 
@@ -19,11 +19,6 @@
 static struct rp_ring_engine *engine_words(const struct rp_ring *ring)
 {
     return (struct rp_ring_engine *)(void *)(ring->data.data + RP_PAGE_BYTES);
-}
-
-static struct rp_ring_control *control_words(const struct rp_ring *ring)
-{
-    return (struct rp_ring_control *)(void *)ring->control.data;
 }
 
 static void write_header(const struct rp_ring *ring, struct rp_hash128 identity,
@@ -44,16 +39,19 @@ static void write_header(const struct rp_ring *ring, struct rp_hash128 identity,
     rp_a32_store_release(&header->ready, 1);
 }
 
-int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry,
+int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, uint32_t replicas,
                    struct rp_hash128 identity, uint64_t generation, uint64_t first_batch,
                    struct rp_error *error)
 {
+    RP_ASSERT(replicas > 0 && replicas <= RP_REPLICAS_MAX);
     *ring = (struct rp_ring){.data.fd = -1,
-                             .control.fd = -1,
                              .geometry = *geometry,
                              .tail = first_batch,
                              .release = first_batch,
-                             .status = RP_RING_RUNNING};
+                             .status = RP_RING_RUNNING,
+                             .replicas = replicas};
+    for (uint32_t r = 0; r < replicas; r++)
+        ring->seats[r] = (struct rp_ring_seat){.control.fd = -1, .release = first_batch};
     uint64_t total = rp_geometry_total(geometry);
     if (total == 0)
         return rp_fail(error, -RP_E_USAGE, NULL,
@@ -72,37 +70,54 @@ int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry,
     return code;
 }
 
-int rp_ring_attach_trainer(struct rp_ring *ring, uint64_t batch, struct rp_error *error)
+static void set_quarantined(struct rp_ring *ring, uint32_t quarantined)
 {
-    RP_ASSERT(ring->control.fd == -1);
-    int code = rp_segment_create(&ring->control, "ringpack-control", RP_PAGE_BYTES, false, error);
+    ring->quarantined = quarantined;
+    rp_a32_store_relaxed(&engine_words(ring)->quarantined, quarantined);
+}
+
+int rp_ring_attach_trainer(struct rp_ring *ring, uint32_t replica, uint64_t batch,
+                           struct rp_error *error)
+{
+    RP_ASSERT(replica < ring->replicas && !rp_ring_is_taken(ring, replica));
+    struct rp_ring_seat *seat = &ring->seats[replica];
+    int code = rp_segment_create(&seat->control, "ringpack-control", RP_PAGE_BYTES, false, error);
     if (code == 0)
-        code = rp_segment_seal_size(&ring->control, error);
+        code = rp_segment_seal_size(&seat->control, error);
     if (code < 0) {
-        rp_segment_close(&ring->control);
+        rp_segment_close(&seat->control);
         return code;
     }
-    if (batch - ring->release > ring->tail - ring->release)
-        ring->tail = batch;
-    ring->release = batch;
-    rp_a64_store_release(&control_words(ring)->release, batch);
-    rp_a64_store_release(&engine_words(ring)->tail, ring->tail);
-    if (ring->quarantined) {
-        ring->quarantined = false;
-        rp_ring_set_status(ring, ring->status, ring->end, NULL);
-    }
+    seat->words = (struct rp_ring_control *)(void *)seat->control.data;
+    rp_a64_store_release(&seat->words->release, batch);
+    rp_ring_place_seat(ring, replica, batch);
+    set_quarantined(ring, ring->quarantined & ~(1u << replica));
     return 0;
 }
 
-void rp_ring_detach_trainer(struct rp_ring *ring)
+void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica)
 {
-    rp_segment_close(&ring->control);
+    ring->seats[replica].words = NULL;
+    rp_segment_close(&ring->seats[replica].control);
 }
 
-static void store_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
-                         const char *message)
+void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch)
+{
+    uint64_t lowest = ring->seats[replica].release = batch;
+    for (uint32_t r = 0; r < ring->replicas; r++)
+        lowest = rp_min_u64(lowest, ring->seats[r].release);
+    if (lowest - ring->release > ring->tail - ring->release) {
+        ring->tail = lowest;
+        rp_a64_store_relaxed(&engine_words(ring)->tail, lowest); /* nobody is there to read it */
+    }
+    ring->release = lowest;
+}
+
+void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
+                        const char *message)
 {
     struct rp_ring_engine *words = engine_words(ring);
+    ring->status = status;
     rp_a64_store_relaxed(&words->end, end);
     if (message)
         snprintf(words->message, sizeof words->message, "%s", message);
@@ -111,39 +126,37 @@ static void store_status(struct rp_ring *ring, enum rp_ring_status status, uint6
         rp_a64_low(&words->tail)); /* rare: not worth asking whether somebody sleeps */
 }
 
-void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
-                        const char *message)
+/* The trainer's word stays where it was last believed, and the ring with it: the others go on as
+ * far as there is room, as if it had stopped there. */
+__attribute__((noinline)) static int quarantine(struct rp_ring *ring, struct rp_ring_seat *seat)
 {
-    ring->status = status;
-    ring->end = end;
-    if (!ring->quarantined)
-        store_status(ring, status, end, message);
-}
-
-static int quarantine(struct rp_ring *ring, uint64_t found)
-{
-    char message[256];
-    snprintf(message, sizeof message,
-             "rank %" PRIu32 ": the trainer's release word says %" PRIu64 "; expected %" PRIu64
-             " to %" PRIu64 ": its control page was overwritten, so this ring has stopped",
-             ring->geometry.rank, found, ring->release, ring->tail);
-    store_status(ring, RP_RING_QUARANTINED, 0, message);
-    ring->quarantined = true;
+    if (!seat)
+        return -RP_E_PROTOCOL;
+    seat->words = NULL;
+    set_quarantined(ring, ring->quarantined | 1u << (seat - ring->seats));
+    rp_futex_wake_all(rp_a64_low(&engine_words(ring)->tail));
     return -RP_E_PROTOCOL;
 }
 
 int rp_ring_poll_release(struct rp_ring *ring)
 {
-    if (ring->quarantined)
-        return -RP_E_PROTOCOL;
-    if (!ring->control.data)
-        return 0;
-    uint64_t release = rp_a64_load_acquire(&control_words(ring)->release); /* PAIRS ring-release */
-    bool lies = release - ring->release > ring->tail - ring->release;
-    if (lies && !RP_DEFECT(trust_release_word))
-        return quarantine(ring, release);
-    ring->release = release;
-    return 0;
+    uint64_t lowest = UINT64_MAX;
+    struct rp_ring_seat *liar = NULL; /* of several, the others are caught the next times */
+    uint32_t r = 0, count = RP_DEFECT(release_of_one_frees) ? 1 : ring->replicas;
+    do {
+        struct rp_ring_seat *seat = &ring->seats[r];
+        if (seat->words) {
+            uint64_t release = rp_a64_load_acquire(&seat->words->release); /* PAIRS ring-release */
+            bool grows = release > seat->release && release <= ring->tail;
+            if (grows || RP_DEFECT(trust_release_word))
+                seat->release = release;
+            else if (release != seat->release)
+                liar = seat;
+        }
+        lowest = rp_min_u64(lowest, seat->release);
+    } while (++r < count);
+    ring->release = lowest;
+    return liar || ring->quarantined ? quarantine(ring, liar) : 0;
 }
 
 uint8_t *rp_ring_slot(const struct rp_ring *ring, uint64_t batch)
@@ -159,11 +172,15 @@ void rp_ring_publish(struct rp_ring *ring, uint64_t tail)
     struct rp_ring_engine *words = engine_words(ring);
     ring->tail = tail;
     rp_a64_store_release(&words->tail, tail); /* PAIRS ring-publish */
-    if (!ring->control.data)
-        return;
-    rp_fence_seq_cst(); /* PAIRS ring-data */
-    if (rp_a32_load_relaxed(&control_words(ring)->want_data))
-        rp_futex_wake_all(rp_a64_low(&words->tail));
+    rp_fence_seq_cst();                       /* PAIRS ring-data */
+    bool wanted = false;
+    uint32_t r = 0;
+    do {
+        const struct rp_ring_control *control = ring->seats[r].words;
+        wanted = control && rp_a32_load_relaxed(&control->want_data);
+    } while (!wanted && ++r < ring->replicas);
+    if (wanted)
+        rp_futex_wake_all(rp_a64_low(&words->tail)); /* whoever sleeps, sleeps on it */
 }
 
 void rp_ring_want_space(struct rp_ring *ring, bool wanted)
@@ -175,6 +192,7 @@ void rp_ring_want_space(struct rp_ring *ring, bool wanted)
 
 void rp_ring_close(struct rp_ring *ring)
 {
-    rp_segment_close(&ring->control);
+    for (uint32_t r = 0; r < ring->replicas; r++)
+        rp_ring_detach_trainer(ring, r);
     rp_segment_close(&ring->data);
 }

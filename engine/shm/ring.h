@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring.h — a batch ring: one engine publishes batches in order, one trainer borrows and returns
- * them.
+/* ring.h — a batch ring: one engine publishes batches in order, trainers borrow and return them.
+ *
+ * A ring has a *seat* for each replica: a trainer takes it at attach and has its own control page,
+ * and every one of them gets every batch. `release` without more is the lowest of all seats: of one
+ * that nobody has taken, where its trainer will begin.
  *
  * Invariants
- *   I1  release <= tail <= release + slots: checked with one unsigned compare at every load of a
- * peer's word. I2  A slot is written only while its batch is in [tail, release + slots); it is read
- * only below tail. I3  Only `tail` publishes and only `release` gives back; each is one monotonic
- * word with one release store, so a kill at any instruction leaves a valid ring (two words could be
- * torn apart).
+ *   I1  release <= tail <= release + slots. A seat's word only grows and stays at or below tail,
+ * which is checked at every load of it; one that was taken ahead of tail stands still until tail
+ * comes by. I2  A slot is written only while its batch is in [tail, release + slots); it is read
+ * only below tail. I3  Only `tail` publishes and only release words give back; each is one
+ * monotonic word with one release store, so a kill at any instruction leaves a valid ring (two
+ * words could be torn apart). I4  What one trainer writes, or that it dies, changes nothing for the
+ * others but how long the ring waits.
  *
  * A trainer's death is learnt from its socket, never from these words. */
 #ifndef RP_SHM_RING_H
@@ -34,36 +39,51 @@ uint64_t rp_geometry_total(const struct rp_geometry *geometry);
 
 /* ---- engine's end ---------------------------------------------------------------------------- */
 
-struct rp_ring {
-    struct rp_segment data, control; /* control.fd == -1: nobody attached */
-    struct rp_geometry geometry;     /* private copy: never re-read from shared memory */
-    uint64_t tail;                   /* private copies of the two words */
-    uint64_t release;
-    enum rp_ring_status status; /* last one set, and its `end`: what a quarantine hides */
-    uint64_t end;
-    bool quarantined;
+/* A replica's place at a ring. */
+struct rp_ring_seat {
+    struct rp_segment control;     /* fd == -1: nobody is attached */
+    struct rp_ring_control *words; /* in it; NULL: nobody is listened to (or it is quarantined) */
+    uint64_t release;              /* private copy of its word, or where its trainer will begin */
 };
 
+struct rp_ring {
+    struct rp_segment data;
+    struct rp_geometry geometry; /* private copy: never re-read from shared memory */
+    uint64_t tail;               /* private copy of the word */
+    uint64_t release;            /* the lowest of all seats */
+    enum rp_ring_status status;  /* last one set */
+    uint32_t quarantined;        /* bit r: the trainer in seat r broke the protocol */
+    uint32_t replicas;
+    struct rp_ring_seat seats[RP_REPLICAS_MAX]; /* [replicas] are used */
+};
+
+/** replicas: 1 .. RP_REPLICAS_MAX. */
 RP_MUST_CHECK int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry,
-                                 struct rp_hash128 identity, uint64_t generation,
+                                 uint32_t replicas, struct rp_hash128 identity, uint64_t generation,
                                  uint64_t first_batch, struct rp_error *error);
-/** A fresh control page for a new trainer that starts at `batch`. Unless batch is in [release,
- * tail] the ring is emptied and both words stand at `batch`. Lifts a quarantine. Only after the
- * last trainer's death is proven. */
-RP_MUST_CHECK int rp_ring_attach_trainer(struct rp_ring *ring, uint64_t batch,
+/** A fresh control page for a new trainer in seat `replica`, which it places at `batch`. Lifts the
+ * seat's quarantine. Only after the last trainer's death is proven. */
+RP_MUST_CHECK int rp_ring_attach_trainer(struct rp_ring *ring, uint32_t replica, uint64_t batch,
                                          struct rp_error *error);
 /** The trainer is dead: its control page is dropped; what it had not released stays. */
-void rp_ring_detach_trainer(struct rp_ring *ring);
-/** Read the trainer's release word once, check it (I1), keep it. On a violation the ring is
- * quarantined (status and message set, trainer woken) and -RP_E_PROTOCOL returned. Without a
- * trainer, 0 and nothing changes. */
+void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica);
+/** Whoever takes seat `replica` begins at `batch`. If the lowest of all seats is then not in
+ * [release, tail] any more, the ring is emptied and begins there: nobody else may be attached. */
+void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch);
+static inline bool rp_ring_is_taken(const struct rp_ring *ring, uint32_t replica)
+{
+    return ring->seats[replica].control.fd >= 0;
+}
+/** Read each trainer's release word once, check it (I1), keep it; `release` is then the lowest.
+ * A trainer that violates it is quarantined: its word is not looked at any more, its bit is set and
+ * it is woken. -RP_E_PROTOCOL while any is. A seat without a trainer stands still. */
 int rp_ring_poll_release(struct rp_ring *ring);
 /** The slot of batch k; k in [tail, release + slots). */
 uint8_t *rp_ring_slot(const struct rp_ring *ring, uint64_t batch);
-/** Publish every batch below `tail` (>= the present one); wake the trainer if it sleeps. */
+/** Publish every batch below `tail` (>= the present one); wake the trainers if one sleeps. */
 void rp_ring_publish(struct rp_ring *ring, uint64_t tail);
 /** end: of END the number of batches, of FAILED the negative code. message: of FAILED, else NULL.
- * Wakes the trainer. FAILED is final; END and RUNNING may replace each other. */
+ * Wakes the trainers. FAILED is final; END and RUNNING may replace each other. */
 void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
                         const char *message);
 /** Has it no room for a batch? As of the last poll. */
@@ -71,7 +91,7 @@ static inline bool rp_ring_is_full(const struct rp_ring *ring)
 {
     return ring->tail - ring->release == ring->geometry.slots;
 }
-/** want_space: ask for (or no longer ask for) the doorbell. After asking, poll the release word
+/** want_space: ask for (or no longer ask for) the doorbell. After asking, poll the release words
  * once more. */
 void rp_ring_want_space(struct rp_ring *ring, bool wanted);
 void rp_ring_close(struct rp_ring *ring);
@@ -83,8 +103,9 @@ struct rp_ring_view {
     struct rp_geometry geometry; /* validated private copy */
     struct rp_hash128 identity;
     uint64_t generation;
+    uint32_t replica;           /* its seat; whoever opened the view sets it */
     uint64_t next;              /* next batch to take */
-    uint64_t tail;              /* last tail seen */
+    uint64_t tail;              /* last tail seen; below next: others have yet to come so far */
     uint64_t release;           /* last release stored */
     enum rp_ring_status status; /* last one seen by rp_ring_view_take, and its `end` */
     uint64_t end;
@@ -100,7 +121,7 @@ enum rp_ring_take { RP_RING_TAKEN, RP_RING_EMPTY, RP_RING_CLOSED };
  * caller must release first. */
 RP_MUST_CHECK int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
                                     struct rp_slot_header *header, struct rp_error *error);
-/** Text of the status FAILED or QUARANTINED; always terminated. */
+/** What FAILED or QUARANTINED, the view's status, means; always terminated. */
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity);
 /** After EMPTY: spin, then sleep until tail moves, the status changes, or timeout_ns has passed (at
  * most; it may return early, and a change of status may be seen only then, so callers bound it to

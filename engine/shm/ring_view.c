@@ -72,13 +72,15 @@ int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd, ui
                       struct rp_error *error)
 {
     *view = (struct rp_ring_view){
-        .control.fd = control_fd, .next = first_batch, .tail = first_batch, .release = first_batch};
+        .control.fd = control_fd, .next = first_batch, .release = first_batch};
     int code = rp_segment_attach(&view->data, data_fd, false, RP_RING_SLOTS_OFFSET, error);
     if (code == 0)
         code = rp_segment_attach(&view->control, control_fd, true, RP_PAGE_BYTES, error);
     if (code == 0)
         code = open_header(view, error);
-    if (code < 0)
+    if (code == 0) /* the ring may have yet to come here: it waits for others of its trainers */
+        view->tail = rp_min_u64(first_batch, rp_a64_load_relaxed(&engine_words(view)->tail));
+    else
         rp_ring_view_close(view);
     return code;
 }
@@ -128,10 +130,15 @@ static int take_slot(struct rp_ring_view *view, const uint8_t **slot, struct rp_
     return RP_RING_TAKEN;
 }
 
+static bool is_quarantined(const struct rp_ring_view *view)
+{
+    return rp_a32_load_relaxed(&engine_words(view)->quarantined) >> view->replica & 1;
+}
+
 int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
                       struct rp_slot_header *header, struct rp_error *error)
 {
-    if (view->tail != view->next)
+    if (view->tail > view->next)
         return take_slot(view, slot, header, error);
     /* The status first: what was published before it was set is then seen by the look at tail. */
     const struct rp_ring_engine *words = engine_words(view);
@@ -140,23 +147,31 @@ int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
     int code = load_tail(view, error);
     if (code < 0)
         return code;
-    if (view->tail != view->next)
+    if (view->tail > view->next)
         return take_slot(view, slot, header, error);
-    if (status > RP_RING_QUARANTINED)
+    if (status >= RP_RING_QUARANTINED)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_ENGINE_MEMORY,
                        "batch ring: status %" PRIu32 " found, at most %d expected", status,
-                       RP_RING_QUARANTINED);
-    view->status = (enum rp_ring_status)status;
+                       RP_RING_FAILED);
+    view->status = is_quarantined(view) ? RP_RING_QUARANTINED : (enum rp_ring_status)status;
     view->end = end;
-    if (status == RP_RING_RUNNING || (status == RP_RING_END && view->next < end))
+    if (view->status == RP_RING_RUNNING || (view->status == RP_RING_END && view->next < end))
         return RP_RING_EMPTY;
     return RP_RING_CLOSED;
 }
 
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity)
 {
-    snprintf(text, capacity, "%.*s", (int)sizeof engine_words(view)->message,
-             engine_words(view)->message);
+    if (view->status == RP_RING_QUARANTINED) /* nobody knows better what it should be */
+        snprintf(text, capacity,
+                 "rank %" PRIu32
+                 ": this trainer's control page was overwritten, so it gets no more batches "
+                 "(release word: %" PRIu64 " expected, %" PRIu64 " found)",
+                 view->geometry.rank, view->release,
+                 rp_a64_load_relaxed(&control_words(view)->release));
+    else
+        snprintf(text, capacity, "%.*s", (int)sizeof engine_words(view)->message,
+                 engine_words(view)->message);
 }
 
 /* Only whether a look is worth it: rp_ring_view_take looks, with acquire. */
@@ -164,7 +179,7 @@ static bool nothing_new(const struct rp_ring_view *view)
 {
     const struct rp_ring_engine *words = engine_words(view);
     return rp_a64_load_relaxed(&words->tail) == view->tail &&
-           rp_a32_load_relaxed(&words->status) == view->status;
+           rp_a32_load_relaxed(&words->status) == view->status && !is_quarantined(view);
 }
 
 void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)

@@ -35,7 +35,7 @@ extern "C" {
 
 struct rp_client;
 
-/* Zero means "default" in every field but rank. */
+/* Zero means "default" in every field but rank and replica. */
 struct rp_client_options {
     const char *run;     /* name of the run; NULL = "default" */
     const char *run_dir; /* directory of the socket; NULL = the default one */
@@ -43,6 +43,8 @@ struct rp_client_options {
     uint32_t world;      /* dp_world_size that the trainer believes in; 0 = do not check */
     uint32_t rows;       /* batch_size that the trainer believes in; 0 = do not check */
     uint32_t seq_len;    /* 0 = do not check */
+    uint32_t replica;    /* 0 .. replicas - 1: which of those who need the batches of this rank */
+    uint32_t replicas;   /* that the trainer believes in; 0 = do not check */
     const void
         *state; /* state token to go on from; NULL = where the engine stands (its start row) */
     size_t state_bytes;
@@ -70,8 +72,9 @@ enum rp_next {
 };
 
 /** Attach to an engine. Copies what it needs of options.
- *  Errors: -RP_E_GONE no engine of that name within the timeout, -RP_E_BUSY rank is taken by a live
- * trainer, -RP_E_MISMATCH other geometry or stream (both values named), -RP_E_USAGE, -RP_E_VERSION.
+ *  Errors: -RP_E_GONE no engine of that name within the timeout, -RP_E_BUSY rank (or replica of
+ * it) is taken by a live trainer, -RP_E_MISMATCH other geometry or stream (both values named),
+ * -RP_E_USAGE, -RP_E_VERSION.
  */
 RP_API RP_MUST_CHECK int rp_client_attach(struct rp_client **client_out,
                                           const struct rp_client_options *options,

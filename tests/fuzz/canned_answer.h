@@ -53,16 +53,16 @@ FUZZ void answer_start(void)
 {
     struct rp_geometry geometry = fake_geometry(4, 0);
     signal(SIGPIPE, SIG_IGN);
-    FUZZ_REQUIRE(rp_ring_create(&ring, &geometry, (struct rp_hash128){7, 0}, 1, 0, NULL) == 0);
-    FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, NULL) == 0);
+    FUZZ_REQUIRE(rp_ring_create(&ring, &geometry, 1, (struct rp_hash128){7, 0}, 1, 0, NULL) == 0);
+    FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, 0, NULL) == 0);
     fake_write_batch(&ring, 0, 1);
     rp_ring_publish(&ring, 1);
 }
 
 FUZZ void choose_fds(unsigned mode)
 {
-    fds[0] = mode % 4 == 3 ? ring.control.fd : ring.data.fd;
-    fds[1] = mode % 4 == 3 ? ring.data.fd : ring.control.fd;
+    fds[0] = mode % 4 == 3 ? ring.seats[0].control.fd : ring.data.fd;
+    fds[1] = mode % 4 == 3 ? ring.data.fd : ring.seats[0].control.fd;
     fd_count = mode % 4 == 3 ? 2 : mode % 4;
     rp_ring_set_status(&ring,
                        mode & 8    ? RP_RING_END

@@ -48,14 +48,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     struct rp_geometry g = {
         .rows = 1, .seq_len = 4, .max_docs_per_row = 1, .world = 1, .slots = SLOTS};
     FUZZ_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    FUZZ_REQUIRE(rp_ring_create(&ring, &g, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
-    FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, NULL) == 0);
+    FUZZ_REQUIRE(rp_ring_create(&ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, 0, NULL) == 0);
     return 0;
 }
 
 static void step(unsigned what, uint64_t value)
 {
-    struct rp_ring_control *control = (struct rp_ring_control *)(void *)ring.control.data;
+    struct rp_ring_control *control = (struct rp_ring_control *)(void *)ring.seats[0].control.data;
     uint64_t release = ring.release, tail = ring.tail;
     bool was_quarantined = ring.quarantined;
     switch (what) {
@@ -72,9 +72,9 @@ static void step(unsigned what, uint64_t value)
             rp_ring_publish(&ring, tail + 1 + value % (SLOTS - (tail - release)));
         return;
     default:
-        rp_ring_detach_trainer(&ring);
-        FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, what & 1 ? value % BATCH_MAX : release, NULL) ==
-                     0);
+        rp_ring_detach_trainer(&ring, 0);
+        FUZZ_REQUIRE(
+            rp_ring_attach_trainer(&ring, 0, what & 1 ? value % BATCH_MAX : release, NULL) == 0);
         FUZZ_REQUIRE(!ring.quarantined && rp_ring_poll_release(&ring) == 0);
         FUZZ_REQUIRE(ring.tail - ring.release <= SLOTS);
         return;
@@ -90,10 +90,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
     uint64_t first = fuzz_number(&input, 8) % BATCH_MAX;
-    struct rp_ring_control *control = (struct rp_ring_control *)(void *)ring.control.data;
-    ring.release = ring.tail = first; /* as at an attach */
-    ring.quarantined = false;
-    rp_a64_store_release(&control->release, first);
+    rp_ring_detach_trainer(&ring, 0);
+    ring.release = ring.tail = first;
+    FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, first, NULL) == 0);
     for (unsigned steps = 0; steps < 64 && input.left; steps++) {
         unsigned what = (unsigned)fuzz_number(&input, 1);
         step(what >= 240 ? what : what % 3, fuzz_number(&input, what & 64 ? 8 : 1));

@@ -20,8 +20,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     struct rp_geometry g = {.rows = 2, .seq_len = 8, .max_docs_per_row = 3, .world = 2};
     g.rank = 1, g.slots = SLOTS, g.base_row = 12, g.state_bytes = 24;
     FUZZ_REQUIRE(rp_geometry_layout(&g, 1u << RP_SECTION_LABELS, RP_DTYPE_I32) > 0);
-    FUZZ_REQUIRE(rp_ring_create(&ring, &g, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
-    FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, NULL) == 0);
+    FUZZ_REQUIRE(rp_ring_create(&ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, 0, NULL) == 0);
     for (uint64_t k = 0; k < PUBLISHED; k++) {
         uint64_t row = 12 + 4 * k;
         struct rp_slot_header head = {k, 3, row + 2, row + 4, 0, 2, 0, 0, 0, 0, 24, 128};
@@ -58,7 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         header->header_hash = rp_hash128(header, offsetof(struct rp_ring_header, header_hash));
     struct rp_error error = {0};
     struct rp_ring_view view;
-    int code = rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.control.fd), first, &error);
+    int code = rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.seats[0].control.fd), first,
+                                 &error);
     if (fuzz_accepted(code, &error)) {
         const uint8_t *slot;
         struct rp_slot_header head;

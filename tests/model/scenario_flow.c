@@ -35,8 +35,8 @@ static void begin_with(uint32_t tickets, uint32_t slots, bool processes)
     g.slots = slots;
     g.state_bytes = 64;
     MODEL_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    MODEL_REQUIRE(rp_ring_create(&shared->ring, &g, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
-    MODEL_REQUIRE(rp_ring_attach_trainer(&shared->ring, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_create(&shared->ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_attach_trainer(&shared->ring, 0, 0, NULL) == 0);
     struct rp_flow *flow = &shared->flow;
     flow->options = (struct rp_flow_options){.rank_count = 1, .rows = 1, .token_limit = 1000};
     flow->targets = &shared->target;
@@ -138,7 +138,7 @@ static void run_trainer(void)
     struct rp_ring_view view;
     const uint8_t *slot;
     struct rp_slot_header header;
-    int data = shared->ring.data.fd, control = shared->ring.control.fd;
+    int data = shared->ring.data.fd, control = shared->ring.seats[0].control.fd;
     MODEL_REQUIRE(rp_ring_view_open(&view, data, control, 0, NULL) == 0);
     while (own.taken < BATCHES) {
         int code = rp_ring_view_take(&view, &slot, &header, NULL);

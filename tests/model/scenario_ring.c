@@ -31,8 +31,8 @@ static void begin_with(uint32_t slot_count)
     g.slots = slot_count;
     memset(&own, 0, sizeof own);
     MODEL_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
-    MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, 0, 0, NULL) == 0);
 }
 
 static void begin_one_slot(void)
@@ -113,7 +113,8 @@ static void train(uint64_t first, uint64_t held)
     struct rp_ring_view view;
     const uint8_t *slot;
     struct rp_slot_header header;
-    int code = rp_ring_view_open(&view, own.ring.data.fd, own.ring.control.fd, first, NULL);
+    int code = rp_ring_view_open(&view, own.ring.data.fd, own.ring.seats[0].control.fd, first,
+                                 NULL);
     MODEL_REQUIRE(code == 0);
     for (;;) {
         bool gone = own.asks_kernel && model_has_ended(ENGINE);
@@ -196,7 +197,8 @@ static void run_trainer_of_three(void)
     struct rp_ring_view view;
     const uint8_t *slot;
     struct rp_slot_header header;
-    MODEL_REQUIRE(rp_ring_view_open(&view, own.ring.data.fd, own.ring.control.fd, 0, NULL) == 0);
+    MODEL_REQUIRE(
+        rp_ring_view_open(&view, own.ring.data.fd, own.ring.seats[0].control.fd, 0, NULL) == 0);
     while (own.taken < BATCHES)
         if (rp_ring_view_take(&view, &slot, &header, NULL) == RP_RING_TAKEN)
             take(&view, slot, &header, 0);
@@ -225,9 +227,9 @@ static bool replace_trainer(void)
     if (!model_has_ended(TRAINER) || own.closed)
         return false;
     MODEL_REQUIRE(rp_ring_poll_release(&own.ring) == 0);
-    rp_ring_detach_trainer(&own.ring);
+    rp_ring_detach_trainer(&own.ring, 0);
     own.resumed_at = own.ring.release;
-    MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, own.ring.release, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, 0, own.ring.release, NULL) == 0);
     model_start(SECOND);
     return true;
 }
@@ -300,8 +302,8 @@ static void run_create(void)
 {
     struct rp_geometry g = {.rows = 1, .seq_len = 2, .max_docs_per_row = 1, .world = 1, .slots = 1};
     MODEL_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
-    MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, 0, 0, NULL) == 0);
     rp_a32_store_relaxed(own.made, 1);
 }
 
@@ -310,7 +312,7 @@ static void run_open(void)
     struct rp_ring_view view;
     if (rp_a32_load_relaxed(own.made) == 0)
         return;
-    int code = rp_ring_view_open(&view, own.ring.data.fd, own.ring.control.fd, 0, NULL);
+    int code = rp_ring_view_open(&view, own.ring.data.fd, own.ring.seats[0].control.fd, 0, NULL);
     MODEL_REQUIRE(code == 0 || code == -RP_E_PROTOCOL); /* not ready */
     MODEL_REQUIRE(code < 0 || view.generation == 3);
 }

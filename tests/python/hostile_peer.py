@@ -23,11 +23,11 @@ NAMES = ("attached", "pages", "quarantined", "messages", "descriptors", "connect
 LAYOUT = Path(__file__).resolve().parents[2] / "engine" / "shm" / "layout.h"
 ABI = int(re.search(r"RP_ABI_VERSION (\d+)", LAYOUT.read_text()).group(1))
 MAGIC = 0x314B4C41544B5052
-REQUEST = struct.Struct("<QII72sIIIIQ16sIi")
+REQUEST = struct.Struct("<QII72sIIIIIIQ16sIi")
 REPLY = struct.Struct("<QIIiIQQ")
 ATTACH, STAT, CHECKPOINT, WELCOME = 1, 2, 3, 1  # STOP is everybody's right, and not used
 ANY_ROW = 2**64 - 1
-STATUS_OFFSET, QUARANTINED = 4096 + 256, 4
+QUARANTINED_OFFSET = 4096 + 260
 
 
 class Counts:
@@ -61,7 +61,7 @@ class Peer:
         return connection
 
     def request(self, kind, rank, row=ANY_ROW, state_bytes=0, identity=bytes(16)):
-        numbers = rank, 0, 0, 0, row, identity, state_bytes, os.getpid()
+        numbers = rank, 0, 0, 0, 0, 0, row, identity, state_bytes, os.getpid()
         return REQUEST.pack(MAGIC, ABI, kind, self.run, *numbers)
 
     # ---- words -----------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ class Peer:
             with contextlib.suppress(BlockingIOError):
                 connection.send(os.urandom(self.random.randrange(1, 100)), socket.MSG_DONTWAIT)
         self.counts.add("pages", pages)
-        (status,) = struct.unpack_from("<I", words, STATUS_OFFSET)
-        self.counts.add("quarantined", status == QUARANTINED)
+        (quarantined,) = struct.unpack_from("<I", words, QUARANTINED_OFFSET)
+        self.counts.add("quarantined", quarantined & 1)
 
     def write_words(self):
         found = self.attach()

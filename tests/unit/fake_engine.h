@@ -187,10 +187,10 @@ FAKE void fake_welcome(struct fake_engine *engine, int fd, const struct rp_reque
         close(fd);
         return;
     }
-    RP_ASSERT(rp_ring_attach_trainer(&engine->ring, batch, NULL) == 0);
+    RP_ASSERT(rp_ring_attach_trainer(&engine->ring, 0, batch, NULL) == 0);
     char state[FAKE_STATE_BYTES];
     fake_state(row, state);
-    int fds[2] = {engine->ring.data.fd, engine->ring.control.fd};
+    int fds[2] = {engine->ring.data.fd, engine->ring.seats[0].control.fd};
     fake_reply(fd, RP_REPLY_WELCOME, 0, batch, engine->options.generation, state, fds);
     engine->trainer = fd;
 }
@@ -228,7 +228,7 @@ FAKE void fake_hear(struct fake_engine *engine)
         return;
     close(engine->trainer);
     engine->trainer = -1;
-    rp_ring_detach_trainer(&engine->ring);
+    rp_ring_detach_trainer(&engine->ring, 0);
 }
 
 /* Write what there is room for. */
@@ -259,7 +259,7 @@ FAKE void fake_serve(struct fake_options options)
     struct rp_geometry geometry = fake_geometry(options.slots, options.base_row);
     struct rp_hash128 identity = {options.identity, 0};
     if (rp_listener_open(&engine.listener, options.run_dir, "default", &error) != 0 ||
-        rp_ring_create(&engine.ring, &geometry, identity, options.generation, 0, &error) != 0) {
+        rp_ring_create(&engine.ring, &geometry, 1, identity, options.generation, 0, &error) != 0) {
         fprintf(stderr, "fake engine: %s\n", error.message);
         _exit(3);
     }

@@ -185,9 +185,9 @@ struct stream {
 KIT void stream_attach(struct stream *s, uint32_t r, uint64_t batch)
 {
     struct rp_error error;
-    if (rp_ring_attach_trainer(&s->rings[r], batch, &error) != 0 ||
-        rp_ring_view_open(&s->views[r], dup(s->rings[r].data.fd), dup(s->rings[r].control.fd),
-                          batch, &error) != 0)
+    if (rp_ring_attach_trainer(&s->rings[r], 0, batch, &error) != 0 ||
+        rp_ring_view_open(&s->views[r], dup(s->rings[r].data.fd),
+                          dup(s->rings[r].seats[0].control.fd), batch, &error) != 0)
         fail_msg("%s", error.message);
 }
 
@@ -198,7 +198,7 @@ KIT void stream_make_ring(struct stream *s, uint32_t r, uint64_t batch,
     struct rp_error error;
     g.rank = s->options.rank_first + r;
     g.base_row = s->base_row;
-    if (rp_ring_create(&s->rings[r], &g, (struct rp_hash128){1, 2}, 9, batch, &error) != 0)
+    if (rp_ring_create(&s->rings[r], &g, 1, (struct rp_hash128){1, 2}, 9, batch, &error) != 0)
         fail_msg("%s", error.message);
     stream_attach(s, r, batch);
 }

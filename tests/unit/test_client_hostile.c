@@ -40,12 +40,12 @@ static void open_stage(struct stage *stage)
     struct rp_geometry geometry = fake_geometry(4, 0);
     assert_int_equal(rp_listener_open(&stage->listener, fake_run_dir, "default", &error), 0);
     assert_int_equal(
-        rp_ring_create(&stage->ring, &geometry, (struct rp_hash128){7, 0}, 1, 0, &error), 0);
-    assert_int_equal(rp_ring_attach_trainer(&stage->ring, 0, &error), 0);
+        rp_ring_create(&stage->ring, &geometry, 1, (struct rp_hash128){7, 0}, 1, 0, &error), 0);
+    assert_int_equal(rp_ring_attach_trainer(&stage->ring, 0, 0, &error), 0);
     fake_write_batch(&stage->ring, 0, 1);
     rp_ring_publish(&stage->ring, 1);
     stage->fds[0] = stage->ring.data.fd;
-    stage->fds[1] = stage->ring.control.fd;
+    stage->fds[1] = stage->ring.seats[0].control.fd;
 }
 
 static void close_stage(struct stage *stage)

@@ -71,12 +71,12 @@ static void bench_open(struct bench *bench)
                                 .base_row = BASE_ROW,
                                 .state_bytes = 64};
         assert_true(rp_geometry_layout(&g, (1u << RP_SECTION_COUNT) - 1, RP_DTYPE_I32) > 0);
-        code = rp_ring_create(&bench->rings[r], &g, (struct rp_hash128){1, 2}, 9, 0, &error);
+        code = rp_ring_create(&bench->rings[r], &g, 1, (struct rp_hash128){1, 2}, 9, 0, &error);
         if (code == 0)
-            code = rp_ring_attach_trainer(&bench->rings[r], 0, &error);
+            code = rp_ring_attach_trainer(&bench->rings[r], 0, 0, &error);
         if (code == 0)
             code = rp_ring_view_open(&bench->views[r], dup(bench->rings[r].data.fd),
-                                     dup(bench->rings[r].control.fd), 0, &error);
+                                     dup(bench->rings[r].seats[0].control.fd), 0, &error);
         rp_a64_store_relaxed(&bench->arena.free_until[r], SLOTS);
     }
     if (code != 0)
@@ -215,8 +215,8 @@ static void rings_at_different_places(void **state)
     struct bench bench;
     struct rp_error error;
     bench_open(&bench);
-    rp_ring_detach_trainer(&bench.rings[1]);
-    assert_int_equal(rp_ring_attach_trainer(&bench.rings[1], 2, &error), 0);
+    rp_ring_detach_trainer(&bench.rings[1], 0);
+    assert_int_equal(rp_ring_attach_trainer(&bench.rings[1], 0, 2, &error), 0);
     for (uint64_t batch = 0; batch < 4; batch++) {
         uint64_t was = bench.rings[1].tail;
         struct rp_ticket *ticket = rp_arena_ticket(&bench.arena, bench.next_ticket);

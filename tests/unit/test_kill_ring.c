@@ -38,7 +38,7 @@ static struct rp_ring_engine *engine_words(void)
 
 static struct rp_ring_control *control_words(void)
 {
-    return (struct rp_ring_control *)(void *)ring.control.data;
+    return (struct rp_ring_control *)(void *)ring.seats[0].control.data;
 }
 
 static void make_ring(void)
@@ -51,15 +51,16 @@ static void make_ring(void)
                             .micro_batches = 1,
                             .slots = SLOTS};
     assert_true(rp_geometry_layout(&g, 0, RP_DTYPE_I64) > 0);
-    assert_int_equal(rp_ring_create(&ring, &g, (struct rp_hash128){0}, 1, 0, &error), 0);
-    assert_int_equal(rp_ring_attach_trainer(&ring, 0, &error), 0);
+    assert_int_equal(rp_ring_create(&ring, &g, 1, (struct rp_hash128){0}, 1, 0, &error), 0);
+    assert_int_equal(rp_ring_attach_trainer(&ring, 0, 0, &error), 0);
 }
 
 static struct rp_ring_view open_view(uint64_t first)
 {
     struct rp_ring_view view;
     struct rp_error error;
-    int code = rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.control.fd), first, &error);
+    int code = rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.seats[0].control.fd), first,
+                                 &error);
     RP_ASSERT(code == 0);
     return view;
 }
@@ -97,7 +98,7 @@ static bool slot_is_whole(const struct rp_ring_view *view, const uint8_t *slot,
 static void produce(bool publish_first)
 {
     ring.tail = rp_a64_load_acquire(&engine_words()->tail);
-    ring.release = rp_a64_load_acquire(&control_words()->release);
+    ring.release = ring.seats[0].release = rp_a64_load_acquire(&control_words()->release);
     for (;;) {
         if (rp_ring_poll_release(&ring) < 0)
             _exit(1);

@@ -57,7 +57,7 @@ static void share_addresses(struct pair *pair)
     munmap(data, pair->view.data.bytes);
     munmap(control, pair->view.control.bytes);
     pair->view.data.data = pair->ring.data.data;
-    pair->view.control.data = pair->ring.control.data;
+    pair->view.control.data = pair->ring.seats[0].control.data;
 }
 
 static void unshare_addresses(struct pair *pair)
@@ -166,14 +166,14 @@ static void a_new_trainer_begins_where_it_says(void **state)
             assert_int_equal(rp_ring_poll_release(&pair.ring), 0);
         }
         rp_ring_view_close(&pair.view);
-        rp_ring_detach_trainer(&pair.ring);
+        rp_ring_detach_trainer(&pair.ring, 0);
         assert_int_equal(rp_ring_poll_release(&pair.ring), 0); /* nobody there: nothing changes */
         assert_int_equal(pair.ring.release, 4);
-        assert_int_equal(rp_ring_attach_trainer(&pair.ring, cases[i].batch, &error), 0);
+        assert_int_equal(rp_ring_attach_trainer(&pair.ring, 0, cases[i].batch, &error), 0);
         assert_int_equal(pair.ring.release, cases[i].batch);
         assert_int_equal(pair.ring.tail, cases[i].tail);
-        int code = rp_ring_view_open(&pair.view, dup(pair.ring.data.fd), dup(pair.ring.control.fd),
-                                     cases[i].batch, &error);
+        int code = rp_ring_view_open(&pair.view, dup(pair.ring.data.fd),
+                                     dup(pair.ring.seats[0].control.fd), cases[i].batch, &error);
         assert_int_equal(code, 0);
         for (uint64_t batch = cases[i].batch; batch < cases[i].tail; batch++)
             assert_int_equal(take(&pair, &error), RP_RING_TAKEN);

@@ -70,13 +70,13 @@ static int pass_a_ring(struct rp_error *error)
     struct rp_ring ring;
     struct rp_ring_view view;
     struct rp_geometry g = tiny(2);
-    int code = rp_ring_create(&ring, &g, (struct rp_hash128){1, 2}, GENERATION, 0, error);
+    int code = rp_ring_create(&ring, &g, 1, (struct rp_hash128){1, 2}, GENERATION, 0, error);
     if (code < 0)
         return code;
-    code = rp_ring_attach_trainer(&ring, 0, error);
+    code = rp_ring_attach_trainer(&ring, 0, 0, error);
     if (code == 0) {
         code = rp_ring_view_open(&view, (int)syscall(SYS_dup, ring.data.fd),
-                                 (int)syscall(SYS_dup, ring.control.fd), 0, error);
+                                 (int)syscall(SYS_dup, ring.seats[0].control.fd), 0, error);
         if (code == 0)
             rp_ring_view_close(&view);
     }

@@ -67,7 +67,7 @@ class ClientOptions(Structure):
     _fields_ = [
         ("run", c_char_p),
         ("run_dir", c_char_p),
-        *((name, c_uint32) for name in "rank world rows seq_len".split()),
+        *((name, c_uint32) for name in "rank world rows seq_len replica replicas".split()),
         ("state", c_char_p),
         ("state_bytes", c_size_t),
         ("connect_timeout_ns", c_uint64),
