@@ -64,14 +64,15 @@ class Memory:
 class Lease:
     """The right to read one batch. Its end returns the batch to the engine (C1)."""
 
-    __slots__ = ("__weakref__", "client", "exports", "info")
+    __slots__ = ("__weakref__", "argument", "client", "exports", "info")
 
     def __init__(self, client, info):
         self.client, self.info = client, info
+        self.argument = byref(info)  # as the library takes it
         self.exports = {}  # (name, shape, writable) -> weak reference to a Memory
 
     def __del__(self):
-        self.client.give_back(self.info)
+        self.client.give_back(self.info, self.argument)
 
     def memory(self, name, shape, writable):
         """A section as an object that numpy makes an array of. `writable` is what the array claims:
@@ -108,7 +109,6 @@ class Client:
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
         self._process = _process
         self._lock = threading.Lock()  # of what waits without Python's lock, and of the state
-        self._returning = threading.RLock()  # a return may come in the middle of another
         self._leases = {}  # id of a BatchInfo -> weak reference to its Lease, the BatchInfo
         self.pins: Optional[Pins] = None  # of a ring that a GPU reads
         self.taking = None  # C3; whoever gets a lease from next() clears it when the lease is safe
@@ -149,25 +149,27 @@ class Client:
         if self.pins is not None:
             self._release_passed()
         if not info.rows:  # the library has not filled it: no batch has 0 rows
-            code = self._take(self._client, info, self._error_argument)
+            code = self._take(self._client, lease.argument, self._error_argument)
             if code != NEXT_BATCH:
-                code = self._next_slowly(code, timeout_ns, info)
+                code = self._next_slowly(code, timeout_ns, lease.argument)
             if code != NEXT_BATCH:
                 return self._no_batch(code)
         if self.pins is not None:
             self.pins.cover(self.geometry, info)
         return lease
 
-    def _next_slowly(self, code, timeout_ns, info):
+    def _next_slowly(self, code, timeout_ns, argument):
         """What `take` did not have at once."""
         if code == UsageError.code:  # no slot is free, unless some of these leases are dead
             self._return_dead()
             if self.pins is not None:
                 self._release_passed(wait=True)
-            code = self._take(self._client, info, self._error_argument)
+            code = self._take(self._client, argument, self._error_argument)
         if code == NEXT_EMPTY and timeout_ns:
             with self._lock:
-                return self._c.rp_client_next(self._client, timeout_ns, info, self._error_argument)
+                return self._c.rp_client_next(
+                    self._client, timeout_ns, argument, self._error_argument
+                )
         return code
 
     def _no_batch(self, code):
@@ -183,27 +185,29 @@ class Client:
 
     # ---- returning them -------------------------------------------------------------------------
 
-    def give_back(self, info):
-        """Return a lease, once however often it is called. Any thread."""
-        if self._process == _process:
-            key = id(info)
-            with self._returning:
-                if key in self._leases:
-                    if self.pins is not None and info.rows:
-                        self.pins.mark(info)
-                    elif info.rows:
-                        self._release(self._client, info)
-                    del self._leases[key]
+    def give_back(self, info, argument):
+        """Return a lease, once however often it is called. Any thread.
+
+        It is forgotten last: where the end of a lease is cut short, _return_dead finds it. Should
+        both return it at once, the library refuses the second."""
+        key = id(info)
+        if self._process == _process and key in self._leases:
+            if info.rows:
+                if self.pins is None:
+                    self._release(self._client, argument)
+                else:
+                    self.pins.mark(info)
+            self._leases.pop(key, None)
 
     def _release_passed(self, wait=False):
         for info in self.pins.passed(wait):
-            self._release(self._client, info)
+            self._release(self._client, byref(info))
 
     def _return_dead(self):
         """Return the leases whose end was cut short by an exception from outside (C3)."""
         for reference, info in list(self._leases.values()):
             if reference() is None:
-                self.give_back(info)
+                self.give_back(info, byref(info))
 
     def _held(self):
         """The leases that are out, for messages."""
@@ -277,7 +281,7 @@ class Client:
             pins, self.pins = self.pins, None
             if pins is not None:
                 for info in pins.close():
-                    self._release(self._client, info)
+                    self._release(self._client, byref(info))
             with self._lock:
                 self.geometry = None  # it lies in the client
                 self._c.rp_client_detach(self._client)

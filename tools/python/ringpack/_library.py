@@ -95,6 +95,8 @@ class Counts(Structure):
 # These never wait, so Python's lock is kept: a call costs half, and no other thread gets a turn
 # (which it may keep for milliseconds) in the middle of a training step.
 _PROMPT = {"rp_client_take", "rp_client_release", "rp_client_state", "rp_client_state_before"}
+# Their arguments are not converted, which would cost more than the call: give them as they are.
+_EVERY_STEP = {"rp_client_take", "rp_client_release"}
 _PROTOTYPES = {
     "rp_client_attach": (c_int, POINTER(c_void_p), POINTER(ClientOptions), POINTER(Error)),
     "rp_client_geometry": (POINTER(Geometry), c_void_p),
@@ -155,7 +157,8 @@ def library():
                     f"{opened._name} has no {name}: it is of another version than this package",
                     "`pip install ./tools/python` brings both from one tree",
                 ) from None
-            function.restype, function.argtypes = result, arguments
+            function.restype = result
+            function.argtypes = None if name in _EVERY_STEP else arguments
             setattr(opened, name, function)
         _loaded = opened
     return _loaded
