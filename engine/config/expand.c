@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -107,12 +108,29 @@ static bool braces_are_few(const char *pattern)
     return patterns <= BRACE_PATTERNS_MAX;
 }
 
+/* What glob could not look into; its callback has no other way out. */
+static _Thread_local char unread[512];
+static _Thread_local int unread_errno;
+
+static int note_unread(const char *path, int number)
+{
+    snprintf(unread, sizeof unread, "%s", path);
+    unread_errno = number;
+    return number != ENOENT && number != ENOTDIR; /* these match nothing */
+}
+
 static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)
 {
     glob_t matches;
-    int outcome = glob(pattern, GLOB_NOSORT | GLOB_BRACE, NULL, &matches);
+    int outcome = glob(pattern, GLOB_NOSORT | GLOB_BRACE, note_unread, &matches);
     if (outcome == GLOB_NOMATCH)
         return 0;
+    if (outcome == GLOB_ABORTED) {
+        globfree(&matches);
+        return rp_fail(error, -unread_errno,
+                       "check its permissions, or write a pattern that leaves it out",
+                       "%s: %s cannot be listed: %s", pattern, unread, strerror(unread_errno));
+    }
     if (outcome != 0)
         return rp_fail(error, outcome == GLOB_NOSPACE ? -ENOMEM : -EIO, NULL,
                        "%s: the pattern cannot be expanded", pattern);

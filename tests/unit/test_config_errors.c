@@ -172,6 +172,10 @@ static void mistakes_in_options_and_files_are_told(void **state)
               "sources: expected paths separated by commas, found `a,,b`");
     must_fail(rp_config_set(&config, "io", "uring", &error),
               "io: expected one of auto, io_uring, pread, mapped, found `uring`");
+    assert_int_equal(symlink("ring", "ring"), 0); /* stands for a directory that nobody may read */
+    assert_int_equal(finish_text("seq_len: 8\nbatch_size: 1\nsources: ['ring/*.bin']\n"), -ELOOP);
+    assert_string_equal(error.message,
+                        "ring/*.bin: ring cannot be listed: Too many levels of symbolic links");
     assert_true(rp_config_read(&config, "absent.yaml", &error) < 0);
     assert_non_null(strstr(error.message, "absent.yaml"));
     assert_true(rp_config_read(&config, "void", &error) < 0);
