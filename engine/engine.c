@@ -329,17 +329,14 @@ static void look(struct rp_engine *engine, int timeout_ms)
         rp_flow_unpark(engine->flow);
     for (int i = 0; i < count; i++)
         serve_event(engine, &events[i]);
+    if (engine->accepts_later)
+        rp_engine_accept(engine);
 }
 
 /* A checkpoint every so many steps, counted in what trainers consumed. */
 static void save_when_due(struct rp_engine *engine)
 {
-    uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
-    if (engine->config->checkpoint_steps && engine->checkpoints &&
-        engine->phase == RP_ENGINE_RUNNING && step >= engine->next_save_step) {
-        engine->save_wanted = true;
-        rp_engine_schedule_save(engine);
-    }
+    rp_engine_want_due_save(engine);
     if (engine->save_wanted && rp_engine_begin_save(engine))
         engine->save_wanted = false;
 }
@@ -379,7 +376,7 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
                    : RP_FLOW_IDLE;
     if (step == RP_FLOW_RESTART)
         step = rp_engine_restart_flow(engine, engine->error);
-    if (step < 0)
+    if (step < 0 && step != -RP_E_STOPPED) /* that: a signal waits to be served */
         rp_engine_fail(engine, step);
     engine->flow_ended = engine->flow_ended || step == RP_FLOW_ENDED;
     save_when_due(engine);

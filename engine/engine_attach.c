@@ -137,9 +137,11 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
 {
     void *scratch = rp_calloc(1, engine->state_bytes_max);
     size_t state_bytes = 0;
+    engine->asker_fd = connection->fd;
     const void *state = scratch
                             ? welcome_state(engine, batch, request, token, scratch, &state_bytes)
                             : NULL;
+    engine->asker_fd = -1;
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
                              .kind = RP_REPLY_WELCOME,

@@ -120,6 +120,7 @@ struct rp_engine {
     bool direct;
 
     struct rp_listener listener;
+    bool accepts_later; /* no descriptor was free for who has connected */
     struct rp_connection *connections;
     int epoll_fd, wake_fd, signal_fd;
 
@@ -165,6 +166,7 @@ void rp_engine_fail(struct rp_engine *engine, int code);
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index);
+/** Take in whoever has connected; those for whom there is no descriptor at a later call. */
 void rp_engine_accept(struct rp_engine *engine);
 /** "rank 3", or where there are several "rank 3, replica 1". Returns text. */
 const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTES]);
@@ -187,6 +189,8 @@ RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error
 uint64_t rp_engine_consumed(const struct rp_engine *engine);
 /** The next checkpoint is due at the next multiple of checkpoint_steps that trainers consume. */
 void rp_engine_schedule_save(struct rp_engine *engine);
+/** Have the one that is due made at the next occasion; before anything that counts steps anew. */
+void rp_engine_want_due_save(struct rp_engine *engine);
 /** Begin a checkpoint. Returns true if one was begun or failed at once (which has been reported),
  * false if it has to be tried again later: one is busy, or the state is not at hand yet. */
 bool rp_engine_begin_save(struct rp_engine *engine);

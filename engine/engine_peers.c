@@ -14,7 +14,9 @@
 
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP,
+    /* those who wait for a descriptor must not keep the loop awake */
+    uint32_t once = watch == RP_WATCH_LISTENER ? EPOLLET : 0;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | once,
                                 .data.u64 = (uint64_t)watch << 32 | index};
     return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
@@ -93,10 +95,9 @@ void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection,
 
 void rp_engine_accept(struct rp_engine *engine)
 {
-    for (;;) {
-        int fd = rp_listener_accept(&engine->listener, NULL);
-        if (fd < 0)
-            return;
+    struct rp_error error;
+    int fd;
+    while ((fd = rp_listener_accept(&engine->listener, &error)) >= 0) {
         uint32_t index = 0;
         while (index < RP_CONNECTIONS_MAX && engine->connections[index].fd >= 0)
             index++;
@@ -107,6 +108,10 @@ void rp_engine_accept(struct rp_engine *engine)
         }
         engine->connections[index] = (struct rp_connection){.fd = fd};
     }
+    bool waited = engine->accepts_later;
+    engine->accepts_later = fd != -EAGAIN;
+    if (engine->accepts_later && !waited)
+        rp_log(RP_LOG_WARNING, "%s: who has connected waits", error.message);
 }
 
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection)

@@ -375,6 +375,16 @@ void rp_engine_schedule_save(struct rp_engine *engine)
                     is_due ? engine->next_save_step * engine->micro_batches : UINT64_MAX);
 }
 
+void rp_engine_want_due_save(struct rp_engine *engine)
+{
+    uint64_t step = rp_engine_consumed(engine) / engine->micro_batches;
+    if (!engine->config->checkpoint_steps || !engine->checkpoints ||
+        engine->phase != RP_ENGINE_RUNNING || step < engine->next_save_step)
+        return;
+    engine->save_wanted = true;
+    rp_engine_schedule_save(engine);
+}
+
 void rp_engine_finish_copy(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;

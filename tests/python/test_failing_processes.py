@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -407,6 +408,12 @@ print(repr(s.recv(100)))
     assert engine.wait() == 0
 
 
+def seconds_of_work(pid):
+    """On processors, by all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_few_descriptors_while_it_runs(program, folder, engines):
     """Strangers take them all: who is attached reads on, and when they go others can come."""
     tape = Tape(folder, 200000, checkpoint_dir=str(folder / "checkpoints"))
@@ -420,6 +427,9 @@ def test_few_descriptors_while_it_runs(program, folder, engines):
             with contextlib.suppress(BlockingIOError):
                 strangers[-1].connect(f"{folder}/{engine.run}.sock")
         tape.read(ranks, 50)
+        before = seconds_of_work(engine.pid)
+        time.sleep(1)
+        assert seconds_of_work(engine.pid) - before < 0.1, "it does nothing but look who is waiting"
         for stranger in strangers:
             stranger.close()
         engine.checkpoint()
