@@ -3,6 +3,8 @@
  * sees. */
 #include "config_files.h"
 
+#include <errno.h>
+
 #include "base/clock.h"
 
 static void must_fail(int code, const char *message)
