@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-PATIENCE = 300  # seconds until a test gives up; nothing here waits that long when it works
+PATIENCE = 600  # seconds until a test gives up; nothing here waits that long when it works
 
 
 def family(pid):
