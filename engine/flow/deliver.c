@@ -232,23 +232,39 @@ static bool is_consumed(const struct rp_deliver *d, uint64_t batch)
     return true;
 }
 
+/* Packer processes do not say that they are going to sleep; a full ring is the sign that they may
+ * be about to. */
+static bool is_release_awaited(const struct rp_deliver *d, const struct rp_ring *ring)
+{
+    if (d->space_awaited || ring->tail >= d->wake_at)
+        return true;
+    const struct rp_event *space = &d->arena->words->space;
+    return d->options->packer_processes &&
+           (rp_ring_is_full(ring) || rp_a32_load_relaxed(&space->sleepers) != 0);
+}
+
+static void ask_trainers(struct rp_deliver *d)
+{
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        rp_ring_want_space(&d->rings[r], is_release_awaited(d, &d->rings[r]));
+}
+
 void rp_deliver_ask_for_space(struct rp_deliver *d)
 {
-    rp_a32_store_relaxed(&d->space_wanted, 0); /* before the look at who sleeps */
-    rp_fence_seq_cst();
-    bool awaited = rp_a32_load_relaxed(&d->arena->words->space.sleepers) != 0;
-    for (uint32_t r = 0; r < d->options->rank_count; r++)
-        rp_ring_want_space(&d->rings[r], awaited || rp_ring_is_full(&d->rings[r]));
+    if (rp_a32_load_relaxed(&d->space_wanted)) {
+        rp_a32_store_relaxed(&d->space_wanted, 0);
+        d->space_awaited = true;
+    }
+    rp_fence_seq_cst(); /* before the look at who sleeps */
+    ask_trainers(d);
 }
 
 /* Ask, then look whether it is there already: who slept for it asks anew if it is not enough. */
 static void find_space(struct rp_deliver *d)
 {
     rp_deliver_ask_for_space(d);
-    if (!rp_deliver_poll_space(d))
-        return;
-    for (uint32_t r = 0; r < d->options->rank_count; r++)
-        rp_ring_want_space(&d->rings[r], rp_ring_is_full(&d->rings[r]));
+    if (rp_deliver_poll_space(d))
+        ask_trainers(d);
 }
 
 void rp_deliver_look_for_space(struct rp_deliver *d)
@@ -306,7 +322,9 @@ bool rp_deliver_poll_space(struct rp_deliver *d)
             moved = true;
         }
     }
-    if (moved)
+    if (moved) {
+        d->space_awaited = false; /* who sleeps on, because it is not up yet, rings no more bells */
         rp_event_signal(&d->arena->words->space);
+    }
     return moved;
 }

@@ -23,6 +23,7 @@ struct rp_deliver {
     uint64_t base_row;
     uint64_t next_ticket; /* first ticket not yet retired */
     uint64_t wake_at;     /* wake the engine when every ring has released so many batches */
+    bool space_awaited;   /* a packer thread sleeps, and nothing has been freed since it said so */
     bool ended;
     bool held;
     uint64_t held_batch, held_ticket;
@@ -38,9 +39,9 @@ bool rp_deliver_poll_space(struct rp_deliver *deliver);
  * same. */
 bool rp_deliver_give_back(struct rp_deliver *deliver);
 
-/** Have trainers ring the engine's doorbell when they give back: those whose ring is full, and all
- * of them while a packer sleeps, because what it waits for may lie behind batches that are packed
- * but not published. */
+/** Have trainers ring the engine's doorbell when they give back: all of them while a packer sleeps,
+ * because what it waits for may lie behind batches that are packed but not published; those that
+ * have been given the batch of wake_at; and, for packer processes, those whose ring is full. */
 void rp_deliver_ask_for_space(struct rp_deliver *deliver);
 
 /** A packer thread has packed a ticket: deliver, if nobody has the turn. */
