@@ -69,6 +69,7 @@ struct rp_config {
     uint32_t label_mode;  /* `label_mode`: shifted | aligned */
 
     /* the machine: never changes a token */
+    char *cpus;                   /* `0-7,16`: where the engine runs; NULL = wherever it may */
     uint32_t num_workers;         /* reader threads; 1 */
     uint32_t packers;             /* 1 */
     bool packer_processes;        /* false */

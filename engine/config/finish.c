@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/cpus.h"
 #include "base/mem.h"
 #include "config/key.h"
 
@@ -282,6 +283,11 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
     while (slots < config->prefetch_factor)
         slots *= 2;
     config->prefetch_factor = slots;
+    struct rp_cpus cpus;
+    if (config->cpus && !rp_cpus_parse(&cpus, config->cpus))
+        return FAIL_AT(config, cpus, NULL, error,
+                       "expected CPUs below %u, like 0-7,16-23; found `%.100s`", RP_CPUS_MAX,
+                       config->cpus);
     const char *hint = "add `checkpoint_dir: PATH`";
     if (!config->checkpoint_dir && config->checkpoint_steps)
         return FAIL_AT(config, checkpoint_steps, hint, error,

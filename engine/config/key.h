@@ -79,6 +79,8 @@ enum rp_key_kind {
       "type of input_ids, labels and position_ids; auto = of the profile")                         \
     X(label_mode, label_mode, CHOICE, "shifted|aligned", "(of the profile)", 0, 0,                 \
       "label of a position: the next token (shifted) or the token itself (aligned)")               \
+    X(cpus, cpus, TEXT, NULL, "(all that it may use)", 0, 0,                                       \
+      "CPUs of the engine, for instance 0-7,16-23; its memory is then on their NUMA nodes")        \
     X(num_workers, num_workers, COUNT, NULL, "1", 1, 64, "threads that read")                      \
     X(packers, packers, COUNT, NULL, "1", 1, 64, "workers that pack")                              \
     X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                               \

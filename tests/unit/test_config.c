@@ -59,6 +59,7 @@ static const char *const every_key[][2] = {
     {"sections", "labels,provenance"},
     {"token_dtype", "i64"},
     {"label_mode", "shifted"},
+    {"cpus", "0-3,8"},
     {"num_workers", "2"},
     {"packers", "3"},
     {"packer_processes", "yes"},
@@ -105,6 +106,7 @@ static void check_every_key(void)
     assert_int_equal(config.sections, 0x10f); /* rows, doc_lens, input_ids, labels, provenance */
     assert_int_equal(config.token_dtype, RP_DTYPE_I64);
     assert_int_equal(config.label_mode, RP_LABELS_SHIFTED);
+    assert_string_equal(config.cpus, "0-3,8");
     assert_int_equal(config.num_workers, 2);
     assert_int_equal(config.packers, 3);
     assert_true(config.packer_processes);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpus.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "cmd.h"
@@ -79,8 +80,11 @@ static int serve(void *argument, const struct rp_config *config)
                                         .ready_fd = arguments->ready_fd,
                                         .lifeline_fd = arguments->lifeline_fd};
     char *state = NULL;
+    struct rp_cpus cpus;
     int code = 0;
-    if (arguments->state_path) {
+    if (config->cpus && rp_cpus_parse(&cpus, config->cpus)) /* before there is any thread */
+        code = rp_cpus_pin(&cpus, &error);
+    if (code >= 0 && arguments->state_path) {
         code = rp_file_read_all(arguments->state_path, STATE_BYTES_MAX, &state,
                                 &options.state_bytes, &error);
         options.state = state;
