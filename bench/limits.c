@@ -211,7 +211,10 @@ static void make_batches(struct bench *b)
 static const uint16_t *tokens_of(const struct bench *b, const struct rp_fragment *fragment)
 {
     struct rp_extent extent;
-    rp_source_extent(rp_corpus_source(b->corpus, fragment->source), fragment->document, &extent);
+    struct rp_error error;
+    check(rp_source_extent(rp_corpus_source(b->corpus, fragment->source), fragment->document,
+                           &extent, &error),
+          &error);
     const uint8_t *bytes = b->shards[extent.shard] + extent.byte_offset + 2 * fragment->offset;
     return (const uint16_t *)(const void *)bytes;
 }

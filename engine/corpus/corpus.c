@@ -282,7 +282,8 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
                    problem ? problem : "its index entry was bad and is good now");
 }
 
-void rp_source_extent(const struct rp_source *source, uint64_t document, struct rp_extent *extent)
+int rp_source_extent(const struct rp_source *source, uint64_t document, struct rp_extent *extent,
+                     struct rp_error *error)
 {
     uint32_t s = shard_of(source, document);
     const struct rp_opened *opened = &source->shards[s];
@@ -290,5 +291,5 @@ void rp_source_extent(const struct rp_source *source, uint64_t document, struct 
                                  .width = rp_token_width(opened->shard.type)};
     const char *problem = rp_shard_locate(opened, document - source->first[s], &extent->tokens,
                                           &extent->byte_offset);
-    RP_ASSERT(!problem);
+    return problem ? rp_source_explain(source, document, error) : 0;
 }

@@ -98,8 +98,10 @@ struct rp_extent {
     uint64_t byte_offset; /* of the document's first token in the shard's token file */
     uint64_t tokens;
 };
-/** The extent of a document whose length is good. */
-void rp_source_extent(const struct rp_source *source, uint64_t document, struct rp_extent *extent);
+/** The extent of a document, or -RP_E_CORRUPT as rp_source_explain says it. Its length was good
+ * when rp_source_length gave one, but somebody may have written over the index since. */
+RP_MUST_CHECK int rp_source_extent(const struct rp_source *source, uint64_t document,
+                                   struct rp_extent *extent, struct rp_error *error);
 
 /* One token file. Strings and hashes belong to the corpus. */
 struct rp_shard {

@@ -46,7 +46,9 @@ static uint64_t mean_block_bytes(const struct rp_corpus *corpus, uint32_t source
 {
     const struct rp_source *s = rp_corpus_source(corpus, source);
     struct rp_extent extent;
-    rp_source_extent(s, 0, &extent);
+    struct rp_error ignored;
+    if (rp_source_extent(s, 0, &extent, &ignored) < 0)
+        extent.width = sizeof(uint64_t); /* a damaged document may never be met */
     double mean = (double)rp_source_tokens(s) / (double)rp_source_documents(s);
     return (uint64_t)(mean * (double)documents * extent.width) + RP_BLOCK_BYTES;
 }

@@ -125,7 +125,9 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
             const struct rp_source *source = rp_corpus_source(d->options->corpus,
                                                               piece->fragment.source);
             struct rp_extent extent;
-            rp_source_extent(source, piece->fragment.document, &extent);
+            int code = rp_source_extent(source, piece->fragment.document, &extent, error);
+            if (code < 0)
+                return code;
             return rp_fail(
                 error, -RP_E_VOCABULARY,
                 "set vocab_size to that of the tokenizer, or choose a wider token_dtype; "

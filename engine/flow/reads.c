@@ -2,6 +2,8 @@
 /* reads — see reads.h. */
 #include "flow/reads.h"
 
+#include <inttypes.h>
+
 #include "base/bits.h"
 #include "flow/contents.h"
 
@@ -162,6 +164,22 @@ static bool place_in_bulk(struct rp_reads *reads, uint32_t shard, uint64_t first
     return true;
 }
 
+/* The plan has asked the index before: what no longer fits was written over meanwhile. */
+static int fragment_extent(const struct rp_reads *reads, const struct rp_fragment *fragment,
+                           struct rp_extent *extent, struct rp_error *error)
+{
+    const struct rp_source *source = rp_corpus_source(reads->options->corpus, fragment->source);
+    int code = rp_source_extent(source, fragment->document, extent, error);
+    if (code < 0 || rp_range_inside(fragment->offset, fragment->length, extent->tokens))
+        return code;
+    return rp_fail(error, -RP_E_CHANGED,
+                   "restore the index and restart; what was delivered is valid",
+                   "source `%s`, document %" PRIu64 ": its index was changed while it was in use: "
+                   "expected at least %" PRIu64 " tokens, found %" PRIu64,
+                   rp_source_name(source), fragment->document, fragment->offset + fragment->length,
+                   extent->tokens);
+}
+
 int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
                    struct rp_error *error)
 {
@@ -174,9 +192,9 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
         return place_contents(reads, run, piece);
 
     struct rp_extent extent;
-    rp_source_extent(rp_corpus_source(reads->options->corpus, fragment->source), fragment->document,
-                     &extent);
-    RP_ASSERT(rp_range_inside(fragment->offset, fragment->length, extent.tokens));
+    int code = fragment_extent(reads, fragment, &extent, error);
+    if (code < 0)
+        return code;
     const struct rp_file *file = rp_files_get(reads->files, extent.shard, error);
     if (!file)
         return error->code;
@@ -207,11 +225,9 @@ static bool block_range(const struct rp_reads *reads, const struct rp_plan_block
     uint64_t last_document = block->first_document + block->documents - 1;
     struct rp_extent first, last;
     struct rp_error ignored;
-    if (rp_source_length(source, block->first_document) == UINT64_MAX ||
-        rp_source_length(source, last_document) == UINT64_MAX)
+    if (rp_source_extent(source, block->first_document, &first, &ignored) < 0 ||
+        rp_source_extent(source, last_document, &last, &ignored) < 0)
         return false;
-    rp_source_extent(source, block->first_document, &first);
-    rp_source_extent(source, last_document, &last);
     uint64_t end = last.byte_offset + last.tokens * last.width;
     const struct rp_file *file = rp_files_get(reads->files, first.shard, &ignored);
     if (!file || first.shard != last.shard || end <= first.byte_offset)

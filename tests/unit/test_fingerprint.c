@@ -146,7 +146,7 @@ static void test_documents_over_shards(void **state)
         for (unsigned d = 0; d < counts[i]; d++, document++) {
             struct rp_extent extent;
             assert_int_equal(rp_source_length(source, document), 1 + 2 * i);
-            rp_source_extent(source, document, &extent);
+            assert_int_equal(rp_source_extent(source, document, &extent, &error), 0);
             assert_int_equal(extent.shard, 3 + i);
             assert_int_equal(extent.byte_offset, d * 2 * (1 + 2 * i));
             assert_int_equal(rp_corpus_shard(corpus, extent.shard)->source, 1);

@@ -151,6 +151,33 @@ static void a_file_that_changed_is_refused(void **state)
     kit_close(&kit);
 }
 
+/* Its lengths are known to be good and are not doubted again; where a document lies is. */
+static void an_index_that_is_written_over_is_refused(void **state)
+{
+    (void)state;
+    enum { DOCUMENTS = 300, ODD = 200 };
+    static const struct kit_source source = {"redone", 8, 2, DOCUMENTS};
+    const long pointer = 34 + 4 * DOCUMENTS + 8 * ODD;
+    const uint64_t far = 1 << 30;
+    uint64_t byte;
+    kit_write(&source, 0, 60, 8);
+    struct kit kit;
+    open_ordered(&kit, &source);
+    FILE *index = fopen("redone.idx", "r+b");
+    assert_int_equal(fseek(index, pointer, SEEK_SET), 0);
+    assert_int_equal(fread(&byte, sizeof byte, 1, index), 1);
+    assert_int_equal(fseek(index, pointer, SEEK_SET), 0);
+    assert_int_equal(fwrite(&far, sizeof far, 1, index), 1);
+    assert_int_equal(fclose(index), 0);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    struct stream s;
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+    stream_start(&s);
+    check_failure(&s, -RP_E_CORRUPT, batch_of_byte(byte, 2), "document 200|redone.bin|outside");
+    stream_close(&s);
+    kit_close(&kit);
+}
+
 /* The times of the file are put back, as a failing disk would leave them. */
 static void flip_byte(const char *path, long at)
 {
@@ -312,6 +339,7 @@ int main(void)
         cmocka_unit_test(a_failed_start_leaves_nothing),
         cmocka_unit_test(a_bad_disk_is_named_in_its_place),
         cmocka_unit_test(a_file_that_changed_is_refused),
+        cmocka_unit_test(an_index_that_is_written_over_is_refused),
         cmocka_unit_test(a_flipped_bit_is_found_by_its_block),
         cmocka_unit_test(a_token_above_the_limit_is_named),
         cmocka_unit_test(contents_need_no_file),

@@ -33,7 +33,7 @@ static void test_every_dtype(void **state)
             assert_int_equal(rp_source_length(source, 1), 0);
             assert_int_equal(rp_source_length(source, 2), 5);
             struct rp_extent extent;
-            rp_source_extent(source, 2, &extent);
+            assert_int_equal(rp_source_extent(source, 2, &extent, &error), 0);
             assert_int_equal(extent.shard, 0);
             assert_int_equal(extent.width, good[i].width);
             assert_int_equal(extent.byte_offset, 3 * good[i].width);
@@ -80,7 +80,7 @@ static void test_documents_of_several_sequences(void **state)
     assert_int_equal(rp_source_length(source, 1), 0);
     assert_int_equal(rp_source_length(source, 2), 4);
     struct rp_extent extent;
-    rp_source_extent(source, 2, &extent);
+    assert_int_equal(rp_source_extent(source, 2, &extent, &error), 0);
     assert_int_equal(extent.byte_offset, 10);
     rp_corpus_close(corpus);
 

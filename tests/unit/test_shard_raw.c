@@ -15,8 +15,9 @@ static void assert_lengths(const struct rp_corpus *corpus, const uint64_t *lengt
     assert_int_equal(rp_source_documents(source), count);
     for (uint64_t d = 0; d < count; d++) {
         struct rp_extent extent;
+        struct rp_error error;
         assert_int_equal(rp_source_length(source, d), lengths[d]);
-        rp_source_extent(source, d, &extent);
+        assert_int_equal(rp_source_extent(source, d, &extent, &error), 0);
         assert_int_equal(extent.tokens, lengths[d]);
         if (d == 0)
             position = extent.byte_offset;
