@@ -11,7 +11,7 @@
 #include "shm/segment.h"
 #include "client_core.h"
 
-#define SPIN_NS 20000u
+#define SPIN_NS 50000u
 #define SPINS 4u
 #define FRONT_BYTES (64u << 10)
 
@@ -80,7 +80,7 @@ WRAP(int, rp_io_choose, const char *name, const struct rp_io_method **method_out
     return 0;
 }
 
-/* The same 20 us, in simulated time. */
+/* The same 50 us, in simulated time. */
 WRAP(bool, rp_spin, uint32_t *spins)
 {
     sim.now_ns += SPIN_NS / SPINS;
