@@ -55,6 +55,7 @@ struct rp_saver {
     void *state;
     size_t state_bytes;
     char *config_text;
+    bool gives_way; /* to trainers and packers, once the copy is taken; not when we are ending */
     struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
     size_t source_count;
     /* out: read by the engine after phase DONE */

@@ -205,7 +205,8 @@ static void save(void *argument)
     if (contents)
         bytes = (size_t)(copy_contents(saver, contents) - contents);
     announce(saver, RP_SAVER_COPIED);
-    (void)nice(POLITENESS); /* of this thread only: nobody waits for what follows, trainers run */
+    if (saver->gives_way)
+        (void)nice(POLITENESS); /* of this thread only */
     struct rp_checkpoint_piece pieces[] = {{saver->state, saver->state_bytes},
                                            {saver->config_text, strlen(saver->config_text)},
                                            {contents, bytes}};
@@ -285,6 +286,7 @@ static int start_saver(struct rp_engine *engine, uint64_t cut)
     saver->info.contents_end_row = saver->info.next_row;
     saver->directory = engine->checkpoints;
     saver->config_text = engine->config_text;
+    saver->gives_way = engine->phase == RP_ENGINE_RUNNING;
     saver->hold_released = !engine->config->checkpoint_contents;
     if (!saver->hold_released) {
         rp_flow_hold(engine->flow, cut);
