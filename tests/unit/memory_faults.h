@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "run_with_faults.h"
+
 struct memory_orders {
     pid_t process;  /* the only one that is meant; 0 = nobody */
     uint32_t at;    /* number of the allocation, from 0, that is the first to fail */

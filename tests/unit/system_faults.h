@@ -67,12 +67,14 @@ static inline bool system_fails(const char *name)
 }
 
 #define SYSTEM_FAULT(type, name, parameters, arguments)                                            \
+    SYSTEM_FAULT_AS(type, -1, name, parameters, arguments)
+#define SYSTEM_FAULT_AS(type, failure, name, parameters, arguments)                                \
     type name parameters                                                                           \
     {                                                                                              \
         static type(*next) parameters;                                                             \
         if (!next)                                                                                 \
             *(void **)&next = dlsym(RTLD_NEXT, #name);                                             \
-        return system_fails(#name) ? (type)-1 : next arguments;                                    \
+        return system_fails(#name) ? failure : next arguments;                                     \
     }
 
 #ifndef __SANITIZE_THREAD__ /* it calls them before it can be asked; the tests are left out */
@@ -83,6 +85,7 @@ SYSTEM_FAULT(ssize_t, pread, (int fd, void *data, size_t bytes, off_t offset),
 SYSTEM_FAULT(ssize_t, pwrite, (int fd, const void *data, size_t bytes, off_t offset),
              (fd, data, bytes, offset))
 SYSTEM_FAULT(ssize_t, write, (int fd, const void *data, size_t bytes), (fd, data, bytes))
+SYSTEM_FAULT(int, stat, (const char *restrict path, struct stat *restrict info), (path, info))
 SYSTEM_FAULT(int, fstat, (int fd, struct stat *info), (fd, info))
 SYSTEM_FAULT(int, fstatat,
              (int dir, const char *restrict path, struct stat *restrict info, int flags),
@@ -99,6 +102,8 @@ SYSTEM_FAULT(int, renameat2,
              (int from_dir, const char *from, int to_dir, const char *to, unsigned flags),
              (from_dir, from, to_dir, to, flags))
 SYSTEM_FAULT(int, unlinkat, (int dir, const char *path, int flags), (dir, path, flags))
+SYSTEM_FAULT_AS(DIR *, NULL, fdopendir, (int fd), (fd))
+SYSTEM_FAULT_AS(struct dirent *, NULL, readdir, (DIR * dir), (dir))
 SYSTEM_FAULT(int, memfd_create, (const char *name, unsigned flags), (name, flags))
 SYSTEM_FAULT(int, madvise, (void *data, size_t bytes, int advice), (data, bytes, advice))
 SYSTEM_FAULT(int, socket, (int domain, int type, int protocol), (domain, type, protocol))

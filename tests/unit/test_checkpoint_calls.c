@@ -73,14 +73,9 @@ static void test_two_places(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-    print_message("left out: ThreadSanitizer has allocators and calls of its own\n");
-    return 0;
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_place),
         cmocka_unit_test(test_two_places),
     };
-    return cmocka_run_group_tests_name("checkpoint_calls", tests, sample_enter_memory,
-                                       sample_leave);
+    return run_with_faults("checkpoint_calls", tests, sample_enter_memory, sample_leave);
 }

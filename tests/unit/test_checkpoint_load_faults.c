@@ -4,12 +4,10 @@
  * changes its name. */
 #include "checkpoint_sample.h"
 
-#include "call_faults.h"
+#include "system_faults.h"
 
 #include "checkpoint/dir.h"
 #include "storage_fakes.h"
-
-#define CALLS_MAX 1000u
 
 static void prepare(void)
 {
@@ -29,7 +27,7 @@ static int load(struct rp_error *error)
     int code = rp_checkpoint_newest(&checkpoint, "place", true, error);
     if (code == 1) {
         if (rp_checkpoint_info(checkpoint)->next_row != 30)
-            fail_msg("call %u: an older checkpoint was taken", call_orders.at);
+            fail_msg("call %u: an older checkpoint was taken", system_orders.at);
         sample_check(checkpoint);
     }
     rp_checkpoint_close(checkpoint);
@@ -53,18 +51,18 @@ static int rewind_one(struct rp_error *error)
 }
 
 /* Returns how many calls there were, and in *cured how often one failure was overcome. */
-static unsigned check(int (*operate)(struct rp_error *error), int failure, bool for_ever,
+static unsigned check(int (*operate)(struct rp_error *error), int failure, unsigned failing,
                       unsigned *cured)
 {
     bool rewinds = operate == rewind_one;
     unsigned at = 0;
     for (bool is_past = false; !is_past; at++) {
         struct rp_error error = {0};
-        assert_true(at < CALLS_MAX);
+        assert_true(at < FAULTS_MAX);
         prepare();
-        calls_spoil(at, failure, for_ever);
+        system_spoil(NULL, at, failing, failure);
         int code = operate(&error);
-        is_past = calls_mend() <= at;
+        is_past = system_mend() <= at;
         if (code > 0)
             fail_msg("errno %d of call %u: it said that there is no checkpoint", failure, at);
         if (code < 0)
@@ -86,9 +84,9 @@ static void check_all(int (*operate)(struct rp_error *error))
     static const int failures[] = {EIO, EINTR, ESTALE, EMFILE, EACCES, ENOMEM};
     for (size_t i = 0; i < RP_ARRAY_COUNT(failures); i++) {
         unsigned cured = 0, ignored = 0;
-        unsigned calls = check(operate, failures[i], false, &cured);
+        unsigned calls = check(operate, failures[i], 1, &cured);
         if (failures[i] != EINTR) /* it would be asked again for ever, as it should */
-            check(operate, failures[i], true, &ignored);
+            check(operate, failures[i], UINT32_MAX, &ignored);
         print_message("  %s: %u calls, %u failures overcome\n", strerror(failures[i]), calls,
                       cured);
     }
@@ -114,15 +112,10 @@ static void test_rewinding(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-    print_message("left out: ThreadSanitizer has allocators and calls of its own\n");
-    return 0;
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loading_the_newest),
         cmocka_unit_test(test_listing),
         cmocka_unit_test(test_rewinding),
     };
-    return cmocka_run_group_tests_name("checkpoint_load_faults", tests, sample_enter_memory,
-                                       sample_leave);
+    return run_with_faults("checkpoint_load_faults", tests, sample_enter_memory, sample_leave);
 }

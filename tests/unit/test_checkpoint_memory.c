@@ -139,16 +139,11 @@ static void test_listing(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-    print_message("left out: ThreadSanitizer has allocators and calls of its own\n");
-    return 0;
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_taking_a_directory),
         cmocka_unit_test(test_saving),
         cmocka_unit_test(test_loading_the_newest),
         cmocka_unit_test(test_listing),
     };
-    return cmocka_run_group_tests_name("checkpoint_memory", tests, sample_enter_memory,
-                                       sample_leave);
+    return run_with_faults("checkpoint_memory", tests, sample_enter_memory, sample_leave);
 }

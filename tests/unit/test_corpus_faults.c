@@ -237,10 +237,6 @@ static void test_names_are_read_as_they_are_written(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-    print_message("left out: ThreadSanitizer has allocators and calls of its own\n");
-    return 0;
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_opening_without_an_index),
         cmocka_unit_test(test_inspecting),
@@ -250,5 +246,5 @@ int main(void)
         cmocka_unit_test(test_a_source_needs_shards_and_no_name),
         cmocka_unit_test(test_names_are_read_as_they_are_written),
     };
-    return cmocka_run_group_tests_name("corpus_faults", tests, scratch_enter, scratch_leave);
+    return run_with_faults("corpus_faults", tests, scratch_enter, scratch_leave);
 }

@@ -66,12 +66,8 @@ static void test_plans(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-    print_message("left out: ThreadSanitizer has allocators of its own\n");
-    return 0;
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans),
     };
-    return cmocka_run_group_tests_name("plan_memory", tests, NULL, NULL);
+    return run_with_faults("plan_memory", tests, NULL, NULL);
 }

@@ -199,10 +199,6 @@ static void test_a_file_system_that_can_less(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-    print_message("left out: ThreadSanitizer has calls of its own\n");
-    return 0;
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_failing_call_is_its_errno),
         cmocka_unit_test(test_an_interrupted_call_is_repeated),
@@ -211,5 +207,5 @@ int main(void)
         cmocka_unit_test(test_the_attempt_without_direct_may_fail_too),
         cmocka_unit_test(test_a_file_system_that_can_less),
     };
-    return cmocka_run_group_tests_name("storage", tests, enter, leave);
+    return run_with_faults("storage", tests, enter, leave);
 }
