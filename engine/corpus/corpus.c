@@ -293,3 +293,9 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
                                           &extent->byte_offset);
     return problem ? rp_source_explain(source, document, error) : 0;
 }
+
+void rp_source_expect_extent(const struct rp_source *source, uint64_t document)
+{
+    uint32_t s = shard_of(source, document);
+    rp_shard_expect_extent(&source->shards[s], document - source->first[s]);
+}

@@ -84,8 +84,8 @@ uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documen
  * O(1) memory, a few ns: no lock, no syscall. */
 uint64_t rp_source_length(const void *source, uint64_t document);
 
-/** The lengths or extents of these documents will be asked for next: have their index entries
- * brought near, all at once. Signature fits struct rp_plan_source.expect. */
+/** The lengths of these documents will be asked for next: have their index entries brought near,
+ * all at once. Signature fits struct rp_plan_source.expect. */
 void rp_source_expect(const void *source, const uint64_t *documents, uint32_t count);
 
 /** Say exactly what is wrong with a document for which rp_source_length returned UINT64_MAX. */
@@ -102,6 +102,9 @@ struct rp_extent {
  * when rp_source_length gave one, but somebody may have written over the index since. */
 RP_MUST_CHECK int rp_source_extent(const struct rp_source *source, uint64_t document,
                                    struct rp_extent *extent, struct rp_error *error);
+
+/** The extent of a document will be asked for next: see rp_source_expect. */
+void rp_source_expect_extent(const struct rp_source *source, uint64_t document);
 
 /* One token file. Strings and hashes belong to the corpus. */
 struct rp_shard {

@@ -259,6 +259,12 @@ void rp_shard_expect(const struct rp_opened *opened, uint64_t document)
         __builtin_prefetch(&opened->starts[document]);
 }
 
+void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document)
+{
+    if (opened->found.format == RP_FORMAT_MEGATRON) /* of another, the length is where it lies */
+        rp_megatron_expect_extent(opened, document);
+}
+
 void rp_shard_learn(struct rp_opened *opened, uint64_t document)
 {
     if (opened->found.format == RP_FORMAT_MEGATRON)

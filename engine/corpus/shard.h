@@ -69,6 +69,9 @@ uint64_t rp_shard_length(const struct rp_opened *opened, uint64_t document);
 /** Ask for the memory that rp_shard_length will read, without waiting for it. */
 void rp_shard_expect(const struct rp_opened *opened, uint64_t document);
 
+/** Ask for what rp_shard_locate will read beyond that. */
+void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document);
+
 /** Learn a little more about the shard, if less is known of this document than could be: then its
  * length is found sooner. For a moment in which there is nothing to do but wait. */
 void rp_shard_learn(struct rp_opened *opened, uint64_t document);
@@ -79,6 +82,7 @@ void rp_shard_learn(struct rp_opened *opened, uint64_t document);
  * tokens. */
 RP_MUST_CHECK int rp_megatron_open(struct rp_opened *opened, struct rp_error *error);
 void rp_megatron_expect(const struct rp_opened *opened, uint64_t document);
+void rp_megatron_expect_extent(const struct rp_opened *opened, uint64_t document);
 void rp_megatron_learn(struct rp_opened *opened, uint64_t document);
 const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                                uint64_t *byte_offset);

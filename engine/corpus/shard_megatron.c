@@ -225,6 +225,12 @@ void rp_megatron_expect(const struct rp_opened *opened, uint64_t document)
         __builtin_prefetch(megatron->pointers + 8 * document);
 }
 
+void rp_megatron_expect_extent(const struct rp_opened *opened, uint64_t document)
+{
+    if (document < opened->megatron.sequences)
+        __builtin_prefetch(opened->megatron.pointers + 8 * document);
+}
+
 /* ---- opening -----------------------------------------------------------------------------------
  */
 

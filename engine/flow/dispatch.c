@@ -152,9 +152,20 @@ static int add_piece(struct rp_dispatch *d, uint64_t row, struct rp_piece *piece
     }
 }
 
+/* Index entries lie anywhere: those of a row are waited for together. */
+static void expect_extents(const struct rp_dispatch *d, const struct rp_row *row)
+{
+    for (uint32_t i = 0; i < row->count; i++) {
+        const struct rp_fragment *fragment = &row->fragments[i];
+        rp_source_expect_extent(rp_corpus_source(d->options->corpus, fragment->source),
+                                fragment->document);
+    }
+}
+
 static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
                    const struct rp_row *row, struct rp_error *error)
 {
+    expect_extents(d, row);
     uint32_t offset = 0;
     for (uint32_t i = 0; i < row->count; i++) {
         struct rp_piece piece = {.fragment = row->fragments[i],
