@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole jobs: a launcher with its ranks and engines, all of which can be killed at once."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,16 +10,21 @@ import time
 PATIENCE = 600  # seconds until a test gives up; nothing here waits that long when it works
 
 
+def children(pid):
+    """Of all its threads."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                found += map(int, file.read().split())
+    return found
+
+
 def family(pid):
     """The process and all below it: a launcher gives its ranks sessions of their own."""
     found = [pid]
     for parent in found:
-        try:
-            for task in os.listdir(f"/proc/{parent}/task"):
-                with open(f"/proc/{parent}/task/{task}/children") as file:
-                    found += map(int, file.read().split())
-        except FileNotFoundError:
-            continue
+        found += children(parent)
     return found
 
 

@@ -7,12 +7,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 from conftest import ROOT
-from job_kit import Job
+from job_kit import Job, children
 
 EXAMPLES = ROOT / "tools" / "examples"
 STEPS, SAVE_EVERY, KILL_AT = 12, 3, 7
@@ -78,6 +79,31 @@ def test_gpt(corpus, folder):
     program = [*torchrun(2), EXAMPLES / "gpt.py", "--steps", STEPS]
     runs = run_killed_and_resumed(lambda place: [*program, *options(corpus, place)], folder)
     check_resumed(*runs)
+
+
+def rank_of(agent, rank):
+    """The process that torchrun runs as this rank, now."""
+    for pid in children(agent):
+        with open(f"/proc/{pid}/environ") as file:
+            if f"RANK={rank}" in file.read().split("\0"):
+                return pid
+    raise AssertionError(f"torchrun has no rank {rank}")
+
+
+def test_torchrun_starts_killed_ranks_again(corpus, folder):
+    """--max-restarts: first the rank that owns the engine is killed, then the other one."""
+    pytest.importorskip("torch")
+    program = [EXAMPLES / "gpt.py", "--steps", STEPS]
+    again = [*torchrun(2), "--max-restarts", 2, *program, *options(corpus, folder / "again")]
+    whole = [*torchrun(2), *program, *options(corpus, folder / "whole")]
+    with start(again, folder / "again.log") as job, start(whole, folder / "whole.log") as peaceful:
+        for rank, step in (0, 4), (1, 8):
+            job.wait_for(lambda output: str(step) in losses_of(output))  # noqa: B023
+            os.kill(rank_of(job.process.pid, rank), signal.SIGKILL)
+        seen, wanted = LOSS.findall(job.finish()), losses_of(peaceful.finish())
+    assert len(wanted) == STEPS and dict(seen) == wanted
+    assert set(seen) == set(wanted.items()), "a step had another loss the second time"
+    assert [step for step, _ in seen].count("4") == 2 == [step for step, _ in seen].count("8")
 
 
 def test_gpt_accelerate(corpus, folder):

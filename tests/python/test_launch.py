@@ -144,6 +144,19 @@ def test_kubernetes_is_given_what_it_knows(program):
     assert all(f"--{option}=" in known for option in options), options
 
 
+@pytest.mark.parametrize("version", ["1.29", "1.37"])  # 1.29 is the first one with sidecars
+def test_kubernetes_takes_the_manifest(version):
+    yaml = pytest.importorskip("yaml")
+    schemas = pytest.importorskip("kubernetes_validate", reason="LEFT OUT: no kubernetes-validate")
+    service, job = yaml.safe_load_all((LAUNCH / "kubernetes.yaml").read_text())
+    for resource in service, job:
+        schemas.validate(resource, version, strict=True)
+    engine = job["spec"]["template"]["spec"]["initContainers"][0]
+    engine["restartPolice"] = engine.pop("restartPolicy")
+    with pytest.raises(schemas.ValidationError, match="restartPolice"):
+        schemas.validate(job, version, strict=True)
+
+
 def test_an_engine_and_a_trainer_of_different_containers(place):
     """Of a pod: they share the socket's folder, and see neither each other's processes nor shm."""
     separate = ["unshare", "--pid", "--fork", "--mount-proc", "--ipc", "--mount"]
