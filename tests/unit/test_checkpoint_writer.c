@@ -356,7 +356,7 @@ static int fill_a_tmpfs(void)
     struct rp_error error;
     struct rp_checkpoint_dir *dir;
     if (mkdir("small", 0700) < 0 || unshare(CLONE_NEWNS) < 0 ||
-        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", "/", "", MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", "small", "tmpfs", 0, "size=128k") < 0)
         return 77;
     if (rp_checkpoint_dir_open(&dir, "small", 3, NULL, &error) < 0)
