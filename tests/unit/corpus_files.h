@@ -57,7 +57,7 @@ static inline size_t get_file(const char *path, uint8_t *bytes, size_t bytes_max
 
 /* A file that is built up value by value. */
 struct image {
-    uint8_t bytes[1 << 18];
+    uint8_t bytes[1 << 19];
     size_t count;
 };
 

@@ -98,6 +98,44 @@ static void test_loading_the_newest(void **state)
     check_all(load);
 }
 
+/* ---- reads that are not what they were asked for ---------------------------------------------- */
+
+static unsigned passing_failures; /* reads that still fail */
+static size_t read_bytes_max;
+
+static ssize_t strange_read(struct rp_storage *storage, int fd, void *data, size_t bytes,
+                            uint64_t offset)
+{
+    (void)storage;
+    if (passing_failures > 0) {
+        passing_failures--;
+        return -EIO;
+    }
+    ssize_t got = pread(fd, data, bytes < read_bytes_max ? bytes : read_bytes_max, (off_t)offset);
+    return got < 0 ? -errno : got;
+}
+
+static int load_strangely(unsigned failures, size_t bytes_max, struct rp_error *error)
+{
+    ssize_t (*real)(struct rp_storage *, int, void *, size_t, uint64_t) = rp_storage_system.read;
+    passing_failures = failures;
+    read_bytes_max = bytes_max;
+    rp_storage_system.read = strange_read;
+    int code = load(error);
+    rp_storage_system.read = real;
+    return code;
+}
+
+static void test_short_reads_and_passing_failures(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    prepare();
+    assert_int_equal(load_strangely(0, 4096, &error), 0);
+    assert_int_equal(load_strangely(2, 4096, &error), 0);
+    remove_directory("place");
+}
+
 static void test_listing(void **state)
 {
     (void)state;
@@ -114,6 +152,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loading_the_newest),
+        cmocka_unit_test(test_short_reads_and_passing_failures),
         cmocka_unit_test(test_listing),
         cmocka_unit_test(test_rewinding),
     };

@@ -7,6 +7,7 @@
 
 #include "checkpoint/dir.h"
 #include "checkpoint/format.h"
+#include "descriptor_zero.h"
 #include "storage_fakes.h"
 
 static const char *name_of(unsigned sequence)
@@ -56,7 +57,12 @@ static void test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(void **s
     assert_int_equal(truncate(path_of("aside", 3, ""), 20000), 0);
     assert_int_equal(newest_row("aside"), 20); /* only looked at: */
     assert_true(exists(path_of("aside", 4, "")));
+    hear_log();
     assert_int_equal(rp_checkpoint_newest(&checkpoint, "aside", true, &error), 1);
+    const char *log = log_heard();
+    assert_non_null(strstr(log, "checkpoint-000000000004.rpc: set aside as"));
+    assert_null(strstr(log, "cannot"));
+    assert_null(strstr(log, "contents"));
     assert_int_equal(rp_checkpoint_info(checkpoint)->next_row, 20);
     rp_checkpoint_close(checkpoint);
     assert_true(exists(path_of("aside", 4, ".bad")) && exists(path_of("aside", 3, ".bad")));
@@ -77,12 +83,34 @@ static void test_damaged_contents_are_not_set_aside(void **state)
     struct rp_checkpoint *checkpoint;
     sample_fill("lost", 2);
     damage(path_of("lost", 2, ""), 16384 + 50);
+    hear_log();
     assert_int_equal(rp_checkpoint_newest(&checkpoint, "lost", true, &error), 1);
+    assert_non_null(strstr(log_heard(), "its contents are damaged"));
     assert_int_equal(rp_checkpoint_info(checkpoint)->next_row, 20);
     assert_int_equal(rp_checkpoint_info(checkpoint)->contents_end_row, 20);
     assert_true(rp_checkpoint_contents_bad(checkpoint));
     rp_checkpoint_close(checkpoint);
     assert_true(exists(path_of("lost", 2, "")));
+}
+
+static void test_descriptor_zero_is_as_good_as_any(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    struct rp_checkpoint_dir *dir;
+    sample_fill("zero", 2);
+    int aside = free_zero();
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "zero", true, &error), 1);
+    rp_checkpoint_close(checkpoint);
+    assert_int_equal(rp_checkpoint_rewind("zero", 1, &error), 0);
+    assert_true(zero_is_free());
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "zero", 3, "zero-too", &error), 0);
+    assert_int_equal(sample_save(dir, 30, NULL, &error), 0);
+    rp_checkpoint_dir_close(dir);
+    give_back_zero(aside);
+    assert_int_equal(newest_row("zero"), 30);
+    assert_int_equal(newest_row("zero-too"), 30);
 }
 
 static void test_all_bad_is_an_error_and_changes_nothing(void **state)
@@ -332,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_nothing_yet_is_no_error),
         cmocka_unit_test(test_a_damaged_one_is_set_aside_and_the_one_before_is_taken),
         cmocka_unit_test(test_damaged_contents_are_not_set_aside),
+        cmocka_unit_test(test_descriptor_zero_is_as_good_as_any),
         cmocka_unit_test(test_all_bad_is_an_error_and_changes_nothing),
         cmocka_unit_test(test_what_may_be_good_is_not_stepped_over),
         cmocka_unit_test(test_what_only_looks_like_a_checkpoint),

@@ -112,6 +112,31 @@ static void test_short_writes_and_reads_are_no_fault(void **state)
     assert_int_equal(save_with_fault(FAULT_NOTHING, 0, 0, true, &error), -EIO); /* and no hang */
 }
 
+/* NFS may tell only now that it could not write. */
+static unsigned closes, bad_close;
+static int bad_close_at(struct rp_storage *storage, int fd)
+{
+    int code = rp_storage_system.close(storage, fd);
+    return ++closes % 2 == bad_close ? -EDQUOT : code;
+}
+
+static void test_a_close_that_fails_is_a_failure(void **state)
+{
+    (void)state;
+    static const char *const verbs[] = {"close the file that was read back", "close the file:"};
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    struct rp_storage storage = fast_storage();
+    storage.close = bad_close_at;
+    for (bad_close = 0; bad_close < 2; bad_close++) { /* of the two that each attempt makes */
+        closes = 0;
+        assert_int_equal(
+            rp_checkpoint_dir_open_with(&dir, "close", 3, NULL, &storage, WRITE_BYTES, &error),
+            -EDQUOT);
+        assert_non_null(strstr(error.message, verbs[bad_close]));
+    }
+}
+
 static void test_a_disk_that_lies_is_found_out(void **state)
 {
     (void)state;
@@ -121,6 +146,7 @@ static void test_a_disk_that_lies_is_found_out(void **state)
         assert_int_equal(save_with_fault(FAULT_LIE, 0, at, false, &error), 0);
     assert_int_equal(save_with_fault(FAULT_LIE, 0, 0, true, &error), -RP_E_CORRUPT);
     assert_non_null(strstr(error.message, "other bytes than were to be written"));
+    assert_non_null(strstr(error.message, "bytes from 0 on"));
     assert_non_null(strstr(error.message, "attempt 3 of 3"));
 }
 
@@ -401,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_call_fails_once_and_for_ever),
         cmocka_unit_test(test_short_writes_and_reads_are_no_fault),
+        cmocka_unit_test(test_a_close_that_fails_is_a_failure),
         cmocka_unit_test(test_a_disk_that_lies_is_found_out),
         cmocka_unit_test(test_memory_that_changes_is_not_saved_as_good),
         cmocka_unit_test(test_killed_at_every_call),

@@ -9,6 +9,19 @@
 #include "ring_pair.h"
 #include "shm/wait.h"
 
+/* ---- geometry -------------------------------------------------------------------------------- */
+
+static void a_ring_without_geometry_is_refused(void **state)
+{
+    (void)state;
+    struct rp_ring ring;
+    struct rp_error error;
+    struct rp_geometry geometry = {.rank = 7};
+    struct rp_hash128 identity = {0};
+    assert_int_equal(rp_ring_create(&ring, &geometry, 1, identity, 1, 0, &error), -RP_E_USAGE);
+    assert_non_null(strstr(error.message, "rank 7: its geometry is not laid out"));
+}
+
 /* ---- flow ------------------------------------------------------------------------------------ */
 
 static void *produce(void *argument)
@@ -247,6 +260,7 @@ static void no_wake_up_is_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ring_without_geometry_is_refused),
         cmocka_unit_test(a_million_batches_pass),
         cmocka_unit_test(a_full_ring_waits),
         cmocka_unit_test(status_comes_after_the_last_batch),

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/available.h"
+#include "descriptor_zero.h"
 #include "shm/segment.h"
 
 /* A sanitizer needs terabytes of addresses, so RLIMIT_AS is out of its reach. */
@@ -109,6 +110,48 @@ static unsigned attack(int fd)
     through |= (unsigned)(ftruncate(fd, (off_t)BYTES * 2) == 0) << 6;
     through |= (unsigned)(ftruncate(fd, 4096) == 0) << 7;
     return through;
+}
+
+static size_t mapped_pages(void)
+{
+    size_t pages;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%zu", &pages), 1);
+    assert_int_equal(fclose(file), 0);
+    return pages;
+}
+
+/* Huge pages are aligned by mapping more than is wanted: of that nothing stays. */
+static void closing_unmaps_everything(void **state)
+{
+    (void)state;
+    (void)mapped_pages(); /* what a first time takes is there now */
+    struct rp_segment segment = create(2 * HUGE, true);
+    rp_segment_close(&segment);
+    size_t before = mapped_pages();
+    segment = create(2 * HUGE, true);
+    assert_int_equal(mapped_pages(), before + 2 * HUGE / 4096);
+    rp_segment_close(&segment);
+    assert_int_equal(mapped_pages(), before);
+}
+
+static void descriptor_zero_is_as_good_as_any(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    int aside = free_zero();
+    struct rp_segment segment = create(BYTES, false), attached;
+    assert_int_equal(segment.fd, 0);
+    assert_int_equal(rp_segment_seal_readers(&segment, &error), 0);
+    int fd = dup(segment.fd);
+    rp_segment_close(&segment);
+    assert_true(zero_is_free());
+    assert_int_equal(dup(fd), 0);
+    close(fd);
+    assert_int_equal(rp_segment_attach(&attached, 0, false, BYTES, &error), 0);
+    rp_segment_close(&attached);
+    give_back_zero(aside);
 }
 
 static void seals_stop_a_peer(void **state)
@@ -249,6 +292,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_private_and_whole),
         cmocka_unit_test(huge_is_aligned),
+        cmocka_unit_test(closing_unmaps_everything),
+        cmocka_unit_test(descriptor_zero_is_as_good_as_any),
         cmocka_unit_test(seals_stop_a_peer),
         cmocka_unit_test(unsealed_memory_is_not_mapped),
         cmocka_unit_test(attached_memory_stays_out_of_children),

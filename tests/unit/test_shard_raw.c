@@ -162,6 +162,14 @@ static void test_npy(void **state)
                            5); /* five times token 0, which is EOS */
             rp_corpus_close(corpus);
         }
+    put_npy("{'descr': '<u4', 'fortran_order': False, 'shape': (5,), }", 1, 20);
+    FILE *file = fopen("n.npy", "r+b"); /* a header that ends with a space, and no line with it */
+    assert_int_equal(fseek(file, 127, SEEK_SET), 0);
+    assert_int_equal(fputc(' ', file), ' ');
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(open_one(&corpus, "n.npy", RP_FORMAT_AUTO, RP_TOKEN_NONE, 0, &error), 0);
+    assert_int_equal(rp_source_tokens(rp_corpus_source(corpus, 0)), 5);
+    rp_corpus_close(corpus);
     static const char *const bad[] = {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }",
         "{'descr': '>u4', 'fortran_order': False, 'shape': (5,), }",

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "corpus/sidecar.h"
+#include "descriptor_zero.h"
 
 #define TOKENS 5000
 #define EOS 9
@@ -135,6 +136,36 @@ static void test_forged_values_never_reach_memory(void **state)
     assert_int_equal(rp_source_explain(source, 1, &error), -RP_E_CORRUPT);
     assert_says(&error, "document 1|s.bin");
     rp_corpus_close(corpus);
+    /* A document without a token is none of a scan's, and harmless. */
+    memset(bytes + 256 + 24 + 8, 0, 8);
+    table = rp_hash128(bytes + 256 + 24, count - 256 - 24);
+    memcpy(bytes + 96, &table, 16), memcpy(bytes + 112, &table, 16);
+    hash = rp_hash128(bytes, 240);
+    memcpy(bytes + 240, &hash, 16);
+    put_file("s.bin.rpx", bytes, count);
+    assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+    source = rp_corpus_source(corpus, 0);
+    assert_int_equal(rp_source_length(source, 0), 0);
+    assert_int_equal(rp_source_length(source, 1), EOS + 1 + 37);
+    rp_corpus_close(corpus);
+}
+
+/* As many documents as there are numbers, so that the table's entries, one more, are none. */
+static void test_a_count_of_documents_that_wraps_is_refused(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    struct rp_error error;
+    struct rp_sidecar sidecar;
+    put_sidecar();
+    get_file("s.bin.rpx", bytes, sizeof bytes);
+    memset(bytes + 56, 0xff, 8); /* documents */
+    memset(bytes + 80, 0, 16);   /* entries, and bytes of the index */
+    struct rp_hash128 hash = rp_hash128(bytes, 240);
+    memcpy(bytes + 240, &hash, 16);
+    put_file("s.bin.rpx", bytes, 256 + 8 * 3);
+    assert_int_equal(rp_sidecar_open(&sidecar, "s.bin.rpx", "s.bin", &error), -RP_E_CORRUPT);
+    assert_says(&error, "bytes of the document table");
 }
 
 static void test_stale_is_refused(void **state)
@@ -223,16 +254,18 @@ static void test_missing_token_file(void **state)
     (void)state;
     struct rp_error error;
     struct rp_corpus *whole, *gone;
-    const char *shards[] = {"s.bin", "m"};
-    const int32_t lengths[] = {3, 5};
+    const char *shards[] = {"s.bin", "m", "long"}; /* of "long" not every block is sampled */
+    const int32_t lengths[] = {3, 5}, many[] = {70 * RP_BLOCK_BYTES};
     struct rp_source_spec source = {
-        .name = "s", .weight = 1, .shards = shards, .shard_count = 2, .eos = -1};
+        .name = "s", .weight = 1, .shards = shards, .shard_count = 3, .eos = -1};
     struct rp_corpus_spec spec = {.sources = &source, .source_count = 1};
     put_sidecar();
     put_megatron("m", 8, 2, lengths, 2);
     assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0);
+    put_megatron("long", 1, 1, many, 1);
+    assert_int_equal(rp_index_build("long", NULL, NULL, NULL, NULL, &error), 0);
     assert_int_equal(rp_corpus_open(&whole, &spec, &error), 0);
-    assert_int_equal(unlink("s.bin") | unlink("m.bin"), 0);
+    assert_int_equal(unlink("s.bin") | unlink("m.bin") | unlink("long.bin"), 0);
     assert_true(rp_corpus_open(&gone, &spec, &error) < 0);
     spec.allow_missing_data = true;
     assert_int_equal(rp_corpus_open(&gone, &spec, &error), 0);
@@ -245,6 +278,26 @@ static void test_missing_token_file(void **state)
     rp_corpus_close(whole);
     assert_int_equal(unlink("s.bin.rpx"), 0);
     assert_true(rp_corpus_open(&gone, &spec, &error) < 0); /* without a sidecar nothing is known */
+}
+
+static void test_descriptor_zero_is_as_good_as_any(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_inspection inspection;
+    const int32_t lengths[] = {3, 5};
+    struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    put_shard();
+    put_megatron("m", 8, 2, lengths, 2);
+    int aside = free_zero();
+    assert_int_equal(rp_index_build("s.bin", &hints, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(open_it(&error), 0);
+    assert_int_equal(rp_inspect("s.bin", NULL, NULL, true, NULL, NULL, &inspection, &error), 0);
+    assert_int_equal(inspection.token_max, 36);
+    assert_int_equal(rp_index_build("m", NULL, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(rp_inspect("m", NULL, NULL, true, NULL, NULL, &inspection, &error), 0);
+    assert_int_equal(inspection.token_max, 7);
+    give_back_zero(aside);
 }
 
 /* The sidecar knows that there was one; its name is what is told, not an address. */
@@ -268,10 +321,12 @@ int main(void)
         cmocka_unit_test(test_layout),
         cmocka_unit_test(test_every_bit_and_every_truncation),
         cmocka_unit_test(test_forged_values_never_reach_memory),
+        cmocka_unit_test(test_a_count_of_documents_that_wraps_is_refused),
         cmocka_unit_test(test_stale_is_refused),
         cmocka_unit_test(test_block_hashes_locate_a_changed_token),
         cmocka_unit_test(test_index_directory),
         cmocka_unit_test(test_missing_token_file),
+        cmocka_unit_test(test_descriptor_zero_is_as_good_as_any),
         cmocka_unit_test(test_missing_index_is_named),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);

@@ -26,6 +26,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "descriptor_zero.h"
 #include "shm/socket.h"
 
 static char base[] = "/tmp/rp-test-socket-XXXXXX";
@@ -104,6 +105,10 @@ static void one_engine_has_a_name(void **state)
     assert_int_equal(rp_listener_open(&second, run_dir, "run.1-a_B", &error), -RP_E_BUSY);
     snprintf(pid, sizeof pid, "process %ld", (long)getpid());
     assert_non_null(strstr(error.message, pid));
+    char lock[128];
+    snprintf(lock, sizeof lock, "%s/run.1-a_B.lock", run_dir);
+    assert_int_equal(stat(lock, &status), 0);
+    assert_int_equal(status.st_mode & 07777, 0600);
     struct rp_listener other = open_listener("other");
     rp_listener_close(&first);
     assert_int_equal(access(run_dir, F_OK), 0); /* another run lives there */
@@ -350,6 +355,32 @@ static void messages_and_descriptors_arrive(void **state)
     close_ends(&ends);
 }
 
+static void descriptor_zero_is_as_good_as_any(void **state)
+{
+    (void)state;
+    char buffer[64];
+    int fds[2], aside = free_zero(), passed[2] = {aside, aside};
+    struct ends ends = open_ends(); /* the directory of the listener */
+    assert_false(zero_is_free());
+    close_ends(&ends);
+    assert_true(zero_is_free());
+    int held = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ends = open_ends();
+    assert_int_equal(close(held), 0);
+    assert_int_equal(rp_socket_send(ends.trainer, "head", 4, NULL, 0, passed, 2, &error), 0);
+    assert_int_equal(rp_socket_receive(ends.engine, buffer, sizeof buffer, fds, 1000, &error), 4);
+    assert_int_equal(fds[0], 0);
+    assert_int_equal(close(fds[0]) | close(fds[1]), 0);
+    close(ends.trainer);
+    close(ends.engine);
+    ends.trainer = rp_socket_connect(run_dir, "r", &error); /* 0 was its directory */
+    assert_true(ends.trainer > 0 && zero_is_free());
+    ends.engine = rp_listener_accept(&ends.listener, &error);
+    assert_int_equal(ends.engine, 0);
+    close_ends(&ends);
+    give_back_zero(aside);
+}
+
 static void large_messages_arrive(void **state)
 {
     (void)state;
@@ -440,6 +471,7 @@ int main(void)
         cmocka_unit_test(a_race_has_one_winner),
         cmocka_unit_test(other_users_are_refused),
         cmocka_unit_test(messages_and_descriptors_arrive),
+        cmocka_unit_test(descriptor_zero_is_as_good_as_any),
         cmocka_unit_test(large_messages_arrive),
         cmocka_unit_test(a_peer_that_does_not_read_is_not_waited_for),
         cmocka_unit_test(surplus_descriptors_do_not_leak),

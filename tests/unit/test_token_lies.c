@@ -101,6 +101,7 @@ static void each_value_is_checked_against_the_corpus(void **state)
         {cursor + 8, 8, 50, "position 50 of 50"},
         {cursor + 16, 8, UINT64_MAX, "mixing"},
         {piece, 8, 50, "document 50"},
+        {piece + 8, 8, 1, "expected a multiple of 61"},
         {piece + 32 + 8, 8, 1, "expected a multiple of 61"},
         {piece + 16, 8, 100000, "100000 tokens"},
         {piece + 24, 4, 3, "source 3"},
@@ -115,6 +116,29 @@ static void each_value_is_checked_against_the_corpus(void **state)
         if (!strstr(error.message, lies[i].word))
             fail_msg("`%s` does not say `%s`", error.message, lies[i].word);
     }
+    rp_plan_close(plan);
+}
+
+static void an_epoch_behind_the_only_one_is_refused(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX];
+    struct corpus corpus;
+    struct rp_row row;
+    struct rp_error error = {0};
+    uint64_t random = 6;
+    corpus_make(&corpus, 1, 50, 61, &random);
+    struct rp_plan_config config = plan_variant(0);
+    config.num_epochs = 1;
+    struct rp_plan *plan = plan_open(&config, &corpus);
+    assert_true(plan_next(plan, &row));
+    size_t bytes = save(plan, token);
+    load(plan, token, bytes); /* control */
+    uint64_t epoch = 2;
+    memcpy(token + lane_offset(&corpus) + sizeof(struct rp_token_lane), &epoch, sizeof epoch);
+    rehash(token, bytes);
+    assert_int_equal(rp_plan_load(plan, token, bytes, false, &error), -RP_E_CORRUPT);
+    assert_non_null(strstr(error.message, "source 0 is in epoch 2 of 1"));
     rp_plan_close(plan);
 }
 
@@ -187,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lying_tokens_do_no_harm),
         cmocka_unit_test(each_value_is_checked_against_the_corpus),
+        cmocka_unit_test(an_epoch_behind_the_only_one_is_refused),
         cmocka_unit_test(a_long_piece_is_only_taken_as_pending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
