@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,11 +28,13 @@ struct memory_orders {
     bool for_ever;
 };
 static struct memory_orders *memory_orders; /* NULL: nothing fails yet */
+static __thread bool memory_is_spared;      /* what this thread asks for now is not the engine's */
 
 static inline bool memory_fails(void)
 {
     struct memory_orders *orders = memory_orders;
-    if (!orders || __atomic_load_n(&orders->process, __ATOMIC_ACQUIRE) != getpid())
+    if (!orders || memory_is_spared ||
+        __atomic_load_n(&orders->process, __ATOMIC_ACQUIRE) != getpid())
         return false;
     uint32_t number = __atomic_fetch_add(&orders->calls, 1, __ATOMIC_RELAXED);
     bool fails = orders->for_ever ? number >= orders->at : number == orders->at;
@@ -85,6 +88,19 @@ MEMORY_FAULT(int, ENOMEM, posix_memalign, (void **memory, size_t alignment, size
 MEMORY_FAULT(void *, MAP_FAILED, mmap,
              (void *address, size_t bytes, int protection, int flags, int fd, off_t offset),
              (address, bytes, protection, flags, fd, offset))
+#endif
+
+#ifdef __SANITIZE_ADDRESS__ /* looks at each thread's stack as it starts, and dies if it cannot */
+int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
+{
+    static int (*next)(pthread_t, pthread_attr_t *);
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "pthread_getattr_np");
+    memory_is_spared = true;
+    int code = next(thread, attributes);
+    memory_is_spared = false;
+    return code;
+}
 #endif
 
 #endif
