@@ -53,6 +53,16 @@ static inline uint64_t rp_div_up(uint64_t v, uint64_t divisor)
 {
     return v / divisor + (v % divisor != 0);
 }
+/* The greatest common divisor. */
+static inline uint64_t rp_gcd_u64(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
 /* True and *out set, or false if the result does not fit. */
 static inline bool rp_add_u64(uint64_t a, uint64_t b, uint64_t *out)
 {

@@ -117,21 +117,11 @@ static int check_names(const struct rp_config *config, struct rp_error *error)
     return code;
 }
 
-static uint64_t greatest_divisor(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static int finish_weights(struct rp_config *config, struct rp_error *error)
 {
     uint64_t divisor = 0;
     for (uint32_t i = 0; i < config->source_count; i++)
-        divisor = greatest_divisor(divisor, config->sources[i].weight);
+        divisor = rp_gcd_u64(divisor, config->sources[i].weight);
     for (uint32_t i = 0; i < config->source_count; i++) {
         struct rp_config_source *source = &config->sources[i];
         source->weight /= divisor;

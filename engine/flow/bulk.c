@@ -14,23 +14,13 @@
 
 /* ---- whether --------------------------------------------------------------------------------- */
 
-static uint64_t greatest_divisor(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Rows go round lanes and ranks with one period: count there how many of a lane's are ours. */
 static void find_local_lanes(struct rp_bulks *bulks, const struct rp_flow_options *o,
                              uint64_t base_row)
 {
     uint32_t lanes = bulks->blocks.lanes;
     uint64_t batch_rows = (uint64_t)o->rows * o->world;
-    uint64_t period = batch_rows / greatest_divisor(batch_rows, lanes) * lanes;
+    uint64_t period = batch_rows / rp_gcd_u64(batch_rows, lanes) * lanes;
     for (uint32_t lane = 0; lane < lanes; lane++) {
         uint64_t ours = 0, all = 0;
         /* the lane's rows are every lanes-th one, first the one whose number is lane mod lanes */

@@ -76,7 +76,7 @@ static void wait_for_space(uint64_t k)
     rp_ring_want_space(&own.ring, false);
 }
 
-static void run_engine(void)
+static void run_engine_without_end(void)
 {
     for (uint64_t k = 0; k < BATCHES;) {
         MODEL_REQUIRE(rp_ring_poll_release(&own.ring) == 0);
@@ -85,6 +85,11 @@ static void run_engine(void)
         else
             wait_for_space(k);
     }
+}
+
+static void run_engine(void)
+{
+    run_engine_without_end();
     rp_ring_set_status(&own.ring, RP_RING_END, BATCHES, NULL);
 }
 
@@ -180,17 +185,6 @@ const struct model_scenario model_ring_failure = {
 };
 
 /* ---- nobody may sleep past a batch ----------------------------------------------------------- */
-
-static void run_engine_without_end(void)
-{
-    for (uint64_t k = 0; k < BATCHES;) {
-        MODEL_REQUIRE(rp_ring_poll_release(&own.ring) == 0);
-        if (NOT_FULL(own.ring, k))
-            publish(k++);
-        else
-            wait_for_space(k);
-    }
-}
 
 static void run_trainer_of_three(void)
 {
