@@ -29,21 +29,25 @@ class Training:
 
     def start(self, launcher, ranks, batch_size, save_every=12, way="dcp", **changes):
         """Jobs, one for each node that has ranks: `ranks` says how many, node by node."""
+        way = "alone" if launcher == "mpirun" else way
+        trainer = self.new_life(ranks, batch_size, save_every=save_every, way=way, **changes)
+        return (self._mpirun if launcher == "mpirun" else self._torchrun)(ranks, trainer)
+
+    def new_life(self, ranks, batch_size, **changes):
+        """The trainer and its arguments."""
         self.lives, self.ranks = self.lives + 1, sum(ranks)
         options = {
             "corpus": self.corpus,
             "place": self.place,
             "life": self.lives,
-            "way": "alone" if launcher == "mpirun" else way,
             "batch_size": batch_size,
-            "save_every": save_every,
             "until_row": self.until_row,
             **changes,
         }
         trainer = [HERE / "trainer.py"]
         for key, value in options.items():
             trainer += ["--" + key.replace("_", "-"), value]
-        return (self._mpirun if launcher == "mpirun" else self._torchrun)(ranks, trainer)
+        return trainer
 
     def _log(self, node):
         return self.place / f"life-{self.lives}-{node}.log"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two nodes on one machine: network namespaces joined by a cable, each with its own /dev/shm, host
-name and run directory. They share the file system, as nodes of a cluster do.
+name and run directory. They share the file system, as nodes of a cluster do, and know each other's
+names.
 
 A node is what runs in one `Node.start`: its tree of processes, which ends as a whole."""
 
@@ -14,6 +15,7 @@ from job_kit import Job
 NETWORK = "10.77.0"
 FURNISH = (
     "mount --make-rprivate / && mount -t tmpfs ringpack /dev/shm && mkdir -m 700 /dev/shm/run && "
+    "echo '{hosts}' >/dev/shm/hosts && mount --bind /dev/shm/hosts /etc/hosts && "
     "hostname {name} && export XDG_RUNTIME_DIR=/dev/shm/run && "
 )
 
@@ -42,13 +44,13 @@ def missing():
 
 
 class Node:
-    def __init__(self, name, address):
-        self.name, self.address = name, address
+    def __init__(self, name, address, hosts="127.0.0.1 localhost"):
+        self.name, self.address, self.hosts = name, address, hosts
 
     def shell(self, script):
         """Words that run a script as this node, in a mount of its own."""
         enter = ["ip", "netns", "exec", self.name, "unshare", "--mount", "--uts", "bash", "-c"]
-        return [*enter, FURNISH.format(name=self.name) + script]
+        return [*enter, FURNISH.format(name=self.name, hosts=self.hosts) + script]
 
     def command(self, words):
         return self.shell("exec " + shlex.join(map(str, words)))
@@ -75,7 +77,10 @@ class Node:
 
 @contextlib.contextmanager
 def two_nodes():
-    nodes = [Node(f"rp{os.getpid()}{side}", f"{NETWORK}.{n}") for n, side in ((1, "a"), (2, "b"))]
+    names = {f"{NETWORK}.{n}": f"rp{os.getpid()}{side}" for n, side in ((1, "a"), (2, "b"))}
+    hosts = "\n".join(f"{address} {name}" for address, name in names.items())
+    hosts = f"127.0.0.1 localhost\n{hosts}"
+    nodes = [Node(name, address, hosts) for address, name in names.items()]
     try:
         for node in nodes:
             ip("netns", "add", node.name)

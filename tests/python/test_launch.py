@@ -18,7 +18,7 @@ from job_kit import Job
 LAUNCH = ROOT / "tools" / "examples" / "launch"
 # srun: two nodes of one task, side by side; each node has a run directory of its own.
 SRUN = """#!/bin/bash
-shift 2 # options
+shift 3 # options
 for node in 0 1; do
     mkdir -m 700 "$PLACE/node$node"
     SLURM_PROCID=$node SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NTASKS_PER_NODE=1 SLURM_NODEID=$node \\
