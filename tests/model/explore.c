@@ -293,9 +293,16 @@ static void print_sites(void)
     site_count = 0;
 }
 
-/* model_check [--long] [--trace] [--weaken SITE] [SCENARIO...]: explores the scenarios, all by
- * default. SITE is an address that was printed before: its order, or its wake-up, is left out. Exit
- * 1 at the first thing that is wrong. */
+static int list_scenarios(void)
+{
+    for (const struct model_scenario *const *s = model_scenarios; *s; s++)
+        puts((*s)->name);
+    return 0;
+}
+
+/* model_check [--list] [--long] [--trace] [--weaken SITE] [SCENARIO...]: explores the scenarios,
+ * all by default. SITE is an address that was printed before: its order, or its wake-up, is left
+ * out. Exit 1 at the first thing that is wrong. */
 static const char *const *parse_options(const char *const *argument, bool *show)
 {
     for (; *argument && argument[0][0] == '-'; argument++) {
@@ -320,7 +327,8 @@ static bool is_wanted(const char *const *names, const char *name)
 int main(int argc, char **argv)
 {
     bool show = false;
-    (void)argc;
+    if (argc > 1 && strcmp(argv[1], "--list") == 0)
+        return list_scenarios();
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *const *names = parse_options((const char *const *)(argv + 1), &show);
     for (const struct model_scenario *const *s = model_scenarios; *s; s++) {
