@@ -246,9 +246,10 @@ static void test_killed_at_random(void **state)
             struct rp_storage storage = fast_storage();
             save_until_killed(&storage, acknowledged);
         }
-        for (unsigned k = 0; k < 100000 && !__atomic_load_n(&acknowledged[1], __ATOMIC_ACQUIRE);
-             k++)
-            usleep(50);
+        uint64_t before = __atomic_load_n(&acknowledged[0], __ATOMIC_ACQUIRE);
+        while (!__atomic_load_n(&acknowledged[1], __ATOMIC_ACQUIRE) ||
+               (i % 8 == 0 && __atomic_load_n(&acknowledged[0], __ATOMIC_ACQUIRE) == before))
+            usleep(50); /* until it has begun; every eighth, until it has saved once more */
         usleep((unsigned)rand_r(&seed) % 2000);
         kill(child, SIGKILL);
         check_after_kill(child, acknowledged);
