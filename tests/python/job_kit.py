@@ -72,6 +72,13 @@ class Job:
             assert time.monotonic() < deadline, f"did not happen in time:\n{self.output()}"
             time.sleep(0.01)
 
+    def comes(self, condition):
+        """Whether condition() becomes true before the job ends."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition() and self.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return condition()
+
     def wait_for_end(self):
         """Its status, however it ends."""
         try:

@@ -91,12 +91,18 @@ def rank_of(agent, rank):
 
 
 def test_torchrun_starts_killed_ranks_again(corpus, folder):
-    """--max-restarts: first the rank that owns the engine is killed, then the other one."""
+    """--max-restarts: first the rank that owns the engine is killed, then the other one.
+
+    The ranks' addresses go into torchrun's store, where the next ranks would find dead ones."""
     pytest.importorskip("torch")
+    fresh = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     program = [EXAMPLES / "gpt.py", "--steps", STEPS]
     again = [*torchrun(2), "--max-restarts", 2, *program, *options(corpus, folder / "again")]
     whole = [*torchrun(2), *program, *options(corpus, folder / "whole")]
-    with start(again, folder / "again.log") as job, start(whole, folder / "whole.log") as peaceful:
+    with (
+        start(again, folder / "again.log", **fresh) as job,
+        start(whole, folder / "whole.log") as peaceful,
+    ):
         for rank, step in (0, 4), (1, 8):
             job.wait_for(lambda output: str(step) in losses_of(output))  # noqa: B023
             os.kill(rank_of(job.process.pid, rank), signal.SIGKILL)

@@ -7,11 +7,13 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 
 import pytest
+import ringpack
 from conftest import ROOT
 from job_kit import Job
 
@@ -142,6 +144,47 @@ def test_kubernetes_is_given_what_it_knows(program):
     options = re.findall(r"--([a-z-]+)", containers[0]["args"][0])
     known = subprocess.run([program, "help", "serve"], capture_output=True, text=True).stdout
     assert all(f"--{option}=" in known for option in options), options
+
+
+SERVICES = """
+mount -t tmpfs ringpack /run && mkdir -p /run/systemd/system # or it says that nothing was booted
+exec /lib/systemd/systemd --user
+"""
+
+
+def test_systemd_starts_a_killed_engine_again(place):
+    """A systemd of our own runs the unit; the trainer goes on with the next row."""
+    run_dir, config = place / "run", place / ".config"
+    for folder in run_dir, config / "systemd" / "user", config / "ringpack":
+        folder.mkdir(mode=0o700, parents=True)
+    unit = (LAUNCH / "ringpack@.service").read_text()
+    unit = unit.replace("/usr/local/bin/ringpack", os.environ["RINGPACK"])
+    (config / "systemd" / "user" / "ringpack@.service").write_text(unit)
+    text = f"sources: [{place}/licences]\nseq_len: 64\nnum_epochs: endless\n"
+    (config / "ringpack" / "pretrain.yaml").write_text(text)
+    (config / "ringpack" / "pretrain.env").write_text("OPTIONS=--batch-size 2\n")
+    homes = {**os.environ, "HOME": str(place), "XDG_RUNTIME_DIR": str(run_dir)}
+    homes.pop("XDG_CONFIG_HOME", None)
+
+    def systemctl(*words):
+        command = ["systemctl", "--user", *words]
+        return subprocess.run(command, env=homes, capture_output=True, text=True)
+
+    manager = ["unshare", "--mount", "bash", "-c", SERVICES]
+    with Job(manager, place / "systemd.log", env=homes) as job:
+        if not job.comes((run_dir / "systemd" / "private").exists):
+            pytest.skip(f"LEFT OUT: no systemd can be run here: {job.output()}")
+        started = systemctl("start", "ringpack@pretrain")
+        assert started.returncode == 0, started.stderr
+        with ringpack.Loader(run="pretrain", run_dir=run_dir / "ringpack") as loader:
+            rows = [next(loader).first_row]
+            engine = systemctl("show", "--property=MainPID", "--value", "ringpack@pretrain").stdout
+            os.kill(int(engine), signal.SIGKILL)
+            while loader.counts()["reattaches"] == 0:
+                rows.append(next(loader).first_row)
+        assert rows == list(range(0, 2 * len(rows), 2))
+        systemctl("exit")
+        assert job.wait_for_end() == 0
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])  # 1.29 is the first one with sidecars
