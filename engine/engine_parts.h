@@ -44,10 +44,10 @@ struct rp_connection {
 struct rp_saver {
     pthread_t thread;
     bool busy;           /* engine's thread only: a save is under way */
-    int done_fd;         /* eventfd: written when the copy is taken, and when the save has ended */
+    int done_fd;         /* eventfd: written at each phase */
     struct rp_a32 phase; /* enum below. Writer: the saver, release; reader: the engine, acquire.
                             PAIRS saver-phase */
-    bool hold_released;
+    bool hold_released, told; /* engine's thread only, of the save under way */
 
     /* in: set by the engine before the thread starts */
     struct rp_checkpoint_dir *directory;
@@ -58,12 +58,12 @@ struct rp_saver {
     bool gives_way; /* to trainers and packers, once the copy is taken; not when we are ending */
     struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
     size_t source_count;
-    /* out: read by the engine after phase DONE */
+    /* out: read by the engine after phase SAVED */
     int code;
     char *path;
     struct rp_error error;
 };
-enum rp_saver_phase { RP_SAVER_COPYING, RP_SAVER_COPIED, RP_SAVER_DONE };
+enum rp_saver_phase { RP_SAVER_COPYING, RP_SAVER_COPIED, RP_SAVER_SAVED, RP_SAVER_DONE };
 
 /* `count` tokens of `width` bytes at token `offset` of `row`, in a batch slot or a ticket. */
 struct rp_content_source {

@@ -223,6 +223,9 @@ static void *saver_main(void *argument)
     struct rp_saver *saver = argument;
     if (!rp_mapped_guard(save, saver)) /* it was copying out of a mapped file */
         saver->code = rp_mapped_lost(&saver->error);
+    announce(saver, RP_SAVER_SAVED);
+    if (saver->code == 0)
+        rp_checkpoint_prune(saver->directory);
     announce(saver, RP_SAVER_DONE);
     return NULL;
 }
@@ -287,6 +290,7 @@ static int start_saver(struct rp_engine *engine, uint64_t cut)
     saver->directory = engine->checkpoints;
     saver->config_text = engine->config_text;
     saver->gives_way = engine->phase == RP_ENGINE_RUNNING;
+    saver->told = false;
     saver->hold_released = !engine->config->checkpoint_contents;
     if (!saver->hold_released) {
         rp_flow_hold(engine->flow, cut);
@@ -318,8 +322,8 @@ static void answer_askers(struct rp_engine *engine)
     }
 }
 
-/* Report the result that stands in the saver, and forget it. */
-static void end_save(struct rp_engine *engine)
+/* Report the result that stands in the saver. */
+static void tell_result(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
     if (saver->code == 0)
@@ -335,6 +339,10 @@ static void end_save(struct rp_engine *engine)
         engine->exit_code = saver->code;
     }
     answer_askers(engine);
+}
+
+static void forget_save(struct rp_saver *saver)
+{
     free(saver->path);
     free(saver->state);
     free(saver->sources);
@@ -362,7 +370,8 @@ bool rp_engine_begin_save(struct rp_engine *engine)
         code = start_saver(engine, cut);
     if (code < 0) { /* else it is the thread's from now on */
         saver->code = code;
-        end_save(engine);
+        tell_result(engine);
+        forget_save(saver);
     }
     return true;
 }
@@ -408,9 +417,13 @@ void rp_engine_continue_save(struct rp_engine *engine)
         rp_flow_release_hold(engine->flow);
         saver->hold_released = true;
     }
+    if (phase >= RP_SAVER_SAVED && !saver->told) {
+        tell_result(engine);
+        saver->told = true;
+    }
     if (phase != RP_SAVER_DONE)
         return;
     pthread_join(saver->thread, NULL);
     saver->busy = false;
-    end_save(engine);
+    forget_save(saver);
 }

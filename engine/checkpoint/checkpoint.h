@@ -80,13 +80,16 @@ void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir);
 
 /** Save one: parts with ascending types, the state among them; they must not change meanwhile. The
  * caller fills *info; only its sequence is assigned, above all that were ever there. On success
- * *path_out (may be NULL, caller frees) is durable and verified, and older ones beyond `keep`
- * verified ones are removed. On failure nothing that was there is lost; up to three attempts, each
- * with a new inode. With a copy directory a thread makes and verifies the copy afterwards; its
- * failure is logged, not returned. */
+ * *path_out (may be NULL, caller frees) is durable and verified. On failure nothing that was there
+ * is lost; up to three attempts, each with a new inode. With a copy directory a thread makes and
+ * verifies the copy afterwards; its failure is logged, not returned. */
 RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info *info,
                                      const struct rp_checkpoint_part *parts, size_t part_count,
                                      char **path_out, struct rp_error *error);
+
+/** Remove what is older than `keep` verified ones. After a save, when those who wait for it know:
+ * it takes longer than the sync. */
+void rp_checkpoint_prune(struct rp_checkpoint_dir *dir);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 

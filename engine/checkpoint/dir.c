@@ -2,8 +2,8 @@
 /* dir — taking a directory, and saving into it.
  *
  * Flow of a save: lay the sections out and hash them where they lie; then up to three times: take
- * the next sequence number, encode head and footer, let writer.c put the file; then prune, and
- * offer it to the copier. A number that was tried is never used again: what a failed attempt may
+ * the next sequence number, encode head and footer, let writer.c put the file; then offer
+ * it to the copier. A number that was tried is never used again: what a failed attempt may
  * have left behind is in nobody's way. */
 #include "checkpoint/dir.h"
 
@@ -154,7 +154,6 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
 
     info->sequence = sequence;
     rp_place_note_verified(&dir->place, sequence);
-    rp_place_prune(&dir->place);
     if (dir->copier)
         rp_copier_offer(dir->copier, sequence);
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
@@ -164,6 +163,11 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     else
         free(path);
     return 0;
+}
+
+void rp_checkpoint_prune(struct rp_checkpoint_dir *dir)
+{
+    rp_place_prune(&dir->place);
 }
 
 int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,

@@ -162,6 +162,8 @@ static inline int sample_save(struct rp_checkpoint_dir *dir, uint64_t next_row, 
     int code = rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, error);
     if (code == 0 && sequence)
         *sequence = sample.info.sequence;
+    if (code == 0)
+        rp_checkpoint_prune(dir);
     return code;
 }
 

@@ -347,8 +347,11 @@ static struct search run(bool forget_sync, bool forget_sync_dir, unsigned saves)
     assert_int_equal(
         rp_checkpoint_dir_open_with(&dir, "real", 2, NULL, &recorder->storage, 8192, &error), 0);
     for (unsigned i = 1; i <= saves; i++) {
-        assert_int_equal(sample_save(dir, i * 10, NULL, &error), 0);
+        struct sample sample;
+        sample_make(&sample, i * 10);
+        assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error), 0);
         record(&recorder->storage, ACKNOWLEDGED)->row = i * 10;
+        rp_checkpoint_prune(dir);
     }
     rp_checkpoint_dir_close(dir);
     assert_int_equal(count_names("real", "checkpoint-"), 2); /* so there was pruning */
@@ -363,6 +366,7 @@ static struct search run(bool forget_sync, bool forget_sync_dir, unsigned saves)
     printf("  %u calls, %u states of the disk, %u bad\n", recorder->call_count, search.states,
            search.bad);
     recorder_free(recorder);
+    search.recorder = NULL;
     return search;
 }
 

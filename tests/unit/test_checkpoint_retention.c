@@ -186,6 +186,7 @@ static void test_the_newest_verified_are_kept(void **state)
         assert_string_equal(path, path_of("keep", i, ""));
         assert_int_equal(sample.info.sequence, i);
         free(path);
+        rp_checkpoint_prune(dir);
         assert_int_equal(count_names("keep", "checkpoint-"), i < 3 ? i : 3);
     }
     rp_checkpoint_dir_close(dir);
