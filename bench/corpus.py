@@ -11,28 +11,29 @@ import numpy
 
 MEDIAN, SIGMA, SHORTEST, LONGEST = 400, 1.2, 16, 16384
 VOCABULARY = 50257
+PART = 1 << 24  # documents in memory at a time
 
 
-def draw_lengths(seed, documents=None, tokens=None):
-    """So many documents, or as many as it takes to have so many tokens."""
-    random = numpy.random.default_rng(seed)
-    count = documents or tokens // 500 + 1000
-    drawn = random.lognormal(numpy.log(MEDIAN), SIGMA, count)
-    lengths = numpy.clip(drawn, SHORTEST, LONGEST).astype("<i4")
-    if tokens:
-        ends = numpy.cumsum(lengths, dtype="<i8")
-        lengths = lengths[: int(numpy.searchsorted(ends, tokens)) + 1]
-    return lengths, random
+def draw_lengths(random, documents):
+    drawn = random.lognormal(numpy.log(MEDIAN), SIGMA, documents)
+    return numpy.clip(drawn, SHORTEST, LONGEST).astype("<i4")
 
 
-def write_index(path, lengths):
-    starts = 2 * (numpy.cumsum(lengths, dtype="<i8") - lengths)
+def write_index(path, documents, parts):
+    """`parts()` gives the lengths, part by part, whenever it is asked. Returns the tokens."""
     with open(path, "wb") as file:
         file.write(b"MMIDIDX\0\0")
-        file.write(struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1))
-        lengths.tofile(file)
-        starts.tofile(file)
-        numpy.arange(len(lengths) + 1, dtype="<i8").tofile(file)
+        file.write(struct.pack("<QBQQ", 1, 8, documents, documents + 1))
+        for lengths in parts():
+            lengths.tofile(file)
+        tokens = 0
+        for lengths in parts():
+            ends = tokens + numpy.cumsum(lengths, dtype="<i8")
+            (2 * (ends - lengths)).tofile(file)
+            tokens = int(ends[-1])
+        for first in range(0, documents + 1, PART):
+            numpy.arange(first, min(first + PART, documents + 1), dtype="<i8").tofile(file)
+    return tokens
 
 
 def make_corpus(folder, tokens, seed=0):
@@ -40,26 +41,34 @@ def make_corpus(folder, tokens, seed=0):
     path = Path(folder) / f"lognormal-{tokens}-{seed}.bin"
     if not path.with_suffix(".idx").exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        lengths, random = draw_lengths(seed, tokens=tokens)
+        random = numpy.random.default_rng(seed)
+        lengths = draw_lengths(random, tokens // 500 + 1000)
+        ends = numpy.cumsum(lengths, dtype="<i8")
+        lengths = lengths[: int(numpy.searchsorted(ends, tokens)) + 1]
         with open(path, "wb") as file:
             left = int(lengths.sum(dtype="<i8"))
             while left:
                 count = min(left, 1 << 24)
                 random.integers(0, VOCABULARY, count, dtype="<u2").tofile(file)
                 left -= count
-        write_index(path.with_suffix(".idx"), lengths)
+        write_index(path.with_suffix(".idx"), len(lengths), lambda: [lengths])
     return path
 
 
 def make_index(folder, documents, seed=0):
     """A corpus of which only the index takes space: its .bin is a hole. Not for speed."""
     path = Path(folder) / f"hole-{documents}-{seed}.bin"
-    if not path.with_suffix(".idx").exists():
+    if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        lengths, _ = draw_lengths(seed, documents=documents)
+
+        def parts():
+            random = numpy.random.default_rng(seed)
+            for first in range(0, documents, PART):
+                yield draw_lengths(random, min(PART, documents - first))
+
+        tokens = write_index(path.with_suffix(".idx"), documents, parts)
         with open(path, "wb") as file:
-            file.truncate(2 * int(lengths.sum(dtype="<i8")))
-        write_index(path.with_suffix(".idx"), lengths)
+            file.truncate(2 * tokens)
     return path
 
 

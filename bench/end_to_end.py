@@ -123,6 +123,8 @@ def parse_arguments():
     parser.add_argument("--repeats", type=int, help="repetitions (5; with --quick 3)")
     parser.add_argument("--no-cold", action="store_true", help="leave out what reads the disk")
     parser.add_argument("--peers", action="store_true", help="measure the peers too")
+    parser.add_argument("--documents", type=int, help="in the index of `positions`, 20 bytes each,"
+                        " and as many behind its last one (16 million; with --quick 1 million)")
     return parser.parse_args()
 
 
@@ -144,6 +146,10 @@ def main():
         "memory_documents": [10_000, 1_000_000 if quick else 4_000_000],
         "resume_rows": [100_000, 1_000_000] if quick else [1_000_000, 4_000_000, 16_000_000],
     }
+    if arguments.documents:
+        settings["index_documents"] = arguments.documents
+        for key in "positions", "memory_documents":
+            settings[key] = sorted({*settings[key], arguments.documents})
     settings["corpus"] = str(make_corpus(arguments.data, settings["tokens"]))
     settings["index"] = str(make_index(arguments.data, settings["index_documents"]))
     load_before = os.getloadavg()
