@@ -74,6 +74,7 @@ TABLE = {
         ("save_bytes_per_second", "MB/s", 1e-6, "asked for until acknowledged"),
         ("plain_write_bytes_per_second", "MB/s", 1e-6, "plain write and fsync"),
         ("save_per_plain_write", "x", 1, "checkpoint / plain write"),
+        ("save_per_checked_write", "x", 1, "checkpoint / write, read back"),
         ("next_steps_p50_ns", "ns", 1, "p50 of next, a batch a ms"),
         ("next_steps_saving_p50_ns", "ns", 1, "the same during a save"),
         ("next_steps_p99_ns", "ns", 1, "p99 of next, a batch a ms"),

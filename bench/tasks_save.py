@@ -8,6 +8,7 @@ bytes is written plainly and fsynced, in the same directory.
 """
 
 import contextlib
+import mmap
 import os
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "pytho
 
 PAUSE_SECONDS_MIN = 0.05
 WRITE_BYTES = 1 << 20
+READ_BYTES = 4 << 20
 BATCHES_MAX = 4_000_000
 SLOTS = 512  # of 128 KiB: contents of 64 MiB and more
 
@@ -34,21 +36,33 @@ class Save:
 
         self.ringpack, self.bench = ringpack, bench
         self.folder = bench.scratch / "saves"
+        self.data = b""
+        self.buffer = mmap.mmap(-1, READ_BYTES)
         self.rounds = 4 if bench.settings["quick"] else 12
 
     def _plain_write(self, size):
-        """Seconds to write as many bytes and fsync them, with no other care."""
-        data = memoryview(bytes(WRITE_BYTES))
-        path = self.folder / "plain"
+        """Seconds to write as many bytes and fsync them, with no other care; and to read them back
+        past the page cache, which no checked write is without."""
+        if len(self.data) < size:
+            self.data = numpy.random.default_rng(0).bytes(2 * size)
+        data, path = memoryview(self.data), self.folder / "plain"
         begin = time.monotonic()
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         for start in range(0, size, WRITE_BYTES):
-            os.write(descriptor, data[: size - start])
+            os.write(descriptor, data[start : min(start + WRITE_BYTES, size)])
         os.fsync(descriptor)
         os.close(descriptor)
-        seconds = time.monotonic() - begin
+        written = time.monotonic()
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        while os.readv(descriptor, [self.buffer]):
+            pass
+        os.close(descriptor)
+        end = time.monotonic()
         path.unlink()
-        return seconds
+        return written - begin, end - begin
 
     @contextlib.contextmanager
     def _running(self, log, **options):
@@ -72,7 +86,7 @@ class Save:
                 trainer.wait()
 
     def _saves(self):
-        """[(begin, end, bytes, seconds of the plain write)], with pauses in between."""
+        """[(begin, end, bytes, (seconds of the plain write, with reading back))], with pauses."""
         found = []
         for _ in range(self.rounds):
             begin = time.monotonic()
@@ -115,12 +129,15 @@ class Save:
         """A trainer that takes a batch every millisecond or so: the ring is full all the time."""
         sample, saves = self._compare("steps", think_us=1000)
         rates = [size / (end - begin) for begin, end, size, _ in saves]
-        plain = [size / seconds for _, _, size, seconds in saves]
+        plain = [size / written for _, _, size, (written, _) in saves]
+        checked = [size / read_back for _, _, size, (_, read_back) in saves]
         sample["save_bytes"] = saves[-1][2]
         sample["save_bytes_per_second"] = float(numpy.median(rates))
         sample["plain_write_bytes_per_second"] = float(numpy.median(plain))
         sample["save_per_plain_write"] = float(numpy.median(
             [a / b for a, b in zip(rates, plain)]))
+        sample["save_per_checked_write"] = float(numpy.median(
+            [a / b for a, b in zip(rates, checked)]))
         return sample
 
     def flat_out(self):
