@@ -112,6 +112,20 @@ def test_torchrun_starts_killed_ranks_again(corpus, folder):
     assert [step for step, _ in seen].count("4") == 2 == [step for step, _ in seen].count("8")
 
 
+def test_figures(corpus, folder):
+    pytest.importorskip("torch")
+    command = [sys.executable, EXAMPLES / "figures.py", "--corpus", corpus, "--seconds", "0.1"]
+    with start(command, folder / "log") as job:
+        output = job.finish()
+    for line in (
+        r"first batch after \d+ ms",
+        r"a trainer that does nothing: [\d,]+ tokens/s, waits [\d.]+ %",
+        r"a trainer that trains: [\d,]+ tokens/s, waits [\d.]+ %",
+        r"engine [\d.]+ MiB, each further rank 0?\.\d+ MiB",
+    ):
+        assert re.search(f"^{line}$", output, re.M), output
+
+
 def test_gpt_accelerate(corpus, folder):
     pytest.importorskip("accelerate")
     program = [*torchrun(2), EXAMPLES / "gpt_accelerate.py", "--rows", 8 * STEPS]

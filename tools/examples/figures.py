@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a loader costs a trainer, on this machine: start, tokens per second, waiting, memory.
+
+    ringpack convert -o licences /usr/share/common-licenses
+    python figures.py --corpus licences
+
+The model is that of gpt.py. Let the machine be quiet, and the corpus be one of yours.
+"""
+
+import argparse
+import contextlib
+import re
+import time
+
+import ringpack
+import torch
+import torch.nn.functional as F
+from gpt import GPT, block_diagonal
+
+
+def open_loader(said, **changes):
+    options = {
+        "corpus": said.corpus,
+        "seq_len": said.seq_len,
+        "batch_size": said.batch_size,
+        "seed": 1,
+        "num_epochs": "endless",
+        "sections": ["labels", "position_ids", "cu_seqlens"],
+        "token_dtype": "i64",
+        "return_type": "torch",
+        "flat": True,
+    }
+    return ringpack.Loader(**{**options, **changes})
+
+
+def time_first_batch(said):
+    """From Loader(...) to the first batch in hand: the engine's start is in it."""
+    begin = time.monotonic()
+    with open_loader(said) as loader:
+        next(loader)
+        return time.monotonic() - begin
+
+
+def consume(said, step):
+    """Tokens per second that come through `step`, and the share of the time that it waits."""
+    tokens, loader = 0, open_loader(said)
+    with loader:
+        step(next(loader))
+        waited, begin = loader.counts()["wait_ns"], time.monotonic()
+        while time.monotonic() < begin + said.seconds:
+            batch = next(loader)
+            step(batch)
+            tokens += batch.tokens_real
+        elapsed = time.monotonic() - begin
+        waited = (loader.counts()["wait_ns"] - waited) / 1e9
+    return tokens / elapsed, waited / elapsed
+
+
+def make_train_step(said):
+    torch.manual_seed(1)
+    model = GPT(257, said.seq_len)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+
+    def train_step(batch):
+        ends = batch["cu_seqlens"][: batch.segments + 1].tolist()
+        logits = model(batch["input_ids"], batch["position_ids"], block_diagonal(ends))
+        loss = F.cross_entropy(logits, batch["labels"])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return train_step
+
+
+def engine_bytes(said, ranks):
+    """Memory of an engine whose ranks have all taken batches, their rings included."""
+    run = {"run": f"figures-{ranks}", "dp_world_size": ranks}
+    with contextlib.ExitStack() as stack:
+        loaders = [
+            stack.enter_context(open_loader(said, dp_rank=rank, start_engine=rank == 0, **run))
+            for rank in range(ranks)
+        ]
+        for _ in range(10):
+            for loader in loaders:
+                next(loader)
+        with open(f"/proc/{loaders[0].engine_pid}/status") as file:
+            return 1024 * int(re.search(r"VmRSS:\s+(\d+) kB", file.read())[1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--corpus", required=True)
+    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--seq-len", type=int, default=256)
+    said = parser.parse_args()
+
+    print(f"first batch after {1e3 * time_first_batch(said):.0f} ms")
+    for name, step in ("does nothing", lambda batch: None), ("trains", make_train_step(said)):
+        speed, waiting = consume(said, step)
+        print(f"a trainer that {name}: {speed:,.0f} tokens/s, waits {100 * waiting:.2f} %")
+    one, five = engine_bytes(said, 1), engine_bytes(said, 5)
+    print(f"engine {one / 2**20:.1f} MiB, each further rank {(five - one) / 4 / 2**20:.2f} MiB")
+
+
+if __name__ == "__main__":
+    main()
