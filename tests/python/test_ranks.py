@@ -111,6 +111,16 @@ def test_with_tensor_parallelism_on_many_nodes_the_ranks_of_a_node_are_asked_for
     assert find_ranks(1, 2, TORCHRUN).keys(ranks_said=True) == {"dp_world_size": 2}
 
 
+def test_who_needs_the_same_batches_says_so():
+    second = find_ranks(1, 2, {}, 1, 2)
+    assert second.place() == {"rank": 1, "world": 2, "replica": 1, "replicas": 2}
+    assert second.keys()["replicas"] == 2 and second.local == 1, "the first one starts the engine"
+    assert find_ranks(0, 1, {}).place()["replicas"] == 1
+    for arguments in [(None, None, TORCHRUN, 1, 2), (0, 1, {}, None, 2), (0, 1, {}, 2, 2)]:
+        with pytest.raises(ringpack.UsageError, match=r"replicas=2|replica 2 of 2"):
+            find_ranks(*arguments)
+
+
 def test_a_corpus_becomes_options_or_a_config(tmp_path):
     def command(corpus, **keys):
         return _engine.engine_command(None, corpus, keys)

@@ -61,6 +61,7 @@ static void draw_engine(struct story *story)
     keys_set(keys, "dp_world_size", "%u", life->world);
     keys_set(keys, "global_batch_size", "%u", (unsigned)life->global);
     keys_set(keys, "ranks", "%u-%u", life->rank_first, life->rank_first + life->ranks - 1);
+    keys_set(keys, "replicas", "%u", life->replicas);
     keys_set(keys, "num_workers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packers", "%u", 1u + (unsigned)story_below(story, 3));
     keys_set(keys, "packer_processes", story_chance(story, 250) ? "true" : "false");
@@ -103,26 +104,27 @@ void director_start_engine(struct story *story)
 
 /* ---- trainers -------------------------------------------------------------------------------- */
 
-void director_start_trainer(struct story *story, uint32_t rank)
+void director_start_trainer(struct story *story, uint32_t number)
 {
-    struct trainer *trainer = &story->trainers[rank];
+    struct trainer *trainer = &story->trainers[number];
     trainer->done = trainer->failed = trainer->ended = false;
     trainer->at = trainer->start.row;
-    snprintf(trainer->name, sizeof trainer->name, "trainer%u", trainer->rank);
+    snprintf(trainer->name, sizeof trainer->name, "trainer%u.%u", trainer->rank % 100,
+             trainer->replica);
     trainer->process = sim_spawn(trainer->name, trainer_main, trainer);
     story->counts.trainers++;
 }
 
 /* Go on from what it put away, as a job would start it again. */
-static void come_back(struct story *story, uint32_t rank)
+static void come_back(struct story *story, uint32_t number)
 {
-    struct trainer *trainer = &story->trainers[rank];
+    struct trainer *trainer = &story->trainers[number];
     if (trainer->saved.size) {
         trainer->start = trainer->saved;
         trainer->start_low = trainer->start_high = trainer->start.row;
         director_expect_earlier(story, trainer->start.row);
     }
-    director_start_trainer(story, rank);
+    director_start_trainer(story, number);
 }
 
 /* ---- what happens in a life ------------------------------------------------------------------ */
@@ -194,7 +196,8 @@ static void ask_checkpoint(struct story *story)
             sim_fail("%s: %s", path, error.message);
         sim_trace("promised: %s, row %u", path, (unsigned)info.next_row);
         story->row_safe = info.next_row;
-        for (uint32_t r = 0; r < story->life.ranks; r++) /* who is not there yet may be behind it */
+        for (uint32_t r = 0; r < story->life.trainers;
+             r++) /* who is not there yet may be behind it */
             director_expect_earlier(story, story->trainers[r].at);
         story->counts.saves++;
         rp_checkpoint_close(checkpoint);
@@ -206,7 +209,7 @@ static void revive(struct story *story)
 {
     if (!engine_lives(story))
         director_start_engine(story);
-    for (uint32_t r = 0; r < story->life.ranks; r++) {
+    for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *trainer = &story->trainers[r];
         if (trainer->process->dead && !trainer->done)
             come_back(story, r);
@@ -215,7 +218,7 @@ static void revive(struct story *story)
 
 static void happen(struct story *story)
 {
-    struct trainer *trainer = &story->trainers[story_below(story, story->life.ranks)];
+    struct trainer *trainer = &story->trainers[story_below(story, story->life.trainers)];
     switch (story_below(story, 8)) {
     case 0:
     case 1:
@@ -245,7 +248,7 @@ static void happen(struct story *story)
 
 static bool everybody(const struct story *story, bool (*is)(const struct trainer *))
 {
-    for (uint32_t r = 0; r < story->life.ranks; r++)
+    for (uint32_t r = 0; r < story->life.trainers; r++)
         if (!is(&story->trainers[r]))
             return false;
     return true;
@@ -258,7 +261,7 @@ static bool is_gone(const struct trainer *trainer)
 
 static bool has_failed(const struct story *story)
 {
-    for (uint32_t r = 0; r < story->life.ranks; r++)
+    for (uint32_t r = 0; r < story->life.trainers; r++)
         if (story->trainers[r].failed)
             return true;
     return false;
@@ -329,9 +332,9 @@ static void live_in_peace(struct story *story)
 {
     await_trainers(story);
     await_engine(story);
-    for (uint32_t r = 0; r < story->life.ranks; r++)
+    for (uint32_t r = 0; r < story->life.trainers; r++)
         if (!story->trainers[r].ended)
-            sim_fail("rank %u did not reach the end", r);
+            sim_fail("%s did not reach the end", story->trainers[r].name);
 }
 
 void *director_main(void *argument)

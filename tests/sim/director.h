@@ -11,7 +11,7 @@ void director_begin_life(struct story *story, uint32_t number, bool calm);
 /** Try to start an engine of another stream on our checkpoints, while nobody is there. */
 void director_intrude(struct story *story);
 void director_start_engine(struct story *story);
-void director_start_trainer(struct story *story, uint32_t rank);
+void director_start_trainer(struct story *story, uint32_t number);
 void director_expect_earlier(struct story *story, uint64_t row);
 
 #endif

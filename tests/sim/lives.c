@@ -13,6 +13,8 @@ static void draw_shape(struct story *story, uint32_t number, bool calm)
         life->ranks = 1 + (uint32_t)story_below(story, life->world);
         life->rank_first = (uint32_t)story_below(story, life->world - life->ranks + 1);
     }
+    life->replicas = story_chance(story, 300) ? 1 + (uint32_t)story_below(story, REPLICAS_MAX) : 1;
+    life->trainers = life->ranks * life->replicas;
     life->batch = 1 + (uint32_t)story_below(story, 3);
     life->micro_batches = 1 + (uint32_t)story_below(story, 2);
     life->global = (uint64_t)life->world * life->batch * life->micro_batches;
@@ -58,7 +60,7 @@ static void draw_faults(struct story *story)
 static const struct token *common_token(const struct story *story)
 {
     const struct token *found = NULL;
-    for (uint32_t r = 0; r < RANKS_MAX; r++) {
+    for (uint32_t r = 0; r < TRAINERS_MAX; r++) {
         const struct token *token = &story->trainers[r].saved;
         if (token->size && (!found || token->row < found->row))
             found = token;
@@ -73,10 +75,12 @@ static void place_trainers(struct story *story)
     struct token token = with_token ? *common : (struct token){0};
     if (with_token)
         director_expect_earlier(story, token.row);
-    for (uint32_t r = 0; r < RANKS_MAX; r++) {
+    for (uint32_t r = 0; r < TRAINERS_MAX; r++) {
         struct trainer *trainer = &story->trainers[r];
-        *trainer = (struct trainer){
-            .story = story, .rank = story->life.rank_first + r, .start = token};
+        *trainer = (struct trainer){.story = story,
+                                    .rank = story->life.rank_first + r / story->life.replicas,
+                                    .replica = r % story->life.replicas,
+                                    .start = token};
         trainer->start_low = with_token ? token.row : story->row_safe;
         trainer->start_high = with_token ? token.row : story->checkpoints ? story->row_high : 0;
         trainer->saved = token;
@@ -92,11 +96,12 @@ void director_begin_life(struct story *story, uint32_t number, bool calm)
     draw_faults(story);
     place_trainers(story);
     const struct life *life = &story->life;
-    sim_trace("life %u%s: %u ranks x %u rows, steps of %u rows, from %s row %u", number,
-              calm ? " in peace" : "", life->world, life->batch, (unsigned)life->global,
+    sim_trace("life %u%s: %u ranks x %u rows for %u, steps of %u rows, from %s row %u", number,
+              calm ? " in peace" : "", life->world, life->batch, life->replicas,
+              (unsigned)life->global,
               story->trainers[0].start.size ? "the token of" : "a checkpoint between",
               (unsigned)story->trainers[0].start_low);
     director_start_engine(story);
-    for (uint32_t r = 0; r < life->ranks; r++)
+    for (uint32_t r = 0; r < life->trainers; r++)
         director_start_trainer(story, r);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* story.h — what happens in one seed: a stream, some lives of a job, and a judge.
  *
- * A life is a job as a cluster would start it: an engine and one trainer for each rank. In it the
+ * A life is a job as a cluster would start it: an engine and one trainer for each rank, or in some
+ * lives several, which need the same batches. In it the
  * engine and the trainers are killed, stopped and started again; at its end all of them are gone,
  * and perhaps the power was. The next life may have other ranks, batches, threads and ways of
  * reading. The last life is left in peace and must reach the end of the stream.
@@ -18,6 +19,8 @@
 #include "sim.h"
 
 #define RANKS_MAX 3u
+#define REPLICAS_MAX 3u
+#define TRAINERS_MAX (RANKS_MAX * REPLICAS_MAX)
 #define KEYS_MAX 40u
 
 /* The config of an engine, as options: key, text. */
@@ -49,7 +52,7 @@ struct token {
 
 struct trainer {
     struct story *story;
-    uint32_t rank;
+    uint32_t rank, replica;
     char name[16];
     struct sim_process *process;
     struct token start;             /* to attach with; size 0: none */
@@ -65,7 +68,8 @@ struct life {
     uint32_t number;
     bool calm; /* the last one */
     uint32_t world, batch, micro_batches;
-    uint32_t rank_first, ranks; /* that this node serves, and that have a trainer */
+    uint32_t rank_first, ranks;  /* that this node serves */
+    uint32_t replicas, trainers; /* of each rank; of all */
     uint64_t global;
     uint32_t lease_max;
     uint64_t work_ns;       /* that a trainer spends on a batch */
@@ -83,7 +87,7 @@ struct story {
     struct keys stream; /* keys that stay the same */
     struct reference reference;
     struct life life;
-    struct trainer trainers[RANKS_MAX];
+    struct trainer trainers[TRAINERS_MAX]; /* [rank of this node * replicas + replica] */
     struct sim_process *engine;
     int engine_code;         /* of the intruder */
     struct keys engine_keys; /* of the next engine */

@@ -28,6 +28,8 @@ static struct rp_client *attach(struct trainer *trainer)
     const struct life *life = &trainer->story->life;
     struct rp_client_options options = {.run_dir = "/run",
                                         .rank = trainer->rank,
+                                        .replica = trainer->replica,
+                                        .replicas = life->replicas,
                                         .world = life->world,
                                         .rows = life->batch,
                                         .state = trainer->start.size ? trainer->start.bytes : NULL,
@@ -40,7 +42,7 @@ static struct rp_client *attach(struct trainer *trainer)
         return client;
     sim_trace("cannot attach: %s", error.message);
     if (!trainer->story->engine_faults)
-        sim_fail("rank %u cannot attach: %s", trainer->rank, error.message);
+        sim_fail("%s cannot attach: %s", trainer->name, error.message);
     trainer->failed = true;
     return NULL;
 }
@@ -51,7 +53,7 @@ static struct rp_client *attach(struct trainer *trainer)
 static void note_progress(struct story *story)
 {
     uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < story->life.ranks; r++) {
+    for (uint32_t r = 0; r < story->life.trainers; r++) {
         struct trainer *trainer = &story->trainers[r];
         if (trainer->at > trainer->farthest)
             trainer->farthest = trainer->at;
@@ -67,7 +69,7 @@ static void begin(struct trainer *trainer, uint64_t row)
     bool at_end = row >= trainer->story->reference.row_count &&
                   trainer->start_high >= trainer->story->reference.row_count;
     if (row < trainer->start_low || (row > trainer->start_high && !at_end))
-        sim_fail("rank %u begins at row %u; %u to %u expected", trainer->rank, (unsigned)row,
+        sim_fail("%s begins at row %u; %u to %u expected", trainer->name, (unsigned)row,
                  (unsigned)trainer->start_low, (unsigned)trainer->start_high);
     trainer->at = row;
     note_progress(trainer->story);
@@ -80,7 +82,7 @@ static void take(struct trainer *trainer, struct rp_client *client, const struct
     uint64_t row = batch->first_row - (uint64_t)trainer->rank * life->batch;
     sim_trace("takes row %u", (unsigned)batch->first_row);
     if (row != trainer->at)
-        sim_fail("rank %u: the micro-batch at row %u expected, at row %u found", trainer->rank,
+        sim_fail("%s: the micro-batch at row %u expected, at row %u found", trainer->name,
                  (unsigned)trainer->at, (unsigned)row);
     reference_compare(story, rp_client_geometry(client), batch, "taken");
     reference_compare_state(story, client);
@@ -103,7 +105,7 @@ static uint32_t give_back(struct trainer *trainer, struct rp_client *client,
     memmove(&leases[pick], &leases[pick + 1], (count - pick - 1) * sizeof *leases);
     count--;
     if (rp_client_release(client, &batch) != 0)
-        sim_fail("rank %u cannot give back a lease", trainer->rank);
+        sim_fail("%s cannot give back a lease", trainer->name);
     return count;
 }
 
@@ -114,7 +116,7 @@ static void lose_connection(const struct trainer *trainer)
         sim_hang_up(trainer->process);
 }
 
-/* Junk in its control page, and then its death. Its ring is stopped, and the other ranks must not
+/* Junk in its control page, and then its death. It gets no more batches, and the others must not
  * notice. */
 static void lie(const struct trainer *trainer)
 {
@@ -134,7 +136,7 @@ static void fail(struct trainer *trainer, const struct rp_error *error)
 {
     sim_trace("fails: %s", error->message);
     if (!trainer->story->engine_faults)
-        sim_fail("rank %u: %s", trainer->rank, error->message);
+        sim_fail("%s: %s", trainer->name, error->message);
     trainer->failed = true;
 }
 
@@ -150,8 +152,8 @@ static void run(struct trainer *trainer, struct rp_client *client)
         int code = rp_client_next(client, story_chance(story, 100) ? 0 : 200 * SIM_MS,
                                   &leases[count], &error);
         if (life->calm && code == RP_NEXT_BATCH && sim.now_ns > begin + WAIT_MAX_NS)
-            sim_fail("rank %u waited %u ms although nothing held the engine up: a lost wake-up",
-                     trainer->rank, (unsigned)((sim.now_ns - begin) / SIM_MS));
+            sim_fail("%s waited %u ms although nothing held the engine up: a lost wake-up",
+                     trainer->name, (unsigned)((sim.now_ns - begin) / SIM_MS));
         if (code == RP_NEXT_END) {
             trainer->ended = true;
             break;

@@ -135,10 +135,12 @@ KIT int engine_end(struct engine *engine, int signal)
 
 /* ---- trainers -------------------------------------------------------------------------------- */
 
-KIT struct rp_client *trainer(uint32_t rank, const void *token, size_t token_bytes)
+KIT struct rp_client *replica_trainer(uint32_t rank, uint32_t replica, const void *token,
+                                      size_t token_bytes)
 {
     struct rp_client_options options = {.run_dir = run_dir,
                                         .rank = rank,
+                                        .replica = replica,
                                         .state = token,
                                         .state_bytes = token_bytes,
                                         .connect_timeout_ns = PATIENCE_NS,
@@ -146,8 +148,13 @@ KIT struct rp_client *trainer(uint32_t rank, const void *token, size_t token_byt
     struct rp_client *client;
     struct rp_error error;
     if (rp_client_attach(&client, &options, &error) != 0)
-        fail_msg("rank %u: %s", rank, error.message);
+        fail_msg("rank %u, replica %u: %s", rank, replica, error.message);
     return client;
+}
+
+KIT struct rp_client *trainer(uint32_t rank, const void *token, size_t token_bytes)
+{
+    return replica_trainer(rank, 0, token, token_bytes);
 }
 
 /* The next batch of a rank must be the one at `row`; returns what rp_client_next did. */

@@ -28,6 +28,7 @@
 
 enum {
     OPTION_RANK = 0x1000,
+    OPTION_REPLICA,
     OPTION_RUN_DIR,
     OPTION_WORLD,
     OPTION_BATCHES,
@@ -45,6 +46,7 @@ enum {
 
 static const struct argp_option options[] = {
     {"rank", OPTION_RANK, "R", 0, "rank to drain (default 0)", 0},
+    {"replica", OPTION_REPLICA, "P", 0, "as which of the rank's replicas (default 0)", 0},
     {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
     {"world", OPTION_WORLD, "N", 0, "refuse an engine with another dp_world_size", 0},
     {"batches", OPTION_BATCHES, "N", 0, "stop after N batches (default: at the end of the stream)",
@@ -101,6 +103,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     switch (key) {
     case OPTION_RANK:
         a->client.rank = parse_u32(state, "rank", text);
+        return 0;
+    case OPTION_REPLICA:
+        a->client.replica = parse_u32(state, "replica", text);
         return 0;
     case OPTION_RUN_DIR:
         a->client.run_dir = text;

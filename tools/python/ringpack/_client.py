@@ -103,7 +103,19 @@ class Client:
     """Attaches when it is made. Options are those of struct rp_client_options."""
 
     def __init__(
-        self, *, run, run_dir, rank, world, rows, seq_len, state, connect_timeout, restart_timeout
+        self,
+        *,
+        run,
+        run_dir,
+        rank,
+        world,
+        rows,
+        seq_len,
+        replica,
+        replicas,
+        state,
+        connect_timeout,
+        restart_timeout,
     ):
         self._c = library()
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
@@ -122,6 +134,8 @@ class Client:
             world=world,
             rows=rows,
             seq_len=seq_len,
+            replica=replica,
+            replicas=replicas,
             state=state,
             state_bytes=len(state) if state else 0,
             connect_timeout_ns=_nanoseconds(connect_timeout),

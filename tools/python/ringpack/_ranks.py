@@ -17,6 +17,13 @@ class Ranks(NamedTuple):
     said_by: str
     job: Optional[str]  # names the job, the same in all its processes
     unsaid: bool = False  # which ranks this node has: there are several, and the arguments differ
+    replica: int = 0  # which of those that need this rank's batches
+    replicas: int = 1
+
+    def place(self):
+        """Where to attach, and what the engine must agree to."""
+        names = "rank", "world", "replica", "replicas"
+        return {name: getattr(self, name) for name in names}
 
     def keys(self, ranks_said=False):
         """What an engine that is started for this node has to be told.
@@ -31,7 +38,7 @@ class Ranks(NamedTuple):
         known = {} if self.said_by == ALONE else {"dp_world_size": self.world}
         if self.node is not None and len(self.node) < self.world:
             known["ranks"] = f"{self.node.start}-{self.node.stop - 1}"
-        return known
+        return known if self.replicas == 1 else {**known, "replicas": self.replicas}
 
 
 # launcher, rank, world, local rank, processes on the node, what names the job
@@ -162,9 +169,24 @@ def torch_all_gather(fact):
     return gathered
 
 
-def find_ranks(dp_rank, dp_world_size, environment):
+def _find_replica(replica, replicas, launched, dp_rank):
+    """Which processes need the same batches is the job's to say: no launcher knows it."""
+    replicas = 1 if replicas is None else int(replicas)
+    if replicas > 1 and (replica is None or (launched and dp_rank is None)):
+        raise UsageError(
+            f"replicas={replicas}: which of them this process is, and of which rank, is not known",
+            "give dp_rank, dp_world_size and replica",
+        )
+    replica = 0 if replica is None else int(replica)
+    if not 0 <= replica < replicas:
+        raise UsageError(f"replica {replica} of {replicas}", "replicas count from 0")
+    return replica, replicas
+
+
+def find_ranks(dp_rank, dp_world_size, environment, replica=None, replicas=None):
     """Arguments win; then torchrun, Open MPI, Slurm; otherwise this process is alone."""
     launched = _launched(environment)
+    replica, replicas = _find_replica(replica, replicas, launched, dp_rank)
     if dp_rank is None and dp_world_size is None:
         found = launched or Ranks(0, 1, 0, None, ALONE, None)
     elif dp_rank is None or dp_world_size is None:
@@ -181,6 +203,9 @@ def find_ranks(dp_rank, dp_world_size, environment):
             launched and not same and launched.node and len(launched.node) < launched.world
         )
         found = Ranks(int(dp_rank), int(dp_world_size), local, node, "arguments", job, unsaid)
+    if not launched and replica:
+        found = found._replace(local=replica)  # one of them starts the engine
+    found = found._replace(replica=replica, replicas=replicas)
     if not 0 <= found.rank < found.world:
         raise UsageError(
             f"rank {found.rank} of {found.world} ({found.said_by}): not 0 to {found.world - 1}",

@@ -47,6 +47,8 @@ class Loader:
     corpus: a path, a list of paths, or of dicts (name, path | shards, weight, format, dtype, eos).
     seq_len, batch_size: tokens in a row; rows per batch of this rank. Checked against the engine.
     dp_rank, dp_world_size: default: from torchrun, Open MPI or Slurm, else 0 of 1.
+    replica, replicas: which of how many processes of this node that need the same batches, as
+        tensor-, pipeline- or context-parallel neighbours do. Each gets all of them. Default: 0, 1.
     profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": what a batch has, and under
         which names (ringpack.profiles); "min" or "full": under those of Batch.
     return_type: "numpy", "torch" or "jax": what ``batch[name]`` gives, without a copy.
@@ -88,6 +90,8 @@ class Loader:
         batch_size: Optional[int] = None,
         dp_rank: Optional[int] = None,
         dp_world_size: Optional[int] = None,
+        replica: Optional[int] = None,
+        replicas: Optional[int] = None,
         profile: Optional[str] = None,
         return_type: str = "numpy",
         flat: bool = False,
@@ -103,7 +107,7 @@ class Loader:
         self._client: Any = None  # Client, while attached
         self._engine: Optional[Engine] = None
         _check_form(return_type, pin_memory, keep)
-        ranks = find_ranks(dp_rank, dp_world_size, os.environ)
+        ranks = find_ranks(dp_rank, dp_world_size, os.environ, replica, replicas)
         describes = config is not None or corpus is not None
         if start_engine and not describes:
             raise UsageError(
@@ -118,7 +122,7 @@ class Loader:
             )
         starts = describes and (ranks.local == 0 if start_engine is None else start_engine)
         if run is None:
-            alone = starts and ranks.world == 1
+            alone = starts and ranks.world == 1 and ranks.replicas == 1
             run = f"python-{os.getpid()}-{next(_serial)}" if alone else ranks.job or "default"
         self._config = None  # as arguments of the program, if it is described here
         if describes:
@@ -131,8 +135,7 @@ class Loader:
         self._connection = dict(
             run=run,
             run_dir=run_dir,
-            rank=ranks.rank,
-            world=ranks.world,
+            **ranks.place(),
             rows=batch_size or 0,
             seq_len=seq_len or 0,
             connect_timeout=connect_timeout,
@@ -140,8 +143,7 @@ class Loader:
         )
         self._profile, self._kind, self._flat = profile, return_type, bool(flat)
         self._pin_memory, self._keep = pin_memory, keep
-        self._program, self._start_timeout = program, start_timeout
-        self._ranks = ranks
+        self._program, self._start_timeout, self._ranks = program, start_timeout, ranks
         self._token: Optional[bytes] = None  # where to attach
         self._open: deque[Batch] = deque()  # batches that are not closed yet, oldest first
         self._form: Any = None  # Form, once attached
@@ -240,7 +242,7 @@ class Loader:
     def __enter__(self) -> "Loader":
         """Start the engine; and attach, unless there are other ranks: a state may be loaded next,
         and a rank that is there already would hold a late one, at another row, off."""
-        if self._ranks.world == 1:
+        if self._ranks.world == 1 and self._ranks.replicas == 1:
             return self.attach()
         if self._command is not None:
             self._start_engine()
@@ -458,7 +460,9 @@ class Loader:
             engine = f"engine started here, pid {self._engine.process.pid}"
         elif self._form is not None:
             engine = "engine already running"
-        return f"rank {ranks.rank} of {ranks.world} ({ranks.said_by}), run {self.run}, {engine}"
+        which = f", replica {ranks.replica} of {ranks.replicas}" if ranks.replicas > 1 else ""
+        said = f"rank {ranks.rank} of {ranks.world}{which} ({ranks.said_by})"
+        return f"{said}, run {self.run}, {engine}"
 
 
 def _check_form(return_type, pin_memory, keep):
