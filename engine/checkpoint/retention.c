@@ -102,6 +102,7 @@ int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
+/* 1, or 0 when it was removed since the directory was read, as an engine that saves does. */
 static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path,
                     const struct rp_name *name)
 {
@@ -118,10 +119,15 @@ static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path
         entry->bytes = (uint64_t)info.st_size;
     struct rp_checkpoint *checkpoint;
     struct rp_error found;
-    if (rp_reader_open(&checkpoint, dir, path, name, &found) < 0) {
+    int code = rp_reader_open(&checkpoint, dir, path, name, &found);
+    if (code == -ENOENT) {
+        free(entry->name);
+        return 0;
+    }
+    if (code < 0) {
         entry->status = name->kind == RP_NAME_CURRENT ? RP_CHECKPOINT_BAD : RP_CHECKPOINT_SET_ASIDE;
         snprintf(entry->message, sizeof entry->message, "%.255s", found.message);
-        return 0;
+        return 1;
     }
     if (name->kind == RP_NAME_SET_ASIDE)
         snprintf(entry->message, sizeof entry->message,
@@ -129,7 +135,7 @@ static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path
     entry->info = *rp_checkpoint_info(checkpoint);
     entry->contents_bad = rp_checkpoint_contents_bad(checkpoint);
     rp_checkpoint_close(checkpoint);
-    return 0;
+    return 1;
 }
 
 int rp_checkpoint_list(const char *directory, struct rp_checkpoint_entry **entries_out,
@@ -146,9 +152,13 @@ int rp_checkpoint_list(const char *directory, struct rp_checkpoint_entry **entri
     size_t count = 0;
     if (code == 0 && !entries)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a list", directory);
-    for (; code == 0 && count < scan.count; count++)
-        if (list_one(&entries[count], dir, directory, &scan.names[count]) < 0)
+    for (size_t i = 0; code == 0 && i < scan.count; i++) {
+        int listed = list_one(&entries[count], dir, directory, &scan.names[i]);
+        if (listed < 0)
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a list", directory);
+        else
+            count += (size_t)listed;
+    }
     rp_scan_free(&scan);
     close(dir);
     if (code < 0) {
