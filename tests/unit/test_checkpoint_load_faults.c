@@ -98,7 +98,7 @@ static void test_loading_the_newest(void **state)
     check_all(load);
 }
 
-/* ---- reads that are not what they were asked for ---------------------------------------------- */
+/* ---- reads that are not what they were asked for --------------------------------------------- */
 
 static unsigned passing_failures; /* reads that still fail */
 static size_t read_bytes_max;
