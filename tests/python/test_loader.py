@@ -193,7 +193,10 @@ def test_torch(make, expected):
 @pytest.mark.parametrize(
     "changes, error, text",
     [
-        ({"seq_length": 4}, ringpack.RingpackError, "seq.length"),
+        ({"seq_length": 4}, ringpack.UsageError, "seq_length: neither .* did you mean seq_len?"),
+        ({"max_frobnication": 4}, ringpack.UsageError, r"max_frobnication: neither .* config\n"),
+        ({"batch_size": "4"}, TypeError, "batch_size is '4': expected a whole number"),
+        ({"seq_len": 64.0}, TypeError, "seq_len is 64.0: expected a whole number"),
         ({"packing": "tight"}, ringpack.ConfigError, "packing"),
         ({"corpus": "/nowhere/a"}, ringpack.RingpackError, "/nowhere/a"),
         ({"batch_size": 0}, ringpack.ConfigError, "batch_size"),
@@ -203,6 +206,19 @@ def test_the_engines_refusal_is_the_exception(make, changes, error, text):
     with pytest.raises(error, match=text) as raised:
         make(**changes).attach()
     assert "Traceback" not in str(raised.value)
+
+
+@pytest.mark.parametrize("corpus", ["books.bin", "/usr"])
+def test_a_corpus_in_the_place_of_the_config(corpus):
+    with pytest.raises(ringpack.UsageError, match="is a corpus") as raised:
+        ringpack.Loader(corpus, seq_len=64)
+    assert raised.value.hint == f"Loader(corpus={corpus!r}, ...)"
+
+
+@pytest.mark.parametrize("state", [None, [], b"RPSTATE"])
+def test_a_state_that_is_no_dict(state):
+    with pytest.raises(ringpack.UsageError, match="expected a dict"):
+        ringpack.Loader(corpus="a", seq_len=8).load_state_dict(state)
 
 
 def test_an_engine_that_is_not_there(program, folder):

@@ -5,8 +5,8 @@
 #     torchrun.sh NODES THIS_NODE FIRST_NODE RANKS_HERE
 #
 # Nodes may have different numbers of ranks. Another number of nodes, or of ranks, goes on from the
-# same checkpoints with the same rows. A rank that dies has torchrun start all of them again, as often
-# as RESTARTS says; each time with a store of its own, or gloo finds the addresses of the dead.
+# same checkpoints with the same rows. When a rank dies torchrun starts all of them again, RESTARTS
+# times at most; each time with a store of its own, or gloo finds the addresses of the dead.
 set -euo pipefail
 [ $# = 4 ] || { sed -n '5s/^# *//p' "$0" >&2; exit 2; }
 

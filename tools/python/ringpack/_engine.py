@@ -5,6 +5,7 @@ It is told of our end by a pipe (--lifeline) that only this process holds open, 
 after a kill -9. What it logs goes to the logger "ringpack.engine"; its last lines explain its end.
 """
 
+import difflib
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ from collections import deque
 from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
 
 logger = logging.getLogger("ringpack.engine")
+_CORPORA = (".bin", ".idx", ".npy", ".jsonl", ".json.gz", ".parquet", ".arrow", ".txt")
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "debug": logging.DEBUG}
 _living: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
@@ -56,6 +58,11 @@ def engine_command(config, corpus, keys):
         )
     arguments, text = ([], None) if corpus is None else _sources(corpus)
     if config is not None:
+        if os.fspath(config).endswith(_CORPORA) or os.path.isdir(config):
+            raise UsageError(
+                f"config is {os.fspath(config)!r}, which is a corpus rather than a config",
+                f"Loader(corpus={os.fspath(config)!r}, ...)",
+            )
         arguments += ["-c", os.fspath(config)]
     for key, value in keys.items():
         if value is not None:
@@ -208,11 +215,25 @@ class Engine:
         printed = error_in(lines)
         if printed is not None:
             return printed
+        unknown = re.search(r"unrecognized option '--([^'=]*)", "\n".join(lines))
+        if unknown:
+            return self._no_such_key(unknown[1].replace("-", "_"))
         how = f"exited with status {status}"
         if status < 0:
             how = f"was killed by {signal.Signals(-status).name}"
         said = "; its last words:\n" + "\n".join(lines[-5:]) if lines else ""
         return EngineGoneError(f"the engine (pid {self.process.pid}) {how} {when}{said}")
+
+    def _no_such_key(self, name):
+        command = [self.program, "help", "serve"]
+        text = subprocess.run(command, capture_output=True, text=True).stdout
+        keys = [key.replace("-", "_") for key in re.findall(r"^ .*?--([a-z-]+)=", text, re.M)]
+        close = difflib.get_close_matches(name, keys, n=1)
+        return UsageError(
+            f"{name}: neither a parameter of Loader nor a key of the config"
+            + (f"; did you mean {close[0]}?" if close else ""),
+            "nothing was started; `ringpack help serve` lists the keys and what they take",
+        )
 
     def runs(self):
         return self.process is not None and self.process.poll() is None

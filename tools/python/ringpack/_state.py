@@ -27,6 +27,11 @@ def text_of(token: bytes) -> dict[str, Any]:
 
 def token_of(state: Mapping[str, Any]) -> bytes:
     """The token in a state, also after a trip through JSON, torch.save or numpy."""
+    if not isinstance(state, Mapping):
+        raise UsageError(
+            f"the state is of type {type(state).__name__}: expected a dict",
+            "give what state_dict() returned",
+        )
     if STATE_KEY not in state:
         raise UsageError(
             f"the state has no {STATE_KEY!r}: found {', '.join(map(str, state)) or 'nothing'}",

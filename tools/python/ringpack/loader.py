@@ -2,6 +2,7 @@
 """The loader: an endless or finite iterator of batches whose position can be saved and restored."""
 
 import logging
+import operator
 import os
 import time
 import weakref
@@ -136,8 +137,8 @@ class Loader:
             run=run,
             run_dir=run_dir,
             **ranks.place(),
-            rows=batch_size or 0,
-            seq_len=seq_len or 0,
+            rows=_whole("batch_size", batch_size) or 0,
+            seq_len=_whole("seq_len", seq_len) or 0,
             connect_timeout=connect_timeout,
             restart_timeout=restart_timeout,
         )
@@ -463,6 +464,14 @@ class Loader:
         which = f", replica {ranks.replica} of {ranks.replicas}" if ranks.replicas > 1 else ""
         said = f"rank {ranks.rank} of {ranks.world}{which} ({ranks.said_by})"
         return f"{said}, run {self.run}, {engine}"
+
+
+def _whole(name, value):
+    """None, or a number that is whole, whosever type it has."""
+    try:
+        return None if value is None else operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}: expected a whole number") from None
 
 
 def _check_form(return_type, pin_memory, keep):
