@@ -195,6 +195,43 @@ static void a_new_trainer_begins_where_it_says(void **state)
     }
 }
 
+/* ---- several trainers ------------------------------------------------------------------------ */
+
+/* Seats 1, 2 and 3 of a ring: the slowest frees slots, whatever the others do; one that lies stands
+ * still, and so does one that is ahead of the ring. */
+static void a_slot_is_free_when_all_have_released_it(void **state)
+{
+    (void)state;
+    struct rp_ring ring;
+    struct rp_error error;
+    struct rp_geometry g = tiny(4);
+    struct rp_hash128 identity = {1, 2};
+    assert_int_equal(rp_ring_create(&ring, &g, 3, identity, GENERATION, 0, &error), 0);
+    for (uint32_t r = 0; r < 3; r++)
+        assert_int_equal(rp_ring_attach_trainer(&ring, r, r == 2 ? 6 : 0, &error), 0);
+    for (uint64_t batch = 0; batch < 4; batch++) {
+        fill(&ring, batch);
+        rp_ring_publish(&ring, batch + 1);
+    }
+    const struct {
+        uint32_t seat;
+        uint64_t word, lowest;
+        bool lies;
+    } steps[] = {{0, 3, 0, false}, {1, 2, 2, false}, {2, 6, 2, false}, {1, 4, 3, false},
+                 {2, 7, 3, true},  {0, 4, 4, true},  {1, 3, 4, true}};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(steps); i++) {
+        struct rp_ring_control *words = (void *)ring.seats[steps[i].seat].control.data;
+        rp_a64_store_release(&words->release, steps[i].word);
+        assert_int_equal(rp_ring_poll_release(&ring), steps[i].lies ? -RP_E_PROTOCOL : 0);
+        assert_int_equal(ring.release, steps[i].lowest);
+    }
+    assert_int_equal(ring.quarantined, 1u << 1 | 1u << 2);
+    rp_ring_detach_trainer(&ring, 1);
+    assert_int_equal(rp_ring_attach_trainer(&ring, 1, 4, &error), 0);
+    assert_int_equal(ring.quarantined, 1u << 2); /* each seat's own */
+    rp_ring_close(&ring);
+}
+
 /* ---- wake-ups -------------------------------------------------------------------------------- */
 
 #define PINGS 3000u
@@ -265,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_full_ring_waits),
         cmocka_unit_test(status_comes_after_the_last_batch),
         cmocka_unit_test(a_new_trainer_begins_where_it_says),
+        cmocka_unit_test(a_slot_is_free_when_all_have_released_it),
         cmocka_unit_test(no_wake_up_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,7 +98,8 @@ static int start_engine(struct live *live, struct rp_error *error)
     struct rp_words words = {.count = 0};
     rp_cmd_config_words(bench->arguments, &words);
     rp_words_add(&words, "--num-epochs=endless");
-    if (bench->config->checkpoint_dir) /* not among the user's */
+    rp_words_add(&words, "--replicas=1"); /* one trainer of each rank is run here */
+    if (bench->config->checkpoint_dir)    /* not among the user's */
         rp_words_add(&words, "--checkpoint-dir=%s/checkpoints", bench->trial.dir);
     if (bench->config->checkpoint_copy_dir)
         rp_words_add(&words, "--checkpoint-copy-dir=%s/copies", bench->trial.dir);
