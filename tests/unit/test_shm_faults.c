@@ -262,10 +262,6 @@ static void test_the_default_run_directory(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-    print_message("left out: ThreadSanitizer has allocators and calls of its own\n");
-    return 0;
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_segments),
         cmocka_unit_test(test_rings),
@@ -275,5 +271,5 @@ int main(void)
         cmocka_unit_test(test_a_limit_of_file_sizes_that_is_high_enough),
         cmocka_unit_test(test_the_default_run_directory),
     };
-    return cmocka_run_group_tests_name("shm_faults", tests, enter, leave);
+    return run_with_faults("shm_faults", tests, enter, leave);
 }
