@@ -24,15 +24,22 @@ static struct {
 } own;
 #define STATE .state = &own, .state_bytes = sizeof own
 
-static void begin_with(uint32_t slot_count)
+static void begin_with_seats(uint32_t slot_count, uint32_t replicas)
 {
     struct rp_geometry g = {.rows = 1, .seq_len = 2, .max_docs_per_row = 1, .world = 1};
     model_segments_reset();
     g.slots = slot_count;
     memset(&own, 0, sizeof own);
     MODEL_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
-    MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, 0, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_create(&own.ring, &g, replicas, (struct rp_hash128){1, 2}, 3, 0, NULL) ==
+                  0);
+    for (uint32_t r = 0; r < replicas; r++)
+        MODEL_REQUIRE(rp_ring_attach_trainer(&own.ring, r, 0, NULL) == 0);
+}
+
+static void begin_with(uint32_t slot_count)
+{
+    begin_with_seats(slot_count, 1);
 }
 
 static void begin_one_slot(void)
@@ -212,6 +219,64 @@ const struct model_scenario model_ring_wakes = {
     .end = end_three_taken,
     .threads = {{.name = "engine", .run = run_engine_without_end},
                 {.name = "trainer", .run = run_trainer_of_three}},
+};
+
+/* ---- two trainers of one ring ---------------------------------------------------------------- */
+
+static void begin_two_seats(void)
+{
+    begin_with_seats(1, 2);
+}
+
+/* Each gets every batch, whole, before it is written over, and nobody sleeps past one. */
+static void run_seat(uint32_t replica)
+{
+    struct rp_ring_view view;
+    const uint8_t *slot;
+    struct rp_slot_header header;
+    int control = own.ring.seats[replica].control.fd;
+    MODEL_REQUIRE(rp_ring_view_open(&view, own.ring.data.fd, control, 0, NULL) == 0);
+    view.replica = replica;
+    for (uint64_t taken = 0; taken < 2;) {
+        if (rp_ring_view_take(&view, &slot, &header, NULL) != RP_RING_TAKEN) {
+            rp_ring_view_wait(&view, 100000000);
+            continue;
+        }
+        MODEL_REQUIRE(header.batch == taken);
+        MODEL_REQUIRE(*first_token(&view.geometry, slot) == taken + 100);
+        if (rp_ring_view_release(&view, ++taken))
+            model_bell_ring(ENGINE);
+    }
+}
+
+static void run_first_seat(void)
+{
+    run_seat(0);
+}
+static void run_second_seat(void)
+{
+    run_seat(1);
+}
+
+static void run_engine_of_two(void)
+{
+    for (uint64_t k = 0; k < 2;) {
+        MODEL_REQUIRE(rp_ring_poll_release(&own.ring) == 0);
+        if (NOT_FULL(own.ring, k))
+            publish(k++);
+        else
+            wait_for_space(k);
+    }
+}
+
+const struct model_scenario model_ring_seats = {
+    .name = "ring-of-two-trainers",
+    .begin = begin_two_seats,
+    STATE,
+    .threads = {{.name = "engine", .run = run_engine_of_two},
+                {.name = "first", .run = run_first_seat},
+                {.name = "second", .run = run_second_seat}},
+    .preemptions = 1,
 };
 
 /* ---- a killed trainer ------------------------------------------------------------------------ */

@@ -8,6 +8,7 @@ const struct model_scenario *const model_scenarios[] = {
     &model_ring_wakes,
     &model_ring_one_slot,
     &model_ring_leases,
+    &model_ring_seats,
     &model_ring_failure,
     &model_ring_trainer_killed,
     &model_ring_engine_killed,
