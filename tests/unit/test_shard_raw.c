@@ -181,6 +181,7 @@ static void test_npy(void **state)
         "{'descr': '<u4', 'fortran_order': False, 'shape': (6,), }",
         "{'descr': '<u4', 'fortran_order': False, 'shape': (99999999999999999999999999,), }",
         "{'descr': '<u4', 'fortran_order': False, 'shape': (4611686018427387909,), }",
+        "{'descr': '<u4', 'fortran_order': False, 'shape': (18446744073709551619,), }",
         "{'descr': [('a', '<u4')], 'fortran_order': False, 'shape': (5,), }",
         "{'descr': '<u4', 'fortran_order': False, 'shape': (5,), } and more",
         "",
@@ -192,6 +193,16 @@ static void test_npy(void **state)
         assert_true(open_one(&corpus, "n.npy", RP_FORMAT_AUTO, RP_TOKEN_NONE, 0, &error) < 0);
         assert_says(&error, "n.npy");
     }
+    static const struct image others = {.bytes = "no numpy", .count = 200};
+    put_file("n.npy", others.bytes, others.count);
+    assert_true(open_one(&corpus, "n.npy", RP_FORMAT_NPY, RP_TOKEN_NONE, 0, &error) < 0);
+    assert_says(&error, "no numpy header");
+    static const struct image long_header = {.bytes = "\x93NUMPY\2\0\1\x10", .count = 5000};
+    put_file("n.npy", long_header.bytes, long_header.count);
+    assert_true(open_one(&corpus, "n.npy", RP_FORMAT_AUTO, RP_TOKEN_NONE, 0, &error) < 0);
+    assert_says(&error, "a header of at most 4096 bytes");
+    put_npy("{'descr': '<u4', 'fortran_order': False, 'shape': (5,), }", 0, 20);
+    assert_true(open_one(&corpus, "n.npy", RP_FORMAT_AUTO, RP_TOKEN_NONE, 0, &error) < 0);
     put_npy("{'descr': '<u4', 'fortran_order': False, 'shape': (5,), }", 4, 20);
     assert_true(open_one(&corpus, "n.npy", RP_FORMAT_AUTO, RP_TOKEN_NONE, 0, &error) < 0);
     put_npy("{'descr': '<u4', 'fortran_order': False, 'shape': (5,), }", 1, 20);
