@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trainer that may be killed at any instruction: kill_trainer.py RUN RUN_DIR RANK WORLD LOG PAUSE
+"""A trainer that may be killed at any instruction: kill_trainer.py RUN RUN_DIR RANK WORLD
+REPLICA REPLICAS LOG PAUSE
 
 Its "model checkpoint" is a log: for every batch one line with the rows it read and the state token
 after them, appended by one write; its first line is the state at the start of the job. A new
@@ -25,7 +26,7 @@ def last_state(path):
 
 
 def main():
-    run, run_dir, rank, world, path, pause = sys.argv[1:]
+    run, run_dir, rank, world, replica, replicas, path, pause = sys.argv[1:]
     state = last_state(path)
     log = os.open(path, os.O_WRONLY | os.O_APPEND)
     loader = ringpack.Loader(
@@ -33,6 +34,8 @@ def main():
         run_dir=run_dir,
         dp_rank=int(rank),
         dp_world_size=int(world),
+        replica=int(replica),
+        replicas=int(replicas),
         connect_timeout=300,
         restart_timeout=300,
     )

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -32,33 +33,37 @@ def stream(program, tmp_path_factory):
 
 
 class Job:
-    """An engine and the trainers of all ranks, each of which is started again when it dies."""
+    """An engine and the trainers of all ranks, or several of each (replicas); each of them is started
+    again when it dies."""
 
-    def __init__(self, program, folder, stream, pause, **options):
+    def __init__(self, program, folder, stream, pause, replicas=1, **options):
         self.program, self.folder, self.stream, self.pause = program, folder, stream, pause
         self.config = {**stream.config(), "batch_size": 2, "dp_world_size": WORLD, **options}
-        self.trainers, self.ended = [None] * WORLD, set()
+        self.config["replicas"] = self.replicas = replicas
+        self.trainers, self.ended = [None] * WORLD * replicas, set()
         self.engine = Engine(program, folder, self.config)
-        with Ranks(self.engine, WORLD) as ranks:  # the job's state at step 0, the same on all ranks
-            line = {"rows": [], "state": base64.b64encode(ranks.tokens()[0]).decode()}
-        for rank in range(WORLD):
-            self.log_of(rank).write_text(json.dumps(line) + "\n")
-            self.start_trainer(rank)
+        with Ranks(self.engine, WORLD, replica=0, replicas=replicas) as ranks:
+            state = base64.b64encode(ranks.tokens()[0]).decode()  # at step 0, the same on all ranks
+        for seat in range(len(self.trainers)):
+            self.log_of(seat).write_text(json.dumps({"rows": [], "state": state}) + "\n")
+            self.start_trainer(seat)
 
-    def log_of(self, rank):
-        return self.folder / f"rank-{rank}.log"
+    def log_of(self, seat):
+        rank, replica = divmod(seat, self.replicas)
+        return self.folder / f"rank-{rank}-{replica}.log"
 
-    def start_trainer(self, rank):
+    def start_trainer(self, seat):
         script = Path(__file__).with_name("kill_trainer.py")
-        names = [self.engine.run, self.folder, rank, WORLD, self.log_of(rank), self.pause]
-        self.trainers[rank] = subprocess.Popen(
+        rank, replica = divmod(seat, self.replicas)
+        names = [self.engine.run, self.folder, rank, WORLD, replica, self.replicas]
+        names += [self.log_of(seat), self.pause]
+        self.trainers[seat] = subprocess.Popen(
             [sys.executable, str(script), *map(str, names)],
             env={**os.environ, "PYTHONPATH": str(ROOT / "tools" / "python")},
         )
 
     def kill_trainer(self, generator):
-        rank = generator.randrange(WORLD)
-        self.trainers[rank].kill()
+        generator.choice(self.trainers).kill()
 
     def kill_engine(self, _generator):
         self.engine.kill()
@@ -89,15 +94,15 @@ class Job:
     def revive(self):
         """Start again what died. A trainer that ended well has had all its rows; an engine that
         did, while a trainer was killed with the last ones in its hands, is needed once more."""
-        for rank, trainer in enumerate(self.trainers):
+        for seat, trainer in enumerate(self.trainers):
             status = trainer.poll()
-            assert status in (None, 0, -signal.SIGKILL), f"rank {rank} gave up, see above"
+            assert status in (None, 0, -signal.SIGKILL), f"trainer {seat} gave up, see above"
             if status == 0:
-                self.ended.add(rank)
+                self.ended.add(seat)
             elif status is not None:
-                self.start_trainer(rank)
+                self.start_trainer(seat)
         status = self.engine.process.poll()
-        if status is not None and len(self.ended) < WORLD:
+        if status is not None and len(self.ended) < len(self.trainers):
             assert status in (0, -signal.SIGKILL), f"the engine failed:\n{self.engine.log()}"
             self.engine.kill()
             self.engine = Engine(self.program, self.folder, self.config)
@@ -105,15 +110,19 @@ class Job:
     def finish(self):
         def all_ended():
             self.revive()
-            return len(self.ended) == WORLD
+            return len(self.ended) == len(self.trainers)
 
         wait_until(all_ended, "the end of the stream")
         assert self.engine.stop() == 0, self.engine.log()
 
     def assert_every_row_once(self):
+        for replica in range(self.replicas):
+            self.assert_replica_has_every_row_once(replica)
+
+    def assert_replica_has_every_row_once(self, replica):
         rows = {}
-        for rank in range(WORLD):
-            for line in self.log_of(rank).read_text().splitlines():
+        for seat in range(replica, len(self.trainers), self.replicas):
+            for line in self.log_of(seat).read_text().splitlines():
                 for row, *content in json.loads(line)["rows"]:
                     assert row not in rows, f"row {row} came twice"
                     rows[row] = content
@@ -133,8 +142,9 @@ class Job:
 
 def left_behind(folder, run):
     """What ringpack might leave: in its run directory, in /tmp and in /dev/shm."""
-    own = (f"{run}.yaml", f"{run}.log", "checkpoints", "rank-0.log", "rank-1.log")
+    own = (f"{run}.yaml", f"{run}.log", "checkpoints")
     found = [str(path) for path in Path(folder).iterdir() if path.name not in own]
+    found = [path for path in found if not re.search(r"/rank-\d-\d\.log$", path)]
     for place in "/dev/shm", "/tmp":
         found += [f"{place}/{name}" for name in os.listdir(place) if run in name]
     return found
@@ -146,6 +156,7 @@ KINDS = {
     "packer": [Job.kill_packer],
     "all": [Job.kill_all],
     "stop": [Job.stop_somebody],
+    "replica": [Job.kill_trainer, Job.kill_trainer, Job.kill_engine, Job.stop_somebody],
     "anything": [
         Job.kill_engine,
         Job.kill_trainer,
@@ -173,6 +184,7 @@ def test_at_random(program, folder, stream, kind, number):
         "checkpoint_steps": generator.choice([0, 3, 20]),
         "checkpoint_contents": generator.random() < 0.5,
     }
+    options["replicas"] = 2 if kind == "replica" else 1
     job = Job(program, folder, stream, pause=0.008, **options)
     try:
         for _ in range(30 if LONG else 10):
