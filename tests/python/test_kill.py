@@ -33,8 +33,8 @@ def stream(program, tmp_path_factory):
 
 
 class Job:
-    """An engine and the trainers of all ranks, or several of each (replicas); each of them is started
-    again when it dies."""
+    """An engine and the trainers of all ranks, or several of each (replicas); each is started again
+    when it dies."""
 
     def __init__(self, program, folder, stream, pause, replicas=1, **options):
         self.program, self.folder, self.stream, self.pause = program, folder, stream, pause

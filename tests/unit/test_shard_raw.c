@@ -141,7 +141,7 @@ static void put_npy(const char *dict, unsigned version, unsigned data_bytes)
     put_file("n.npy", image.bytes, image.count);
 }
 
-static void test_npy(void **state)
+static void test_npy_headers(void **state)
 {
     (void)state;
     static const struct {
@@ -170,6 +170,13 @@ static void test_npy(void **state)
     assert_int_equal(open_one(&corpus, "n.npy", RP_FORMAT_AUTO, RP_TOKEN_NONE, 0, &error), 0);
     assert_int_equal(rp_source_tokens(rp_corpus_source(corpus, 0)), 5);
     rp_corpus_close(corpus);
+}
+
+static void test_npy_headers_that_are_refused(void **state)
+{
+    (void)state;
+    struct rp_corpus *corpus;
+    struct rp_error error;
     static const char *const bad[] = {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }",
         "{'descr': '>u4', 'fortran_order': False, 'shape': (5,), }",
@@ -193,6 +200,13 @@ static void test_npy(void **state)
         assert_true(open_one(&corpus, "n.npy", RP_FORMAT_AUTO, RP_TOKEN_NONE, 0, &error) < 0);
         assert_says(&error, "n.npy");
     }
+}
+
+static void test_npy_files_that_are_refused(void **state)
+{
+    (void)state;
+    struct rp_corpus *corpus;
+    struct rp_error error;
     static const struct image others = {.bytes = "no numpy", .count = 200};
     put_file("n.npy", others.bytes, others.count);
     assert_true(open_one(&corpus, "n.npy", RP_FORMAT_NPY, RP_TOKEN_NONE, 0, &error) < 0);
@@ -349,7 +363,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_eos_edges),
         cmocka_unit_test(test_llmc_headers),
-        cmocka_unit_test(test_npy),
+        cmocka_unit_test(test_npy_headers),
+        cmocka_unit_test(test_npy_headers_that_are_refused),
+        cmocka_unit_test(test_npy_files_that_are_refused),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_scan_against_the_obvious),
         cmocka_unit_test(test_large_file_same_with_and_without_sidecar),
