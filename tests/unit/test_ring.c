@@ -41,7 +41,7 @@ static void *produce(void *argument)
         fill(ring, batch);
         rp_ring_publish(ring, batch + 1);
     }
-    pair->batches = batch; /* for whoever sees the end */
+    pair->batches = batch;
     rp_ring_set_status(ring, RP_RING_END, batch, NULL);
     return NULL;
 }
@@ -54,7 +54,7 @@ static const char *consume(struct pair *pair)
     for (uint64_t batch = 0;;) {
         int code = rp_ring_view_take(&pair->view, &slot, &header, &error);
         if (code == RP_RING_CLOSED)
-            return batch == pair->batches ? NULL : "it ended too early";
+            return batch == pair->view.end ? NULL : "it ended too early";
         if (code == RP_RING_EMPTY) {
             rp_ring_view_wait(&pair->view, 100000000u);
             continue;
@@ -101,6 +101,7 @@ static void a_million_batches_pass(void **state)
         pthread_join(thread, &trouble);
         if (found || trouble)
             fail_msg("%u slots: %s", cases[i].slots, found ? found : (const char *)trouble);
+        assert_int_equal(pair.view.end, pair.batches);
         if (cases[i].shared)
             unshare_addresses(&pair);
         pair_close(&pair);
