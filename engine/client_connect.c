@@ -301,10 +301,13 @@ static int join_once(struct rp_client *client, struct rp_error *error)
     if (fd < 0)
         return fd;
     struct reply reply;
+    uint64_t patience = client->options.restart_timeout_ns;
     int code = send_attach(client, fd, error);
     if (code == 0) /* the engine may have to plan its way to our row first */
-        code = receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(client->options.restart_timeout_ns),
-                             &reply, error);
+        code = receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(patience), &reply, error);
+    if (code == -RP_E_TIMEOUT) /* for whoever waits, no better than one that is not there */
+        code = rp_fail(error, -RP_E_GONE, RP_HINT_LOG, "the engine did not reply within %.3g s",
+                       (double)patience / 1e9);
     if (code == 0) {
         code = open_ring(client, fd, &reply, error);
         close_reply(&reply);

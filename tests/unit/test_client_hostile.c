@@ -272,6 +272,28 @@ static void successors_that_only_stop_are_given_up(void **state)
     rp_ring_close(&stage.ring);
 }
 
+static void a_successor_that_does_not_reply_is_given_up(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct rp_error error;
+    open_stage(&stage);
+    struct answer answer = welcome(&stage);
+    ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1; /* which never comes */
+    struct performance performance = {&stage, &answer, NULL};
+    struct rp_client_options options = {.run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client *client;
+    struct rp_batch batch;
+    pthread_t thread;
+    pthread_create(&thread, NULL, perform, &performance);
+    assert_int_equal(rp_client_attach(&client, &options, &error), 0);
+    pthread_join(thread, NULL); /* it has hung up; from now on nobody minds the socket */
+    assert_int_equal(rp_client_next(client, -1, &batch, &error), -RP_E_GONE);
+    assert_non_null(strstr(error.message, "did not reply within 1 s"));
+    rp_client_detach(client);
+    close_stage(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +302,7 @@ int main(void)
         cmocka_unit_test(flipped_bits_do_no_harm),
         cmocka_unit_test(a_wait_ends_in_time_although_every_successor_stops),
         cmocka_unit_test(successors_that_only_stop_are_given_up),
+        cmocka_unit_test(a_successor_that_does_not_reply_is_given_up),
     };
     return cmocka_run_group_tests(tests, fake_enter, fake_leave);
 }
