@@ -385,7 +385,7 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
         return;
     }
     /* packer threads deliver while this one sleeps; processes need it */
-    if (engine->config->packer_processes && rp_spin(idle))
+    if (engine->config->packer_processes && rp_spin(idle, RP_SPIN_NS))
         return;
     *idle = 0;
     bool has_failed = engine->exit_code != 0; /* then there is always something to deliver */

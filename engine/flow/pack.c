@@ -150,7 +150,7 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
     uint32_t spins = 0;
     while (batch >= rp_a64_load_acquire(free_until)) { /* PAIRS batch-space */
         /* a trainer that is just waking up takes a few us: less than a sleep and two wake-ups */
-        if (plan->deliver && rp_spin(&spins)) {
+        if (plan->deliver && rp_spin(&spins, RP_SPIN_NS)) {
             rp_deliver_look_for_space(plan->deliver);
             continue;
         }

@@ -182,12 +182,22 @@ static bool nothing_new(const struct rp_ring_view *view)
            rp_a32_load_relaxed(&words->status) == view->status && !is_quarantined(view);
 }
 
+/* A batch takes tens of microseconds to pack, so a trainer that wants one after the other does well
+ * to look for that long: waking it would cost the packer more. Where that was in vain, because
+ * batches are rarer or the CPUs are wanted, only every eighth wait tries it again. */
+static uint32_t spin_limit(const struct rp_ring_view *view)
+{
+    return view->waits_in_vain % 8 == 0 ? 50000u : RP_SPIN_NS;
+}
+
 void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)
 {
     struct rp_ring_control *control = control_words(view);
+    uint32_t limit_ns = spin_limit(view);
     for (uint32_t spins = 0; nothing_new(view);) {
-        if (rp_spin(&spins))
+        if (rp_spin(&spins, limit_ns))
             continue;
+        view->waits_in_vain++;
         rp_a32_store_relaxed(&control->want_data, 1);
         rp_fence_seq_cst(); /* PAIRS ring-data */
         if (nothing_new(view))
@@ -195,6 +205,8 @@ void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)
         rp_a32_store_relaxed(&control->want_data, 0);
         return;
     }
+    if (limit_ns > RP_SPIN_NS)
+        view->waits_in_vain = 0;
 }
 
 bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release)

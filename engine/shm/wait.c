@@ -12,8 +12,7 @@
 
 #include "base/clock.h"
 
-#define RP_SPIN_NS 50000u /* to pack a batch takes 20 to 40 us, to wake who slept for it 5 more */
-#define RP_SPIN_PAUSES 4  /* between two looks: a round trip takes 210 ns with 4 and 560 with 16 */
+#define RP_SPIN_PAUSES 4 /* between two looks: a round trip takes 210 ns with 4 and 560 with 16 */
 
 void rp_futex_wait(const struct rp_a32 *word, uint32_t expected, uint64_t timeout_ns)
 {
@@ -79,17 +78,17 @@ static bool has_one_cpu(void)
     return count == 1;
 }
 
-bool rp_spin(uint32_t *spins)
+bool rp_spin(uint32_t *spins, uint32_t limit_ns)
 {
     if (has_one_cpu())
         return false;
     uint32_t now = (uint32_t)rp_now_ns() |
-                   1; /* the low half is enough for 50 us, and 0 means "not started" */
+                   1; /* the low half is enough for microseconds, and 0 means "not started" */
     if (*spins == 0) {
         *spins = now;
         return true;
     }
     for (int i = 0; i < RP_SPIN_PAUSES; i++)
         pause_cpu();
-    return now - *spins < RP_SPIN_NS;
+    return now - *spins < limit_ns;
 }

@@ -37,8 +37,9 @@ void rp_event_sleep(struct rp_event *event, uint32_t ticket, uint64_t timeout_ns
 /** Call after the stores that make the condition true. */
 void rp_event_signal(struct rp_event *event);
 
-/** One step of a spin of about 50 us in total: returns true while it is worth spinning on. *spins
+#define RP_SPIN_NS 20000u /* about what a sleep and a wake-up cost */
+/** One step of a spin of limit_ns in total: returns true while it is worth spinning on. *spins
  * starts at 0. On a machine with one CPU it never spins. */
-bool rp_spin(uint32_t *spins);
+bool rp_spin(uint32_t *spins, uint32_t limit_ns);
 
 #endif

@@ -11,7 +11,6 @@
 #include "shm/segment.h"
 #include "client_core.h"
 
-#define SPIN_NS 50000u
 #define SPINS 4u
 #define FRONT_BYTES (64u << 10)
 
@@ -80,10 +79,10 @@ WRAP(int, rp_io_choose, const char *name, const struct rp_io_method **method_out
     return 0;
 }
 
-/* The same 50 us, in simulated time. */
-WRAP(bool, rp_spin, uint32_t *spins)
+/* The same, in simulated time. */
+WRAP(bool, rp_spin, uint32_t *spins, uint32_t limit_ns)
 {
-    sim.now_ns += SPIN_NS / SPINS;
+    sim.now_ns += limit_ns / SPINS;
     sim_step();
     return (*spins)++ % SPINS != SPINS - 1;
 }
