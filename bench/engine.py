@@ -8,8 +8,11 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "python"))
 
 PATIENCE = 120  # seconds until something that should have happened is an error
 
@@ -131,6 +134,14 @@ class Bench:
 
     def limits(self, stages, keys):
         return self.ask(self.limits_program, stages, *(f"{k}={v}" for k, v in keys.items()))
+
+    def client(self):
+        """The Python package, with the programs that are measured."""
+        os.environ["RINGPACK"] = self.program
+        os.environ["RINGPACK_LIBRARY"] = self.library
+        import ringpack
+
+        return ringpack
 
     def trainer_of(self, action, **keys):
         return self.ask(self.trainer_program, action, *(f"{k}={v}" for k, v in keys.items()))

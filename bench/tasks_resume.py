@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the start of a process to the first batch: fresh, from a state token, from a checkpoint."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,16 +9,10 @@ from pathlib import Path
 
 from engine import Engine, summarise
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "python"))
-
 
 class Resume:
     def __init__(self, bench):
-        os.environ["RINGPACK"] = bench.program
-        os.environ["RINGPACK_LIBRARY"] = bench.library
-        import ringpack
-
-        self.ringpack, self.bench = ringpack, bench
+        self.ringpack, self.bench = bench.client(), bench
         self.checkpoints = bench.scratch / "checkpoints"
 
     def _first_batch(self, keys, *options):

@@ -12,14 +12,11 @@ import mmap
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy
 from engine import PATIENCE, Engine, Failed
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "python"))
 
 PAUSE_SECONDS_MIN = 0.05
 WRITE_BYTES = 1 << 20
@@ -30,11 +27,7 @@ SLOTS = 512  # of 128 KiB: contents of 64 MiB and more
 
 class Save:
     def __init__(self, bench):
-        os.environ["RINGPACK"] = bench.program
-        os.environ["RINGPACK_LIBRARY"] = bench.library
-        import ringpack
-
-        self.ringpack, self.bench = ringpack, bench
+        self.ringpack, self.bench = bench.client(), bench
         self.folder = bench.scratch / "saves"
         self.data = b""
         self.buffer = mmap.mmap(-1, READ_BYTES)

@@ -21,7 +21,6 @@
 #include "client_core.h"
 #include "shm/socket.h"
 
-#define RP_SECOND_NS 1000000000u
 #define RP_CONNECT_TIMEOUT_NS (10ull * RP_SECOND_NS)
 #define RP_RESTART_TIMEOUT_NS (60ull * RP_SECOND_NS)
 #define RP_LOOK_UP_NS 100000000u /* how often a sleeping trainer looks whether the engine lives */

@@ -307,7 +307,7 @@ static int join_once(struct rp_client *client, struct rp_error *error)
         code = receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(patience), &reply, error);
     if (code == -RP_E_TIMEOUT) /* for whoever waits, no better than one that is not there */
         code = rp_fail(error, -RP_E_GONE, RP_HINT_LOG, "the engine did not reply within %.3g s",
-                       (double)patience / 1e9);
+                       (double)patience / RP_SECOND_NS);
     if (code == 0) {
         code = open_ring(client, fd, &reply, error);
         close_reply(&reply);

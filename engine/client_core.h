@@ -19,6 +19,8 @@
 #include "ringpack/client.h"
 #include "shm/ring.h"
 
+#define RP_SECOND_NS 1000000000u
+
 /* One attach: a ring and who holds what of it. */
 struct rp_mapping {
     struct rp_ring_view view;

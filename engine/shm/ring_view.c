@@ -185,9 +185,12 @@ static bool nothing_new(const struct rp_ring_view *view)
 /* A batch takes tens of microseconds to pack, so a trainer that wants one after the other does well
  * to look for that long: waking it would cost the packer more. Where that was in vain, because
  * batches are rarer or the CPUs are wanted, only every eighth wait tries it again. */
+#define LONG_SPIN_NS 50000u
+#define WAITS_A_TRY 8u
+
 static uint32_t spin_limit(const struct rp_ring_view *view)
 {
-    return view->waits_in_vain % 8 == 0 ? 50000u : RP_SPIN_NS;
+    return view->waits_in_vain % WAITS_A_TRY == 0 ? LONG_SPIN_NS : RP_SPIN_NS;
 }
 
 void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)
@@ -205,7 +208,7 @@ void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)
         rp_a32_store_relaxed(&control->want_data, 0);
         return;
     }
-    if (limit_ns > RP_SPIN_NS)
+    if (limit_ns == LONG_SPIN_NS)
         view->waits_in_vain = 0;
 }
 

@@ -200,6 +200,14 @@ static void flipped_bits_do_no_harm(void **state)
     close_stage(&stage);
 }
 
+/* A good answer, but of the next batch, which never comes. */
+static struct answer welcome_to_nothing(const struct stage *stage)
+{
+    struct answer answer = welcome(stage);
+    ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1;
+    return answer;
+}
+
 /* Answers three trainers, one after the other, and is gone. */
 static void *perform_thrice(void *argument)
 {
@@ -217,8 +225,7 @@ static void a_wait_ends_in_time_although_every_successor_stops(void **state)
     struct rp_error error;
     open_stage(&stage);
     rp_ring_set_status(&stage.ring, RP_RING_STOPPED, 0, NULL);
-    struct answer answer = welcome(&stage);
-    ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1; /* which never comes */
+    struct answer answer = welcome_to_nothing(&stage);
     struct performance performance = {&stage, &answer, NULL};
     struct rp_client_options options = {.run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
@@ -253,8 +260,7 @@ static void successors_that_only_stop_are_given_up(void **state)
     struct rp_a32 over = {0};
     open_stage(&stage);
     rp_ring_set_status(&stage.ring, RP_RING_STOPPED, 0, NULL);
-    struct answer answer = welcome(&stage);
-    ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1; /* which never comes */
+    struct answer answer = welcome_to_nothing(&stage);
     struct performance performance = {&stage, &answer, &over};
     struct rp_client_options options = {.run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
@@ -278,8 +284,7 @@ static void a_successor_that_does_not_reply_is_given_up(void **state)
     struct stage stage;
     struct rp_error error;
     open_stage(&stage);
-    struct answer answer = welcome(&stage);
-    ((struct rp_reply *)(void *)answer.bytes)->first_batch = 1; /* which never comes */
+    struct answer answer = welcome_to_nothing(&stage);
     struct performance performance = {&stage, &answer, NULL};
     struct rp_client_options options = {.run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
