@@ -342,6 +342,22 @@ int rp_dir_make(const char *path, struct rp_error *error)
     return code;
 }
 
+int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
+                struct rp_error *error)
+{
+    *map = (struct rp_map){0};
+    if (bytes == 0)
+        return 0;
+    void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return fail_errno(error, path, "map");
+    *map = (struct rp_map){data, bytes};
+    if (rp_mapped_add(data, bytes, path))
+        return 0;
+    rp_map_close(map);
+    return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its name", path);
+}
+
 int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error)
 {
     *map = (struct rp_map){0};
@@ -349,18 +365,7 @@ int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error)
     int fd = rp_file_open_read(path, &bytes, error);
     if (fd < 0)
         return fd;
-    int code = 0;
-    if (bytes > 0) {
-        void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data == MAP_FAILED)
-            code = fail_errno(error, path, "map");
-        else
-            *map = (struct rp_map){data, bytes};
-        if (code == 0 && !rp_mapped_add(data, bytes, path)) {
-            rp_map_close(map);
-            code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for its name", path);
-        }
-    }
+    int code = rp_map_file(map, fd, bytes, path, error);
     close(fd);
     return code;
 }

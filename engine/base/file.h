@@ -67,6 +67,9 @@ struct rp_map {
     uint64_t bytes;
 };
 RP_MUST_CHECK int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error);
+/** The same of a file that is open and has so many bytes; the descriptor stays the caller's. */
+RP_MUST_CHECK int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
+                              struct rp_error *error);
 void rp_map_close(struct rp_map *map);
 
 /** path up to and without the last '/', or "."; the caller frees it. NULL when out of memory. */

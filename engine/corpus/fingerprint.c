@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/bits.h"
 #include "base/file.h"
@@ -103,13 +102,6 @@ uint64_t rp_sample_block(uint32_t i, uint64_t blocks)
     return spread(i, RP_SAMPLE_BLOCKS, blocks);
 }
 
-/* Begin to read the page of an address, which may be mapped from a file. A hint. */
-static void will_need(const uint8_t *at)
-{
-    uintptr_t page = rp_align_down((uintptr_t)at, RP_BLOCK_BYTES);
-    madvise((void *)page, RP_BLOCK_BYTES, MADV_WILLNEED);
-}
-
 struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes)
 {
     if (bytes <= RP_INDEX_HASH_WHOLE_MAX)
@@ -117,9 +109,6 @@ struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes)
     struct rp_hasher hasher;
     rp_hasher_begin(&hasher);
     uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
-    /* Ask for all of them before waiting for the first, if they are on a disk. */
-    for (uint32_t i = 0; i < INDEX_SAMPLES; i++)
-        will_need((const uint8_t *)index + spread(i, INDEX_SAMPLES, blocks) * RP_BLOCK_BYTES);
     for (uint32_t i = 0; i < INDEX_SAMPLES; i++) {
         uint64_t offset = spread(i, INDEX_SAMPLES, blocks) * RP_BLOCK_BYTES;
         rp_hasher_add(&hasher, (const uint8_t *)index + offset,
@@ -128,15 +117,43 @@ struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes)
     return rp_hasher_finish(&hasher);
 }
 
+/* Ask for all sampled blocks before waiting for the first: one seek time instead of all. */
+static void will_need(int fd, uint32_t samples, uint64_t blocks)
+{
+    for (uint32_t i = 0; i < samples; i++)
+        posix_fadvise(fd, (off_t)(spread(i, samples, blocks) * RP_BLOCK_BYTES), RP_BLOCK_BYTES,
+                      POSIX_FADV_WILLNEED);
+}
+
+/* Read, and not looked at through the mapping: a fault of each block, and a table of pages for what
+ * is far apart, take three times as long (5.0 ms against 1.6). */
+int rp_index_sample_read(int fd, const char *path, uint64_t bytes, struct rp_hash128 *sample,
+                         struct rp_error *error)
+{
+    RP_ASSERT(bytes > RP_INDEX_HASH_WHOLE_MAX);
+    uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
+    struct rp_hasher hasher;
+    uint8_t block[RP_BLOCK_BYTES];
+    int code = 0;
+    rp_hasher_begin(&hasher);
+    will_need(fd, INDEX_SAMPLES, blocks);
+    for (uint32_t i = 0; i < INDEX_SAMPLES && code == 0; i++) {
+        uint64_t offset = spread(i, INDEX_SAMPLES, blocks) * RP_BLOCK_BYTES;
+        size_t length = (size_t)rp_min_u64(RP_BLOCK_BYTES, bytes - offset);
+        code = rp_file_read_at(fd, path, block, length, offset, error);
+        if (code == 0)
+            rp_hasher_add(&hasher, block, length);
+    }
+    *sample = rp_hasher_finish(&hasher);
+    return code;
+}
+
 int rp_sample_read(int fd, const char *path, uint64_t bytes, uint64_t sample[RP_SAMPLE_BLOCKS],
                    struct rp_error *error)
 {
     uint64_t blocks = rp_div_up(bytes, RP_BLOCK_BYTES);
     uint32_t count = rp_sample_count(blocks);
-    /* Ask for all of them before waiting for the first: one seek time instead of 64. */
-    for (uint32_t i = 0; i < count; i++)
-        posix_fadvise(fd, (off_t)(rp_sample_block(i, blocks) * RP_BLOCK_BYTES), RP_BLOCK_BYTES,
-                      POSIX_FADV_WILLNEED);
+    will_need(fd, count, blocks);
     uint8_t block[RP_BLOCK_BYTES];
     for (uint32_t i = 0; i < count; i++) {
         uint64_t offset = rp_sample_block(i, blocks) * RP_BLOCK_BYTES;

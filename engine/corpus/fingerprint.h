@@ -39,7 +39,10 @@ struct rp_fingerprint rp_fingerprint_combine(const struct rp_fingerprint *member
 uint32_t rp_sample_count(uint64_t blocks);
 uint64_t rp_sample_block(uint32_t i, uint64_t blocks);
 
+/** Of an index in memory, and of one in a file, of which only the sampled blocks are read. */
 struct rp_hash128 rp_index_sample(const void *index, uint64_t bytes);
+RP_MUST_CHECK int rp_index_sample_read(int fd, const char *path, uint64_t bytes,
+                                       struct rp_hash128 *sample, struct rp_error *error);
 
 /** Hash the sampled blocks of a token file. */
 RP_MUST_CHECK int rp_sample_read(int fd, const char *path, uint64_t bytes,

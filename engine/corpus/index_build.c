@@ -57,7 +57,7 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
     if (megatron) {
         const struct rp_map *index = &opened->megatron.map;
         info.index_bytes = index->bytes;
-        info.index_sample = rp_index_sample(index->data, index->bytes);
+        info.index_sample = opened->megatron.sample;
         info.index_content = rp_hash128(index->data, (size_t)index->bytes);
     }
     return rp_sidecar_finish(&writer, &info, error);

@@ -154,8 +154,8 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
         .index_bytes = megatron ? opened->megatron.map.bytes : 8 * (shard->documents + 1),
         .sample_count = rp_sample_count(rp_div_up(shard->bytes, RP_BLOCK_BYTES)),
     };
-    identity.index_sample = rp_index_sample(
-        megatron ? (const void *)opened->megatron.map.data : opened->starts, identity.index_bytes);
+    identity.index_sample = megatron ? opened->megatron.sample
+                                     : rp_index_sample(opened->starts, identity.index_bytes);
     int code = 0;
     if (opened->found.has_sidecar) {
         identity.full = true;

@@ -21,7 +21,8 @@
 #define RP_SCAN_AT_OPEN_MAX (256u << 20)
 
 struct rp_megatron {
-    struct rp_map map; /* the .idx */
+    struct rp_map map;        /* the .idx */
+    struct rp_hash128 sample; /* rp_index_sample of it */
     uint64_t sequences;
     unsigned width_shift;    /* a token has 1 << width_shift bytes */
     bool has_modes;          /* the optional tail of multimodal datasets */

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
@@ -252,17 +253,41 @@ static int check_documents(struct rp_opened *opened, struct rp_error *error)
     return 0;
 }
 
-int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
+static int check_index(struct rp_opened *opened, struct rp_error *error)
 {
-    int code = rp_map_open(&opened->megatron.map, opened->found.index_path, error);
-    if (code == 0)
-        code = check_header(opened, error);
+    int code = check_header(opened, error);
     if (code == 0)
         code = check_size(opened, error);
     if (code == 0)
         code = check_ends(opened, error);
     if (code == 0 && opened->shard.documents <= RP_CHECK_ALL_MAX)
         code = check_documents(opened, error);
+    return code;
+}
+
+static int sample_index(struct rp_megatron *megatron, int fd, const char *path,
+                        struct rp_error *error)
+{
+    if (megatron->map.bytes > RP_INDEX_HASH_WHOLE_MAX)
+        return rp_index_sample_read(fd, path, megatron->map.bytes, &megatron->sample, error);
+    megatron->sample = rp_index_sample(megatron->map.data, megatron->map.bytes);
+    return 0;
+}
+
+/* The map and the sample are of one file, whatever happens to its name meanwhile. */
+int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
+{
+    const char *path = opened->found.index_path;
+    uint64_t bytes;
+    int fd = rp_file_open_read(path, &bytes, error);
+    if (fd < 0)
+        return fd;
+    int code = rp_map_file(&opened->megatron.map, fd, bytes, path, error);
+    if (code == 0)
+        code = check_index(opened, error);
+    if (code == 0)
+        code = sample_index(&opened->megatron, fd, path, error);
+    close(fd);
     if (code == 0 && opened->megatron.has_modes) {
         size_t used = strlen(opened->found.why);
         snprintf(opened->found.why + used, sizeof opened->found.why - used,

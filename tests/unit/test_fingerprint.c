@@ -4,7 +4,10 @@
 #include "corpus_files.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "corpus/fingerprint.h"
 
 #define GOLDEN_SAMPLED "325e18b183b59ebfb3421d0c36429c6d"
@@ -187,6 +190,15 @@ static void test_sample_of_a_large_index(void **state)
     }
     index[4096] ^= 1; /* between two samples */
     assert_true(rp_hash128_equal(rp_index_sample(index, bytes), good));
+    struct rp_error error;
+    struct rp_hash128 read = {0, 0};
+    int fd = memfd_create("index", MFD_CLOEXEC);
+    assert_int_equal(rp_file_write(fd, "index", index, bytes, &error), 0);
+    assert_int_equal(rp_index_sample_read(fd, "index", bytes, &read, &error), 0);
+    assert_true(rp_hash128_equal(read, good));
+    assert_int_equal(ftruncate(fd, (off_t)bytes - 1), 0);
+    assert_int_equal(rp_index_sample_read(fd, "index", bytes, &read, &error), -RP_E_CHANGED);
+    close(fd);
     assert_false(rp_hash128_equal(rp_index_sample(index, RP_INDEX_HASH_WHOLE_MAX),
                                   rp_index_sample(index + 4096, RP_INDEX_HASH_WHOLE_MAX)));
     free(index);
