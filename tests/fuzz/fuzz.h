@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz.h — what the fuzz targets share: requirements that hold in every build, values cut from the
- * fuzzer's bytes, edits of a good image, and a file that lies in memory.
+ * fuzzer's bytes, and edits of a good image.
  *
  * A target gets bytes and says what must hold for them. Where a parser checks a hash first, the
  * bytes are edits of an image that is good, and the hashes are made right again afterwards: the
@@ -21,6 +21,7 @@
 #include "base/fail.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "memory_file.h"
 
 #define FUZZ __attribute__((unused)) static
 
@@ -72,21 +73,7 @@ FUZZ void fuzz_edit(struct fuzz_input *input, uint8_t *image, size_t bytes)
     }
 }
 
-/* ---- a file in memory ------------------------------------------------------------------------ */
-
-/* The content becomes that of a file, the same each time, which can be opened by the path. */
-FUZZ const char *fuzz_file(const void *content, size_t bytes)
-{
-    static int fd = -1;
-    static char path[32];
-    if (fd < 0) {
-        fd = memfd_create("fuzz", MFD_CLOEXEC);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    }
-    FUZZ_REQUIRE(ftruncate(fd, 0) == 0);
-    FUZZ_REQUIRE(pwrite(fd, content, bytes, 0) == (ssize_t)bytes);
-    return path;
-}
+/* ---- files on disk ---------------------------------------------------------------------------- */
 
 /* A directory in memory, which is the working directory from now on and is removed at the end. */
 FUZZ char fuzz_scratch[] = "/dev/shm/rp-fuzz-XXXXXX";

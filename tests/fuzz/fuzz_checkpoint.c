@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (mode & 2 && bytes >= RP_FORMAT_BYTES_MIN)
         mend(bytes);
     struct rp_checkpoint *checkpoint;
-    int code = rp_checkpoint_open(&checkpoint, fuzz_file(image, bytes), &error);
+    int code = rp_checkpoint_open(&checkpoint, fuzz_file("checkpoint", image, bytes), &error);
     bool same = memcmp(image, good, bytes) == 0, made = !(mode & 1) && bytes > 0;
     FUZZ_REQUIRE(!made || !same || code == 0);
     if (fuzz_accepted(code, &error)) {

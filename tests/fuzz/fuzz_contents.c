@@ -32,6 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t cursor = 0, before = 0, added = 0;
     int code;
     FUZZ_REQUIRE(contents);
+    data = fuzz_at_edge(data, size);
     for (; (code = rp_content_next(data, size, &cursor, &record, &tokens)) == 1; before = cursor) {
         uint64_t bytes = (uint64_t)record.count * record.width;
         FUZZ_REQUIRE(cursor > before && cursor <= size && cursor % 8 == 0);

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_REQUIRE(rp_tokenizer_open(&convert.tokenizer, "bytes", NULL, rp_convert_sink, &convert,
                                    &error) == 0);
     char path[32];
-    snprintf(path, sizeof path, "%s", fuzz_file(input.at, input.left));
+    snprintf(path, sizeof path, "%s", fuzz_file("text", input.at, input.left));
     struct rp_input file = {.path = path, .bytes = input.left, .named = true};
     documents = 0;
     bool accepted = fuzz_accepted(rp_convert_jsonl(&convert, &file, &error), &error);

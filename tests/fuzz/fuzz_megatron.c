@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .found = {.format = RP_FORMAT_MEGATRON, .eos = RP_EOS_NONE, .token_path = token_path},
     };
     char index_path[32];
-    snprintf(index_path, sizeof index_path, "%s", fuzz_file(input.at, input.left));
+    snprintf(index_path, sizeof index_path, "%s", fuzz_file("tokens.idx", input.at, input.left));
     opened.found.index_path = index_path;
     if (fuzz_accepted(rp_megatron_open(&opened, &error), &error))
         check_documents(&opened);

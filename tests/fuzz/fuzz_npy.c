@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hints.format = fuzz_number(&input, 1) & 1 ? RP_FORMAT_NPY : RP_FORMAT_AUTO;
     hints.eos = (int64_t)fuzz_number(&input, 1);
     struct rp_open_options options = {.find.hints = &hints, .scan_bytes_max = RP_SCAN_AT_OPEN_MAX};
-    const char *path = fuzz_file(input.at, input.left);
+    const char *path = fuzz_file("tokens", input.at, input.left);
     struct rp_opened opened;
     if (!fuzz_accepted(rp_shard_open(&opened, path, 0, &options, &error), &error))
         return 0;

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                    .type = (enum rp_token_type)(kind % 8 % 7)};
     hints.eos = (int16_t)fuzz_number(&input, 2);
     struct rp_open_options options = {.find.hints = &hints, .scan_bytes_max = RP_SCAN_AT_OPEN_MAX};
-    const char *path = fuzz_file(input.at, input.left);
+    const char *path = fuzz_file("tokens", input.at, input.left);
     struct rp_opened opened;
     if (!fuzz_accepted(rp_shard_open(&opened, path, 0, &options, &error), &error))
         return 0;

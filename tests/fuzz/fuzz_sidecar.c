@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_edit(&input, image, bytes);
     if (mode & 2)
         mend(image, bytes);
-    fuzz_put(sidecar_path, image, bytes);
+    (void)fuzz_file("t.bin.rpx", image, bytes);
     struct rp_open_options options = {.find.hints = &hints};
     struct rp_error error = {0};
     struct rp_opened opened;

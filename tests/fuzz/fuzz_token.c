@@ -17,7 +17,7 @@ static void check_taken(struct variant *v, size_t bytes)
     memset(token + offsetof(struct rp_token_header, corpus_full), 0, sizeof(struct rp_hash128));
     mend(bytes); /* a full fingerprint is taken on trust where the plan has none */
     FUZZ_REQUIRE(memcmp(after, token, bytes) == 0);
-    FUZZ_REQUIRE(rp_state_info(token, bytes, &info, &error) == 0);
+    FUZZ_REQUIRE(rp_state_info(fuzz_at_edge(token, bytes), bytes, &info, &error) == 0);
     FUZZ_REQUIRE(info.next_row == rp_plan_row(v->plan) && info.bytes == bytes);
     struct rp_row row;
     for (unsigned i = 0; i < 4 && rp_plan_next(v->plan, &row, &error) == 1; i++) {
@@ -46,7 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mend(bytes);
     size_t before_bytes = rp_plan_save(v->plan, before);
     bool same = bytes == v->bytes[row] && memcmp(token, v->tokens[row], bytes) == 0;
-    bool accepted = fuzz_accepted(rp_plan_load(v->plan, token, bytes, false, &error), &error);
+    const void *read = fuzz_at_edge(token, bytes);
+    bool accepted = fuzz_accepted(rp_plan_load(v->plan, read, bytes, false, &error), &error);
     FUZZ_REQUIRE(accepted || !same);
     FUZZ_REQUIRE(mode || accepted == same);
     if (accepted)

@@ -14,22 +14,24 @@
 
 static uint8_t good[IMAGE_BYTES_MAX], image[IMAGE_BYTES_MAX];
 static size_t good_bytes;
-static char token_path[64], sidecar_path[64];
+static const char *token_path;
 static const struct rp_source_spec hints = {.format = RP_FORMAT_RAW, .type = RP_TOKEN_U16};
 
 FUZZ void sidecar_start(void)
 {
     uint16_t tokens[TOKENS];
+    char path[64];
     for (unsigned i = 0; i < TOKENS; i++)
         tokens[i] = (uint16_t)(i % 97);
     fuzz_enter_scratch();
-    snprintf(token_path, sizeof token_path, "%s/t.bin", fuzz_scratch);
-    snprintf(sidecar_path, sizeof sidecar_path, "%s/t.bin.rpx", fuzz_scratch);
-    fuzz_put(token_path, tokens, sizeof tokens);
-    FUZZ_REQUIRE(rp_index_build(token_path, &hints, NULL, NULL, NULL, NULL) == 0);
-    FILE *file = fopen(sidecar_path, "rb");
+    snprintf(path, sizeof path, "%s/t.bin", fuzz_scratch);
+    fuzz_put(path, tokens, sizeof tokens);
+    FUZZ_REQUIRE(rp_index_build(path, &hints, NULL, NULL, NULL, NULL) == 0);
+    snprintf(path, sizeof path, "%s/t.bin.rpx", fuzz_scratch);
+    FILE *file = fopen(path, "rb");
     FUZZ_REQUIRE(file && (good_bytes = fread(good, 1, sizeof good, file)) > 0 && feof(file));
     fclose(file);
+    token_path = fuzz_file("t.bin", tokens, sizeof tokens);
 }
 
 FUZZ void mend(uint8_t *header, size_t bytes)
