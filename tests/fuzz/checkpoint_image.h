@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint_image.h — a checkpoint file in memory: made from a description, and with its hashes
- * made right again after edits. */
+ * made right again after edits; and the memory that it is read into. */
 #ifndef RP_TESTS_CHECKPOINT_IMAGE_H
 #define RP_TESTS_CHECKPOINT_IMAGE_H
 
@@ -13,6 +13,28 @@
 
 static _Alignas(8) uint8_t image[FILE_BYTES_MAX];
 
+/* In the place of fresh pages: the same ones for each file, in front of a page that cannot be read.
+ * More than the longest file has bytes is never asked for, whatever a head says. */
+void *__real_rp_take_pages(size_t bytes);
+void *__wrap_rp_take_pages(size_t bytes);
+void *__wrap_rp_take_pages(size_t bytes)
+{
+    static uint8_t *pages;
+    if (!pages) {
+        pages = __real_rp_take_pages(FILE_BYTES_MAX + RP_FORMAT_PAGE_BYTES);
+        FUZZ_REQUIRE(pages);
+        FUZZ_REQUIRE(mprotect(pages + FILE_BYTES_MAX, RP_FORMAT_PAGE_BYTES, PROT_NONE) == 0);
+    }
+    FUZZ_REQUIRE(bytes <= FILE_BYTES_MAX);
+    return pages + FILE_BYTES_MAX - rp_align_up(bytes, RP_FORMAT_PAGE_BYTES);
+}
+
+void __wrap_rp_give_pages(void *memory, size_t bytes);
+void __wrap_rp_give_pages(void *memory, size_t bytes)
+{
+    (void)memory, (void)bytes;
+}
+
 /* Returns the length of the file; 0 when there can be none of that description. */
 FUZZ uint64_t make_file(struct fuzz_input *input)
 {
@@ -21,7 +43,6 @@ FUZZ uint64_t make_file(struct fuzz_input *input)
     uint64_t lengths[SECTIONS];
     for (unsigned i = 0; i < SECTIONS; i++)
         lengths[i] = fuzz_number(input, 2) % 4200;
-    memset(image, 0, sizeof image);
     for (uint32_t i = 0; i < SECTIONS; i++) {
         struct rp_format_section section = {.type = i + 1,
                                             .bytes = rp_min_u64(lengths[i], input->left)};
@@ -34,6 +55,8 @@ FUZZ uint64_t make_file(struct fuzz_input *input)
     const uint8_t *data = input->at;
     if (rp_format_layout(&head, NULL) < 0)
         return 0;
+    FUZZ_REQUIRE(head.file_bytes <= sizeof image);
+    memset(image, 0, head.file_bytes);
     for (uint32_t i = head.section_count; i-- > 0;) {
         data -= head.sections[i].bytes;
         memcpy(image + head.sections[i].offset, data, head.sections[i].bytes);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory_file — see memory_file.h. Only what the engine's parsers call is here. This file is built
- * without coverage and sanitizers: it is not what is tested. */
+ * without coverage: it is not what is tested. */
 #include "memory_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sanitizer/asan_interface.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,10 +20,6 @@
 #define FD_FIRST (1 << 20) /* the kernel gives the lowest one that is free, so none like these */
 #define PAGE_BYTES 4096u
 #define EDGE_BYTES (1u << 18) /* longest content */
-
-/* In builds with AddressSanitizer. */
-__attribute__((weak)) void __asan_poison_memory_region(const volatile void *start, size_t bytes);
-__attribute__((weak)) void __asan_unpoison_memory_region(const volatile void *start, size_t bytes);
 
 /* Memory whose last byte lies in front of a page that cannot be read. */
 struct edge {
@@ -60,12 +57,10 @@ static uint8_t *put_at_edge(struct edge *edge, const void *content, size_t bytes
     }
     size_t slack = -bytes & 7;
     uint8_t *end = edge->start + EDGE_BYTES, *data = end - slack - bytes;
-    if (__asan_unpoison_memory_region)
-        __asan_unpoison_memory_region(end - 8, 8);
+    ASAN_UNPOISON_MEMORY_REGION(end - 8, 8);
     if (bytes)
         memcpy(data, content, bytes);
-    if (__asan_poison_memory_region && slack)
-        __asan_poison_memory_region(end - slack, slack);
+    ASAN_POISON_MEMORY_REGION(end - slack, slack);
     return data;
 }
 
