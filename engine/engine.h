@@ -12,6 +12,8 @@
 
 #include "base/fail.h"
 #include "config/config.h"
+#include "corpus/corpus.h"
+#include "plan/plan.h"
 
 struct rp_engine_options {
     const struct rp_config *config; /* finished */
@@ -33,7 +35,9 @@ RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct 
 struct rp_engine_memory {
     uint64_t batch_rings, flow_reading, flow_mapped, process;
 };
-/** state_bytes: the most that a state token of the plan can need. */
-struct rp_engine_memory rp_engine_memory(const struct rp_config *config, uint64_t state_bytes);
+/** Of an engine that begins where the plan stands. */
+struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
+                                         const struct rp_corpus *corpus,
+                                         const struct rp_plan *plan);
 
 #endif

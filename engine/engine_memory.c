@@ -15,8 +15,10 @@
  * trainers that come, and the FIFOs of the plans. */
 #define TOKENS_KEPT 4u
 
-struct rp_engine_memory rp_engine_memory(const struct rp_config *config, uint64_t state_bytes)
+struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
+                                         const struct rp_corpus *corpus, const struct rp_plan *plan)
 {
+    uint64_t state_bytes = rp_plan_state_bytes_max(plan);
     struct rp_geometry geometry = {
         .rows = config->batch_size,
         .seq_len = config->seq_len,
@@ -24,11 +26,17 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config, uint64_
         .world = config->dp_world_size,
         .slots = (uint32_t)rp_pow2_at_least(rp_max_u64(config->prefetch_factor, 2)),
         .state_bytes = state_bytes};
-    struct rp_flow_options flow = {.rank_count = config->rank_count,
+    struct rp_flow_options flow = {.corpus = corpus,
+                                   .world = config->dp_world_size,
+                                   .rank_first = config->rank_first,
+                                   .rank_count = config->rank_count,
+                                   .rows = config->batch_size,
                                    .seq_len = config->seq_len,
                                    .prefetch_bytes = config->prefetch_bytes,
                                    .batch_slots = geometry.slots,
                                    .state_bytes = state_bytes};
+    if (flow.prefetch_bytes == 0)
+        flow.prefetch_bytes = rp_flow_prefetch_bytes(&flow, plan, rp_plan_row(plan));
     uint64_t ring = rp_geometry_layout(&geometry, config->sections, config->token_dtype);
     return (struct rp_engine_memory){.batch_rings = ring * config->rank_count,
                                      .flow_reading = rp_flow_memory_bytes(&flow, false),

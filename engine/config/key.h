@@ -87,8 +87,8 @@ enum rp_key_kind {
       "packing workers are processes instead of threads")                                          \
     X(prefetch_factor, prefetch_factor, COUNT, NULL, "4", 1, 1u << 16,                             \
       "batches ready for each rank; rounded up to a power of two")                                 \
-    X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "64m", 1u << 16, 1ull << 44,                    \
-      "memory between readers and packers")                                                        \
+    X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "(64m; for blocks four of their windows)",      \
+      1u << 16, 1ull << 44, "memory between readers and packers")                                  \
     X(io_depth, io_depth, COUNT, NULL, "64", 1, 4096, "reads in flight per reader")                \
     X(io, io, CHOICE, "auto|io_uring|pread|mapped", "auto", 0, 0,                                  \
       "how files are read; mapped suits a corpus that the page cache holds")                       \

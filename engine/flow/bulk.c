@@ -11,6 +11,8 @@
 
 #define PERIOD_ROWS_MAX (1u << 20)
 #define PAIRS_A_LOOK 16u
+/* A window that packers finish, one that the plan draws from, one that was read, one being read. */
+#define WINDOWS_AT_EASE 4u
 
 /* ---- whether --------------------------------------------------------------------------------- */
 
@@ -43,8 +45,8 @@ static uint64_t mean_block_bytes(const struct rp_corpus *corpus, uint32_t source
     return (uint64_t)(mean * (double)documents * extent.width) + RP_BLOCK_BYTES;
 }
 
-/* Two windows of every local lane and source, and room for tickets' own reads beside them. */
-static uint64_t bytes_wanted(const struct rp_bulks *bulks, const struct rp_flow_options *o)
+/* A window of every local lane and source. */
+static uint64_t window_bytes(const struct rp_bulks *bulks, const struct rp_flow_options *o)
 {
     uint64_t lanes = 0, bytes = 0;
     for (uint32_t lane = 0; lane < bulks->blocks.lanes; lane++)
@@ -53,8 +55,18 @@ static uint64_t bytes_wanted(const struct rp_bulks *bulks, const struct rp_flow_
         lanes = rp_min_u64(lanes, 1);
     for (uint32_t s = 0; s < bulks->blocks.sources; s++)
         bytes += mean_block_bytes(o->corpus, s, bulks->blocks.documents);
-    uint64_t window = bytes * bulks->blocks.window * lanes;
+    return bytes * bulks->blocks.window * lanes;
+}
+
+/* Two windows, and room for tickets' own reads beside them. */
+static uint64_t least_bytes(uint64_t window)
+{
     return window * 2 + window / 4;
+}
+
+static bool are_too_many(const struct rp_bulks *bulks)
+{
+    return 2ull * bulks->blocks.window * bulks->pair_count > RP_BULKS_MAX;
 }
 
 static void place_ahead(struct rp_bulks *bulks, const struct rp_plan *plan)
@@ -67,9 +79,8 @@ static void place_ahead(struct rp_bulks *bulks, const struct rp_plan *plan)
 static bool are_of_use(struct rp_bulks *bulks, const struct rp_flow_options *options,
                        uint64_t data_bytes)
 {
-    uint64_t wanted = bytes_wanted(bulks, options);
-    uint64_t blocks = 2ull * bulks->blocks.window * bulks->pair_count;
-    if (wanted == 0 || blocks > RP_BULKS_MAX)
+    uint64_t wanted = least_bytes(window_bytes(bulks, options));
+    if (wanted == 0 || are_too_many(bulks))
         return false;
     if (wanted > data_bytes)
         rp_log(RP_LOG_INFO,
@@ -109,6 +120,24 @@ void rp_bulks_close(struct rp_bulks *bulks)
     free(bulks->ahead);
     free(bulks->is_local);
     *bulks = (struct rp_bulks){0};
+}
+
+uint64_t rp_bulks_data_bytes(const struct rp_plan *plan, const struct rp_flow_options *options,
+                             uint64_t base_row, uint64_t bytes_max)
+{
+    struct rp_bulks bulks = {.blocks = rp_plan_blocks(plan)};
+    if (bulks.blocks.documents == 0)
+        return 0;
+    bulks.pair_count = bulks.blocks.lanes * bulks.blocks.sources;
+    bulks.is_local = rp_calloc(bulks.blocks.lanes, sizeof *bulks.is_local);
+    if (!bulks.is_local || are_too_many(&bulks)) {
+        rp_bulks_close(&bulks);
+        return 0;
+    }
+    find_local_lanes(&bulks, options, base_row);
+    uint64_t window = window_bytes(&bulks, options);
+    rp_bulks_close(&bulks);
+    return least_bytes(window) <= bytes_max ? rp_min_u64(WINDOWS_AT_EASE * window, bytes_max) : 0;
 }
 
 /* ---- which ----------------------------------------------------------------------------------- */

@@ -12,7 +12,8 @@
  * alone and nothing else.
  *
  * Used only if two windows fit in the prefetch ring, and for lanes at least half of whose rows go
- * to ranks of this node. Thread: dispatch's own. */
+ * to ranks of this node. A window stays until its last document is packed, so with two of them the
+ * disk has to wait for the packers at the end of each. Thread: dispatch's own. */
 #ifndef RP_FLOW_BULK_H
 #define RP_FLOW_BULK_H
 
@@ -49,6 +50,12 @@ RP_MUST_CHECK int rp_bulks_open(struct rp_bulks *bulks, const struct rp_plan *pl
                                 const struct rp_flow_options *options, uint64_t base_row,
                                 uint64_t data_bytes, struct rp_error *error);
 void rp_bulks_close(struct rp_bulks *bulks);
+
+/** Bytes of data with which reading and packing seldom wait for each other's window; 0 where bulks
+ * are of no use to the stream, or would want more than `bytes_max`. Of the options it looks at the
+ * corpus, and at what says which rows are this node's. */
+uint64_t rp_bulks_data_bytes(const struct rp_plan *plan, const struct rp_flow_options *options,
+                             uint64_t base_row, uint64_t bytes_max);
 
 /** The next block that should be read now; it counts as taken. False if none is due. */
 bool rp_bulks_due(struct rp_bulks *bulks, const struct rp_space *space, const struct rp_plan *plan,

@@ -9,6 +9,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "flow/bulk.h"
 #include "flow/deliver.h"
 #include "flow/dispatch.h"
 #include "flow/fetch.h"
@@ -19,7 +20,8 @@
 #define SLOTS_MIN 8u
 #define SLOTS_MAX 4096u
 #define SLOTS_MAPPED 64u /* nothing has to be fetched ahead, and so few stay in cache */
-#define PIECES_MIN 4u    /* of the longest kind, that the data holds: so that reads overlap */
+#define PREFETCH_BYTES_STANDARD_MAX (1ull << 30)
+#define PIECES_MIN 4u /* of the longest kind, that the data holds: so that reads overlap */
 
 struct rp_flow {
     struct rp_flow_options options;
@@ -75,6 +77,13 @@ static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped
      * micro-batches ahead */
     sizes.states = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slots + o->batch_slots + 4);
     return sizes;
+}
+
+uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
+                                uint64_t base_row)
+{
+    uint64_t windows = rp_bulks_data_bytes(plan, options, base_row, PREFETCH_BYTES_STANDARD_MAX);
+    return rp_max_u64(windows, RP_PREFETCH_BYTES_STANDARD);
 }
 
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped)

@@ -28,6 +28,7 @@
 
 #define RP_PACKERS_MAX 64u
 #define RP_READERS_MAX 64u
+#define RP_PREFETCH_BYTES_STANDARD (64ull << 20) /* where no blocks are read */
 
 /* Tokens of rows that a checkpoint brought along, found by row. */
 struct rp_contents;
@@ -52,6 +53,12 @@ struct rp_flow_options {
     uint64_t state_bytes; /* most a state token can need */
     uint32_t batch_slots; /* of a batch ring */
 };
+
+/** What prefetch_bytes is where nobody says: 64 MiB, or what a disk at full speed needs for the
+ * windows of a plan that stands at base_row (bulk.h), at most 1 GiB. Of the options it looks at the
+ * corpus, and at what says which rows are this node's. */
+uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
+                                uint64_t base_row);
 
 /** Shared memory that a flow of these options takes; is_mapped: with tokens from mapped files.
  * Looks at seq_len, prefetch_bytes, rank_count, batch_slots and state_bytes only. */

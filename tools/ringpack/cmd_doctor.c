@@ -8,6 +8,7 @@
 #include "cmd.h"
 #include "cmd_config.h"
 #include "doctor.h"
+#include "flow/flow.h"
 #include "shm/ring.h"
 
 enum {
@@ -63,7 +64,9 @@ static int read_config(struct rp_cmd_config *arguments)
 
 static struct rp_doctor_needs needs_of(const struct rp_config *config, bool complete)
 {
-    struct rp_doctor_needs needs = {.prefetch_bytes = config->prefetch_bytes,
+    struct rp_doctor_needs needs = {.prefetch_bytes = config->prefetch_bytes
+                                                          ? config->prefetch_bytes
+                                                          : RP_PREFETCH_BYTES_STANDARD,
                                     .files = OWN_FILES,
                                     .readers = config->num_workers,
                                     .packers = config->packers,

@@ -282,7 +282,7 @@ static int plan(void *argument, const struct rp_config *config)
     if (code >= 0)
         code = rp_stream_open_plan(&plan, config, corpus, &error);
     if (code >= 0)
-        tally.memory = rp_engine_memory(config, rp_plan_state_bytes_max(plan));
+        tally.memory = rp_engine_memory(config, corpus, plan);
     if (code >= 0)
         code = run_plan(plan, arguments->rows ? arguments->rows : ROWS_STANDARD, &tally, &error);
     if (code >= 0 && tally.complete)
