@@ -2,11 +2,10 @@
 /* permutation — see permutation.h.
  *
  * One round is seven dependent multiplications, so a single value is bound by latency (about 80 ns
- * a pass). rp_permute_many runs a group of values side by side, in vectors. */
+ * a pass). rp_permute_many runs many values side by side, in vectors. */
 #include "plan/permutation.h"
 
 #include <Random123/philox.h>
-#include <string.h>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -100,12 +99,10 @@ uint64_t rp_permute_inverse(const struct rp_permutation *p, uint64_t y)
 /* ---- many at once -----------------------------------------------------------------------------
  */
 
-enum { PASS_GROUP = 16 };
-RP_STATIC_ASSERT(RP_PERMUTE_MANY_MAX % PASS_GROUP == 0, "a batch is a whole number of groups");
-
-#define PASS_NAME pass_group
+#define PASS_NAME pass
 #define PASS_TARGET
 #define PASS_VECTOR_BYTES 16
+#define PASS_GROUP 16
 #ifdef __SSE2__
 #define PASS_MULTIPLY(a, b) (vector) _mm_mul_epu32((__m128i)(a), (__m128i)(b))
 #else
@@ -114,49 +111,53 @@ RP_STATIC_ASSERT(RP_PERMUTE_MANY_MAX % PASS_GROUP == 0, "a batch is a whole numb
 #include "plan/permutation_pass.inc"
 
 #ifdef __x86_64__
-#define PASS_NAME pass_group_avx2
+#define PASS_NAME pass_avx2
 #define PASS_TARGET __attribute__((target("avx2")))
 #define PASS_VECTOR_BYTES 32
+#define PASS_GROUP 16
+#define PASS_MULTIPLY(a, b) (vector) _mm256_mul_epu32((__m256i)(a), (__m256i)(b))
+#include "plan/permutation_pass.inc"
+
+/* Vectors of 64 bytes are no faster; but there are more registers, and a xor of three. */
+#define PASS_NAME pass_avx512
+#define PASS_TARGET __attribute__((target("avx512f,avx512vl")))
+#define PASS_VECTOR_BYTES 32
+#define PASS_GROUP 32
 #define PASS_MULTIPLY(a, b) (vector) _mm256_mul_epu32((__m256i)(a), (__m256i)(b))
 #include "plan/permutation_pass.inc"
 #endif
 
-static void pass(const struct rp_permutation *p, uint64_t halves[2][PASS_GROUP])
+static void pass_here(const struct rp_permutation *p, uint64_t *values, uint32_t count)
 {
 #ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512vl")) {
+        pass_avx512(p, values, count);
+        return;
+    }
     if (__builtin_cpu_supports("avx2")) {
-        pass_group_avx2(p, halves);
+        pass_avx2(p, values, count);
         return;
     }
 #endif
-    pass_group(p, halves);
+    pass(p, values, count);
 }
 
 void rp_permute_many(const struct rp_permutation *p, uint64_t *values, uint32_t count)
 {
     RP_DASSERT(count <= RP_PERMUTE_MANY_MAX);
-    if (p->n == 1)
-        memset(values, 0, count * sizeof *values);
-    uint32_t place[RP_PERMUTE_MANY_MAX]; /* of the values that walk on */
+    _Alignas(64) uint64_t x[RP_PERMUTE_MANY_MAX] = {0};
+    uint32_t place[RP_PERMUTE_MANY_MAX], walking = count; /* those that are not below n yet */
     for (uint32_t i = 0; i < count; i++)
         place[i] = i;
-    for (uint32_t walking = p->n == 1 ? 0 : count; walking > 0;) {
+    while (walking > 0) {
+        for (uint32_t i = 0; i < walking; i++)
+            x[i] = values[place[i]];
+        pass_here(p, x, walking);
         uint32_t kept = 0;
-        for (uint32_t first = 0; first < walking; first += PASS_GROUP) {
-            _Alignas(32) uint64_t halves[2][PASS_GROUP] = {0}; /* high and low ones */
-            uint32_t group = (uint32_t)rp_min_u64(walking - first, PASS_GROUP);
-            for (uint32_t i = 0; i < group; i++) {
-                uint64_t x = values[place[first + i]];
-                halves[0][i] = x >> p->low_bits;
-                halves[1][i] = x & p->low_mask;
-            }
-            pass(p, halves);
-            for (uint32_t i = 0; i < group; i++) {
-                uint64_t x = halves[0][i] << p->low_bits | halves[1][i];
-                values[place[first + i]] = x;
-                place[kept] = place[first + i];
-                kept += x >= p->n;
-            }
+        for (uint32_t i = 0; i < walking; i++) {
+            values[place[i]] = x[i];
+            place[kept] = place[i];
+            kept += x[i] >= p->n;
         }
         walking = kept;
     }

@@ -103,11 +103,12 @@ static inline uint16_t rp_window_floor(const struct rp_window *window, uint32_t 
 {
     uint32_t bucket = rp_window_bucket(value), word = bucket / 64;
     uint64_t bits = window->occupied[word] & UINT64_MAX >> (63 - bucket % 64);
-    if (bits == 0) {
-        uint64_t words = window->occupied_words & ((UINT64_C(1) << word) - 1);
-        word = 63 - (uint32_t)__builtin_clzll(words | 1); /* bucket 0 is occupied */
-        bits = window->occupied[word];
-    }
+    /* Both are looked up, as a processor cannot guess which it will be. Bucket 0 is occupied. */
+    uint64_t words = (window->occupied_words & ((UINT64_C(1) << word) - 1)) | 1;
+    uint32_t lower = 63 - (uint32_t)__builtin_clzll(words);
+    uint64_t lower_bits = window->occupied[lower];
+    word = bits != 0 ? word : lower;
+    bits = bits != 0 ? bits : lower_bits;
     uint16_t slot = window->greatest[word * 64 + 63 - (uint32_t)__builtin_clzll(bits)];
     while (rp_window_value(window, slot) > value) /* only in the bucket of `value` */
         slot = rp_window_lower(window, slot);

@@ -9,6 +9,7 @@ extern struct {
     unsigned vendor, type, subtype, features[1];
 } __cpu_model;
 #define AVX2 (1u << 10)
+#define AVX512VL (1u << 20)
 #endif
 
 #endif

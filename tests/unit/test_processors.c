@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the processor has no AVX2, tokens are scanned and documents are shuffled as where it has.
- */
+/* Where the processor has no AVX-512, or no AVX2 either, tokens are scanned and documents are
+ * shuffled as where it has. */
 #include "plan_corpus.h"
 #include "processor_model.h"
 
@@ -10,16 +10,22 @@
 
 #define TOKENS 1000u
 
-static unsigned hide_avx2(void)
+#if !defined(__x86_64__)
+#define AVX2 0
+#define AVX512VL 0
+#endif
+
+static unsigned hide(unsigned features)
 {
 #if defined(__x86_64__)
     unsigned had = __cpu_model.features[0];
-    __cpu_model.features[0] &= ~AVX2;
+    __cpu_model.features[0] &= ~features;
     __asm__ volatile("" ::: "memory"); /* the compiler takes its own table for another one */
-    assert_false(__builtin_cpu_supports("avx2"));
+    assert_false(features & AVX2 && __builtin_cpu_supports("avx2"));
+    assert_false(features & AVX512VL && __builtin_cpu_supports("avx512vl"));
     return had;
 #else
-    return 0;
+    return features;
 #endif
 }
 
@@ -67,7 +73,7 @@ static void tokens_are_scanned_alike(void **state)
                 documents += value == 5 || i + 1 == count;
             }
             struct result with = scan(types[t], tokens, count);
-            unsigned had = hide_avx2();
+            unsigned had = hide(AVX2);
             struct result without = scan(types[t], tokens, count);
             show_again(had);
             if (count > 0) {
@@ -84,20 +90,22 @@ static void tokens_are_scanned_alike(void **state)
 static void documents_are_shuffled_alike(void **state)
 {
     (void)state;
+    static const unsigned hidden[] = {0, AVX512VL, AVX512VL | AVX2};
     for (uint64_t n = 1; n < 3000; n += 1 + n / 3) {
         struct rp_epoch_key key = rp_epoch_key_make(n * 77, 3, 1);
         struct rp_permutation permutation = rp_permutation_make(n, key, 0, n);
-        for (uint64_t first = 0; first < n; first += RP_PERMUTE_MANY_MAX) {
-            uint64_t values[RP_PERMUTE_MANY_MAX];
-            uint32_t count = (uint32_t)rp_min_u64(n - first, RP_PERMUTE_MANY_MAX);
-            for (uint32_t i = 0; i < count; i++)
-                values[i] = first + i;
-            unsigned had = hide_avx2();
-            rp_permute_many(&permutation, values, count);
-            show_again(had);
-            for (uint32_t i = 0; i < count; i++)
-                assert_int_equal(values[i], rp_permute(&permutation, first + i));
-        }
+        for (uint64_t first = 0; first < n; first += RP_PERMUTE_MANY_MAX)
+            for (size_t h = 0; h < RP_ARRAY_COUNT(hidden); h++) {
+                uint64_t values[RP_PERMUTE_MANY_MAX];
+                uint32_t count = (uint32_t)rp_min_u64(n - first, RP_PERMUTE_MANY_MAX);
+                for (uint32_t i = 0; i < count; i++)
+                    values[i] = first + i;
+                unsigned had = hide(hidden[h]);
+                rp_permute_many(&permutation, values, count);
+                show_again(had);
+                for (uint32_t i = 0; i < count; i++)
+                    assert_int_equal(values[i], rp_permute(&permutation, first + i));
+            }
     }
 }
 
