@@ -136,7 +136,7 @@ def main():
         "quick": quick,
         "repeats": repeats,
         "tokens": 50_000_000 if quick else 200_000_000,
-        "epochs": 4 if quick else 5,
+        "epochs": 4 if quick else 10,
         "seq_len": 4096,
         "batch_size": 8,
         "packing": "lookahead",
