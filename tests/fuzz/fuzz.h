@@ -73,9 +73,9 @@ FUZZ void fuzz_edit(struct fuzz_input *input, uint8_t *image, size_t bytes)
     }
 }
 
-/* ---- files on disk ---------------------------------------------------------------------------- */
+/* ---- files on disk --------------------------------------------------------------------------- */
 
-/* A directory in memory, which is the working directory from now on and is removed at the end. */
+/* A directory in memory, which is removed at the end. */
 FUZZ char fuzz_scratch[] = "/dev/shm/rp-fuzz-XXXXXX";
 FUZZ void fuzz_leave_scratch(void)
 {

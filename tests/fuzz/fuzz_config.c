@@ -2,31 +2,25 @@
 /* A config file.
  *
  * Refused file: the message says where, or which key. Accepted and finished config: every number is
- * in its range, and the sums that the engine relies on come out even. Shards are looked for in an
- * empty directory, whatever the file says. */
+ * in its range, and the sums that the engine relies on come out even. Shards are looked for in one
+ * folder with two files, whatever the file says. */
 #include "config/config.h"
 #include "fuzz.h"
-
-static char config_path[64];
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
-    char path[64];
-    fuzz_enter_scratch();
-    snprintf(path, sizeof path, "%s/one.bin", fuzz_scratch);
-    fuzz_put(path, "", 0);
-    snprintf(config_path, sizeof config_path, "%s/c.yaml", fuzz_scratch);
+    (void)fuzz_file("one.bin", "", 0);
     return 0;
 }
 
-/* Patterns stay patterns, but of one directory: the fuzzer has no business in the others. */
+/* Patterns stay patterns, but of one folder: the fuzzer has no business in the others. */
 static void confine(struct rp_config_source *source)
 {
     for (uint32_t i = 0; i < source->shard_count; i++) {
         char *shard = source->shards[i];
-        size_t inside = strlen(fuzz_scratch) + 1;
-        bool in_place = strncmp(shard, fuzz_scratch, inside - 1) == 0 && strlen(shard) > inside;
+        size_t inside = strlen(FUZZ_FOLDER "/");
+        bool in_place = strncmp(shard, FUZZ_FOLDER "/", inside) == 0 && shard[inside];
         for (char *at = shard + inside; in_place && *at; at++)
             *at = *at == '/' || *at == '.' ? '_' : *at;
         if (in_place)
@@ -63,11 +57,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct rp_config config;
     struct rp_error error = {0};
-    fuzz_put(config_path, data, size);
+    const char *path = fuzz_file("c.yaml", data, size);
     rp_config_init(&config);
-    int code = rp_config_read(&config, config_path, &error);
+    int code = rp_config_read(&config, path, &error);
     if (code < 0)
-        FUZZ_REQUIRE(code != -RP_E_CONFIG || strstr(error.message, config_path));
+        FUZZ_REQUIRE(code != -RP_E_CONFIG || strstr(error.message, path));
     for (uint32_t i = 0; code == 0 && i < config.source_count; i++)
         confine(&config.sources[i]);
     if (code == 0)

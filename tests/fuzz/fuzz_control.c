@@ -4,43 +4,13 @@
  * A release word is believed if and only if it lies between the last one and the tail; after the
  * first other one the ring is quarantined until the next trainer, and nothing of it moves. What the
  * engine would write never lies in a slot that the trainer may read. */
-#include "fuzz.h"
+#include "memory_segment.h"
 #include "shm/ring.h"
 
 #define SLOTS 4u
 #define BATCH_MAX (UINT64_C(1) << 62) /* no ring comes near to where the numbers wrap */
 
 static struct rp_ring ring;
-static _Alignas(RP_PAGE_BYTES) uint8_t page[RP_PAGE_BYTES];
-
-/* In the place of a segment: the same page for each attach, without a call to the kernel. */
-int __wrap_rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
-                             struct rp_error *error);
-int __real_rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
-                             struct rp_error *error);
-int __wrap_rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
-                             struct rp_error *error)
-{
-    if (bytes != sizeof page)
-        return __real_rp_segment_create(segment, name, bytes, huge, error);
-    memset(page, 0, sizeof page);
-    *segment = (struct rp_segment){.fd = 0, .data = page, .bytes = bytes};
-    return 0;
-}
-
-int __wrap_rp_segment_seal_size(struct rp_segment *segment, struct rp_error *error);
-int __wrap_rp_segment_seal_size(struct rp_segment *segment, struct rp_error *error)
-{
-    (void)segment, (void)error;
-    return 0;
-}
-
-void __wrap_rp_segment_close(struct rp_segment *segment);
-void __wrap_rp_segment_close(struct rp_segment *segment)
-{
-    FUZZ_REQUIRE(segment->data == page);
-    *segment = (struct rp_segment){.fd = -1};
-}
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {

@@ -5,7 +5,7 @@
  * Accepted ring: every section of every slot lies inside the memory, and every batch that is taken
  * is the next one, within the bounds of the shape, with its state inside its slot. Unharmed: it is
  * accepted and its batches are there. */
-#include "fuzz.h"
+#include "memory_segment.h"
 #include "shm/ring.h"
 
 #define SLOTS 4u
@@ -72,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_REQUIRE(strlen(text) < sizeof text);
         rp_ring_view_close(&view);
     }
+    FUZZ_REQUIRE(fuzz_opened(ring.data.fd) == 1 && fuzz_opened(ring.seats[0].control.fd) == 1);
     FUZZ_REQUIRE(!unharmed || (code == 0 && taken == PUBLISHED));
     memcpy(ring.data.data, good, ring.data.bytes);
     return 0;

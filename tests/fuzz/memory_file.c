@@ -3,8 +3,10 @@
  * without coverage: it is not what is tested. */
 #include "memory_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <sanitizer/asan_interface.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,7 +21,8 @@
 #define FILES_MAX 4
 #define FD_FIRST (1 << 20) /* the kernel gives the lowest one that is free, so none like these */
 #define PAGE_BYTES 4096u
-#define EDGE_BYTES (1u << 18) /* longest content */
+#define SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) /* as of a message's body */
+#define EDGE_BYTES (1u << 18)                              /* longest content */
 
 /* Memory whose last byte lies in front of a page that cannot be read. */
 struct edge {
@@ -184,6 +187,23 @@ int __wrap_close(int fd)
     return 0;
 }
 
+unsigned fuzz_opened(int fd)
+{
+    require(of_descriptor(fd), "it is a descriptor of a file in memory");
+    return of_descriptor(fd)->opened;
+}
+
+int __real_dup(int fd);
+int __wrap_dup(int fd);
+int __wrap_dup(int fd)
+{
+    struct file *file = of_descriptor(fd);
+    if (!file)
+        return __real_dup(fd);
+    file->opened++;
+    return fd;
+}
+
 int __real_fstat(int fd, struct stat *info);
 int __wrap_fstat(int fd, struct stat *info);
 int __wrap_fstat(int fd, struct stat *info)
@@ -197,7 +217,7 @@ int __wrap_fcntl(int fd, int command, ...);
 int __wrap_fcntl(int fd, int command, ...)
 {
     if (of_descriptor(fd))
-        return 0;
+        return command == F_GET_SEALS ? SEALS : 0;
     va_list arguments;
     va_start(arguments, command);
     void *argument = va_arg(arguments, void *);
@@ -273,4 +293,49 @@ int __wrap_munmap(void *start, size_t bytes)
         return 0;
     }
     return __real_munmap(start, bytes);
+}
+
+/* ---- patterns -------------------------------------------------------------------------------- */
+
+static const struct file *next_entry; /* of the one who lists the folder */
+
+static void *open_folder(const char *path)
+{
+    next_entry = strcmp(path, FUZZ_FOLDER) == 0 ? files : NULL;
+    not_there(); /* what it is if it is not the folder */
+    return next_entry ? &next_entry : NULL;
+}
+
+static struct dirent *read_folder(void *stream)
+{
+    static struct dirent entry = {.d_ino = 1, .d_type = DT_REG};
+    (void)stream;
+    if (next_entry == files + FILES_MAX || !next_entry->path[0])
+        return NULL;
+    snprintf(entry.d_name, sizeof entry.d_name, "%s", next_entry->path + sizeof FUZZ_FOLDER);
+    next_entry++;
+    return &entry;
+}
+
+static void close_folder(void *stream)
+{
+    (void)stream;
+}
+
+static int look_at(const char *restrict path, struct stat *restrict info)
+{
+    return __wrap_stat(path, info);
+}
+
+int __real_glob(const char *pattern, int flags, int (*on_error)(const char *, int), glob_t *found);
+int __wrap_glob(const char *pattern, int flags, int (*on_error)(const char *, int), glob_t *found);
+int __wrap_glob(const char *pattern, int flags, int (*on_error)(const char *, int), glob_t *found)
+{
+    if (!is_below_folder(pattern))
+        return __real_glob(pattern, flags, on_error, found);
+    found->gl_opendir = open_folder;
+    found->gl_readdir = read_folder;
+    found->gl_closedir = close_folder;
+    found->gl_stat = found->gl_lstat = look_at;
+    return __real_glob(pattern, flags | GLOB_ALTDIRFUNC, on_error, found);
 }

@@ -18,6 +18,9 @@
  * memory stay where they are until then. Returns its path. */
 const char *fuzz_file(const char *name, const void *content, size_t bytes);
 
+/* How many descriptors there are of the file that `fd` is one of. */
+unsigned fuzz_opened(int fd);
+
 /* A copy of `content` that ends where memory ends, until the next one; aligned to 8 bytes. */
 void *fuzz_at_edge(const void *content, size_t bytes);
 
