@@ -7,6 +7,7 @@
 #include "flow/ticket.h"
 
 #define HUGE_BYTES (2u << 20)
+#define NAME "ringpack-prefetch"
 
 /* Where each part begins; the words come first. */
 struct places {
@@ -33,9 +34,9 @@ uint64_t rp_arena_bytes(uint32_t ring_count, uint32_t slot_count, uint64_t data_
     return rp_align_up(p.end, HUGE_BYTES);
 }
 
-int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_count,
-                    uint64_t data_bytes, uint32_t state_count, uint64_t state_bytes,
-                    struct rp_error *error)
+int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count,
+                    uint32_t slot_count, uint64_t data_bytes, uint32_t state_count,
+                    uint64_t state_bytes, struct rp_error *error)
 {
     RP_ASSERT(rp_is_pow2(slot_count) && rp_is_pow2(state_count));
     RP_ASSERT(data_bytes % 4096 == 0);
@@ -43,9 +44,11 @@ int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_c
                                .slot_count = slot_count,
                                .state_count = state_count,
                                .data_bytes = data_bytes,
-                               .state_bytes = rp_align_up(state_bytes, 64)};
+                               .state_bytes = rp_align_up(state_bytes, 64),
+                               .filled.value = !is_private};
     struct places p = find_places(ring_count, slot_count, data_bytes, state_count, state_bytes);
-    int code = rp_segment_create(&arena->segment, "ringpack-prefetch", p.end, true, error);
+    int code = is_private ? rp_segment_create_private(&arena->segment, NAME, p.end, error)
+                          : rp_segment_create(&arena->segment, NAME, p.end, true, error);
     if (code < 0)
         return code;
     uint8_t *memory = arena->segment.data;
@@ -55,6 +58,14 @@ int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_c
     arena->states = memory + p.states;
     arena->data = memory + p.data;
     return 0;
+}
+
+int rp_arena_fill(struct rp_arena *arena, struct rp_error *error)
+{
+    int code = rp_segment_fill(&arena->segment, NAME, error);
+    if (code == 0)
+        rp_a32_store_release(&arena->filled, 1); /* PAIRS arena-filled */
+    return code;
 }
 
 void rp_arena_reset(struct rp_arena *arena)

@@ -143,6 +143,15 @@ static void sleep_until_planned(struct rp_fetcher *f)
         rp_event_sleep(planned, epoch, 100000000);
 }
 
+/* To register memory is to touch it, so that waits until it is filled. */
+static void use_region(struct rp_fetcher *f)
+{
+    if (f->has_region || !rp_a32_load_acquire(&f->arena->filled)) /* PAIRS arena-filled */
+        return;
+    rp_io_use_region(f->io, f->arena->data, f->arena->data_bytes);
+    f->has_region = true;
+}
+
 static void publish_counts(struct rp_fetcher *f)
 {
     struct rp_io_counts counts;
@@ -158,6 +167,7 @@ static void fetch_all(struct rp_fetcher *f)
 {
     struct rp_io_done done[COMPLETIONS_MAX];
     while (!rp_arena_stopping(f->arena)) {
+        use_region(f);
         if (f->next_read == 0)
             skip_ready(f);
         while (is_planned(f, f->next_ticket) && submit_ticket(f, f->next_ticket))
@@ -179,9 +189,7 @@ static void *fetch_main(void *argument)
 {
     prctl(PR_SET_NAME, "read");
     struct rp_fetcher *f = argument;
-    struct rp_io_options options = {.depth = f->options->io_depth,
-                                    .region = f->arena->data,
-                                    .region_bytes = f->arena->data_bytes};
+    struct rp_io_options options = {.depth = f->options->io_depth};
     int code = rp_io_open(&f->io, f->options->method, &options, &f->error);
     rp_a32_store_release(&f->opened, code < 0 ? 2 : 1); /* PAIRS fetcher-opened */
     rp_event_signal(&f->opened_event);
@@ -197,6 +205,7 @@ int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
 {
     f->next_ticket = f->index;
     f->next_read = 0;
+    f->has_region = false;
     f->published = (struct rp_io_counts){0};
     rp_a32_store_relaxed(&f->opened, 0);
     f->reads_left = rp_calloc(f->arena->slot_count, sizeof *f->reads_left);

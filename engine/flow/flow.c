@@ -14,6 +14,7 @@
 #include "flow/dispatch.h"
 #include "flow/fetch.h"
 #include "flow/files.h"
+#include "flow/fill.h"
 #include "flow/pack.h"
 
 #define TICKET_BYTES (64u << 10)
@@ -26,6 +27,7 @@
 struct rp_flow {
     struct rp_flow_options options;
     struct rp_arena arena;
+    struct rp_filler filler;
     struct rp_files files;
     struct rp_dispatch dispatch;
     struct rp_fetcher *fetchers; /* [readers] */
@@ -35,7 +37,7 @@ struct rp_flow {
     struct rp_deliver deliver;
     uint64_t *start_batch; /* [rank_count] */
     uint64_t packers_replaced;
-    bool running, is_parked;
+    bool running, has_run, is_parked;
     int wake_fd;
 };
 
@@ -97,8 +99,12 @@ static int create_arena(struct rp_flow *flow, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
     struct sizes sizes = choose_sizes(o, rp_files_are_mapped(&flow->files));
-    return rp_arena_create(&flow->arena, o->rank_count, sizes.slots, sizes.data_bytes, sizes.states,
-                           o->state_bytes, error);
+    bool is_private = !o->packer_processes;
+    int code = rp_arena_create(&flow->arena, is_private, o->rank_count, sizes.slots,
+                               sizes.data_bytes, sizes.states, o->state_bytes, error);
+    if (code == 0 && is_private)
+        code = rp_filler_start(&flow->filler, &flow->arena, flow->wake_fd, error);
+    return code;
 }
 
 int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,
@@ -154,6 +160,7 @@ void rp_flow_close(struct rp_flow *flow)
     rp_reads_close(&flow->dispatch.reads);
     if (flow->files.files)
         rp_files_close(&flow->files);
+    rp_filler_join(&flow->filler);
     rp_arena_close(&flow->arena);
     free(flow->fetchers);
     free(flow->packers);
@@ -166,7 +173,9 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                           uint64_t base_row, uint64_t batch, struct rp_ring *rings)
 {
     const struct rp_flow_options *o = &flow->options;
-    rp_arena_reset(&flow->arena);
+    if (flow->has_run) /* a new arena is all zero: to write that would be to touch it */
+        rp_arena_reset(&flow->arena);
+    flow->has_run = true;
     for (uint32_t r = 0; r < o->rank_count; r++) {
         flow->start_batch[r] = rings[r].tail;
         rp_pack_target_init(&flow->targets[r], &rings[r]);
@@ -237,6 +246,9 @@ void rp_flow_stop(struct rp_flow *flow)
 int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
 {
     RP_ASSERT(flow->running);
+    int code = rp_filler_check(&flow->filler, error);
+    if (code < 0)
+        return code;
     int step = rp_deliver_step(&flow->deliver, error);
     if (step == RP_FLOW_RESTART)
         flow->dispatch.reads.no_bulks = true; /* read by nobody before the next start */

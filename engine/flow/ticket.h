@@ -128,7 +128,8 @@ struct rp_state_slot {
     uint64_t bytes;
 };
 
-/* All of its memory: one segment [words | free_until per ring | tickets | state slots | data]. */
+/* All of its memory: one segment [words | free_until per ring | tickets | state slots | data],
+ * private where packers are threads. */
 struct rp_arena {
     struct rp_segment segment;
     uint32_t slot_count;  /* tickets in the ring; a power of two */
@@ -140,14 +141,18 @@ struct rp_arena {
     struct rp_ticket *tickets;
     uint8_t *states;
     uint8_t *data;
+    struct rp_a32 filled; /* 1: all of its pages are there. PAIRS arena-filled */
 };
 
-/** Bytes of an arena with these sizes, and its creation (touched, huge pages where possible). */
+/** Bytes of an arena with these sizes, and its creation. A shared one is touched in full, on huge
+ * pages where possible; a private one is for threads alone, can be used at once, and is to be
+ * filled meanwhile (fill.h). */
 uint64_t rp_arena_bytes(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
                         uint32_t state_count, uint64_t state_bytes);
-RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, uint32_t ring_count, uint32_t slot_count,
-                                  uint64_t data_bytes, uint32_t state_count, uint64_t state_bytes,
-                                  struct rp_error *error);
+RP_MUST_CHECK int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count,
+                                  uint32_t slot_count, uint64_t data_bytes, uint32_t state_count,
+                                  uint64_t state_bytes, struct rp_error *error);
+RP_MUST_CHECK int rp_arena_fill(struct rp_arena *arena, struct rp_error *error);
 /** Forget all tickets: the next one is number 0. No stage may run. State slots are kept. */
 void rp_arena_reset(struct rp_arena *arena);
 void rp_arena_close(struct rp_arena *arena);

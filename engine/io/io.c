@@ -123,6 +123,12 @@ void rp_io_close(struct rp_io *io)
     free(io);
 }
 
+void rp_io_use_region(struct rp_io *io, void *region, size_t bytes)
+{
+    if (io->method->use_region)
+        io->method->use_region(io->self, region, bytes);
+}
+
 uint32_t rp_io_room(const struct rp_io *io)
 {
     return io->free_count;

@@ -48,19 +48,18 @@ struct rp_io_counts {
 
 struct rp_io_options {
     uint32_t depth; /* reads in flight at most; 1 .. 4096 */
-    void *region;   /* memory of all buffers, to be registered if the kernel lets us, or NULL */
-    size_t region_bytes; /* of that memory */
 };
 
 /* A method: how reads reach the kernel. `submit` takes up to count reads, returns how many it took
  * (>= 0) or -errno; `reap` waits for at least `wait_min` <= max raw completions (0 = poll) and
  * returns how many it stored. A raw result is what the read would have returned: bytes >= 0 or
- * -errno. `open` fails with -errno and says why in *error. `describe` may be NULL. io.c never has
- * more than options->depth reads at the method. */
+ * -errno. `open` fails with -errno and says why in *error. `describe` and `use_region` may be NULL.
+ * io.c never has more than options->depth reads at the method. */
 struct rp_io_method {
     const char *name;
     int (*open)(void **self, const struct rp_io_options *options, struct rp_error *error);
     void (*close)(void *self);
+    void (*use_region)(void *self, void *region, size_t bytes);
     int (*submit)(void *self, const struct rp_io_read *reads, unsigned count);
     int (*reap)(void *self, uint64_t *tags, int64_t *results, unsigned max, unsigned wait_min);
     void (*describe)(const void *self, char *text, size_t text_bytes);
@@ -80,6 +79,10 @@ RP_MUST_CHECK int rp_io_open(struct rp_io **io_out, const struct rp_io_method *m
                              const struct rp_io_options *options, struct rp_error *error);
 /** Waits for every read in flight, then frees. NULL is fine. */
 void rp_io_close(struct rp_io *io);
+
+/** Memory in which most buffers lie from now on: to be registered, if the kernel lets us. Its pages
+ * are there by now and stay what they are (huge or not). At most once. */
+void rp_io_use_region(struct rp_io *io, void *region, size_t bytes);
 
 /** Reads that can be submitted now without exceeding the depth. */
 uint32_t rp_io_room(const struct rp_io *io);

@@ -71,18 +71,19 @@ static int climb_down(struct ring *ring, unsigned entries)
     return code;
 }
 
-static void register_region(struct ring *ring, uint8_t *region, size_t bytes)
+static void uring_use_region(void *self, void *region, size_t bytes)
 {
+    struct ring *ring = self;
     struct iovec chunks[CHUNKS_MAX];
     unsigned count = 0;
-    if (!region || !bytes)
-        return;
+    RP_ASSERT(bytes > 0 && ring->region_bytes == 0);
     if (bytes > CHUNK_BYTES * CHUNKS_MAX) {
         ring->region_refusal = -E2BIG;
         return;
     }
     for (size_t at = 0; at < bytes; at += CHUNK_BYTES)
-        chunks[count++] = (struct iovec){region + at, rp_min_u64(CHUNK_BYTES, bytes - at)};
+        chunks[count++] = (struct iovec){(uint8_t *)region + at,
+                                         rp_min_u64(CHUNK_BYTES, bytes - at)};
     ring->region_refusal = io_uring_register_buffers(&ring->uring, chunks, count);
     if (ring->region_refusal == 0) {
         ring->region = region;
@@ -144,10 +145,9 @@ static int uring_open(void **self, const struct rp_io_options *options, struct r
         free(ring);
         return explain_refusal(code, error);
     }
-    /* All three are improvements: without them the ring works as well, only slower. */
+    /* Both are improvements: without them the ring works as well, only slower. */
     (void)io_uring_ring_dontfork(&ring->uring);
     (void)io_uring_register_ring_fd(&ring->uring);
-    register_region(ring, options->region, options->region_bytes);
     *self = ring;
     return 0;
 }
@@ -232,6 +232,7 @@ const struct rp_io_method rp_io_method_uring = {
     .name = "io_uring",
     .open = uring_open,
     .close = uring_close,
+    .use_region = uring_use_region,
     .submit = uring_submit,
     .reap = uring_reap,
     .describe = uring_describe,

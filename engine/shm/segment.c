@@ -16,6 +16,7 @@
 
 #include "base/available.h"
 #include "base/bits.h"
+#include "base/mem.h"
 #include "shm/layout.h"
 
 #define RP_HUGE_BYTES (2u << 20)
@@ -119,10 +120,18 @@ static int touch(uint8_t *data, size_t bytes)
     while (code == -EINTR || code == -EAGAIN);
     if (code != -EINVAL && code != -ENOSYS)
         return code;
-    /* Before Linux 5.14. The pages are reserved, so this cannot raise SIGBUS. */
+    /* Before Linux 5.14. The pages are reserved or private, so this cannot raise SIGBUS; and others
+     * may write there. */
     for (size_t i = 0; i < bytes; i += RP_PAGE_BYTES)
-        *(volatile uint8_t *)(data + i) = 0;
+        __atomic_fetch_or(data + i, 0, __ATOMIC_RELAXED);
     return 0;
+}
+
+static int fail_touch(int code, const char *name, size_t bytes, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
+                   "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: madvise: %s", name,
+                   bytes, rp_memory_available().bytes, strerror(-code));
 }
 
 /* Huge pages first, while the memory is still a hole: one small page is touched in each, and
@@ -152,34 +161,58 @@ static int populate(struct rp_segment *segment, const char *name, bool huge, str
     if (code < 0)
         return code;
     code = touch(data, segment->bytes);
-    if (code < 0)
-        return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
-                       "shared memory `%s`: %zu bytes wanted, %" PRIu64 " available: madvise: %s",
-                       name, segment->bytes, rp_memory_available().bytes, strerror(-code));
-    return 0;
+    return code < 0 ? fail_touch(code, name, segment->bytes, error) : 0;
 }
 
-int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
-                      struct rp_error *error)
+/* Empty, of a whole number of pages for which there is room. */
+static int begin(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
+                 struct rp_error *error)
 {
     *segment = (struct rp_segment){.fd = -1};
     size_t alignment = huge ? RP_HUGE_BYTES : RP_PAGE_BYTES;
     if (bytes == 0 || bytes > (size_t)INT64_MAX - alignment)
         return rp_fail(error, -RP_E_RESOURCE, RP_HINT_LESS_MEMORY,
                        "shared memory `%s`: %zu bytes wanted, which no machine has", name, bytes);
-    bytes = rp_align_up(bytes, alignment);
-    int code = check_room(name, bytes, error);
+    segment->bytes = rp_align_up(bytes, alignment);
+    return check_room(name, segment->bytes, error);
+}
+
+int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
+                      struct rp_error *error)
+{
+    int code = begin(segment, name, bytes, huge, error);
     if (code < 0)
         return code;
     code = open_memfd(name, error);
     if (code < 0)
         return code;
     segment->fd = code;
-    segment->bytes = bytes;
     code = populate(segment, name, huge, error);
     if (code < 0)
         rp_segment_close(segment);
     return code;
+}
+
+int rp_segment_create_private(struct rp_segment *segment, const char *name, size_t bytes,
+                              struct rp_error *error)
+{
+    int code = begin(segment, name, bytes, true, error);
+    if (code < 0)
+        return code;
+    segment->data = rp_take_pages(segment->bytes);
+    if (!segment->data)
+        return rp_fail(error, -RP_E_RESOURCE, "raise the limit of address space (ulimit -v)",
+                       "memory `%s`: mmap of %zu bytes: %s", name, segment->bytes, strerror(errno));
+    return 0;
+}
+
+/* Huge page by huge page: whoever waits to map something waits for one of them. */
+int rp_segment_fill(const struct rp_segment *segment, const char *name, struct rp_error *error)
+{
+    int code = 0;
+    for (size_t at = 0; at < segment->bytes && code == 0; at += RP_HUGE_BYTES)
+        code = touch(segment->data + at, RP_HUGE_BYTES);
+    return code < 0 ? fail_touch(code, name, segment->bytes, error) : 0;
 }
 
 static int seal(struct rp_segment *segment, int seals, struct rp_error *error)

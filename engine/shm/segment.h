@@ -3,7 +3,10 @@
  *
  * Every segment is a memfd: nothing stays behind after kill -9, and the size of /dev/shm is no
  * limit. It is reserved and touched in full at creation, so too little memory is an error here and
- * never a signal later. */
+ * never a signal later.
+ *
+ * A private one is for the threads of this process alone and has no memfd. It can be used at once,
+ * and be filled meanwhile. */
 #ifndef RP_SHM_SEGMENT_H
 #define RP_SHM_SEGMENT_H
 
@@ -14,7 +17,7 @@
 #include "base/fail.h"
 
 struct rp_segment {
-    int fd; /* -1 when closed */
+    int fd; /* -1 when closed or private */
     uint8_t *data;
     size_t bytes;
     bool huge; /* its pages were collapsed into huge pages */
@@ -26,6 +29,14 @@ struct rp_segment {
  * them. */
 RP_MUST_CHECK int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes,
                                     bool huge, struct rp_error *error);
+/** Memory in which huge pages come as they are touched, where the kernel has them: there is no
+ * other way to huge pages of shared memory than to collapse them, for which the kernel waits for
+ * all processors. bytes is rounded up to 2 MiB. Errors: as above. */
+RP_MUST_CHECK int rp_segment_create_private(struct rp_segment *segment, const char *name,
+                                            size_t bytes, struct rp_error *error);
+/** Touch all of a private one, from its start on, while others may use it. Errors: as above. */
+RP_MUST_CHECK int rp_segment_fill(const struct rp_segment *segment, const char *name,
+                                  struct rp_error *error);
 /** No more writers but those that have it mapped now; no more resizing. */
 RP_MUST_CHECK int rp_segment_seal_readers(struct rp_segment *segment, struct rp_error *error);
 /** No more resizing; writable by those who get the fd. */

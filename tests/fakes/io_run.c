@@ -128,14 +128,14 @@ unsigned io_run_reads(struct io_run *run)
     for (uint32_t i = 0; i < run->depth; i++)
         state.places[i].memory = memory + (size_t)state.place_bytes * i +
                                  (run->in_region && i % 2 == 0 ? 0 : region_bytes);
-    struct rp_io_options options = {
-        .depth = run->depth, .region = memory, .region_bytes = region_bytes};
+    struct rp_io_options options = {.depth = run->depth};
     struct rp_error error;
     int code = rp_io_open(&state.io, run->method, &options, &error);
     if (code < 0) {
         fprintf(stderr, "rp_io_open: %s\n", error.message);
         abort();
     }
+    rp_io_use_region(state.io, memory, region_bytes);
     while (state.finished < run->reads) {
         while (state.started < run->reads && rp_io_room(state.io))
             start_read(&state, find_free_place(&state));

@@ -42,7 +42,7 @@ static void begin_with(uint32_t tickets, uint32_t slots, bool processes)
     flow->targets = &shared->target;
     flow->start_batch = &shared->start_batch;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
-    MODEL_REQUIRE(rp_arena_create(&flow->arena, 1, tickets, 4096, 2, 64, NULL) == 0);
+    MODEL_REQUIRE(rp_arena_create(&flow->arena, false, 1, tickets, 4096, 2, 64, NULL) == 0);
     prepare_start(flow, NULL, NULL, 0, 0, &shared->ring);
     flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
                                             .deliver = processes ? NULL : &flow->deliver,

@@ -26,6 +26,18 @@ int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes
     return 0;
 }
 
+int rp_segment_create_private(struct rp_segment *segment, const char *name, size_t bytes,
+                              struct rp_error *error)
+{
+    return rp_segment_create(segment, name, bytes, true, error);
+}
+
+int rp_segment_fill(const struct rp_segment *segment, const char *name, struct rp_error *error)
+{
+    (void)segment, (void)name, (void)error;
+    return 0;
+}
+
 int rp_segment_seal_readers(struct rp_segment *segment, struct rp_error *error)
 {
     (void)segment, (void)error;

@@ -160,11 +160,12 @@ static const char *describe_with_region(char *text, size_t text_bytes)
 {
     void *region = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                         0);
-    struct rp_io_options options = {.depth = 8, .region = region, .region_bytes = REGION_BYTES};
+    struct rp_io_options options = {.depth = 8};
     struct rp_io_done done;
     struct rp_io *io;
     if (region == MAP_FAILED || rp_io_open(&io, &rp_io_method_uring, &options, NULL) != 0)
         return "cannot open a ring";
+    rp_io_use_region(io, region, REGION_BYTES);
     struct rp_io_read read = {
         .fd = sample.fd, .bytes = 70000, .bytes_needed = 70000, .alignment = 1, .buffer = region};
     rp_io_describe(io, text, text_bytes);

@@ -65,6 +65,20 @@ static int huge_segment(struct rp_error *error)
     return make_segment(true, error);
 }
 
+static int private_segment(struct rp_error *error)
+{
+    struct rp_segment segment;
+    int code = rp_segment_create_private(&segment, "test", 2 * HUGE - 1, error);
+    if (code < 0)
+        return code;
+    assert_int_equal(segment.bytes, 2 * HUGE);
+    segment.data[HUGE] = 5;
+    code = rp_segment_fill(&segment, "test", error);
+    assert_int_equal(segment.data[HUGE], 5);
+    rp_segment_close(&segment);
+    return code;
+}
+
 static int pass_a_ring(struct rp_error *error)
 {
     struct rp_ring ring;
@@ -154,6 +168,8 @@ static void test_segments(void **state)
     (void)state;
     check_all(small_segment);
     check_all(huge_segment);
+    every_call(private_segment, ENOMEM, 1); /* of EINVAL see below */
+    every_call(private_segment, ENOMEM, UINT32_MAX);
 }
 
 static void test_rings(void **state)
@@ -183,6 +199,8 @@ static void test_kernels_that_can_less(void **state)
     }
     system_spoil("madvise", 0, 1, ENOSYS);
     assert_int_equal(small_segment(&error), 0);
+    system_spoil("madvise", 0, 3, EINVAL);
+    assert_int_equal(private_segment(&error), 0);
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     system_spoil("getsockopt", 0, 1, ENOPROTOOPT);

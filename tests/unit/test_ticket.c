@@ -15,7 +15,7 @@
 static void open_arena(struct rp_arena *arena)
 {
     struct rp_error error;
-    if (rp_arena_create(arena, 3, 8, 8192, 16, 100, &error) != 0)
+    if (rp_arena_create(arena, false, 3, 8, 8192, 16, 100, &error) != 0)
         fail_msg("%s", error.message);
 }
 

@@ -199,9 +199,12 @@ static int open_reading(struct reading *r, struct rp_bench *bench, bool direct,
     if (!r->memory)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for reads");
     int code = rp_io_choose(names[io], &method, why, sizeof why, error);
-    struct rp_io_options options = {
-        .depth = READ_DEPTH, .region = r->memory, .region_bytes = (size_t)READ_DEPTH * READ_BYTES};
-    return code < 0 ? code : rp_io_open(&r->io, method, &options, error);
+    const struct rp_io_options options = {.depth = READ_DEPTH};
+    if (code == 0)
+        code = rp_io_open(&r->io, method, &options, error);
+    if (code == 0)
+        rp_io_use_region(r->io, r->memory, (size_t)READ_DEPTH * READ_BYTES);
+    return code;
 }
 
 static void close_reading(struct reading *r)

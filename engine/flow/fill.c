@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fill — see fill.h. */
+#include "flow/fill.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static void *fill_main(void *argument)
+{
+    prctl(PR_SET_NAME, "fill");
+    struct rp_filler *filler = argument;
+    if (rp_arena_fill(filler->arena, &filler->error) < 0) {
+        const uint64_t one = 1;
+        rp_a32_store_release(&filler->failed, 1); /* PAIRS filler-failed */
+        ssize_t put = write(filler->wake_fd, &one, sizeof one);
+        (void)put;
+    }
+    return NULL;
+}
+
+int rp_filler_start(struct rp_filler *filler, struct rp_arena *arena, int wake_fd,
+                    struct rp_error *error)
+{
+    *filler = (struct rp_filler){.arena = arena, .wake_fd = wake_fd};
+    int failed = pthread_create(&filler->thread, NULL, fill_main, filler);
+    if (failed)
+        return rp_fail(error, -failed, NULL, "cannot start the thread that makes memory");
+    filler->started = true;
+    return 0;
+}
+
+int rp_filler_check(const struct rp_filler *filler, struct rp_error *error)
+{
+    if (!rp_a32_load_acquire(&filler->failed)) /* PAIRS filler-failed */
+        return 0;
+    return rp_fail(error, filler->error.code, filler->error.hint, "%s", filler->error.message);
+}
+
+void rp_filler_join(struct rp_filler *filler)
+{
+    if (filler->started)
+        pthread_join(filler->thread, NULL);
+    filler->started = false;
+}
