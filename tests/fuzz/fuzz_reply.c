@@ -22,7 +22,7 @@ static bool meet_engine(struct rp_error *error)
     struct rp_batch batch;
     if (!fuzz_accepted(rp_client_attach(&client, &options, error), error))
         return false;
-    hung_up = true;
+    peer.hung_up = true;
     for (unsigned i = 0; i < 3; i++) {
         int code = rp_client_next(client, 0, &batch, error);
         FUZZ_REQUIRE(code <= RP_NEXT_END && code != 0);
@@ -45,10 +45,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     choose_fds(mode);
     make_answer(mode, &input);
     if (with_body)
-        move_body();
+        peer_move_body(sizeof(struct rp_reply));
     if (mode & 128) {
         accepted = fuzz_accepted(rp_engine_ask(NULL, "fuzz", "stat", &text, &error), &error);
-        FUZZ_REQUIRE(!accepted || strlen(text) < sizeof answer);
+        FUZZ_REQUIRE(!accepted || strlen(text) < sizeof peer.message);
         rp_text_free(text);
     } else {
         accepted = meet_engine(&error);
@@ -56,8 +56,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     FUZZ_REQUIRE(accepted || !good);
     if (with_body)
-        close(fds[fd_count - 1]);
+        close(peer.fds[peer.fd_count - 1]);
     FUZZ_REQUIRE(fuzz_opened(ring.data.fd) == 1 && fuzz_opened(ring.seats[0].control.fd) == 1);
-    FUZZ_REQUIRE(fuzz_opened(socket_fd) == 0 && !(with_body && fuzz_opened(fds[fd_count - 1])));
+    FUZZ_REQUIRE(fuzz_opened(peer.fd) == 0 &&
+                 !(with_body && fuzz_opened(peer.fds[peer.fd_count - 1])));
     return 0;
 }

@@ -137,7 +137,7 @@ def make_checkpoint():
 
 
 def make_attach():
-    kind, rank, rows, next_row = 12, 88, 96, 104  # where they lie in struct rp_request
+    kind, rank, rows, next_row = 12, 88, 96, 112  # where they lie in struct rp_request
     put("attach", "anywhere", b"\0")
     put("attach", "with-a-token", b"\1")
     put("attach", "damaged-token", b"\1" + edit(300, 1, 77))
@@ -146,16 +146,45 @@ def make_attach():
     put("attach", "far", b"\0" + edit(next_row, 8, 1 << 60))
     put("attach", "other-rank", b"\0" + edit(rank, 4, 9))
     put("attach", "other-shape", b"\0" + edit(rows, 4, 9))
-    put("attach", "other-version", b"\0" + edit(8, 4, 2))
+    put("attach", "other-version", b"\0" + edit(8, 4, 99))
     put("attach", "stat", b"\0" + edit(kind, 4, 2))
     put("attach", "checkpoint", b"\0" + edit(kind, 4, 3))
     put("attach", "short", b"\2" + b"RPKTALK1")
 
 
+def make_request():
+    kind, rank, rows, replica, next_row, identity, state = 12, 88, 96, 104, 112, 120, 136
+    whole, plain = b"\0\0", b"\1\0"
+    put("request", "welcome", whole)
+    put("request", "with-a-token", plain)
+    put("request", "with-a-token-at-a-row", plain + edit(next_row, 8, 8))
+    put("request", "damaged-token", plain + edit(200, 1, 77))
+    put("request", "token-in-a-descriptor", b"\5\0")
+    put("request", "with-descriptors", b"\x08\0")
+    put("request", "cut", b"\x10\0" + struct.pack("<H", 100))
+    put("request", "does-not-read", b"\x20\0")
+    put("request", "other-weights", b"\0\1" + edit(identity, 8, 9))
+    put("request", "other-stream", whole + edit(identity, 8, 9))
+    put("request", "no-stream-yet", whole + edit(identity, 8, 0) + edit(identity + 8, 8, 0))
+    put("request", "while-it-stops", b"\0\4")
+    put("request", "not-to-be-placed", b"\0\x08")
+    put("request", "other-rank", whole + edit(rank, 4, 9))
+    put("request", "other-replica", whole + edit(replica, 4, 1))
+    put("request", "taken", whole + edit(rank, 4, 4) + edit(replica, 4, 1))
+    put("request", "other-shape", whole + edit(rows, 4, 9))
+    put("request", "other-version", whole + edit(8, 4, 99))
+    put("request", "other-length", whole + edit(state, 4, 9))
+    for number, name in enumerate(("stat", "stop", "checkpoint", "something"), 2):
+        put("request", name, b"\0\2" + edit(kind, 4, number))
+    put("request", "raw", b"\2\0" + b"RPKTALK1")
+
+
 def make_reply():
     put("reply", "welcome", b"\2")
     put("reply", "text", b"\x82")
-    put("reply", "one-descriptor", b"\1")
+    put("reply", "body-in-a-descriptor", b"\x81")
+    put("reply", "body-and-descriptors", b"\x22")
+    put("reply", "other-descriptors", b"\3")
     put("reply", "refused", b"\2" + edit(12, 4, 2) + edit(16, 4, 2**32 - 5))
     put("reply", "other-length", b"\2" + edit(20, 4, 3))
     put("reply", "raw", b"\3" + b"RPKTALK1" + bytes(40))

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILES_MAX 4
+#define FILES_MAX 8
 #define FD_FIRST (1 << 20) /* the kernel gives the lowest one that is free, so none like these */
 #define PAGE_BYTES 4096u
 #define SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) /* as of a message's body */

@@ -12,7 +12,7 @@
 #include "shm/segment.h"
 #include "shm/wait.h"
 
-#define SEGMENTS_MAX 2
+#define SEGMENTS_MAX 6
 
 static struct memory_segment {
     uint8_t *writable, *readable;
@@ -39,7 +39,7 @@ int __wrap_rp_segment_create(struct rp_segment *segment, const char *name, size_
 int __wrap_rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes, bool huge,
                              struct rp_error *error)
 {
-    (void)error;
+    (void)name, (void)error;
     FUZZ_REQUIRE(!huge);
     struct memory_segment *memory = memory_segments;
     bytes = rp_align_up(bytes, RP_PAGE_BYTES);
@@ -48,7 +48,8 @@ int __wrap_rp_segment_create(struct rp_segment *segment, const char *name, size_
     if (!memory->bytes)
         map_segment(memory, bytes);
     memset(memory->writable, 0, bytes);
-    memory->fd = open(fuzz_file(name, "", 0), O_RDWR);
+    char number[] = {(char)('0' + (memory - memory_segments)), 0};
+    memory->fd = open(fuzz_file(number, "", 0), O_RDWR);
     *segment = (struct rp_segment){.fd = memory->fd, .data = memory->writable, .bytes = bytes};
     return 0;
 }

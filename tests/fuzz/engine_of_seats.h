@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_of_seats.h — as much of an engine as a request meets before the flow: its config, rings
+ * with seats, one of them taken, and who has connected. What stands in the place of flow, plan and
+ * stat (the linker puts it there) looks at what it is asked for. */
+#ifndef RP_TESTS_ENGINE_OF_SEATS_H
+#define RP_TESTS_ENGINE_OF_SEATS_H
+
+#include "engine_parts.h"
+#include "memory_segment.h"
+#include "memory_socket.h"
+
+#define RINGS 2u
+#define REPLICAS 2u
+#define RANK_FIRST 3u
+#define TAKEN 3u /* seat of rank 4, replica 1 */
+#define KEPT_STATE "the state at that batch"
+
+static struct rp_config served = {.rank_first = RANK_FIRST,
+                                  .rank_count = RINGS,
+                                  .replicas = REPLICAS,
+                                  .dp_world_size = 8,
+                                  .batch_size = 1,
+                                  .seq_len = 8};
+static struct rp_engine_options options = {.config = &served};
+static struct rp_error engine_error;
+static struct rp_ring rings[RINGS];
+static struct rp_seat seats[RINGS * REPLICAS];
+static struct rp_engine engine = {.options = &options,
+                                  .config = &served,
+                                  .identity = {5, 6},
+                                  .state_bytes_max = 4096,
+                                  .generation = 7,
+                                  .batch_rows = 8,
+                                  .ring_count = RINGS,
+                                  .rings = rings,
+                                  .seat_count = RINGS * REPLICAS,
+                                  .seats = seats,
+                                  .flow_running = true,
+                                  .asker_fd = -1,
+                                  .error = &engine_error};
+
+/* What the flow was asked for by the input at hand. */
+static struct placement {
+    unsigned times;
+    bool is_refused; /* what it answers */
+    struct rp_request request;
+    bool names_row, has_token;
+    const struct rp_seat *seat;
+} placement;
+
+static uint8_t good_token[4096]; /* a state token of some stream */
+static size_t good_token_bytes;
+
+static uint64_t five_tokens(const void *lengths, uint64_t document)
+{
+    (void)lengths, (void)document;
+    return 5;
+}
+
+FUZZ void make_token(void)
+{
+    struct rp_plan_config config = {.seed = 1, .seq_len = 8, .packing = RP_PACKING_CONCAT};
+    struct rp_plan_source source = {.documents = 9, .weight = 1, .length = five_tokens};
+    struct rp_plan *plan;
+    config.lanes = 1, config.max_docs_per_row = 8;
+    FUZZ_REQUIRE(rp_plan_open(&plan, &config, &source, 1, NULL) == 0);
+    FUZZ_REQUIRE(rp_plan_seek(plan, 2, NULL) == 0);
+    FUZZ_REQUIRE(rp_plan_state_bytes_max(plan) <= sizeof good_token);
+    good_token_bytes = rp_plan_save(plan, good_token);
+    rp_plan_close(plan);
+}
+
+FUZZ void engine_start(void)
+{
+    make_token();
+    rp_log_set_level(RP_LOG_ERROR);
+    for (uint32_t r = 0; r < RINGS; r++) {
+        struct rp_geometry g = {.rows = 1, .seq_len = 8, .max_docs_per_row = 1, .world = 8};
+        g.slots = 2, g.rank = RANK_FIRST + r;
+        FUZZ_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
+        FUZZ_REQUIRE(rp_ring_create(&rings[r], &g, REPLICAS, engine.identity, 7, 0, NULL) == 0);
+    }
+    for (uint32_t s = 0; s < RINGS * REPLICAS; s++)
+        seats[s] = (struct rp_seat){.ring = &rings[s / REPLICAS], .replica = s % REPLICAS};
+    FUZZ_REQUIRE(rp_ring_attach_trainer(seats[TAKEN].ring, seats[TAKEN].replica, 0, NULL) == 0);
+}
+
+int __wrap_rp_engine_place_ring(struct rp_engine *asked, const struct rp_seat *seat,
+                                const struct rp_request *request, bool names_row, const void *token,
+                                uint64_t *batch_out, struct rp_error *error);
+int __wrap_rp_engine_place_ring(struct rp_engine *asked, const struct rp_seat *seat,
+                                const struct rp_request *request, bool names_row, const void *token,
+                                uint64_t *batch_out, struct rp_error *error)
+{
+    FUZZ_REQUIRE(asked == &engine && asked->asker_fd == peer.fd);
+    placement.times++;
+    placement.request = *request;
+    placement.names_row = names_row;
+    placement.has_token = token != NULL;
+    placement.seat = seat;
+    *batch_out = 0;
+    return placement.is_refused ? rp_fail(error, -RP_E_BUSY, NULL, "not there") : 0;
+}
+
+const void *__wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch, size_t *bytes,
+                                    uint64_t *next_row);
+const void *__wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch, size_t *bytes,
+                                    uint64_t *next_row)
+{
+    FUZZ_REQUIRE(!flow && batch == 0);
+    *bytes = sizeof KEPT_STATE;
+    *next_row = 0;
+    return KEPT_STATE;
+}
+
+char *__wrap_rp_engine_stat(const struct rp_engine *asked);
+char *__wrap_rp_engine_stat(const struct rp_engine *asked)
+{
+    return asked == &engine ? strdup("{}") : NULL;
+}
+
+#endif

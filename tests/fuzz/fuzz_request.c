@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a peer says first (HELLO), and everything that the engine checks before it touches a flow:
+ * u8 message (1: a state token is appended; 2: the bytes are the message, or else edits of a good
+ * one; 4: what is behind the request comes in a descriptor; 8: two descriptors come along; 16: a
+ * u16 comes first, which cuts the message; 32: the peer does not read), u8 engine (1: other weights
+ * are accepted; 2: there are checkpoints; 4: it is stopping; 8: the place cannot be had), then the
+ * bytes.
+ *
+ * Whoever asks for a free seat that there is, and expects the stream and the shape that there are,
+ * is welcomed with the memory of that seat; nobody else is. What is refused is refused with a word,
+ * what is no request gets none, and only what is asked for is done. */
+#include "engine_of_seats.h"
+
+enum outcome { HUNG_UP, REFUSED, WELCOMED, TOLD, OWED };
+
+static uint8_t whole[PEER_BYTES_MAX]; /* the message with its body */
+static size_t whole_bytes;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc, (void)argv;
+    engine_start();
+    return 0;
+}
+
+static void make_message(unsigned mode, struct fuzz_input *input)
+{
+    size_t cut = mode & 16 ? fuzz_number(input, 2) : SIZE_MAX;
+    struct rp_request good = {.magic = RP_MESSAGE_MAGIC,
+                              .abi_version = RP_ABI_VERSION,
+                              .kind = RP_REQUEST_ATTACH,
+                              .run = "fuzz",
+                              .rank = RANK_FIRST,
+                              .next_row = RP_NEXT_ROW_ANY,
+                              .identity = engine.identity,
+                              .state_bytes = mode & 1 ? (uint32_t)good_token_bytes : 0};
+    if (mode & 2) {
+        whole_bytes = rp_min_u64(input->left, sizeof whole);
+        if (whole_bytes)
+            memcpy(whole, input->at, whole_bytes);
+    } else {
+        whole_bytes = sizeof good + good.state_bytes;
+        memcpy(whole, &good, sizeof good);
+        memcpy(whole + sizeof good, good_token, good.state_bytes);
+        fuzz_edit(input, whole, whole_bytes);
+    }
+    whole_bytes = rp_min_u64(whole_bytes, cut);
+    memcpy(peer.message, whole, whole_bytes);
+    peer.bytes = whole_bytes;
+    peer.fds[0] = peer.fds[1] = rings[0].data.fd;
+    peer.fd_count = mode & 8 ? 2 : 0;
+    if (mode & 4)
+        peer_move_body(sizeof good);
+}
+
+static bool fits(uint32_t expected, uint32_t is)
+{
+    return expected == 0 || expected == is;
+}
+
+static uint32_t seat_of(const struct rp_request *request)
+{
+    return (request->rank - RANK_FIRST) * REPLICAS + request->replica;
+}
+
+static bool may_sit(const struct rp_request *request)
+{
+    bool is_none = request->identity.low == 0 && request->identity.high == 0;
+    bool is_same = memcmp(&request->identity, &engine.identity, sizeof engine.identity) == 0;
+    struct rp_state_info info;
+    bool row_is_known = request->next_row != RP_NEXT_ROW_ANY || request->state_bytes == 0 ||
+                        rp_state_info(whole + sizeof *request, request->state_bytes, &info, NULL) ==
+                            0;
+    return request->rank >= RANK_FIRST && request->rank < RANK_FIRST + RINGS &&
+           request->replica < REPLICAS && seat_of(request) != TAKEN &&
+           fits(request->replicas, REPLICAS) && fits(request->world, served.dp_world_size) &&
+           fits(request->rows, served.batch_size) && fits(request->seq_len, served.seq_len) &&
+           (is_none || is_same || options.accept_weights || request->state_bytes > 0) &&
+           engine.phase < RP_ENGINE_STOPPING && row_is_known;
+}
+
+/* What must come of it. */
+static enum outcome judge(const struct rp_request *request)
+{
+    if (whole_bytes < sizeof *request || request->magic != RP_MESSAGE_MAGIC)
+        return HUNG_UP;
+    if (request->abi_version != RP_ABI_VERSION)
+        return REFUSED;
+    switch (request->kind) {
+    case RP_REQUEST_ATTACH:
+        if (request->state_bytes != whole_bytes - sizeof *request || !may_sit(request))
+            return REFUSED;
+        return placement.is_refused ? REFUSED : WELCOMED;
+    case RP_REQUEST_STAT:
+        return TOLD;
+    case RP_REQUEST_STOP:
+        return OWED;
+    case RP_REQUEST_CHECKPOINT:
+        return engine.checkpoints ? OWED : REFUSED;
+    default:
+        return REFUSED;
+    }
+}
+
+static void check_reply(enum outcome outcome)
+{
+    static const uint32_t kinds[] = {
+        [REFUSED] = RP_REPLY_REFUSED, [WELCOMED] = RP_REPLY_WELCOME, [TOLD] = RP_REPLY_TEXT};
+    struct rp_reply reply;
+    FUZZ_REQUIRE(peer.got_messages == 1 && peer.got_bytes >= sizeof reply);
+    memcpy(&reply, peer.got, sizeof reply);
+    const char *text = (const char *)peer.got + sizeof reply;
+    FUZZ_REQUIRE(reply.magic == RP_MESSAGE_MAGIC && reply.abi_version == RP_ABI_VERSION);
+    FUZZ_REQUIRE(reply.kind == kinds[outcome] && reply.generation == engine.generation);
+    FUZZ_REQUIRE(reply.text_bytes == peer.got_bytes - sizeof reply);
+    FUZZ_REQUIRE(peer.got_fd_count == (outcome == WELCOMED ? 2 : 0));
+    if (outcome == REFUSED) {
+        const char *hint = memchr(text, '\n', reply.text_bytes);
+        FUZZ_REQUIRE(reply.code < 0 && hint && hint > text);
+    } else {
+        FUZZ_REQUIRE(reply.code == 0);
+    }
+}
+
+static void check_welcome(const struct rp_connection *connection, const struct rp_request *request)
+{
+    const struct rp_seat *seat = &seats[seat_of(request)];
+    const uint8_t *token = whole + sizeof *request, *told = peer.got + sizeof(struct rp_reply);
+    size_t told_bytes = peer.got_bytes - sizeof(struct rp_reply);
+    bool brings = request->state_bytes > 0;
+    FUZZ_REQUIRE(connection->seat == seat && rp_seat_is_taken(seat) && seat->had_trainer);
+    FUZZ_REQUIRE(placement.times == 1 && placement.seat == seat && placement.has_token == brings);
+    FUZZ_REQUIRE(placement.names_row == (request->next_row != RP_NEXT_ROW_ANY));
+    struct rp_state_info info = {.next_row = request->next_row};
+    if (brings && !placement.names_row)
+        FUZZ_REQUIRE(rp_state_info(token, request->state_bytes, &info, NULL) == 0);
+    FUZZ_REQUIRE(placement.request.next_row == info.next_row);
+    FUZZ_REQUIRE(peer.got_fds[0] == seat->ring->data.fd);
+    FUZZ_REQUIRE(peer.got_fds[1] == seat->ring->seats[seat->replica].control.fd);
+    FUZZ_REQUIRE(told_bytes == (brings ? request->state_bytes : sizeof KEPT_STATE));
+    FUZZ_REQUIRE(memcmp(told, brings ? token : (const uint8_t *)KEPT_STATE, told_bytes) == 0);
+}
+
+static void check_outcome(const struct rp_connection *connection, enum outcome outcome,
+                          const struct rp_request *request, enum rp_engine_phase phase)
+{
+    bool replies = outcome == REFUSED || outcome == WELCOMED || outcome == TOLD;
+    bool stays = (replies && !peer.is_deaf && outcome != REFUSED) || outcome == OWED;
+    bool stops = outcome == OWED && request->kind == RP_REQUEST_STOP;
+    FUZZ_REQUIRE(fuzz_opened(peer.fd) == stays && (connection->fd >= 0) == stays);
+    FUZZ_REQUIRE(connection->asks == (outcome == OWED ? request->kind : 0));
+    FUZZ_REQUIRE(engine.phase ==
+                 (stops && phase < RP_ENGINE_STOPPING ? RP_ENGINE_STOPPING : phase));
+    FUZZ_REQUIRE(placement.times <= 1 && (outcome == WELCOMED || placement.times == 0 ||
+                                          (outcome == REFUSED && placement.is_refused)));
+    if (replies && !peer.is_deaf)
+        check_reply(outcome);
+    else
+        FUZZ_REQUIRE(peer.got_messages == 0);
+    if (outcome == WELCOMED && !peer.is_deaf)
+        check_welcome(connection, request);
+    for (uint32_t s = 0; s < RINGS * REPLICAS; s++)
+        FUZZ_REQUIRE(rp_seat_is_taken(&seats[s]) ==
+                     (s == TAKEN || (outcome == WELCOMED && stays && s == seat_of(request))));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz_input input = {data, size};
+    unsigned mode = (unsigned)fuzz_number(&input, 1), kind = (unsigned)fuzz_number(&input, 1);
+    enum rp_engine_phase phase = kind & 4 ? RP_ENGINE_STOPPING : RP_ENGINE_RUNNING;
+    struct rp_connection connection = {.fd = peer_connect()};
+    struct rp_request request = {0};
+    make_message(mode, &input);
+    memcpy(&request, whole, rp_min_u64(whole_bytes, sizeof request));
+    peer.is_deaf = mode & 32;
+    options.accept_weights = kind & 1;
+    engine.checkpoints = kind & 2 ? (struct rp_checkpoint_dir *)&engine : NULL;
+    engine.phase = phase;
+    placement = (struct placement){.is_refused = kind & 8};
+    enum outcome outcome = judge(&request);
+
+    rp_engine_serve_connection(&engine, &connection);
+    check_outcome(&connection, outcome, &request, phase);
+
+    rp_engine_close_connection(&engine, &connection);
+    if (mode & 4)
+        close(peer.fds[peer.fd_count - 1]);
+    FUZZ_REQUIRE(fuzz_opened(peer.fd) == 0 && fuzz_opened(rings[0].data.fd) == 1);
+    FUZZ_REQUIRE(!(mode & 4) || fuzz_opened(peer.fds[peer.fd_count - 1]) == 0);
+    return 0;
+}
