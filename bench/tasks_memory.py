@@ -5,12 +5,28 @@ Pages of mapped files do not count: they belong to the page cache. tests/cli/tes
 same with other sizes of rings.
 """
 
+import time
 from pathlib import Path
 
 from corpus import make_index
 from engine import Engine
 
 BATCHES = 200
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/status") as file:
+        lines = dict(line.split(":", 1) for line in file)
+    return sum(1024 * int(lines[key].split()[0]) for key in ("RssAnon", "RssShmem"))
+
+
+def resident_in_the_end(pid):
+    """The prefetch ring is filled behind the first batch: wait until nothing more comes."""
+    found, before = resident(pid), 0
+    while found != before:
+        time.sleep(0.5)
+        found, before = resident(pid), found
+    return found
 
 
 class Memory:
@@ -28,9 +44,7 @@ class Memory:
         with Engine(bench, keys, "--fresh") as engine:
             with bench.trainer("--batches", str(BATCHES)) as report:
                 report()
-            with open(f"/proc/{engine.process.pid}/status") as file:
-                lines = dict(line.split(":", 1) for line in file)
-        found = sum(1024 * int(lines[key].split()[0]) for key in ("RssAnon", "RssShmem"))
+            found = resident_in_the_end(engine.process.pid)
         return found, said
 
     def engine(self):

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fill.h — the pages of the prefetch ring are made by a thread of their own while the first batches
- * are on their way.
+/* fill.h — the pages of the prefetch ring are made by a thread of their own, once the first batch
+ * has been delivered.
  *
  * To zero 64 MiB takes 4 ms, and 50 to 300 ms in a virtual machine that has given its free memory
- * back to the host; the first batch needs little of it. Whoever comes to a page before the filler
- * makes it himself. Readers register the memory with the kernel when all of it is there.
+ * back to the host. The first batch needs little of it, and whoever comes to a page before the
+ * filler makes it himself; to fill earlier would keep threads waiting that map something. Readers
+ * register the memory with the kernel when all of it is there.
  *
  * Fails: the engine is woken, and rp_filler_check says why. */
 #ifndef RP_FLOW_FILL_H

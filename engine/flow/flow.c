@@ -99,12 +99,17 @@ static int create_arena(struct rp_flow *flow, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
     struct sizes sizes = choose_sizes(o, rp_files_are_mapped(&flow->files));
-    bool is_private = !o->packer_processes;
-    int code = rp_arena_create(&flow->arena, is_private, o->rank_count, sizes.slots,
-                               sizes.data_bytes, sizes.states, o->state_bytes, error);
-    if (code == 0 && is_private)
-        code = rp_filler_start(&flow->filler, &flow->arena, flow->wake_fd, error);
-    return code;
+    return rp_arena_create(&flow->arena, !o->packer_processes, o->rank_count, sizes.slots,
+                           sizes.data_bytes, sizes.states, o->state_bytes, error);
+}
+
+/* Not before the first batch: it would be in its way. */
+static int watch_filling(struct rp_flow *flow, struct rp_error *error)
+{
+    bool is_due = flow->deliver.batches > 0 && !rp_a32_load_relaxed(&flow->arena.filled);
+    if (is_due && !flow->filler.started)
+        return rp_filler_start(&flow->filler, &flow->arena, flow->wake_fd, error);
+    return rp_filler_check(&flow->filler, error);
 }
 
 int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,
@@ -246,7 +251,7 @@ void rp_flow_stop(struct rp_flow *flow)
 int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
 {
     RP_ASSERT(flow->running);
-    int code = rp_filler_check(&flow->filler, error);
+    int code = watch_filling(flow, error);
     if (code < 0)
         return code;
     int step = rp_deliver_step(&flow->deliver, error);

@@ -5,7 +5,7 @@
 source "${0%/*}/kit.sh"
 
 "$python" - <<'PYTHON'
-import array, json, os, subprocess
+import array, json, os, subprocess, time
 
 ringpack = os.environ["RINGPACK"]
 
@@ -25,6 +25,21 @@ def make(name, documents):
     return name + ".bin"
 
 
+def resident(pid):
+    with open(f"/proc/{pid}/status") as file:
+        lines = dict(line.split(":", 1) for line in file)
+    return sum(1024 * int(lines[key].split()[0]) for key in ("RssAnon", "RssShmem"))
+
+
+def resident_in_the_end(pid):
+    """The prefetch ring is filled behind the first batch: wait until nothing more comes."""
+    found, before = resident(pid), 0
+    while found != before:
+        time.sleep(0.5)
+        found, before = resident(pid), found
+    return found
+
+
 def measure(corpus, *options):
     """(bytes that are resident and no file's, what was said before)"""
     config = ["--sources", corpus, "--seq-len", "2048", "--batch-size", "4", "--num-epochs",
@@ -39,14 +54,12 @@ def measure(corpus, *options):
         assert os.read(read, 16) == b"ready\n"
         subprocess.run([ringpack, "attach", "--run-dir", ".", "--batches", "200"], check=True,
                        stdout=subprocess.DEVNULL)
-        with open(f"/proc/{engine.pid}/status") as file:
-            lines = dict(line.split(":", 1) for line in file)
+        found = resident_in_the_end(engine.pid)
     finally:
         engine.kill()
         engine.wait()
         os.close(read)
-    return (sum(1024 * int(lines[key].split()[0]) for key in ("RssAnon", "RssShmem")),
-            json.loads(said)["memory"])
+    return found, json.loads(said)["memory"]
 
 
 small, large = make("small", 10_000), make("large", 4_000_000)
