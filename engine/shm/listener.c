@@ -171,10 +171,12 @@ static int listen_at(int directory_fd, const char *run, struct rp_error *error)
  * any moment before we hold the lock. */
 static int try_name(struct rp_listener *listener, const char *path, struct rp_error *error)
 {
-    int code = rp_dir_make(path, error);
-    if (code < 0)
-        return code;
-    code = open_directory(path, error);
+    int code = open_directory(path, error);
+    if (code == -ENOENT) { /* made only then: that waits for the disk */
+        code = rp_dir_make(path, error);
+        if (code == 0)
+            code = open_directory(path, error);
+    }
     if (code < 0)
         return code == -ENOENT ? -EAGAIN : code;
     listener->directory_fd = code;
