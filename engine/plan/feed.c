@@ -143,8 +143,6 @@ int rp_feed_next(struct rp_feed *feed, struct rp_piece *piece, struct rp_lane_co
     uint64_t fruitless = 0;
     while (feed->mixing.count > 0) {
         uint32_t s = rp_mixing_first(&feed->mixing);
-        if (is_hopeless(feed, s, &fruitless))
-            return fail_barren(feed, s, error);
         struct rp_cursor *cursor = &feed->cursors[s];
         if (cursor->ahead_next == cursor->ahead_count)
             read_ahead(cursor, &feed->sources[s]);
@@ -159,15 +157,17 @@ int rp_feed_next(struct rp_feed *feed, struct rp_piece *piece, struct rp_lane_co
         counts->tokens_read += length;
         if (kept < length)
             *(kept > 0 ? &counts->truncated : &counts->dropped) += length - kept;
-        counts->empty += length == 0;
 
         rp_mixing_advance_first(&feed->mixing, kept, feed->finished[s]);
         if (kept > 0) {
             *piece = (struct rp_piece){document, 0, kept, s};
             return 1;
         }
+        counts->empty += length == 0;
         /* Who delivers nothing stays the first until it is finished. */
         fruitless = feed->finished[s] ? 0 : fruitless + 1;
+        if (is_hopeless(feed, s, &fruitless))
+            return fail_barren(feed, s, error);
     }
     return 0;
 }

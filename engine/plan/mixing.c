@@ -11,7 +11,7 @@ static bool is_before(const struct rp_mixing *mixing, uint32_t a, uint32_t b)
     return left != right ? left < right : a < b;
 }
 
-static void sink(struct rp_mixing *mixing, uint32_t at)
+void rp_mixing_sink(struct rp_mixing *mixing, uint32_t at)
 {
     uint32_t *heap = mixing->heap, source = heap[at];
     for (;;) {
@@ -35,14 +35,5 @@ void rp_mixing_build(struct rp_mixing *mixing, const uint8_t *finished, uint32_t
         if (!finished[source])
             mixing->heap[mixing->count++] = source;
     for (uint32_t at = mixing->count / 2; at > 0; at--)
-        sink(mixing, at - 1);
-}
-
-void rp_mixing_advance_first(struct rp_mixing *mixing, uint64_t tokens, bool finished)
-{
-    mixing->mixed[mixing->heap[0]] += tokens;
-    if (finished)
-        mixing->heap[0] = mixing->heap[--mixing->count];
-    if (mixing->count > 1)
-        sink(mixing, 0);
+        rp_mixing_sink(mixing, at - 1);
 }

@@ -26,7 +26,17 @@ static inline uint32_t rp_mixing_first(const struct rp_mixing *mixing)
     return mixing->heap[0];
 }
 
+/** Let the source at a place of the heap sink to where it belongs. */
+void rp_mixing_sink(struct rp_mixing *mixing, uint32_t at);
+
 /** Count tokens that the first source delivered; if it is now finished, it leaves. */
-void rp_mixing_advance_first(struct rp_mixing *mixing, uint64_t tokens, bool finished);
+static inline void rp_mixing_advance_first(struct rp_mixing *mixing, uint64_t tokens, bool finished)
+{
+    mixing->mixed[mixing->heap[0]] += tokens;
+    if (finished)
+        mixing->heap[0] = mixing->heap[--mixing->count];
+    if (mixing->count > 1)
+        rp_mixing_sink(mixing, 0);
+}
 
 #endif

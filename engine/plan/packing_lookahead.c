@@ -26,8 +26,11 @@ static void take_oldest(struct rp_lane *lane, struct rp_draft *row)
 
 static void take_whole(struct rp_lane *lane, struct rp_draft *row, uint16_t slot)
 {
-    struct rp_piece *piece = &lane->pieces[slot];
-    rp_draft_take(row, lane, piece, (uint32_t)piece->length);
+    const struct rp_piece *piece = &lane->pieces[slot];
+    uint32_t length = rp_window_value(&lane->window, slot);
+    row->fragments[row->count++] = (struct rp_fragment){piece->document, piece->offset,
+                                                        piece->source, length};
+    row->gap -= length;
     rp_window_remove(&lane->window, slot);
 }
 
@@ -42,17 +45,25 @@ static void take_pending(struct rp_lane *lane, struct rp_draft *row)
     }
 }
 
-static int top_up(struct rp_lane *lane, struct rp_error *error)
+/* Fill the FIFO. `best` is the topmost piece that fits into the gap, or none, and stays it: what
+ * comes in is newer, so it has to be longer. Inlined, for `best` to be in a register. */
+static inline __attribute__((always_inline)) int top_up(struct rp_lane *lane, uint32_t gap,
+                                                        uint16_t *best, struct rp_error *error)
 {
-    while (lane->window.count < lane->window.capacity && lane->pending.length == 0) {
-        struct rp_piece piece;
-        int delivered = rp_feed_next(&lane->feed, &piece, &lane->counts, error);
+    struct rp_window *window = &lane->window;
+    while (window->count < window->capacity && lane->pending.length == 0) {
+        struct rp_piece *piece = &lane->pieces[rp_window_next_slot(window)];
+        int delivered = rp_feed_next(&lane->feed, piece, &lane->counts, error);
         if (delivered <= 0)
             return delivered;
-        if (piece.length > lane->config->seq_len)
-            lane->pending = piece;
-        else
-            rp_lane_add_piece(lane, &piece);
+        if (piece->length > lane->config->seq_len) {
+            lane->pending = *piece;
+            return 0;
+        }
+        uint32_t length = (uint32_t)piece->length, before = rp_window_value(window, *best);
+        uint16_t slot = rp_window_add(window, length);
+        bool is_better = length - before - 1 < gap - before; /* before < length <= gap, at once */
+        *best = is_better ? slot : *best;
     }
     return 0;
 }
@@ -88,32 +99,32 @@ static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum
     return best > sum_min;
 }
 
-/* Take what fits best. False if nothing fits. */
-static bool take_filler(struct rp_lane *lane, struct rp_draft *row)
+/* Take `best`, or a pair that is better. Returns what fits best of the rest. */
+static uint16_t take_filler(struct rp_lane *lane, struct rp_draft *row, uint16_t best)
 {
     const struct rp_window *window = &lane->window;
-    uint32_t least = rp_window_value(window, rp_window_least(window));
-    uint16_t best = least <= row->gap ? rp_window_floor(window, row->gap) : RP_WINDOW_NONE;
-    if (best == RP_WINDOW_NONE)
-        return false;
     uint32_t length = rp_window_value(window, best), rest = row->gap - length;
-    if (rest > 0 && row->count + 2 <= lane->config->max_docs_per_row) {
-        uint16_t other = rp_window_floor_but(window, rest, best);
+    uint16_t other = RP_WINDOW_NONE;
+    if (rest > 0) {
+        uint32_t least = rp_window_value(window, rp_window_least(window));
+        other = rp_window_floor_but(window, rest, best);
         uint32_t second = rp_window_value(window, other);
-        struct pair pair = {best, other};
-        if (rest - second < least && find_pair(window, row->gap, length + second, &pair)) {
+        struct pair pair;
+        if (rest - second < least && row->count + 2 <= lane->config->max_docs_per_row &&
+            find_pair(window, row->gap, length + second, &pair)) {
             take_whole(lane, row, pair.a);
             take_whole(lane, row, pair.b);
-            return true;
+            return rp_window_floor(window, row->gap);
         }
     }
     take_whole(lane, row, best);
-    return true;
+    return other;
 }
 
 int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error *error)
 {
-    int failed = top_up(lane, error);
+    uint16_t best = RP_WINDOW_NONE;
+    int failed = top_up(lane, 0, &best, error);
     if (failed < 0)
         return failed;
     if (lane->pending.length > 0) {
@@ -123,12 +134,14 @@ int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error
     if (lane->window.count == 0)
         return 0;
     take_oldest(lane, row);
+    best = rp_window_floor(&lane->window, row->gap);
     while (rp_draft_has_room(row, lane)) {
-        failed = top_up(lane, error);
+        failed = top_up(lane, row->gap, &best, error);
         if (failed < 0)
             return failed;
-        if (!take_filler(lane, row))
+        if (best == RP_WINDOW_NONE)
             break;
+        best = take_filler(lane, row, best);
     }
     if (lane->config->fill == RP_FILL_SPLIT && rp_draft_has_room(row, lane) &&
         lane->window.count > 0)

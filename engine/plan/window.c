@@ -69,13 +69,12 @@ static void insert(struct rp_window *window, uint16_t slot, uint32_t value, uint
 {
     struct rp_window_place *place = window->place;
     uint16_t upper = place[lower].upper;
-    place[slot] = (struct rp_window_place){value, lower, upper};
+    uint32_t bucket = rp_window_bucket(value);
+    place[slot] = (struct rp_window_place){value, (uint16_t)bucket, lower, upper};
     place[lower].upper = slot;
     place[upper].lower = slot;
-
-    uint32_t bucket = rp_window_bucket(value);
-    bool is_greatest = rp_window_bucket(place[upper].value) != bucket;
-    window->greatest[bucket] = is_greatest ? slot : window->greatest[bucket];
+    if (place[upper].bucket != bucket) /* nearly always: few share a bucket */
+        window->greatest[bucket] = slot;
     window->occupied[bucket / 64] |= UINT64_C(1) << bucket % 64;
     window->occupied_words |= UINT64_C(1) << bucket / 64;
 }
@@ -85,15 +84,17 @@ static void withdraw(struct rp_window *window, uint16_t slot)
 {
     struct rp_window_place *place = window->place;
     uint16_t lower = place[slot].lower, upper = place[slot].upper;
+    uint32_t bucket = place[slot].bucket, word = bucket / 64;
     place[lower].upper = upper;
     place[upper].lower = lower;
-
-    uint32_t bucket = rp_window_bucket(place[slot].value), word = bucket / 64;
-    bool was_greatest = window->greatest[bucket] == slot;
-    bool leaves_none = was_greatest && rp_window_bucket(place[lower].value) != bucket;
-    window->greatest[bucket] = was_greatest ? lower : window->greatest[bucket];
-    window->occupied[word] &= ~((uint64_t)leaves_none << bucket % 64);
-    window->occupied_words &= ~((uint64_t)(window->occupied[word] == 0) << word);
+    if (place[upper].bucket == bucket)
+        return;
+    window->greatest[bucket] = lower;
+    if (place[lower].bucket != bucket) {
+        uint64_t bits = window->occupied[word] & ~(UINT64_C(1) << bucket % 64);
+        window->occupied[word] = bits;
+        window->occupied_words &= ~((uint64_t)(bits == 0) << word);
+    }
 }
 
 uint16_t rp_window_add(struct rp_window *window, uint32_t value)

@@ -32,6 +32,7 @@ struct rp_window_age {
 
 struct rp_window_place {
     uint32_t value;
+    uint16_t bucket;       /* rp_window_bucket(value) */
     uint16_t lower, upper; /* slots */
 };
 
@@ -54,6 +55,11 @@ void rp_window_clear(struct rp_window *window);
 
 /** Add the newest thing; returns its slot, 1 … capacity. There must be room. */
 uint16_t rp_window_add(struct rp_window *window, uint32_t value);
+/** The slot that the next one will have. */
+static inline uint16_t rp_window_next_slot(const struct rp_window *window)
+{
+    return window->free;
+}
 void rp_window_remove(struct rp_window *window, uint16_t slot);
 /** Give a thing another value; its arrival stays. */
 void rp_window_change(struct rp_window *window, uint16_t slot, uint32_t value);
