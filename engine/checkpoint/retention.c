@@ -38,6 +38,8 @@ static void set_aside(int dir, const char *path, const struct rp_name *name)
     struct rp_name aside;
     rp_name_make(&aside, name->sequence, RP_NAME_SET_ASIDE);
     int code = rp_storage_system.rename(&rp_storage_system, dir, name->text, aside.text);
+    if (code == -ENOENT)
+        return; /* it was not damaged but removed: a run is pruning */
     if (code < 0)
         rp_log(RP_LOG_WARNING, "%s/%s: cannot set this damaged checkpoint aside: %s", path,
                name->text, rp_strerror(code));
