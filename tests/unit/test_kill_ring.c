@@ -20,12 +20,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "shm/ring.h"
 
 #define KILLS 300
 #define SLOTS 4u
+#define REPLICAS 3u
 #define IDS 2048u
 
 static struct rp_ring ring;
@@ -36,12 +38,14 @@ static struct rp_ring_engine *engine_words(void)
     return (struct rp_ring_engine *)(void *)(ring.data.data + RP_PAGE_BYTES);
 }
 
-static struct rp_ring_control *control_words(void)
+static uint64_t released_by(uint32_t seat)
 {
-    return (struct rp_ring_control *)(void *)ring.seats[0].control.data;
+    const struct rp_ring_control *words =
+        (const struct rp_ring_control *)(const void *)ring.seats[seat].control.data;
+    return rp_a64_load_acquire(&words->release);
 }
 
-static void make_ring(void)
+static void make_ring(uint32_t replicas)
 {
     struct rp_error error;
     struct rp_geometry g = {.rows = 1,
@@ -51,17 +55,19 @@ static void make_ring(void)
                             .micro_batches = 1,
                             .slots = SLOTS};
     assert_true(rp_geometry_layout(&g, 0, RP_DTYPE_I64) > 0);
-    assert_int_equal(rp_ring_create(&ring, &g, 1, (struct rp_hash128){0}, 1, 0, &error), 0);
-    assert_int_equal(rp_ring_attach_trainer(&ring, 0, 0, &error), 0);
+    assert_int_equal(rp_ring_create(&ring, &g, replicas, (struct rp_hash128){0}, 1, 0, &error), 0);
+    for (uint32_t seat = 0; seat < replicas; seat++)
+        assert_int_equal(rp_ring_attach_trainer(&ring, seat, 0, &error), 0);
 }
 
-static struct rp_ring_view open_view(uint64_t first)
+static struct rp_ring_view open_view(uint32_t seat, uint64_t first)
 {
     struct rp_ring_view view;
     struct rp_error error;
-    int code = rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.seats[0].control.fd), first,
+    int code = rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.seats[seat].control.fd), first,
                                  &error);
     RP_ASSERT(code == 0);
+    view.replica = seat;
     return view;
 }
 
@@ -94,32 +100,43 @@ static bool slot_is_whole(const struct rp_ring_view *view, const uint8_t *slot,
            rp_hash64(ids, IDS * sizeof *ids) == header->sum_len_squared;
 }
 
+enum engine { GOOD, PUBLISHES_FIRST, FREES_WITH_THE_FIRST };
+
+static void free_with_the_first(void)
+{
+    for (uint32_t seat = 0; seat < ring.replicas; seat++)
+        ring.release = rp_max_u64(ring.release, ring.seats[seat].release);
+}
+
 /* An engine that takes over from a killed one, knowing nothing but the words in memory. */
-static void produce(bool publish_first)
+static void produce(enum engine engine)
 {
     ring.tail = rp_a64_load_acquire(&engine_words()->tail);
-    ring.release = ring.seats[0].release = rp_a64_load_acquire(&control_words()->release);
+    for (uint32_t seat = 0; seat < ring.replicas; seat++)
+        ring.seats[seat].release = released_by(seat);
     for (;;) {
         if (rp_ring_poll_release(&ring) < 0)
             _exit(1);
+        if (engine == FREES_WITH_THE_FIRST)
+            free_with_the_first();
         if (ring.tail - ring.release == SLOTS)
             continue;
         uint64_t batch = ring.tail;
-        if (publish_first) {
+        if (engine == PUBLISHES_FIRST) {
             rp_ring_publish(&ring, batch + 1);
             rp_sleep_ns(1000000); /* whatever else the machine does, somebody looks */
         }
         write_slot(batch);
-        if (!publish_first)
+        if (engine != PUBLISHES_FIRST)
             rp_ring_publish(&ring, batch + 1);
     }
 }
 
 /* A trainer that takes over; *cursor is what it has seen, as a checkpoint would keep it. */
-static void consume(volatile uint64_t *cursor)
+static void consume(uint32_t seat, volatile uint64_t *cursor)
 {
     struct rp_error error;
-    struct rp_ring_view view = open_view(rp_a64_load_acquire(&control_words()->release));
+    struct rp_ring_view view = open_view(seat, released_by(seat));
     if (view.next > *cursor)
         _exit(1); /* returned before it was seen: a gap */
     for (;;) {
@@ -138,24 +155,24 @@ static void consume(volatile uint64_t *cursor)
     }
 }
 
-static pid_t start_engine(bool publish_first)
+static pid_t start_engine(enum engine engine)
 {
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        produce(publish_first);
+        produce(engine);
     }
     return pid;
 }
 
-static pid_t start_trainer(volatile uint64_t *cursor)
+static pid_t start_trainer(uint32_t seat, volatile uint64_t *cursor)
 {
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        consume(cursor);
+        consume(seat, cursor);
     }
     return pid;
 }
@@ -171,14 +188,14 @@ static void kill_one(pid_t pid)
 
 /* Kill engines in mid-work; take everything they publish. Returns how many batches were torn or out
  * of order. */
-static uint64_t kill_engines(bool publish_first, uint64_t *taken)
+static uint64_t kill_engines(enum engine engine, uint64_t *taken)
 {
     struct rp_error error;
-    make_ring();
-    struct rp_ring_view view = open_view(0);
+    make_ring(1);
+    struct rp_ring_view view = open_view(0, 0);
     uint64_t bad = 0;
     for (int i = 0; i < KILLS || view.next <= KILLS; i++) { /* a busy machine needs more */
-        pid_t pid = start_engine(publish_first);
+        pid_t pid = start_engine(engine);
         uint64_t until = rp_now_ns() + 200000u + (uint64_t)rand_r(&seed) % 2500000u;
         for (bool killed = false;;) {
             const uint8_t *slot;
@@ -210,7 +227,7 @@ static void killed_engines_leave_whole_batches(void **state)
 {
     (void)state;
     uint64_t taken;
-    assert_int_equal(kill_engines(false, &taken), 0);
+    assert_int_equal(kill_engines(GOOD, &taken), 0);
     print_message("%llu batches, seed %u\n", (unsigned long long)taken, seed);
 }
 
@@ -218,27 +235,91 @@ static void publishing_too_early_is_caught(void **state)
 {
     (void)state;
     uint64_t taken;
-    assert_true(kill_engines(true, &taken) > 0);
+    assert_true(kill_engines(PUBLISHES_FIRST, &taken) > 0);
+}
+
+static volatile uint64_t *make_cursors(void)
+{
+    void *page = mmap(NULL, RP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                      0);
+    assert_true(page != MAP_FAILED);
+    return page;
+}
+
+static void sleep_a_little(void)
+{
+    rp_sleep_ns(200000u + (uint64_t)rand_r(&seed) % 2500000u);
+}
+
+/* What was seen has been returned, but for a batch between the two; and none of it is overwritten.
+ */
+static void check_dead(uint32_t seat, uint64_t seen)
+{
+    uint64_t released = released_by(seat);
+    assert_true(released <= seen && seen - released <= 1);
+    assert_true(rp_a64_load_acquire(&engine_words()->tail) <= released + SLOTS);
 }
 
 static void killed_trainers_lose_nothing(void **state)
 {
     (void)state;
-    make_ring();
-    volatile uint64_t *cursor = mmap(NULL, RP_PAGE_BYTES, PROT_READ | PROT_WRITE,
-                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t engine = start_engine(false);
+    make_ring(1);
+    volatile uint64_t *cursor = make_cursors();
+    pid_t engine = start_engine(GOOD);
     for (int i = 0; i < KILLS || *cursor <= KILLS; i++) {
-        pid_t trainer = start_trainer(cursor);
-        rp_sleep_ns(200000u + (uint64_t)rand_r(&seed) % 2500000u);
+        pid_t trainer = start_trainer(0, cursor);
+        sleep_a_little();
         kill_one(trainer);
-        uint64_t released = rp_a64_load_acquire(&control_words()->release);
-        assert_true(released <= *cursor &&
-                    *cursor - released <= 1); /* seen, but killed before the return */
+        check_dead(0, *cursor);
     }
     kill_one(engine);
     print_message("%llu batches, seed %u\n", (unsigned long long)*cursor, seed);
     munmap((void *)(uintptr_t)cursor, RP_PAGE_BYTES);
+    rp_ring_close(&ring);
+}
+
+/* One of several at a ring is killed, in this seat and in that; the others stand still where he
+ * stood, and go on with whoever comes after him. */
+static void a_killed_replica_loses_nothing(void **state)
+{
+    (void)state;
+    make_ring(REPLICAS);
+    volatile uint64_t *cursors = make_cursors();
+    pid_t trainers[REPLICAS], engine = start_engine(GOOD);
+    for (uint32_t seat = 0; seat < REPLICAS; seat++)
+        trainers[seat] = start_trainer(seat, &cursors[seat]);
+    for (uint32_t i = 0; i < KILLS || cursors[0] <= KILLS; i++) {
+        uint32_t seat = i % REPLICAS;
+        sleep_a_little();
+        kill_one(trainers[seat]);
+        check_dead(seat, cursors[seat]);
+        trainers[seat] = start_trainer(seat, &cursors[seat]);
+    }
+    for (uint32_t seat = 0; seat < REPLICAS; seat++)
+        kill_one(trainers[seat]); /* none has ended because of a batch that was not his next */
+    kill_one(engine);
+    print_message("%llu batches, seed %u\n", (unsigned long long)cursors[0], seed);
+    munmap((void *)(uintptr_t)cursors, RP_PAGE_BYTES);
+    rp_ring_close(&ring);
+}
+
+/* The control: nobody is in the other seats, and the first one does not wait for them. */
+static void freeing_with_the_first_is_caught(void **state)
+{
+    (void)state;
+    make_ring(REPLICAS);
+    volatile uint64_t *cursors = make_cursors();
+    pid_t engine = start_engine(FREES_WITH_THE_FIRST), first = start_trainer(0, &cursors[0]);
+    while (cursors[0] <= 2 * SLOTS)
+        sleep_a_little();
+    for (uint32_t seat = 1; seat < REPLICAS; seat++) {
+        int status;
+        assert_true(waitpid(start_trainer(seat, &cursors[seat]), &status, 0) > 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+    }
+    kill_one(first);
+    kill_one(engine);
+    munmap((void *)(uintptr_t)cursors, RP_PAGE_BYTES);
     rp_ring_close(&ring);
 }
 
@@ -249,6 +330,8 @@ int main(void)
         cmocka_unit_test(killed_engines_leave_whole_batches),
         cmocka_unit_test(publishing_too_early_is_caught),
         cmocka_unit_test(killed_trainers_lose_nothing),
+        cmocka_unit_test(a_killed_replica_loses_nothing),
+        cmocka_unit_test(freeing_with_the_first_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
