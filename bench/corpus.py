@@ -56,15 +56,17 @@ def make_corpus(folder, tokens, seed=0):
 
 
 def make_index(folder, documents, seed=0):
-    """A corpus of which only the index takes space: its .bin is a hole. Not for speed."""
+    """A corpus of which only the index takes space: its .bin is a hole. Not for speed. Of more
+    documents than a PART the lengths repeat: to draw 10^9 of them takes minutes."""
     path = Path(folder) / f"hole-{documents}-{seed}.bin"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
 
+        drawn = draw_lengths(numpy.random.default_rng(seed), min(PART, documents))
+
         def parts():
-            random = numpy.random.default_rng(seed)
             for first in range(0, documents, PART):
-                yield draw_lengths(random, min(PART, documents - first))
+                yield drawn[:documents - first]
 
         tokens = write_index(path.with_suffix(".idx"), documents, parts)
         with open(path, "wb") as file:

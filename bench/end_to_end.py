@@ -123,6 +123,8 @@ def parse_arguments():
     parser.add_argument("--repeats", type=int, help="repetitions (5; with --quick 3)")
     parser.add_argument("--no-cold", action="store_true", help="leave out what reads the disk")
     parser.add_argument("--peers", action="store_true", help="measure the peers too")
+    parser.add_argument("--only-start", action="store_true",
+                        help="starts, positions and memory only")
     parser.add_argument("--documents", type=int, help="in the index of `positions`, 20 bytes each,"
                         " and as many behind its last one (16 million; with --quick 1 million)")
     return parser.parse_args()
@@ -155,11 +157,12 @@ def main():
     load_before = os.getloadavg()
     bench = Bench(arguments.build, arguments.data, settings)
     hot, hand_over, save, resume = Hot(bench), HandOver(bench), Save(bench), Resume(bench)
-    hot.check()
-    turning = [hot.limits, hot.trainer_min, hot.trainer_hf, hand_over.next, hand_over.ring,
-               hand_over.state_token, save.steps, save.flat_out, resume.checkpoint, resume.start,
-               Memory(bench).engine]
-    if not arguments.no_cold:
+    turning = [resume.checkpoint, resume.start, Memory(bench).engine]
+    if not arguments.only_start:
+        hot.check()
+        turning += [hot.limits, hot.trainer_min, hot.trainer_hf, hand_over.next, hand_over.ring,
+                    hand_over.state_token, save.steps, save.flat_out]
+    if not arguments.no_cold and not arguments.only_start:
         cold = Cold(bench)
         turning += [cold.fio, cold.block, cold.document]
     samples = run_repetitions(turning, repeats)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON of end_to_end.py as a table for people, and as a chart.
 
-    python bench/report.py RESULT.json CHART.svg
+    python bench/report.py RESULT.json [CHART.svg]
 
 Everything that is drawn comes from the file; bars begin at zero, whiskers span all repetitions.
 """
@@ -97,10 +97,13 @@ TABLE = {
         ("checkpoint_bytes", "MB", 1e-6, "full checkpoint"),
         ("checkpoint_seconds", "ms", 1e3, "full checkpoint, until durable"),
         ("memory_said_bytes", "MB", 1e-6, "memory of the engine, by plan"),
-        ("memory_10000_bytes", "MB", 1e-6, "memory, 10 k documents"),
-        ("memory_4000000_bytes", "MB", 1e-6, "memory, 4 M documents"),
     ],
 }
+
+
+def memory_rows(result):
+    return [(f"memory_{count}_bytes", "MB", 1e-6, f"memory, {documents_text(count)} documents")
+            for count in result["settings"]["memory_documents"]]
 
 
 def machine_line(result):
@@ -118,7 +121,7 @@ def load_text(result):
 def print_table(result):
     print(machine_line(result))
     print(f"{load_text(result)}; {result['settings']['repeats']} repetitions")
-    for title, rows in TABLE.items():
+    for title, rows in [*TABLE.items(), ("memory of the engine", memory_rows(result))]:
         rows = [row for row in rows if row[0] in result["metrics"]]
         if rows:
             print(f"\n{title:36s}{'median':>12s}{'min':>12s}{'max':>12s}")
@@ -266,16 +269,21 @@ def draw(result):
     return svg(parts, HEIGHT)
 
 
+def draw_charts(result, target):
+    target.write_text(draw(result))
+    if result.get("peers"):
+        footer = f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}"
+        target.with_name("peers.svg").write_text(draw_peers(result, footer))
+
+
 def main():
-    source, target = sys.argv[1:3]
-    result = json.loads(Path(source).read_text())
+    result = json.loads(Path(sys.argv[1]).read_text())
     print_table(result)
-    Path(target).write_text(draw(result))
     if result.get("peers"):
         print_peers(result["peers"])
-        footer = f"{machine_line(result)}, {result['date'][:10]}; {load_text(result)}"
-        Path(target).with_name("peers.svg").write_text(draw_peers(result, footer))
     print_goals(result)
+    if len(sys.argv) > 2:
+        draw_charts(result, Path(sys.argv[2]))
 
 
 if __name__ == "__main__":
