@@ -106,7 +106,9 @@ def test_torchdata_end_of_epoch(data_loader, caplog):
     first.dataset.close()
     other = data_loader(num_epochs=2)
     other.load_state_dict(state)
+    caplog.clear()
     assert list(other) == []
+    assert "nothing to read" in caplog.text
 
 
 def test_a_data_loader_with_several_workers_is_refused(short):

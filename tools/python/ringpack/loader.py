@@ -28,6 +28,7 @@ from .profiles import PROFILES, check_sections
 
 logger = logging.getLogger("ringpack")
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
+_SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
 _RESTARTS_MAX = 3  # of our own engine, without a batch in between
 FilePath = Union[str, os.PathLike]
 _serial = iter(range(1 << 62))
@@ -316,20 +317,27 @@ class Loader:
 
     def _wait(self, lease, timeout):
         """A lease, sooner or later, or None at the end of the stream."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        begin = time.monotonic()
+        deadline, told = None if timeout is None else begin + timeout, timeout is not None
         while lease is None:
             self._revive()
+            if not told and time.monotonic() - begin > _SILENCE_S:
+                told = True
+                logger.warning("no batch for %g s: %s", _SILENCE_S, self._where_to_look())
             left = _SLICE_NS if deadline is None else int((deadline - time.monotonic()) * 1e9)
             lease = self._client.next(max(0, min(left, _SLICE_NS)))
             if lease is None and deadline is not None and time.monotonic() >= deadline:
-                raise EngineTimeoutError(
-                    f"no batch within {timeout:g} s",
-                    "`ringpack stat` tells what the engine waits for",
-                )
+                raise EngineTimeoutError(f"no batch within {timeout:g} s", self._where_to_look())
         if lease is END:
+            if not self._ended and not self._client.counts()["batches"]:
+                row = self._client.next_row()
+                logger.warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
             self._ended = True
             return None
         return lease
+
+    def _where_to_look(self):
+        return f"`ringpack stat {self.run}` tells what the engine waits for"
 
     def _revive(self):
         """Start our engine again if it died; the client finds it and goes on at its row."""
