@@ -127,7 +127,7 @@ void rp_checkpoint_print(const struct rp_checkpoint *checkpoint, const struct rp
     printf("%s\n", rp_checkpoint_path(checkpoint));
     printf(LABEL "%" PRIu64 "\n", "sequence", info->sequence);
     printf(LABEL "%s, with ringpack %s\n", "run", info->run, info->version);
-    printf(LABEL "%" PRIu32 " ranks, %" PRIu32 " rows a step\n", "written for", info->world,
+    printf(LABEL "%" PRIu32 " ranks, %" PRIu32 " rows a batch\n", "written for", info->world,
            info->rows);
     printf(LABEL "%s\n", "stream", rp_hash128_hex(info->identity, hex));
     print_count("next row", info->next_row);

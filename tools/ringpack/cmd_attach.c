@@ -24,6 +24,7 @@
 #define STATE_BYTES_MAX (64u << 20)
 #define LOOK_UP_NS 200000000 /* how often a waiting drain looks whether Ctrl-C was pressed */
 #define SECOND_NS 1000000000u
+#define SILENCE_NS (5 * (uint64_t)SECOND_NS) /* without a batch, before that is said */
 #define IDS_SHOWN 8u
 
 enum {
@@ -283,12 +284,25 @@ static void hold_batch(struct drain *drain, const struct rp_batch *batch)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+/* Say once that nothing comes: the ranks go on together, so it may be for one that is not there. */
+static void note_silence(const struct drain *drain, bool *said)
+{
+    uint64_t since_ns = rp_max_u64(drain->begin_ns, drain->last_ns);
+    if (*said || rp_now_ns() - since_ns < SILENCE_NS)
+        return;
+    *said = true;
+    const char *run = drain->arguments->client.run;
+    fprintf(stderr, "ringpack: no batch for %u s: `ringpack stat%s%s` shows what it waits for\n",
+            (unsigned)(SILENCE_NS / SECOND_NS), run ? " " : "", run ? run : "");
+}
+
 static int drain_all(struct drain *drain, struct rp_error *error)
 {
     const struct arguments *a = drain->arguments;
     struct rp_cmd_progress progress;
     struct rp_batch batch;
     uint64_t tokens = 0;
+    bool silence_said = false;
     int code = 0;
     rp_cmd_progress_begin(&progress, "tokens", false);
     for (uint64_t count = 0; code >= 0 && !(a->batches && count == a->batches);) {
@@ -301,8 +315,10 @@ static int drain_all(struct drain *drain, struct rp_error *error)
             drain->ended = true;
             break;
         }
-        if (code != RP_NEXT_BATCH)
+        if (code != RP_NEXT_BATCH) {
+            note_silence(drain, &silence_said);
             continue;
+        }
         drain->last_ns = rp_now_ns();
         if (count++ == 0)
             drain->first_ns = drain->last_ns;

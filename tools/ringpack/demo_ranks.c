@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cmd.h"
@@ -104,10 +105,11 @@ static void print_line(struct rp_demo_ranks *ranks)
     double rate = (double)(ranks->tokens - ranks->drawn_tokens) * 1e9 /
                   (double)(now - ranks->drawn_ns);
     char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES];
-    printf("  %5.1f s  %8stok/s   fill %.3f %%   row %s\n", (double)(now - ranks->first_ns) / 1e9,
-           rp_cmd_short_text(rate, a),
+    uint64_t row = rp_max_u64(ranks->start_row, rp_demo_common_row(ranks));
+    printf("  %5.1f s  %8s%stok/s   fill %.3f %%   row %s\n", (double)(now - ranks->first_ns) / 1e9,
+           rp_cmd_short_text(rate, a), rate < 1000 ? " " : "",
            100 * (double)ranks->tokens / ((double)ranks->rows * RP_DEMO_SEQ_LEN),
-           rp_cmd_count_text(rp_demo_common_row(ranks), b));
+           rp_cmd_count_text(row, b));
     fflush(stdout);
     ranks->drawn_ns = now;
     ranks->drawn_tokens = ranks->tokens;
