@@ -178,12 +178,12 @@ static int expand_pattern(struct rp_config_source *found, const char *pattern,
     if (code < 0)
         return code;
     if (found->shard_count == first)
-        return rp_place_fail(place, "shards", "`ringpack inspect PATH` says what a path is", error,
-                             wild
-                                 ? "%s: no file matches"
-                                 : "%s: the directory holds no NAME.bin with NAME.idx, no *.bin and"
-                                   " no *.npy",
-                             pattern);
+        return rp_place_fail(
+            place, "shards", "check the path: those in a config begin at its folder", error,
+            wild ? "%s: no file matches"
+                 : "%s: the directory holds no NAME.bin with NAME.idx, no *.bin and"
+                   " no *.npy",
+            pattern);
     tidy_matches(found, first);
     return 0;
 }

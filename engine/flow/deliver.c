@@ -130,7 +130,7 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
                 return code;
             return rp_fail(
                 error, -RP_E_VOCABULARY,
-                "set vocab_size to that of the tokenizer, or choose a wider token_dtype; "
+                "compare the dtype of the source, vocab_size and token_dtype with the tokenizer; "
                 "batches before this one were delivered",
                 "%s: source %s, document %" PRIu64 ", token %" PRIu64
                 ": expected a token id below %" PRIu64 ", found %" PRIu64,

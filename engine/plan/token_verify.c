@@ -26,7 +26,7 @@ static int mismatch(const char *field, const char *in_token, const char *in_plan
     char hint[256];
     snprintf(hint, sizeof hint,
              "nothing was changed; set %s back to %s to go on with this stream, or start a new "
-             "one without the state",
+             "one without the state, in a checkpoint_dir of its own",
              field, in_token);
     return rp_fail(error, -RP_E_MISMATCH, hint, "%s differs: the state has %s, this run has %s",
                    field, in_token, in_plan);

@@ -35,6 +35,8 @@ static const char *usual_hint(int code)
     case RP_E_FORMAT:
     case RP_E_CORRUPT:
         return "`ringpack inspect PATH` says what a file is; restore it or write it again";
+    case ENOENT:
+        return "check the path, and whether its file system is mounted";
     case ENOMEM:
         return "free memory, or lower prefetch_bytes, prefetch_factor or batch_size";
     default:
