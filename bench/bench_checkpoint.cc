@@ -71,8 +71,8 @@ void save(benchmark::State &state)
     pages contents = contents_of(size_t(state.range(0)));
     char token[4096] = "state";
     rp_checkpoint_piece pieces[] = {{token, sizeof token}, {contents.data(), contents.size()}};
-    rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1},
-                                  {RP_CHECKPOINT_CONTENTS, &pieces[1], 1}};
+    rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1, nullptr},
+                                  {RP_CHECKPOINT_CONTENTS, &pieces[1], 1, nullptr}};
     struct rp_checkpoint_info info = {};
     info.contents_end_row = 1;
     rp_checkpoint_dir *dir;
@@ -128,8 +128,8 @@ void open_and_verify(benchmark::State &state)
     pages contents = contents_of(size_t(state.range(0)));
     char token[4096] = "state", *file = nullptr;
     rp_checkpoint_piece pieces[] = {{token, sizeof token}, {contents.data(), contents.size()}};
-    rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1},
-                                  {RP_CHECKPOINT_CONTENTS, &pieces[1], 1}};
+    rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1, nullptr},
+                                  {RP_CHECKPOINT_CONTENTS, &pieces[1], 1, nullptr}};
     struct rp_checkpoint_info info = {};
     info.contents_end_row = 1;
     rp_checkpoint_dir *dir;

@@ -29,7 +29,7 @@ Round = namedtuple("Round", "size quiet save plain buffered_seconds written_seco
 
 
 def huge_pages(size):
-    memory = mmap.mmap(-1, size)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     return numpy.frombuffer(memory, numpy.uint8)
 

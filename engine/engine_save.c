@@ -5,8 +5,8 @@
  * The state token of that position is at hand (it travelled with the batch), so the critical part
  * is a copy of a few KB. Contents are every row that was read but not consumed: batches in the
  * rings and tickets that are READY. All of that is immutable, so a thread copies it behind a hold
- * (slots are not reused meanwhile; the stream runs on), the hold ends, and only then is the disk
- * involved. */
+ * (slots are not reused meanwhile; the stream runs on). Another one gives the disk what is copied
+ * by then; the hold ends with the copy and never waits for the disk. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,6 +24,7 @@
 
 /* A tenth of the share of another thread that wants the same CPU, so that the save still ends. */
 #define POLITENESS 10
+#define FEED_BYTES (256u << 10) /* fit into a core's cache: hashed while they are in it */
 
 uint64_t rp_engine_consumed(const struct rp_engine *engine)
 {
@@ -171,11 +172,31 @@ static uint64_t record_bytes(const struct rp_content_source *source)
            rp_align_up((uint64_t)source->count * stored_width(source), 8);
 }
 
-/* Copies the sources one after the other to `at`; returns where they end. */
-static uint8_t *copy_contents(struct rp_saver *saver, uint8_t *at)
+/* Copying out of shared memory, and the disk that takes what is copied meanwhile. */
+struct copying {
+    struct rp_saver *saver;
+    uint8_t *contents;
+    size_t room, bytes; /* of the contents: in all, and copied by now */
+    size_t count;       /* sources that are copied */
+    struct rp_checkpoint_feed *feed;
+};
+
+static void feed_on(struct copying *copying, size_t *fed)
 {
+    if (copying->feed)
+        rp_checkpoint_feed_add(copying->feed, copying->bytes - *fed);
+    *fed = copying->bytes;
+}
+
+/* Copies the sources one after the other. */
+static void copy_contents(void *argument)
+{
+    struct copying *copying = argument;
+    const struct rp_saver *saver = copying->saver;
+    size_t fed = 0;
     for (size_t i = 0; i < saver->source_count; i++) {
         const struct rp_content_source *source = &saver->sources[i];
+        uint8_t *at = copying->contents + copying->bytes;
         uint32_t width = stored_width(source);
         struct rp_content_record record = {
             .row = source->row, .offset = source->offset, .count = source->count, .width = width};
@@ -187,42 +208,76 @@ static uint8_t *copy_contents(struct rp_saver *saver, uint8_t *at)
             break; /* cut short it could pass for a token: let the corpus be asked again */
         size_t used = sizeof record + (size_t)source->count * width;
         memset(at + used, 0, record_bytes(source) - used);
-        at += record_bytes(source);
-        saver->info.contents_end_row = source->row + 1;
+        copying->bytes += record_bytes(source);
+        copying->count = i + 1;
+        if (copying->bytes - fed >= FEED_BYTES)
+            feed_on(copying, &fed);
     }
-    return at;
+    feed_on(copying, &fed);
 }
 
-static void save(void *argument)
+/* Save `bytes` of contents, which hold `count` sources: copied, or what the feed will bring. */
+static void put_checkpoint(struct copying *copying, size_t bytes, size_t count,
+                           struct rp_checkpoint_feed *feed)
 {
-    struct rp_saver *saver = argument;
-    size_t room = 0, bytes = 0;
+    struct rp_saver *saver = copying->saver;
+    saver->info.contents_end_row = count ? saver->sources[count - 1].row + 1 : saver->info.next_row;
+    struct rp_checkpoint_piece pieces[] = {{saver->state, saver->state_bytes},
+                                           {saver->config_text, strlen(saver->config_text)},
+                                           {copying->contents, bytes}};
+    struct rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1, NULL},
+                                         {RP_CHECKPOINT_CONFIG, &pieces[1], 1, NULL},
+                                         {RP_CHECKPOINT_CONTENTS, &pieces[2], 1, feed}};
+    saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, count ? 3 : 2,
+                                     &saver->path, &saver->error);
+}
+
+static void give_way(const struct rp_saver *saver)
+{
+    if (saver->gives_way)
+        (void)nice(POLITENESS); /* of this thread, and those that it starts */
+}
+
+static void *put_fed(void *argument)
+{
+    struct copying *copying = argument;
+    give_way(copying->saver);
+    put_checkpoint(copying, copying->room, copying->saver->source_count, copying->feed);
+    return NULL;
+}
+
+static void save(struct rp_saver *saver)
+{
+    struct copying copying = {.saver = saver};
+    pthread_t thread;
     if (saver->source_count)
         qsort(saver->sources, saver->source_count, sizeof *saver->sources, compare_sources);
     for (size_t i = 0; i < saver->source_count; i++)
-        room += record_bytes(&saver->sources[i]);
-    uint8_t *contents = rp_take_pages(room); /* whole pages: the writer need not copy them */
-    if (contents)
-        bytes = (size_t)(copy_contents(saver, contents) - contents);
+        copying.room += record_bytes(&saver->sources[i]);
+    if (copying.room) /* whole pages: the writer need not copy them */
+        copying.contents = rp_take_pages(copying.room);
+    if (copying.contents)
+        copying.feed = rp_checkpoint_feed_open(copying.contents, copying.room);
+    bool beside = copying.feed && pthread_create(&thread, NULL, put_fed, &copying) == 0;
+    bool whole = !copying.contents || rp_mapped_guard(copy_contents, &copying);
+    if (copying.feed)
+        rp_checkpoint_feed_end(copying.feed);
     announce(saver, RP_SAVER_COPIED);
-    if (saver->gives_way)
-        (void)nice(POLITENESS); /* of this thread only */
-    struct rp_checkpoint_piece pieces[] = {{saver->state, saver->state_bytes},
-                                           {saver->config_text, strlen(saver->config_text)},
-                                           {contents, bytes}};
-    struct rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1},
-                                         {RP_CHECKPOINT_CONFIG, &pieces[1], 1},
-                                         {RP_CHECKPOINT_CONTENTS, &pieces[2], 1}};
-    saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, bytes ? 3 : 2,
-                                     &saver->path, &saver->error);
-    rp_give_pages(contents, room);
+    give_way(saver);
+    if (beside)
+        pthread_join(thread, NULL);
+    if (!whole) /* it was copying out of a mapped file */
+        saver->code = rp_mapped_lost(&saver->error);
+    else if (!beside || copying.bytes < copying.room)
+        put_checkpoint(&copying, copying.bytes, copying.count, NULL);
+    rp_checkpoint_feed_close(copying.feed);
+    rp_give_pages(copying.contents, copying.room);
 }
 
 static void *saver_main(void *argument)
 {
     struct rp_saver *saver = argument;
-    if (!rp_mapped_guard(save, saver)) /* it was copying out of a mapped file */
-        saver->code = rp_mapped_lost(&saver->error);
+    save(saver);
     announce(saver, RP_SAVER_SAVED);
     if (saver->code == 0)
         rp_checkpoint_prune(saver->directory);

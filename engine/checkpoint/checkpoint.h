@@ -46,7 +46,7 @@ struct rp_checkpoint_info {
                                    none, or bad */
     struct rp_hash128 identity; /* of the stream */
     uint32_t world,
-        rows; /* ranks, and rows a batch, of the run that wrote it: may change at resume */
+        rows; /* ranks, and rows a step, of the run that wrote it: may change at resume */
     char run[65];
     char version[32]; /* of ringpack */
 };
@@ -61,7 +61,20 @@ struct rp_checkpoint_part {
     enum rp_checkpoint_section_type type;
     const struct rp_checkpoint_piece *pieces;
     size_t piece_count;
+    struct rp_checkpoint_feed *feed; /* in place of pieces, or NULL */
 };
+
+/* A section whose bytes are made while those before them are written already, by another thread
+ * than the one that saves. */
+struct rp_checkpoint_feed;
+
+/** `bytes` at `data`, none of which are there yet. NULL when out of memory. */
+struct rp_checkpoint_feed *rp_checkpoint_feed_open(const void *data, size_t bytes);
+/** The next so many are there, and do not change any more. */
+void rp_checkpoint_feed_add(struct rp_checkpoint_feed *feed, size_t bytes);
+/** No more will come. If some are missing, a save that waits for them fails with -RP_E_STOPPED. */
+void rp_checkpoint_feed_end(struct rp_checkpoint_feed *feed);
+void rp_checkpoint_feed_close(struct rp_checkpoint_feed *feed); /* after the save; NULL is fine */
 
 /* ---- a directory of checkpoints -------------------------------------------------------------- */
 

@@ -2,9 +2,9 @@
 /* dir — taking a directory, and saving into it.
  *
  * Flow of a save: lay the sections out and hash them where they lie; then up to three times: take
- * the next sequence number, encode head and footer, let writer.c put the file; then offer
- * it to the copier. A number that was tried is never used again: what a failed attempt may
- * have left behind is in nobody's way. */
+ * the next sequence number, let writer.c put the file, and encode head and footer when it asks for
+ * them, for they know the hashes of what came meanwhile; then offer it to the copier. A number that
+ * was tried is never used again: what a failed attempt may have left behind is in nobody's way. */
 #include "checkpoint/dir.h"
 
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/copy.h"
+#include "checkpoint/feed.h"
 #include "checkpoint/format.h"
 #include "checkpoint/place.h"
 #include "checkpoint/scan.h"
@@ -29,11 +30,11 @@ struct rp_checkpoint_dir {
 
 /* A checkpoint about to be written. It points into itself. */
 struct image {
+    struct rp_writer_file file; /* first: sealed with a pointer to it */
     struct rp_format_head head;
     struct rp_writer_span
         spans[SPANS_MAX]; /* head, then each section and its padding, then the footer */
     struct rp_checkpoint_piece own[SPANS_MAX]; /* pieces of the spans that are no section */
-    size_t span_count;
     uint8_t head_bytes[RP_FORMAT_HEAD_BYTES];
     uint8_t footer_bytes[RP_FORMAT_FOOTER_BYTES];
 };
@@ -42,10 +43,14 @@ static const uint8_t padding[RP_FORMAT_PAGE_BYTES];
 
 static void hash_section(struct rp_format_section *section, const struct rp_checkpoint_part *part)
 {
-    struct rp_hasher hasher;
-    rp_hasher_begin(&hasher);
     section->type = part->type;
     section->bytes = 0;
+    if (part->feed) { /* it hashes what it brings */
+        section->bytes = rp_feed_piece(part->feed)->bytes;
+        return;
+    }
+    struct rp_hasher hasher;
+    rp_hasher_begin(&hasher);
     for (size_t i = 0; i < part->piece_count; i++) {
         if (part->pieces[i].bytes)
             rp_hasher_add(&hasher, part->pieces[i].data, part->pieces[i].bytes);
@@ -68,32 +73,56 @@ static int lay_out(struct image *image, const struct rp_checkpoint_info *info,
     return rp_format_layout(&image->head, error);
 }
 
+static void add_span(struct image *image, const struct rp_writer_span *span)
+{
+    RP_ASSERT(image->file.span_count < SPANS_MAX);
+    image->spans[image->file.span_count++] = *span;
+}
+
 static void add_own(struct image *image, const void *data, size_t bytes)
 {
-    struct rp_checkpoint_piece *piece = &image->own[image->span_count];
+    struct rp_checkpoint_piece *piece = &image->own[image->file.span_count];
     *piece = (struct rp_checkpoint_piece){data, bytes};
-    image->spans[image->span_count++] = (struct rp_writer_span){piece, 1, bytes,
-                                                                rp_hash128(data, bytes)};
+    add_span(image, &(struct rp_writer_span){piece, 1, bytes, rp_hash128(data, bytes), NULL});
+}
+
+static void seal(struct rp_writer_file *file)
+{
+    struct image *image = (struct image *)file;
+    struct rp_format_head *head = &image->head;
+    for (uint32_t i = 0; i < head->section_count; i++) {
+        struct rp_writer_span *span = &image->spans[1 + 2 * i];
+        if (span->feed)
+            span->hash = head->sections[i].hash = rp_feed_hash(span->feed);
+    }
+    rp_format_encode_head(head, image->head_bytes);
+    rp_format_encode_footer(head, image->footer_bytes);
+    image->spans[0].hash = rp_hash128(image->head_bytes, sizeof image->head_bytes);
+    image->spans[file->span_count - 1].hash = rp_hash128(image->footer_bytes,
+                                                         sizeof image->footer_bytes);
 }
 
 /* The spans of a new attempt. The hashes of sections stay those of lay_out: the memory as it was
  * then. */
 static void make_spans(struct image *image, const struct rp_checkpoint_part *parts)
 {
-    struct rp_format_head *head = &image->head;
-    rp_format_encode_head(head, image->head_bytes);
-    rp_format_encode_footer(head, image->footer_bytes);
-    image->span_count = 0;
+    const struct rp_format_head *head = &image->head;
+    image->file = (struct rp_writer_file){.spans = image->spans, .seal = seal};
     add_own(image, image->head_bytes, sizeof image->head_bytes);
     for (uint32_t i = 0; i < head->section_count; i++) {
         const struct rp_format_section *section = &head->sections[i];
-        image->spans[image->span_count++] = (struct rp_writer_span){
-            parts[i].pieces, parts[i].piece_count, section->bytes, section->hash};
+        const struct rp_checkpoint_part *part = &parts[i];
+        add_span(image, &(struct rp_writer_span){
+                            .pieces = part->feed ? rp_feed_piece(part->feed) : part->pieces,
+                            .piece_count = part->feed ? 1 : part->piece_count,
+                            .bytes = section->bytes,
+                            .hash = section->hash,
+                            .feed = part->feed,
+                        });
         add_own(image, padding,
                 (size_t)(rp_align_up(section->bytes, RP_FORMAT_PAGE_BYTES) - section->bytes));
     }
     add_own(image, image->footer_bytes, sizeof image->footer_bytes);
-    RP_ASSERT(image->span_count <= SPANS_MAX);
 }
 
 static int put_image(struct rp_place *place, struct image *image,
@@ -107,7 +136,7 @@ static int put_image(struct rp_place *place, struct image *image,
     rp_name_make(&name, ++place->newest_sequence, RP_NAME_CURRENT);
     image->head.info.sequence = name.sequence;
     make_spans(image, parts);
-    return rp_writer_put(&place->writer, name.text, image->spans, image->span_count, error);
+    return rp_writer_put(&place->writer, name.text, &image->file, error);
 }
 
 static int save_image(struct rp_place *place, struct image *image,

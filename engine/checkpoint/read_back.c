@@ -65,17 +65,17 @@ static int read_part(const struct rp_writer *writer, int fd, uint8_t *buffer, si
     return 0;
 }
 
-int rp_read_back(const struct rp_writer *writer, int fd, const struct rp_writer_span *spans,
-                 size_t span_count, const struct rp_writer_span **bad_out)
+int rp_read_back(const struct rp_writer *writer, int fd, const struct rp_writer_file *file,
+                 const struct rp_writer_span **bad_out)
 {
-    struct comparison comparison = {.span = spans, .end = spans + span_count};
+    struct comparison comparison = {.span = file->spans, .end = file->spans + file->span_count};
     size_t part = writer->buffer_bytes / 2;
     uint64_t file_bytes = 0;
     pthread_t thread;
     bool beside = false; /* the thread is at it */
     int code = 0;
-    for (size_t i = 0; i < span_count; i++)
-        file_bytes += spans[i].bytes;
+    for (size_t i = 0; i < file->span_count; i++)
+        file_bytes += file->spans[i].bytes;
     begin_span(&comparison);
     for (uint64_t offset = 0; code == 0 && offset < file_bytes; offset += part) {
         uint8_t *buffer = writer->buffer + (offset / part % 2 ? part : 0);

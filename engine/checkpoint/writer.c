@@ -15,9 +15,11 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "checkpoint/feed.h"
 #include "checkpoint/read_back.h"
 
 #define PAGE_BYTES 4096u
+#define PIECE_BYTES (4u << 20) /* from so many on the disk is as fast as it gets */
 #define TEMPORARY_PREFIX "."
 #define TEMPORARY_SUFFIX ".tmp"
 
@@ -52,9 +54,9 @@ static int fail_step(const struct rp_writer *writer, struct rp_error *error, int
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A file being written from front to back. Each write begins at a page of memory and of the file:
- * what direct I/O asks for. What does not lie like that in memory goes through the buffer; the
- * contents do, and are written from where they are. */
+/* A part of a file, written from front to back. Each write begins at a page of memory and of the
+ * file: what direct I/O asks for. What does not lie like that in memory goes through the buffer;
+ * the contents do, and are written from where they are. */
 struct stream {
     const struct rp_writer *writer;
     int fd;
@@ -84,12 +86,17 @@ static int stream_flush(struct stream *stream)
     return stream_write(stream, stream->writer->buffer, used);
 }
 
+static uint64_t least_piece(const struct rp_writer *writer)
+{
+    return rp_min_u64(PIECE_BYTES, writer->buffer_bytes);
+}
+
 /* Write the whole pages of what lies in memory as it will in the file. Returns how many bytes those
  * are (0: it goes through the buffer), or a code. */
 static ssize_t stream_add_pages(struct stream *stream, const uint8_t *data, size_t bytes)
 {
     size_t whole = rp_align_down(bytes, PAGE_BYTES);
-    if (whole < stream->writer->buffer_bytes || (uintptr_t)data % PAGE_BYTES != 0 ||
+    if (whole < least_piece(stream->writer) || (uintptr_t)data % PAGE_BYTES != 0 ||
         stream->used % PAGE_BYTES != 0)
         return 0;
     int code = stream_flush(stream);
@@ -119,23 +126,57 @@ static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes)
     return 0;
 }
 
-static int write_spans(const struct rp_writer *writer, int fd, const struct rp_writer_span *spans,
-                       size_t span_count)
+/* Write what is there already while the rest is being made. */
+static int stream_add_feed(struct stream *stream, const struct rp_writer_span *span)
 {
-    struct stream stream = {.writer = writer, .fd = fd};
-    for (size_t i = 0; i < span_count; i++) {
-        for (size_t k = 0; k < spans[i].piece_count; k++) {
-            int code = stream_add(&stream, spans[i].pieces[k].data, spans[i].pieces[k].bytes);
-            if (code < 0)
-                return code;
-        }
+    const uint8_t *data = span->pieces[0].data;
+    uint64_t done = 0;
+    while (done < span->bytes) {
+        int64_t there = rp_feed_wait(span->feed,
+                                     rp_min_u64(span->bytes, done + least_piece(stream->writer)));
+        if (there < 0)
+            return (int)there;
+        uint64_t end = (uint64_t)there;
+        if (end < span->bytes)
+            end = rp_align_down(end, PAGE_BYTES);
+        int code = stream_add(stream, data + done, end - done);
+        if (code < 0)
+            return code;
+        done = end;
     }
-    return stream_flush(&stream);
+    return 0;
+}
+
+static int stream_add_span(struct stream *stream, const struct rp_writer_span *span)
+{
+    if (span->feed)
+        return stream_add_feed(stream, span);
+    int code = 0;
+    for (size_t i = 0; i < span->piece_count && code == 0; i++)
+        code = stream_add(stream, span->pieces[i].data, span->pieces[i].bytes);
+    return code;
+}
+
+/* The first span comes last: it knows the others. */
+static int write_spans(const struct rp_writer *writer, int fd, struct rp_writer_file *file)
+{
+    struct stream rest = {.writer = writer, .fd = fd, .offset = file->spans[0].bytes};
+    struct stream first = {.writer = writer, .fd = fd};
+    int code = 0;
+    for (size_t i = 1; i < file->span_count && code == 0; i++) {
+        if (i + 1 == file->span_count && file->seal)
+            file->seal(file);
+        code = stream_add_span(&rest, &file->spans[i]);
+    }
+    if (code == 0)
+        code = stream_flush(&rest);
+    if (code == 0)
+        code = stream_add_span(&first, &file->spans[0]);
+    return code == 0 ? stream_flush(&first) : code;
 }
 
 static int write_file(const struct rp_writer *writer, const char *temporary,
-                      const struct rp_writer_span *spans, size_t span_count, uint64_t bytes,
-                      struct rp_error *error)
+                      struct rp_writer_file *file, uint64_t bytes, struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
     int fd = storage->create(storage, writer->dir, temporary);
@@ -145,7 +186,7 @@ static int write_file(const struct rp_writer *writer, const char *temporary,
     int code = storage->reserve(storage, fd, bytes);
     if (code == 0) {
         verb = "write the file";
-        code = write_spans(writer, fd, spans, span_count);
+        code = write_spans(writer, fd, file);
     }
     if (code == 0) {
         verb = "sync the file";
@@ -162,11 +203,11 @@ static int write_file(const struct rp_writer *writer, const char *temporary,
 /* ---- reading back ---------------------------------------------------------------------------- */
 
 static int fail_compare(const struct rp_writer *writer, const char *temporary,
-                        const struct rp_writer_span *spans, const struct rp_writer_span *bad,
+                        const struct rp_writer_file *file, const struct rp_writer_span *bad,
                         struct rp_error *error)
 {
     uint64_t offset = 0;
-    for (const struct rp_writer_span *span = spans; span < bad; span++)
+    for (const struct rp_writer_span *span = file->spans; span < bad; span++)
         offset += span->bytes;
     return rp_fail(error, -RP_E_CORRUPT,
                    "earlier checkpoints are untouched; check the disk (smartctl) and the memory",
@@ -176,17 +217,16 @@ static int fail_compare(const struct rp_writer *writer, const char *temporary,
 }
 
 static int verify_file(const struct rp_writer *writer, const char *temporary,
-                       const struct rp_writer_span *spans, size_t span_count,
-                       struct rp_error *error)
+                       const struct rp_writer_file *file, struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
     const struct rp_writer_span *bad;
     int fd = storage->reopen(storage, writer->dir, temporary);
     if (fd < 0)
         return fail_step(writer, error, fd, temporary, "open the file to read it back");
-    int code = rp_read_back(writer, fd, spans, span_count, &bad);
+    int code = rp_read_back(writer, fd, file, &bad);
     if (bad)
-        code = fail_compare(writer, temporary, spans, bad, error);
+        code = fail_compare(writer, temporary, file, bad, error);
     else if (code < 0)
         code = fail_step(writer, error, code, temporary, "read the file back");
     int close_code = storage->close(storage, fd);
@@ -197,20 +237,20 @@ static int verify_file(const struct rp_writer *writer, const char *temporary,
 
 /* ---- the protocol ---------------------------------------------------------------------------- */
 
-int rp_writer_put(struct rp_writer *writer, const char *name, const struct rp_writer_span *spans,
-                  size_t span_count, struct rp_error *error)
+int rp_writer_put(struct rp_writer *writer, const char *name, struct rp_writer_file *file,
+                  struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
     char temporary[RP_WRITER_NAME_MAX];
     rp_writer_temporary(temporary, name);
     uint64_t bytes = 0;
-    for (size_t i = 0; i < span_count; i++)
-        bytes += spans[i].bytes;
-    RP_ASSERT(bytes > 0 && bytes % PAGE_BYTES == 0);
+    for (size_t i = 0; i < file->span_count; i++)
+        bytes += file->spans[i].bytes;
+    RP_ASSERT(bytes > 0 && bytes % PAGE_BYTES == 0 && file->spans[0].bytes % PAGE_BYTES == 0);
 
-    int code = write_file(writer, temporary, spans, span_count, bytes, error);
+    int code = write_file(writer, temporary, file, bytes, error);
     if (code == 0)
-        code = verify_file(writer, temporary, spans, span_count, error);
+        code = verify_file(writer, temporary, file, error);
     if (code < 0) {
         if (code != -EEXIST) /* then it is not ours */
             storage->unlink(storage, writer->dir, temporary);
@@ -234,16 +274,17 @@ int rp_writer_put_bytes(struct rp_writer *writer, const char *name, const void *
                         struct rp_error *error)
 {
     struct rp_checkpoint_piece piece = {data, bytes};
-    struct rp_writer_span span = {&piece, 1, bytes, rp_hash128(data, bytes)};
-    return rp_writer_put(writer, name, &span, 1, error);
+    struct rp_writer_span span = {&piece, 1, bytes, rp_hash128(data, bytes), NULL};
+    struct rp_writer_file file = {&span, 1, NULL};
+    return rp_writer_put(writer, name, &file, error);
 }
 
 bool rp_writer_again(struct rp_writer *writer, unsigned attempt, int code)
 {
     static const uint64_t pause_ns[RP_WRITER_ATTEMPTS - 1] = {100000000u, 1000000000u};
     /* What would only fail again is not tried again. */
-    static const int lasting[] = {ENOSPC, EDQUOT, EFBIG,   EROFS, EACCES,
-                                  EPERM,  ENOENT, ENOTDIR, ENOMEM};
+    static const int lasting[] = {ENOSPC, EDQUOT, EFBIG,   EROFS,  EACCES,
+                                  EPERM,  ENOENT, ENOTDIR, ENOMEM, RP_E_STOPPED};
     if (attempt + 1 >= RP_WRITER_ATTEMPTS)
         return false;
     for (size_t i = 0; i < RP_ARRAY_COUNT(lasting); i++)

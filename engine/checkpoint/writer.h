@@ -10,7 +10,7 @@
 #include "checkpoint/storage.h"
 
 #define RP_WRITER_ATTEMPTS 3u
-#define RP_WRITER_BUFFER_BYTES (8u << 20)
+#define RP_WRITER_BUFFER_BYTES (16u << 20)
 
 /* Where to, and with what. */
 struct rp_writer {
@@ -29,15 +29,25 @@ struct rp_writer_span {
     size_t piece_count;
     uint64_t bytes; /* of the pieces together; may be 0 */
     struct rp_hash128 hash;
+    struct rp_checkpoint_feed
+        *feed; /* brings the bytes of the only piece, or NULL: they are there */
 };
 
-/** One attempt to write the spans, one after the other and a multiple of 4096 bytes in all, as
- * `name`. Returns 0 when the file is durable under its name and has been read back and compared
- * with the hashes. On failure no file of that name is left, nor a temporary one, as far as the
- * directory still obeys; other files are not touched. */
+/* A file: spans one after the other, a multiple of 4096 bytes in all and, where there are others,
+ * in the first one. */
+struct rp_writer_file {
+    struct rp_writer_span *spans;
+    size_t span_count;
+    /* NULL, or called when all spans but the first and the last are there: fill these in, and the
+     * hashes of feeds. Their lengths were right before. */
+    void (*seal)(struct rp_writer_file *file);
+};
+
+/** One attempt to write the file as `name`. Returns 0 when it is durable under its name and has
+ * been read back and compared with the hashes. On failure no file of that name is left, nor a
+ * temporary one, as far as the directory still obeys; other files are not touched. */
 RP_MUST_CHECK int rp_writer_put(struct rp_writer *writer, const char *name,
-                                const struct rp_writer_span *spans, size_t span_count,
-                                struct rp_error *error);
+                                struct rp_writer_file *file, struct rp_error *error);
 
 /** The same for one piece of memory. */
 RP_MUST_CHECK int rp_writer_put_bytes(struct rp_writer *writer, const char *name, const void *data,

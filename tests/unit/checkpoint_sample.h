@@ -142,9 +142,12 @@ static inline void sample_make(struct sample *sample, uint64_t next_row)
     }
     sample->pieces[0] = (struct rp_checkpoint_piece){sample->state, sizeof sample->state};
     sample->pieces[1] = (struct rp_checkpoint_piece){sample->config, strlen(sample->config)};
-    sample->parts[0] = (struct rp_checkpoint_part){RP_CHECKPOINT_STATE, &sample->pieces[0], 1};
-    sample->parts[1] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONFIG, &sample->pieces[1], 1};
-    sample->parts[2] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTENTS, &sample->pieces[2], 3};
+    sample->parts[0] = (struct rp_checkpoint_part){
+        .type = RP_CHECKPOINT_STATE, .pieces = &sample->pieces[0], .piece_count = 1};
+    sample->parts[1] = (struct rp_checkpoint_part){
+        .type = RP_CHECKPOINT_CONFIG, .pieces = &sample->pieces[1], .piece_count = 1};
+    sample->parts[2] = (struct rp_checkpoint_part){
+        .type = RP_CHECKPOINT_CONTENTS, .pieces = &sample->pieces[2], .piece_count = 3};
     sample->info = (struct rp_checkpoint_info){.next_row = next_row,
                                                .contents_end_row = next_row + 3,
                                                .identity = {0x1234, 0x5678},

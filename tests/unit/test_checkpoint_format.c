@@ -97,7 +97,8 @@ static void test_saving_what_was_loaded_gives_the_same_bytes(void **state)
     for (unsigned i = 0; i < 3; i++) {
         enum rp_checkpoint_section_type type = RP_CHECKPOINT_STATE + i;
         pieces[i].data = rp_checkpoint_section(checkpoint, type, &pieces[i].bytes);
-        parts[i] = (struct rp_checkpoint_part){type, &pieces[i], 1};
+        parts[i] = (struct rp_checkpoint_part){
+            .type = type, .pieces = &pieces[i], .piece_count = 1};
     }
     struct rp_checkpoint_dir *dir;
     assert_int_equal(rp_checkpoint_dir_open(&dir, "again", 3, NULL, &error), 0);

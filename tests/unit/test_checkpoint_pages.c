@@ -32,7 +32,8 @@ static unsigned check_pieces(struct rp_checkpoint_dir *dir, size_t first, size_t
                                                  {memory + second, second_bytes}};
     struct sample sample;
     sample_make(&sample, 10);
-    sample.parts[1] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONFIG, pieces, 2};
+    sample.parts[1] = (struct rp_checkpoint_part){
+        .type = RP_CHECKPOINT_CONFIG, .pieces = pieces, .piece_count = 2};
     from_memory = 0;
     assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, &path, &error), 0);
     unsigned direct = from_memory;
