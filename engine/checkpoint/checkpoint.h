@@ -46,7 +46,7 @@ struct rp_checkpoint_info {
                                    none, or bad */
     struct rp_hash128 identity; /* of the stream */
     uint32_t world,
-        rows; /* ranks, and rows a step, of the run that wrote it: may change at resume */
+        rows; /* ranks, and rows a batch, of the run that wrote it: may change at resume */
     char run[65];
     char version[32]; /* of ringpack */
 };
