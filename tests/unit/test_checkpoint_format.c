@@ -155,10 +155,17 @@ static void test_what_makes_no_sense_is_not_saved(void **state)
     sample.info.contents_end_row = 4;
     assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error),
                      -RP_E_USAGE);
-    sample_make(&sample, 5);
-    sample.info.run[0] = '\n';
-    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error),
-                     -RP_E_USAGE);
+    for (int text = 0; text < 3; text++) {
+        sample_make(&sample, 5);
+        if (text == 0)
+            sample.info.run[0] = '\n';
+        if (text == 1)
+            sample.info.run[0] = 0x7f;
+        if (text == 2) /* without an end */
+            memset(sample.info.version, 'v', sizeof sample.info.version);
+        assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error),
+                         -RP_E_USAGE);
+    }
     rp_checkpoint_dir_close(dir);
     assert_int_equal(count_names("sense", "checkpoint-"), 0);
 }

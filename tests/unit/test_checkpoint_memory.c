@@ -125,6 +125,26 @@ static void test_saving(void **state)
     check_both(save, true);
 }
 
+/* It has no one to tell: old ones stay, and the next save removes them. */
+static void test_pruning(void **state)
+{
+    (void)state;
+    for (unsigned at = 0; at < 2; at++) {
+        struct rp_error error;
+        prepare();
+        assert_int_equal(sample_save(open_one, 40, NULL, &error), 0);
+        hear_log();
+        memory_spoil(getpid(), at, false);
+        rp_checkpoint_prune(open_one);
+        memory_mend();
+        assert_non_null(strstr(log_heard(), "place: old checkpoints stay: "));
+        assert_int_equal(sample_save(open_one, 50, NULL, &error), 0);
+        rp_checkpoint_dir_close(open_one);
+        assert_int_equal(count_names("place", "checkpoint-"), 3);
+        remove_directory("place");
+    }
+}
+
 static void test_loading_the_newest(void **state)
 {
     (void)state;
@@ -142,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_taking_a_directory),
         cmocka_unit_test(test_saving),
+        cmocka_unit_test(test_pruning),
         cmocka_unit_test(test_loading_the_newest),
         cmocka_unit_test(test_listing),
     };

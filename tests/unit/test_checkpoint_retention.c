@@ -76,6 +76,37 @@ static void test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(void **s
     rp_checkpoint_dir_close(dir);
 }
 
+/* What was set aside before stays as it is, also beside a new file of its number; and where nothing
+ * can be renamed, the one before is taken all the same. */
+static void test_what_is_set_aside_already(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    sample_fill("already", 3);
+    damage(path_of("already", 3, ""), 100);
+    assert_int_equal(link(path_of("already", 3, ""), path_of("already", 3, ".bad")), 0);
+    assert_int_equal(link(path_of("already", 3, ""), path_of("already", 4, ".bad")), 0);
+    hear_log();
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "already", true, &error), 1);
+    assert_non_null(strstr(log_heard(), "3.rpc: cannot set this damaged checkpoint aside: File"));
+    assert_int_equal(rp_checkpoint_info(checkpoint)->next_row, 20);
+    rp_checkpoint_close(checkpoint);
+    assert_true(exists(path_of("already", 3, "")) && exists(path_of("already", 4, ".bad")));
+
+    struct rp_checkpoint_entry *entries;
+    size_t count;
+    assert_int_equal(rp_checkpoint_list("already", &entries, &count, &error), 0);
+    assert_int_equal(count, 5);
+    assert_int_equal(entries[0].status, RP_CHECKPOINT_SET_ASIDE);
+    assert_non_null(strstr(entries[0].message, "damaged at byte"));
+    assert_int_equal(entries[1].status, RP_CHECKPOINT_BAD); /* 3 before 3.bad */
+    assert_int_equal(entries[2].status, RP_CHECKPOINT_SET_ASIDE);
+    rp_checkpoint_list_free(entries, count);
+    assert_int_equal(rp_checkpoint_rewind("already", 4, &error),
+                     -RP_E_USAGE); /* it does not count */
+}
+
 static void test_damaged_contents_are_not_set_aside(void **state)
 {
     (void)state;
@@ -360,6 +391,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_yet_is_no_error),
         cmocka_unit_test(test_a_damaged_one_is_set_aside_and_the_one_before_is_taken),
+        cmocka_unit_test(test_what_is_set_aside_already),
         cmocka_unit_test(test_damaged_contents_are_not_set_aside),
         cmocka_unit_test(test_descriptor_zero_is_as_good_as_any),
         cmocka_unit_test(test_all_bad_is_an_error_and_changes_nothing),

@@ -188,6 +188,32 @@ static void sources_are_expanded_in_canonical_order(void **state)
     assert_int_equal(source->weight, 6);
 }
 
+/* What belongs to a token file names it, too; folders are no shards; a link whose file is missing
+ * is left to whoever opens it. */
+static void a_pattern_names_each_shard_once(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"pat/a.bin", "pat/a.idx", "pat/a.bin.rpx", "pat/b.npy"};
+    assert_int_equal(mkdir("pat", 0700) | mkdir("pat/folder.bin", 0700), 0);
+    assert_int_equal(symlink("nowhere", "pat/gone.bin"), 0);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(files); i++)
+        write_file(files[i], "", 0);
+    must(finish_text("seq_len: 8\nbatch_size: 1\nsources: ['pat/*', .none]\n"));
+    const struct rp_config_source *source = &config.sources[0];
+    assert_int_equal(source->shard_count, 3);
+    assert_string_equal(source->shards[0], "pat/a.bin");
+    assert_string_equal(source->shards[1], "pat/b.npy");
+    assert_string_equal(source->shards[2], "pat/gone.bin");
+    assert_string_equal(config.sources[1].name, ".none"); /* not the empty text before the dot */
+}
+
+static void values_that_go_together_are_accepted(void **state)
+{
+    (void)state;
+    must(finish_text(MINIMAL "packing: concat\ncpus: 0-2,5\n"));
+    must(finish_text(MINIMAL "packing: concat\nfill: split\n"));
+}
+
 static void paths_are_relative_to_the_file(void **state)
 {
     (void)state;
@@ -197,10 +223,12 @@ static void paths_are_relative_to_the_file(void **state)
     rp_config_init(&config);
     must(rp_config_read(&config, "raw/c.yaml", &error));
     must(rp_config_set(&config, "index-dir", "here", &error));
+    must(rp_config_set(&config, "run_dir", "/run/elsewhere", &error));
     must(rp_config_finish(&config, &error));
     assert_string_equal(config.sources[0].shards[0], "raw/one.bin");
     assert_string_equal(config.checkpoint_dir, "raw/ckpt");
     assert_string_equal(config.index_dir, "here");
+    assert_string_equal(config.run_dir, "/run/elsewhere");
 }
 
 static void profiles_choose_sections(void **state)
@@ -240,6 +268,8 @@ int main(void)
         cmocka_unit_test(minimal_config_gets_the_standard_values),
         cmocka_unit_test(every_key_is_read_and_set),
         cmocka_unit_test(sources_are_expanded_in_canonical_order),
+        cmocka_unit_test(a_pattern_names_each_shard_once),
+        cmocka_unit_test(values_that_go_together_are_accepted),
         cmocka_unit_test(paths_are_relative_to_the_file),
         cmocka_unit_test(profiles_choose_sections),
     };

@@ -83,6 +83,11 @@ static const char *const mistakes[][2] = {
                                     " decimals, such as 2 or 0.25, found `1.2.3`"},
     {"sources:\n- weight: .\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
                                 " decimals, such as 2 or 0.25, found `.`"},
+    {"seq_len: null\n", "c.yaml:1:10: seq_len: expected a value, found nothing"},
+    {"seed: 99999999999999999999\n",
+     "c.yaml:1:7: seed: expected a whole number such as 64 or 100k, found"
+     " `99999999999999999999`"},
+    {"sources: ['']\n", "c.yaml:1:11: shards: the path is empty"},
     {"seq_len: {a: b}\n", "c.yaml:1:10: seq_len: expected a value, found a mapping"},
 };
 
@@ -122,6 +127,14 @@ static void mistakes_in_combinations_are_told_with_what_would_be_legal(void **st
          "c.yaml:4: max_docs_per_row: expected at most seq_len, which is 128; found 129"},
         {MINIMAL "packing: concat\nfill: pad\n",
          "c.yaml:5: fill: packing: concat always splits; `pad` cannot be had with it"},
+        {MINIMAL "cpus: 3-1\n",
+         "c.yaml:4: cpus: expected CPUs below 4096, like 0-7,16-23; found `3-1`"},
+        {"seq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, eos: -2}\n",
+         "c.yaml:4: eos: expected a token id, or -1 for none; found -2"},
+        {"seq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, weight: 5000.000001}\n- raw\n",
+         "c.yaml:4: weight: the weights have no common scale below 2^32"},
+        {"seq_len: 8\nbatch_size: 1\nsources: ['one.bin/*']\n",
+         "c.yaml:3: shards: one.bin/*: no file matches"},
         {MINIMAL "dp_world_size: 3\nglobal_batch_size: 64\n",
          "c.yaml:4: dp_world_size: batch_size 4 * dp_world_size 3 does not divide global_batch_size"
          " 64;"
@@ -162,6 +175,36 @@ static void mistakes_in_combinations_are_told_with_what_would_be_legal(void **st
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++)
         must_fail(finish_text(cases[i][0]), cases[i][1]);
+}
+
+/* count times `item`, the last one without its end. */
+static char *repeat(const char *begin, const char *item, unsigned count, const char *end)
+{
+    size_t bytes = strlen(item), at = strlen(begin);
+    char *text = malloc(at + count * bytes + strlen(end) + 1);
+    assert_non_null(text);
+    memcpy(text, begin, at);
+    for (unsigned i = 0; i < count; i++, at += bytes)
+        memcpy(text + at, item, bytes);
+    memcpy(text + at, end, strlen(end) + 1);
+    return text;
+}
+
+static void too_much_of_anything_is_refused(void **state)
+{
+    (void)state;
+    char *text = repeat("sources: [", "a,", 4097, "]\n");
+    must_fail(read_text(text), "c.yaml:1:8203: sources: more than 4096 sources");
+    free(text);
+    text = repeat("sources: [", "&a b,", 101, "]\n");
+    must_fail(read_text(text), "c.yaml:1:511: config: more than 100 anchors");
+    free(text);
+    char *shards = repeat("sources: [&a {shards: [", "b,", 2048, "]},");
+    text = repeat(shards, "*a,", 512, "]\n"); /* 2048 * 513 paths in 6 KB */
+    assert_int_equal(read_text(text), -RP_E_CONFIG);
+    assert_non_null(strstr(error.message, "shards: more than 1048576 paths"));
+    free(shards);
+    free(text);
 }
 
 static void mistakes_in_options_and_files_are_told(void **state)
@@ -227,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_in_the_text_are_told_with_their_place),
         cmocka_unit_test(mistakes_in_combinations_are_told_with_what_would_be_legal),
+        cmocka_unit_test(too_much_of_anything_is_refused),
         cmocka_unit_test(mistakes_in_options_and_files_are_told),
         cmocka_unit_test(mutated_files_never_crash),
     };

@@ -72,6 +72,37 @@ static void damaged_headers_are_refused(void **state)
     pair_close(&pair);
 }
 
+/* A header whose hash is right, and which says what cannot be. */
+static void forged_headers_are_refused(void **state)
+{
+    (void)state;
+    struct pair pair;
+    struct rp_error error;
+    pair_open(&pair, 4, 0);
+    rp_ring_view_close(&pair.view);
+    struct rp_ring_header *header = (struct rp_ring_header *)(void *)pair.ring.data.data;
+    const struct rp_ring_header good = *header;
+    for (int lie = 0; lie < 4; lie++) {
+        *header = good;
+        if (lie == 0)
+            header->geometry.rows = 0;
+        if (lie == 1)
+            header->total_bytes += RP_PAGE_BYTES;
+        if (lie == 2)
+            header->slots_offset += RP_PAGE_BYTES;
+        if (lie == 3) { /* more than there is */
+            header->geometry.slots *= 1024;
+            header->total_bytes = rp_geometry_total(&header->geometry);
+        }
+        header->header_hash = rp_hash128(header, offsetof(struct rp_ring_header, header_hash));
+        assert_int_equal(rp_ring_view_open(&pair.view, dup(pair.ring.data.fd),
+                                           dup(pair.ring.seats[0].control.fd), 0, &error),
+                         -RP_E_PROTOCOL);
+        assert_non_null(strstr(error.message, "geometry needs"));
+    }
+    rp_ring_close(&pair.ring);
+}
+
 /* ---- hostile words --------------------------------------------------------------------------- */
 
 static void a_trainer_cannot_lie(void **state)
@@ -167,22 +198,33 @@ static void a_trainer_checks_the_engine(void **state)
         assert_int_equal(take(&pair, &error), -RP_E_PROTOCOL);
         pair_close(&pair);
     }
+    for (int lie = 0; lie < 4; lie++) { /* one more than fits */
+        pair_open(&pair, 4, 100);
+        fill(&pair.ring, 100);
+        struct rp_slot_header *header = (struct rp_slot_header *)(void *)rp_ring_slot(&pair.ring,
+                                                                                      100);
+        header->rows_real += lie == 0;
+        header->tokens_real += lie == 1;
+        header->state_bytes = lie == 2 ? 17 : 0;
+        header->state_offset += lie == 3;
+        rp_ring_publish(&pair.ring, 101);
+        assert_int_equal(take(&pair, &error), -RP_E_PROTOCOL);
+        assert_non_null(strstr(error.message, "batch 100 is out of range"));
+        pair_close(&pair);
+    }
     pair_open(&pair, 4, 100);
-    fill(&pair.ring, 100);
-    ((struct rp_slot_header *)(void *)rp_ring_slot(&pair.ring, 100))->state_bytes = 17; /* 16 fit */
-    rp_ring_publish(&pair.ring, 101);
+    rp_a32_store_release(&engine_of(&pair)->status, RP_RING_QUARANTINED);
     assert_int_equal(take(&pair, &error), -RP_E_PROTOCOL);
+    assert_non_null(strstr(error.message, "status 4 found"));
     pair_close(&pair);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(geometry_is_checked),
-        cmocka_unit_test(damaged_headers_are_refused),
-        cmocka_unit_test(a_trainer_cannot_lie),
-        cmocka_unit_test(garbage_never_gets_through),
-        cmocka_unit_test(a_trainer_checks_the_engine),
+        cmocka_unit_test(geometry_is_checked),        cmocka_unit_test(damaged_headers_are_refused),
+        cmocka_unit_test(forged_headers_are_refused), cmocka_unit_test(a_trainer_cannot_lie),
+        cmocka_unit_test(garbage_never_gets_through), cmocka_unit_test(a_trainer_checks_the_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,28 @@ static void a_try_that_finds_something_is_believed(void **state)
     pair_close(&pair);
 }
 
+/* A batch, a status, a quarantine: with any of them the wait is over before the first look. */
+static void news_need_no_look(void **state)
+{
+    (void)state;
+    for (int news = 0; news < 3; news++) {
+        struct pair pair;
+        pair_open(&pair, 4, 0);
+        if (news == 0)
+            rp_ring_publish(&pair.ring, 1);
+        if (news == 1)
+            rp_ring_set_status(&pair.ring, RP_RING_END, 0, NULL);
+        if (news == 2) {
+            rp_a64_store_release(&control_of(&pair)->release, 3);
+            assert_int_equal(rp_ring_poll_release(&pair.ring), -RP_E_PROTOCOL);
+        }
+        spin.looks = 0;
+        rp_ring_view_wait(&pair.view, 0);
+        assert_int_equal(spin.looks, 0);
+        pair_close(&pair);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +126,7 @@ int main(void)
         cmocka_unit_test(waits_in_vain_are_short),
         cmocka_unit_test(short_looks_that_find_something_change_nothing),
         cmocka_unit_test(a_try_that_finds_something_is_believed),
+        cmocka_unit_test(news_need_no_look),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
