@@ -69,7 +69,7 @@ int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *confi
                                              .weight = config->sources[i].weight,
                                              .lengths = source,
                                              .length = rp_source_length,
-                                             .expect = rp_source_expect};
+                                             .length_many = rp_source_length_many};
     }
     int code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
     free(sources);

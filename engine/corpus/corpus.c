@@ -257,7 +257,8 @@ uint64_t rp_source_length(const void *source_lengths, uint64_t document)
     return rp_shard_length(&source->shards[s], document - source->first[s]);
 }
 
-void rp_source_expect(const void *source_lengths, const uint64_t *documents, uint32_t count)
+void rp_source_length_many(const void *source_lengths, const uint64_t *documents, uint32_t count,
+                           uint64_t *tokens)
 {
     const struct rp_source *source = source_lengths;
     for (uint32_t i = 0; i < count; i++) {
@@ -268,6 +269,8 @@ void rp_source_expect(const void *source_lengths, const uint64_t *documents, uin
      */
     uint32_t s = shard_of(source, documents[0]);
     rp_shard_learn(&source->shards[s], documents[0] - source->first[s]);
+    for (uint32_t i = 0; i < count; i++)
+        tokens[i] = rp_source_length(source, documents[i]);
 }
 
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error)

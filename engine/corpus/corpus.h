@@ -84,9 +84,9 @@ uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documen
  * O(1) memory, a few ns: no lock, no syscall. */
 uint64_t rp_source_length(const void *source, uint64_t document);
 
-/** The lengths of these documents will be asked for next: have their index entries brought near,
- * all at once. Signature fits struct rp_plan_source.expect. */
-void rp_source_expect(const void *source, const uint64_t *documents, uint32_t count);
+/** The same for many documents. Signature fits struct rp_plan_source.length_many. */
+void rp_source_length_many(const void *source, const uint64_t *documents, uint32_t count,
+                           uint64_t *tokens);
 
 /** Say exactly what is wrong with a document for which rp_source_length returned UINT64_MAX. */
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error);
@@ -103,7 +103,7 @@ struct rp_extent {
 RP_MUST_CHECK int rp_source_extent(const struct rp_source *source, uint64_t document,
                                    struct rp_extent *extent, struct rp_error *error);
 
-/** The extent of a document will be asked for next: see rp_source_expect. */
+/** The extent of a document will be asked for next: the index entry is brought near. */
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document);
 
 /* One token file. Strings and hashes belong to the corpus. */

@@ -243,22 +243,6 @@ const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, u
     return rp_raw_locate(opened, document, tokens, byte_offset);
 }
 
-uint64_t rp_shard_length(const struct rp_opened *opened, uint64_t document)
-{
-    if (rp_megatron_is_known(&opened->megatron, document)) /* none is, of another format */
-        return rp_megatron_plain_tokens(&opened->megatron, document);
-    uint64_t tokens, offset;
-    return rp_shard_locate(opened, document, &tokens, &offset) ? UINT64_MAX : tokens;
-}
-
-void rp_shard_expect(const struct rp_opened *opened, uint64_t document)
-{
-    if (opened->found.format == RP_FORMAT_MEGATRON)
-        rp_megatron_expect(opened, document);
-    else
-        __builtin_prefetch(&opened->starts[document]);
-}
-
 void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document)
 {
     if (opened->found.format == RP_FORMAT_MEGATRON) /* of another, the length is where it lies */

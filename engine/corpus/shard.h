@@ -64,12 +64,6 @@ void rp_shard_close(struct rp_opened *opened);
 const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                             uint64_t *byte_offset);
 
-/** The tokens of a document, or UINT64_MAX where rp_shard_locate finds something wrong. */
-uint64_t rp_shard_length(const struct rp_opened *opened, uint64_t document);
-
-/** Ask for the memory that rp_shard_length will read, without waiting for it. */
-void rp_shard_expect(const struct rp_opened *opened, uint64_t document);
-
 /** Ask for what rp_shard_locate will read beyond that. */
 void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document);
 
@@ -82,6 +76,7 @@ void rp_shard_learn(struct rp_opened *opened, uint64_t document);
 /** Map and check the .idx of a shard whose token file has shard.bytes bytes. Sets type, documents,
  * tokens. */
 RP_MUST_CHECK int rp_megatron_open(struct rp_opened *opened, struct rp_error *error);
+/** rp_shard_expect of a document that is not known to be plain. */
 void rp_megatron_expect(const struct rp_opened *opened, uint64_t document);
 void rp_megatron_expect_extent(const struct rp_opened *opened, uint64_t document);
 void rp_megatron_learn(struct rp_opened *opened, uint64_t document);
@@ -97,6 +92,26 @@ static inline uint32_t rp_megatron_plain_tokens(const struct rp_megatron *megatr
                                                 uint64_t document)
 {
     return rp_load_u32(megatron->lengths + 4 * document);
+}
+
+/** The tokens of a document, or UINT64_MAX where rp_shard_locate finds something wrong. */
+static inline uint64_t rp_shard_length(const struct rp_opened *opened, uint64_t document)
+{
+    if (rp_megatron_is_known(&opened->megatron, document)) /* none is, of another format */
+        return rp_megatron_plain_tokens(&opened->megatron, document);
+    uint64_t tokens, offset;
+    return rp_shard_locate(opened, document, &tokens, &offset) ? UINT64_MAX : tokens;
+}
+
+/** Ask for the memory that rp_shard_length will read, without waiting for it. */
+static inline void rp_shard_expect(const struct rp_opened *opened, uint64_t document)
+{
+    if (rp_megatron_is_known(&opened->megatron, document))
+        __builtin_prefetch(opened->megatron.lengths + 4 * document);
+    else if (opened->found.format == RP_FORMAT_MEGATRON)
+        rp_megatron_expect(opened, document);
+    else
+        __builtin_prefetch(&opened->starts[document]);
 }
 
 /* shard_raw.c: raw, npy and llmc */

@@ -216,14 +216,11 @@ void rp_megatron_learn(struct rp_opened *opened, uint64_t document)
 void rp_megatron_expect(const struct rp_opened *opened, uint64_t document)
 {
     const struct rp_megatron *megatron = &opened->megatron;
-    bool is_known = rp_megatron_is_known(megatron, document);
-    if (!is_known)
-        __builtin_prefetch(megatron->first + 8 * document);
+    __builtin_prefetch(megatron->first + 8 * document);
     if (document >= megatron->sequences)
         return;
     __builtin_prefetch(megatron->lengths + 4 * document);
-    if (!is_known)
-        __builtin_prefetch(megatron->pointers + 8 * document);
+    __builtin_prefetch(megatron->pointers + 8 * document);
 }
 
 void rp_megatron_expect_extent(const struct rp_opened *opened, uint64_t document)

@@ -58,15 +58,18 @@ void rp_feed_place(struct rp_feed *feed)
     rp_mixing_build(&feed->mixing, feed->finished, feed->source_count);
 }
 
-/* The lengths are looked up here, announced and then one after another without a dependency, so
- * that their cache misses overlap. A bad one is only reported when its document is due. */
+/* The lengths are looked up here, without a dependency of one on the other, so that their cache
+ * misses overlap. A bad one is only reported when its document is due. */
 static void read_ahead(struct rp_cursor *cursor, const struct rp_plan_source *source)
 {
     rp_order_enter(&cursor->order, cursor->epoch);
     cursor->ahead_next = 0;
     cursor->ahead_count = rp_order_read(&cursor->order, cursor->position, cursor->ahead_document);
-    if (source->expect)
-        source->expect(source->lengths, cursor->ahead_document, cursor->ahead_count);
+    if (source->length_many) {
+        source->length_many(source->lengths, cursor->ahead_document, cursor->ahead_count,
+                            cursor->ahead_length);
+        return;
+    }
     for (uint32_t i = 0; i < cursor->ahead_count; i++)
         cursor->ahead_length[i] = source->length(source->lengths, cursor->ahead_document[i]);
 }

@@ -36,8 +36,9 @@ struct rp_plan_source {
     uint64_t weight;    /* 1 .. 2^32-1 */
     const void *lengths;
     uint64_t (*length)(const void *lengths, uint64_t document); /* tokens, or RP_LENGTH_BAD */
-    /* NULL, or told before `length` is asked for all of these: to begin with the cache misses */
-    void (*expect)(const void *lengths, const uint64_t *documents, uint32_t count);
+    /* NULL, or the same for many, whose cache misses can then overlap */
+    void (*length_many)(const void *lengths, const uint64_t *documents, uint32_t count,
+                        uint64_t *tokens);
 };
 
 /* The parameters of STREAM.md section 1, in its order. rp_plan_open zeroes the unused ones. */

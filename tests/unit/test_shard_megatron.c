@@ -32,6 +32,10 @@ static void test_every_dtype(void **state)
             assert_int_equal(rp_source_length(source, 0), 3);
             assert_int_equal(rp_source_length(source, 1), 0);
             assert_int_equal(rp_source_length(source, 2), 5);
+            const uint64_t documents[] = {2, 0, 1};
+            uint64_t tokens[3];
+            rp_source_length_many(source, documents, 3, tokens);
+            assert_true(tokens[0] == 5 && tokens[1] == 3 && tokens[2] == 0);
             struct rp_extent extent;
             assert_int_equal(rp_source_extent(source, 2, &extent, &error), 0);
             assert_int_equal(extent.shard, 0);

@@ -16,6 +16,9 @@ static void assert_lengths(const struct rp_corpus *corpus, const uint64_t *lengt
     for (uint64_t d = 0; d < count; d++) {
         struct rp_extent extent;
         struct rp_error error;
+        uint64_t tokens;
+        rp_source_length_many(source, &d, 1, &tokens);
+        assert_int_equal(tokens, lengths[d]);
         assert_int_equal(rp_source_length(source, d), lengths[d]);
         assert_int_equal(rp_source_extent(source, d, &extent, &error), 0);
         assert_int_equal(extent.tokens, lengths[d]);
