@@ -74,13 +74,17 @@ static struct rp_place source_place(const struct rp_config *config,
     return source->line ? (struct rp_place){config->path, source->line, 0} : (struct rp_place){0};
 }
 
-/* corpus/part-0.bin -> part-0 */
+/* corpus/part-0.bin -> part-0; of a folder that is not there, c4/ -> c4 */
 static char *stem_of(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    const char *dot = strrchr(name, '.');
-    return rp_format("%.*s", (int)(dot && dot > name ? dot - name : (long)strlen(name)), name);
+    const char *end = path + strlen(path);
+    while (end > path && end[-1] == '/')
+        end--;
+    const char *name = end;
+    while (name > path && name[-1] != '/')
+        name--;
+    const char *dot = memrchr(name, '.', (size_t)(end - name));
+    return rp_format("%.*s", (int)((dot && dot > name ? dot : end) - name), name);
 }
 
 static int finish_source(struct rp_config *config, struct rp_config_source *source,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Raw tokens and llm.c files: u8 format and declared type, u16 eos, the file.
+/* Raw tokens and llm.c files: u8 format and declared type (128: named as the .bin of an index that
+ * is not there), u16 eos, the file.
  *
  * Accepted file: its documents are those of shard_oracle.h, so the fast scan finds what a look at
  * every token finds; and a declared type is the one that is used. */
@@ -11,11 +12,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input input = {data, size};
     struct rp_error error = {0};
     unsigned kind = (unsigned)fuzz_number(&input, 1);
-    struct rp_source_spec hints = {.format = formats[kind / 8 % RP_ARRAY_COUNT(formats)],
+    struct rp_source_spec hints = {.format = formats[kind % 128 / 8 % RP_ARRAY_COUNT(formats)],
                                    .type = (enum rp_token_type)(kind % 8 % 7)};
     hints.eos = (int16_t)fuzz_number(&input, 2);
     struct rp_open_options options = {.find.hints = &hints, .scan_bytes_max = RP_SCAN_AT_OPEN_MAX};
-    const char *path = fuzz_file("tokens", input.at, input.left);
+    const char *path = fuzz_file(kind & 128 ? "tokens.bin" : "tokens", input.at, input.left);
     struct rp_opened opened;
     if (!fuzz_accepted(rp_shard_open(&opened, path, 0, &options, &error), &error))
         return 0;

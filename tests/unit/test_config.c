@@ -207,6 +207,14 @@ static void a_pattern_names_each_shard_once(void **state)
     assert_string_equal(config.sources[1].name, ".none"); /* not the empty text before the dot */
 }
 
+static void a_folder_that_is_not_there_names_its_source(void **state)
+{
+    (void)state;
+    must(finish_text("seq_len: 8\nbatch_size: 1\nsources: [none/c4.en//, none/]\n"));
+    assert_string_equal(config.sources[0].name, "c4");
+    assert_string_equal(config.sources[1].name, "none");
+}
+
 static void values_that_go_together_are_accepted(void **state)
 {
     (void)state;
@@ -269,6 +277,7 @@ int main(void)
         cmocka_unit_test(every_key_is_read_and_set),
         cmocka_unit_test(sources_are_expanded_in_canonical_order),
         cmocka_unit_test(a_pattern_names_each_shard_once),
+        cmocka_unit_test(a_folder_that_is_not_there_names_its_source),
         cmocka_unit_test(values_that_go_together_are_accepted),
         cmocka_unit_test(paths_are_relative_to_the_file),
         cmocka_unit_test(profiles_choose_sections),
