@@ -95,23 +95,25 @@ def make_config():
         b"long_doc: drop\npad_id: -1\nio: pread\n"
         b"checkpoint_dir: ck\ncheckpoint_steps: 10\ndrop_last: true\n",
     )
-    put("config", "steps.yaml", b"sources: [one.bin]\nseq_len: 8\nbatch_size: 4\nglobal_batch_size: 90\n")
+    shape = b"seq_len: 8\nbatch_size: 4\n"
+    put("config", "steps.yaml", b"sources: [one.bin]\n" + shape + b"global_batch_size: 90\n")
+    put("config", "folders.yaml", b"sources: [none/c4.en//, none/]\n" + shape)
     put(
         "config",
         "patterns.yaml",
-        b"sources:\n  - shards: ['{one,two}.*', 'thr*']\n  - shards: ['?wo.np[xyz]']\n    name: b\n"
-        b"seq_len: 8\nbatch_size: 4\n",
+        b"sources:\n  - shards: ['{one,two}.*', 'thr*']\n"
+        b"  - shards: ['?wo.np[xyz]']\n    name: b\n" + shape,
     )
     put(
         "config",
         "rest.yaml",
-        b"sources: [one.bin]\nseq_len: 8\nbatch_size: 1\nblock_documents: 9\nwindow_blocks: 2\n"
+        b"sources: [one.bin]\n" + shape + b"block_documents: 9\nwindow_blocks: 2\n"
         b"checkpoint_contents: false\ncheckpoint_copy_dir: copy\ncheckpoint_dir: ck\n"
-        b"checkpoint_keep: 2\ncpus: 0-1,3\ndirect: off\nindex_dir: index\nio_depth: 8\nlanes: 2\n"
+        b"checkpoint_keep: 2\ncpus: 0-0\ndirect: off\nindex_dir: index\nio_depth: 8\nlanes: 2\n"
         b"max_docs_per_row: 4\nnum_workers: 2\npacker_processes: true\npackers: 2\n"
-        b"prefetch_factor: 3\nreplicas: 2\nrun_dir: run\nseed: 31\nverify_blocks: off\nvocab_size: 300\nwindow: 16\n",
+        b"prefetch_factor: 3\nreplicas: 2\nrun_dir: run\nseed: 31\nwindow: 16\n"
+        b"verify_blocks: off\nvocab_size: 300\n",
     )
-    put("config", "folders.yaml", b"sources: [none/c4.en//, none/]\nseq_len: 8\nbatch_size: 1\n")
     braces = b"{a,b}" * 40
     put("config", "braces.yaml", b"sources: ['" + braces + b"']\nseq_len: 8\nbatch_size: 1\n")
     put("config", "anchors.yaml", b"sources: &a [one.bin]\nseq_len: &n 8\nbatch_size: *n\n")
