@@ -130,7 +130,7 @@ uint64_t rp_permute_inverse(const struct rp_permutation *p, uint64_t y)
 static void pass_here(const struct rp_permutation *p, uint64_t *values, uint32_t count)
 {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512vl")) {
+    if (count > 16 && __builtin_cpu_supports("avx512vl")) { /* a few are sooner through in 16 */
         pass_avx512(p, values, count);
         return;
     }
