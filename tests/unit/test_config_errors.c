@@ -101,80 +101,79 @@ static void mistakes_in_the_text_are_told_with_their_place(void **state)
 #define BRACES_4 "{a,b}{a,b}{a,b}{a,b}"
 #define BRACES_16 BRACES_4 BRACES_4 BRACES_4 BRACES_4
 
+static const char *const combinations[][2] = {
+    {"seq_len: 8\nbatch_size: 1\n",
+     "c.yaml: sources: required, but not given: where the tokens are"},
+    {"sources: [a]\nbatch_size: 1\n", "c.yaml: seq_len: required, but not given: tokens in a row"},
+    {"sources: [a]\nseq_len: 1\n",
+     "c.yaml: batch_size: required, but not given: rows of a rank's micro-batch"},
+    {"sources: [a]\nseq_len: 0\nbatch_size: 1\n",
+     "c.yaml:2: seq_len: expected 1 … 16777216, found 0"},
+    {MINIMAL "window: 5000\n", "c.yaml:4: window: expected 1 … 4096, found 5000"},
+    {MINIMAL "checkpoint_keep: 1\n", "c.yaml:4: checkpoint_keep: expected 2 … 1000, found 1"},
+    {MINIMAL "run: a/b\n",
+     "c.yaml:4: run: expected 1 … 64 letters, digits, dots, dashes and underscores,"
+     " not beginning with a dot; found `a/b`"},
+    {MINIMAL "run: .a\n",
+     "c.yaml:4: run: expected 1 … 64 letters, digits, dots, dashes and underscores,"
+     " not beginning with a dot; found `.a`"},
+    {MINIMAL "pad_id: 2147483648\n",
+     "c.yaml:4: pad_id: expected -2147483648 … 2147483647 (token_dtype), found 2147483648"},
+    {MINIMAL "max_docs_per_row: 129\n",
+     "c.yaml:4: max_docs_per_row: expected at most seq_len, which is 128; found 129"},
+    {MINIMAL "packing: concat\nfill: pad\n",
+     "c.yaml:5: fill: packing: concat always splits; `pad` cannot be had with it"},
+    {MINIMAL "cpus: 3-1\n",
+     "c.yaml:4: cpus: expected CPUs below 4096, like 0-7,16-23; found `3-1`"},
+    {"seq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, eos: -2}\n",
+     "c.yaml:4: eos: expected a token id, or -1 for none; found -2"},
+    {"seq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, weight: 5000.000001}\n- raw\n",
+     "c.yaml:4: weight: the weights have no common scale below 2^32"},
+    {"seq_len: 8\nbatch_size: 1\nsources: ['one.bin/*']\n",
+     "c.yaml:3: shards: one.bin/*: no file matches"},
+    {MINIMAL "dp_world_size: 3\nglobal_batch_size: 64\n",
+     "c.yaml:4: dp_world_size: batch_size 4 * dp_world_size 3 does not divide global_batch_size"
+     " 64;"
+     " legal dp_world_size with this batch_size: 1, 2, 4, 8, 16"},
+    {MINIMAL "global_batch_size: 6\n",
+     "c.yaml:3: batch_size: 4 does not divide global_batch_size 6; legal up to it: 1, 2, 3"},
+    {MINIMAL "dp_world_size: 2\nranks: 1-2\n",
+     "c.yaml:5: ranks: expected ranks below dp_world_size 2, found 2"},
+    {MINIMAL "token_dtype: u16\npad_id: -1\n",
+     "c.yaml:5: pad_id: expected 0 … 65535 (token_dtype), found -1"},
+    {MINIMAL "token_dtype: u16\nvocab_size: 100000\n",
+     "c.yaml:5: vocab_size: token ids up to 99999 do not fit token_dtype"},
+    {"sources: [one.bin]\nseq_len: 16777216\nbatch_size: 128\n",
+     "c.yaml:3: batch_size: batch_size * seq_len is 2147483648; at most 2147483647 tokens"
+     " fit a batch"},
+    {MINIMAL "checkpoint_steps: 5\n",
+     "c.yaml:4: checkpoint_steps: there is no checkpoint_dir to write to"},
+    {MINIMAL "checkpoint_copy_dir: x\n",
+     "c.yaml:4: checkpoint_copy_dir: there is no checkpoint_dir to copy"},
+    {MINIMAL "checkpoint_dir: x\ncheckpoint_copy_dir: x\n",
+     "c.yaml:5: checkpoint_copy_dir: it is the same as checkpoint_dir"},
+    {"seq_len: 8\nbatch_size: 1\nsources: ['nothing/*.bin']\n",
+     "c.yaml:3: shards: nothing/*.bin: no file matches"},
+    {"seq_len: 8\nbatch_size: 1\nsources: ['" BRACES_16 BRACES_16 "']\n",
+     "c.yaml:3: shards: " BRACES_16 BRACES_16 ": its braces stand for more than 65536 patterns"},
+    {"seq_len: 8\nbatch_size: 1\nsources:\n- void\n",
+     "c.yaml:4: shards: void: the directory holds no NAME.bin with NAME.idx, no *.bin and no"
+     " *.npy"},
+    {"seq_len: 8\nbatch_size: 1\nsources:\n- shards: ['raw/t*.bin', raw/t2.bin]\n",
+     "c.yaml:4: shards: raw/t2.bin: the source has this shard twice"},
+    {"seq_len: 8\nbatch_size: 1\nsources: [a/x.bin, b/x.bin]\n",
+     "c.yaml:3: sources: two sources are named `x`"},
+    {"seq_len: 8\nbatch_size: 1\nsources:\n- weight: 1\n",
+     "c.yaml:4: sources: the source names no shard"},
+    {"seq_len: 8\nbatch_size: 1\nsources: []\n",
+     "c.yaml:3: sources: required, but not given: where the tokens are"},
+};
+
 static void mistakes_in_combinations_are_told_with_what_would_be_legal(void **state)
 {
     (void)state;
-    static const char *const cases[][2] = {
-        {"seq_len: 8\nbatch_size: 1\n",
-         "c.yaml: sources: required, but not given: where the tokens are"},
-        {"sources: [a]\nbatch_size: 1\n",
-         "c.yaml: seq_len: required, but not given: tokens in a row"},
-        {"sources: [a]\nseq_len: 1\n",
-         "c.yaml: batch_size: required, but not given: rows of a rank's micro-batch"},
-        {"sources: [a]\nseq_len: 0\nbatch_size: 1\n",
-         "c.yaml:2: seq_len: expected 1 … 16777216, found 0"},
-        {MINIMAL "window: 5000\n", "c.yaml:4: window: expected 1 … 4096, found 5000"},
-        {MINIMAL "checkpoint_keep: 1\n", "c.yaml:4: checkpoint_keep: expected 2 … 1000, found 1"},
-        {MINIMAL "run: a/b\n",
-         "c.yaml:4: run: expected 1 … 64 letters, digits, dots, dashes and underscores,"
-         " not beginning with a dot; found `a/b`"},
-        {MINIMAL "run: .a\n",
-         "c.yaml:4: run: expected 1 … 64 letters, digits, dots, dashes and underscores,"
-         " not beginning with a dot; found `.a`"},
-        {MINIMAL "pad_id: 2147483648\n",
-         "c.yaml:4: pad_id: expected -2147483648 … 2147483647 (token_dtype), found 2147483648"},
-        {MINIMAL "max_docs_per_row: 129\n",
-         "c.yaml:4: max_docs_per_row: expected at most seq_len, which is 128; found 129"},
-        {MINIMAL "packing: concat\nfill: pad\n",
-         "c.yaml:5: fill: packing: concat always splits; `pad` cannot be had with it"},
-        {MINIMAL "cpus: 3-1\n",
-         "c.yaml:4: cpus: expected CPUs below 4096, like 0-7,16-23; found `3-1`"},
-        {"seq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, eos: -2}\n",
-         "c.yaml:4: eos: expected a token id, or -1 for none; found -2"},
-        {"seq_len: 8\nbatch_size: 1\nsources:\n- {path: one.bin, weight: 5000.000001}\n- raw\n",
-         "c.yaml:4: weight: the weights have no common scale below 2^32"},
-        {"seq_len: 8\nbatch_size: 1\nsources: ['one.bin/*']\n",
-         "c.yaml:3: shards: one.bin/*: no file matches"},
-        {MINIMAL "dp_world_size: 3\nglobal_batch_size: 64\n",
-         "c.yaml:4: dp_world_size: batch_size 4 * dp_world_size 3 does not divide global_batch_size"
-         " 64;"
-         " legal dp_world_size with this batch_size: 1, 2, 4, 8, 16"},
-        {MINIMAL "global_batch_size: 6\n",
-         "c.yaml:3: batch_size: 4 does not divide global_batch_size 6; legal up to it: 1, 2, 3"},
-        {MINIMAL "dp_world_size: 2\nranks: 1-2\n",
-         "c.yaml:5: ranks: expected ranks below dp_world_size 2, found 2"},
-        {MINIMAL "token_dtype: u16\npad_id: -1\n",
-         "c.yaml:5: pad_id: expected 0 … 65535 (token_dtype), found -1"},
-        {MINIMAL "token_dtype: u16\nvocab_size: 100000\n",
-         "c.yaml:5: vocab_size: token ids up to 99999 do not fit token_dtype"},
-        {"sources: [one.bin]\nseq_len: 16777216\nbatch_size: 128\n",
-         "c.yaml:3: batch_size: batch_size * seq_len is 2147483648; at most 2147483647 tokens"
-         " fit a batch"},
-        {MINIMAL "checkpoint_steps: 5\n",
-         "c.yaml:4: checkpoint_steps: there is no checkpoint_dir to write to"},
-        {MINIMAL "checkpoint_copy_dir: x\n",
-         "c.yaml:4: checkpoint_copy_dir: there is no checkpoint_dir to copy"},
-        {MINIMAL "checkpoint_dir: x\ncheckpoint_copy_dir: x\n",
-         "c.yaml:5: checkpoint_copy_dir: it is the same as checkpoint_dir"},
-        {"seq_len: 8\nbatch_size: 1\nsources: ['nothing/*.bin']\n",
-         "c.yaml:3: shards: nothing/*.bin: no file matches"},
-        {"seq_len: 8\nbatch_size: 1\nsources: ['" BRACES_16 BRACES_16 "']\n",
-         "c.yaml:3: shards: " BRACES_16 BRACES_16
-         ": its braces stand for more than 65536 patterns"},
-        {"seq_len: 8\nbatch_size: 1\nsources:\n- void\n",
-         "c.yaml:4: shards: void: the directory holds no NAME.bin with NAME.idx, no *.bin and no"
-         " *.npy"},
-        {"seq_len: 8\nbatch_size: 1\nsources:\n- shards: ['raw/t*.bin', raw/t2.bin]\n",
-         "c.yaml:4: shards: raw/t2.bin: the source has this shard twice"},
-        {"seq_len: 8\nbatch_size: 1\nsources: [a/x.bin, b/x.bin]\n",
-         "c.yaml:3: sources: two sources are named `x`"},
-        {"seq_len: 8\nbatch_size: 1\nsources:\n- weight: 1\n",
-         "c.yaml:4: sources: the source names no shard"},
-        {"seq_len: 8\nbatch_size: 1\nsources: []\n",
-         "c.yaml:3: sources: required, but not given: where the tokens are"},
-    };
-    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++)
-        must_fail(finish_text(cases[i][0]), cases[i][1]);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(combinations); i++)
+        must_fail(finish_text(combinations[i][0]), combinations[i][1]);
 }
 
 /* count times `item`, the last one without its end. */
