@@ -10,15 +10,20 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/available.h"
 #include "base/bits.h"
 #include "base/defect.h"
 #include "corpus/shard.h"
 
 #define HEADER_BYTES 34u
-/* Documents that are looked at while the misses of some 64 others are under way. */
-#define LEARN_DOCUMENTS 1024u
+/* Documents that are looked at while the misses of some 64 others are under way: at first so few
+ * that the first batch need not wait for them, then as many again as are known already. */
+#define LEARN_DOCUMENTS_MIN 1024u
+#define LEARN_DOCUMENTS_MAX (1u << 20)
+#define LARGE_INDEX_BYTES (1u << 30)
 #define HINT                                                                                       \
     "the .idx and the .bin do not belong together, or one was cut short: copy or write both again"
 
@@ -206,10 +211,28 @@ static void look_for_plain(struct rp_opened *opened, uint64_t count)
     rp_a64_store_relaxed(&opened->megatron.plain, plain);
 }
 
+/* Have a part of an array read from the disk, if it is not in memory. A hint. */
+static void will_need(const uint8_t *array, uint64_t entry_bytes, uint64_t first, uint64_t count)
+{
+    uintptr_t begin = rp_align_down((uintptr_t)array + first * entry_bytes, RP_BLOCK_BYTES);
+    uintptr_t end = (uintptr_t)array + (first + count) * entry_bytes;
+    (void)madvise((void *)begin, end - begin, MADV_WILLNEED);
+}
+
 void rp_megatron_learn(struct rp_opened *opened, uint64_t document)
 {
-    if (!rp_megatron_is_known(&opened->megatron, document))
-        look_for_plain(opened, LEARN_DOCUMENTS);
+    const struct rp_megatron *megatron = &opened->megatron;
+    if (rp_megatron_is_known(megatron, document))
+        return;
+    uint64_t plain = rp_a64_load_relaxed(&megatron->plain), least = LEARN_DOCUMENTS_MIN;
+    uint64_t count = rp_min_u64(rp_max_u64(plain, least), LEARN_DOCUMENTS_MAX);
+    count = rp_min_u64(count, opened->shard.documents - plain);
+    if (megatron->map.bytes >= LARGE_INDEX_BYTES && plain + count <= megatron->sequences) {
+        will_need(megatron->lengths, 4, plain, count);
+        will_need(megatron->pointers, 8, plain, count);
+        will_need(megatron->first, 8, plain, count);
+    }
+    look_for_plain(opened, count);
 }
 
 /* What is not known to be plain is guessed to be. */
@@ -271,6 +294,14 @@ static int sample_index(struct rp_megatron *megatron, int fd, const char *path,
     return 0;
 }
 
+/* The kernel reads around a look into a mapped file, as far as the disk is set to: 8 MiB at times.
+ * Where the file does not fit in memory, that throws out what was read before it is used. */
+static void expect_looks(const struct rp_map *map)
+{
+    if (map->bytes >= LARGE_INDEX_BYTES && map->bytes > rp_memory_available().bytes / 2)
+        (void)madvise((void *)(uintptr_t)map->data, (size_t)map->bytes, MADV_RANDOM);
+}
+
 /* The map and the sample are of one file, whatever happens to its name meanwhile. */
 int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
 {
@@ -280,6 +311,7 @@ int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
     if (fd < 0)
         return fd;
     int code = rp_map_file(&opened->megatron.map, fd, bytes, path, error);
+    expect_looks(&opened->megatron.map);
     if (code == 0)
         code = check_index(opened, error);
     if (code == 0)
