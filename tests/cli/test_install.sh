@@ -35,7 +35,7 @@ cmake -S user -B by-cmake -DCMAKE_PREFIX_PATH="$scratch/usr" >log 2>&1 || fail "
 cmake --build by-cmake >log 2>&1 || fail "find_package: $(cat log)"
 [ "$(by-cmake/user)" = "the other side is gone" ] || fail "by find_package: $(by-cmake/user)"
 
-flags=$(PKG_CONFIG_PATH="$libdir/pkgconfig" pkg-config --define-prefix --cflags --libs ringpack)
+flags=$(PKG_CONFIG_PATH="$libdir/pkgconfig" pkg-config --cflags --libs ringpack)
 # shellcheck disable=SC2086 # flags are words
 cc -std=c11 -pedantic -Wall -Wextra -Werror user/main.c $flags -o by-pkg-config ||
     fail "pkg-config: $flags"
