@@ -285,13 +285,16 @@ static void hold_batch(struct drain *drain, const struct rp_batch *batch)
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 /* Say once that nothing comes: the ranks go on together, so it may be for one that is not there. */
-static void note_silence(const struct drain *drain, bool *said)
+static void note_silence(const struct drain *drain, struct rp_cmd_progress *progress, bool *said)
 {
     uint64_t since_ns = rp_max_u64(drain->begin_ns, drain->last_ns);
     if (*said || rp_now_ns() - since_ns < SILENCE_NS)
         return;
     *said = true;
     const char *run = drain->arguments->client.run;
+    bool shown = progress->shown;
+    rp_cmd_progress_end(progress);
+    progress->shown = shown;
     fprintf(stderr, "ringpack: no batch for %u s: `ringpack stat%s%s` shows what it waits for\n",
             (unsigned)(SILENCE_NS / SECOND_NS), run ? " " : "", run ? run : "");
 }
@@ -316,7 +319,7 @@ static int drain_all(struct drain *drain, struct rp_error *error)
             break;
         }
         if (code != RP_NEXT_BATCH) {
-            note_silence(drain, &silence_said);
+            note_silence(drain, &progress, &silence_said);
             continue;
         }
         drain->last_ns = rp_now_ns();

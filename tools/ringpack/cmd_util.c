@@ -35,6 +35,8 @@ static const char *usual_hint(int code)
     case RP_E_FORMAT:
     case RP_E_CORRUPT:
         return "`ringpack inspect PATH` says what a file is; restore it or write it again";
+    case RP_E_STOPPED:
+        return "start it again when you like";
     case ENOENT:
         return "check the path, and whether its file system is mounted";
     case ENOMEM:
