@@ -4,8 +4,8 @@
  * Invariants
  * P1  At most one process writes in a directory: an flock on .lock, which the kernel drops when the
  * holder dies, however it dies. The pid inside is for people only. P2  Behind the lock every
- * temporary file is a dead process's, so all of them can go. P3  A checkpoint is removed only when
- * `keep` (2 or more) newer ones are known to verify. */
+ * temporary file of ours is a dead process's, so all of them can go. P3  A checkpoint is removed
+ * only when `keep` (2 or more) newer ones are known to verify. */
 #include "checkpoint/place.h"
 
 #include <dirent.h>
@@ -80,6 +80,16 @@ static int take_lock(struct rp_place *place, struct rp_error *error)
 
 /* ---- sweep and probe ------------------------------------------------------------------------- */
 
+/* Only what we write: people may keep their models here, and other programs have `.*.tmp` too. */
+static bool is_left_over(const char *entry)
+{
+    char name[RP_WRITER_NAME_MAX];
+    struct rp_name ignored;
+    return strcmp(entry, PROBE_NAME) == 0 ||
+           (rp_writer_name_of(name, entry) &&
+            (strcmp(name, PROBE_NAME) == 0 || rp_name_parse(&ignored, name)));
+}
+
 /* P2. What cannot be removed is in nobody's way: names carry a sequence that is never used again.
  */
 static int sweep(struct rp_place *place, struct rp_error *error)
@@ -93,8 +103,7 @@ static int sweep(struct rp_place *place, struct rp_error *error)
         return code;
     }
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
-        bool ours = rp_writer_is_temporary(entry->d_name) || strcmp(entry->d_name, PROBE_NAME) == 0;
-        if (ours &&
+        if (is_left_over(entry->d_name) &&
             place->writer.storage->unlink(place->writer.storage, place->dir, entry->d_name) < 0)
             rp_log(RP_LOG_WARNING, "%s/%s: a killed run left it and it cannot be removed",
                    place->path, entry->d_name);

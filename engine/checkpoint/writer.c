@@ -29,11 +29,18 @@ void rp_writer_temporary(char out[RP_WRITER_NAME_MAX], const char *name)
     RP_ASSERT(length > 0 && length < RP_WRITER_NAME_MAX);
 }
 
-bool rp_writer_is_temporary(const char *name)
+bool rp_writer_name_of(char out[RP_WRITER_NAME_MAX], const char *temporary)
 {
-    size_t length = strlen(name), suffix = strlen(TEMPORARY_SUFFIX);
-    return name[0] == TEMPORARY_PREFIX[0] && length > suffix &&
-           strcmp(name + length - suffix, TEMPORARY_SUFFIX) == 0;
+    size_t prefix = strlen(TEMPORARY_PREFIX), suffix = strlen(TEMPORARY_SUFFIX);
+    size_t length = strlen(temporary);
+    if (length <= prefix + suffix || length >= RP_WRITER_NAME_MAX ||
+        strncmp(temporary, TEMPORARY_PREFIX, prefix) != 0 ||
+        strcmp(temporary + length - suffix, TEMPORARY_SUFFIX) != 0)
+        return false;
+    size_t bytes = length - prefix - suffix;
+    memcpy(out, temporary + prefix, bytes);
+    out[bytes] = 0;
+    return true;
 }
 
 static int fail_step(const struct rp_writer *writer, struct rp_error *error, int code,

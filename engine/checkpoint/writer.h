@@ -57,9 +57,10 @@ RP_MUST_CHECK int rp_writer_put_bytes(struct rp_writer *writer, const char *name
  * one, with a new inode, makes sense. */
 bool rp_writer_again(struct rp_writer *writer, unsigned attempt, int code);
 
-/** The temporary name under which `name` is written. */
+/** The temporary name under which `name` is written, and the name that a temporary one stands for:
+ * false if `temporary` cannot be one. */
 #define RP_WRITER_NAME_MAX 96
 void rp_writer_temporary(char out[RP_WRITER_NAME_MAX], const char *name);
-bool rp_writer_is_temporary(const char *name);
+bool rp_writer_name_of(char out[RP_WRITER_NAME_MAX], const char *temporary);
 
 #endif

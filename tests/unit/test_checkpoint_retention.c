@@ -260,6 +260,29 @@ static void test_what_a_killed_run_left_is_swept(void **state)
     assert_true(exists("swept/notes.txt") && exists(path_of("swept", 1, "")));
 }
 
+/* People may give the directory in which they keep their models. */
+static void test_temporary_files_of_others_are_left_alone(void **state)
+{
+    (void)state;
+    static const char *const foreign[] = {
+        "shared/.model.safetensors.tmp",
+        "shared/.checkpoint-7.rpc.tmp",
+        "shared/.checkpoint-000000000007.pt.tmp",
+        "shared/.checkpoint-000000000007.rpc.tmp.tmp",
+        "shared/..tmp",
+        "shared/.tmp",
+    };
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    sample_fill("shared", 1);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(foreign); i++)
+        assert_int_equal(rp_file_replace(foreign[i], "x", 1, &error), 0);
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "shared", 3, NULL, &error), 0);
+    rp_checkpoint_dir_close(dir);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(foreign); i++)
+        assert_true(exists(foreign[i]));
+}
+
 static void test_numbers_that_end(void **state)
 {
     (void)state;
@@ -400,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_the_newest_verified_are_kept),
         cmocka_unit_test(test_damaged_ones_do_not_count_as_kept),
         cmocka_unit_test(test_what_a_killed_run_left_is_swept),
+        cmocka_unit_test(test_temporary_files_of_others_are_left_alone),
         cmocka_unit_test(test_numbers_that_end),
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_rewind),
