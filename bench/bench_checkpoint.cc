@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_checkpoint — what a save costs, beside writing and syncing the same bytes with no other
-// care. It writes below TMPDIR (or /var/tmp): set that to the disk in question. Both run in turn in
-// one process; compare the ratio, not the times.
+// care: through the page cache, past it, and past it and read back, as every save is. It writes
+// below TMPDIR (or /var/tmp): set that to the disk in question. All run in turn in one process;
+// compare the ratio, not the times.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -95,30 +96,54 @@ void save(benchmark::State &state)
     state.SetBytesProcessed(int64_t(state.iterations()) * state.range(0));
 }
 
-// The least that any program pays: open, write, fsync, close.
-void plain_write_and_fsync(benchmark::State &state)
+enum plain { through_page_cache, past_page_cache, and_read_back };
+
+bool put_plainly(const char *file, const pages &contents, pages &found, enum plain how)
+{
+    size_t done = 0, size = contents.size();
+    int direct = how == through_page_cache ? 0 : O_DIRECT;
+    int fd = open(file, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | direct, 0600);
+    if (fd < 0 || (direct && fallocate(fd, 0, 0, off_t(size)) < 0))
+        return false;
+    for (ssize_t put; done < size && (put = write(fd, contents.data() + done, size - done)) > 0;)
+        done += size_t(put);
+    bool good = done == size && fsync(fd) == 0;
+    if (how == and_read_back)
+        good = good && pread(fd, found.data(), size, 0) == ssize_t(size);
+    return close(fd) == 0 && good;
+}
+
+// The least that any program pays.
+void plain(benchmark::State &state, enum plain how)
 {
     std::string path = make_directory(), file = path + "/plain";
-    pages contents = contents_of(size_t(state.range(0)));
+    pages contents = contents_of(size_t(state.range(0))), found = contents;
     for (auto _ : state) {
-        state.PauseTiming();
-        unlink(file.c_str());
-        state.ResumeTiming();
-        int fd = open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-        size_t done = 0;
-        while (fd >= 0 && done < contents.size()) {
-            ssize_t put = write(fd, contents.data() + done, contents.size() - done);
-            if (put <= 0)
-                break;
-            done += size_t(put);
-        }
-        if (fd < 0 || done < contents.size() || fsync(fd) < 0 || close(fd) < 0) {
+        if (!put_plainly(file.c_str(), contents, found, how)) {
             state.SkipWithError("the plain write failed");
             break;
         }
+        state.PauseTiming();
+        unlink(file.c_str());
+        state.ResumeTiming();
     }
     remove_directory(path);
     state.SetBytesProcessed(int64_t(state.iterations()) * state.range(0));
+}
+
+void plain_write_and_fsync(benchmark::State &state)
+{
+    plain(state, through_page_cache);
+}
+
+void direct_write_and_fsync(benchmark::State &state)
+{
+    plain(state, past_page_cache);
+}
+
+void direct_write_fsync_and_read(benchmark::State &state)
+{
+    plain(state, and_read_back);
 }
 
 // What a resume pays: read and verify.
@@ -162,6 +187,8 @@ void sizes(benchmark::internal::Benchmark *bench)
 
 BENCHMARK(save)->Apply(sizes);
 BENCHMARK(plain_write_and_fsync)->Apply(sizes);
+BENCHMARK(direct_write_and_fsync)->Apply(sizes);
+BENCHMARK(direct_write_fsync_and_read)->Apply(sizes);
 BENCHMARK(open_and_verify)->Apply(sizes);
 
 } // namespace
