@@ -111,4 +111,8 @@ bool rp_io_prefers_direct(uint64_t total_bytes);
 RP_MUST_CHECK int rp_io_open_file(const char *path, bool direct, uint32_t *alignment_out,
                                   struct rp_error *error);
 
+/** Whether the file system keeps its files in memory (tmpfs and its like): nothing is read from
+ * a disk, ever. */
+bool rp_io_lies_in_memory(int fd);
+
 #endif

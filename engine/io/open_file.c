@@ -33,7 +33,7 @@ bool rp_io_prefers_direct(uint64_t total_bytes)
     return total_bytes > rp_memory_available().bytes / 2;
 }
 
-static bool lies_in_memory(int fd)
+bool rp_io_lies_in_memory(int fd)
 {
     struct statfs info;
     if (fstatfs(fd, &info) < 0)
@@ -66,7 +66,7 @@ static bool direct_read_works(int fd, uint32_t alignment)
 /* Returns the alignment, 1 when the file stays buffered. */
 static uint32_t switch_to_direct(int fd)
 {
-    uint32_t alignment = lies_in_memory(fd) ? 0 : direct_alignment(fd);
+    uint32_t alignment = rp_io_lies_in_memory(fd) ? 0 : direct_alignment(fd);
     if (!rp_is_pow2(alignment) || alignment > ALIGNMENT_MAX)
         return 1;
     int flags = fcntl(fd, F_GETFL);
