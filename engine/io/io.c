@@ -311,7 +311,7 @@ unsigned rp_io_wait(struct rp_io *io, struct rp_io_done *done, unsigned max, uns
     do {
         int code = push(io);
         if (code < 0 && io->at_method == 0)
-            finished += take_refused(io, code, done, max);
+            finished += take_refused(io, code, done + finished, max - finished);
         else if (io->at_method && max)
             finished += take_reaped(io, done + finished, max - finished, wait_min - finished);
         if (io->pause)

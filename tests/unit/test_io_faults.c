@@ -222,6 +222,48 @@ static void test_endless_refusal_is_given_up(void **state)
     assert_int_equal(done.result, -EAGAIN);
 }
 
+/* A method that takes one read, and then breaks down with the others still queued. */
+static bool is_broken_down;
+
+static int fragile_submit(void *self, const struct rp_io_read *reads, unsigned count)
+{
+    (void)count;
+    if (is_broken_down)
+        return -EPERM;
+    is_broken_down = true;
+    return io_fake_method.submit(self, reads, 1);
+}
+
+static void test_a_method_that_breaks_down_loses_no_completion(void **state)
+{
+    struct io_fake_script script = {0};
+    struct rp_io_options options = {.depth = 3};
+    struct rp_io_method fragile = io_fake_method;
+    struct rp_io_read reads[3];
+    struct rp_io_done done[3];
+    static uint8_t buffer[3][64];
+    struct rp_io *io;
+    (void)state;
+    fragile.submit = fragile_submit;
+    io_fake_set(&script);
+    assert_int_equal(rp_io_open(&io, &fragile, &options, NULL), 0);
+    for (uint64_t i = 0; i < 3; i++)
+        reads[i] = (struct rp_io_read){.fd = sample.fd,
+                                       .bytes = 64,
+                                       .bytes_needed = 64,
+                                       .alignment = 1,
+                                       .buffer = buffer[i],
+                                       .tag = i};
+    rp_io_submit(io, reads, 3);
+    assert_int_equal(rp_io_wait(io, done, 2, 2), 2); /* and not more than there is room for */
+    assert_int_equal(rp_io_wait(io, done + 2, 1, 1), 1);
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(done[i].tag, i);
+        assert_int_equal(done[i].result, i == 0 ? 0 : -EPERM);
+    }
+    rp_io_close(io);
+}
+
 /* ---- positive controls: a fake that breaks one rule ------------------------------------------ */
 
 enum rule { TAKES_SHORT_AS_WHOLE, SWALLOWS_ERRORS, WRITES_BEHIND, SPEAKS_TOO_EARLY };
@@ -292,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_other_errors_are_final),
         cmocka_unit_test(test_the_end_of_the_file),
         cmocka_unit_test(test_endless_refusal_is_given_up),
+        cmocka_unit_test(test_a_method_that_breaks_down_loses_no_completion),
         cmocka_unit_test(test_controls_are_caught),
     };
     return cmocka_run_group_tests(tests, make_sample, free_sample);
