@@ -54,10 +54,17 @@ cp raw.bin a/ && cp raw.bin b/
 "$ringpack" inspect --index-dir sidecars a/raw.bin >seen
 says seen 'full (sidecar)'
 
+# A directory stands for the token files in it.
+mkdir empty
+"$ringpack" inspect "${as_raw[@]}" a b >seen
+says seen a/raw.bin
+says seen b/raw.bin
+refuses 'empty|holds no' "$ringpack" index empty
+
 # One bad path among good ones: the good ones are done, the status is 2.
 mkfifo fifo
 refuses 'a FIFO' timeout 60 "$ringpack" inspect raw.bin fifo
-refuses 'a directory' "$ringpack" index a raw.bin
+refuses 'a FIFO' timeout 60 "$ringpack" index fifo raw.bin
 refuses 'No such file' "$ringpack" inspect gone
 refuses '--dtype|u17' "$ringpack" inspect --dtype u17 raw.bin
 refuses 'at least one path' "$ringpack" index

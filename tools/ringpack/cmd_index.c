@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "cmd.h"
+#include "config/key.h"
 #include "declared.h"
 #include "inspection.h"
 
@@ -12,7 +13,7 @@ static const char help[] =
     "Read every token file once and leave PATH.rpx beside it: where its documents begin, its\n"
     "largest token id, and a hash of every 4 KiB block. Runs then start without a scan, know\n"
     "their corpus by its full fingerprint, and notice and locate a changed token. A sidecar is\n"
-    "replaced whole or not at all.\n\n" RP_DECLARED_HELP;
+    "replaced whole or not at all. A directory stands for its files.\n\n" RP_DECLARED_HELP;
 
 static int index_one(const char *path, const struct rp_declared *declared, json_t *list)
 {
@@ -47,6 +48,22 @@ static int index_one(const char *path, const struct rp_declared *declared, json_
     return RP_EXIT_FINE;
 }
 
+static int index_path(const char *path, const struct rp_declared *declared, json_t *list)
+{
+    struct rp_error error;
+    struct rp_config_source found;
+    int status = RP_EXIT_FINE;
+    if (rp_declared_find(path, &found, &error) < 0) {
+        rp_source_free(&found);
+        return rp_cmd_report(&error);
+    }
+    for (uint32_t i = 0; i < found.shard_count; i++)
+        if (index_one(found.shards[i], declared, list) != RP_EXIT_FINE)
+            status = RP_EXIT_TROUBLE; /* and go on: the others may be fine */
+    rp_source_free(&found);
+    return status;
+}
+
 int rp_cmd_index(int argc, char **argv)
 {
     static const struct option options[] = {RP_DECLARED_OPTIONS, {0}};
@@ -64,7 +81,7 @@ int rp_cmd_index(int argc, char **argv)
     json_t *list = json_array();
     int status = RP_EXIT_FINE;
     for (int i = optind; i < argc; i++)
-        if (index_one(argv[i], &declared, list) != RP_EXIT_FINE)
+        if (index_path(argv[i], &declared, list) != RP_EXIT_FINE)
             status = RP_EXIT_TROUBLE;
     if (declared.json) {
         json_dumpf(list, stdout, JSON_INDENT(2));

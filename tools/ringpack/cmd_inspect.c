@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cmd.h"
+#include "config/key.h"
 #include "declared.h"
 #include "inspection.h"
 
@@ -10,7 +11,7 @@ static const char help[] =
     "usage: ringpack inspect [options] PATH...\n\n"
     "Say what token files are and why, how many documents of what lengths they hold, their\n"
     "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
-    ".idx.\n\n"
+    ".idx; a directory stands for what it holds.\n\n"
     "  --scan           read every token: for its largest id, or without index\n" RP_DECLARED_HELP;
 
 static int inspect_one(const char *path, const struct rp_declared *declared, bool scan,
@@ -31,6 +32,23 @@ static int inspect_one(const char *path, const struct rp_declared *declared, boo
     else
         rp_inspection_print(path, &inspection);
     return RP_EXIT_FINE;
+}
+
+static int inspect_path(const char *path, const struct rp_declared *declared, bool scan,
+                        json_t *list)
+{
+    struct rp_error error;
+    struct rp_config_source found;
+    int status = RP_EXIT_FINE;
+    if (rp_declared_find(path, &found, &error) < 0) {
+        rp_source_free(&found);
+        return rp_cmd_report(&error);
+    }
+    for (uint32_t i = 0; i < found.shard_count; i++)
+        if (inspect_one(found.shards[i], declared, scan, list) != RP_EXIT_FINE)
+            status = RP_EXIT_TROUBLE; /* and go on: the others may be fine */
+    rp_source_free(&found);
+    return status;
 }
 
 int rp_cmd_inspect(int argc, char **argv)
@@ -54,8 +72,8 @@ int rp_cmd_inspect(int argc, char **argv)
     json_t *list = json_array();
     int status = RP_EXIT_FINE;
     for (int i = optind; i < argc; i++)
-        if (inspect_one(argv[i], &declared, scan, list) != RP_EXIT_FINE)
-            status = RP_EXIT_TROUBLE; /* and go on: the others may be fine */
+        if (inspect_path(argv[i], &declared, scan, list) != RP_EXIT_FINE)
+            status = RP_EXIT_TROUBLE;
     if (declared.json) {
         json_dumpf(list, stdout, JSON_INDENT(2));
         putchar('\n');

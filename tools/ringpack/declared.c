@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cmd.h"
+#include "config/key.h"
 
 static int take_eos(struct rp_declared *declared, const char *verb, const char *argument)
 {
@@ -42,4 +43,11 @@ int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
     default:
         return rp_cmd_misuse(verb, NULL);
     }
+}
+
+int rp_declared_find(const char *path, struct rp_config_source *found, struct rp_error *error)
+{
+    *found = (struct rp_config_source){0};
+    int code = rp_source_add_shard(found, NULL, path, error);
+    return code < 0 ? code : rp_source_expand(found, (struct rp_place){0}, error);
 }

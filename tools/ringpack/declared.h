@@ -5,6 +5,7 @@
 
 #include <getopt.h>
 
+#include "config/config.h"
 #include "corpus/corpus.h"
 
 struct rp_declared {
@@ -32,5 +33,10 @@ struct rp_declared {
 /** Take one option that getopt_long returned. Returns 0, or RP_EXIT_TROUBLE after saying why. */
 int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
                      const char *argument);
+
+/** The token files that `path` stands for, as shards of a source: a directory for those that it
+ * holds. The caller frees *found (rp_source_free), whatever is returned. */
+RP_MUST_CHECK int rp_declared_find(const char *path, struct rp_config_source *found,
+                                   struct rp_error *error);
 
 #endif
