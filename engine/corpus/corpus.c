@@ -250,11 +250,15 @@ static uint32_t shard_of(const struct rp_source *source, uint64_t document)
     return low;
 }
 
-uint64_t rp_source_length(const void *source_lengths, uint64_t document)
+static uint64_t length_of(const struct rp_source *source, uint64_t document)
 {
-    const struct rp_source *source = source_lengths;
     uint32_t s = shard_of(source, document);
     return rp_shard_length(&source->shards[s], document - source->first[s]);
+}
+
+uint64_t rp_source_length(const void *source, uint64_t document)
+{
+    return length_of(source, document);
 }
 
 void rp_source_length_many(const void *source_lengths, const uint64_t *documents, uint32_t count,
@@ -270,7 +274,7 @@ void rp_source_length_many(const void *source_lengths, const uint64_t *documents
     uint32_t s = shard_of(source, documents[0]);
     rp_shard_learn(&source->shards[s], documents[0] - source->first[s]);
     for (uint32_t i = 0; i < count; i++)
-        tokens[i] = rp_source_length(source, documents[i]);
+        tokens[i] = length_of(source, documents[i]);
 }
 
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error)
