@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -72,6 +73,18 @@ def test_an_engine_of_ours_that_is_killed_is_started_again(make, expected):
         assert rows == list(range(0, len(expected.rows), 3))
         assert loader.counts()["reattaches"] == 3
     assert not any(alive(pid) for pid in engines)
+
+
+def test_an_engine_starts_where_many_files_are_open(make, expected):
+    """select.select() refuses descriptors from 1024 on."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as kept:
+        kept.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))
+        for _ in range(1024):
+            kept.enter_context(open(os.devnull))
+        with make() as loader:
+            assert_batch(next(loader), expected)
 
 
 def test_views_outlive_a_killed_engine(make, expected):

@@ -198,7 +198,9 @@ class Engine:
                 os.close(fd)
 
     def _wait_ready(self, ready, timeout):
-        if not select.select([ready], [], [], timeout)[0]:
+        poller = select.poll()  # select.select() takes no descriptor from 1024 on
+        poller.register(ready, select.POLLIN)
+        if not poller.poll(min(timeout * 1000, 2**31 - 1)):
             raise EngineTimeoutError(
                 f"the engine (pid {self.process.pid}) was not ready within {timeout:g} s",
                 "give start_timeout more seconds; `ringpack index` before makes starts quick",
