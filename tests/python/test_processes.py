@@ -229,6 +229,20 @@ def test_waiting_ends_with_ctrl_c_and_with_the_timeout(make, expected):
         assert_batch(batch, expected)
 
 
+def test_attaching_is_made_of_short_tries(monkeypatch):
+    """Ctrl-C waits for the end of the one that is under way."""
+    tries = []
+
+    def refuse(connect_timeout, **_):
+        tries.append(connect_timeout)
+        raise KeyboardInterrupt if len(tries) == 3 else ringpack.EngineGoneError("not yet")
+
+    monkeypatch.setattr("ringpack.loader.Client", refuse)
+    with pytest.raises(KeyboardInterrupt):
+        ringpack.Loader(run="late", connect_timeout=600).attach()
+    assert tries == [0.5] * 3
+
+
 def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(make, expected, monkeypatch):
     """The library has lent the batch, and its caller never got it: the state stays before it."""
 

@@ -28,6 +28,7 @@ from .profiles import PROFILES, check_sections
 
 logger = logging.getLogger("ringpack")
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
+_TRY_S = 0.5  # likewise for attaching; an engine logs each try that it refuses
 _SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
 _RESTARTS_MAX = 3  # of our own engine, without a batch in between
 FilePath = Union[str, os.PathLike]
@@ -132,15 +133,15 @@ class Loader:
             served = ranks.keys(ranks_said=config is not None or "ranks" in options)
             self._config = engine_command(config, corpus, {**keys, **served, **options})
         self._command = self._config if starts else None  # of the engine, if it is ours
-        if connect_timeout is None and describes and not starts:
+        if starts or (connect_timeout is None and describes):
             connect_timeout = start_timeout
+        self._connect_timeout = 10.0 if connect_timeout is None else connect_timeout
         self._connection = dict(
             run=run,
             run_dir=run_dir,
             **ranks.place(),
             rows=_whole("batch_size", batch_size) or 0,
             seq_len=_whole("seq_len", seq_len) or 0,
-            connect_timeout=connect_timeout,
             restart_timeout=restart_timeout,
         )
         self._profile, self._kind, self._flat = profile, return_type, bool(flat)
@@ -158,7 +159,7 @@ class Loader:
         """Start the engine, if that is ours to do, and attach. Does nothing when attached."""
         if self._client is not None:
             return self
-        client = self._attach_to_own() if self._command is not None else self._attach_once()
+        client = self._find_engine()
         try:
             self._form = self._form_of(client)
         except UsageError:
@@ -202,17 +203,20 @@ class Loader:
         else:
             logger.warning("pin_memory=True: torch has no GPU here, nothing is page-locked")
 
-    def _attach_once(self, **changes):
-        return Client(**{**self._connection, "state": self._token, **changes})
-
-    def _attach_to_own(self):
-        """Attach to our engine; one that served a finite stream to its end is started again."""
-        deadline = time.monotonic() + self._start_timeout
+    def _find_engine(self):
+        """A Client of the engine, as soon as there is one that has room for this rank. Our own is
+        started, and again if it has served a finite stream to its end."""
+        deadline = time.monotonic() + self._connect_timeout
         while True:
-            self._start_engine()
+            if self._command is not None:
+                self._start_engine()
+            left = max(0.0, deadline - time.monotonic())
             try:
-                return self._attach_once(connect_timeout=0.1)
-            except (EngineGoneError, BusyError):  # busy: others have yet to leave their old place
+                return Client(
+                    **self._connection, state=self._token, connect_timeout=min(left, _TRY_S)
+                )
+            except (EngineGoneError, EngineStoppedError, BusyError):
+                # busy: the place has yet to be left, by whoever was there before
                 if time.monotonic() >= deadline:
                     raise
 
