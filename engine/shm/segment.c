@@ -206,12 +206,25 @@ int rp_segment_create_private(struct rp_segment *segment, const char *name, size
     return 0;
 }
 
+static bool huge_pages_are_off(void)
+{
+    char setting[64] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    if (!file)
+        return false;
+    (void)!fgets(setting, sizeof setting, file);
+    fclose(file);
+    return strstr(setting, "[never]") != NULL;
+}
+
 /* Huge page by huge page: whoever waits to map something waits for one of them. */
 int rp_segment_fill(const struct rp_segment *segment, const char *name, struct rp_error *error)
 {
     int code = 0;
     for (size_t at = 0; at < segment->bytes && code == 0; at += RP_HUGE_BYTES)
         code = touch(segment->data + at, RP_HUGE_BYTES);
+    if (code == 0 && huge_pages_are_off()) /* they do not come, but can be asked for */
+        (void)madvise(segment->data, segment->bytes, MADV_COLLAPSE);
     return code < 0 ? fail_touch(code, name, segment->bytes, error) : 0;
 }
 
