@@ -48,6 +48,12 @@ uint64_t length_of(const void *lengths, uint64_t document)
     return static_cast<const uint32_t *>(lengths)[document];
 }
 
+void lengths_of(const void *lengths, const uint64_t *documents, uint32_t count, uint64_t *tokens)
+{
+    for (uint32_t i = 0; i < count; i++)
+        tokens[i] = length_of(lengths, documents[i]);
+}
+
 rp_plan_config lookahead_config(uint32_t seq_len)
 {
     rp_plan_config config{};
@@ -68,7 +74,7 @@ rp_plan *open_plan(const rp_plan_config &config, uint32_t source_count)
     std::vector<rp_plan_source> sources;
     uint64_t share = corpus().size() / source_count;
     for (uint32_t s = 0; s < source_count; s++)
-        sources.push_back({share, s + 1, corpus().data() + s * share, length_of, nullptr});
+        sources.push_back({share, s + 1, corpus().data() + s * share, length_of, lengths_of});
     rp_plan *plan = nullptr;
     rp_error error;
     if (rp_plan_open(&plan, &config, sources.data(), source_count, &error) < 0) {
