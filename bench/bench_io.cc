@@ -94,13 +94,14 @@ void through(benchmark::State &state, const rp_io_method *method)
     const auto bytes = static_cast<uint64_t>(state.range(0));
     const int fd = hot_file();
     Slots slots(bytes);
-    rp_io_options options = {kDepth, slots.data, slots.bytes};
+    rp_io_options options = {kDepth};
     rp_error error;
     rp_io *io;
     if (rp_io_open(&io, method, &options, &error) < 0) {
         state.SkipWithError(error.message);
         return;
     }
+    rp_io_use_region(io, slots.data, slots.bytes);
     char text[128];
     rp_io_describe(io, text, sizeof text);
     state.SetLabel(text);
