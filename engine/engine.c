@@ -30,6 +30,7 @@
 
 #define PARK_MS 100
 #define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */
+#define ABSENT_WAIT_NS FAILED_WAIT_NS
 #define EVENTS_MAX 64
 #define CONFIG_BYTES_MAX (1u << 20) /* as the config room reads */
 /* Deliver steps between two looks at the sockets while there is always something to deliver. */
@@ -343,18 +344,26 @@ static void save_when_due(struct rp_engine *engine)
         engine->save_wanted = false;
 }
 
-/* The stream has ended, everybody has had everything, and nobody is there any more. */
-static bool all_delivered(const struct rp_engine *engine)
+/* The stream has ended, everybody has had everything, and nobody is there any more. Who has not
+ * been here may have had everything from the engine before this one: he is waited for, but not for
+ * ever. */
+static bool all_delivered(struct rp_engine *engine)
 {
+    bool was_used = false, is_missing = false;
     if (!engine->flow_ended)
         return false;
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         const struct rp_seat *seat = &engine->seats[s];
-        if (rp_seat_stands(seat) < seat->ring->tail || rp_seat_is_taken(seat) ||
-            !seat->ever_trained)
+        if (rp_seat_is_taken(seat)) {
+            engine->left_ns = rp_now_ns();
+            return false;
+        }
+        was_used |= seat->ever_trained;
+        is_missing |= !seat->ever_trained;
+        if (seat->ever_trained && rp_seat_stands(seat) < seat->ring->tail)
             return false;
     }
-    return true;
+    return was_used && (!is_missing || rp_now_ns() - engine->left_ns >= ABSENT_WAIT_NS);
 }
 
 /* A stream that failed in reading ahead has published batches before that; whoever has not been

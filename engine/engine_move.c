@@ -16,6 +16,9 @@
  * led over to it: their old ring says that it has stopped, they take what it still has, and come to
  * the new one as they would come to another engine.
  *
+ * A token of other weights (accept_weights) is the beginning of another stream: its row is at hand
+ * only where this one began with the same change.
+ *
  * Invariants: a seat that had a trainer is never handed to the next one with the same memory: the
  * old one may still read its leases. The new ring gets copies of the batches that were not
  * released. A place that cannot be had leaves rings and flow as they were, or else the flow stands
@@ -75,6 +78,12 @@ static int load_token(struct rp_engine *engine, uint64_t row, const void *token,
     return rp_fail(error, -RP_E_MISMATCH, "present the state token unchanged",
                    "the state token stands at row %" PRIu64 ", the trainer at row %" PRIu64, stands,
                    row);
+}
+
+bool rp_engine_is_reweighted(struct rp_engine *engine, const void *token, size_t bytes)
+{
+    return engine->options->accept_weights &&
+           rp_plan_load(engine->probe, token, bytes, false, NULL) < 0;
 }
 
 int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
@@ -256,6 +265,13 @@ static bool is_numbered(const struct rp_engine *engine, uint64_t row)
     return row >= engine->base_row && (row - engine->base_row) % engine->batch_rows == 0;
 }
 
+/* From here on the stream is what follows from the state that the probe stands at. */
+static void begin_anew(struct rp_engine *engine, uint64_t row)
+{
+    engine->start_bytes = rp_plan_save(engine->probe, engine->start_state);
+    engine->start_row = engine->reweighted_row = row;
+}
+
 /* All rings to `row`; the probe stands at it, or at the end of the stream before it. */
 static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64_t row,
                     uint64_t *batch_out, struct rp_error *error)
@@ -364,13 +380,15 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
     bool numbered = row == RP_NEXT_ROW_ANY || is_numbered(engine, row);
     uint64_t batch = row == RP_NEXT_ROW_ANY ? rp_seat_stands(seat)
                                             : (row - engine->base_row) / engine->batch_rows;
+    bool reweighted = token && rp_engine_is_reweighted(engine, token, request->state_bytes) &&
+                      row != engine->reweighted_row;
     if (token) { /* a token of another stream is refused even if its row is at hand */
         int code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
         if (code < 0)
             return code;
     }
     *batch_out = batch;
-    bool at_hand = numbered && is_at_hand(engine, seat, batch);
+    bool at_hand = numbered && !reweighted && is_at_hand(engine, seat, batch);
     if (engine->phase == RP_ENGINE_FAILED && (!at_hand || seat->had_trainer))
         return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
                        engine->error->message);
@@ -378,6 +396,12 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
         return seat->had_trainer && !RP_DEFECT(reuse_ring) ? move_one(engine, seat, batch, error)
                                                            : 0;
     if (is_attended(engine, NULL)) {
+        if (reweighted)
+            return rp_fail(error, -RP_E_BUSY,
+                           "let all ranks go on from the same state: detach the others first",
+                           "the weights change at row %" PRIu64
+                           ", which is behind where those of other ranks changed",
+                           row);
         if (!numbered)
             return rp_fail(
                 error, -RP_E_BUSY, "let all ranks go on from the same row: detach the others first",
@@ -391,5 +415,7 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
         if (code < 0)
             return code;
     }
+    if (reweighted)
+        begin_anew(engine, row);
     return move_all(engine, seat, row, batch_out, error);
 }

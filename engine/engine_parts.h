@@ -103,6 +103,7 @@ struct rp_engine {
     void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;
+    uint64_t reweighted_row; /* where the weights changed in this run, or UINT64_MAX */
     uint64_t state_bytes_max;
     struct rp_contents *contents;
 
@@ -136,6 +137,7 @@ struct rp_engine {
     int exit_code; /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
+    uint64_t left_ns;                 /* when a trainer was last seen at the end of the stream */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool gives_way; /* a seat that nobody has taken was passed over since the last attach */
 };
@@ -212,6 +214,8 @@ RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error
 /** Stop the flow, and start it again where it was, or, after rings have changed, at their lowest
  * tail. */
 RP_MUST_CHECK int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error);
+/** Are the weights of a token others than the config's, and to be accepted? */
+bool rp_engine_is_reweighted(struct rp_engine *engine, const void *token, size_t bytes);
 /** Move the probe plan to `row`, from the nearest state at or before it. `token` may be NULL;
  * behind the end of the stream it must be the last one. -RP_E_STOPPED: a signal came, or the asker
  * left. */

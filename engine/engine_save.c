@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_save — full checkpoints without a pause.
  *
- * The cut is at what trainers consumed: the last micro-batch that every local rank has released.
- * The state token of that position is at hand (it travelled with the batch), so the critical part
- * is a copy of a few KB. Contents are every row that was read but not consumed: batches in the
+ * The cut is at what trainers consumed: the last step whose micro-batches every local rank has
+ * released, because an engine that begins there counts its steps from there, and must end them
+ * where the others do. The state token of that position is kept, so the critical part is a copy of
+ * a few KB. Contents are every row that was read but not consumed: batches in the
  * rings and tickets that are READY. All of that is immutable, so a thread copies it behind a hold
  * (slots are not reused meanwhile; the stream runs on). Another one gives the disk what is copied
  * by then; the hold ends with the copy and never waits for the disk. */
@@ -24,6 +25,7 @@
 
 /* A tenth of the share of another thread that wants the same CPU, so that the save still ends. */
 #define POLITENESS 10
+#define NEAR_ROWS 4096u         /* planned in a millisecond or two */
 #define FEED_BYTES (256u << 10) /* fit into a core's cache: hashed while they are in it */
 
 uint64_t rp_engine_consumed(const struct rp_engine *engine)
@@ -292,18 +294,19 @@ static int take_state(struct rp_engine *engine, uint64_t position)
 {
     struct rp_saver *saver = &engine->saver;
     size_t bytes = engine->start_bytes;
-    uint64_t row = engine->start_row;
+    uint64_t row = engine->base_row + position * engine->batch_rows;
+    uint64_t rows_to_plan = row - engine->start_row;
     const void *kept = rp_flow_state_at(engine->flow, position, &bytes, &row);
-    if (!kept && engine->base_row + position * engine->batch_rows == engine->start_row)
+    if (!kept && rows_to_plan == 0)
         kept = engine->start_state;
-    if (!kept && engine->phase == RP_ENGINE_RUNNING)
-        return 0; /* the plan comes by there sooner or later */
+    if (!kept && engine->phase == RP_ENGINE_RUNNING && rows_to_plan > NEAR_ROWS)
+        return 0; /* that of the end of a later step will be */
     saver->state = rp_calloc(1, engine->state_bytes_max);
     if (!saver->state)
         return rp_fail(&saver->error, -ENOMEM, NULL, "out of memory for a state token");
     if (kept) {
         memcpy(saver->state, kept, bytes);
-    } else { /* there will be no later */
+    } else { /* near, or there will be no later */
         int code = rp_engine_probe_batch(engine, position, &saver->error);
         if (code < 0)
             return code;
@@ -338,7 +341,7 @@ static void fill_info(struct rp_engine *engine)
     memcpy(info->version, RP_VERSION, sizeof RP_VERSION);
 }
 
-static int start_saver(struct rp_engine *engine, uint64_t cut)
+static int start_saver(struct rp_engine *engine, uint64_t consumed)
 {
     struct rp_saver *saver = &engine->saver;
     saver->info.contents_end_row = saver->info.next_row;
@@ -348,7 +351,7 @@ static int start_saver(struct rp_engine *engine, uint64_t cut)
     saver->told = false;
     saver->hold_released = !engine->config->checkpoint_contents;
     if (!saver->hold_released) {
-        rp_flow_hold(engine->flow, cut);
+        rp_flow_hold(engine->flow, consumed);
         list_contents(engine);
     }
     rp_a32_store_relaxed(&saver->phase, RP_SAVER_COPYING);
@@ -411,23 +414,27 @@ bool rp_engine_begin_save(struct rp_engine *engine)
     struct rp_saver *saver = &engine->saver;
     if (!engine->checkpoints || saver->busy)
         return false;
-    uint64_t cut = rp_engine_consumed(engine);
+    uint64_t consumed = rp_engine_consumed(engine);
+    uint64_t cut = consumed - consumed % engine->micro_batches;
     saver->error = (struct rp_error){0};
     fill_info(engine);
     int code = check_ranks(engine, &saver->error);
     if (code == 0)
         code = take_state(engine, cut);
-    if (code == 0)
+    if (code == 0) {
+        rp_flow_wake_at(engine->flow, cut + engine->micro_batches);
         return false;
+    }
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
         engine->connections[i].in_save = engine->connections[i].asks == RP_REQUEST_CHECKPOINT;
     if (code > 0)
-        code = start_saver(engine, cut);
+        code = start_saver(engine, consumed);
     if (code < 0) { /* else it is the thread's from now on */
         saver->code = code;
         tell_result(engine);
         forget_save(saver);
     }
+    rp_engine_schedule_save(engine);
     return true;
 }
 

@@ -31,7 +31,8 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
 {
     size_t bytes, cursor = 0;
     const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
-    if (!section)
+    bool is_ours = rp_hash128_equal(rp_checkpoint_info(checkpoint)->identity, engine->identity);
+    if (!section || !is_ours) /* rows of other weights hold other documents */
         return 0;
     engine->contents = rp_contents_new();
     if (!engine->contents)
@@ -79,11 +80,15 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
             return rp_fail(error, -RP_E_CORRUPT, "run `ringpack checkpoint list` to see the others",
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
+    engine->reweighted_row = UINT64_MAX;
     if (token) {
+        bool reweighted = rp_engine_is_reweighted(engine, token, bytes);
         int code = rp_plan_load(engine->plan, token, bytes, engine->options->accept_weights, error);
         if (code < 0)
             return rp_fail_context(error, code, "%s",
                                    checkpoint ? rp_checkpoint_path(checkpoint) : "state token");
+        if (reweighted)
+            engine->reweighted_row = rp_plan_row(engine->plan);
     }
     struct rp_row skipped;
     if (RP_DEFECT(resume_one_row_on) && checkpoint)

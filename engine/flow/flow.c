@@ -22,6 +22,7 @@
 #define SLOTS_MAX 4096u
 #define SLOTS_MAPPED 64u /* nothing has to be fetched ahead, and so few stay in cache */
 #define PREFETCH_BYTES_STANDARD_MAX (1ull << 30)
+#define STEP_STATES_BYTES_MAX (16ull << 20)
 #define PIECES_MIN 4u /* of the longest kind, that the data holds: so that reads overlap */
 
 struct rp_flow {
@@ -66,6 +67,14 @@ struct sizes {
     uint32_t slots, states;
 };
 
+/* A save wants the state of the last step's end: where a step is too long for all of it to be kept,
+ * it has to be asked for soon after that. */
+static uint64_t states_of_a_step(const struct rp_flow_options *o)
+{
+    uint64_t micro_batches = o->global_batch_rows / ((uint64_t)o->rows * o->world);
+    return rp_min_u64(micro_batches, STEP_STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
+}
+
 static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
 {
     /* the longest piece: a whole row of the widest tokens, rounded out to blocks at both ends */
@@ -75,9 +84,10 @@ static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped
     /* mapped tokens stay where they are: only what a checkpoint brought is copied into the data */
     struct sizes sizes = {.data_bytes = is_mapped ? least : most};
     sizes.slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, most);
-    /* a position is asked for until every ring has released it, and planned at most `slots`
-     * micro-batches ahead */
-    sizes.states = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slots + o->batch_slots + 4);
+    /* a position is asked for until every ring has released the step behind it, and planned at most
+     * `slots` micro-batches ahead */
+    sizes.states = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slots + o->batch_slots +
+                                              states_of_a_step(o) + 4);
     return sizes;
 }
 

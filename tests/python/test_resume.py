@@ -129,37 +129,54 @@ def test_with_another_shape(program, folder, stream, tokens, world, rows, step):
             engine.kill()
 
 
-def test_other_weights_from_a_row_on(program, folder, corpus):
-    """Refused unless asked for; then as the oracle has it: nothing repeated, nothing lost."""
-    stream = make_stream(corpus, "lookahead")
-    engine = Engine(program, folder, {**stream.config(), "batch_size": 1})
+def read_with_weights(engine, stream, token, weights, brought):
+    """From the token on, rows and states must be those of the oracle with other weights there."""
+    stream.state(9, token)  # takes the fingerprints
+    stream.spec.weights = list(weights)
+    plan = Plan(stream.spec)
+    load_token(plan, token)
+    with Ranks(engine, token=brought) as ranks:
+        for (batch,) in ranks.turns():
+            fragments = plan.row()
+            found = batch["provenance"][0, : len(fragments)].tolist()
+            wanted = [(f.document, f.offset, f.source, f.length) for f in fragments]
+            assert found == wanted
+            ids = [t for fragment in fragments for t in stream.tokens(fragment)]
+            assert batch["input_ids"][0, : len(ids)].tolist() == ids
+            assert ranks.tokens() == [save_token(plan)]
+    assert not plan.row()
+
+
+@pytest.mark.parametrize("start", ["token", "contents", "earlier"])
+def test_other_weights_from_a_row_on(program, folder, corpus, start):
+    """Refused unless asked for; then as the oracle has it: nothing repeated, nothing lost. From the
+    token, from a checkpoint that has contents of the old weights' rows, and where the trainer's
+    token stands behind the checkpoint."""
+    stream, weights = make_stream(corpus, "lookahead"), (1, 4)
+    config = {**stream.config(), "batch_size": 1, "profile": "full"}
+    if start != "token":
+        config |= {"checkpoint_dir": str(folder / "checkpoints"), "prefetch_factor": 16}
+    engine = Engine(program, folder, config)
     with Ranks(engine) as ranks:
-        assert len(list(ranks.turns(9))) == 9
+        assert len(list(ranks.turns(5))) == 5
+        if start == "earlier":
+            engine.checkpoint()
+        assert len(list(ranks.turns(4))) == 4
         token = ranks.tokens()[0]
+    if start == "contents":
+        engine.checkpoint()  # of all that was read, as nobody holds a batch any more
     engine.kill()
-    state = write_state(folder / "token", token)
-    other = [dict(source, weight=weight) for source, weight in zip(corpus.sources, (1, 4))]
-    config = {**stream.config(), "sources": other, "batch_size": 1, "profile": "full"}
-    engine = Engine(program, folder, config, "--state", state, wait=False)
+    state = ("--state", write_state(folder / "token", token)) if start == "token" else ()
+    other = [dict(source, weight=weight) for source, weight in zip(corpus.sources, weights)]
+    config = {**config, "sources": other}
+    engine = Engine(program, folder, config, *state, wait=False)
     assert engine.wait() == 2
     assert "weight" in engine.log() and "accept-weights" in engine.log()
 
-    engine = Engine(program, folder, config, "--state", state, "--accept-weights")
-    stream.state(9, token)  # takes the fingerprints
-    stream.spec.weights = [1, 4]
-    plan = Plan(stream.spec)
-    load_token(plan, token)
+    engine = Engine(program, folder, config, *state, "--accept-weights")
     try:
-        with Ranks(engine) as ranks:
-            for (batch,) in ranks.turns():
-                fragments = plan.row()
-                found = batch["provenance"][0, : len(fragments)].tolist()
-                wanted = [(f.document, f.offset, f.source, f.length) for f in fragments]
-                assert found == wanted
-                ids = [t for fragment in fragments for t in stream.tokens(fragment)]
-                assert batch["input_ids"][0, : len(ids)].tolist() == ids
-                assert ranks.tokens() == [save_token(plan)]
-        assert not plan.row()
+        brought = token if start == "earlier" else None
+        read_with_weights(engine, stream, token, weights, brought)
     finally:
         engine.kill()
 

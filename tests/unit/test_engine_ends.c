@@ -78,7 +78,7 @@ static void a_failure_reaches_the_trainers_whole(void **state)
     while ((code = rp_client_next(client, PATIENCE_NS, &batch, &error)) == RP_NEXT_BATCH)
         rp_client_release(client, &batch);
     assert_int_equal(code, -RP_E_VOCABULARY);
-    assert_says(&error, "source tomes, document|set vocab_size");
+    assert_says(&error, "source tomes, document|compare the dtype");
     rp_client_detach(client);
     assert_int_equal(engine_wait(&engine), 2);
 }

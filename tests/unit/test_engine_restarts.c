@@ -266,7 +266,8 @@ static void a_signal_and_a_restart(bool signal_first)
 {
     struct quiet quiet;
     struct engine engine = begin_to_fail(&quiet);
-    uint64_t row = give_back(&quiet, 1);
+    uint64_t row = give_back(&quiet, quiet.view.next);
+    row -= row % (STEP * ROWS); /* whole steps of them */
     rp_a32_store_release(&strings->is_blind, !signal_first);
     kill(engine.pid, SIGTERM);
     let_engine_go();

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engines that die within a step: whatever they have saved, the steps end where they would have
+ * ended. A micro-batch has 2 rows here and a step 4 of them. */
+#include "engine_kit.h"
+
+#define STEP 4u
+
+static const char *const padded[] = {"dp_world_size", "1", "prefetch_factor", "4", "checkpoint_dir",
+                                     "checkpoints",   NULL};
+static const char *const whole_steps[] = {
+    "dp_world_size", "1", "prefetch_factor", "4", "checkpoint_dir", "checkpoints", "drop_last",
+    "true",          NULL};
+
+static void save_now(void)
+{
+    struct rp_error error;
+    char *text;
+    if (rp_engine_ask(run_dir, NULL, "checkpoint", &text, &error) != 0)
+        fail_msg("%s", error.message);
+    rp_text_free(text);
+}
+
+/* Take micro-batches [first, last), or up to the end. Returns how many there are before it. */
+static uint64_t take_up_to(struct rp_client *client, uint64_t first, uint64_t last)
+{
+    while (first < last && take(client, first * ROWS) == RP_NEXT_BATCH)
+        first++;
+    return first;
+}
+
+static uint64_t count_in_peace(const char *const *options)
+{
+    forget_checkpoints();
+    struct engine engine = engine_start(options);
+    struct rp_client *client = trainer(0, NULL, 0);
+    uint64_t count = take_up_to(client, 0, UINT64_MAX);
+    rp_client_detach(client);
+    assert_int_equal(engine_wait(&engine), 0);
+    assert_int_equal(count % STEP, 0);
+    return count;
+}
+
+/* A trainer lives on while its engine is saved and killed behind `saved` micro-batches. */
+static void live_through(const char *const *options, uint64_t saved, uint64_t expected)
+{
+    forget_checkpoints();
+    struct engine engine = engine_start(options);
+    struct rp_client *client = trainer(0, NULL, 0);
+    (void)take_up_to(client, 0, saved);
+    save_now();
+    (void)take_up_to(client, saved, saved + 3);
+    engine_end(&engine, SIGKILL);
+    engine = engine_start(options);
+    assert_int_equal(take_up_to(client, saved + 3, UINT64_MAX), expected);
+    rp_client_detach(client);
+    assert_int_equal(engine_wait(&engine), 0);
+}
+
+static void a_trainer_that_lives_on_gets_as_many_batches(void **state)
+{
+    (void)state;
+    const char *const *const options[] = {padded, whole_steps};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(options); i++) {
+        uint64_t expected = count_in_peace(options[i]);
+        for (uint64_t saved = 0; saved <= STEP + 1; saved++)
+            live_through(options[i], saved, expected);
+    }
+}
+
+/* Nodes of a job have saved at different places; all go on from the trainers' own state. */
+static void a_state_gives_as_many_batches_whatever_was_saved(void **state)
+{
+    (void)state;
+    static uint8_t token[1 << 16];
+    uint64_t expected = count_in_peace(padded);
+    for (uint64_t saved = 0; saved < 2 * STEP; saved += 3) {
+        forget_checkpoints();
+        struct engine engine = engine_start(padded);
+        struct rp_client *client = trainer(0, NULL, 0);
+        (void)take_up_to(client, 0, saved);
+        save_now();
+        (void)take_up_to(client, saved, 2 * STEP);
+        size_t bytes = rp_client_state(client, token, sizeof token);
+        rp_client_detach(client);
+        engine_end(&engine, SIGKILL);
+        engine = engine_start(padded);
+        client = trainer(0, token, bytes);
+        assert_int_equal(take_up_to(client, 2 * STEP, UINT64_MAX), expected);
+        rp_client_detach(client);
+        assert_int_equal(engine_wait(&engine), 0);
+    }
+}
+
+static void a_signal_within_a_step_saves_its_beginning(void **state)
+{
+    (void)state;
+    forget_checkpoints();
+    struct engine engine = engine_start(padded);
+    struct rp_client *client = trainer(0, NULL, 0);
+    (void)take_up_to(client, 0, STEP + 3);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    rp_client_detach(client);
+    engine = engine_start(padded);
+    client = trainer(0, NULL, 0);
+    (void)take_up_to(client, STEP, UINT64_MAX);
+    rp_client_detach(client);
+    assert_int_equal(engine_wait(&engine), 0);
+}
+
+/* A rank had everything from the engine before, and does not come again. */
+static void an_engine_does_not_wait_for_ever_for_who_had_everything(void **state)
+{
+    (void)state;
+    static const char *const two[] = {"prefetch_factor", "1024", "checkpoint_dir", "checkpoints",
+                                      NULL};
+    static uint8_t token[1 << 16];
+    forget_checkpoints();
+    struct engine engine = engine_start(two);
+    struct rp_client *ahead = trainer(1, NULL, 0), *behind = trainer(0, NULL, 0);
+    uint64_t batches = 0;
+    while (take(ahead, (batches * RANKS + 1) * ROWS) == RP_NEXT_BATCH)
+        batches++;
+    take_batches(behind, 0, 0, 2);
+    size_t bytes = rp_client_state(behind, token, sizeof token);
+    rp_client_detach(ahead);
+    rp_client_detach(behind);
+    engine_end(&engine, SIGKILL);
+    engine = engine_start(two);
+    behind = trainer(0, token, bytes);
+    take_batches(behind, 0, 2, batches);
+    assert_int_equal(take(behind, batches * RANKS * ROWS), RP_NEXT_END);
+    rp_client_detach(behind);
+    assert_int_equal(engine_wait(&engine), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_trainer_that_lives_on_gets_as_many_batches, end_newest),
+        cmocka_unit_test_teardown(a_state_gives_as_many_batches_whatever_was_saved, end_newest),
+        cmocka_unit_test_teardown(a_signal_within_a_step_saves_its_beginning, end_newest),
+        cmocka_unit_test_teardown(an_engine_does_not_wait_for_ever_for_who_had_everything,
+                                  end_newest),
+    };
+    return cmocka_run_group_tests(tests, engine_enter, engine_leave);
+}
