@@ -3,12 +3,12 @@
  * u8 message (1: a state token is appended; 2: the bytes are the message, or else edits of a good
  * one; 4: what is behind the request comes in a descriptor; 8: two descriptors come along; 16: a
  * u16 comes first, which cuts the message; 32: the peer does not read), u8 engine (1: other weights
- * are accepted; 2: there are checkpoints; 4: it is stopping; 8: the place cannot be had), then the
- * bytes.
+ * are accepted; 2: there are checkpoints; 4: it is stopping; 8: the place cannot be had; 240: so
+ * many doorbells follow), then the bytes.
  *
  * Whoever asks for a free seat that there is, and expects the stream and the shape that there are,
  * is welcomed with the memory of that seat; nobody else is. What is refused is refused with a word,
- * what is no request gets none, and only what is asked for is done. */
+ * what is no request gets none, and only what is asked for is done. Doorbells say nothing. */
 #include "engine_of_seats.h"
 
 enum outcome { HUNG_UP, REFUSED, WELCOMED, TOLD, OWED };
@@ -164,6 +164,18 @@ static void check_outcome(const struct rp_connection *connection, enum outcome o
                      (s == TAKEN || (outcome == WELCOMED && stays && s == seat_of(request))));
 }
 
+/* Who is welcome rings as often as he likes, and is there until he hangs up. */
+static void check_doorbells(struct rp_connection *connection, const struct rp_request *request)
+{
+    for (unsigned i = 0; i < 5; i++)
+        rp_engine_serve_connection(&engine, connection);
+    FUZZ_REQUIRE(peer.doorbells == 0 && fuzz_opened(peer.fd) == 1 && peer.got_messages == 1);
+    peer.hung_up = true;
+    rp_engine_serve_connection(&engine, connection);
+    FUZZ_REQUIRE(connection->fd < 0 && fuzz_opened(peer.fd) == 0);
+    FUZZ_REQUIRE(!rp_seat_is_taken(&seats[seat_of(request)]));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
@@ -174,6 +186,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     make_message(mode, &input);
     memcpy(&request, whole, rp_min_u64(whole_bytes, sizeof request));
     peer.is_deaf = mode & 32;
+    peer.doorbells = kind & 240;
     options.accept_weights = kind & 1;
     engine.checkpoints = kind & 2 ? (struct rp_checkpoint_dir *)&engine : NULL;
     engine.phase = phase;
@@ -182,6 +195,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     rp_engine_serve_connection(&engine, &connection);
     check_outcome(&connection, outcome, &request, phase);
+    if (outcome == WELCOMED && !peer.is_deaf)
+        check_doorbells(&connection, &request);
 
     rp_engine_close_connection(&engine, &connection);
     if (mode & 4)

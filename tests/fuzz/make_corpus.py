@@ -119,6 +119,11 @@ def make_config():
     put("config", "anchors.yaml", b"sources: &a [one.bin]\nseq_len: &n 8\nbatch_size: *n\n")
 
 
+def make_pair():
+    """An index that is its own .bin."""
+    put("raw", "index-beside-it", b"\xf0\0\0" + megatron(8, 2, [[5], [3], [9]])[4:])
+
+
 def make_token():
     for kind in range(0, 108, 7):
         put("token", f"kind-{kind}", bytes([kind, 0, kind % 5]))
@@ -182,6 +187,7 @@ def make_request():
     put("request", "with-descriptors", b"\x08\0")
     put("request", "cut", b"\x10\0" + struct.pack("<H", 100))
     put("request", "does-not-read", b"\x20\0")
+    put("request", "doorbells", b"\0\xf0")
     put("request", "other-weights", b"\0\1" + edit(identity, 8, 9))
     put("request", "other-stream", whole + edit(identity, 8, 9))
     put("request", "no-stream-yet", whole + edit(identity, 8, 0) + edit(identity + 8, 8, 0))

@@ -18,6 +18,7 @@ static struct peer {
     size_t bytes;
     int fds[3]; /* that come with the message */
     unsigned fd_count;
+    size_t doorbells;                /* bytes that follow the message */
     bool has_sent, hung_up, is_deaf; /* deaf: it has no room for what is sent to it */
     uint8_t got[PEER_BYTES_MAX];
     size_t got_bytes;
@@ -75,6 +76,19 @@ ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
     FUZZ_REQUIRE(fd == peer.fd && fuzz_opened(fd) == 1);
     errno = EPIPE;
     return peer.hung_up ? -1 : (ssize_t)bytes;
+}
+
+ssize_t __wrap_recv(int fd, void *buffer, size_t bytes, int flags);
+ssize_t __wrap_recv(int fd, void *buffer, size_t bytes, int flags)
+{
+    (void)flags;
+    FUZZ_REQUIRE(fd == peer.fd && fuzz_opened(fd) == 1);
+    size_t rings = rp_min_u64(peer.doorbells, bytes);
+    if (rings)
+        memset(buffer, 'r', rings);
+    peer.doorbells -= rings;
+    errno = EAGAIN;
+    return rings ? (ssize_t)rings : peer.hung_up ? 0 : -1;
 }
 
 static void give_descriptors(struct msghdr *message)
