@@ -184,16 +184,15 @@ static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
 
 /* The ring's window is full: nothing comes until the oldest lease is returned. A dead engine needs
  * no return. */
-static int judge_full(const struct rp_client *client, struct rp_error *error)
+static int judge_full(const struct rp_client *client, uint64_t oldest, struct rp_error *error)
 {
-    const struct rp_ring_view *view = &client->current->view;
     if (rp_socket_hung_up(client->socket))
         return NEXT_LOST;
     return rp_fail(error, -RP_E_USAGE,
                    "release the oldest batch first, or give the batch ring more slots",
                    "rank %" PRIu32 ": batch %" PRIu64
                    " is still on lease, and the ring holds %" PRIu32 " batches from there on",
-                   client->options.rank, view->release, view->geometry.slots);
+                   client->options.rank, oldest, client->current->view.geometry.slots);
 }
 
 /* One look at the ring, without waiting. */
@@ -206,7 +205,8 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
     struct rp_ring_view *view = &client->current->view;
     pthread_mutex_lock(&client->lock);
     int code = rp_ring_view_take(view, &slot, &header, error);
-    bool full = view->next - view->release == view->geometry.slots;
+    uint64_t oldest = view->release; /* another thread may be returning it */
+    bool full = view->next - oldest == view->geometry.slots;
     if (code == RP_RING_TAKEN)
         lend(client, slot, &header, batch);
     pthread_mutex_unlock(&client->lock);
@@ -215,7 +215,7 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
     if (code == RP_RING_CLOSED)
         return judge_closed(view, error);
     if (code == RP_RING_EMPTY)
-        return full ? judge_full(client, error) : RP_NEXT_EMPTY;
+        return full ? judge_full(client, oldest, error) : RP_NEXT_EMPTY;
     return code;
 }
 

@@ -99,10 +99,12 @@ RP_API RP_MUST_CHECK int rp_client_take(struct rp_client *client, struct rp_batc
                                         struct rp_error *error);
 
 /** Return a lease; its memory may be overwritten at once. Any order. Releasing twice is
- * -RP_E_USAGE. */
+ * -RP_E_USAGE, but behind rp_client_detach the last lease must be returned once only: the client
+ * ends with it. */
 RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *batch);
 
-/** Whether the lease is still held (the Python views ask). */
+/** Whether the lease is still held. Not to be asked when the client is detached and its last lease
+ * returned. */
 RP_API int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch);
 
 /** Copy the state token after the last batch that rp_client_next returned (before the first: the
@@ -131,8 +133,8 @@ struct rp_client_counts {
 };
 RP_API void rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts);
 
-/** Detach. Leases still held stay readable until released (release then frees the memory). NULL is
- * fine. */
+/** Detach: from now on only held leases may be released, or asked about. They stay readable until
+ * then; the client ends with the last one, at once if there is none. NULL is fine. */
 RP_API void rp_client_detach(struct rp_client *client);
 
 /** Digest of the rows of a batch (engine/plan/STREAM.md section 7), to be added to *sum (low, high

@@ -417,6 +417,29 @@ static void another_thread_may_return(void **state)
     fake_kill(engine);
 }
 
+/* The ring is filled, so the trainer asks for the oldest lease while it is being returned: which
+ * ThreadSanitizer must not mind. */
+static void another_thread_may_return_when_the_ring_is_full(void **state)
+{
+    (void)state;
+    pid_t engine = fake_start(engine_options);
+    struct rp_client_options options = fake_client_options();
+    struct returner r = {.client = attach(&options)};
+    pthread_t thread;
+    pthread_create(&thread, NULL, return_batches, &r);
+    for (uint64_t i = 0; i < 5000; i++) {
+        struct rp_batch batch;
+        int code;
+        while ((code = rp_client_take(r.client, &batch, NULL)) != RP_NEXT_BATCH)
+            assert_true(code == RP_NEXT_EMPTY || code == -RP_E_USAGE);
+        r.batches[i % 4] = batch;
+        rp_a64_store_release(&r.given, i + 1);
+    }
+    pthread_join(thread, NULL);
+    rp_client_detach(r.client);
+    fake_kill(engine);
+}
+
 static void digest_is_of_content(void **state)
 {
     (void)state;
@@ -473,6 +496,7 @@ int main(void)
         cmocka_unit_test(killed_trainers_go_on),
         cmocka_unit_test(forked_children_are_refused),
         cmocka_unit_test(another_thread_may_return),
+        cmocka_unit_test(another_thread_may_return_when_the_ring_is_full),
         cmocka_unit_test(digest_is_of_content),
     };
     return cmocka_run_group_tests(tests, fake_enter, fake_leave);
