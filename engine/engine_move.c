@@ -16,6 +16,9 @@
  * led over to it: their old ring says that it has stopped, they take what it still has, and come to
  * the new one as they would come to another engine.
  *
+ * Whoever comes first and brings a state begins a step with it, so that all nodes of a job count
+ * their steps alike, wherever their engines have begun.
+ *
  * A token of other weights (accept_weights) is the beginning of another stream: its row is at hand
  * only where this one began with the same change.
  *
@@ -272,12 +275,13 @@ static void begin_anew(struct rp_engine *engine, uint64_t row)
     engine->start_row = engine->reweighted_row = row;
 }
 
-/* All rings to `row`; the probe stands at it, or at the end of the stream before it. */
+/* All rings to `row`, a step if it begins one; the probe stands at it, or at the end of the stream
+ * before it. */
 static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64_t row,
-                    uint64_t *batch_out, struct rp_error *error)
+                    bool begins_step, uint64_t *batch_out, struct rp_error *error)
 {
     stop_flow(engine);
-    if (!is_numbered(engine, row))
+    if (!is_numbered(engine, row) || begins_step)
         engine->base_row = row % engine->config->global_batch_size;
     uint64_t batch = *batch_out = (row - engine->base_row) / engine->batch_rows;
     rp_flow_forget_states(engine->flow);
@@ -324,6 +328,18 @@ static uint64_t row_of_token(struct rp_engine *engine, const struct rp_seat *sea
     if (stands > batch && stands - batch < engine->micro_batches)
         batch = stands;
     return engine->base_row + batch * engine->batch_rows;
+}
+
+/* Does the state that the probe stands at begin a step where there was none? Then the probe is one
+ * row behind it. */
+static bool begins_new_step(const struct rp_engine *engine, uint64_t row)
+{
+    struct rp_row next;
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        if (engine->seats[s].ever_trained)
+            return false;
+    return (row - engine->base_row) % engine->config->global_batch_size != 0 &&
+           row == rp_plan_row(engine->probe) && rp_plan_next(engine->probe, &next, NULL) == 1;
 }
 
 /* ---- giving way ------------------------------------------------------------------------------ */
@@ -382,13 +398,17 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
                                             : (row - engine->base_row) / engine->batch_rows;
     bool reweighted = token && rp_engine_is_reweighted(engine, token, request->state_bytes) &&
                       row != engine->reweighted_row;
+    bool begins_step = false;
     if (token) { /* a token of another stream is refused even if its row is at hand */
         int code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
+        begins_step = code >= 0 && !names_row && begins_new_step(engine, row);
+        if (begins_step)
+            code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
         if (code < 0)
             return code;
     }
     *batch_out = batch;
-    bool at_hand = numbered && !reweighted && is_at_hand(engine, seat, batch);
+    bool at_hand = numbered && !reweighted && !begins_step && is_at_hand(engine, seat, batch);
     if (engine->phase == RP_ENGINE_FAILED && (!at_hand || seat->had_trainer))
         return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
                        engine->error->message);
@@ -417,5 +437,5 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
     }
     if (reweighted)
         begin_anew(engine, row);
-    return move_all(engine, seat, row, batch_out, error);
+    return move_all(engine, seat, row, begins_step, batch_out, error);
 }

@@ -91,6 +91,39 @@ static void a_state_gives_as_many_batches_whatever_was_saved(void **state)
     }
 }
 
+/* The same where steps have another size from that state on. */
+static void a_state_begins_a_step_whatever_was_saved(void **state)
+{
+    (void)state;
+    static const char *const longer[] = {"dp_world_size",
+                                         "1",
+                                         "prefetch_factor",
+                                         "4",
+                                         "checkpoint_dir",
+                                         "checkpoints",
+                                         "global_batch_size",
+                                         "12",
+                                         NULL};
+    static uint8_t token[1 << 16];
+    const uint64_t at = 2 * STEP, rows = kit.row_count - at * ROWS;
+    for (uint64_t saved = 0; saved < 2 * STEP; saved += STEP) {
+        forget_checkpoints();
+        struct engine engine = engine_start(padded);
+        struct rp_client *client = trainer(0, NULL, 0);
+        (void)take_up_to(client, 0, saved);
+        save_now();
+        (void)take_up_to(client, saved, at);
+        size_t bytes = rp_client_state(client, token, sizeof token);
+        rp_client_detach(client);
+        engine_end(&engine, SIGKILL);
+        engine = engine_start(longer);
+        client = trainer(0, token, bytes);
+        assert_int_equal(take_up_to(client, at, UINT64_MAX), at + rp_div_up(rows, 12) * 6);
+        rp_client_detach(client);
+        assert_int_equal(engine_wait(&engine), 0);
+    }
+}
+
 static void a_signal_within_a_step_saves_its_beginning(void **state)
 {
     (void)state;
@@ -138,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_trainer_that_lives_on_gets_as_many_batches, end_newest),
         cmocka_unit_test_teardown(a_state_gives_as_many_batches_whatever_was_saved, end_newest),
+        cmocka_unit_test_teardown(a_state_begins_a_step_whatever_was_saved, end_newest),
         cmocka_unit_test_teardown(a_signal_within_a_step_saves_its_beginning, end_newest),
         cmocka_unit_test_teardown(an_engine_does_not_wait_for_ever_for_who_had_everything,
                                   end_newest),
