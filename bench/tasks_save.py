@@ -22,7 +22,7 @@ from engine import PATIENCE, Engine, Failed
 PAUSE_SECONDS_MIN = 0.05
 WRITE_BYTES = 1 << 20
 BATCHES_MAX = 4_000_000
-SLOTS = 512  # of 128 KiB: contents of 64 MiB and more
+SLOTS = 1024  # of 32 Ki tokens, kept as 2 bytes each: contents of 64 MiB and more
 
 # Times as (begin, end) of time.monotonic(); of the plain writes, the one past the page cache.
 Round = namedtuple("Round", "size quiet save plain buffered_seconds written_seconds read_seconds")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_parts.h — what the files of the engine share: engine.c (the loop), engine_start.c (where
- * to begin), engine_peers.c (who is connected), engine_save.c (checkpoints), engine_move.c (rings,
- * flow and the row where they stand), engine_stat.c (what is shown), engine_attach.c (what is asked
- * for).
+ * to begin), engine_peers.c (who is connected), engine_contents.c and engine_save.c (checkpoints),
+ * engine_move.c (rings, flow and the row where they stand), engine_stat.c (what is shown),
+ * engine_attach.c (what is asked for).
  *
  * Threads: everything here belongs to the engine's own thread, but for `struct rp_saver`, which
  * says what it shares. */
@@ -69,7 +69,7 @@ enum rp_saver_phase { RP_SAVER_COPYING, RP_SAVER_COPIED, RP_SAVER_SAVED, RP_SAVE
 struct rp_content_source {
     uint64_t row;
     uint32_t offset, count, width;
-    uint32_t reserved;
+    uint32_t kept; /* bytes a token in the checkpoint: 2 or 4 */
     const uint8_t *tokens;
 };
 
@@ -186,6 +186,10 @@ void rp_engine_close_connections(struct rp_engine *engine, bool waiting);
 /* engine_start.c */
 /** Open checkpoint, corpus and plans; set the start state. */
 RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error);
+
+/* engine_contents.c */
+/** Set the saver's sources. Behind a hold, which keeps them as they are. */
+void rp_engine_list_contents(struct rp_engine *engine);
 
 /* engine_save.c */
 /** Micro-batches below it have been consumed by every local rank. */

@@ -37,95 +37,7 @@ uint64_t rp_engine_consumed(const struct rp_engine *engine)
     return lowest;
 }
 
-/* ---- what there is to copy (engine's thread) ------------------------------------------------- */
-
-struct source_list {
-    struct rp_content_source *sources;
-    size_t count, capacity;
-};
-
-static int add_source(struct source_list *list, const struct rp_content_source *source)
-{
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 1024;
-        void *grown = reallocarray(list->sources, capacity, sizeof *list->sources);
-        if (!grown)
-            return -ENOMEM;
-        list->sources = grown;
-        list->capacity = capacity;
-    }
-    list->sources[list->count++] = *source;
-    return 0;
-}
-
-static int add_batches(const struct rp_ring *ring, struct source_list *list)
-{
-    const struct rp_geometry *g = &ring->geometry;
-    const struct rp_section_layout *ids = &g->sections[RP_SECTION_INPUT_IDS];
-    uint32_t width = (uint32_t)rp_dtype_bytes((enum rp_dtype)ids->dtype);
-    int code = 0;
-    for (uint64_t batch = ring->release; batch < ring->tail; batch++) {
-        const uint8_t *slot = rp_ring_slot(ring, batch);
-        const struct rp_row_info *rows =
-            (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset);
-        for (uint32_t i = 0; i < g->rows && code >= 0; i++) {
-            struct rp_content_source source = {.row = rows[i].row,
-                                               .count = rows[i].tokens,
-                                               .width = width,
-                                               .tokens = slot + ids->offset +
-                                                         (uint64_t)i * g->seq_len * width};
-            if (rows[i].tokens)
-                code = add_source(list, &source);
-        }
-    }
-    return code;
-}
-
-/* Are the tokens of a ticket there and good? Those in mapped files are compared with their hashes
- * only as they are packed; those of a bulk come with an earlier ticket, which may have failed since
- * we came by it. */
-static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct rp_ticket *ticket,
-                     bool is_packed)
-{
-    for (uint32_t i = 0; i < ticket->piece_count; i++) {
-        const struct rp_piece *piece = &ticket->pieces[i];
-        if (piece->mapped_shard ? !is_packed : !rp_arena_has_tokens(arena, first, piece))
-            return false;
-    }
-    return true;
-}
-
-static int add_tickets(struct rp_engine *engine, struct source_list *list)
-{
-    const struct rp_arena *arena = rp_flow_arena(engine->flow);
-    uint64_t first, last;
-    int code = 0;
-    rp_flow_tickets(engine->flow, &first, &last);
-    for (uint64_t t = first; t < last && code >= 0; t++) {
-        const struct rp_ticket *ticket = rp_arena_ticket(arena, t);
-        uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
-        bool is_packed = word == rp_ticket_word(t, RP_TICKET_PACKED);
-        bool is_ready = word == rp_ticket_word(t, RP_TICKET_READY);
-        if ((!is_packed && !is_ready) || !is_whole(arena, first, ticket, is_packed))
-            continue;
-        if (ticket->error)
-            break;
-        for (uint32_t i = 0; i < ticket->piece_count && code >= 0; i++) {
-            const struct rp_piece *piece = &ticket->pieces[i];
-            const struct rp_config *c = engine->config;
-            uint64_t rank = c->rank_first + piece->ring;
-            struct rp_content_source source = {
-                .row = engine->base_row +
-                       (ticket->batch * c->dp_world_size + rank) * c->batch_size + piece->row,
-                .offset = piece->offset,
-                .count = piece->fragment.length,
-                .width = piece->width,
-                .tokens = rp_flow_piece_tokens(engine->flow, piece)};
-            code = add_source(list, &source);
-        }
-    }
-    return code;
-}
+/* ---- the saver's thread ---------------------------------------------------------------------- */
 
 static int compare_sources(const void *a, const void *b)
 {
@@ -135,25 +47,6 @@ static int compare_sources(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static void list_contents(struct rp_engine *engine)
-{
-    struct source_list list = {0};
-    int code = 0;
-    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = add_batches(&engine->rings[r], &list);
-    bool readable = engine->flow_running && rp_mapped_lost(NULL) == 0;
-    if (code >= 0 && readable)
-        code = add_tickets(engine, &list);
-    if (code < 0) { /* contents are advisory */
-        rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");
-        list.count = 0;
-    }
-    engine->saver.sources = list.sources;
-    engine->saver.source_count = list.count;
-}
-
-/* ---- the saver's thread ---------------------------------------------------------------------- */
-
 static void announce(struct rp_saver *saver, enum rp_saver_phase phase)
 {
     uint64_t one = 1;
@@ -162,16 +55,10 @@ static void announce(struct rp_saver *saver, enum rp_saver_phase phase)
     (void)written;
 }
 
-/* Records keep 2 or 4 bytes a token, whatever the ring or the file has. */
-static uint32_t stored_width(const struct rp_content_source *source)
-{
-    return source->width <= 2 ? 2 : 4;
-}
-
 static uint64_t record_bytes(const struct rp_content_source *source)
 {
     return sizeof(struct rp_content_record) +
-           rp_align_up((uint64_t)source->count * stored_width(source), 8);
+           rp_align_up((uint64_t)source->count * source->kept, 8);
 }
 
 /* Copying out of shared memory, and the disk that takes what is copied meanwhile. */
@@ -199,14 +86,14 @@ static void copy_contents(void *argument)
     for (size_t i = 0; i < saver->source_count; i++) {
         const struct rp_content_source *source = &saver->sources[i];
         uint8_t *at = copying->contents + copying->bytes;
-        uint32_t width = stored_width(source);
+        uint32_t width = source->kept;
         struct rp_content_record record = {
             .row = source->row, .offset = source->offset, .count = source->count, .width = width};
         memcpy(at, &record, sizeof record);
         enum rp_dtype dtype = width == 2 ? RP_DTYPE_U16 : RP_DTYPE_I32;
         uint64_t largest = rp_widen(at + sizeof record, dtype, source->tokens, source->width,
                                     source->count);
-        if (largest > UINT32_MAX)
+        if (largest >> 8 * width)
             break; /* cut short it could pass for a token: let the corpus be asked again */
         size_t used = sizeof record + (size_t)source->count * width;
         memset(at + used, 0, record_bytes(source) - used);
@@ -352,7 +239,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->hold_released = !engine->config->checkpoint_contents;
     if (!saver->hold_released) {
         rp_flow_hold(engine->flow, consumed);
-        list_contents(engine);
+        rp_engine_list_contents(engine);
     }
     rp_a32_store_relaxed(&saver->phase, RP_SAVER_COPYING);
     int failed = pthread_create(&saver->thread, NULL, saver_main, saver);

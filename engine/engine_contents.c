@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_contents — where the contents of a checkpoint lie: every row that was read but not
+ * consumed, in batches of the rings and in tickets that are READY. What is listed is immutable
+ * behind the hold (engine_save.c), which begins before. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/mapped.h"
+#include "engine_parts.h"
+#include "flow/widen.h"
+
+struct source_list {
+    struct rp_content_source *sources;
+    size_t count, capacity;
+};
+
+static int add_source(struct source_list *list, const struct rp_content_source *source)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? list->capacity * 2 : 1024;
+        void *grown = reallocarray(list->sources, capacity, sizeof *list->sources);
+        if (!grown)
+            return -ENOMEM;
+        list->sources = grown;
+        list->capacity = capacity;
+    }
+    list->sources[list->count++] = *source;
+    return 0;
+}
+
+/* Do two bytes hold every token, whatever those of batches and files have? */
+static bool is_narrow(const struct rp_engine *engine)
+{
+    uint64_t widest = 0;
+    if (engine->config->vocab_size && engine->config->vocab_size <= 1u << 16)
+        return true;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(engine->corpus); i++)
+        widest = rp_max_u64(widest, rp_token_width(rp_corpus_shard(engine->corpus, i)->type));
+    return widest <= 2;
+}
+
+static int add_batches(const struct rp_ring *ring, bool narrow, struct source_list *list)
+{
+    const struct rp_geometry *g = &ring->geometry;
+    const struct rp_section_layout *ids = &g->sections[RP_SECTION_INPUT_IDS];
+    uint32_t width = (uint32_t)rp_dtype_bytes((enum rp_dtype)ids->dtype);
+    int code = 0;
+    for (uint64_t batch = ring->release; batch < ring->tail; batch++) {
+        const uint8_t *slot = rp_ring_slot(ring, batch);
+        const struct rp_row_info *rows =
+            (const struct rp_row_info *)(const void *)(slot + g->sections[RP_SECTION_ROWS].offset);
+        for (uint32_t i = 0; i < g->rows && code >= 0; i++) {
+            struct rp_content_source source = {.row = rows[i].row,
+                                               .count = rows[i].tokens,
+                                               .width = width,
+                                               .kept = narrow || width == 2 ? 2 : 4,
+                                               .tokens = slot + ids->offset +
+                                                         (uint64_t)i * g->seq_len * width};
+            if (rows[i].tokens)
+                code = add_source(list, &source);
+        }
+    }
+    return code;
+}
+
+/* Are the tokens of a ticket there and good? Those in mapped files are compared with their hashes
+ * only as they are packed; those of a bulk come with an earlier ticket, which may have failed since
+ * we came by it. */
+static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct rp_ticket *ticket,
+                     bool is_packed)
+{
+    for (uint32_t i = 0; i < ticket->piece_count; i++) {
+        const struct rp_piece *piece = &ticket->pieces[i];
+        if (piece->mapped_shard ? !is_packed : !rp_arena_has_tokens(arena, first, piece))
+            return false;
+    }
+    return true;
+}
+
+static int add_tickets(struct rp_engine *engine, bool narrow, struct source_list *list)
+{
+    const struct rp_arena *arena = rp_flow_arena(engine->flow);
+    uint64_t first, last;
+    int code = 0;
+    rp_flow_tickets(engine->flow, &first, &last);
+    for (uint64_t t = first; t < last && code >= 0; t++) {
+        const struct rp_ticket *ticket = rp_arena_ticket(arena, t);
+        uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
+        bool is_packed = word == rp_ticket_word(t, RP_TICKET_PACKED);
+        bool is_ready = word == rp_ticket_word(t, RP_TICKET_READY);
+        if ((!is_packed && !is_ready) || !is_whole(arena, first, ticket, is_packed))
+            continue;
+        if (ticket->error)
+            break;
+        for (uint32_t i = 0; i < ticket->piece_count && code >= 0; i++) {
+            const struct rp_piece *piece = &ticket->pieces[i];
+            const struct rp_config *c = engine->config;
+            uint64_t rank = c->rank_first + piece->ring;
+            struct rp_content_source source = {
+                .row = engine->base_row +
+                       (ticket->batch * c->dp_world_size + rank) * c->batch_size + piece->row,
+                .offset = piece->offset,
+                .count = piece->fragment.length,
+                .width = piece->width,
+                .kept = narrow || piece->width <= 2 ? 2 : 4,
+                .tokens = rp_flow_piece_tokens(engine->flow, piece)};
+            code = add_source(list, &source);
+        }
+    }
+    return code;
+}
+
+void rp_engine_list_contents(struct rp_engine *engine)
+{
+    struct source_list list = {0};
+    bool narrow = is_narrow(engine);
+    int code = 0;
+    for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
+        code = add_batches(&engine->rings[r], narrow, &list);
+    bool readable = engine->flow_running && rp_mapped_lost(NULL) == 0;
+    if (code >= 0 && readable)
+        code = add_tickets(engine, narrow, &list);
+    if (code < 0) { /* contents are advisory */
+        rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");
+        list.count = 0;
+    }
+    engine->saver.sources = list.sources;
+    engine->saver.source_count = list.count;
+}

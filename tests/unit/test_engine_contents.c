@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a save of a whole engine keeps of the rows that nobody has taken: their tokens, two bytes
+ * each where every token fits into two, however wide the batches are. */
+#include "engine_kit.h"
+
+#include "checkpoint/checkpoint.h"
+
+static const struct kit_source wide = {"wide", 4, 4, 1500}; /* as tomes, but for the width */
+
+static uint64_t expected_token(uint64_t row, uint32_t at)
+{
+    const struct expected_row *expected = &kit.rows[row].expected;
+    assert_true(row < kit.row_count);
+    for (uint32_t f = 0; f < expected->count; f++) {
+        if (at < expected->fragments[f].length)
+            return kit_token(NULL, &expected->fragments[f], at);
+        at -= expected->fragments[f].length;
+    }
+    fail_msg("row %d has no token %d more", (int)row, (int)at);
+    return 0;
+}
+
+/* How many records there are, each of `width` bytes a token. */
+static unsigned check_records(const char *path, uint32_t width)
+{
+    struct rp_checkpoint *checkpoint;
+    struct rp_content_record record;
+    struct rp_error error;
+    const void *tokens;
+    size_t bytes, cursor = 0;
+    unsigned count = 0;
+    assert_int_equal(rp_checkpoint_open(&checkpoint, path, &error), 0);
+    const void *contents = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
+    uint64_t row = rp_checkpoint_info(checkpoint)->next_row;
+    while (contents && rp_content_next(contents, bytes, &cursor, &record, &tokens) == 1) {
+        assert_int_equal(record.width, width);
+        assert_true(record.row >= row);
+        row = record.row;
+        for (uint32_t i = 0; i < record.count; i++) {
+            uint64_t token = 0;
+            memcpy(&token, (const uint8_t *)tokens + (size_t)i * width, width);
+            assert_int_equal(token, expected_token(record.row, record.offset + i));
+        }
+        count++;
+    }
+    if (count)
+        assert_int_equal(rp_checkpoint_info(checkpoint)->contents_end_row, row + 1);
+    rp_checkpoint_close(checkpoint);
+    return count;
+}
+
+/* `more` is about the tokens; a few batches are taken first. */
+static void check_save(const char *const *more, uint32_t width)
+{
+    const char *options[16] = {"checkpoint_dir", "checkpoints"};
+    struct rp_error error;
+    unsigned records = 0;
+    for (size_t i = 0; more[i]; i++)
+        options[2 + i] = more[i];
+    forget_checkpoints();
+    struct engine engine = engine_start(options);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    for (uint64_t k = 0; k < 4; k++)
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            take_batches(clients[rank], rank, k, k + 1);
+    while (records < 4) { /* until the rings are full again */
+        char *path;
+        if (rp_engine_ask(run_dir, NULL, "checkpoint", &path, &error) != 0)
+            fail_msg("%s", error.message);
+        records = check_records(path, width);
+        rp_text_free(path);
+    }
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        rp_client_detach(clients[rank]);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
+static void narrow_files_are_kept_narrow(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"u16", "i32", "i64"};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(types); i++)
+        check_save((const char *const[]){"token_dtype", types[i], NULL}, 2);
+}
+
+static void wide_files_are_kept_as_the_vocabulary_says(void **state)
+{
+    (void)state;
+    check_save((const char *const[]){"sources", "wide", "token_dtype", "i64", NULL}, 4);
+    check_save((const char *const[]){"sources", "wide", "vocab_size", "65537", NULL}, 4);
+    check_save((const char *const[]){"sources", "wide", "vocab_size", "65536", NULL}, 2);
+}
+
+static int enter(void **state)
+{
+    int code = engine_enter(state);
+    kit_write(&wide, 0, 60, 4);
+    return code;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(narrow_files_are_kept_narrow, end_newest),
+        cmocka_unit_test_teardown(wide_files_are_kept_as_the_vocabulary_says, end_newest),
+    };
+    return cmocka_run_group_tests(tests, enter, engine_leave);
+}
