@@ -26,7 +26,8 @@ enum rp_format {
     RP_FORMAT_LLMC,     /* llm.c .bin, magic 20240520 (u16) or 20240801 (u32); leading EOS */
 };
 
-/* How one token is stored. Signed types are read as unsigned ones after a range check. */
+/* How one token is stored. All are read as unsigned numbers, so that a negative one of a signed
+ * type has more than the rp_token_bits of it. */
 enum rp_token_type {
     RP_TOKEN_NONE,
     RP_TOKEN_U8,
@@ -37,6 +38,7 @@ enum rp_token_type {
     RP_TOKEN_I64
 };
 uint32_t rp_token_width(enum rp_token_type type); /* bytes; 0 for NONE */
+uint32_t rp_token_bits(enum rp_token_type type);  /* of an id: without the sign */
 
 #define RP_EOS_NONE (-1)
 /* Sidecar hashes cover blocks of this many bytes; checked reads are rounded to it. */

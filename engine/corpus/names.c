@@ -34,6 +34,12 @@ uint32_t rp_token_width(enum rp_token_type type)
     return (size_t)type < RP_ARRAY_COUNT(type_widths) ? type_widths[type] : 0;
 }
 
+uint32_t rp_token_bits(enum rp_token_type type)
+{
+    bool is_signed = type == RP_TOKEN_I16 || type == RP_TOKEN_I32 || type == RP_TOKEN_I64;
+    return 8 * rp_token_width(type) - is_signed;
+}
+
 bool rp_format_parse(const char *text, enum rp_format *format)
 {
     for (size_t i = 0; i < RP_ARRAY_COUNT(format_names); i++) {

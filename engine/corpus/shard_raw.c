@@ -121,9 +121,7 @@ int rp_raw_check_eos(const struct rp_opened *opened, struct rp_error *error)
                        "declare it, for instance `--eos 50256` for the GPT-2 tokenizer",
                        "%s: documents are separated by an EOS token, and no eos was declared",
                        opened->found.token_path);
-    unsigned bits = 8 * rp_token_width(opened->shard.type);
-    if (opened->shard.type == RP_TOKEN_I16 || opened->shard.type == RP_TOKEN_I32 || bits == 64)
-        bits--;
+    uint32_t bits = rp_token_bits(opened->shard.type);
     if (eos < 0 || (uint64_t)eos >> bits != 0)
         return rp_fail(error, -RP_E_FORMAT, "declare an eos that the tokens can hold",
                        "%s: eos: expected 0 to %" PRIu64 " (%s), found %" PRId64,

@@ -120,8 +120,11 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
         const uint8_t *tokens = rp_files_tokens(d->files, d->arena->data, piece);
         for (uint32_t t = 0; t < piece->fragment.length; t++) {
             uint64_t token = rp_token_at(tokens, piece->width, t);
-            if (token < d->options->token_limit)
+            if (rp_piece_allows(piece, d->options->token_limit, token))
                 continue;
+            bool is_negative = token >> piece->id_bits != 0;
+            int64_t id = (int64_t)(is_negative ? token - (2ull << piece->id_bits) : token);
+            uint64_t limit = rp_min_u64(d->options->token_limit, 1ull << piece->id_bits);
             const struct rp_source *source = rp_corpus_source(d->options->corpus,
                                                               piece->fragment.source);
             struct rp_extent extent;
@@ -133,10 +136,9 @@ static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *
                 "compare the dtype of the source, vocab_size and token_dtype with the tokenizer; "
                 "batches before this one were delivered",
                 "%s: source %s, document %" PRIu64 ", token %" PRIu64
-                ": expected a token id below %" PRIu64 ", found %" PRIu64,
+                ": expected a token id below %" PRIu64 ", found %" PRId64,
                 rp_corpus_shard(d->options->corpus, extent.shard)->path, rp_source_name(source),
-                piece->fragment.document, piece->fragment.offset + t, d->options->token_limit,
-                token);
+                piece->fragment.document, piece->fragment.offset + t, limit, id);
         }
     }
     RP_ASSERT(false); /* a rejected token id is in the ticket */

@@ -190,7 +190,7 @@ static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
 static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticket)
 {
     const struct rp_arena *arena = plan->arena;
-    uint64_t largest = 0;
+    bool is_bad = false;
     for (uint32_t i = 0; i < ticket->piece_count; i++) {
         const struct rp_piece *piece = &ticket->pieces[i];
         if (!wait_for_space(plan, piece->ring, ticket->batch) ||
@@ -206,9 +206,9 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
         const uint8_t *source = rp_files_tokens(plan->files, arena->data, piece);
         const struct rp_piece *ahead =
             &ticket->pieces[rp_min_u64(i + PIECES_AHEAD, ticket->piece_count - 1)];
-        uint64_t token = pack_piece(target, slot_of(target, ticket->batch), source, piece,
-                                    rp_files_tokens(plan->files, arena->data, ahead));
-        largest = token > largest ? token : largest;
+        uint64_t largest = pack_piece(target, slot_of(target, ticket->batch), source, piece,
+                                      rp_files_tokens(plan->files, arena->data, ahead));
+        is_bad |= !rp_piece_allows(piece, plan->token_limit, largest);
     }
     for (uint32_t i = 0; i < ticket->row_count; i++) {
         const struct rp_row_end *end = &ticket->rows[i];
@@ -217,7 +217,7 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
         const struct rp_pack_target *target = &plan->targets[end->ring];
         finish_row(target, slot_of(target, ticket->batch), plan->pad_id, end);
     }
-    if (largest >= plan->token_limit)
+    if (is_bad)
         ticket->bad_token = 1;
     return true;
 }

@@ -146,7 +146,7 @@ static int place_contents(struct rp_reads *reads, const struct rp_content_run *r
                           .wanted = run->byte_offset + skip};
     range.last = range.first + (uint64_t)piece->fragment.length * run->width;
     (void)rp_contents_bytes(reads->options->contents, &range.file_bytes);
-    piece->width = run->width;
+    piece->width = (uint16_t)run->width;
     return place_range(reads, &range, &piece->data_offset) ? RP_READS_PLACED : RP_READS_FULL;
 }
 
@@ -187,20 +187,22 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
     const struct rp_contents *contents = reads->options->contents;
     const struct rp_content_run *run =
         contents ? rp_contents_find(contents, row, piece->offset, fragment->length) : NULL;
-    piece->loaded_by = reads->number;
-    if (run)
-        return place_contents(reads, run, piece);
-
     struct rp_extent extent;
     int code = fragment_extent(reads, fragment, &extent, error);
     if (code < 0)
         return code;
+    piece->loaded_by = reads->number;
+    piece->id_bits = (uint16_t)rp_token_bits(
+        rp_corpus_shard(reads->options->corpus, extent.shard)->type);
+    if (run)
+        return place_contents(reads, run, piece);
+
     const struct rp_file *file = rp_files_get(reads->files, extent.shard, error);
     if (!file)
         return error->code;
     uint64_t first = extent.byte_offset + fragment->offset * extent.width;
     uint64_t last = first + (uint64_t)fragment->length * extent.width;
-    piece->width = extent.width;
+    piece->width = (uint16_t)extent.width;
     if (file->map) {
         piece->mapped_shard = extent.shard + 1;
         piece->data_offset = first;

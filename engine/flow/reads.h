@@ -40,9 +40,9 @@ RP_MUST_CHECK int rp_reads_start(struct rp_reads *reads, const struct rp_plan *p
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number);
 
 enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
-/** Set data_offset, loaded_by, mapped_shard and width of a piece of `row`; its fragment and offset
- * are set. FULL: the ticket takes no more; an empty one does when space.h's oldest ticket is
- * retired. Or a negative code: the token file cannot be opened. */
+/** Set data_offset, loaded_by, mapped_shard, width and id_bits of a piece of `row`; its fragment
+ * and offset are set. FULL: the ticket takes no more; an empty one does when space.h's oldest
+ * ticket is retired. Or a negative code: the token file cannot be opened. */
 RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
                                  struct rp_error *error);
 

@@ -73,12 +73,20 @@ struct rp_piece {
     uint64_t data_offset;        /* of its first token in the data, or in the file */
     uint64_t loaded_by;          /* ticket whose reads bring it: this one or an earlier one. I5 */
     uint32_t mapped_shard;       /* 0: in the data; else 1 + the shard whose mapping holds it */
-    uint32_t width;              /* bytes a token there */
+    uint16_t width;              /* bytes a token there */
+    uint16_t id_bits;            /* of a token id: one that has more is a negative one */
     uint32_t ring;               /* local rank: index of the batch ring */
     uint32_t row;                /* in the batch */
     uint32_t offset;             /* in the row, in tokens */
     uint32_t index;              /* of the fragment in its row */
 };
+
+/** Is it a token id of a document like this one, and below the limit of the run? */
+static inline bool rp_piece_allows(const struct rp_piece *piece, uint64_t token_limit,
+                                   uint64_t token)
+{
+    return token < token_limit && token >> piece->id_bits == 0;
+}
 
 /* A row whose last piece is in this ticket: the packer writes its padding and its row_info. */
 struct rp_row_end {
@@ -95,7 +103,7 @@ struct rp_ticket {
     uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no pieces */
     uint32_t is_bulk;     /* 1: reads a block of documents for later tickets; no pieces either */
     int32_t error;        /* negative code: the reads or the plan failed; message says why */
-    uint32_t bad_token;   /* 1: a packer met a token id at or over the limit */
+    uint32_t bad_token;   /* 1: a packer met a token id that is not allowed */
     struct rp_read reads[RP_TICKET_PIECES_MAX];
     struct rp_piece pieces[RP_TICKET_PIECES_MAX];
     struct rp_row_end rows[RP_TICKET_ROWS_MAX];

@@ -47,7 +47,8 @@ static void fill_ticket(const struct rp_arena *arena, struct rp_ticket *ticket, 
     ticket->pieces[0] = (struct rp_piece){.fragment.length = STAGE_TOKENS,
                                           .data_offset = data_of(arena, number),
                                           .loaded_by = number,
-                                          .width = sizeof(uint32_t)};
+                                          .width = sizeof(uint32_t),
+                                          .id_bits = 31};
     ticket->rows[0] = (struct rp_row_end){
         .row = ticket->batch, .fragments = 1, .tokens = STAGE_TOKENS};
     ticket->piece_count = ticket->row_count = 1;

@@ -213,12 +213,14 @@ static void test_names_are_read_as_they_are_written(void **state)
     }
     static const struct {
         const char *name;
-        unsigned width;
-    } types[] = {{"u8", 1}, {"u16", 2}, {"i16", 2}, {"i32", 4}, {"u32", 4}, {"i64", 8}};
+        unsigned width, bits;
+    } types[] = {{"u8", 1, 8},   {"u16", 2, 16}, {"i16", 2, 15},
+                 {"i32", 4, 31}, {"u32", 4, 32}, {"i64", 8, 63}};
     for (size_t i = 0; i < RP_ARRAY_COUNT(types); i++) {
         enum rp_token_type type = RP_TOKEN_NONE;
         assert_true(rp_token_type_parse(types[i].name, &type));
         assert_int_equal(rp_token_width(type), types[i].width);
+        assert_int_equal(rp_token_bits(type), types[i].bits);
         assert_string_equal(rp_token_type_name(type), types[i].name);
     }
     enum rp_token_type type = RP_TOKEN_U8;

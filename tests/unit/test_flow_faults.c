@@ -333,6 +333,48 @@ static void contents_and_files_together(void **state)
     kit_close(&kit);
 }
 
+/* Where the first token id stands that int16 has no room for, in a stream that has many. */
+static struct rp_fragment first_negative(const struct kit *kit, int *id)
+{
+    const struct expected_row *row = &kit->rows[0].expected;
+    struct rp_fragment place = row->fragments[0];
+    uint32_t f = 0;
+    while ((*id = (int16_t)kit_token(NULL, &place, 0)) >= 0)
+        if (++place.offset == row->fragments[f].offset + row->fragments[f].length)
+            place = row->fragments[++f];
+    return place;
+}
+
+/* However a token comes here, it is what its file says: read, mapped, or kept in a checkpoint. */
+static void a_negative_token_is_named(void **state)
+{
+    (void)state;
+    static const struct kit_source source = {"negative", 3, 2, 100};
+    kit_write(&source, 0, 60, 8);
+    struct kit kit;
+    open_ordered(&kit, &source);
+    int id;
+    struct rp_fragment place = first_negative(&kit, &id);
+    char words[160];
+    snprintf(words, sizeof words,
+             "negative.bin|document %d, token %d|a token id below 32768|found %d",
+             (int)place.document, (int)place.offset, id);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.token_limit = 1u << 31;
+    struct rp_contents *contents = make_contents(&kit, 4, 2);
+    for (int way = 0; way < 3; way++) {
+        options.mapped = way == 1;
+        options.contents = way == 2 ? contents : NULL;
+        struct stream s;
+        stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+        stream_start(&s);
+        check_failure(&s, -RP_E_VOCABULARY, 0, words);
+        stream_close(&s);
+    }
+    rp_contents_free(contents);
+    kit_close(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_token_above_the_limit_is_named),
         cmocka_unit_test(contents_need_no_file),
         cmocka_unit_test(contents_and_files_together),
+        cmocka_unit_test(a_negative_token_is_named),
     };
     return cmocka_run_group_tests(tests, kit_enter, scratch_leave);
 }

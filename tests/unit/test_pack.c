@@ -60,7 +60,8 @@ static void fill_ticket(struct bench *bench, uint32_t width)
         for (uint32_t f = 0; f < RP_ARRAY_COUNT(fragments); f++, at++) {
             ticket->pieces[ticket->piece_count++] = (struct rp_piece){.fragment = fragments[f],
                                                                       .data_offset = at,
-                                                                      .width = width,
+                                                                      .width = (uint16_t)width,
+                                                                      .id_bits = 63,
                                                                       .ring = ring,
                                                                       .row = fragment_rows[f],
                                                                       .offset = fragment_offsets[f],
