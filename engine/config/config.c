@@ -68,10 +68,13 @@ static void free_sources(struct rp_config *config)
     config->source_count = 0;
 }
 
-/* --sources a.bin,b.bin: every element is a source with that one shard. */
-static int set_sources(struct rp_config *config, const char *text, struct rp_error *error)
+/* --sources a.bin,b.bin: every element is a source with that one shard. Given again it adds to
+ * them; only those of the file are replaced. */
+static int set_sources(struct rp_config *config, const char *text, bool again,
+                       struct rp_error *error)
 {
-    free_sources(config);
+    if (!again)
+        free_sources(config);
     char *copy = strdup(text), *rest = copy;
     if (!copy)
         return rp_fail(error, -ENOMEM, NULL, "out of memory while listing sources");
@@ -98,12 +101,13 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
     int code = rp_key_find(rp_config_key_table, RP_KEY_COUNT, name, option, &key, error);
     if (code < 0)
         return code;
+    uint32_t *line = &config->lines[key - rp_config_key_table];
     if (key->kind == RP_KIND_SOURCES)
-        code = set_sources(config, text, error);
+        code = set_sources(config, text, *line == RP_CONFIG_OPTION, error);
     else
         code = rp_key_set(key, config, text, option, error);
     if (code == 0)
-        config->lines[key - rp_config_key_table] = RP_CONFIG_OPTION;
+        *line = RP_CONFIG_OPTION;
     return code;
 }
 

@@ -42,6 +42,14 @@ def test_weighted_sources_as_dicts(make, corpora):
     assert batch.next_row >= len(expected.rows)
 
 
+def test_a_list_of_paths(make, corpora):
+    expected = Expected(corpora, weights=[1, 1])
+    with make(corpus=corpora) as loader:
+        for batch in loader:
+            assert_batch(batch, expected)
+    assert batch.next_row >= len(expected.rows)
+
+
 def test_config_file_and_options(make, corpora, folder, expected):
     config = folder / "run.yaml"
     config.write_text(f"sources: [{corpora[0]}]\nseq_len: 1\nrun: other\n")

@@ -239,6 +239,21 @@ static void paths_are_relative_to_the_file(void **state)
     assert_string_equal(config.run_dir, "/run/elsewhere");
 }
 
+static void sources_given_again_are_added(void **state)
+{
+    (void)state;
+    write_file("raw/c.yaml", MINIMAL, strlen(MINIMAL));
+    rp_config_free(&config);
+    rp_config_init(&config);
+    must(rp_config_read(&config, "raw/c.yaml", &error));
+    must(rp_config_set(&config, "sources", "two.bin", &error)); /* in place of the file's */
+    must(rp_config_set(&config, "sources", "three.bin,four.bin", &error));
+    must(rp_config_finish(&config, &error));
+    assert_int_equal(config.source_count, 3);
+    assert_string_equal(config.sources[0].name, "two");
+    assert_string_equal(config.sources[2].name, "four");
+}
+
 static void profiles_choose_sections(void **state)
 {
     (void)state;
@@ -280,6 +295,7 @@ int main(void)
         cmocka_unit_test(a_folder_that_is_not_there_names_its_source),
         cmocka_unit_test(values_that_go_together_are_accepted),
         cmocka_unit_test(paths_are_relative_to_the_file),
+        cmocka_unit_test(sources_given_again_are_added),
         cmocka_unit_test(profiles_choose_sections),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
