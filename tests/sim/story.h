@@ -59,6 +59,7 @@ struct trainer {
     uint64_t start_low, start_high; /* where it may begin */
     struct token saved;             /* the newest that it put away */
     uint64_t at;                    /* first row of the micro-batch that it takes next */
+    uint64_t began;                 /* the first of them in this life of its process */
     uint64_t farthest;              /* that `at` was in this life */
     bool done, failed, ended;
 };

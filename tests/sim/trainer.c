@@ -71,8 +71,26 @@ static void begin(struct trainer *trainer, uint64_t row)
     if (row < trainer->start_low || (row > trainer->start_high && !at_end))
         sim_fail("%s begins at row %u; %u to %u expected", trainer->name, (unsigned)row,
                  (unsigned)trainer->start_low, (unsigned)trainer->start_high);
-    trainer->at = row;
+    trainer->at = trainer->began = row;
     note_progress(trainer->story);
+}
+
+/* In peace the steps are counted from where everybody began: all ranks, here and on other nodes,
+ * end behind the last one, and that is padded or dropped. */
+static void end(const struct trainer *trainer)
+{
+    const struct reference *reference = &trainer->story->reference;
+    const struct life *life = &trainer->story->life;
+    uint64_t count = reference->row_count, began = trainer->began;
+    if (!life->calm || began >= count)
+        return;
+    uint64_t rows = count - began, rest = rows % life->global;
+    rows += rest == 0 ? 0 : reference->drop_last ? -rest : life->global - rest;
+    if (trainer->at != began + rows)
+        sim_fail("%s: began at row %u of %u, in steps of %u: the end at row %u expected, at row %u "
+                 "found",
+                 trainer->name, (unsigned)began, (unsigned)count, (unsigned)life->global,
+                 (unsigned)(began + rows), (unsigned)trainer->at);
 }
 
 static void take(struct trainer *trainer, struct rp_client *client, const struct rp_batch *batch)
@@ -156,6 +174,7 @@ static void run(struct trainer *trainer, struct rp_client *client)
                      trainer->name, (unsigned)((sim.now_ns - begin) / SIM_MS));
         if (code == RP_NEXT_END) {
             trainer->ended = true;
+            end(trainer);
             break;
         }
         if (code == -RP_E_USAGE && count) { /* the ring is full from the oldest lease on */
