@@ -111,38 +111,38 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
 
 /* ---- retiring tickets ------------------------------------------------------------------------ */
 
-/* Find the token id that a packer rejected, to name its place. */
+/* A packer rejected a token id of the ticket: name its place. A mapped file may have been written
+ * over since then. */
 static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *ticket,
                             struct rp_error *error)
 {
-    for (uint32_t i = 0; i < ticket->piece_count; i++) {
-        const struct rp_piece *piece = &ticket->pieces[i];
-        const uint8_t *tokens = rp_files_tokens(d->files, d->arena->data, piece);
-        for (uint32_t t = 0; t < piece->fragment.length; t++) {
-            uint64_t token = rp_token_at(tokens, piece->width, t);
-            if (rp_piece_allows(piece, d->options->token_limit, token))
-                continue;
-            bool is_negative = token >> piece->id_bits != 0;
-            int64_t id = (int64_t)(is_negative ? token - (2ull << piece->id_bits) : token);
-            uint64_t limit = rp_min_u64(d->options->token_limit, 1ull << piece->id_bits);
-            const struct rp_source *source = rp_corpus_source(d->options->corpus,
-                                                              piece->fragment.source);
-            struct rp_extent extent;
-            int code = rp_source_extent(source, piece->fragment.document, &extent, error);
-            if (code < 0)
-                return code;
-            return rp_fail(
-                error, -RP_E_VOCABULARY,
-                "compare the dtype of the source, vocab_size and token_dtype with the tokenizer; "
-                "batches before this one were delivered",
-                "%s: source %s, document %" PRIu64 ", token %" PRIu64
-                ": expected a token id below %" PRIu64 ", found %" PRId64,
-                rp_corpus_shard(d->options->corpus, extent.shard)->path, rp_source_name(source),
-                piece->fragment.document, piece->fragment.offset + t, limit, id);
-        }
-    }
-    RP_ASSERT(false); /* a rejected token id is in the ticket */
-    return -RP_E_VOCABULARY;
+    const struct rp_piece *piece = &ticket->pieces[ticket->bad_piece - 1];
+    const uint8_t *tokens = rp_files_tokens(d->files, d->arena->data, piece);
+    const struct rp_source *source = rp_corpus_source(d->options->corpus, piece->fragment.source);
+    struct rp_extent extent;
+    int code = rp_source_extent(source, piece->fragment.document, &extent, error);
+    if (code < 0)
+        return code;
+    const char *path = rp_corpus_shard(d->options->corpus, extent.shard)->path;
+    uint64_t limit = rp_piece_token_limit(piece, d->options->token_limit), token = 0;
+    uint32_t t = 0;
+    while (t < piece->fragment.length && (token = rp_token_at(tokens, piece->width, t)) < limit)
+        t++;
+    if (t == piece->fragment.length)
+        return rp_fail(error, -RP_E_CHANGED,
+                       "restore the file and restart; what was delivered is valid",
+                       "%s: source %s, document %" PRIu64 ": a token id that is not below %" PRIu64
+                       " was there, and is gone: the file was changed while it was in use",
+                       path, rp_source_name(source), piece->fragment.document, limit);
+    bool is_negative = token >> piece->id_bits != 0;
+    return rp_fail(
+        error, -RP_E_VOCABULARY,
+        "compare the dtype of the source, vocab_size and token_dtype with the tokenizer; "
+        "batches before this one were delivered",
+        "%s: source %s, document %" PRIu64 ", token %" PRIu64 ": expected a token id below %" PRIu64
+        ", found %" PRId64,
+        path, rp_source_name(source), piece->fragment.document, piece->fragment.offset + t, limit,
+        (int64_t)(is_negative ? token - (2ull << piece->id_bits) : token));
 }
 
 static bool is_packed(const struct rp_arena *arena, uint64_t number)
@@ -164,7 +164,7 @@ static void retire(struct rp_deliver *d)
 /* Is it more than rows of a batch, so that only the engine can retire it? Of a packed ticket. */
 static bool is_special(const struct rp_ticket *ticket)
 {
-    return ticket->error || ticket->bad_token || ticket->stream_ends;
+    return ticket->error || ticket->bad_piece || ticket->stream_ends;
 }
 
 static bool waits_for_engine(const struct rp_deliver *d)
@@ -199,7 +199,7 @@ static int retire_special(struct rp_deliver *d, struct rp_error *error)
     }
     if (ticket->error)
         return rp_fail(error, ticket->error, ticket->hint, "%s", ticket->message);
-    if (ticket->bad_token)
+    if (ticket->bad_piece)
         return report_bad_token(d, ticket, error);
     for (uint32_t r = 0; r < d->options->rank_count; r++)
         rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, NULL);

@@ -65,7 +65,7 @@ static int open_ticket(struct rp_dispatch *d)
     ticket->piece_count = ticket->read_count = ticket->row_count = 0;
     ticket->batch_ends = ticket->stream_ends = ticket->is_bulk = 0;
     ticket->error = 0;
-    ticket->bad_token = 0;
+    ticket->bad_piece = 0;
     d->ticket = ticket;
     rp_reads_begin(&d->reads, ticket, d->next_ticket);
     return 0;

@@ -190,7 +190,7 @@ static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
 static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticket)
 {
     const struct rp_arena *arena = plan->arena;
-    bool is_bad = false;
+    uint32_t bad_piece = 0;
     for (uint32_t i = 0; i < ticket->piece_count; i++) {
         const struct rp_piece *piece = &ticket->pieces[i];
         if (!wait_for_space(plan, piece->ring, ticket->batch) ||
@@ -208,7 +208,8 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
             &ticket->pieces[rp_min_u64(i + PIECES_AHEAD, ticket->piece_count - 1)];
         uint64_t largest = pack_piece(target, slot_of(target, ticket->batch), source, piece,
                                       rp_files_tokens(plan->files, arena->data, ahead));
-        is_bad |= !rp_piece_allows(piece, plan->token_limit, largest);
+        if (bad_piece == 0 && largest >= rp_piece_token_limit(piece, plan->token_limit))
+            bad_piece = i + 1;
     }
     for (uint32_t i = 0; i < ticket->row_count; i++) {
         const struct rp_row_end *end = &ticket->rows[i];
@@ -217,8 +218,7 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
         const struct rp_pack_target *target = &plan->targets[end->ring];
         finish_row(target, slot_of(target, ticket->batch), plan->pad_id, end);
     }
-    if (is_bad)
-        ticket->bad_token = 1;
+    ticket->bad_piece = bad_piece;
     return true;
 }
 

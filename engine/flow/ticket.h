@@ -18,7 +18,7 @@
  *       the ticket then.
  *
  *   I2  Before PLANNED the slot is dispatch's, then fetch's (and the kernel's, while reads are in
- *       flight), then after READY everything in it but `bad_token` is immutable until deliver
+ *       flight), then after READY everything in it but `bad_piece` is immutable until deliver
  *       retires the ticket. What it read is immutable until the last ticket that uses it is
  *       retired.
  *
@@ -36,6 +36,7 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
 #include "shm/segment.h"
@@ -81,11 +82,10 @@ struct rp_piece {
     uint32_t index;              /* of the fragment in its row */
 };
 
-/** Is it a token id of a document like this one, and below the limit of the run? */
-static inline bool rp_piece_allows(const struct rp_piece *piece, uint64_t token_limit,
-                                   uint64_t token)
+/** Its token ids must be below this, where those of the run must be below `token_limit`. */
+static inline uint64_t rp_piece_token_limit(const struct rp_piece *piece, uint64_t token_limit)
 {
-    return token < token_limit && token >> piece->id_bits == 0;
+    return rp_min_u64(token_limit, 1ull << piece->id_bits);
 }
 
 /* A row whose last piece is in this ticket: the packer writes its padding and its row_info. */
@@ -103,7 +103,7 @@ struct rp_ticket {
     uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no pieces */
     uint32_t is_bulk;     /* 1: reads a block of documents for later tickets; no pieces either */
     int32_t error;        /* negative code: the reads or the plan failed; message says why */
-    uint32_t bad_token;   /* 1: a packer met a token id that is not allowed */
+    uint32_t bad_piece;   /* 1 + the first one with a token id that is not allowed; 0: none */
     struct rp_read reads[RP_TICKET_PIECES_MAX];
     struct rp_piece pieces[RP_TICKET_PIECES_MAX];
     struct rp_row_end rows[RP_TICKET_ROWS_MAX];

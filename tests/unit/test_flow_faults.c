@@ -375,6 +375,33 @@ static void a_negative_token_is_named(void **state)
     kit_close(&kit);
 }
 
+/* What a packer has seen is not there any more when the engine comes to say what it was. */
+static void a_token_that_is_gone_again_is_a_changed_file(void **state)
+{
+    (void)state;
+    static const struct kit_source source = {"shifting", 3, 2, 100};
+    static const uint8_t zeros[100 * 60 * 2];
+    kit_write(&source, 0, 60, 8);
+    struct kit kit;
+    open_ordered(&kit, &source);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.mapped = true;
+    struct stream s;
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+    stream_start(&s);
+    const struct rp_ticket *first = rp_arena_ticket(rp_flow_arena(s.flow), 0);
+    while (rp_a64_load_acquire(&first->state) != rp_ticket_word(0, RP_TICKET_PACKED))
+        usleep(1000);
+    int fd = open("shifting.bin", O_WRONLY | O_CLOEXEC);
+    off_t bytes = lseek(fd, 0, SEEK_END);
+    assert_true(bytes > 0 && (size_t)bytes <= sizeof zeros);
+    assert_int_equal(pwrite(fd, zeros, (size_t)bytes, 0), bytes);
+    close(fd);
+    check_failure(&s, -RP_E_CHANGED, 0, "shifting.bin|source shifting, document|is gone");
+    stream_close(&s);
+    kit_close(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +414,7 @@ int main(void)
         cmocka_unit_test(contents_need_no_file),
         cmocka_unit_test(contents_and_files_together),
         cmocka_unit_test(a_negative_token_is_named),
+        cmocka_unit_test(a_token_that_is_gone_again_is_a_changed_file),
     };
     return cmocka_run_group_tests(tests, kit_enter, scratch_leave);
 }
