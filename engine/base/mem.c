@@ -2,6 +2,7 @@
 /* mem — see mem.h. */
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,11 @@
 
 #define PAGE_BYTES 4096u
 #define HUGE_PAGE_BYTES (2u << 20)
+
+/* Newer than the C library's headers may be. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008u
+#endif
 
 void *rp_calloc_aligned(size_t alignment, size_t bytes)
 {
@@ -44,6 +50,14 @@ void rp_give_pages(void *memory, size_t bytes)
 {
     if (memory)
         munmap(memory, rp_align_up(bytes ? bytes : 1, PAGE_BYTES));
+}
+
+int rp_memfd(const char *name)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd < 0 ? -errno : fd;
 }
 
 char *rp_format(const char *format, ...)

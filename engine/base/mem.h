@@ -24,6 +24,10 @@ void *rp_calloc_aligned(size_t alignment, size_t bytes);
 void *rp_take_pages(size_t bytes);
 void rp_give_pages(void *memory, size_t bytes);
 
+/** A file without a name, in memory (memfd), that can be sealed and never executed: some machines
+ * allow no other (vm.memfd_noexec). Returns its descriptor, or -errno. */
+int rp_memfd(const char *name);
+
 /** Formatted string on the heap; NULL when out of memory. The caller frees it. */
 char *rp_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "io/io.h"
 
 static int read_one_byte(struct rp_io *io, int fd, struct rp_error *error)
@@ -39,10 +39,10 @@ static int try_uring(char *description, size_t description_bytes, struct rp_erro
     int code = rp_io_open(&io, &rp_io_method_uring, &options, error);
     if (code < 0)
         return code;
-    int fd = memfd_create("ringpack-try-io", MFD_CLOEXEC);
+    int fd = rp_memfd("ringpack-try-io");
     if (fd < 0)
-        code = rp_fail(error, -errno, NULL, "io_uring cannot be tried: memfd_create: %s",
-                       strerror(errno));
+        code = rp_fail(error, fd, NULL, "io_uring cannot be tried: memfd_create: %s",
+                       strerror(-fd));
     else
         code = read_one_byte(io, fd, error);
     rp_io_describe(io, description, description_bytes);

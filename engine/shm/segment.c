@@ -22,9 +22,6 @@
 #define RP_HUGE_BYTES (2u << 20)
 
 /* Newer than the C library's headers may be. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008u
-#endif
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -41,13 +38,11 @@
 
 static int open_memfd(const char *name, struct rp_error *error)
 {
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = rp_memfd(name);
     if (fd < 0)
-        return rp_fail(error, -errno,
+        return rp_fail(error, fd,
                        "raise the limit of open files (ulimit -n) if that is what it says",
-                       "shared memory `%s`: memfd_create: %s", name, strerror(errno));
+                       "shared memory `%s`: memfd_create: %s", name, strerror(-fd));
     if (fchmod(fd, 0600) != 0) { /* it is born with 0777 */
         int code = -errno;
         close(fd);

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,6 +16,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/mem.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -70,8 +70,8 @@ static void attach_fds(struct msghdr *message, void *control, size_t control_byt
 /* A sealed memfd with the body in it. Returns it, or a code. */
 static int wrap_body(const uint8_t *body, size_t bytes)
 {
-    int fd = memfd_create("ringpack-message", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int code = fd < 0 ? -errno : 0;
+    int fd = rp_memfd("ringpack-message");
+    int code = fd < 0 ? fd : 0;
     for (size_t done = 0; code == 0 && done < bytes;) {
         ssize_t put = write(fd, body + done, bytes - done);
         if (put >= 0)

@@ -23,6 +23,7 @@ from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageErr
 logger = logging.getLogger("ringpack.engine")
 _CORPORA = (".bin", ".idx", ".npy", ".jsonl", ".json.gz", ".parquet", ".arrow", ".txt")
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "debug": logging.DEBUG}
+_MFD_NOEXEC_SEAL = 0x0008  # some machines allow no memfd without it (vm.memfd_noexec)
 _living: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
@@ -103,7 +104,10 @@ def _absolute(source):
 
 def _config_fd(text):
     """A config that has no file, for a child to read: -c /proc/self/fd/N."""
-    fd = os.memfd_create("ringpack-config")
+    try:
+        fd = os.memfd_create("ringpack-config", os.MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
+    except OSError:  # before Linux 6.3
+        fd = os.memfd_create("ringpack-config")
     os.write(fd, text.encode())
     return fd, ["-c", f"/proc/self/fd/{fd}"]
 
