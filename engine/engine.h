@@ -30,7 +30,8 @@ struct rp_engine_options {
  * once. Blocks those signals. */
 RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error);
 
-/* Resident memory of an engine, in bytes, without the pages of mapped files. Its flow takes one of
+/* Resident memory of an engine, in bytes, without the pages of mapped files and without what it
+ * resumed from: a checkpoint's contents stay on the heap. Its flow takes one of
  * the two: where the page cache holds the corpus, token files are mapped and not read. */
 struct rp_engine_memory {
     uint64_t batch_rings, flow_reading, flow_mapped, process;

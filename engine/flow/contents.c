@@ -70,9 +70,16 @@ int rp_contents_add(struct rp_contents *contents, uint64_t row, uint32_t offset,
     return 0;
 }
 
+uint64_t rp_contents_end_row(const struct rp_contents *contents)
+{
+    return contents->count ? contents->runs[contents->count - 1].row + 1 : 0;
+}
+
 const struct rp_content_run *rp_contents_find(const struct rp_contents *contents, uint64_t row,
                                               uint32_t offset, uint32_t count)
 {
+    if (row >= rp_contents_end_row(contents)) /* soon, and then for as long as the engine runs */
+        return NULL;
     /* the last run at or before (row, offset) */
     size_t low = 0, high = contents->count;
     while (low < high) {
@@ -95,11 +102,6 @@ const uint8_t *rp_contents_bytes(const struct rp_contents *contents, uint64_t *b
 {
     *bytes_out = contents->bytes_used;
     return contents->bytes;
-}
-
-uint64_t rp_contents_end_row(const struct rp_contents *contents, uint64_t row_first)
-{
-    return contents->count ? contents->runs[contents->count - 1].row + 1 : row_first;
 }
 
 size_t rp_contents_count(const struct rp_contents *contents)

@@ -3,7 +3,8 @@
  *
  * Contents are kept by (row, token offset in the row), independent of ranks, batch sizes and rings,
  * so a run may come back with another topology and still use them. They are a cache: what they lack
- * is read from the corpus. */
+ * is read from the corpus. An engine keeps them as long as it runs, because a trainer may ask for
+ * their rows again. */
 #ifndef RP_FLOW_CONTENTS_H
 #define RP_FLOW_CONTENTS_H
 
@@ -37,9 +38,8 @@ const struct rp_content_run *rp_contents_find(const struct rp_contents *contents
                                               uint32_t offset, uint32_t count);
 const uint8_t *rp_contents_bytes(const struct rp_contents *contents, uint64_t *bytes_out);
 
-/** First row from row_first on that contents do not reach: what a listing calls the end of the
- * contents. */
-uint64_t rp_contents_end_row(const struct rp_contents *contents, uint64_t row_first);
+/** First row that contents do not reach; 0 when there are none. */
+uint64_t rp_contents_end_row(const struct rp_contents *contents);
 
 size_t rp_contents_count(const struct rp_contents *contents);
 const struct rp_content_run *rp_contents_run(const struct rp_contents *contents, size_t index);

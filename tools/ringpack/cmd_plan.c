@@ -183,7 +183,8 @@ static void print_memory(const struct rp_engine_memory *memory)
 {
     char text[RP_CMD_TEXT_BYTES];
     uint64_t always = memory->batch_rings + memory->process;
-    puts("memory of the engine, without the pages of mapped files");
+    puts(
+        "memory of the engine, without the pages of mapped files and the contents of a checkpoint");
     printf("  %-20s%s\n", "batch rings", rp_cmd_bytes_text(memory->batch_rings, text));
     printf("  %-20s%s\n", "in all", rp_cmd_bytes_text(always + memory->flow_reading, text));
     printf("  %-20s%s, where the page cache holds the corpus\n", "",
