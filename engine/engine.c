@@ -147,7 +147,8 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
     bool mapped = c->io == RP_IO_MAPPED ||
                   (c->io == RP_IO_AUTO && !engine->direct && rp_files_are_cached(engine->corpus));
     if (mapped)
-        rp_log(RP_LOG_INFO, "the page cache holds the corpus: token files are mapped");
+        rp_log(RP_LOG_INFO, "%s: token files are mapped",
+               c->io == RP_IO_MAPPED ? "io: mapped" : "the page cache holds the corpus");
     else
         rp_log(RP_LOG_INFO, "%s; %s reads", why, engine->direct ? "direct" : "buffered");
     struct rp_flow_options options = {.corpus = engine->corpus,
