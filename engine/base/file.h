@@ -32,7 +32,8 @@ RP_MUST_CHECK int rp_file_read_all(const char *path, uint64_t bytes_max, char **
                                    size_t *bytes_out, struct rp_error *error);
 
 /** Replace `path` by `bytes` of `buffer` so that a crash leaves the old or the new content:
- * temporary file in the same directory, fsync, rename, fsync of the directory. */
+ * temporary file in the same directory, fsync, rename, fsync of the directory. Fails as
+ * rp_new_file_publish does. */
 RP_MUST_CHECK int rp_file_replace(const char *path, const void *buffer, size_t bytes,
                                   struct rp_error *error);
 
@@ -46,8 +47,9 @@ struct rp_new_file {
 /** Begin a file that will replace `path`. Write to new_file->fd, then publish or discard. */
 RP_MUST_CHECK int rp_new_file_open(struct rp_new_file *new_file, const char *path,
                                    struct rp_error *error);
-/** fsync, rename over `path`, fsync of the directory. Always ends the new file; on failure `path`
- * is as it was and nothing is left beside it. */
+/** fsync, rename over `path`, fsync of the directory. Always ends the new file, and nothing is left
+ * beside `path`. On failure that is as it was, or, if only the directory could not be synced,
+ * replaced already, and perhaps not for good. */
 RP_MUST_CHECK int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error);
 /** Drop it. Fine on a new file that was already ended, or that is all zero but fd = -1. */
 void rp_new_file_discard(struct rp_new_file *new_file);
