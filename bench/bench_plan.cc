@@ -84,6 +84,12 @@ rp_plan *open_plan(const rp_plan_config &config, uint32_t source_count)
     return plan;
 }
 
+double token_bytes(const rp_plan *plan)
+{
+    std::vector<uint8_t> token(rp_plan_state_bytes_max(plan));
+    return static_cast<double>(rp_plan_save(plan, token.data()));
+}
+
 void plan_rows(benchmark::State &state, const rp_plan_config &config, uint32_t source_count = 1)
 {
     rp_plan *plan = open_plan(config, source_count);
@@ -95,6 +101,7 @@ void plan_rows(benchmark::State &state, const rp_plan_config &config, uint32_t s
     state.SetItemsProcessed(static_cast<int64_t>(counts.documents));
     double capacity = static_cast<double>(counts.emitted + counts.padding);
     state.counters["efficiency_%"] = 100.0 * static_cast<double>(counts.emitted) / capacity;
+    state.counters["token_bytes"] = token_bytes(plan);
     state.counters["cuts_per_100"] = 100.0 * static_cast<double>(counts.cuts) /
                                      static_cast<double>(counts.documents);
     rp_plan_close(plan);
@@ -180,13 +187,17 @@ BENCHMARK(permute_one)->ArgName("n")->Arg(1 << 20)->Arg((1 << 20) + 1)->Arg(1000
 BENCHMARK(permute_many)->ArgName("n")->Arg(1 << 20)->Arg((1 << 20) + 1)->Arg(1000000000);
 BENCHMARK(lookahead)
     ->ArgNames({"seq_len", "window", "split"})
+    ->ArgsProduct({{4096}, {16, 64, 256, 1024, 4096}, {RP_FILL_PAD}})
     ->Args({2048, 64, RP_FILL_PAD})
     ->Args({2048, 64, RP_FILL_SPLIT})
-    ->Args({2048, 256, RP_FILL_PAD})
     ->Args({8192, 64, RP_FILL_PAD})
     ->Args({131072, 64, RP_FILL_PAD});
-BENCHMARK(best_fit)->ArgNames({"seq_len", "window"})->Args({2048, 64})->Args({8192, 64});
-BENCHMARK(concat)->ArgName("seq_len")->Arg(2048)->Arg(8192);
+BENCHMARK(best_fit)
+    ->ArgNames({"seq_len", "window"})
+    ->ArgsProduct({{4096}, {16, 64, 256, 1024, 4096}})
+    ->Args({2048, 64})
+    ->Args({8192, 64});
+BENCHMARK(concat)->ArgName("seq_len")->Arg(2048)->Arg(4096)->Arg(8192);
 BENCHMARK(shuffles)->ArgName("shuffle")->DenseRange(RP_SHUFFLE_NONE, RP_SHUFFLE_BLOCK);
 BENCHMARK(sources)->ArgName("sources")->Arg(1)->Arg(2)->Arg(8)->Arg(64);
 BENCHMARK(save_and_load);
