@@ -193,15 +193,16 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
     return 0;
 }
 
-/* ---- micro-batches
- * ---------------------------------------------------------------------------------------- */
+/* ---- micro-batches --------------------------------------------------------------------------- */
 
 static void save_state(struct rp_dispatch *d)
 {
     struct rp_state_slot *slot = rp_arena_state(d->arena, d->batch);
     if (rp_a64_load_relaxed(&slot->position) == d->batch + 1)
         return; /* an earlier start came by here, and the engine may be reading it */
-    rp_a64_store_release(&slot->position, 0);
+    /* It orders nothing behind it, and need not: so many are kept that nobody asks any more for the
+     * one that the slot had (choose_sizes and may_be_overwritten, flow.c). */
+    rp_a64_store_relaxed(&slot->position, 0);
     slot->bytes = rp_plan_save(d->plan, slot + 1);
     slot->next_row = rp_plan_row(d->plan);
     RP_ASSERT(slot->bytes <= d->arena->state_bytes);
