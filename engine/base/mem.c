@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 
-#define PAGE_BYTES 4096u
 #define HUGE_PAGE_BYTES (2u << 20)
 
 /* Newer than the C library's headers may be. */
@@ -25,10 +25,16 @@ void *rp_calloc_aligned(size_t alignment, size_t bytes)
     return memory ? memset(memory, 0, rounded) : NULL;
 }
 
+/* In whole pages of this machine: on aarch64 they may have 64 KiB. */
+static size_t round_up(size_t bytes)
+{
+    return rp_align_up(bytes ? bytes : 1, (size_t)sysconf(_SC_PAGESIZE));
+}
+
 void *rp_take_pages(size_t bytes)
 {
     size_t slack = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 0;
-    size_t rounded = rp_align_up(bytes ? bytes : 1, PAGE_BYTES);
+    size_t rounded = round_up(bytes);
     if (rounded + slack < bytes)
         return NULL;
     uint8_t *memory = mmap(NULL, rounded + slack, PROT_READ | PROT_WRITE,
@@ -49,7 +55,7 @@ void *rp_take_pages(size_t bytes)
 void rp_give_pages(void *memory, size_t bytes)
 {
     if (memory)
-        munmap(memory, rp_align_up(bytes ? bytes : 1, PAGE_BYTES));
+        munmap(memory, round_up(bytes));
 }
 
 int rp_memfd(const char *name)

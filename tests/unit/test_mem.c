@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pages are taken and given back whole, on a machine that says that they have 64 KiB, as some of
+ * aarch64 do: an munmap that begins elsewhere is refused there, and the memory stays. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define PAGE_BYTES 65536u
+#define HUGE_PAGE_BYTES (2u << 20)
+
+static struct {
+    void *address;
+    size_t bytes;
+} last_unmapped;
+
+int __real_munmap(void *address, size_t bytes);
+int __wrap_munmap(void *address, size_t bytes);
+int __wrap_munmap(void *address, size_t bytes)
+{
+    last_unmapped.address = address;
+    last_unmapped.bytes = bytes;
+    return __real_munmap(address, bytes);
+}
+
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+long __wrap_sysconf(int name)
+{
+    return name == _SC_PAGESIZE ? PAGE_BYTES : __real_sysconf(name);
+}
+
+static void check(size_t bytes, size_t whole)
+{
+    uint8_t *memory = rp_take_pages(bytes);
+    assert_non_null(memory);
+    if (whole >= HUGE_PAGE_BYTES) { /* what was taken to begin at a huge page, and is too much */
+        assert_ptr_equal(last_unmapped.address, memory + whole);
+        assert_int_equal((uintptr_t)memory % HUGE_PAGE_BYTES, 0);
+    }
+    memset(memory, 5, bytes);
+    rp_give_pages(memory, bytes);
+    assert_ptr_equal(last_unmapped.address, memory);
+    assert_int_equal(last_unmapped.bytes, whole);
+}
+
+static void pages_are_given_back_whole(void **state)
+{
+    (void)state;
+    check(0, PAGE_BYTES);
+    check(PAGE_BYTES + 1, 2 * PAGE_BYTES);
+    check(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+    check(HUGE_PAGE_BYTES + 1, HUGE_PAGE_BYTES + PAGE_BYTES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_are_given_back_whole)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
