@@ -11,16 +11,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
 #define RP_FDS_GIVEN 2                 /* with a message, or none */
 #define RP_FDS_KEPT (RP_FDS_GIVEN + 1) /* and the body, if it has one of its own */
 #define RP_BODY_INLINE_MAX                                                                         \
@@ -29,22 +25,6 @@
 #define RP_PACKET_BYTES_MAX (RP_BODY_INLINE_MAX + RP_PAGE_BYTES)
 #define RP_BODY_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 #define RP_FDS_MAX 16 /* more than the kernel is asked for: it drops the rest and says so */
-
-int rp_socket_peer_pidfd(int fd)
-{
-    int pidfd;
-    socklen_t length = sizeof pidfd;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) /* since Linux 6.5 */
-        return pidfd;
-    /* Before that by number. It may have been given to somebody else since; then its death is
-     * reported late, and the hang-up, which is watched as well, reports it in time. */
-    struct ucred peer;
-    length = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
-        return -errno;
-    pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
-    return pidfd < 0 ? -errno : pidfd;
-}
 
 bool rp_socket_hung_up(int fd)
 {

@@ -38,11 +38,8 @@ void rp_listener_close(struct rp_listener *listener);
  * how to start one). */
 RP_MUST_CHECK int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error);
 
-/** A pidfd of the process that connected, readable once it is dead: unlike the hang-up it does not
- * wait for copies of the socket in forked children. -errno where the kernel has none. */
-int rp_socket_peer_pidfd(int fd);
-
-/** Whether the other side has hung up. */
+/** Whether the other side has hung up: it closed the socket or died, and so did every child that
+ * has a copy of it. */
 bool rp_socket_hung_up(int fd);
 
 /** Send a header and a body as one message, with up to two fds. Waits for room on blocking sockets

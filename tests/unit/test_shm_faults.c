@@ -184,8 +184,8 @@ static void test_meeting_and_speaking(void **state)
     check_all(meet);
 }
 
-/* Old kernels: no seal against execution, no MADV_POPULATE_WRITE, no MADV_COLLAPSE, no pidfd of a
- * peer. Nothing is lost but time. */
+/* Old kernels: no seal against execution, no MADV_POPULATE_WRITE, no MADV_COLLAPSE. Nothing is
+ * lost but time. */
 static void test_kernels_that_can_less(void **state)
 {
     (void)state;
@@ -203,14 +203,6 @@ static void test_kernels_that_can_less(void **state)
     assert_int_equal(private_segment(&error), 0);
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    system_spoil("getsockopt", 0, 1, ENOPROTOOPT);
-    int pidfd = rp_socket_peer_pidfd(pair[0]);
-    assert_int_equal(system_mend(), 2);
-    assert_true(pidfd >= 0);
-    close(pidfd);
-    system_spoil("getsockopt", 0, 2, EBADF);
-    assert_int_equal(rp_socket_peer_pidfd(pair[0]), -EBADF);
-    system_mend();
     system_spoil("poll", 0, 1, EINTR); /* not known is not hung up */
     assert_false(rp_socket_hung_up(pair[0]));
     system_mend();
