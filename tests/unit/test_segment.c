@@ -25,8 +25,6 @@
 /* A sanitizer needs terabytes of addresses, so RLIMIT_AS is out of its reach. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
 #else
 #define SANITIZED 0
 #endif
