@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_memory — what memory an engine takes, known before it runs.
  *
- * Its rings are touched in full when they are made, so their sizes are resident sizes. Mapped files
- * (indexes, and token files that the page cache holds) are not counted: their pages belong to the
+ * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
+ * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
+ * are not counted: their pages belong to the
  * page cache, and the kernel takes them back when it needs them. Nor are the contents of a
  * checkpoint, which lie on the heap for as long as the engine runs: what was read ahead when it was
  * saved, about as much as the rings of that engine held. */
-#include "base/bits.h"
 #include "engine.h"
 #include "flow/flow.h"
 #include "shm/ring.h"
@@ -21,13 +21,12 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                          const struct rp_corpus *corpus, const struct rp_plan *plan)
 {
     uint64_t state_bytes = rp_plan_state_bytes_max(plan);
-    struct rp_geometry geometry = {
-        .rows = config->batch_size,
-        .seq_len = config->seq_len,
-        .max_docs_per_row = config->max_docs_per_row,
-        .world = config->dp_world_size,
-        .slots = (uint32_t)rp_pow2_at_least(rp_max_u64(config->prefetch_factor, 2)),
-        .state_bytes = state_bytes};
+    struct rp_geometry geometry = {.rows = config->batch_size,
+                                   .seq_len = config->seq_len,
+                                   .max_docs_per_row = config->max_docs_per_row,
+                                   .world = config->dp_world_size,
+                                   .slots = config->prefetch_factor,
+                                   .state_bytes = state_bytes};
     struct rp_flow_options flow = {.corpus = corpus,
                                    .world = config->dp_world_size,
                                    .rank_first = config->rank_first,

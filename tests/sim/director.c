@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "checkpoint/checkpoint.h"
 #include "director.h"
@@ -171,9 +172,11 @@ static void stop_engine_cleanly(struct story *story)
             sim_fail("the engine does not stop at SIGTERM");
 }
 
-/* Who goes on from an earlier row makes checkpoints of earlier rows. */
+/* Who goes on from an earlier row makes checkpoints of earlier rows: of where that row's step
+ * began. */
 void director_expect_earlier(struct story *story, uint64_t row)
 {
+    row -= rp_min_u64(row, story->life.global - 1);
     if (row < story->row_safe)
         story->row_safe = row;
 }
