@@ -3,10 +3,9 @@
  *
  * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
  * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
- * are not counted: their pages belong to the
- * page cache, and the kernel takes them back when it needs them. Nor are the contents of a
- * checkpoint, which lie on the heap for as long as the engine runs: what was read ahead when it was
- * saved, about as much as the rings of that engine held. */
+ * are not counted: their pages belong to the page cache, and the kernel takes them back when it
+ * needs them. Nor are the contents of a checkpoint, which lie on the heap for as long as the engine
+ * runs: what was read ahead when it was saved, about as much as the rings of that engine held. */
 #include "engine.h"
 #include "flow/flow.h"
 #include "shm/ring.h"
