@@ -198,6 +198,11 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
                       "shared-memory version: the engine has %u, the trainer %u", RP_ABI_VERSION,
                       request.abi_version);
         refuse(engine, connection, &error);
+    } else if (strncmp(request.run, engine->config->run, sizeof request.run) != 0) {
+        (void)rp_fail(&error, -RP_E_MISMATCH, "somebody moved or linked its socket: remove that",
+                      "run %.64s: the engine behind its name serves run %s", request.run,
+                      engine->config->run);
+        refuse(engine, connection, &error);
     } else if (request.kind == RP_REQUEST_ATTACH && request.state_bytes == bytes - sizeof request) {
         attach_trainer(engine, connection, &request,
                        request.state_bytes ? message + sizeof request : NULL);

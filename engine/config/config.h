@@ -73,7 +73,7 @@ struct rp_config {
     uint32_t num_workers;         /* reader threads; 1 */
     uint32_t packers;             /* 1 */
     bool packer_processes;        /* false */
-    uint32_t prefetch_factor;     /* slots of a batch ring, power of two after rounding up; 4 */
+    uint32_t prefetch_factor;     /* slots of a batch ring: finished, a power of two from 2 on; 4 */
     uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = as the plan needs (flow.h) */
     uint32_t io_depth;            /* reads in flight per reader; 64 */
     enum rp_io_choice io;         /* auto | io_uring | pread */

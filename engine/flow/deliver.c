@@ -74,7 +74,6 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
     const void *state = rp_arena_state_at(d->arena, batch + 1, &state_bytes, &next_row);
     RP_ASSERT(state); /* kept as long as a slot can wait: rp_flow_open sizes it so */
     struct rp_slot_header *header = (struct rp_slot_header *)(void *)slot;
-    uint64_t state_offset = rp_align_up(sizeof *header, 64);
     *header = (struct rp_slot_header){
         .batch = batch,
         .generation =
@@ -88,9 +87,9 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
         .max_seqlen = totals.max_seqlen,
         .segments = totals.segments,
         .state_bytes = (uint32_t)state_bytes,
-        .state_offset = state_offset,
+        .state_offset = RP_SLOT_STATE_OFFSET,
     };
-    memcpy(slot + state_offset, state, state_bytes);
+    memcpy(slot + RP_SLOT_STATE_OFFSET, state, state_bytes);
     d->batches++;
     d->rows += totals.rows_real;
     d->tokens += totals.tokens_real;

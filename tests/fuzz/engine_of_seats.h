@@ -15,7 +15,9 @@
 #define TAKEN 3u /* seat of rank 4, replica 1 */
 #define KEPT_STATE "the state at that batch"
 
-static struct rp_config served = {.rank_first = RANK_FIRST,
+static char run_name[] = "fuzz";
+static struct rp_config served = {.run = run_name,
+                                  .rank_first = RANK_FIRST,
                                   .rank_count = RINGS,
                                   .replicas = REPLICAS,
                                   .dp_world_size = 8,

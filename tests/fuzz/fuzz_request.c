@@ -84,7 +84,8 @@ static enum outcome judge(const struct rp_request *request)
 {
     if (whole_bytes < sizeof *request || request->magic != RP_MESSAGE_MAGIC)
         return HUNG_UP;
-    if (request->abi_version != RP_ABI_VERSION)
+    if (request->abi_version != RP_ABI_VERSION ||
+        strncmp(request->run, served.run, sizeof request->run) != 0)
         return REFUSED;
     switch (request->kind) {
     case RP_REQUEST_ATTACH:

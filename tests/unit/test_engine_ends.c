@@ -124,6 +124,26 @@ static void a_late_rank_gets_its_own_when_nothing_can_start_again(void **state)
     assert_int_equal(engine_wait(&engine), 2);
 }
 
+/* A socket under another name, say by a link, leads no trainer into another run's stream. */
+static void a_request_for_another_run_is_refused(void **state)
+{
+    (void)state;
+    static const char *const options[] = {NULL};
+    struct engine engine = engine_start(options);
+    static uint8_t message[RP_MESSAGE_BYTES_MAX];
+    struct rp_request request = attach_request(0, RP_NEXT_ROW_ANY);
+    struct rp_error error;
+    int fds[2], fd = rp_socket_connect(run_dir, "default", &error);
+    strcpy(request.run, "defaults");
+    assert_int_equal(rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, &error), 0);
+    assert_true(rp_socket_receive(fd, message, sizeof message, fds, 60000, &error) > 0);
+    const struct rp_reply *reply = (const struct rp_reply *)(const void *)message;
+    assert_int_equal(reply->kind, RP_REPLY_REFUSED);
+    assert_int_equal(reply->code, -RP_E_MISMATCH);
+    close(fd);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
 static void garbage_is_refused(void **state)
 {
     (void)state;
@@ -188,6 +208,7 @@ int main(void)
         cmocka_unit_test_teardown(a_failure_reaches_the_trainers_whole, end_newest),
         cmocka_unit_test_teardown(a_late_rank_gets_its_own_when_nothing_can_start_again,
                                   end_newest),
+        cmocka_unit_test_teardown(a_request_for_another_run_is_refused, end_newest),
         cmocka_unit_test_teardown(garbage_is_refused, end_newest),
         cmocka_unit_test_teardown(a_thousand_connections, end_newest),
     };
