@@ -150,6 +150,28 @@ static void test_a_disk_that_lies_is_found_out(void **state)
     assert_non_null(strstr(error.message, "attempt 3 of 3"));
 }
 
+static ssize_t read_nothing(struct rp_storage *storage, int fd, void *data, size_t bytes,
+                            uint64_t offset)
+{
+    (void)storage, (void)fd, (void)data, (void)bytes, (void)offset;
+    return 0;
+}
+
+/* What was to be written is still in the writer's buffer: it is not what came back. */
+static void test_a_file_that_comes_back_empty_is_not_saved(void **state)
+{
+    (void)state;
+    struct rp_storage storage = fast_storage();
+    struct rp_checkpoint_dir *dir;
+    struct rp_error error;
+    assert_int_equal(rp_checkpoint_dir_open_with(&dir, "empty", 3, NULL, &storage, 1 << 20, &error),
+                     0);
+    storage.read = read_nothing;
+    assert_int_equal(sample_save(dir, 10, NULL, &error), -EIO);
+    rp_checkpoint_dir_close(dir);
+    assert_int_equal(count_names("empty", "checkpoint-"), 0);
+}
+
 /* Memory that changes while it is written is found out like a disk that lies, and at every attempt.
  */
 static struct sample *moving;
@@ -430,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_short_writes_and_reads_are_no_fault),
         cmocka_unit_test(test_a_close_that_fails_is_a_failure),
         cmocka_unit_test(test_a_disk_that_lies_is_found_out),
+        cmocka_unit_test(test_a_file_that_comes_back_empty_is_not_saved),
         cmocka_unit_test(test_memory_that_changes_is_not_saved_as_good),
         cmocka_unit_test(test_killed_at_every_call),
         cmocka_unit_test(test_killed_at_random),

@@ -299,10 +299,33 @@ static void no_wake_up_is_lost(void **state)
     pair_close(&bell.pair);
 }
 
+/* The ring stands where the last of its seats does, whichever that is. */
+static void a_seat_is_placed_among_others(void **state)
+{
+    (void)state;
+    struct rp_geometry g = tiny(8);
+    for (uint32_t last = 0; last < 3; last++) {
+        struct rp_ring ring;
+        struct rp_error error;
+        assert_int_equal(
+            rp_ring_create(&ring, &g, 3, (struct rp_hash128){1, 2}, GENERATION, 0, &error), 0);
+        rp_ring_publish(&ring, 5);
+        for (uint32_t seat = 0; seat < 3; seat++)
+            if (seat != last)
+                rp_ring_place_seat(&ring, seat, 5);
+        assert_int_equal(ring.release, 0);
+        rp_ring_place_seat(&ring, last, 3);
+        assert_int_equal(ring.release, 3);
+        assert_int_equal(ring.tail, 5);
+        rp_ring_close(&ring);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_without_geometry_is_refused),
+        cmocka_unit_test(a_seat_is_placed_among_others),
         cmocka_unit_test(a_million_batches_pass),
         cmocka_unit_test(a_full_ring_waits),
         cmocka_unit_test(status_comes_after_the_last_batch),
