@@ -85,6 +85,7 @@ static void each_value_is_checked_against_the_corpus(void **state)
     struct rp_plan *plan = open_in_midstream(18, &corpus, token, &bytes); /* lookahead, one lane */
     size_t lane = lane_offset(&corpus), cursor = lane + sizeof(struct rp_token_lane);
     size_t piece = cursor + corpus.source_count * sizeof(struct rp_token_cursor);
+    uint64_t one_fewer = rp_load_u64(token + lane + offsetof(struct rp_lane_counts, documents)) - 1;
     const struct {
         size_t at, bytes;
         uint64_t value;
@@ -94,6 +95,7 @@ static void each_value_is_checked_against_the_corpus(void **state)
         {lane + offsetof(struct rp_token_lane, pending), 4, 2, "pending"},
         {lane + offsetof(struct rp_token_lane, open_rows), 4, 1, "open rows"},
         {lane + offsetof(struct rp_lane_counts, documents), 8, 9999, "documents"},
+        {lane + offsetof(struct rp_lane_counts, documents), 8, one_fewer, "documents"},
         {lane + offsetof(struct rp_lane_counts, tokens_read), 8, 9999, "tokens were read"},
         {lane + offsetof(struct rp_lane_counts, padding), 8, 1, "padding"},
         {lane + offsetof(struct rp_lane_counts, placed), 8, 1, "placed"},
