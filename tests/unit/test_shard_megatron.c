@@ -242,6 +242,7 @@ static void test_a_large_index_is_checked_when_used(void **state)
     assert_int_equal(rp_inspect("large", NULL, NULL, false, NULL, NULL, &inspection, &error), 0);
     assert_int_equal(inspection.damaged_documents, 2);
     assert_int_equal(inspection.empty_documents, documents - 3);
+    assert_int_equal(inspection.length_histogram[0], documents - 3);
 }
 
 /* ---- an index too large to be looked at as a whole when it is opened ---------------------------
