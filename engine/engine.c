@@ -30,7 +30,9 @@
 
 #define PARK_MS 100
 #define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */
-#define ABSENT_WAIT_NS FAILED_WAIT_NS
+#define ABSENT_WAIT_MINUTES                                                                        \
+    10u /* a long step, or the pause before somebody starts the next rank                          \
+         */
 #define EVENTS_MAX 64
 #define CONFIG_BYTES_MAX (1u << 20) /* as the config room reads */
 /* Deliver steps between two looks at the sockets while there is always something to deliver. */
@@ -343,25 +345,35 @@ static void save_when_due(struct rp_engine *engine)
 }
 
 /* The stream has ended, everybody has had everything, and nobody is there any more. Who has not
- * been here may have had everything from the engine before this one: he is waited for, but not for
- * ever. */
+ * been here may have had everything from the engine before this one, or be in a long step: he is
+ * waited for, but not for ever. */
 static bool all_delivered(struct rp_engine *engine)
 {
-    bool was_used = false, is_missing = false;
-    if (!engine->flow_ended)
-        return false;
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
-        if (rp_seat_is_taken(seat)) {
-            engine->left_ns = rp_now_ns();
-            return false;
-        }
+    const struct rp_seat *missing = NULL;
+    bool was_used = false, is_used = !engine->flow_ended;
+    for (uint32_t s = 0; s < engine->seat_count && !is_used; s++) {
+        struct rp_seat *seat = &engine->seats[s];
+        bool is_known = seat->ever_trained && !seat->guessed;
+        bool had_all = is_known && rp_seat_stands(seat) >= seat->ring->tail;
+        is_used = rp_seat_is_taken(seat) || (is_known && !had_all);
+        seat->had_all = !is_used && (seat->had_all || had_all);
         was_used |= seat->ever_trained;
-        is_missing |= !seat->ever_trained;
-        if (seat->ever_trained && rp_seat_stands(seat) < seat->ring->tail)
-            return false;
+        missing = missing || seat->had_all ? missing : seat;
     }
-    return was_used && (!is_missing || rp_now_ns() - engine->left_ns >= ABSENT_WAIT_NS);
+    if (is_used || !was_used) {
+        engine->left_ns = 0;
+        return false;
+    }
+    if (!missing)
+        return true;
+    if (engine->left_ns == 0) {
+        char name[RP_SEAT_NAME_BYTES];
+        engine->left_ns = rp_now_ns();
+        rp_log(RP_LOG_INFO,
+               "the stream has ended, and %s has not attached: waiting %u minutes for it",
+               rp_seat_name(missing, name), ABSENT_WAIT_MINUTES);
+    }
+    return rp_now_ns() - engine->left_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
 }
 
 /* A stream that failed in reading ahead has published batches before that; whoever has not been

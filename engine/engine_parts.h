@@ -27,6 +27,7 @@ struct rp_seat {
     uint32_t replica;
     bool had_trainer;  /* since the ring was made */
     bool ever_trained; /* since the engine started */
+    bool had_all;      /* its trainer left at the end of the stream */
     bool guessed;      /* it moved along with another one: its own trainer has not said where */
 };
 
@@ -137,7 +138,7 @@ struct rp_engine {
     int exit_code; /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
-    uint64_t left_ns;                 /* when a trainer was last seen at the end of the stream */
+    uint64_t left_ns; /* when the last trainer left at the end of the stream, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool gives_way; /* a seat that nobody has taken was passed over since the last attach */
 };
