@@ -30,9 +30,6 @@
 
 #define PARK_MS 100
 #define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */
-#define ABSENT_WAIT_MINUTES                                                                        \
-    10u /* a long step, or the pause before somebody starts the next rank                          \
-         */
 #define EVENTS_MAX 64
 #define CONFIG_BYTES_MAX (1u << 20) /* as the config room reads */
 /* Deliver steps between two looks at the sockets while there is always something to deliver. */
@@ -344,38 +341,6 @@ static void save_when_due(struct rp_engine *engine)
         engine->save_wanted = false;
 }
 
-/* The stream has ended, everybody has had everything, and nobody is there any more. Who has not
- * been here may have had everything from the engine before this one, or be in a long step: he is
- * waited for, but not for ever. */
-static bool all_delivered(struct rp_engine *engine)
-{
-    const struct rp_seat *missing = NULL;
-    bool was_used = false, is_used = !engine->flow_ended;
-    for (uint32_t s = 0; s < engine->seat_count && !is_used; s++) {
-        struct rp_seat *seat = &engine->seats[s];
-        bool is_known = seat->ever_trained && !seat->guessed;
-        bool had_all = is_known && rp_seat_stands(seat) >= seat->ring->tail;
-        is_used = rp_seat_is_taken(seat) || (is_known && !had_all);
-        seat->had_all = !is_used && (seat->had_all || had_all);
-        was_used |= seat->ever_trained;
-        missing = missing || seat->had_all ? missing : seat;
-    }
-    if (is_used || !was_used) {
-        engine->left_ns = 0;
-        return false;
-    }
-    if (!missing)
-        return true;
-    if (engine->left_ns == 0) {
-        char name[RP_SEAT_NAME_BYTES];
-        engine->left_ns = rp_now_ns();
-        rp_log(RP_LOG_INFO,
-               "the stream has ended, and %s has not attached: waiting %u minutes for it",
-               rp_seat_name(missing, name), ABSENT_WAIT_MINUTES);
-    }
-    return rp_now_ns() - engine->left_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
-}
-
 /* A stream that failed in reading ahead has published batches before that; whoever has not been
  * here yet may still fetch them. Trainers that are here have them mapped and need no engine for it.
  */
@@ -433,7 +398,7 @@ static void run(void *argument)
             look(engine, 0);
         fail_when_lost(engine);
         run_step(engine, &idle);
-        if (engine->phase == RP_ENGINE_RUNNING && all_delivered(engine)) {
+        if (engine->phase == RP_ENGINE_RUNNING && rp_engine_has_delivered_all(engine)) {
             rp_log(RP_LOG_INFO, "the stream has ended and every rank has had all of it");
             rp_engine_begin_stop(engine);
         }

@@ -176,6 +176,8 @@ void rp_engine_accept(struct rp_engine *engine);
 const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTES]);
 /** Does somebody who is attached wait for his next batch? */
 bool rp_engine_is_waiting(const struct rp_engine *engine);
+/** Has the stream ended, everybody had everything, and is nobody there any more? */
+bool rp_engine_has_delivered_all(struct rp_engine *engine);
 /** Is there no more room in its ring because of this seat? */
 bool rp_seat_fills_ring(const struct rp_seat *seat);
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);

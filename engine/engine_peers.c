@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "engine_parts.h"
 
+#define ABSENT_WAIT_MINUTES 10u /* a long step, or until somebody starts the next rank by hand */
+
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
 {
     /* those who wait for a descriptor must not keep the loop awake */
@@ -147,4 +149,35 @@ void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
         if (connection->fd >= 0) /* a reply that could not be sent has closed it */
             close(connection->fd);
     }
+}
+
+/* Who has not been here may have had everything from the engine before this one, or be in a long
+ * step: he is waited for, but not for ever. */
+bool rp_engine_has_delivered_all(struct rp_engine *engine)
+{
+    const struct rp_seat *missing = NULL;
+    bool was_used = false, is_used = !engine->flow_ended;
+    for (uint32_t s = 0; s < engine->seat_count && !is_used; s++) {
+        struct rp_seat *seat = &engine->seats[s];
+        bool is_known = seat->ever_trained && !seat->guessed;
+        bool had_all = is_known && rp_seat_stands(seat) >= seat->ring->tail;
+        is_used = rp_seat_is_taken(seat) || (is_known && !had_all);
+        seat->had_all = !is_used && (seat->had_all || had_all);
+        was_used |= seat->ever_trained;
+        missing = missing || seat->had_all ? missing : seat;
+    }
+    if (is_used || !was_used) {
+        engine->left_ns = 0;
+        return false;
+    }
+    if (!missing)
+        return true;
+    if (engine->left_ns == 0) {
+        char name[RP_SEAT_NAME_BYTES];
+        engine->left_ns = rp_now_ns();
+        rp_log(RP_LOG_INFO,
+               "the stream has ended, and %s has not attached: waiting %u minutes for it",
+               rp_seat_name(missing, name), ABSENT_WAIT_MINUTES);
+    }
+    return rp_now_ns() - engine->left_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
 }
