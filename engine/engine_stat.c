@@ -51,11 +51,12 @@ char *rp_engine_stat(const struct rp_engine *engine)
         (json_int_t)counts.batches, "rows", (json_int_t)counts.rows, "tokens",
         (json_int_t)counts.tokens, "tokens_per_second",
         seconds > 0 ? (double)counts.tokens / seconds : 0.0, "fill",
-        capacity ? (double)counts.tokens / (double)capacity : 0.0, "io", engine->method->name,
-        "direct", engine->direct, "reads", (json_int_t)counts.reads, "read_bytes",
-        (json_int_t)counts.read_bytes, "short_reads", (json_int_t)counts.short_reads,
-        "read_retries", (json_int_t)counts.read_retries, "packers_replaced",
-        (json_int_t)counts.packers_replaced, "ended", engine->flow_ended, "ranks", ranks);
+        capacity ? (double)counts.tokens / (double)capacity : 0.0, "io",
+        rp_flow_is_mapped(engine->flow) ? "mapped" : engine->method->name, "direct", engine->direct,
+        "reads", (json_int_t)counts.reads, "read_bytes", (json_int_t)counts.read_bytes,
+        "short_reads", (json_int_t)counts.short_reads, "read_retries",
+        (json_int_t)counts.read_retries, "packers_replaced", (json_int_t)counts.packers_replaced,
+        "ended", engine->flow_ended, "ranks", ranks);
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;

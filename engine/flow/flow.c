@@ -297,6 +297,11 @@ void rp_flow_unpark(struct rp_flow *flow)
         rp_ring_want_space(&flow->deliver.rings[r], false);
 }
 
+bool rp_flow_is_mapped(const struct rp_flow *flow)
+{
+    return rp_files_are_mapped(&flow->files);
+}
+
 int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer)
 {
     RP_ASSERT(packer < flow->options.packers);

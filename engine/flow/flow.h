@@ -103,6 +103,9 @@ void rp_flow_unpark(struct rp_flow *flow);
  * the flow is started anew. */
 void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch);
 
+/** Are tokens taken from mapped files, and not read? */
+bool rp_flow_is_mapped(const struct rp_flow *flow);
+
 /** Packer processes: pidfds to watch (-1 where there is none). A dead one is replaced by
  * rp_flow_replace_packer, which leaves a living one alone. */
 int rp_flow_packer_pidfd(const struct rp_flow *flow, uint32_t packer);

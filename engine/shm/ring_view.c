@@ -208,8 +208,6 @@ void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns)
         rp_a32_store_relaxed(&control->want_data, 0);
         return;
     }
-    if (limit_ns == LONG_SPIN_NS)
-        view->waits_in_vain = 0;
 }
 
 bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release)
