@@ -78,8 +78,8 @@ uint64_t rp_contents_end_row(const struct rp_contents *contents)
 const struct rp_content_run *rp_contents_find(const struct rp_contents *contents, uint64_t row,
                                               uint32_t offset, uint32_t count)
 {
-    if (row >= rp_contents_end_row(contents)) /* soon, and then for as long as the engine runs */
-        return NULL;
+    if (contents->count == 0 || row > contents->runs[contents->count - 1].row)
+        return NULL; /* soon, and then for as long as the engine runs */
     /* the last run at or before (row, offset) */
     size_t low = 0, high = contents->count;
     while (low < high) {

@@ -21,12 +21,9 @@ static void *fill_main(void *argument)
 int rp_filler_start(struct rp_filler *filler, struct rp_arena *arena, int wake_fd,
                     struct rp_error *error)
 {
-    *filler = (struct rp_filler){.arena = arena, .wake_fd = wake_fd};
-    int failed = pthread_create(&filler->thread, NULL, fill_main, filler);
-    if (failed)
-        return rp_fail(error, -failed, NULL, "cannot start the thread that makes memory");
-    filler->started = true;
-    return 0;
+    *filler = (struct rp_filler){.arena = arena, .wake_fd = wake_fd, .started = true};
+    filler->has_thread = pthread_create(&filler->thread, NULL, fill_main, filler) == 0;
+    return filler->has_thread ? 0 : rp_arena_fill(arena, error); /* then it takes a pause */
 }
 
 int rp_filler_check(const struct rp_filler *filler, struct rp_error *error)
@@ -38,7 +35,7 @@ int rp_filler_check(const struct rp_filler *filler, struct rp_error *error)
 
 void rp_filler_join(struct rp_filler *filler)
 {
-    if (filler->started)
+    if (filler->has_thread)
         pthread_join(filler->thread, NULL);
-    filler->started = false;
+    filler->has_thread = filler->started = false;
 }

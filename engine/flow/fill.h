@@ -7,7 +7,7 @@
  * filler makes it himself; to fill earlier would keep threads waiting that map something. Readers
  * register the memory with the kernel when all of it is there.
  *
- * Fails: the engine is woken, and rp_filler_check says why. */
+ * Fails: the engine is woken, and rp_filler_check says why. Without a thread it is done at once. */
 #ifndef RP_FLOW_FILL_H
 #define RP_FLOW_FILL_H
 
@@ -20,7 +20,7 @@ struct rp_filler {
     struct rp_arena *arena;
     int wake_fd; /* eventfd of the engine */
     pthread_t thread;
-    bool started;
+    bool started, has_thread;
     struct rp_a32 failed; /* PAIRS filler-failed */
     struct rp_error error;
 };

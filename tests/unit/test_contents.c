@@ -90,6 +90,16 @@ static void what_a_damaged_file_might_say_is_refused(void **state)
     rp_contents_free(contents);
 }
 
+static void the_last_row_that_there_can_be_is_found(void **state)
+{
+    (void)state;
+    struct rp_contents *contents = rp_contents_new();
+    const uint8_t tokens[8] = {0};
+    assert_int_equal(rp_contents_add(contents, UINT64_MAX, 0, 4, 2, tokens), 0);
+    assert_ptr_equal(rp_contents_find(contents, UINT64_MAX, 0, 4), rp_contents_run(contents, 0));
+    rp_contents_free(contents);
+}
+
 static void none_at_all(void **state)
 {
     (void)state;
@@ -105,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_added_is_found),
         cmocka_unit_test(what_a_damaged_file_might_say_is_refused),
+        cmocka_unit_test(the_last_row_that_there_can_be_is_found),
         cmocka_unit_test(none_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
