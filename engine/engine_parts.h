@@ -27,7 +27,6 @@ struct rp_seat {
     uint32_t replica;
     bool had_trainer;  /* since the ring was made */
     bool ever_trained; /* since the engine started */
-    bool had_all;      /* its trainer left at the end of the stream */
     bool guessed;      /* it moved along with another one: its own trainer has not said where */
 };
 

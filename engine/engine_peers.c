@@ -158,13 +158,11 @@ bool rp_engine_has_delivered_all(struct rp_engine *engine)
     const struct rp_seat *missing = NULL;
     bool was_used = false, is_used = !engine->flow_ended;
     for (uint32_t s = 0; s < engine->seat_count && !is_used; s++) {
-        struct rp_seat *seat = &engine->seats[s];
+        const struct rp_seat *seat = &engine->seats[s];
         bool is_known = seat->ever_trained && !seat->guessed;
-        bool had_all = is_known && rp_seat_stands(seat) >= seat->ring->tail;
-        is_used = rp_seat_is_taken(seat) || (is_known && !had_all);
-        seat->had_all = !is_used && (seat->had_all || had_all);
+        is_used = rp_seat_is_taken(seat) || (is_known && rp_seat_stands(seat) < seat->ring->tail);
         was_used |= seat->ever_trained;
-        missing = missing || seat->had_all ? missing : seat;
+        missing = missing || is_known ? missing : seat;
     }
     if (is_used || !was_used) {
         engine->left_ns = 0;
