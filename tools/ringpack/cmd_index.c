@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "cmd.h"
-#include "config/key.h"
 #include "declared.h"
 #include "inspection.h"
 
@@ -48,22 +47,6 @@ static int index_one(const char *path, const struct rp_declared *declared, json_
     return RP_EXIT_FINE;
 }
 
-static int index_path(const char *path, const struct rp_declared *declared, json_t *list)
-{
-    struct rp_error error;
-    struct rp_config_source found;
-    int status = RP_EXIT_FINE;
-    if (rp_declared_find(path, &found, &error) < 0) {
-        rp_source_free(&found);
-        return rp_cmd_report(&error);
-    }
-    for (uint32_t i = 0; i < found.shard_count; i++)
-        if (index_one(found.shards[i], declared, list) != RP_EXIT_FINE)
-            status = RP_EXIT_TROUBLE; /* and go on: the others may be fine */
-    rp_source_free(&found);
-    return status;
-}
-
 int rp_cmd_index(int argc, char **argv)
 {
     static const struct option options[] = {RP_DECLARED_OPTIONS, {0}};
@@ -78,15 +61,5 @@ int rp_cmd_index(int argc, char **argv)
     }
     if (optind == argc)
         return rp_cmd_misuse("index", "expected at least one path");
-    json_t *list = json_array();
-    int status = RP_EXIT_FINE;
-    for (int i = optind; i < argc; i++)
-        if (index_path(argv[i], &declared, list) != RP_EXIT_FINE)
-            status = RP_EXIT_TROUBLE;
-    if (declared.json) {
-        json_dumpf(list, stdout, JSON_INDENT(2));
-        putchar('\n');
-    }
-    json_decref(list);
-    return status;
+    return rp_declared_walk(&declared, argv + optind, argc - optind, index_one);
 }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "cmd.h"
-#include "config/key.h"
 #include "declared.h"
 #include "inspection.h"
 
@@ -14,16 +13,15 @@ static const char help[] =
     ".idx; a directory stands for what it holds.\n\n"
     "  --scan           read every token: for its largest id, or without index\n" RP_DECLARED_HELP;
 
-static int inspect_one(const char *path, const struct rp_declared *declared, bool scan,
-                       json_t *list)
+static int inspect_one(const char *path, const struct rp_declared *declared, json_t *list)
 {
     struct rp_inspection inspection;
     struct rp_error error;
     struct rp_cmd_progress progress;
     rp_cmd_progress_begin(&progress, path, true);
     progress.shown &= !declared->quiet;
-    int code = rp_inspect(path, &declared->hints, declared->index_dir, scan, rp_cmd_progress,
-                          &progress, &inspection, &error);
+    int code = rp_inspect(path, &declared->hints, declared->index_dir, declared->scan,
+                          rp_cmd_progress, &progress, &inspection, &error);
     rp_cmd_progress_end(&progress);
     if (code < 0)
         return rp_cmd_report(&error);
@@ -34,50 +32,22 @@ static int inspect_one(const char *path, const struct rp_declared *declared, boo
     return RP_EXIT_FINE;
 }
 
-static int inspect_path(const char *path, const struct rp_declared *declared, bool scan,
-                        json_t *list)
-{
-    struct rp_error error;
-    struct rp_config_source found;
-    int status = RP_EXIT_FINE;
-    if (rp_declared_find(path, &found, &error) < 0) {
-        rp_source_free(&found);
-        return rp_cmd_report(&error);
-    }
-    for (uint32_t i = 0; i < found.shard_count; i++)
-        if (inspect_one(found.shards[i], declared, scan, list) != RP_EXIT_FINE)
-            status = RP_EXIT_TROUBLE; /* and go on: the others may be fine */
-    rp_source_free(&found);
-    return status;
-}
-
 int rp_cmd_inspect(int argc, char **argv)
 {
     static const struct option options[] = {
         RP_DECLARED_OPTIONS, {"scan", no_argument, NULL, 's'}, {0}};
     struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
-    bool scan = false;
     for (int option; (option = getopt_long(argc, argv, "qh", options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(help, stdout);
             return RP_EXIT_FINE;
         }
         if (option == 's')
-            scan = true;
+            declared.scan = true;
         else if (rp_declared_take(&declared, "inspect", option, optarg))
             return RP_EXIT_TROUBLE;
     }
     if (optind == argc)
         return rp_cmd_misuse("inspect", "expected at least one path");
-    json_t *list = json_array();
-    int status = RP_EXIT_FINE;
-    for (int i = optind; i < argc; i++)
-        if (inspect_path(argv[i], &declared, scan, list) != RP_EXIT_FINE)
-            status = RP_EXIT_TROUBLE;
-    if (declared.json) {
-        json_dumpf(list, stdout, JSON_INDENT(2));
-        putchar('\n');
-    }
-    json_decref(list);
-    return status;
+    return rp_declared_walk(&declared, argv + optind, argc - optind, inspect_one);
 }

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cmd.h"
+#include "config/config.h"
 #include "config/key.h"
 
 static int take_eos(struct rp_declared *declared, const char *verb, const char *argument)
@@ -45,9 +46,35 @@ int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
     }
 }
 
-int rp_declared_find(const char *path, struct rp_config_source *found, struct rp_error *error)
+/* A path stands for the shards of a source. */
+static int find_shards(const char *path, struct rp_config_source *found)
 {
-    *found = (struct rp_config_source){0};
-    int code = rp_source_add_shard(found, NULL, path, error);
-    return code < 0 ? code : rp_source_expand(found, (struct rp_place){0}, error);
+    struct rp_error error;
+    int code = rp_source_add_shard(found, NULL, path, &error);
+    if (code >= 0)
+        code = rp_source_expand(found, (struct rp_place){0}, &error);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_declared_walk(const struct rp_declared *declared, char *const *paths, int count,
+                     int (*one)(const char *path, const struct rp_declared *declared, json_t *list))
+{
+    json_t *list = json_array();
+    int status = RP_EXIT_FINE;
+    for (int i = 0; i < count; i++) {
+        struct rp_config_source found = {0};
+        if (find_shards(paths[i], &found) != RP_EXIT_FINE)
+            status = RP_EXIT_TROUBLE; /* and go on: the others may be fine */
+        else
+            for (uint32_t k = 0; k < found.shard_count; k++)
+                if (one(found.shards[k], declared, list) != RP_EXIT_FINE)
+                    status = RP_EXIT_TROUBLE;
+        rp_source_free(&found);
+    }
+    if (declared->json) {
+        json_dumpf(list, stdout, JSON_INDENT(2));
+        putchar('\n');
+    }
+    json_decref(list);
+    return status;
 }

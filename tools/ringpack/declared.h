@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* declared.h — what the options of `inspect` and `index` declare about token files. */
+/* declared.h — what `inspect` and `index` have in common: what their options declare about token
+ * files, and the walk over these. */
 #ifndef RP_TOOLS_DECLARED_H
 #define RP_TOOLS_DECLARED_H
 
 #include <getopt.h>
+#include <jansson.h>
 
-#include "config/config.h"
 #include "corpus/corpus.h"
 
 struct rp_declared {
     struct rp_source_spec hints;
     const char *index_dir;
     bool json, quiet;
+    bool scan; /* inspect's own */
 };
 
 /* The entries of both verbs' option tables; their help is RP_DECLARED_HELP. */
@@ -34,9 +36,11 @@ struct rp_declared {
 int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
                      const char *argument);
 
-/** The token files that `path` stands for, as shards of a source: a directory for those that it
- * holds. The caller frees *found (rp_source_free), whatever is returned. */
-RP_MUST_CHECK int rp_declared_find(const char *path, struct rp_config_source *found,
-                                   struct rp_error *error);
+/** Call `one` with each token file that the paths stand for, a directory for those that it holds;
+ * what fails does not keep the others from it. With json `one` adds to the list, which is printed.
+ * Both return an exit status. */
+int rp_declared_walk(const struct rp_declared *declared, char *const *paths, int count,
+                     int (*one)(const char *path, const struct rp_declared *declared,
+                                json_t *list));
 
 #endif
