@@ -1,32 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an engine has resident beside what `ringpack plan` says of it, at few documents and at many.
 
-Pages of mapped files do not count: they belong to the page cache. tests/cli/test_memory.sh does the
-same with other sizes of rings.
+tests/cli/test_memory.sh does the same with other sizes of rings.
 """
 
-import time
 from pathlib import Path
 
 from corpus import make_index
 from engine import Engine
+from resident import resident_in_the_end
 
 BATCHES = 200
-
-
-def resident(pid):
-    with open(f"/proc/{pid}/status") as file:
-        lines = dict(line.split(":", 1) for line in file)
-    return sum(1024 * int(lines[key].split()[0]) for key in ("RssAnon", "RssShmem"))
-
-
-def resident_in_the_end(pid):
-    """The prefetch ring is filled behind the first batch: wait until nothing more comes."""
-    found, before = resident(pid), 0
-    while found != before:
-        time.sleep(0.5)
-        found, before = resident(pid), found
-    return found
 
 
 class Memory:

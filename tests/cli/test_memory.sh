@@ -4,8 +4,9 @@
 # of its rings, reading and mapped; and the number of documents is no part of it.
 source "${0%/*}/kit.sh"
 
-"$python" - <<'PYTHON'
-import array, json, os, subprocess, time
+PYTHONPATH=$RP_SOURCE_DIR/bench "$python" - <<'PYTHON'
+import array, json, os, subprocess
+from resident import resident_in_the_end
 
 ringpack = os.environ["RINGPACK"]
 
@@ -23,21 +24,6 @@ def make(name, documents):
             file.write(array.array("q", range(200 * first, 200 * last, 200)).tobytes())
         file.write(array.array("q", range(documents + 1)).tobytes())
     return name + ".bin"
-
-
-def resident(pid):
-    with open(f"/proc/{pid}/status") as file:
-        lines = dict(line.split(":", 1) for line in file)
-    return sum(1024 * int(lines[key].split()[0]) for key in ("RssAnon", "RssShmem"))
-
-
-def resident_in_the_end(pid):
-    """The prefetch ring is filled behind the first batch: wait until nothing more comes."""
-    found, before = resident(pid), 0
-    while found != before:
-        time.sleep(0.5)
-        found, before = resident(pid), found
-    return found
 
 
 def measure(corpus, *options):
