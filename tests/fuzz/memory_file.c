@@ -151,28 +151,33 @@ static int open_file(const char *path)
 }
 
 int __real_openat(int directory, const char *path, int flags, ...);
-int __wrap_openat(int directory, const char *path, int flags, ...);
-int __wrap_openat(int directory, const char *path, int flags, ...)
+
+static int open_path(int directory, const char *path, int flags, va_list arguments)
 {
     if (is_below_folder(path))
         return open_file(path);
+    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+    return __real_openat(directory, path, flags, mode);
+}
+
+int __wrap_openat(int directory, const char *path, int flags, ...);
+int __wrap_openat(int directory, const char *path, int flags, ...)
+{
     va_list arguments;
     va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+    int fd = open_path(directory, path, flags, arguments);
     va_end(arguments);
-    return __real_openat(directory, path, flags, mode);
+    return fd;
 }
 
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...)
 {
-    if (is_below_folder(path))
-        return open_file(path);
     va_list arguments;
     va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+    int fd = open_path(AT_FDCWD, path, flags, arguments);
     va_end(arguments);
-    return __real_openat(AT_FDCWD, path, flags, mode);
+    return fd;
 }
 
 int __real_close(int fd);
