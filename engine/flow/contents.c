@@ -70,11 +70,6 @@ int rp_contents_add(struct rp_contents *contents, uint64_t row, uint32_t offset,
     return 0;
 }
 
-uint64_t rp_contents_end_row(const struct rp_contents *contents)
-{
-    return contents->count ? contents->runs[contents->count - 1].row + 1 : 0;
-}
-
 const struct rp_content_run *rp_contents_find(const struct rp_contents *contents, uint64_t row,
                                               uint32_t offset, uint32_t count)
 {

@@ -28,8 +28,7 @@ struct rp_contents *rp_contents_new(void); /* NULL when out of memory */
 void rp_contents_free(struct rp_contents *contents);
 
 /** Add a run, copying its bytes. Runs must ascend by (row, offset) and not overlap; others are
- * refused
- *  (-RP_E_CORRUPT), so a damaged file cannot do harm. */
+ * refused (-RP_E_CORRUPT), so that a damaged file cannot do harm. */
 RP_MUST_CHECK int rp_contents_add(struct rp_contents *contents, uint64_t row, uint32_t offset,
                                   uint32_t count, uint32_t width, const void *tokens);
 
@@ -37,9 +36,6 @@ RP_MUST_CHECK int rp_contents_add(struct rp_contents *contents, uint64_t row, ui
 const struct rp_content_run *rp_contents_find(const struct rp_contents *contents, uint64_t row,
                                               uint32_t offset, uint32_t count);
 const uint8_t *rp_contents_bytes(const struct rp_contents *contents, uint64_t *bytes_out);
-
-/** First row that contents do not reach; 0 when there are none. */
-uint64_t rp_contents_end_row(const struct rp_contents *contents);
 
 size_t rp_contents_count(const struct rp_contents *contents);
 const struct rp_content_run *rp_contents_run(const struct rp_contents *contents, size_t index);
