@@ -169,8 +169,7 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                                       .seq_len = c->seq_len,
                                       .state_bytes = engine->state_bytes_max,
                                       .batch_slots = engine->geometry.slots};
-    if (options.prefetch_bytes == 0)
-        options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->base_row);
+    options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->base_row);
     code = rp_flow_open(&engine->flow, &options, engine->wake_fd, error);
     if (code >= 0)
         code = rp_engine_probe_row(engine, engine->base_row, NULL, 0, error);

@@ -36,8 +36,7 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                    .prefetch_bytes = config->prefetch_bytes,
                                    .batch_slots = geometry.slots,
                                    .state_bytes = state_bytes};
-    if (flow.prefetch_bytes == 0)
-        flow.prefetch_bytes = rp_flow_prefetch_bytes(&flow, plan, rp_plan_row(plan));
+    flow.prefetch_bytes = rp_flow_prefetch_bytes(&flow, plan, rp_plan_row(plan));
     uint64_t ring = rp_geometry_layout(&geometry, config->sections, config->token_dtype);
     return (struct rp_engine_memory){.batch_rings = ring * config->rank_count,
                                      .flow_reading = rp_flow_memory_bytes(&flow, false),

@@ -94,6 +94,8 @@ static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped
 uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
                                 uint64_t base_row)
 {
+    if (options->prefetch_bytes)
+        return options->prefetch_bytes;
     uint64_t windows = rp_bulks_data_bytes(plan, options, base_row, PREFETCH_BYTES_STANDARD_MAX);
     return rp_max_u64(windows, RP_PREFETCH_BYTES_STANDARD);
 }

@@ -48,15 +48,15 @@ struct rp_flow_options {
     uint32_t world, rank_first, rank_count, rows; /* rows = of one rank in a micro-batch */
     uint64_t global_batch_rows;
     bool drop_last;
-    uint64_t prefetch_bytes; /* of data in the prefetch ring */
+    uint64_t prefetch_bytes; /* of data in the prefetch ring; rp_flow_prefetch_bytes makes it */
     uint32_t seq_len;
     uint64_t state_bytes; /* most a state token can need */
     uint32_t batch_slots; /* of a batch ring */
 };
 
-/** What prefetch_bytes is where nobody says: 64 MiB, or what a disk at full speed needs for the
- * windows of a plan that stands at base_row (bulk.h), at most 1 GiB. Of the options it looks at the
- * corpus, and at what says which rows are this node's. */
+/** options->prefetch_bytes, or where nobody says (0): 64 MiB, or what a disk at full speed needs
+ * for the windows of a plan that stands at base_row (bulk.h), at most 1 GiB. Of the other options
+ * it looks at the corpus, and at what says which rows are this node's. */
 uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
                                 uint64_t base_row);
 
