@@ -14,8 +14,10 @@
 struct source_list {
     struct rp_content_source *sources;
     size_t count, capacity;
+    bool narrow; /* two bytes hold every token, whatever those of batches and files have */
 };
 
+/* All but how wide its tokens are kept. */
 static int add_source(struct source_list *list, const struct rp_content_source *source)
 {
     if (list->count == list->capacity) {
@@ -26,11 +28,12 @@ static int add_source(struct source_list *list, const struct rp_content_source *
         list->sources = grown;
         list->capacity = capacity;
     }
-    list->sources[list->count++] = *source;
+    struct rp_content_source *added = &list->sources[list->count++];
+    *added = *source;
+    added->kept = list->narrow || source->width <= 2 ? 2 : 4;
     return 0;
 }
 
-/* Do two bytes hold every token, whatever those of batches and files have? */
 static bool is_narrow(const struct rp_engine *engine)
 {
     uint64_t widest = 0;
@@ -41,7 +44,7 @@ static bool is_narrow(const struct rp_engine *engine)
     return widest <= 2;
 }
 
-static int add_batches(const struct rp_ring *ring, bool narrow, struct source_list *list)
+static int add_batches(const struct rp_ring *ring, struct source_list *list)
 {
     const struct rp_geometry *g = &ring->geometry;
     const struct rp_section_layout *ids = &g->sections[RP_SECTION_INPUT_IDS];
@@ -55,7 +58,6 @@ static int add_batches(const struct rp_ring *ring, bool narrow, struct source_li
             struct rp_content_source source = {.row = rows[i].row,
                                                .count = rows[i].tokens,
                                                .width = width,
-                                               .kept = narrow || width == 2 ? 2 : 4,
                                                .tokens = slot + ids->offset +
                                                          (uint64_t)i * g->seq_len * width};
             if (rows[i].tokens)
@@ -79,7 +81,7 @@ static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct 
     return true;
 }
 
-static int add_tickets(struct rp_engine *engine, bool narrow, struct source_list *list)
+static int add_tickets(struct rp_engine *engine, struct source_list *list)
 {
     const struct rp_arena *arena = rp_flow_arena(engine->flow);
     uint64_t first, last;
@@ -104,7 +106,6 @@ static int add_tickets(struct rp_engine *engine, bool narrow, struct source_list
                 .offset = piece->offset,
                 .count = piece->fragment.length,
                 .width = piece->width,
-                .kept = narrow || piece->width <= 2 ? 2 : 4,
                 .tokens = rp_flow_piece_tokens(engine->flow, piece)};
             code = add_source(list, &source);
         }
@@ -114,14 +115,13 @@ static int add_tickets(struct rp_engine *engine, bool narrow, struct source_list
 
 void rp_engine_list_contents(struct rp_engine *engine)
 {
-    struct source_list list = {0};
-    bool narrow = is_narrow(engine);
+    struct source_list list = {.narrow = is_narrow(engine)};
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = add_batches(&engine->rings[r], narrow, &list);
+        code = add_batches(&engine->rings[r], &list);
     bool readable = engine->flow_running && rp_mapped_lost(NULL) == 0;
     if (code >= 0 && readable)
-        code = add_tickets(engine, narrow, &list);
+        code = add_tickets(engine, &list);
     if (code < 0) { /* contents are advisory */
         rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");
         list.count = 0;
