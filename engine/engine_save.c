@@ -4,10 +4,10 @@
  * The cut is at what trainers consumed: the last step whose micro-batches every local rank has
  * released, because an engine that begins there counts its steps from there, and must end them
  * where the others do. The state token of that position is kept, so the critical part is a copy of
- * a few KB. Contents are every row that was read but not consumed: batches in the
- * rings and tickets that are READY. All of that is immutable, so a thread copies it behind a hold
- * (slots are not reused meanwhile; the stream runs on). Another one gives the disk what is copied
- * by then; the hold ends with the copy and never waits for the disk. */
+ * a few KB. Contents are every row that was read but not consumed: batches in the rings and tickets
+ * that are READY. All of that is immutable, so a thread copies it behind a hold (slots are not
+ * reused meanwhile; the stream runs on). Another one gives the disk what is copied by then; the
+ * hold ends with the copy and never waits for the disk. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mapped.h"
 #include "base/mem.h"
@@ -49,10 +50,8 @@ static int compare_sources(const void *a, const void *b)
 
 static void announce(struct rp_saver *saver, enum rp_saver_phase phase)
 {
-    uint64_t one = 1;
     rp_a32_store_release(&saver->phase, phase); /* PAIRS saver-phase */
-    ssize_t written = write(saver->done_fd, &one, sizeof one);
-    (void)written;
+    rp_fd_wake(saver->done_fd);
 }
 
 static uint64_t record_bytes(const struct rp_content_source *source)

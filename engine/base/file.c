@@ -304,6 +304,13 @@ int rp_file_lock(int fd)
     return 0;
 }
 
+void rp_fd_wake(int fd)
+{
+    const uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof one);
+    (void)written;
+}
+
 /* The name of a new directory is in its parent, and a power cut takes what is not synced. Also of
  * one that was there: who made it may have been killed before this. A parent that may be passed but
  * not read cannot be synced, and is older than we are. */

@@ -59,6 +59,9 @@ void rp_new_file_discard(struct rp_new_file *new_file);
  */
 RP_MUST_CHECK int rp_file_lock(int fd);
 
+/** Add one to a non-blocking eventfd. One that is full has woken its reader already. */
+void rp_fd_wake(int fd);
+
 /** Create a directory and its parents with mode 0700; an existing directory is fine. */
 RP_MUST_CHECK int rp_dir_make(const char *path, struct rp_error *error);
 

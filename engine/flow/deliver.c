@@ -9,10 +9,10 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "flow/widen.h"
 
@@ -302,11 +302,8 @@ void rp_deliver_as_packer(struct rp_deliver *d)
         needs_engine = waits_for_engine(d) || is_consumed(d, d->wake_at);
         rp_turn_give_back(&d->turn);
     } while (!needs_engine && (is_packed(d->arena, next) || rp_a32_load_relaxed(&d->space_wanted)));
-    if (needs_engine) {
-        uint64_t one = 1;
-        ssize_t written = write(d->wake_fd, &one, sizeof one);
-        (void)written; /* full means that it is awake already */
-    }
+    if (needs_engine)
+        rp_fd_wake(d->wake_fd);
 }
 
 /* ---- space ----------------------------------------------------------------------------------- */

@@ -3,17 +3,16 @@
 #include "flow/fill.h"
 
 #include <sys/prctl.h>
-#include <unistd.h>
+
+#include "base/file.h"
 
 static void *fill_main(void *argument)
 {
     prctl(PR_SET_NAME, "fill");
     struct rp_filler *filler = argument;
     if (rp_arena_fill(filler->arena, &filler->error) < 0) {
-        const uint64_t one = 1;
         rp_a32_store_release(&filler->failed, 1); /* PAIRS filler-failed */
-        ssize_t put = write(filler->wake_fd, &one, sizeof one);
-        (void)put;
+        rp_fd_wake(filler->wake_fd);
     }
     return NULL;
 }

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/file.h"
 #include "base/mapped.h"
 #include "flow/deliver.h"
 #include "flow/widen.h"
@@ -229,11 +230,8 @@ static void deliver_packed(const struct rp_pack_plan *plan)
         return;
     }
     rp_fence_seq_cst(); /* PAIRS deliver-park */
-    if (rp_a32_load_relaxed(&plan->arena->words->parked)) {
-        uint64_t one = 1;
-        ssize_t written = write(plan->wake_fd, &one, sizeof one);
-        (void)written; /* full means that it is awake already */
-    }
+    if (rp_a32_load_relaxed(&plan->arena->words->parked))
+        rp_fd_wake(plan->wake_fd);
 }
 
 void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
