@@ -420,7 +420,7 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
             return rp_fail(error, -RP_E_BUSY,
                            "let all ranks go on from the same state: detach the others first",
                            "the weights change at row %" PRIu64
-                           ", which is behind where those of other ranks changed",
+                           ", which is not where they changed for other ranks",
                            row);
         if (!numbered)
             return rp_fail(

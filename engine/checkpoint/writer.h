@@ -15,10 +15,9 @@
 /* Where to, and with what. */
 struct rp_writer {
     struct rp_storage *storage;
-    int dir;          /* file descriptor of the directory */
-    const char *path; /* of the directory, for messages */
-    uint8_t *buffer;  /* aligned to 4096: pieces are gathered in it, and the file read back into its
-                         halves */
+    int dir;             /* file descriptor of the directory */
+    const char *path;    /* of the directory, for messages */
+    uint8_t *buffer;     /* aligned to 4096: gathers pieces; its halves take what is read back */
     size_t buffer_bytes; /* a multiple of 8192 */
 };
 
@@ -29,8 +28,7 @@ struct rp_writer_span {
     size_t piece_count;
     uint64_t bytes; /* of the pieces together; may be 0 */
     struct rp_hash128 hash;
-    struct rp_checkpoint_feed
-        *feed; /* brings the bytes of the only piece, or NULL: they are there */
+    struct rp_checkpoint_feed *feed; /* brings the bytes of the only piece; NULL: they are there */
 };
 
 /* A file: spans one after the other, a multiple of 4096 bytes in all and, where there are others,

@@ -107,7 +107,7 @@ struct rp_ring_view {
     uint64_t next;              /* next batch to take */
     uint64_t tail;              /* last tail seen; below next: others have yet to come so far */
     uint64_t release;           /* last release stored */
-    uint32_t waits_in_vain;     /* that ended in sleep, since a long look found something */
+    uint32_t waits_in_vain;     /* how many ended in sleep */
     enum rp_ring_status status; /* last one seen by rp_ring_view_take, and its `end` */
     uint64_t end;
 };
