@@ -56,14 +56,23 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
     return 0;
 }
 
-/* The newest checkpoint, if one is to be used. *out stays NULL otherwise. */
+/* The newest checkpoint, if one is to be used. *out stays NULL otherwise. A directory that is empty
+ * while there are copies was lost: to begin anew would be a step back to zero, and the copies would
+ * be pruned. */
 static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
                            struct rp_error *error)
 {
     const char *directory = engine->config->checkpoint_dir;
+    const char *copies = engine->config->checkpoint_copy_dir;
     if (!directory || engine->options->state || engine->options->fresh)
         return 0;
     int code = rp_checkpoint_newest(out, directory, true, error);
+    if (code == 0 && copies) {
+        code = rp_checkpoint_newest(out, copies, true, error);
+        if (code == 1)
+            rp_log(RP_LOG_WARNING, "no checkpoint in %s: going on from its copies in %s", directory,
+                   copies);
+    }
     if (code == 0)
         rp_log(RP_LOG_INFO, "no checkpoint in %s: starting at row 0", directory);
     return code < 0 ? code : 0;

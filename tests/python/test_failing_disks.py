@@ -240,6 +240,20 @@ def test_a_checkpoint_directory_that_vanishes(program, folder, engines):
     finish(program, folder, tape, token)
 
 
+def test_a_checkpoint_directory_that_is_lost(program, folder, engines):
+    """The copies in the second location are what is left: the stream goes on from them."""
+    place = folder / "checkpoints"
+    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(folder / "copies")}
+    tape = Tape(folder, 50000, **keys)
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine) as ranks:
+        tape.read(ranks, 20)
+    assert engine.stop() == 0, engine.log()
+    shutil.rmtree(place)
+    log = finish(program, folder, tape)
+    assert f"no checkpoint in {place}: going on from its copies in {folder}/copies" in log
+
+
 def test_a_run_directory_that_vanishes(program, folder, engines):
     """Who is attached reads on to the end; who comes is told that nobody is there."""
     place = folder / "runs"
