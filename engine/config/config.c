@@ -157,5 +157,6 @@ void rp_config_free(struct rp_config *config)
     free_sources(config);
     rp_key_free_texts(rp_config_key_table, RP_KEY_COUNT, config);
     free(config->path);
+    free(config->called);
     *config = (struct rp_config){0};
 }

@@ -34,8 +34,9 @@ enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD, RP_IO_MAPPED };
 enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 
 struct rp_config {
-    char *path; /* of the YAML file; NULL when built from options */
-    char *run;  /* name trainers find the engine by: [A-Za-z0-9._-]{1,64}; default "default" */
+    char *path;   /* of the YAML file; NULL when built from options */
+    char *called; /* how messages call that file: by its path, or, in memory alone, by its name */
+    char *run;    /* name trainers find the engine by: [A-Za-z0-9._-]{1,64}; default "default" */
 
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;

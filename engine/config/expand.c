@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +20,7 @@
 #include "config/key.h"
 
 #define BRACE_PATTERNS_MAX 65536u
+#define GLOB_DEPTH_MAX 128u
 
 static int compare_texts(const void *a, const void *b)
 {
@@ -82,7 +84,7 @@ static int expand_directory(struct rp_config_source *found, const char *path,
                        "%s: cannot be listed: %s", path, strerror(errno));
     bool megatron = false;
     for (int i = 0; i < count; i++)
-        megatron |= has_suffix(entries[i]->d_name, ".idx");
+        megatron |= entries[i]->d_name[0] != '.' && has_suffix(entries[i]->d_name, ".idx");
     int code = 0;
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
@@ -106,6 +108,16 @@ static bool braces_are_few(const char *pattern)
     for (uint64_t i = 0; i < braces && patterns <= BRACE_PATTERNS_MAX; i++)
         patterns *= 1 + rp_div_up(commas, braces);
     return patterns <= BRACE_PATTERNS_MAX;
+}
+
+/* glob calls itself for every slash and every brace, with the pattern on its stack: a few thousand
+ * are the end of it. */
+static bool is_shallow(const char *pattern)
+{
+    unsigned depth = 0;
+    for (const char *at = pattern; *at && depth <= GLOB_DEPTH_MAX; at++)
+        depth += *at == '/' || *at == '{';
+    return depth <= GLOB_DEPTH_MAX && strlen(pattern) < PATH_MAX;
 }
 
 /* What glob could not look into; its callback has no other way out. */
@@ -169,6 +181,10 @@ static int expand_pattern(struct rp_config_source *found, const char *pattern,
     bool wild = !exists && strpbrk(pattern, "*?[{") != NULL;
     if (!wild && !(exists && S_ISDIR(info.st_mode)))
         return rp_source_add_shard(found, NULL, pattern, error);
+    if (wild && !is_shallow(pattern))
+        return rp_place_fail(place, "shards", "use `*`, or name a directory", error,
+                             "%.200s: a pattern has at most %u slashes and braces, and %u bytes",
+                             pattern, GLOB_DEPTH_MAX, PATH_MAX - 1);
     if (wild && !braces_are_few(pattern))
         return rp_place_fail(place, "shards", "use `*`, or name a directory", error,
                              "%.200s: its braces stand for more than %u patterns", pattern,

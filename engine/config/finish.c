@@ -18,7 +18,7 @@ static struct rp_place key_place(const struct rp_config *config, enum rp_key_ind
 {
     uint32_t line = config->lines[key];
     return line == RP_CONFIG_OPTION ? (struct rp_place){0}
-                                    : (struct rp_place){config->path, line, 0};
+                                    : (struct rp_place){config->called, line, 0};
 }
 
 #define FAIL_AT(config, key, hint, error, ...)                                                     \
@@ -36,7 +36,7 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
 {
     for (size_t i = 0; i < RP_KEY_COUNT; i++) {
         const struct rp_key *key = &rp_config_key_table[i];
-        if (key->kind != RP_KIND_COUNT && key->kind != RP_KIND_BYTES)
+        if (key->kind != RP_KIND_COUNT && key->kind != RP_KIND_BYTES && key->kind != RP_KIND_EPOCHS)
             continue;
         struct rp_place place = key_place(config, (enum rp_key_index)i);
         uint64_t value = number_of(config, key);
@@ -71,7 +71,7 @@ static int check_run(const struct rp_config *config, struct rp_error *error)
 static struct rp_place source_place(const struct rp_config *config,
                                     const struct rp_config_source *source)
 {
-    return source->line ? (struct rp_place){config->path, source->line, 0} : (struct rp_place){0};
+    return source->line ? (struct rp_place){config->called, source->line, 0} : (struct rp_place){0};
 }
 
 /* corpus/part-0.bin -> part-0; of a folder that is not there, c4/ -> c4 */

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/bits.h"
 #include "base/file.h"
@@ -168,12 +169,14 @@ static int set_signed(const struct rp_key *key, void *object, const char *text,
 static int set_bool(const struct rp_key *key, void *object, const char *text, struct rp_place place,
                     struct rp_error *error)
 {
-    static const char spellings[] = "false|true|no|yes|off|on|0|1"; /* false ones are even */
-    int index = rp_word_index(spellings, text);
-    if (index < 0)
-        return expected(place, key, "true or false", text, error);
-    *(bool *)((char *)object + key->offset) = index % 2 == 1;
-    return 0;
+    static const char *const spellings[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(spellings); i++) {
+        if (strcasecmp(spellings[i], text)) /* YAML has True, and TRUE, too */
+            continue;
+        *(bool *)((char *)object + key->offset) = i % 2 == 1;
+        return 0;
+    }
+    return expected(place, key, "true or false", text, error);
 }
 
 /* Millionths of a decimal number, exactly: digits, then at most six decimals. */
@@ -208,10 +211,11 @@ static int set_weight(const struct rp_key *key, void *object, const char *text,
 static int set_ranks(const struct rp_key *key, struct rp_config *config, const char *text,
                      struct rp_place place, struct rp_error *error)
 {
-    char first_text[24];
+    char first_text[24] = "";
     const char *dash = strchr(text, '-');
     size_t length = dash ? (size_t)(dash - text) : strlen(text);
-    snprintf(first_text, sizeof first_text, "%.*s", (int)rp_min_u64(length, 22), text);
+    if (length < sizeof first_text)
+        memcpy(first_text, text, length);
     uint64_t first, last;
     if (!rp_text_u64(first_text, &first) || !rp_text_u64(dash ? dash + 1 : first_text, &last) ||
         first > last || last >= UINT32_MAX)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <yaml.h>
 
 #include "base/bits.h"
@@ -222,6 +223,16 @@ static int read_document(struct reader *reader)
     return 0;
 }
 
+/* Where the character of a number begins: libyaml counts characters, of one to four bytes. */
+static const char *character_at(const char *text, size_t number)
+{
+    while (number > 0 && *text) {
+        text++;
+        number -= (*text & 0xc0) != 0x80; /* not inside of one */
+    }
+    return text;
+}
+
 /* What libyaml says, with the place where it noticed. */
 static int syntax_error(const struct reader *reader, const yaml_parser_t *parser, const char *text)
 {
@@ -235,7 +246,7 @@ static int syntax_error(const struct reader *reader, const yaml_parser_t *parser
         place.line = 1;
         for (size_t i = 0; i < parser->problem_offset && text[i]; i++)
             place.line += text[i] == '\n';
-    } else if (text[parser->problem_mark.index] == '\t') {
+    } else if (*character_at(text, parser->problem_mark.index) == '\t') {
         return rp_place_fail(place, "YAML", "indent with spaces", reader->error, "found a tab");
     }
     return rp_place_fail(place, "YAML", NULL, reader->error, "%s%s%s", parser->problem,
@@ -307,11 +318,29 @@ static int with_parser(struct reader *reader, const char *text, size_t bytes,
     if (!yaml_parser_initialize(&parser))
         return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s",
                        reader->path);
+    /* A mark of the byte order, which some editors write, libyaml takes for text once it has been
+     * told the encoding. */
+    size_t mark = strncmp(text, "\xef\xbb\xbf", 3) ? 0 : 3;
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
-    int code = pass(reader, &parser, text);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text + mark, bytes - mark);
+    int code = pass(reader, &parser, text + mark);
     yaml_parser_delete(&parser);
     return code;
+}
+
+/* How messages call the file: by its path, or, where it lies in memory alone and is given as
+ * /proc/self/fd/N, by the name that it was made with. */
+static char *name_of(const char *path)
+{
+    static const char prefix[] = "/memfd:", suffix[] = " (deleted)";
+    char target[300];
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    target[length < 0 ? 0 : length] = '\0';
+    char *end = strstr(target, suffix);
+    if (!end || strncmp(target, prefix, sizeof prefix - 1))
+        return strdup(path);
+    *end = '\0';
+    return strdup(target + sizeof prefix - 1);
 }
 
 int rp_config_read(struct rp_config *config, const char *path, struct rp_error *error)
@@ -321,11 +350,15 @@ int rp_config_read(struct rp_config *config, const char *path, struct rp_error *
     int code = rp_file_read_all(path, FILE_BYTES_MAX, &text, &bytes, error);
     if (code < 0)
         return code;
-    struct reader reader = {
-        .config = config, .path = path, .directory = rp_path_directory(path), .error = error};
     free(config->path);
+    free(config->called);
     config->path = strdup(path);
-    if (!reader.directory || !config->path)
+    config->called = name_of(path);
+    struct reader reader = {.config = config,
+                            .path = config->called,
+                            .directory = rp_path_directory(path),
+                            .error = error};
+    if (!reader.directory || !config->path || !config->called)
         code = rp_fail(error, -ENOMEM, NULL, "out of memory while reading %s", path);
     else if ((code = with_parser(&reader, text, bytes, survey_text)) == 0)
         code = with_parser(&reader, text, bytes, load_text);

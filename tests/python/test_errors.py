@@ -107,6 +107,13 @@ def test_what_may_change_does(make, state, expected, corpora, folder):
     assert tried == set(CheckpointMismatchError.MAY_CHANGE)
 
 
+def test_a_mistake_in_a_corpus_of_dicts_names_the_parameter(make, corpora):
+    """Not the memory that it is handed over in; the line is the number of the source."""
+    corpus = [{"path": corpora[0]}, {"path": corpora[1], "weigth": 2}]
+    with pytest.raises(ringpack.ConfigError, match="^corpus:2:.* did you mean `weight`"):
+        make(corpus=corpus).attach()
+
+
 def test_geometry_is_told_with_both_values(make, folder):
     with make(run="mine") as loader:
         loader._detach()

@@ -2,6 +2,8 @@
 /* What a config may say, and what it means. */
 #include "config_files.h"
 
+#include <sys/mman.h>
+
 static void minimal_config_gets_the_standard_values(void **state)
 {
     (void)state;
@@ -222,6 +224,44 @@ static void values_that_go_together_are_accepted(void **state)
     must(finish_text(MINIMAL "packing: concat\nfill: split\n"));
 }
 
+static void any_editor_and_any_language_may_write_the_file(void **state)
+{
+    (void)state;
+    must(read_text("\xef\xbb\xbfseq_len: 128\r\nseed: 7\r\n"));
+    assert_int_equal(config.seq_len, 128);
+    assert_int_equal(config.seed, 7);
+    must(read_text("drop_last: True\npacker_processes: TRUE\ncheckpoint_contents: No\n"));
+    assert_true(config.drop_last && config.packer_processes && !config.checkpoint_contents);
+}
+
+static void a_file_in_memory_has_the_name_it_was_made_with(void **state)
+{
+    (void)state;
+    char path[32];
+    int memory = memfd_create("the corpus", MFD_CLOEXEC);
+    assert_int_equal(write(memory, "seq_len: x", 10), 10);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
+    rp_config_free(&config);
+    rp_config_init(&config);
+    assert_int_equal(rp_config_read(&config, path, &error), -RP_E_CONFIG);
+    assert_string_equal(
+        error.message,
+        "the corpus:1:10: seq_len: expected a whole number such as 64 or 100k, found `x`");
+    assert_string_equal(config.path, path); /* it can be read again */
+    close(memory);
+}
+
+static void an_index_that_is_hidden_makes_no_folder_one_of_megatron(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("mac", 0700), 0);
+    write_file("mac/a.bin", "", 0);
+    write_file("mac/._a.idx", "", 0);
+    must(finish_text("seq_len: 8\nbatch_size: 1\nsources: [mac]\n"));
+    assert_int_equal(config.sources[0].shard_count, 1);
+    assert_string_equal(config.sources[0].shards[0], "mac/a.bin");
+}
+
 static void paths_are_relative_to_the_file(void **state)
 {
     (void)state;
@@ -294,6 +334,9 @@ int main(void)
         cmocka_unit_test(a_pattern_names_each_shard_once),
         cmocka_unit_test(a_folder_that_is_not_there_names_its_source),
         cmocka_unit_test(values_that_go_together_are_accepted),
+        cmocka_unit_test(any_editor_and_any_language_may_write_the_file),
+        cmocka_unit_test(a_file_in_memory_has_the_name_it_was_made_with),
+        cmocka_unit_test(an_index_that_is_hidden_makes_no_folder_one_of_megatron),
         cmocka_unit_test(paths_are_relative_to_the_file),
         cmocka_unit_test(sources_given_again_are_added),
         cmocka_unit_test(profiles_choose_sections),

@@ -22,6 +22,8 @@ static const char *const mistakes[][2] = {
     {"seq_len: 1\nseq_len: 2\n", "c.yaml:2:1: seq_len: the key is given twice"},
     {"seq_len: 1\nseq-len: 2\n", "c.yaml:2:1: seq-len: the key is given twice"},
     {"seq_len: 1\n\tseed: 2\n", "c.yaml:2:1: YAML: found a tab"},
+    {"# a \u00df of \u4e2d\u6587\nseq_len: 1\n\tseed: 2\n", "c.yaml:3:1: YAML: found a tab"},
+    {"\xef\xbb\xbfseq_len: 1\nseed: \xff\n", "c.yaml:2: YAML: invalid leading UTF-8 octet"},
     {"seq_len: *a\n", "c.yaml:1:10: YAML: found undefined alias"},
     {"seq_len: 1\n---\nseed: 1\n",
      "c.yaml:2:1: config: the file holds more than one YAML document"},
@@ -73,6 +75,9 @@ static const char *const mistakes[][2] = {
     {"seq_len: 1\nbatch_size: 2\nrun: \xff\n", "c.yaml:3: YAML: invalid leading UTF-8 octet"},
     {"pad_id: 9223372036854775808\n",
      "c.yaml:1:9: pad_id: expected a whole number, found `9223372036854775808`"},
+    {"ranks: 00000000000000000000000005\n",
+     "c.yaml:1:8: ranks: expected a rank or a range of ranks such as 0-3, found"
+     " `00000000000000000000000005`"},
     {"ranks: 4294967295\n", "c.yaml:1:8: ranks: expected a rank or a range of ranks such as"
                             " 0-3, found `4294967295`"},
     {"sources:\n- weight: 18446744073709551616\n",
@@ -110,6 +115,8 @@ static const char *const combinations[][2] = {
     {"sources: [a]\nseq_len: 0\nbatch_size: 1\n",
      "c.yaml:2: seq_len: expected 1 … 16777216, found 0"},
     {MINIMAL "window: 5000\n", "c.yaml:4: window: expected 1 … 4096, found 5000"},
+    {MINIMAL "num_epochs: 4294967296\n",
+     "c.yaml:4: num_epochs: expected 0 … 4294967295, found 4294967296"},
     {MINIMAL "checkpoint_keep: 1\n", "c.yaml:4: checkpoint_keep: expected 2 … 1000, found 1"},
     {MINIMAL "run: a/b\n",
      "c.yaml:4: run: expected 1 … 64 letters, digits, dots, dashes and underscores,"
@@ -213,6 +220,20 @@ static void mistakes_in_options_and_files_are_told(void **state)
     must_fail(rp_config_set(&config, "batch-sise", "1", &error),
               "batch-sise: unknown key; did you mean `batch_size`?");
     must_fail(rp_config_set(&config, "sources", "a,,b", &error),
+/* glob(3) would use up the stack. */
+static void patterns_that_go_too_deep_are_refused(void **state)
+{
+    (void)state;
+    static const char *const items[] = {"/", "*/", "{a}", "*a"};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(items); i++) {
+        char *text = repeat("seq_len: 8\nbatch_size: 1\nsources: ['raw/*", items[i], 30000,
+                            "x']\n");
+        assert_int_equal(finish_text(text), -RP_E_CONFIG);
+        assert_non_null(strstr(error.message, ": a pattern has at most 128 slashes and braces"));
+        free(text);
+    }
+}
+
               "sources: expected paths separated by commas, found `a,,b`");
     must_fail(rp_config_set(&config, "io", "uring", &error),
               "io: expected one of auto, io_uring, pread, mapped, found `uring`");
@@ -275,3 +296,4 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
+        cmocka_unit_test(patterns_that_go_too_deep_are_refused),

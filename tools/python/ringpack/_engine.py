@@ -85,8 +85,8 @@ def _sources(corpus):
     sources = [corpus] if isinstance(corpus, (str, os.PathLike, dict)) else list(corpus)
     if not any(isinstance(source, dict) for source in sources):
         return [text for source in sources for text in ("--source", os.fspath(source))], None
-    absolute = [_absolute(source) for source in sources]
-    return [], json.dumps({"sources": absolute}, default=os.fspath)  # JSON is YAML
+    lines = [json.dumps(_absolute(source), default=os.fspath) for source in sources]
+    return [], '{"sources": [%s]}' % ",\n".join(lines)  # JSON is YAML; errors tell the line
 
 
 def _absolute(source):
@@ -103,11 +103,12 @@ def _absolute(source):
 
 
 def _config_fd(text):
-    """A config that has no file, for a child to read: -c /proc/self/fd/N."""
+    """A config that has no file, for a child to read: -c /proc/self/fd/N. Its mistakes are told
+    with the name of the parameter that it comes from."""
     try:
-        fd = os.memfd_create("ringpack-config", os.MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
+        fd = os.memfd_create("corpus", os.MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
     except OSError:  # before Linux 6.3
-        fd = os.memfd_create("ringpack-config")
+        fd = os.memfd_create("corpus")
     os.write(fd, text.encode())
     return fd, ["-c", f"/proc/self/fd/{fd}"]
 
