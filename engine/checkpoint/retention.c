@@ -21,6 +21,8 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/scan.h"
 
+#define LISTINGS_MAX 10u /* of a directory in which checkpoints come and go meanwhile */
+
 static int open_directory(const char *path, struct rp_error *error)
 {
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -47,8 +49,10 @@ static void set_aside(int dir, const char *path, const struct rp_name *name)
         rp_log(RP_LOG_WARNING, "%s/%s: set aside as %s", path, name->text, aside.text);
 }
 
+/* *is_stale is set, and nothing else done, when one that was listed is gone: a run saves and
+ * prunes, so the newest is not in this list any more. NULL: take what is left of it. */
 static int newest_of(struct rp_checkpoint **out, int dir, const char *path,
-                     const struct rp_scan *scan, bool aside, struct rp_error *error)
+                     const struct rp_scan *scan, bool aside, bool *is_stale, struct rp_error *error)
 {
     size_t bad_count = 0, good = scan->count;
     for (size_t i = 0; i < scan->count && good == scan->count; i++) {
@@ -59,7 +63,10 @@ static int newest_of(struct rp_checkpoint **out, int dir, const char *path,
         if (code == 0) {
             good = i;
         } else if (code == -ENOENT) {
-            continue; /* removed since it was listed: a run is pruning */
+            if (is_stale) {
+                *is_stale = true;
+                return 0;
+            }
         } else if (rp_reader_is_damage(code)) {
             rp_log(RP_LOG_WARNING, "%s", found.message);
             bad_count++;
@@ -93,11 +100,17 @@ int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool
     int dir = open_directory(directory, error);
     if (dir < 0)
         return dir;
-    struct rp_scan scan;
-    int code = rp_scan_open(&scan, dir, directory, error);
-    if (code == 0 && scan.count > 0) /* R3: names of any kind */
-        code = newest_of(out, dir, directory, &scan, aside, error);
-    rp_scan_free(&scan);
+    int code = 0;
+    bool is_stale = true;
+    for (unsigned listing = 1; is_stale; listing++) {
+        struct rp_scan scan;
+        is_stale = false;
+        code = rp_scan_open(&scan, dir, directory, error);
+        if (code == 0 && (scan.count > 0 || listing > 1)) /* R3: names of any kind */
+            code = newest_of(out, dir, directory, &scan, aside,
+                             listing < LISTINGS_MAX ? &is_stale : NULL, error);
+        rp_scan_free(&scan);
+    }
     close(dir);
     return code;
 }
