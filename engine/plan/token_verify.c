@@ -159,6 +159,8 @@ struct check {
 
     wide documents_min, documents_max, mixed, buffered;
     bool finished; /* all sources */
+    bool ended;    /* no row of the lane has a fragment any more */
+    bool has_last; /* the last row before next_row that is the lane's has one */
 };
 
 #define DAMAGED(check, format, ...)                                                                \
@@ -328,7 +330,7 @@ static uint64_t rows_of_lane(const struct check *check, uint64_t next_row)
                                     : 0;
 }
 
-static int check_counts(const struct check *check, uint64_t next_row)
+static int check_counts(struct check *check, uint64_t next_row)
 {
     const struct rp_plan_config *config = &check->plan->config;
     const struct rp_lane_counts *counts = &check->record.counts;
@@ -357,9 +359,10 @@ static int check_counts(const struct check *check, uint64_t next_row)
 
     wide capacity = (wide)counts->emitted + counts->padding;
     uint64_t rows = rows_of_lane(check, next_row);
-    bool ended = check->finished && check->buffered == 0;
+    check->ended = check->finished && check->buffered == 0;
+    check->has_last = capacity / config->seq_len == rows;
     if (capacity % config->seq_len != 0 || capacity / config->seq_len > rows ||
-        (capacity / config->seq_len < rows && !ended))
+        (!check->has_last && !check->ended))
         return DAMAGED(check,
                        "%" PRIu64 " tokens emitted and %" PRIu64
                        " of padding do not make the %" PRIu64 " rows before row %" PRIu64,
@@ -385,6 +388,8 @@ static int check_lane(struct check *check, uint64_t next_row)
 int rp_token_verify(struct rp_token_reader reader, const struct rp_token_header *header,
                     const struct rp_plan *plan, struct rp_error *error)
 {
+    uint64_t next_row = header->next_row;
+    bool ended = true, has_last = next_row == 0;
     for (uint32_t lane = 0; lane < plan->config.lanes; lane++) {
         struct check check = {
             .plan = plan,
@@ -394,10 +399,16 @@ int rp_token_verify(struct rp_token_reader reader, const struct rp_token_header 
             .error = error,
             .finished = true,
         };
-        int failed = check_lane(&check, header->next_row);
+        int failed = check_lane(&check, next_row);
         if (failed < 0)
             return failed;
+        ended = ended && check.ended;
+        if (next_row > 0 && (next_row - 1) % plan->config.lanes == lane)
+            has_last = check.has_last;
     }
+    if (ended && !has_last)
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: row %" PRIu64 " lies behind the end of the stream", next_row);
     if (reader.left > 0)
         return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
                        "state token: %zu bytes too many after the last lane", reader.left);

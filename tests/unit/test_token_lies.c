@@ -144,6 +144,32 @@ static void an_epoch_behind_the_only_one_is_refused(void **state)
     rp_plan_close(plan);
 }
 
+/* At the end of the stream nothing but the rows that were filled says where it is. */
+static void a_row_behind_the_end_is_refused(void **state)
+{
+    (void)state;
+    for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant++) {
+        static uint8_t token[TOKEN_BYTES_MAX];
+        struct corpus corpus;
+        struct rp_row row;
+        struct rp_error error = {0};
+        uint64_t random = variant + 1;
+        struct rp_plan_config config = plan_variant(variant);
+        corpus_make(&corpus, 2, 50, config.seq_len, &random);
+        struct rp_plan *plan = plan_open(&config, &corpus);
+        while (plan_next(plan, &row))
+            continue;
+        size_t bytes = save(plan, token);
+        uint64_t end = rp_plan_row(plan), behind = end + 1 + variant % 3;
+        load(plan, token, bytes); /* control */
+        memcpy(token + offsetof(struct rp_token_header, next_row), &behind, sizeof behind);
+        rehash(token, bytes);
+        assert_int_equal(rp_plan_load(plan, token, bytes, false, &error), -RP_E_CORRUPT);
+        assert_int_equal(rp_plan_row(plan), end);
+        rp_plan_close(plan);
+    }
+}
+
 /* lookahead holds a long document as the pending piece, with room for its rest in the FIFO. A token
  * that has it elsewhere would make the window keep what never fits, or overflow. */
 static void a_long_piece_is_only_taken_as_pending(void **state)
@@ -214,6 +240,7 @@ int main(void)
         cmocka_unit_test(lying_tokens_do_no_harm),
         cmocka_unit_test(each_value_is_checked_against_the_corpus),
         cmocka_unit_test(an_epoch_behind_the_only_one_is_refused),
+        cmocka_unit_test(a_row_behind_the_end_is_refused),
         cmocka_unit_test(a_long_piece_is_only_taken_as_pending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
