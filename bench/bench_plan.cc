@@ -74,7 +74,8 @@ rp_plan *open_plan(const rp_plan_config &config, uint32_t source_count)
     std::vector<rp_plan_source> sources;
     uint64_t share = corpus().size() / source_count;
     for (uint32_t s = 0; s < source_count; s++)
-        sources.push_back({share, s + 1, corpus().data() + s * share, length_of, lengths_of});
+        sources.push_back(
+            {share, s + 1, corpus().data() + s * share, length_of, lengths_of, nullptr});
     rp_plan *plan = nullptr;
     rp_error error;
     if (rp_plan_open(&plan, &config, sources.data(), source_count, &error) < 0) {

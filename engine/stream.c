@@ -69,7 +69,8 @@ int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *confi
                                              .weight = config->sources[i].weight,
                                              .lengths = source,
                                              .length = rp_source_length,
-                                             .length_many = rp_source_length_many};
+                                             .length_many = rp_source_length_many,
+                                             .name = rp_source_name(source)};
     }
     int code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
     free(sources);

@@ -95,12 +95,13 @@ static bool is_barren(const struct rp_feed *feed, uint32_t s)
     return true;
 }
 
-static int fail_bad_entry(uint32_t source, uint64_t document, struct rp_error *error)
+static int fail_bad_entry(const struct rp_feed *feed, uint32_t s, uint64_t document,
+                          struct rp_error *error)
 {
     return rp_fail(error, -RP_E_CORRUPT,
                    "what was delivered so far is valid; repair or rebuild this source's index",
-                   "source %" PRIu32 ": the index entry of document %" PRIu64 " is damaged", source,
-                   document);
+                   "source %s: the index entry of document %" PRIu64 " is damaged",
+                   rp_source_word(&feed->sources[s], s).text, document);
 }
 
 /* After so many documents of a source in a row without a token: is there no use in reading on? */
@@ -115,16 +116,17 @@ static bool is_hopeless(const struct rp_feed *feed, uint32_t s, uint64_t *fruitl
 static int fail_barren(const struct rp_feed *feed, uint32_t s, struct rp_error *error)
 {
     const struct rp_order *order = &feed->cursors[s].order;
+    struct rp_source_word word = rp_source_word(&feed->sources[s], s);
     const char *why = feed->config->long_doc == RP_LONG_DOC_DROP ? " or longer than seq_len" : "";
     if (feed->config->shuffle == RP_SHUFFLE_NONE && order->lanes > 1)
         return rp_fail(error, -RP_E_EMPTY, "use another shuffle, fewer lanes, or one epoch",
-                       "source %" PRIu32 ": none of the %" PRIu64 " documents of lane %" PRIu32
+                       "source %s: none of the %" PRIu64 " documents of lane %" PRIu32
                        " gives a token (all are empty%s), and without a shuffle it gets no others",
-                       s, order->lane_units, order->lane, why);
+                       word.text, order->lane_units, order->lane, why);
     return rp_fail(
         error, -RP_E_EMPTY,
         "remove the source, or look at its lengths and at long_doc with `ringpack inspect`",
-        "source %" PRIu32 ": none of its %" PRIu64 " documents gives a token (all are empty%s)", s,
+        "source %s: none of its %" PRIu64 " documents gives a token (all are empty%s)", word.text,
         feed->sources[s].documents, why);
 }
 
@@ -152,7 +154,7 @@ int rp_feed_next(struct rp_feed *feed, struct rp_piece *piece, struct rp_lane_co
         uint64_t document = cursor->ahead_document[cursor->ahead_next];
         uint64_t length = cursor->ahead_length[cursor->ahead_next];
         if (length == RP_LENGTH_BAD)
-            return fail_bad_entry(s, document, error);
+            return fail_bad_entry(feed, s, document, error);
 
         advance(feed, s);
         uint64_t kept = rp_length_kept(feed->config, length);

@@ -1,7 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names — the words of the configuration file for the values of the state token. */
+/* names — what messages call things: sources by their names, and the values of the state token by
+ * the words of the configuration file. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/bits.h"
 #include "plan/plan.h"
+
+struct rp_source_word rp_source_word(const struct rp_plan_source *source, uint32_t number)
+{
+    struct rp_source_word word;
+    if (source->name)
+        snprintf(word.text, sizeof word.text, "%s", source->name);
+    else
+        snprintf(word.text, sizeof word.text, "%" PRIu32, number);
+    return word;
+}
 
 /* Values may come from a token, so they are checked. */
 #define NAME(names, value) ((uint32_t)(value) < RP_ARRAY_COUNT(names) ? (names)[value] : "unknown")

@@ -70,14 +70,14 @@ static int check_sources(const struct rp_plan_config *config, const struct rp_pl
         if (failed == 0)
             failed = check_range("weight", sources[s].weight, 1, UINT32_MAX, error);
         if (failed < 0)
-            return rp_fail_context(error, failed, "source %" PRIu32, s);
+            return rp_fail_context(error, failed, "source %s", rp_source_word(&sources[s], s).text);
         uint64_t units = rp_order_units(config, sources[s].documents);
         if (units < config->lanes)
-            return rp_fail(error, -RP_E_CONFIG, "use fewer lanes, or smaller blocks",
-                           "source %" PRIu32 " has %" PRIu64 " %s for %" PRIu32
-                           " lanes; each lane needs one",
-                           s, units, config->shuffle == RP_SHUFFLE_BLOCK ? "blocks" : "documents",
-                           config->lanes);
+            return rp_fail(
+                error, -RP_E_CONFIG, "use fewer lanes, or smaller blocks",
+                "source %s has %" PRIu64 " %s for %" PRIu32 " lanes; each lane needs one",
+                rp_source_word(&sources[s], s).text, units,
+                config->shuffle == RP_SHUFFLE_BLOCK ? "blocks" : "documents", config->lanes);
     }
     return failed;
 }

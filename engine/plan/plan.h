@@ -39,6 +39,7 @@ struct rp_plan_source {
     /* NULL, or the same for many, whose cache misses can then overlap */
     void (*length_many)(const void *lengths, const uint64_t *documents, uint32_t count,
                         uint64_t *tokens);
+    const char *name; /* for messages, borrowed as well; NULL = they tell its number */
 };
 
 /* The parameters of STREAM.md section 1, in its order. rp_plan_open zeroes the unused ones. */
@@ -137,6 +138,12 @@ struct rp_state_info {
 /** Check a token's framing and hash and read its header. Errors: -RP_E_CORRUPT, -RP_E_VERSION. */
 RP_MUST_CHECK int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                                 struct rp_error *error);
+
+/* What messages call a source. */
+struct rp_source_word {
+    char text[80];
+};
+struct rp_source_word rp_source_word(const struct rp_plan_source *source, uint32_t number);
 
 const char *rp_shuffle_name(enum rp_shuffle shuffle);
 const char *rp_packing_name(enum rp_packing packing);

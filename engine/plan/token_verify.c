@@ -117,19 +117,20 @@ int rp_token_match(struct rp_token_reader *reader, const struct rp_token_header 
     int failed = match_header(header, &own, error);
     for (uint32_t s = 0; s < plan->source_count && failed == 0; s++) {
         struct rp_token_source source;
-        char field[48];
+        struct rp_source_word word = rp_source_word(&plan->sources[s], s);
+        char field[128];
         if (!rp_token_read(reader, &source, sizeof source))
             return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
                            "state token: it ends in its table of %" PRIu32 " sources",
                            plan->source_count);
-        snprintf(field, sizeof field, "documents of source %" PRIu32, s);
+        snprintf(field, sizeof field, "documents of source %s", word.text);
         failed = replace_hint(
             match_number(field, source.documents, plan->sources[s].documents, error), CORPUS_HINT,
             error);
         if (source.weight == plan->weights[s])
             continue;
         *weights_differ = true;
-        snprintf(field, sizeof field, "weight of source %" PRIu32, s);
+        snprintf(field, sizeof field, "weight of source %s", word.text);
         if (failed == 0 && !accept_weights)
             failed = replace_hint(match_number(field, source.weight, plan->weights[s], error),
                                   WEIGHTS_HINT, error);
@@ -238,8 +239,8 @@ static int check_tail(const struct check *check, const char *what, uint32_t inde
     uint64_t stored = plan->sources[source].length(plan->sources[source].lengths, document);
     if (stored == RP_LENGTH_BAD)
         return rp_fail(check->error, -RP_E_CORRUPT, "repair or rebuild this source's index",
-                       "source %" PRIu32 ": the index entry of document %" PRIu64 " is damaged",
-                       source, document);
+                       "source %s: the index entry of document %" PRIu64 " is damaged",
+                       rp_source_word(&plan->sources[source], source).text, document);
     uint64_t kept = rp_length_kept(&plan->config, stored);
     if (length == 0 || offset > kept || length != kept - offset)
         return DAMAGED(check,

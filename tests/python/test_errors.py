@@ -53,8 +53,8 @@ def test_another_corpus_and_other_weights_are_told(make, corpora, state):
         state_of_two = loader.state_dict()
     for saved, corpus, field in (
         (state, two, "number of sources"),
-        (state, corpora[1], "documents of source 0"),
-        (state_of_two, [{"path": corpora[0], "weight": 3}, two[1]], "weight of source 0"),
+        (state, corpora[1], "documents of source code"),
+        (state_of_two, [{"path": corpora[0], "weight": 3}, two[1]], "weight of source books"),
     ):
         loader = make(corpus=corpus)
         loader.load_state_dict(saved)

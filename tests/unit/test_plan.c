@@ -187,7 +187,7 @@ static void lookahead_fills_rows(void **state)
     uint64_t random = test_seed("lookahead_fills_rows"), count = 100000;
     uint64_t *lengths = malloc(count * sizeof *lengths);
     make_lognormal(lengths, count, 400, 1.2, &random);
-    struct rp_plan_source source = {count, 1, lengths, corpus_length, NULL};
+    struct rp_plan_source source = {count, 1, lengths, corpus_length, NULL, NULL};
     struct rp_plan_config config = {.num_epochs = 1,
                                     .seq_len = 2048,
                                     .shuffle = RP_SHUFFLE_DOCUMENT,
@@ -215,7 +215,7 @@ static void long_documents_leave_the_window_to_the_short(void **state)
     uint64_t random = test_seed("long_documents_leave_the_window_to_the_short"), count = 50000;
     uint64_t *lengths = malloc(count * sizeof *lengths);
     make_lognormal(lengths, count, 2000, 1.3, &random);
-    struct rp_plan_source source = {count, 1, lengths, corpus_length, NULL};
+    struct rp_plan_source source = {count, 1, lengths, corpus_length, NULL, NULL};
     struct rp_plan_config config = {.num_epochs = 1,
                                     .seq_len = 2048,
                                     .shuffle = RP_SHUFFLE_DOCUMENT,
@@ -241,7 +241,7 @@ static void sources_get_their_shares(void **state)
     struct rp_plan_source sources[5];
     uint64_t weights[] = {1, 7, 3, 4000000000u, 2000000000u}, total = 6000000011u;
     for (int s = 0; s < 5; s++)
-        sources[s] = (struct rp_plan_source){100, weights[s], lengths, corpus_length, NULL};
+        sources[s] = (struct rp_plan_source){100, weights[s], lengths, corpus_length, NULL, NULL};
     struct rp_plan_config config = {.seq_len = 50,
                                     .shuffle = RP_SHUFFLE_DOCUMENT,
                                     .packing = RP_PACKING_CONCAT,
@@ -401,8 +401,8 @@ static void a_corpus_without_tokens_is_not_read_again_and_again(void **state)
     for (int i = 0; i < 50; i++)
         full[i] = 5;
     for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant++) {
-        const struct rp_plan_source sources[] = {{50, 1, full, corpus_length, NULL},
-                                                 {50, 1, empty, corpus_length, NULL}};
+        const struct rp_plan_source sources[] = {{50, 1, full, corpus_length, NULL, NULL},
+                                                 {50, 1, empty, corpus_length, NULL, NULL}};
         struct rp_plan_config config = plan_variant(variant);
         for (uint32_t first = 0; first < 2; first++) { /* with the full one, and without */
             struct rp_plan *plan;
@@ -437,7 +437,7 @@ static void one_token_is_enough_for_a_lane_that_gets_it(void **state)
 {
     (void)state;
     uint64_t lengths[50] = {[49] = 5}; /* without a shuffle: of lane 1 of 3 */
-    struct rp_plan_source source = {50, 1, lengths, corpus_length, NULL};
+    struct rp_plan_source source = {50, 1, lengths, corpus_length, NULL, NULL};
     for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant++) {
         struct rp_plan_config config = plan_variant(variant);
         struct rp_plan *plan;
