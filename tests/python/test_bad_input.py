@@ -313,7 +313,8 @@ def test_a_checkpoint_of_another_corpus(program, folder, good):
     name, _ = refused_serve(program, folder, other, place, "corpus", checkpoint_dir=place)
     assert name == "RP_E_MISMATCH"
     more = write_good(folder, "more", count=61)
-    refused_serve(program, folder, more, "documents of source more", "60", "61", checkpoint_dir=place)
+    texts = ["documents of source more", "60", "61"]
+    refused_serve(program, folder, more, *texts, checkpoint_dir=place)
 
 
 def serve_and_stop(program, folder, source, place):
