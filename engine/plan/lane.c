@@ -22,7 +22,7 @@ static int open_packing(struct rp_lane *lane, struct rp_error *error)
         lane->pieces = rp_calloc(slots, sizeof *lane->pieces);
     } else {
         lane->open_rows = rp_calloc(slots, sizeof *lane->open_rows);
-        lane->open_fragments = rp_calloc(slots * config->max_docs_per_row,
+        lane->open_fragments = rp_calloc(slots * rp_open_fragments_max(config),
                                          sizeof *lane->open_fragments);
     }
     if (is_fifo ? !lane->pieces : !lane->open_rows || !lane->open_fragments)

@@ -10,6 +10,10 @@
 #include "plan/feed.h"
 #include "plan/window.h"
 
+/* best_fit closes a row when so many windows of documents have been placed since it was opened. So
+ * all open rows together have at most that many documents, however many a row may have. */
+#define RP_AGE_MAX_WINDOWS 64u
+
 /* A row that best_fit keeps open. Its fragments: rp_open_fragments. */
 struct rp_open_row {
     uint64_t opened_at;
@@ -30,9 +34,14 @@ struct rp_lane {
     uint64_t cuts, capped; /* since open, not in the token */
 };
 
+/** Most fragments of one open row, with the one that closing it may add. */
+static inline size_t rp_open_fragments_max(const struct rp_plan_config *config)
+{
+    return rp_min_u64(config->max_docs_per_row, (uint64_t)RP_AGE_MAX_WINDOWS * config->window + 1);
+}
 static inline struct rp_fragment *rp_open_fragments(const struct rp_lane *lane, uint16_t slot)
 {
-    return lane->open_fragments + (size_t)slot * lane->config->max_docs_per_row;
+    return lane->open_fragments + slot * rp_open_fragments_max(lane->config);
 }
 
 RP_MUST_CHECK int rp_lane_open(struct rp_lane *lane, const struct rp_plan_config *config,

@@ -7,8 +7,6 @@
 #include "base/bits.h"
 #include "plan/packing.h"
 
-enum { AGE_MAX_WINDOWS = 64 };
-
 /* Put the front of the pending piece into `row`. */
 static void place(struct rp_lane *lane, struct rp_draft *row, uint32_t tokens)
 {
@@ -57,7 +55,7 @@ static bool place_pending(struct rp_lane *lane, struct rp_draft *row)
 {
     const struct rp_plan_config *config = lane->config;
     struct rp_window *window = &lane->window;
-    uint64_t age_max = (uint64_t)AGE_MAX_WINDOWS * config->window;
+    uint64_t age_max = (uint64_t)RP_AGE_MAX_WINDOWS * config->window;
 
     uint16_t oldest = rp_window_oldest(window);
     if (oldest != RP_WINDOW_NONE &&

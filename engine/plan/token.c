@@ -15,15 +15,14 @@ enum { HASH_BYTES = sizeof(struct rp_hash128) };
 
 uint64_t rp_token_bytes_max(const struct rp_plan_config *config, uint32_t source_count)
 {
-    /* No factor exceeds 2^24 but their product of three, so nothing overflows: 2^12 * 2^24 * 2^10
-     * * 32. */
+    /* Nothing overflows: 2^10 lanes, 2^12 rows or pieces in a window, less than 2^11 bytes each. */
     uint64_t held = sizeof(struct rp_token_piece); /* concat */
     if (config->packing == RP_PACKING_LOOKAHEAD)   /* a pending piece leaves room in the FIFO */
         held = sizeof(struct rp_token_piece) * (uint64_t)config->window;
     if (config->packing == RP_PACKING_BEST_FIT)
-        held += config->window *
-                (sizeof(struct rp_token_open_row) +
-                 sizeof(struct rp_fragment) * (uint64_t)(config->max_docs_per_row - 1));
+        held += config->window * (sizeof(struct rp_token_open_row) +
+                                  sizeof(struct rp_fragment) *
+                                      rp_min_u64(config->max_docs_per_row - 1, RP_AGE_MAX_WINDOWS));
     uint64_t lane = sizeof(struct rp_token_lane) + held +
                     sizeof(struct rp_token_cursor) * (uint64_t)source_count;
     return sizeof(struct rp_token_header) +

@@ -159,9 +159,11 @@ struct check {
     struct rp_token_lane record;
 
     wide documents_min, documents_max, mixed, buffered;
-    bool finished; /* all sources */
-    bool ended;    /* no row of the lane has a fragment any more */
-    bool has_last; /* the last row before next_row that is the lane's has one */
+    uint64_t opened_min;               /* an open row was opened after the ones before it */
+    uint64_t fragments, fragments_max; /* of open rows: see check_open_rows */
+    bool finished;                     /* all sources */
+    bool ended;                        /* no row of the lane has a fragment any more */
+    bool has_last;                     /* the last row before next_row that is the lane's has one */
 };
 
 #define DAMAGED(check, format, ...)                                                                \
@@ -286,21 +288,23 @@ static int check_pieces(struct check *check)
     return failed;
 }
 
-/* *opened_min: an open row was opened after the ones before it. */
-static int check_open_row(struct check *check, uint32_t index, uint64_t *opened_min)
+static int check_open_row(struct check *check, uint32_t index)
 {
     const struct rp_plan_config *config = &check->plan->config;
+    uint64_t placed = check->record.counts.placed;
     struct rp_token_open_row row;
     int failed = read_record(check, &row, sizeof row);
     if (failed < 0)
         return failed;
-    if (row.opened_at < *opened_min || row.opened_at >= check->record.counts.placed ||
-        row.zero != 0)
+    if (row.opened_at < check->opened_min || row.opened_at >= placed || row.zero != 0)
         return DAMAGED(check,
                        "open row %" PRIu32 " was opened at %" PRIu64 "; expected %" PRIu64
                        " or more, and less than the %" PRIu64 " documents placed",
-                       index, row.opened_at, *opened_min, check->record.counts.placed);
-    *opened_min = row.opened_at + 1;
+                       index, row.opened_at, check->opened_min, placed);
+    check->opened_min = row.opened_at + 1;
+    check->fragments_max = rp_min_u64(check->fragments_max,
+                                      placed - row.opened_at + check->fragments);
+    check->fragments += row.fragments;
     if (row.fragments == 0 || row.fragments >= config->max_docs_per_row)
         return DAMAGED(check,
                        "open row %" PRIu32 " has %" PRIu32 " fragments; expected 1 to %" PRIu32,
@@ -321,6 +325,27 @@ static int check_open_row(struct check *check, uint32_t index, uint64_t *opened_
                        "open row %" PRIu32 " has %" PRIu64 " tokens; expected less than %" PRIu32,
                        index, tokens, config->seq_len);
     check->buffered += tokens;
+    return 0;
+}
+
+/* Every document of an open row was placed after that row was opened, and the first one is not too
+ * old: this is what bounds the length of the next token (rp_token_bytes_max). */
+static int check_open_rows(struct check *check)
+{
+    uint64_t placed = check->record.counts.placed;
+    uint64_t age_max = (uint64_t)RP_AGE_MAX_WINDOWS * check->plan->config.window;
+    check->opened_min = placed - rp_min_u64(placed, age_max);
+    check->fragments_max = UINT64_MAX;
+    for (uint32_t i = 0; i < check->record.open_rows; i++) {
+        int failed = check_open_row(check, i);
+        if (failed < 0)
+            return failed;
+    }
+    if (check->fragments > check->fragments_max)
+        return DAMAGED(check,
+                       "its open rows have %" PRIu64
+                       " fragments, more than documents were placed since they were opened",
+                       check->fragments);
     return 0;
 }
 
@@ -380,9 +405,8 @@ static int check_lane(struct check *check, uint64_t next_row)
         failed = check_cursor(check, s);
     if (failed == 0)
         failed = check_pieces(check);
-    uint64_t opened_min = 0;
-    for (uint32_t i = 0; i < check->record.open_rows && failed == 0; i++)
-        failed = check_open_row(check, i, &opened_min);
+    if (failed == 0)
+        failed = check_open_rows(check);
     return failed < 0 ? failed : check_counts(check, next_row);
 }
 

@@ -329,8 +329,8 @@ static void bad_parameters_are_refused_by_name(void **state)
                                      .packing = RP_PACKING_BEST_FIT,
                                      .window = RP_WINDOW_MAX,
                                      .max_docs_per_row = RP_SEQ_LEN_MAX,
-                                     .lanes = 1};
-    corpus.sources[1].documents = 10;
+                                     .lanes = RP_LANES_MAX};
+    corpus.sources[0].documents = corpus.sources[1].documents = RP_LANES_MAX;
     assert_int_equal(rp_plan_open(&plan, &config, corpus.sources, 2, &error), -RP_E_CONFIG);
     assert_non_null(strstr(error.message, "state token"));
 }

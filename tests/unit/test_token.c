@@ -248,6 +248,38 @@ static void weights_can_change_at_a_row(void **state)
     rp_plan_close(other);
 }
 
+/* Short documents by the dozen, and now and then a row that leaves the open one as it is: best_fit
+ * holds as many fragments as it can, all in one row. */
+static void the_bound_of_a_token_is_met_and_kept(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX];
+    for (uint32_t window = 1; window <= 3; window++) {
+        struct corpus corpus;
+        struct rp_row row;
+        uint64_t random = window;
+        corpus_make(&corpus, 1, 50, 1000, &random);
+        for (uint64_t d = 0; d < 50; d++)
+            corpus.lengths[0][d] = d % 25 == 24 ? 1000 : 1;
+        struct rp_plan_config config = plan_variant(0);
+        config.packing = RP_PACKING_BEST_FIT;
+        config.seq_len = config.max_docs_per_row = 1000;
+        config.window = window;
+        config.num_epochs = 0;
+        struct rp_plan *plan = plan_open(&config, &corpus);
+        size_t most = 0;
+        for (int i = 0; i < 2000; i++) {
+            assert_true(plan_next(plan, &row));
+            most = rp_max_u64(most, save(plan, token)); /* which looks at the bound */
+        }
+        size_t spare = (RP_AGE_MAX_WINDOWS * window / 24 + 3) * sizeof(struct rp_fragment) +
+                       (window - 1) * sizeof(struct rp_token_open_row) +
+                       sizeof(struct rp_token_piece);
+        assert_true(most + spare >= rp_plan_state_bytes_max(plan));
+        rp_plan_close(plan);
+    }
+}
+
 static void listing_reads_what_the_plan_wrote(void **state)
 {
     (void)state;
@@ -284,6 +316,7 @@ int main(void)
         cmocka_unit_test(a_foreign_version_is_told_apart_from_damage),
         cmocka_unit_test(a_mismatch_names_field_and_values),
         cmocka_unit_test(weights_can_change_at_a_row),
+        cmocka_unit_test(the_bound_of_a_token_is_met_and_kept),
         cmocka_unit_test(listing_reads_what_the_plan_wrote),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

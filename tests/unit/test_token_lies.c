@@ -170,6 +170,55 @@ static void a_row_behind_the_end_is_refused(void **state)
     }
 }
 
+/* What best_fit may keep in open rows bounds the next token, so a token may not bring more. */
+static void open_rows_with_too_many_documents_are_refused(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX], lie[TOKEN_BYTES_MAX];
+    struct corpus corpus;
+    struct rp_row row;
+    struct rp_error error = {0};
+    uint64_t random = 4;
+    corpus_make(&corpus, 1, 50, 61, &random);
+    for (uint64_t d = 0; d < 50; d++)
+        corpus.lengths[0][d] = d % 10 == 9 ? 61 : 1; /* a row of its own, behind short ones */
+    struct rp_plan_config config = plan_variant(0);
+    config.packing = RP_PACKING_BEST_FIT;
+    config.max_docs_per_row = 61;
+    config.window = 1;
+    config.num_epochs = 0;
+    struct rp_plan *plan = plan_open(&config, &corpus);
+    size_t at = lane_offset(&corpus) + sizeof(struct rp_token_lane) +
+                sizeof(struct rp_token_cursor);
+    for (int i = 0; i < 300; i++)
+        assert_true(plan_next(plan, &row));
+    struct rp_token_open_row open = {0};
+    while (open.fragments < 9) {
+        assert_true(plan_next(plan, &row));
+        (void)save(plan, token);
+        memcpy(&open, token + at, sizeof open);
+    }
+    size_t bytes = save(plan, token);
+    load(plan, token, bytes); /* control */
+    uint64_t placed = plan->lanes[0].counts.placed;
+    const struct {
+        uint64_t opened_at;
+        const char *word;
+    } lies[] = {{placed - RP_AGE_MAX_WINDOWS, NULL},
+                {placed - RP_AGE_MAX_WINDOWS - 1, "open row 0 was opened at"},
+                {placed - open.fragments, NULL},
+                {placed - open.fragments + 1, "more than documents were placed"}};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(lies); i++) {
+        memcpy(lie, token, bytes);
+        memcpy(lie + at, &lies[i].opened_at, sizeof lies[i].opened_at);
+        rehash(lie, bytes);
+        int code = rp_plan_load(plan, lie, bytes, false, &error);
+        assert_int_equal(code, lies[i].word ? -RP_E_CORRUPT : 0);
+        assert_true(!lies[i].word || strstr(error.message, lies[i].word));
+    }
+    rp_plan_close(plan);
+}
+
 /* lookahead holds a long document as the pending piece, with room for its rest in the FIFO. A token
  * that has it elsewhere would make the window keep what never fits, or overflow. */
 static void a_long_piece_is_only_taken_as_pending(void **state)
@@ -241,6 +290,7 @@ int main(void)
         cmocka_unit_test(each_value_is_checked_against_the_corpus),
         cmocka_unit_test(an_epoch_behind_the_only_one_is_refused),
         cmocka_unit_test(a_row_behind_the_end_is_refused),
+        cmocka_unit_test(open_rows_with_too_many_documents_are_refused),
         cmocka_unit_test(a_long_piece_is_only_taken_as_pending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
