@@ -31,9 +31,12 @@ static struct sums bytes_of(enum rp_shuffle shuffle, uint32_t lanes, uint32_t wo
     options.corpus = kit.corpus;
     options.world = world;
     options.rank_count = options.rows = 1;
+    options.prefetch_bytes = 0; /* nobody says */
     struct rp_plan *plan = kit_plan(&kit);
     struct sums sums = {.bulks = rp_bulks_data_bytes(plan, &options, 0, bytes_max),
                         .flow = rp_flow_prefetch_bytes(&options, plan, 0)};
+    options.prefetch_bytes = 4096;
+    assert_int_equal(rp_flow_prefetch_bytes(&options, plan, 0), 4096);
     rp_plan_close(plan);
     kit_close(&kit);
     return sums;
