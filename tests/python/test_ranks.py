@@ -61,6 +61,13 @@ def test_arguments_win():
     assert find_ranks(1, 2, TORCHRUN)[:5] == (1, 2, 1, None, "arguments")
 
 
+def test_ranks_may_be_text_of_the_environment():
+    assert find_ranks("0", "2", {}) == find_ranks(0, 2, {})
+    assert find_ranks("1", "2", TORCHRUN) == find_ranks(1, 2, TORCHRUN)
+    with pytest.raises(TypeError):
+        find_ranks(0.5, 2, {})
+
+
 def test_a_launcher_that_says_nonsense_is_named():
     with pytest.raises(ringpack.UsageError, match="WORLD_SIZE='four'"):
         find_ranks(None, None, {"RANK": "0", "WORLD_SIZE": "four"})
@@ -129,7 +136,7 @@ def test_a_corpus_becomes_options_or_a_config(tmp_path):
     assert command([tmp_path, "b"])[0] == ["--source", str(tmp_path), "--source", "b"]
     assert command([{"path": "/a", "weight": 3}, "/b"], seed=None) == (
         [],
-        '{"sources": [{"path": "/a", "weight": 3}, "/b"]}',
+        '{"sources": [{"path": "/a", "weight": 3},\n"/b"]}',
     )
     relative = command([{"shards": ["x*"], "eos": 2}])[1]
     assert relative == f'{{"sources": [{{"shards": ["{os.getcwd()}/x*"], "eos": 2}}]}}'

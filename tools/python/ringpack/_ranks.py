@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which data-parallel rank this process is: by arguments, else by the launcher's environment."""
 
+import operator
 import re
 from typing import NamedTuple, Optional
 
@@ -169,15 +170,20 @@ def torch_all_gather(fact):
     return gathered
 
 
+def _number(value):
+    """Of an argument, which may be text out of os.environ."""
+    return int(value) if isinstance(value, str) else operator.index(value)
+
+
 def _find_replica(replica, replicas, launched, dp_rank):
     """Which processes need the same batches is the job's to say: no launcher knows it."""
-    replicas = 1 if replicas is None else int(replicas)
+    replicas = 1 if replicas is None else _number(replicas)
     if replicas > 1 and (replica is None or (launched and dp_rank is None)):
         raise UsageError(
             f"replicas={replicas}: which of them this process is, and of which rank, is not known",
             "give dp_rank, dp_world_size and replica",
         )
-    replica = 0 if replica is None else int(replica)
+    replica = 0 if replica is None else _number(replica)
     if not 0 <= replica < replicas:
         raise UsageError(f"replica {replica} of {replicas}", "replicas count from 0")
     return replica, replicas
@@ -194,15 +200,16 @@ def find_ranks(dp_rank, dp_world_size, environment, replica=None, replicas=None)
             "dp_rank and dp_world_size go together: one of them was not given", "give both"
         )
     else:
+        dp_rank, dp_world_size = _number(dp_rank), _number(dp_world_size)
         # With tensor or pipeline parallelism a node's data-parallel ranks are not the launcher's.
         local = launched.local if launched else dp_rank
         job = launched.job if launched else None
-        same = launched is not None and launched[:2] == (int(dp_rank), int(dp_world_size))
+        same = launched is not None and launched[:2] == (dp_rank, dp_world_size)
         node = launched.node if same else None
         unsaid = bool(
             launched and not same and launched.node and len(launched.node) < launched.world
         )
-        found = Ranks(int(dp_rank), int(dp_world_size), local, node, "arguments", job, unsaid)
+        found = Ranks(dp_rank, dp_world_size, local, node, "arguments", job, unsaid)
     if not launched and replica:
         found = found._replace(local=replica)  # one of them starts the engine
     found = found._replace(replica=replica, replicas=replicas)

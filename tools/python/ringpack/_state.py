@@ -38,10 +38,14 @@ def token_of(state: Mapping[str, Any]) -> bytes:
             "give what state_dict() returned",
         )
     token = _bytes_of(state[STATE_KEY])
-    if len(token) < _LENGTH_AT + 4:
-        return token
+    if not any(token):  # a place that was made for a state, and into which none was loaded
+        raise UsageError(
+            f"{STATE_KEY} is empty: {len(token)} bytes, none but zeros",
+            "load the checkpoint first, then give what state_dict() returned",
+        )
     # Behind the token's own length is padding of state_dict.
-    return token[: int.from_bytes(token[_LENGTH_AT : _LENGTH_AT + 4], "little")]
+    size = int.from_bytes(token[_LENGTH_AT : _LENGTH_AT + 4], "little")
+    return token[:size] if size else token
 
 
 def _bytes_of(value: Any) -> bytes:
@@ -55,6 +59,11 @@ def _bytes_of(value: Any) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     array = numpy.asarray(value.cpu() if hasattr(value, "cpu") else value)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "uif"):
+        raise UsageError(
+            f"{STATE_KEY} is of type {type(value).__name__}: expected text, or bytes as an array",
+            "give what state_dict() returned",
+        )
     return array.astype(numpy.uint8).tobytes()
 
 
