@@ -15,6 +15,8 @@
 #include "engine_parts.h"
 #include "stream.h"
 
+#define WEIGHTS_HOLD_PERCENT 90 /* of the stream: a source that ends later ends with the others */
+
 static int open_plans(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *config = engine->config;
@@ -24,6 +26,30 @@ static int open_plans(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0 && config->drop_last && config->num_epochs)
         code = rp_stream_open_plan(&engine->scout, config, engine->corpus, error);
     return code;
+}
+
+/* Weights share out the tokens only as long as every source has some left. Say which one is read to
+ * its end first, if that is well before the end of the stream. */
+static void warn_of_weights(const struct rp_config *config, const struct rp_corpus *corpus)
+{
+    double weights = 0, tokens = 0, first = 0;
+    uint32_t source = 0;
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        double own = (double)rp_source_tokens(rp_corpus_source(corpus, i));
+        double lasts = own / (double)config->sources[i].weight;
+        weights += (double)config->sources[i].weight;
+        tokens += own;
+        if (i == 0 || lasts < first) {
+            first = lasts;
+            source = i;
+        }
+    }
+    double percent = tokens > 0 ? 100 * first * weights / tokens : 100;
+    if (config->num_epochs && percent < WEIGHTS_HOLD_PERCENT)
+        rp_log(RP_LOG_WARNING,
+               "weights: source `%s` is used up after about %.0f %% of the stream, and the others "
+               "go on without it; `ringpack plan` shows the mixture",
+               config->sources[source].name, percent);
 }
 
 static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
@@ -93,9 +119,10 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
     if (token) {
         bool reweighted = rp_engine_is_reweighted(engine, token, bytes);
         int code = rp_plan_load(engine->plan, token, bytes, engine->options->accept_weights, error);
+        if (code < 0 && checkpoint)
+            return rp_fail_context(error, code, "%s", rp_checkpoint_path(checkpoint));
         if (code < 0)
-            return rp_fail_context(error, code, "%s",
-                                   checkpoint ? rp_checkpoint_path(checkpoint) : "state token");
+            return code;
         if (reweighted)
             engine->reweighted_row = rp_plan_row(engine->plan);
     }
@@ -143,6 +170,8 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     }
     if (code >= 0)
         code = open_plans(engine, error);
+    if (code >= 0)
+        warn_of_weights(engine->config, engine->corpus);
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
     rp_checkpoint_close(checkpoint);

@@ -167,8 +167,8 @@ static int listen_at(int directory_fd, const char *run, struct rp_error *error)
                    strerror(-code));
 }
 
-/* The directory and the lock in it. -EAGAIN: both may be removed by the end of the last engine at
- * any moment before we hold the lock. */
+/* The directory and the lock in it. -EAGAIN, -ENOENT: both may be removed by the end of the last
+ * engine at any moment before we hold the lock; a directory that is never there stays -ENOENT. */
 static int try_name(struct rp_listener *listener, const char *path, struct rp_error *error)
 {
     int code = open_directory(path, error);
@@ -178,7 +178,7 @@ static int try_name(struct rp_listener *listener, const char *path, struct rp_er
             code = open_directory(path, error);
     }
     if (code < 0)
-        return code == -ENOENT ? -EAGAIN : code;
+        return code;
     listener->directory_fd = code;
     code = try_lock(listener->directory_fd, listener->run, error);
     if (code < 0) {
@@ -193,7 +193,7 @@ static int try_name(struct rp_listener *listener, const char *path, struct rp_er
 static int take_name(struct rp_listener *listener, const char *path, struct rp_error *error)
 {
     int code = -EAGAIN;
-    for (int i = 0; code == -EAGAIN && i < RP_NAME_TRIES; i++)
+    for (int i = 0; (code == -EAGAIN || code == -ENOENT) && i < RP_NAME_TRIES; i++)
         code = try_name(listener, path, error);
     if (code == -EAGAIN)
         code = rp_fail(error, -RP_E_BUSY, "try again",

@@ -70,4 +70,14 @@ refuses '--dtype|u17' "$ringpack" inspect --dtype u17 raw.bin
 refuses 'at least one path' "$ringpack" index
 truncate -s 1000 raw.bin.rpx
 refuses 'raw.bin.rpx|damaged|ringpack index' "$ringpack" inspect raw.bin
+
+# A path need not be UTF-8; JSON must be.
+odd=$'odd\xff.bin'
+cp raw.bin "$odd"
+"$ringpack" inspect --json "${as_raw[@]}" "$odd" >odd.json
+equals 'odd?.bin' "$(field odd.json path)"
+"$ringpack" index -q "${as_raw[@]}" "$odd" >/dev/null
+"$ringpack" plan --sources "$odd" --seq-len 64 --batch-size 1 --rows 10 --json >odd.json
+equals "['odd?']" "$("$python" -c "import json
+print([part['source'] for part in json.load(open('odd.json'))['mixture']])")"
 echo 'all of index and inspect holds'

@@ -58,7 +58,8 @@ def test_page(program, folder, page):
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
-    command = ["bash", "-euo", "pipefail", "-mc", script]
+    ends_well = "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n"  # also an engine behind a failure
+    command = ["bash", "-euo", "pipefail", "-mc", ends_well + script]
     with Job(command, folder / "log", cwd=folder, env=environment) as job:
         job.finish()
 

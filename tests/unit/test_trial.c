@@ -59,6 +59,7 @@ static void an_engine_that_ends_before_it_is_ready_is_told(void **state)
     assert_int_equal(rp_trial_wait_ready(&trial, &engine, &error), -RP_E_GONE);
     assert_int_equal(engine.pid, 0);
     assert_non_null(strstr(error.message, "the engine ended by itself (status 1)"));
+    assert_non_null(strstr(error.hint, "TMPDIR")); /* full, it would keep no word of theirs */
     rp_trial_close(&trial);
 }
 

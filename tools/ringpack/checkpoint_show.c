@@ -212,7 +212,7 @@ json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
     size_t bytes;
     const char *config = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONFIG, &bytes);
     json_t *value = json_info(rp_checkpoint_info(checkpoint));
-    json_object_set_new(value, "path", json_string(rp_checkpoint_path(checkpoint)));
+    json_object_set_new(value, "path", rp_cmd_json_text(rp_checkpoint_path(checkpoint)));
     json_object_set_new(value, "contents",
                         json_pack("{s:b, s:o, s:o, s:o}", "damaged",
                                   rp_checkpoint_contents_bad(checkpoint), "records",
@@ -239,7 +239,7 @@ json_t *rp_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, si
         json_object_set_new(value, "bytes", json_u64(entry->bytes));
         json_object_set_new(value, "status", json_string(words[entry->status]));
         json_object_set_new(value, "contents_damaged", json_boolean(entry->contents_bad));
-        json_object_set_new(value, "message", json_string(entry->message));
+        json_object_set_new(value, "message", rp_cmd_json_text(entry->message));
         json_array_append_new(list, value);
     }
     return list;

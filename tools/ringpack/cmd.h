@@ -10,6 +10,7 @@
 #ifndef RP_TOOLS_CMD_H
 #define RP_TOOLS_CMD_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,6 +44,9 @@ int rp_cmd_report(const struct rp_error *error);
  * RP_EXIT_TROUBLE. `format` NULL: getopt has already said what is wrong, so only the hint is
  * printed. */
 int rp_cmd_misuse(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** A path or a name as JSON: where it is no UTF-8, each byte above 127 is a question mark. */
+json_t *rp_cmd_json_text(const char *text);
 
 /* Texts for people; each function returns its buffer. */
 #define RP_CMD_TEXT_BYTES 48

@@ -291,12 +291,13 @@ static void note_silence(const struct drain *drain, struct rp_cmd_progress *prog
     if (*said || rp_now_ns() - since_ns < SILENCE_NS)
         return;
     *said = true;
-    const char *run = drain->arguments->client.run;
+    const struct rp_client_options *client = &drain->arguments->client;
     bool shown = progress->shown;
     rp_cmd_progress_end(progress);
     progress->shown = shown;
-    fprintf(stderr, "ringpack: no batch for %u s: `ringpack stat%s%s` shows what it waits for\n",
-            (unsigned)(SILENCE_NS / SECOND_NS), run ? " " : "", run ? run : "");
+    fprintf(stderr, "ringpack: no batch for %u s: `ringpack stat %s%s%s` shows what it waits for\n",
+            (unsigned)(SILENCE_NS / SECOND_NS), client->run, client->run_dir ? " --run-dir " : "",
+            client->run_dir ? client->run_dir : "");
 }
 
 static int drain_all(struct drain *drain, struct rp_error *error)
@@ -326,7 +327,8 @@ static int drain_all(struct drain *drain, struct rp_error *error)
         if (count++ == 0)
             drain->first_ns = drain->last_ns;
         code = note_batch(drain, &batch, count, error);
-        hold_batch(drain, &batch);
+        if (code >= 0) /* else it is not noted: whoever comes next gets it again */
+            hold_batch(drain, &batch);
         tokens += batch.tokens_real;
         rp_cmd_progress(&progress, tokens, 0);
     }
@@ -410,6 +412,9 @@ static int open_files(struct drain *drain, char **state, struct rp_client_option
         return 0;
     int code = rp_file_read_all(a->state_path, STATE_BYTES_MAX, state, &client->state_bytes, error);
     client->state = *state;
+    if (code >= 0 && client->state_bytes == 0) /* to the library: no state at all */
+        return rp_fail(error, -RP_E_CORRUPT, "nothing was read; give the file of a state token",
+                       "%s: expected a state token, found an empty file", a->state_path);
     return code;
 }
 

@@ -142,8 +142,9 @@ static void judge(struct verdict *verdict, const char *path, const char *message
     verdict->checked++;
     verdict->damaged += message[0] != 0;
     if (verdict->files)
-        json_array_append_new(verdict->files, json_pack("{s:s, s:b, s:s}", "path", path, "good",
-                                                        message[0] == 0, "message", message));
+        json_array_append_new(verdict->files,
+                              json_pack("{s:o, s:b, s:o}", "path", rp_cmd_json_text(path), "good",
+                                        message[0] == 0, "message", rp_cmd_json_text(message)));
     else if (message[0])
         printf("damaged  %s\n", message);
     else

@@ -97,8 +97,9 @@ static void print_finding(const char *name, const struct rp_doctor_finding *find
 
 static json_t *finding_json(const char *name, const struct rp_doctor_finding *finding)
 {
-    return json_pack("{s:s, s:s, s:s, s:s}", "name", name, "state", state_names[finding->state],
-                     "found", finding->found, "next", finding->fix);
+    return json_pack("{s:s, s:s, s:o, s:o}", "name", name, "state", state_names[finding->state],
+                     "found", rp_cmd_json_text(finding->found), "next",
+                     rp_cmd_json_text(finding->fix));
 }
 
 static int examine(void *argument, const struct rp_config *config)

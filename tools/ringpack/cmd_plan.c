@@ -248,10 +248,11 @@ static void print_json(const struct rp_config *config, const struct tally *tally
                                             (json_int_t)tally->histogram[b]));
     for (uint32_t i = 0; i < config->source_count; i++)
         json_array_append_new(
-            mixture, json_pack("{s:s, s:f, s:f, s:I}", "source", config->sources[i].name, "asked",
-                               asked_share(config, i), "realised",
-                               ratio((double)tally->source_tokens[i], (double)counts->emitted),
-                               "tokens", (json_int_t)tally->source_tokens[i]));
+            mixture,
+            json_pack("{s:o, s:f, s:f, s:I}", "source", rp_cmd_json_text(config->sources[i].name),
+                      "asked", asked_share(config, i), "realised",
+                      ratio((double)tally->source_tokens[i], (double)counts->emitted), "tokens",
+                      (json_int_t)tally->source_tokens[i]));
     json_t *report = json_pack(
         "{sb sI so sf sI sI sI sI sI sI sI sI sI sI sf sf sI sf so so so}", "complete",
         tally->complete, "rows", (json_int_t)tally->rows, "steps",

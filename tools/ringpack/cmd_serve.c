@@ -4,6 +4,8 @@
  * Every key of the config is an option as well (--batch-size 8 is batch_size: 8); options win over
  * the file. */
 #include <argp.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@
 #include "base/cpus.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
 #include "engine.h"
@@ -43,6 +46,15 @@ static const struct argp_option own_options[] = {
     {0},
 };
 
+static int parse_fd(struct argp_state *state, const char *option, const char *text)
+{
+    uint64_t fd;
+    if (!rp_text_u64(text, &fd) || fd > INT_MAX || fcntl((int)fd, F_GETFD) < 0)
+        argp_error(state, "--%s: expected the number of an open file descriptor, found `%s`",
+                   option, text);
+    return (int)fd;
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *a = state->input;
@@ -60,10 +72,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->accept_weights = true;
         return 0;
     case OPTION_READY_FD:
-        a->ready_fd = atoi(text);
+        a->ready_fd = parse_fd(state, "ready-fd", text);
         return 0;
     case OPTION_LIFELINE:
-        a->lifeline_fd = atoi(text);
+        a->lifeline_fd = parse_fd(state, "lifeline", text);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -39,6 +41,10 @@ static const char *usual_hint(int code)
         return "start it again when you like";
     case ENOENT:
         return "check the path, and whether its file system is mounted";
+    case ENOTDIR:
+        return "give the path of a directory";
+    case ENOSPC:
+        return "make room on this file system, or write to another one";
     case ENOMEM:
         return "free memory, or lower prefetch_bytes, prefetch_factor or batch_size";
     default:
@@ -68,6 +74,18 @@ int rp_cmd_misuse(const char *verb, const char *format, ...)
     }
     fprintf(stderr, "  next: `ringpack help %s` shows what %s understands\n", verb, verb);
     return RP_EXIT_TROUBLE;
+}
+
+json_t *rp_cmd_json_text(const char *text)
+{
+    json_t *value = json_string(text);
+    char *copy = value ? NULL : strdup(text);
+    for (char *c = copy; c && *c; c++)
+        *c = *c & 0x80 ? '?' : *c;
+    if (copy)
+        value = json_string(copy);
+    free(copy);
+    return value ? value : json_null();
 }
 
 char *rp_cmd_bytes_text(uint64_t bytes, char text[RP_CMD_TEXT_BYTES])

@@ -170,7 +170,7 @@ static json_t *difference_object(struct rp_verify *v)
         (json_int_t)d->expected_length, "found_tokens", (json_int_t)d->found_length);
     if (find_fragment(v, &fragment)) {
         const struct rp_source *source = rp_corpus_source(v->corpus, fragment.source);
-        json_object_set_new(object, "source", json_string(rp_source_name(source)));
+        json_object_set_new(object, "source", rp_cmd_json_text(rp_source_name(source)));
         json_object_set_new(object, "document", json_integer((json_int_t)fragment.document));
         json_object_set_new(object, "offset", json_integer((json_int_t)fragment.offset));
     }

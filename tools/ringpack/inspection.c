@@ -133,12 +133,11 @@ json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspect
     struct warnings warnings = find_warnings(inspection);
     for (size_t i = 0; i < warnings.count; i++)
         json_array_append_new(warning_list, json_string(warnings.text[i]));
-    json_t *name = json_string(path);
     return json_pack(
         "{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s, s:o, s:o, s:o}",
-        "path", name ? name : json_null(), /* a path need not be UTF-8 */
-        "format", rp_format_name(inspection->format), "dtype", rp_token_type_name(inspection->type),
-        "eos", inspection->eos == RP_EOS_NONE ? json_null() : json_integer(inspection->eos), "why",
+        "path", rp_cmd_json_text(path), "format", rp_format_name(inspection->format), "dtype",
+        rp_token_type_name(inspection->type), "eos",
+        inspection->eos == RP_EOS_NONE ? json_null() : json_integer(inspection->eos), "why",
         inspection->why, "bytes", number(inspection->bytes), "tokens", number(inspection->tokens),
         "documents", number(inspection->documents), "empty_documents",
         number(inspection->empty_documents), "length_min", number(inspection->length_min),

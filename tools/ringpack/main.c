@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main — one table of verbs is the dispatcher and the usage text. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -96,9 +98,21 @@ static void keep_standard_descriptors(void)
         close(fd);
 }
 
+/* At every exit, since --help ends in argp: a report that was not written is no success. */
+static void finish_output(void)
+{
+    int code = fflush(stdout) != 0 ? -errno : ferror(stdout) ? -EIO : 0;
+    if (code == 0)
+        return;
+    struct rp_error error;
+    rp_fail(&error, code, NULL, "standard output: %s", rp_strerror(code));
+    _exit(rp_cmd_report(&error));
+}
+
 int main(int argc, char **argv)
 {
     keep_standard_descriptors();
+    atexit(finish_output);
     rp_mapped_watch();
     signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error with a name, not a death */
     if (argc < 2) {
@@ -106,19 +120,11 @@ int main(int argc, char **argv)
         return RP_EXIT_TROUBLE;
     }
     const char *verb = argv[1];
-    int status;
     if (!strcmp(verb, "--version")) {
         puts("ringpack " RP_VERSION);
-        status = RP_EXIT_FINE;
-    } else if (!strcmp(verb, "help") || !strcmp(verb, "--help") || !strcmp(verb, "-h")) {
-        status = run_help(argc - 1, argv + 1);
-    } else {
-        status = run_verb(verb, argc - 1, argv + 1);
+        return RP_EXIT_FINE;
     }
-    if (fflush(stdout) != 0 && status == RP_EXIT_FINE) {
-        perror(
-            "ringpack: error: standard output"); /* a report that was not written is no success */
-        status = RP_EXIT_TROUBLE;
-    }
-    return status;
+    if (!strcmp(verb, "help") || !strcmp(verb, "--help") || !strcmp(verb, "-h"))
+        return run_help(argc - 1, argv + 1);
+    return run_verb(verb, argc - 1, argv + 1);
 }

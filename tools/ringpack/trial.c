@@ -404,7 +404,10 @@ int rp_trial_explain(struct rp_trial *trial, const struct rp_child *child, struc
         return rp_trial_check(error);
     last_words(trial, words);
     bool killed = WIFSIGNALED(child->status);
-    return rp_fail(error, -RP_E_GONE, "run it again with -v to see all they say",
+    return rp_fail(error, -RP_E_GONE,
+                   words[0] || trial->verbose
+                       ? "run it again with -v to see all they say"
+                       : "look whether there is room in TMPDIR, or run it again with -v",
                    "%s ended by itself (%s %d): %s", child->what, killed ? "signal" : "status",
                    killed ? WTERMSIG(child->status) : WEXITSTATUS(child->status),
                    words[0] ? words : "it said nothing");

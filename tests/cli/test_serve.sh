@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# ringpack serve, attach and stat: what they refuse, what they warn of, and what a failure leaves.
+source "${0%/*}/kit.sh"
+
+engine=
+trap 'kill $engine 2>/dev/null || :; rm -rf "$scratch"' EXIT
+head -c 20000 /dev/urandom | base64 >a.txt
+cat a.txt a.txt a.txt >b.txt # a source of three times as many tokens
+for name in a b; do "$ringpack" convert -q --split-bytes 500 -o $name $name.txt; done
+printf 'run: cli\nrun_dir: run\nsources: [a]\nseq_len: 64\nbatch_size: 1\nio: mapped\n' >c.yaml
+
+# A descriptor that is not open would be written to, or watched, without a word.
+for option in ready-fd lifeline; do
+    for fd in x -1 77 99999999999; do
+        refuses "--$option: expected the number of an open file descriptor|\`$fd\`" \
+            timeout 60 "$ringpack" serve -c c.yaml --$option=$fd
+    done
+done
+refuses '/proc/none: cannot create the directory' \
+    timeout 60 "$ringpack" serve -c c.yaml --run-dir /proc/none
+: >empty
+refuses 'error RP_E_CORRUPT: state token: 0 bytes' \
+    timeout 60 "$ringpack" serve -c c.yaml --state empty
+
+# serve OPTION...: in the background, until it says that trainers can attach
+serve() {
+    "$ringpack" serve -c c.yaml "$@" >serve.log 2>&1 &
+    engine=$!
+    wait_for grep -q 'serving run' serve.log
+}
+stop() {
+    kill "$engine"
+    wait "$engine" || fail "serve ended with status $?: $(cat serve.log)"
+}
+
+# Batches of a source that ends early come without it from there on: said by name, and only then.
+serve
+! grep -q weights serve.log || fail "one source has no rival: $(cat serve.log)"
+[ "$("$ringpack" stat cli --run-dir run | "$python" -c 'import json, sys
+stat = json.load(sys.stdin)
+print(stat["io"], stat["reads"])')" = 'mapped 0' ] || fail "stat does not say that files are mapped"
+
+# An empty file is no state token, and to the library it would be none at all.
+status 2 'empty: expected a state token, found an empty file' \
+    "$ringpack" attach cli --run-dir run --state empty
+
+# A row that could not be noted is not taken: the next trainer gets it.
+"$ringpack" attach cli --run-dir run --batches 2 >/dev/null
+status 2 '/dev/full: No space left|make room' \
+    "$ringpack" attach cli --run-dir run --batches 1 --rows-log /dev/full
+"$ringpack" attach cli --run-dir run --batches 1 --rows-log rows >/dev/null
+equals 2 "$(cut -d ' ' -f 1 rows)"
+stop
+
+serve --sources a,b
+grep -q 'warning: weights: source `a` is used up after about' serve.log ||
+    fail "a source that ends early: $(cat serve.log)"
+stop
+serve --sources a,b --num-epochs endless --dp-world-size 2
+! grep -q weights serve.log || fail "endless sources do not end: $(cat serve.log)"
+
+# Without the other rank nothing comes; the command that it says shows why, wherever the socket is.
+"$ringpack" attach cli --run-dir run --batches 1000000 >attach.log 2>&1 &
+trainer=$!
+"$ringpack" attach cli --run-dir run --rank 1 --batches 1 >/dev/null
+wait_for grep -q 'no batch for' attach.log
+eval "$(sed -n 's/^.*`ringpack \(stat [^`]*\)`.*$/"$ringpack" \1/p' attach.log)" >said ||
+    fail "what attach says to type: $(cat attach.log)"
+grep -q '"holds"' said || fail "stat: $(cat said)"
+kill "$trainer"
+wait "$trainer" || fail "attach, interrupted, ended with status $?: $(cat attach.log)"
+stop
+echo "serve, attach and stat: as expected"
