@@ -19,8 +19,9 @@
  * Whoever comes first and brings a state begins a step with it, so that all nodes of a job count
  * their steps alike, wherever their engines have begun.
  *
- * A token of other weights (accept_weights) is the beginning of another stream: its row is at hand
- * only where this one began with the same change.
+ * A token of another stream (accept_weights: other weights, or a change of weights at another row)
+ * is the beginning of that one: no row is at hand for it, and contents of the checkpoint are not of
+ * its rows.
  *
  * Invariants: a seat that had a trainer is never handed to the next one with the same memory: the
  * old one may still read its leases. The new ring gets copies of the batches that were not
@@ -28,7 +29,6 @@
  * and the engine fails. */
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -39,92 +39,6 @@
 #include "engine_parts.h"
 
 #define GIVE_WAY_NS 5000000000u
-/* Rows planned between two looks at who might not want to wait any longer. */
-#define PROBE_ROWS 4096u
-
-/* ---- the probe ------------------------------------------------------------------------------- */
-
-/* A row that somebody made up may be years away. */
-static bool is_given_up(const struct rp_engine *engine)
-{
-    struct pollfd entries[] = {{.fd = engine->signal_fd, .events = POLLIN},
-                               {.fd = engine->asker_fd, .events = POLLRDHUP}};
-    return poll(entries, RP_ARRAY_COUNT(entries), 0) > 0;
-}
-
-static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *error)
-{
-    for (;;) {
-        uint64_t at = rp_plan_row(engine->probe);
-        if (row > at && is_given_up(engine))
-            return rp_fail(error, -RP_E_STOPPED, NULL,
-                           "planning to row %" PRIu64 " was given up at row %" PRIu64, row, at);
-        if (row <= at + PROBE_ROWS)
-            return rp_plan_seek(engine->probe, row, error);
-        int code = rp_plan_seek(engine->probe, at + PROBE_ROWS, NULL);
-        if (code < 0) /* asked again, it names the row that is wanted */
-            return rp_plan_seek(engine->probe, row, error);
-    }
-}
-
-/* Behind the last row there are rows of padding up to the end of the step; the state stays. */
-static int load_token(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
-                      struct rp_error *error)
-{
-    int code = rp_plan_load(engine->probe, token, bytes, engine->options->accept_weights, error);
-    if (code < 0)
-        return code;
-    uint64_t stands = rp_plan_row(engine->probe);
-    struct rp_row next;
-    if (row == stands || (row > stands && rp_plan_next(engine->probe, &next, NULL) == 0))
-        return 0;
-    return rp_fail(error, -RP_E_MISMATCH, "present the state token unchanged",
-                   "the state token stands at row %" PRIu64 ", the trainer at row %" PRIu64, stands,
-                   row);
-}
-
-bool rp_engine_is_reweighted(struct rp_engine *engine, const void *token, size_t bytes)
-{
-    return engine->options->accept_weights &&
-           rp_plan_load(engine->probe, token, bytes, false, NULL) < 0;
-}
-
-int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
-                        struct rp_error *error)
-{
-    if (token)
-        return load_token(engine, row, token, bytes, error);
-    const void *best = engine->zero_state;
-    size_t best_bytes = engine->zero_bytes;
-    if (engine->start_row <= row) {
-        best = engine->start_state;
-        best_bytes = engine->start_bytes;
-    }
-    if (row >= engine->base_row && engine->flow) {
-        uint64_t position = (row - engine->base_row) / engine->batch_rows;
-        size_t kept_bytes;
-        uint64_t kept_row;
-        /* older ones may be overwritten while we read them */
-        const void *kept = position >= rp_engine_consumed(engine) || !engine->flow_running
-                               ? rp_flow_state_at(engine->flow, position, &kept_bytes, &kept_row)
-                               : NULL;
-        if (kept && kept_row <= row) {
-            best = kept;
-            best_bytes = kept_bytes;
-        }
-    }
-    int code = rp_plan_load(engine->probe, best, best_bytes, engine->options->accept_weights,
-                            error);
-    return code < 0 ? code : seek_probe(engine, row, error);
-}
-
-int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)
-{
-    uint64_t row = engine->base_row + batch * engine->batch_rows;
-    int code = rp_engine_probe_row(engine, row, NULL, 0, error);
-    return code == -RP_E_USAGE ? 0
-                               : code; /* padding behind the last row: the probe is at the end */
-}
 
 /* ---- rings and flow -------------------------------------------------------------------------- */
 
@@ -275,6 +189,14 @@ static void begin_anew(struct rp_engine *engine, uint64_t row)
     engine->start_row = engine->reweighted_row = row;
 }
 
+/* They are of rows of another stream, or may be: theirs are read again. */
+static void forget_contents(struct rp_engine *engine)
+{
+    stop_flow(engine);
+    if (engine->contents)
+        rp_contents_clear(engine->contents);
+}
+
 /* All rings to `row`, a step if it begins one; the probe stands at it, or at the end of the stream
  * before it. */
 static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64_t row,
@@ -320,8 +242,8 @@ static uint64_t row_of_token(struct rp_engine *engine, const struct rp_seat *sea
 {
     struct rp_row next;
     if (row < engine->base_row || is_numbered(engine, row) ||
-        load_token(engine, row, token, bytes, NULL) < 0 || row != rp_plan_row(engine->probe) ||
-        rp_plan_next(engine->probe, &next, NULL) != 0)
+        rp_engine_probe_row(engine, row, token, bytes, NULL) < 0 ||
+        row != rp_plan_row(engine->probe) || rp_plan_next(engine->probe, &next, NULL) != 0)
         return row;
     uint64_t batch = rp_div_up(row - engine->base_row, engine->batch_rows);
     uint64_t stands = rp_seat_stands(seat);
@@ -396,8 +318,8 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
     bool numbered = row == RP_NEXT_ROW_ANY || is_numbered(engine, row);
     uint64_t batch = row == RP_NEXT_ROW_ANY ? rp_seat_stands(seat)
                                             : (row - engine->base_row) / engine->batch_rows;
-    bool reweighted = token && rp_engine_is_reweighted(engine, token, request->state_bytes) &&
-                      row != engine->reweighted_row;
+    enum rp_stream_of stream = token ? rp_engine_stream_of(engine, token, request->state_bytes)
+                                     : RP_STREAM_OURS;
     bool begins_step = false;
     if (token) { /* a token of another stream is refused even if its row is at hand */
         int code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
@@ -408,7 +330,8 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
             return code;
     }
     *batch_out = batch;
-    bool at_hand = numbered && !reweighted && !begins_step && is_at_hand(engine, seat, batch);
+    bool at_hand = numbered && stream != RP_STREAM_OTHER && !begins_step &&
+                   is_at_hand(engine, seat, batch);
     if (engine->phase == RP_ENGINE_FAILED && (!at_hand || seat->had_trainer))
         return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
                        engine->error->message);
@@ -416,11 +339,12 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
         return seat->had_trainer && !RP_DEFECT(reuse_ring) ? move_one(engine, seat, batch, error)
                                                            : 0;
     if (is_attended(engine, NULL)) {
-        if (reweighted)
+        if (stream == RP_STREAM_OTHER)
             return rp_fail(error, -RP_E_BUSY,
                            "let all ranks go on from the same state: detach the others first",
-                           "the weights change at row %" PRIu64
-                           ", which is not where they changed for other ranks",
+                           "the state at row %" PRIu64
+                           " is of a stream whose weights change at another row than those of the "
+                           "stream that other ranks are in",
                            row);
         if (!numbered)
             return rp_fail(
@@ -435,7 +359,9 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
         if (code < 0)
             return code;
     }
-    if (reweighted)
+    if (stream == RP_STREAM_OTHER)
         begin_anew(engine, row);
+    if (stream != RP_STREAM_OURS)
+        forget_contents(engine);
     return move_all(engine, seat, row, begins_step, batch_out, error);
 }

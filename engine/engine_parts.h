@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine_parts.h — what the files of the engine share: engine.c (the loop), engine_start.c (where
  * to begin), engine_peers.c (who is connected), engine_contents.c and engine_save.c (checkpoints),
- * engine_move.c (rings, flow and the row where they stand), engine_stat.c (what is shown),
+ * engine_probe.c (states of rows), engine_move.c (rings, flow and the row where they stand),
+ * engine_stat.c (what is shown),
  * engine_attach.c (what is asked for).
  *
  * Threads: everything here belongs to the engine's own thread, but for `struct rp_saver`, which
@@ -209,6 +210,23 @@ void rp_engine_continue_save(struct rp_engine *engine);
  * change. */
 void rp_engine_finish_copy(struct rp_engine *engine);
 
+/* engine_probe.c */
+/** Are the weights of a token others than the config's, and to be accepted? */
+bool rp_engine_is_reweighted(struct rp_engine *engine, const void *token, size_t bytes);
+/** Is it of the stream that is served? Moves the probe plan. UNKNOWN: its row is far from those
+ * whose states are at hand. */
+enum rp_stream_of { RP_STREAM_OURS, RP_STREAM_OTHER, RP_STREAM_UNKNOWN };
+enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes);
+/** Move the probe plan to `row`, from the nearest state at or before it. `token` may be NULL;
+ * behind the end of the stream it must be the last one. -RP_E_STOPPED: a signal came, or the asker
+ * left. */
+RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token,
+                                      size_t bytes, struct rp_error *error);
+/** The same for the first row of a micro-batch; behind the end of the stream it stands at the end.
+ */
+RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch,
+                                        struct rp_error *error);
+
 /* engine_move.c */
 #define RP_ALL_SEATS UINT32_MAX
 /** Make (or make anew) a ring whose seat `replica`, or all of them, stands at `batch` of the
@@ -220,17 +238,6 @@ RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error
 /** Stop the flow, and start it again where it was, or, after rings have changed, at their lowest
  * tail. */
 RP_MUST_CHECK int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error);
-/** Are the weights of a token others than the config's, and to be accepted? */
-bool rp_engine_is_reweighted(struct rp_engine *engine, const void *token, size_t bytes);
-/** Move the probe plan to `row`, from the nearest state at or before it. `token` may be NULL;
- * behind the end of the stream it must be the last one. -RP_E_STOPPED: a signal came, or the asker
- * left. */
-RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token,
-                                      size_t bytes, struct rp_error *error);
-/** The same for the first row of a micro-batch; behind the end of the stream it stands at the end.
- */
-RP_MUST_CHECK int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch,
-                                        struct rp_error *error);
 /** Make a ring stand so that a trainer can take the seat where the request wants to go on;
  * *batch_out is its number. names_row: the trainer named the row itself, else it is its token's. If
  * it fails the engine goes on as it was, unless flow_running is false: then it cannot. */

@@ -20,12 +20,18 @@ struct rp_contents *rp_contents_new(void)
     return calloc(1, sizeof(struct rp_contents));
 }
 
+void rp_contents_clear(struct rp_contents *contents)
+{
+    free(contents->runs);
+    free(contents->bytes);
+    *contents = (struct rp_contents){0};
+}
+
 void rp_contents_free(struct rp_contents *contents)
 {
     if (!contents)
         return;
-    free(contents->runs);
-    free(contents->bytes);
+    rp_contents_clear(contents);
     free(contents);
 }
 

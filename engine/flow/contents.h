@@ -26,6 +26,8 @@ struct rp_contents;
 /** Make an empty collection. */
 struct rp_contents *rp_contents_new(void); /* NULL when out of memory */
 void rp_contents_free(struct rp_contents *contents);
+/** Forget all runs. While no flow that uses them runs. */
+void rp_contents_clear(struct rp_contents *contents);
 
 /** Add a run, copying its bytes. Runs must ascend by (row, offset) and not overlap; others are
  * refused (-RP_E_CORRUPT), so that a damaged file cannot do harm. */

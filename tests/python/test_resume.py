@@ -181,6 +181,46 @@ def test_other_weights_from_a_row_on(program, folder, corpus, start):
         engine.kill()
 
 
+@pytest.mark.parametrize("row", [5, 8, 11])
+def test_other_weights_from_an_earlier_row_on(program, folder, corpus, row):
+    """The weights changed at row 9, and a checkpoint was saved at row 11. Then the job goes back,
+    and they change at row 5: nothing of what was saved is of its rows, also not for a trainer that
+    comes from row 8 or 11 of it."""
+    stream, weights = make_stream(corpus, "lookahead"), (1, 4)
+    config = {**stream.config(), "batch_size": 1, "profile": "full", "prefetch_factor": 16}
+    engine = Engine(program, folder, config)
+    with Ranks(engine) as ranks:
+        assert len(list(ranks.turns(5))) == 5
+        early = ranks.tokens()[0]
+        assert len(list(ranks.turns(4))) == 4
+        late = ranks.tokens()[0]
+    engine.kill()
+
+    other = [dict(source, weight=weight) for source, weight in zip(corpus.sources, weights)]
+    config = {**config, "sources": other}
+    if row > 5:  # where it is, on the way that it went
+        stream.state(9, early)
+        stream.spec.weights = list(weights)
+        plan = Plan(stream.spec)
+        load_token(plan, early)
+        for _ in range(5, row):
+            plan.row()
+        early = save_token(plan)
+    config |= {"checkpoint_dir": str(folder / "checkpoints")}
+    state = write_state(folder / "token", late)
+    engine = Engine(program, folder, config, "--state", state, "--accept-weights")
+    with Ranks(engine) as ranks:
+        assert len(list(ranks.turns(2))) == 2
+    engine.checkpoint()
+    engine.kill()
+
+    engine = Engine(program, folder, config, "--accept-weights")
+    try:
+        read_with_weights(engine, stream, early, weights, early)
+    finally:
+        engine.kill()
+
+
 # ---- with the token files away -------------------------------------------------------------------
 
 

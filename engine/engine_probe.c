@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_probe — a plan of the engine's own, beside those of the flow: it checks the state tokens
+ * that trainers bring, and finds the state of any row.
+ *
+ * States of one row may differ although the streams have one identity: their weights changed at
+ * different rows. So a token is of the stream that is served only if its row has the same state
+ * here. To know that is to plan from one to the other, which is left out where they are far apart.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "engine_parts.h"
+
+/* Rows planned between two looks at who might not want to wait any longer. */
+#define PROBE_ROWS 4096u
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* A row that somebody made up may be years away. */
+static bool is_given_up(const struct rp_engine *engine)
+{
+    struct pollfd entries[] = {{.fd = engine->signal_fd, .events = POLLIN},
+                               {.fd = engine->asker_fd, .events = POLLRDHUP}};
+    return poll(entries, RP_ARRAY_COUNT(entries), 0) > 0;
+}
+
+static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *error)
+{
+    for (;;) {
+        uint64_t at = rp_plan_row(engine->probe);
+        if (row > at && is_given_up(engine))
+            return rp_fail(error, -RP_E_STOPPED, NULL,
+                           "planning to row %" PRIu64 " was given up at row %" PRIu64, row, at);
+        if (row <= at + PROBE_ROWS)
+            return rp_plan_seek(engine->probe, row, error);
+        int code = rp_plan_seek(engine->probe, at + PROBE_ROWS, NULL);
+        if (code < 0) /* asked again, it names the row that is wanted */
+            return rp_plan_seek(engine->probe, row, error);
+    }
+}
+
+/* Behind the last row there are rows of padding up to the end of the step; the state stays. */
+static int load_token(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
+                      struct rp_error *error)
+{
+    int code = rp_plan_load(engine->probe, token, bytes, engine->options->accept_weights, error);
+    if (code < 0)
+        return code;
+    uint64_t stands = rp_plan_row(engine->probe);
+    struct rp_row next;
+    if (row == stands || (row > stands && rp_plan_next(engine->probe, &next, NULL) == 0))
+        return 0;
+    return rp_fail(error, -RP_E_MISMATCH, "present the state token unchanged",
+                   "the state token stands at row %" PRIu64 ", the trainer at row %" PRIu64, stands,
+                   row);
+}
+
+/* The probe to the nearest state at or before `row` that the engine has of its own stream. */
+static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error *error)
+{
+    const void *best = engine->zero_state;
+    size_t best_bytes = engine->zero_bytes;
+    if (engine->start_row <= row) {
+        best = engine->start_state;
+        best_bytes = engine->start_bytes;
+    }
+    if (row >= engine->base_row && engine->flow) {
+        uint64_t position = (row - engine->base_row) / engine->batch_rows;
+        size_t kept_bytes;
+        uint64_t kept_row;
+        /* older ones may be overwritten while we read them */
+        const void *kept = position >= rp_engine_consumed(engine) || !engine->flow_running
+                               ? rp_flow_state_at(engine->flow, position, &kept_bytes, &kept_row)
+                               : NULL;
+        if (kept && kept_row <= row) {
+            best = kept;
+            best_bytes = kept_bytes;
+        }
+    }
+    return rp_plan_load(engine->probe, best, best_bytes, engine->options->accept_weights, error);
+}
+
+int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
+                        struct rp_error *error)
+{
+    if (token)
+        return load_token(engine, row, token, bytes, error);
+    int code = load_nearest(engine, row, error);
+    return code < 0 ? code : seek_probe(engine, row, error);
+}
+
+int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)
+{
+    uint64_t row = engine->base_row + batch * engine->batch_rows;
+    int code = rp_engine_probe_row(engine, row, NULL, 0, error);
+    return code == -RP_E_USAGE ? 0
+                               : code; /* padding behind the last row: the probe is at the end */
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+bool rp_engine_is_reweighted(struct rp_engine *engine, const void *token, size_t bytes)
+{
+    return engine->options->accept_weights &&
+           rp_plan_load(engine->probe, token, bytes, false, NULL) < 0;
+}
+
+/* The probe, wherever it stands, to `row`, or to the end before it: its state goes to `state`. 0
+ * bytes: that is too far away, or behind it. */
+static size_t state_near(struct rp_engine *engine, uint64_t row, void *state)
+{
+    uint64_t at = rp_plan_row(engine->probe);
+    if (at > row || row - at > PROBE_ROWS)
+        return 0;
+    int code = rp_plan_seek(engine->probe, row, NULL);
+    return code < 0 && code != -RP_E_USAGE ? 0 : rp_plan_save(engine->probe, state);
+}
+
+static enum rp_stream_of compare(struct rp_engine *engine, const void *token, size_t bytes,
+                                 uint8_t *states)
+{
+    uint8_t *ours = states, *theirs = states + engine->state_bytes_max;
+    bool accepts = engine->options->accept_weights;
+    if (rp_plan_load(engine->probe, token, bytes, accepts, NULL) < 0)
+        return RP_STREAM_UNKNOWN;
+    uint64_t row = rp_max_u64(rp_plan_row(engine->probe), engine->start_row);
+    size_t their_bytes = state_near(engine, row, theirs);
+    size_t our_bytes = load_nearest(engine, row, NULL) < 0 ? 0 : state_near(engine, row, ours);
+    if (their_bytes == 0 || our_bytes == 0)
+        return RP_STREAM_UNKNOWN;
+    bool same = our_bytes == their_bytes && memcmp(ours, theirs, our_bytes) == 0;
+    return same ? RP_STREAM_OURS : RP_STREAM_OTHER;
+}
+
+enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes)
+{
+    if (engine->config->source_count == 1) /* its weight says nothing */
+        return RP_STREAM_OURS;
+    uint8_t *states = rp_calloc(2, engine->state_bytes_max);
+    enum rp_stream_of stream = states ? compare(engine, token, bytes, states) : RP_STREAM_UNKNOWN;
+    free(states);
+    bool is_told = stream == RP_STREAM_UNKNOWN && rp_engine_is_reweighted(engine, token, bytes);
+    return is_told ? RP_STREAM_OTHER : stream;
+}
