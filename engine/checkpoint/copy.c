@@ -31,7 +31,10 @@ static int copy_one(struct rp_copier *copier, uint64_t sequence, struct rp_error
     struct rp_name name;
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
     struct rp_checkpoint *checkpoint;
-    int code = rp_reader_open(&checkpoint, copier->source->dir, copier->source->path, &name, error);
+    int code = rp_place_check(&copier->target, error);
+    if (code < 0)
+        return code;
+    code = rp_reader_open(&checkpoint, copier->source->dir, copier->source->path, &name, error);
     if (code < 0)
         return code;
     uint64_t bytes;

@@ -132,6 +132,9 @@ static int put_image(struct rp_place *place, struct image *image,
         return rp_fail(error, -RP_E_RESOURCE, "move the checkpoints to keep to a new directory",
                        "%s: there is no number above %" PRIu64 " for another checkpoint",
                        place->path, RP_SEQUENCE_MAX);
+    int code = rp_place_check(place, error);
+    if (code < 0)
+        return code;
     struct rp_name name;
     rp_name_make(&name, ++place->newest_sequence, RP_NAME_CURRENT);
     image->head.info.sequence = name.sequence;

@@ -133,6 +133,30 @@ static int find_newest_sequence(struct rp_place *place, struct rp_error *error)
     return code;
 }
 
+/* ---- is it still there? ----------------------------------------------------------------------- */
+
+/* Trouble with looking is not an answer: the save itself will meet it, and say it better. */
+static bool is_elsewhere(const struct rp_place *place)
+{
+    struct stat held, found;
+    if (fstat(place->dir, &held) < 0)
+        return false;
+    if (stat(place->path, &found) < 0)
+        return errno == ENOENT || errno == ENOTDIR;
+    return held.st_dev != found.st_dev || held.st_ino != found.st_ino;
+}
+
+int rp_place_check(const struct rp_place *place, struct rp_error *error)
+{
+    if (!place->is_watched || !is_elsewhere(place))
+        return 0;
+    return rp_fail(error, -ENOENT,
+                   "it was moved, removed or mounted over while it was in use; bring it back and "
+                   "restart",
+                   "%s: the checkpoint directory is not there any more: %s", place->path,
+                   rp_strerror(-ENOENT));
+}
+
 /* ---- open and close -------------------------------------------------------------------------- */
 
 static int open_directory(struct rp_place *place, const char *path, bool make,
@@ -182,6 +206,8 @@ int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool 
         code = probe(place, error);
     if (code < 0)
         rp_place_close(place);
+    else /* not on a file system whose numbers change from look to look */
+        place->is_watched = !is_elsewhere(place);
     return code;
 }
 

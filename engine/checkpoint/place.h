@@ -11,8 +11,9 @@
 
 struct rp_place {
     char *path;
-    int dir;  /* file descriptors; -1 while not open */
-    int lock; /* held while it is open */
+    int dir;         /* file descriptors; -1 while not open */
+    int lock;        /* held while it is open */
+    bool is_watched; /* its path led to it when it was opened: see rp_place_check */
     struct rp_writer writer;
     uint64_t newest_sequence; /* of all names that are or were here, 0 = none */
     uint32_t keep;
@@ -26,6 +27,10 @@ struct rp_place {
 RP_MUST_CHECK int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool make,
                                 struct rp_storage *storage, struct rp_error *error);
 void rp_place_close(struct rp_place *place); /* fine on one that is half open or all zero but -1 */
+
+/** Does its path still lead to the directory that is held open? What is saved into one that was
+ * moved, or that something was mounted over, is durable, and no restart looks for it there. */
+RP_MUST_CHECK int rp_place_check(const struct rp_place *place, struct rp_error *error);
 
 /** The checkpoint `sequence` has just been written here and read back. */
 void rp_place_note_verified(struct rp_place *place, uint64_t sequence);

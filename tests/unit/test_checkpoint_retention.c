@@ -357,6 +357,31 @@ static void test_rewind(void **state)
     assert_false(exists("absent")); /* a mistyped path is not made */
 }
 
+/* ---- a directory that its path does not lead to any more ------------------------------------- */
+
+static void test_what_no_restart_would_find_is_not_saved(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_dir *dir;
+    assert_int_equal(rp_checkpoint_dir_open(&dir, "here-now", 2, NULL, &error), 0);
+    assert_int_equal(sample_save(dir, 10, NULL, &error), 0);
+    assert_int_equal(rename("here-now", "elsewhere"), 0);
+    assert_int_equal(sample_save(dir, 20, NULL, &error), -ENOENT);
+    assert_int_equal(mkdir("here-now", 0700), 0); /* or something was mounted there */
+    assert_int_equal(sample_save(dir, 20, NULL, &error), -ENOENT);
+    assert_non_null(strstr(error.message, "here-now: the checkpoint directory is not there"));
+    assert_non_null(strstr(error.hint, "bring it back"));
+    assert_int_equal(newest_row("elsewhere"), 10);
+    assert_int_equal(count_names("here-now", "checkpoint-"), 0);
+
+    assert_int_equal(rmdir("here-now"), 0);
+    assert_int_equal(symlink("elsewhere", "here-now"), 0); /* moved for good: it is found */
+    assert_int_equal(sample_save(dir, 30, NULL, &error), 0);
+    assert_int_equal(newest_row("here-now"), 30);
+    rp_checkpoint_dir_close(dir);
+}
+
 /* ---- the second location --------------------------------------------------------------------- */
 
 static void test_copies(void **state)
@@ -427,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_numbers_that_end),
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_rewind),
+        cmocka_unit_test(test_what_no_restart_would_find_is_not_saved),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_a_broken_second_location),
     };
