@@ -68,7 +68,8 @@ bool rp_engine_is_waiting(const struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {
         const struct rp_seat *seat = &engine->seats[s];
-        if (rp_seat_is_taken(seat) && rp_seat_stands(seat) >= seat->ring->tail)
+        bool has_none = rp_seat_stands(seat) >= seat->ring->tail;
+        if (rp_seat_is_taken(seat) && (has_none || rp_ring_is_awaited(seat->ring, seat->replica)))
             return true;
     }
     return false;

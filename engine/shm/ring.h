@@ -91,6 +91,12 @@ static inline bool rp_ring_is_full(const struct rp_ring *ring)
 {
     return ring->tail - ring->release == ring->geometry.slots;
 }
+/** Does the trainer in the seat sleep for a batch, also for one that keeps others? It may lie. */
+static inline bool rp_ring_is_awaited(const struct rp_ring *ring, uint32_t replica)
+{
+    const struct rp_ring_control *words = ring->seats[replica].words;
+    return words && rp_a32_load_relaxed(&words->want_data);
+}
 /** want_space: ask for (or no longer ask for) the doorbell. After asking, poll the release words
  * once more. */
 void rp_ring_want_space(struct rp_ring *ring, bool wanted);

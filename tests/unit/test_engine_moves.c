@@ -89,6 +89,26 @@ static void a_rank_that_left_does_not_hold_up_the_others(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
+/* The same for a trainer that keeps a batch until it has the next one. */
+static void a_rank_that_left_does_not_hold_up_who_keeps_a_batch(void **state)
+{
+    (void)state;
+    static const char *const options[] = {NULL};
+    struct engine engine = engine_start(options);
+    struct rp_client *client = trainer(1, NULL, 0);
+    struct rp_batch batches[2];
+    struct rp_error error = {0};
+    for (uint64_t k = 0; k < 4; k++) {
+        assert_int_equal(rp_client_next(client, PATIENCE_NS, &batches[k % 2], &error),
+                         RP_NEXT_BATCH);
+        assert_int_equal(batches[k % 2].first_row, (k * RANKS + 1) * ROWS);
+        if (k > 0)
+            assert_int_equal(rp_client_release(client, &batches[(k - 1) % 2]), 0);
+    }
+    rp_client_detach(client);
+    assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+}
+
 /* The step in which the stream ends is filled up with padding: also across a kill in the middle. */
 static void padding_at_the_end_is_counted_on(void **state)
 {
@@ -195,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(ranks_that_are_apart_go_on, end_newest),
         cmocka_unit_test_teardown(a_rank_that_left_does_not_hold_up_the_others, end_newest),
+        cmocka_unit_test_teardown(a_rank_that_left_does_not_hold_up_who_keeps_a_batch, end_newest),
         cmocka_unit_test_teardown(a_state_at_the_end_is_a_place_among_others, end_newest),
         cmocka_unit_test_teardown(padding_at_the_end_is_counted_on, end_newest),
         cmocka_unit_test_teardown(a_lost_state_does_not_hold_up_the_end, end_newest),
