@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "config/key.h"
 
@@ -73,6 +75,19 @@ static int add_token_file(struct rp_config_source *found, const char *directory,
     return code;
 }
 
+/* A token file that is left out because it lacks what others of its directory have: perhaps its
+ * index was lost, and nobody else would say that its tokens are missing. */
+static void warn_of_no_index(const char *directory, const char *name)
+{
+    if (!has_suffix(name, ".bin") && !has_suffix(name, ".npy"))
+        return;
+    char *index = rp_format("%s/%.*s.idx", directory, (int)strlen(name) - 4, name);
+    if (index && access(index, F_OK) < 0)
+        rp_log(RP_LOG_WARNING, "%s/%s: left out: it has no .idx beside it, as others there have",
+               directory, name);
+    free(index);
+}
+
 /* The Megatron shards of a directory if it has any, else its *.bin and *.npy. */
 static int expand_directory(struct rp_config_source *found, const char *path,
                             struct rp_error *error)
@@ -88,8 +103,12 @@ static int expand_directory(struct rp_config_source *found, const char *path,
     int code = 0;
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
-        if (code == 0 && name[0] != '.' && (!megatron || has_suffix(name, ".idx")))
-            code = add_token_file(found, path, name, error);
+        if (code == 0 && name[0] != '.') {
+            if (!megatron || has_suffix(name, ".idx"))
+                code = add_token_file(found, path, name, error);
+            else
+                warn_of_no_index(path, name);
+        }
         free(entries[i]);
     }
     free(entries);

@@ -262,6 +262,24 @@ static void an_index_that_is_hidden_makes_no_folder_one_of_megatron(void **state
     assert_string_equal(config.sources[0].shards[0], "mac/a.bin");
 }
 
+static void a_token_file_that_is_left_out_is_told(void **state)
+{
+    (void)state;
+    char said[4096] = "";
+    FILE *file = tmpfile();
+    int aside = dup(STDERR_FILENO);
+    assert_int_equal(dup2(fileno(file), STDERR_FILENO), STDERR_FILENO);
+    must(finish_text("seq_len: 8\nbatch_size: 1\nsources: [mega]\n"));
+    assert_int_equal(dup2(aside, STDERR_FILENO), STDERR_FILENO);
+    rewind(file);
+    assert_true(fread(said, 1, sizeof said - 1, file) > 0);
+    assert_string_equal(said,
+                        "ringpack: warning: mega/c.bin: left out: it has no .idx beside it, as"
+                        " others there have\n");
+    fclose(file);
+    close(aside);
+}
+
 static void paths_are_relative_to_the_file(void **state)
 {
     (void)state;
@@ -337,6 +355,7 @@ int main(void)
         cmocka_unit_test(any_editor_and_any_language_may_write_the_file),
         cmocka_unit_test(a_file_in_memory_has_the_name_it_was_made_with),
         cmocka_unit_test(an_index_that_is_hidden_makes_no_folder_one_of_megatron),
+        cmocka_unit_test(a_token_file_that_is_left_out_is_told),
         cmocka_unit_test(paths_are_relative_to_the_file),
         cmocka_unit_test(sources_given_again_are_added),
         cmocka_unit_test(profiles_choose_sections),
