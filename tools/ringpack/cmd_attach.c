@@ -47,15 +47,15 @@ enum {
 
 static const struct argp_option options[] = {
     {"rank", OPTION_RANK, "R", 0, "rank to drain (default 0)", 0},
-    {"replica", OPTION_REPLICA, "P", 0, "as which of the rank's replicas (default 0)", 0},
+    {"replica", OPTION_REPLICA, "P", 0, "which replica of the rank to be (default 0)", 0},
     {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
     {"world", OPTION_WORLD, "N", 0, "refuse an engine with another dp_world_size", 0},
     {"batches", OPTION_BATCHES, "N", 0, "stop after N batches (default: at the end of the stream)",
      0},
     {"state", OPTION_STATE, "FILE", 0, "go on from the state token in FILE", 0},
     {"save-state", OPTION_SAVE_STATE, "FILE", 0,
-     "write the state token behind the last batch to FILE", 0},
-    {"save-every", OPTION_SAVE_EVERY, "N", 0, "write it after every N batches too", 0},
+     "at the end, write the state token after the last batch to FILE", 0},
+    {"save-every", OPTION_SAVE_EVERY, "N", 0, "write the state token after every N batches too", 0},
     {"digest", OPTION_DIGEST, NULL, 0, "compute the digest of the rows", 0},
     {"rows-log", OPTION_ROWS_LOG, "FILE", 0, "append a line per row: row, fragments, tokens, hash",
      0},

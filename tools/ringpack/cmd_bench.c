@@ -24,9 +24,9 @@ enum { OPTION_SECONDS = 0x1000, OPTION_HOT, OPTION_COLD, OPTION_JSON };
 static const struct argp_option own_options[] = {
     {"seconds", OPTION_SECONDS, "S", 0, "measure each run for S seconds (10)", 0},
     {"hot", OPTION_HOT, NULL, 0, "only with the corpus in the page cache", 0},
-    {"cold", OPTION_COLD, NULL, 0, "only with the corpus thrown out of it", 0},
+    {"cold", OPTION_COLD, NULL, 0, "only with the corpus dropped from the page cache", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {"verbose", 'v', NULL, 0, "engine and trainers speak to stderr", 0},
+    {"verbose", 'v', NULL, 0, "show what engine and trainers write", 0},
     {0},
 };
 

@@ -26,8 +26,8 @@ static const char help[] =
     "                       a Hugging Face tokenizer.json (needs the Python package `tokenizers`)\n"
     "  --eos ID|TOKEN       the token that ends a document (default: the tokenizer's)\n"
     "  --no-append-eos      do not append it (default: --append-eos)\n"
-    "  --vocab-size N       of `tokens` that another tokenizer made; i32 from 65500 on\n"
-    "  --as text|jsonl      what the inputs are (default: *.jsonl, *.ndjson, also with .gz)\n"
+    "  --vocab-size N       of the tokenizer that made `tokens`; from 65500 on they become i32\n"
+    "  --as text|jsonl      what the inputs are (default: jsonl if named *.jsonl or *.ndjson [.gz])\n"
     "  --glob PATTERN       in directories, take only files whose name matches; may be repeated\n"
     "  --min-bytes N        skip files and texts of fewer bytes\n"
     "  --split-bytes N      cut text files into documents at line ends, of about N bytes\n"
@@ -135,10 +135,10 @@ static int settle_tokens(struct rp_convert *convert, const struct arguments *arg
                        arguments->tokenizer);
     convert->vocab_size = arguments->vocab_size ? arguments->vocab_size : tokenizer->vocab_size;
     if (convert->append_eos && (uint64_t)convert->eos >= convert->vocab_size)
-        return rp_fail(error, -RP_E_VOCABULARY,
-                       "give --vocab-size N, and the --eos that belongs to it",
-                       "--eos: expected less than %" PRIu64 ", found %" PRId64, convert->vocab_size,
-                       convert->eos);
+        return rp_fail(
+            error, -RP_E_VOCABULARY, "give --vocab-size N, and the --eos that belongs to it",
+            "--eos%s: expected less than %" PRIu64 ", found %" PRId64,
+            arguments->eos ? "" : " (the tokenizer's)", convert->vocab_size, convert->eos);
     return 0;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_demo — `ringpack demo`: the whole promise in a minute.
  *
- * Flow: a corpus → four ranks take the stream in peace for some seconds; as far as all of them came
- * is how far is compared → the same stream again, but engine and trainers are killed with SIGKILL
- * about half-way; an engine and two ranks go on from its newest checkpoint → digests of both. */
+ * Flow: a corpus → four ranks take the stream undisturbed for some seconds; as far as all of them
+ * came is how far is compared → the same stream again, but engine and trainers are killed with
+ * SIGKILL about half-way; an engine and two ranks go on from its newest checkpoint → digests of
+ * both. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -34,8 +35,8 @@ static const struct argp_option options[] = {
     {"python", OPTION_PYTHON, "PYTHON", 0,
      "half of the trainers run in it (otherwise all are in C)", 0},
     {"dir", OPTION_DIR, "DIR", 0, "make the corpus there, and leave it there", 0},
-    {"seconds", OPTION_SECONDS, "N", 0, "of the run in peace (6); the other takes as long", 0},
-    {"verbose", 'v', NULL, 0, "engines and trainers speak to stderr", 0},
+    {"seconds", OPTION_SECONDS, "N", 0, "of the undisturbed run (6); the other takes as long", 0},
+    {"verbose", 'v', NULL, 0, "show what engines and trainers write", 0},
     {0},
 };
 

@@ -39,7 +39,7 @@ static const struct argp_option own_options[] = {
     {"state", OPTION_STATE, "FILE", 0, "start at the position of this state token", 0},
     {"fresh", OPTION_FRESH, NULL, 0, "start at row 0 although checkpoint_dir has checkpoints", 0},
     {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0,
-     "take the config's weights from the start row on", 0},
+     "from the start row on, use the weights of the config, not the state's", 0},
     {"ready-fd", OPTION_READY_FD, "FD", 0, "write `ready` to FD once trainers can attach", 0},
     {"lifeline", OPTION_LIFELINE, "FD", 0, "stop when FD reaches end of file: die with the parent",
      0},

@@ -19,7 +19,7 @@ enum { OPTION_RUN_DIR = 0x1000, OPTION_JSON };
 
 static const struct argp_option options[] = {
     {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
-    {"json", OPTION_JSON, NULL, 0, "print JSON (standard where stdout is no terminal)", 0},
+    {"json", OPTION_JSON, NULL, 0, "print JSON (the default where stdout is no terminal)", 0},
     {0},
 };
 

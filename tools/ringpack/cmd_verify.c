@@ -38,7 +38,7 @@ static const struct argp_option own_options[] = {
     {"random", OPTION_RANDOM, "S", 0,
      "seed of what is killed and when (otherwise drawn, and printed)", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {"verbose", 'v', NULL, 0, "say every kill; engines and trainers speak to stderr", 0},
+    {"verbose", 'v', NULL, 0, "report every kill, and show what engines and trainers write", 0},
     {"binary", OPTION_BINARY, "PATH", OPTION_HIDDEN, "program that serves", 0},
     {"points", OPTION_POINTS, "FILE", OPTION_HIDDEN, "let them kill themselves: tests/kill", 0},
     {0},
@@ -253,9 +253,10 @@ int rp_cmd_verify(int argc, char **argv)
     static const struct rp_cmd_verb verb = {
         .options = own_options,
         .parse = parse,
-        .doc = "Run a config twice, once in peace and once killed and resumed again and again with "
-               "changing ranks, readers and packers, and compare every row. Exit status 0: "
-               "identical, 1: a row differs, was skipped or came twice, 2: trouble.",
+        .doc =
+            "Run a config twice, once undisturbed and once killed and resumed again and again with "
+            "changing ranks, readers and packers, and compare every row. Exit status 0: "
+            "identical, 1: a row differs, was skipped or came twice, 2: trouble.",
         .run = verify,
     };
     struct arguments arguments = {.verify.kills = KILLS_STANDARD};

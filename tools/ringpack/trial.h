@@ -20,7 +20,7 @@
 struct rp_trial {
     char *dir;          /* of everything below; NULL = not open */
     const char *binary; /* that serves */
-    bool verbose;       /* children speak to stderr instead of to the log */
+    bool verbose;       /* children write to stderr instead of to the log */
     int lock_fd, log_fd;
 };
 

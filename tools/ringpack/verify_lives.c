@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_lives — the two runs: one in peace, and one that is killed and resumed until enough kills
- * were survived.
+/* verify_lives — the two runs: one undisturbed, and one that is killed and resumed until enough
+ * kills were survived.
  *
  * Flow of the second: begin a life (engine, ranks) → until a random number of rows was noted → kill
  * something at random → bring it back, or end the life and begin the next where the stream goes on.
