@@ -16,8 +16,8 @@
 
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
 {
-    /* those who wait for a descriptor must not keep the loop awake */
-    uint32_t once = watch == RP_WATCH_LISTENER ? EPOLLET : 0;
+    /* who waits for a descriptor, or died and is not replaced, must not keep the loop awake */
+    uint32_t once = watch == RP_WATCH_LISTENER || watch == RP_WATCH_PACKER ? EPOLLET : 0;
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | once,
                                 .data.u64 = (uint64_t)watch << 32 | index};
     return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;

@@ -124,6 +124,39 @@ static void a_late_rank_gets_its_own_when_nothing_can_start_again(void **state)
     assert_int_equal(engine_wait(&engine), 2);
 }
 
+static pid_t first_child(pid_t pid)
+{
+    char path[64];
+    int child = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
+    FILE *file = fopen(path, "r");
+    assert_true(file && fscanf(file, "%d", &child) == 1);
+    fclose(file);
+    return child;
+}
+
+/* Its death stays to be seen: it is told once, and the engine waits for late ranks as long as ever.
+ */
+static void a_packer_that_crashes_ends_the_engine(void **state)
+{
+    (void)state;
+    if (!processes_work())
+        skip();
+    static const char *const options[] = {"packer_processes", "true", NULL};
+    struct engine engine = engine_start(options);
+    struct rp_client *client = trainer(0, NULL, 0);
+    take_batches(client, 0, 0, 1);
+    rp_client_detach(client);
+    kill(first_child(engine.pid), SIGABRT);
+    siginfo_t info = {0};
+    for (uint64_t ns = 0; info.si_pid == 0 && ns < PATIENCE_NS; ns += SECOND / 10) {
+        rp_sleep_ns(SECOND / 10);
+        assert_int_equal(waitid(P_PID, (id_t)engine.pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
+    assert_int_equal(info.si_pid, engine.pid);
+    assert_int_equal(engine_wait(&engine), 2);
+}
+
 /* A socket under another name, say by a link, leads no trainer into another run's stream. */
 static void a_request_for_another_run_is_refused(void **state)
 {
@@ -208,6 +241,7 @@ int main(void)
         cmocka_unit_test_teardown(a_failure_reaches_the_trainers_whole, end_newest),
         cmocka_unit_test_teardown(a_late_rank_gets_its_own_when_nothing_can_start_again,
                                   end_newest),
+        cmocka_unit_test_teardown(a_packer_that_crashes_ends_the_engine, end_newest),
         cmocka_unit_test_teardown(a_request_for_another_run_is_refused, end_newest),
         cmocka_unit_test_teardown(garbage_is_refused, end_newest),
         cmocka_unit_test_teardown(a_thousand_connections, end_newest),
