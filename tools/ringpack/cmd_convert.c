@@ -27,7 +27,7 @@ static const char help[] =
     "  --eos ID|TOKEN       the token that ends a document (default: the tokenizer's)\n"
     "  --no-append-eos      do not append it (default: --append-eos)\n"
     "  --vocab-size N       of the tokenizer that made `tokens`; from 65500 on they become i32\n"
-    "  --as text|jsonl      what the inputs are (default: jsonl if named *.jsonl or *.ndjson [.gz])\n"
+    "  --as text|jsonl      what the inputs are (default: jsonl for *.jsonl, *.ndjson, also .gz)\n"
     "  --glob PATTERN       in directories, take only files whose name matches; may be repeated\n"
     "  --min-bytes N        skip files and texts of fewer bytes\n"
     "  --split-bytes N      cut text files into documents at line ends, of about N bytes\n"

@@ -11,7 +11,7 @@ static const char help[] =
     "Say what token files are and why, how many documents of what lengths they hold, their\n"
     "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
     ".idx; a directory stands for what it holds.\n\n"
-    "  --scan           read every token: for the largest id, or of a large file without index\n" RP_DECLARED_HELP;
+    "  --scan           read every token, to find the largest id without index\n" RP_DECLARED_HELP;
 
 static int inspect_one(const char *path, const struct rp_declared *declared, json_t *list)
 {

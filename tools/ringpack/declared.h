@@ -24,12 +24,12 @@ struct rp_declared {
     {                                                                                              \
         "help", no_argument, NULL, 'h'                                                             \
     }
-#define RP_DECLARED_HELP                                                                            \
-    "  --format F       megatron, raw, npy or llmc (default: as the file says; raw must be said)\n" \
-    "  --dtype T        u8, u16, i16, i32, u32 or i64: how raw tokens are stored\n"                 \
-    "  --eos N          the token that separates documents (raw, npy, llmc)\n"                      \
-    "  --index-dir DIR  keep sidecars there and not beside the token files\n"                       \
-    "  --json           print one JSON array\n"                                                     \
+#define RP_DECLARED_HELP                                                                           \
+    "  --format F       megatron, raw, npy or llmc (default: as the file says, never raw)\n"       \
+    "  --dtype T        u8, u16, i16, i32, u32 or i64: how raw tokens are stored\n"                \
+    "  --eos N          the token that separates documents (raw, npy, llmc)\n"                     \
+    "  --index-dir DIR  keep sidecars there and not beside the token files\n"                      \
+    "  --json           print one JSON array\n"                                                    \
     "  -q, --quiet      no progress\n"
 
 /** Take one option that getopt_long returned. Returns 0, or RP_EXIT_TROUBLE after saying why. */
