@@ -5,8 +5,8 @@
     fuzz_plan.py [--seed N] [--cases K] [--first I] [--dump PATH]
 
 Each case compares every row, the state token before every row, the counts and the digest; then it
-resumes the engine from the oracle's token at random rows, once under other weights. Case I of a
-seed is always the same; one that differs is kept as a spec and named, and the exit status is 1.
+resumes the engine from the oracle's token at random rows, once under other weights. Every fourth
+case has one dimension at an end of its range. Case I of a seed is always the same; one that differs is kept as a spec and named, and the exit status is 1.
 """
 
 import argparse
@@ -76,6 +76,45 @@ def random_inputs(rng):
         weight = rng.choice([1, 1, 2, 3, 1000, rng.randint(1, 2**32 - 1)])
         inputs["sources"].append({"weight": weight, "lengths": lengths})
     return inputs
+
+
+def stretch(rng, inputs):
+    """Take one dimension of the inputs to an end of its range."""
+    L, sources = inputs["seq_len"], inputs["sources"]
+    kind = rng.choice(["seed", "weights", "blocks", "ends", "lone", "giants", "sources", "lanes"])
+    if kind == "seed":
+        inputs["seed"] = hex(rng.choice([0, 2**32 - 1, 2**32, 2**63, 2**64 - 1]))
+    elif kind == "weights":
+        for source in sources:
+            source["weight"] = rng.choice([1, 2**32 - 2, 2**32 - 1])
+    elif kind == "blocks":
+        inputs["shuffle"], inputs["lanes"] = "block", 1
+        inputs["block_documents"] = rng.choice([1, 63, 64, 65, 2**31, 2**32 - 1])
+        inputs["window_blocks"] = rng.choice([1, 2, 2**31, 2**32 - 1])
+    elif kind == "ends" and inputs["num_epochs"] > 0:
+        nothing = [0] * inputs["lanes"] * rng.choice([1, 60, 64, 65, 130])
+        for source in sources:
+            source["lengths"] = nothing + source["lengths"] + nothing
+    elif kind == "lone":
+        inputs["lanes"] = 1
+        for source in sources:
+            source["lengths"] = [rng.choice([1, L, max(1, L - 1)])]
+    elif kind == "giants" and inputs["long_doc"] == "split":
+        inputs["num_epochs"] = 0
+        for source in sources:
+            giants = [2**31 - 1, 2**31, 2**32 - 1, 2**32 + 1, 2**33 * L, 2**55 + 1]
+            source["lengths"] = [rng.choice([max(1, n)] * 6 + giants) for n in source["lengths"]]
+    elif kind == "sources":
+        inputs["lanes"], inputs["num_epochs"] = 1, 0
+        inputs["sources"] = [
+            {"weight": rng.randint(1, 2**32 - 1), "lengths": [rng.randint(1, L)]}
+            for _ in range(rng.choice([64, 200]))
+        ]
+    elif kind == "lanes":
+        inputs["lanes"], inputs["num_epochs"], inputs["block_documents"] = rng.choice([64, 99]), 0, 1
+        inputs["window"] = min(inputs["window"], 8)
+        sources[:] = sources[:1]
+        sources[0]["lengths"] = [rng.randint(1, L) for _ in range(inputs["lanes"] + 9)]
 
 
 def oracle_lines(inputs, token=None, rows=None):
@@ -172,6 +211,8 @@ def fuzz(dump, seed, first, cases):
         for case in range(first, first + cases):
             rng = random.Random("%d/%d" % (seed, case))
             inputs = random_inputs(rng)
+            if case % 4 == 3:
+                stretch(rng, inputs)
             original = json.dumps(inputs)
             difference = check_case(engine, rng, inputs)
             if difference is None:
