@@ -6,7 +6,8 @@
 
 Each case compares every row, the state token before every row, the counts and the digest; then it
 resumes the engine from the oracle's token at random rows, once under other weights. Every fourth
-case has one dimension at an end of its range. Case I of a seed is always the same; one that differs is kept as a spec and named, and the exit status is 1.
+case has one dimension at an end of its range. Case I of a seed is always the same; one that
+differs is kept as a spec and named, and the exit status is 1.
 """
 
 import argparse
@@ -111,7 +112,8 @@ def stretch(rng, inputs):
             for _ in range(rng.choice([64, 200]))
         ]
     elif kind == "lanes":
-        inputs["lanes"], inputs["num_epochs"], inputs["block_documents"] = rng.choice([64, 99]), 0, 1
+        inputs["lanes"] = rng.choice([64, 99])
+        inputs["num_epochs"], inputs["block_documents"] = 0, 1
         inputs["window"] = min(inputs["window"], 8)
         sources[:] = sources[:1]
         sources[0]["lengths"] = [rng.randint(1, L) for _ in range(inputs["lanes"] + 9)]
