@@ -264,6 +264,9 @@ static int set_text(const struct rp_key *key, void *object, const char *text, st
 {
     if (!*text)
         return expected(place, key, "a text that is not empty", text, error);
+    if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* shells do that, and not behind a = */
+        return expected(place, key, "a path that is written out (~ and $ stand for nothing here)",
+                        text, error);
     bool beside_file = key->kind == RP_KIND_PATH && place.path;
     char *directory = beside_file ? rp_path_directory(place.path) : NULL;
     char *copy = beside_file && !directory ? NULL : rp_path_behind(directory, text);
