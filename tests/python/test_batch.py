@@ -396,15 +396,6 @@ def test_a_foreign_state_is_refused(loader):
             loader.load_state_dict({"ringpack_state": wrong})
 
 
-@pytest.mark.parametrize("empty", ["", b"", [], bytes(8), numpy.zeros(256, numpy.uint8)])
-def test_an_empty_state_is_no_position(loader, empty):
-    """A checkpoint that was not read leaves zeros in its place: that is not the beginning."""
-    next(loader)
-    with pytest.raises(ringpack.UsageError, match="is empty"):
-        loader.load_state_dict({"ringpack_state": empty})
-    assert next(loader).number == 1
-
-
 # ---- processes ----------------------------------------------------------------------------------
 
 

@@ -111,9 +111,14 @@ def test_torchdata_end_of_epoch(data_loader, caplog):
     assert "nothing to read" in caplog.text
 
 
-def test_a_data_loader_with_several_workers_is_refused(short):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_of_a_data_loader_are_refused(short, workers):
+    """Of one alone, too: its position would stay in it, and a state taken here be the first row."""
     loader = torch.utils.data.DataLoader(
-        short(return_type="torch"), batch_size=None, num_workers=2, multiprocessing_context="fork"
+        short(return_type="torch"),
+        batch_size=None,
+        num_workers=workers,
+        multiprocessing_context="fork",
     )
     with pytest.raises(ringpack.UsageError, match="num_workers=0"):
         next(iter(loader))

@@ -101,6 +101,18 @@ def test_resume_at_every_batch(make):
             assert rest == {row: whole[row] for row in numbers[k:]}, f"resumed at batch {k}"
 
 
+def test_a_closed_loader_tells_where_it_stood_and_starts_nothing(make):
+    with make() as loader:
+        for _ in range(3):
+            next(loader)
+        told = loader.state_dict(text=True), loader.next_row, loader.counts()
+    assert (loader.state_dict(text=True), loader.next_row, loader.counts()) == told
+    assert told[1:] == (9, loader.counts()) and told[2]["batches"] == 3
+    assert loader.engine_pid is None
+    loader.load_state_dict(make().state_dict())
+    assert loader.next_row == 0, "what is loaded is asked of the engine"
+
+
 @pytest.mark.parametrize("at", [0, 1, 7])
 def test_resume_in_a_new_engine_through_json(make, at):
     with make() as loader:
@@ -227,6 +239,13 @@ def test_a_corpus_in_the_place_of_the_config(corpus):
 def test_a_state_that_is_no_dict(state):
     with pytest.raises(ringpack.UsageError, match="expected a dict"):
         ringpack.Loader(corpus="a", seq_len=8).load_state_dict(state)
+
+
+@pytest.mark.parametrize("empty", ["", b"", [], bytes(8), numpy.zeros(256, numpy.uint8)])
+def test_an_empty_state_is_no_position(empty):
+    """A checkpoint that was not read leaves zeros in its place: that is not the beginning."""
+    with pytest.raises(ringpack.UsageError, match="is empty"):
+        ringpack.Loader(corpus="a", seq_len=8).load_state_dict({"ringpack_state": empty})
 
 
 def test_an_engine_that_is_not_there(program, folder):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines and trainers as processes: who starts whom, and what is left after kill -9."""
 
+import concurrent.futures
 import contextlib
 import os
 import resource
@@ -269,6 +270,60 @@ def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(make, expected, monk
         loader.close()  # the batch that nobody got goes back, and the place is before it
         assert loader.state_dict(text=True) == lent
         assert next(loader).first_row == batch.next_row
+
+
+def test_relative_paths_are_those_of_the_loaders_birth(
+    make, folder, corpora, expected, monkeypatch
+):
+    """Also for an engine that is started, or started again, after a chdir."""
+    monkeypatch.chdir(os.path.dirname(corpora[0]))
+    place = os.path.basename(corpora[0])
+    loader = make(corpus=place, run_dir=os.path.relpath(folder), prefetch_factor=4)
+    monkeypatch.chdir("/")
+    with loader:
+        rows = [next(loader).first_row]
+        os.kill(loader.engine_pid, signal.SIGKILL)
+        for batch in loader:
+            assert_batch(batch, expected)
+            rows.append(batch.first_row)
+        assert rows == list(range(0, len(expected.rows), 3))
+        assert loader.counts()["reattaches"] == 1
+        assert len(loader) == len(rows)
+
+
+def test_threads_take_turns(make, expected):
+    """Also at the start, which one of them makes for all."""
+    loader, taken = make(connect_timeout=PATIENCE, prefetch_factor=64), []
+
+    def take():
+        while (batch := loader.borrow()) is not None:
+            assert_batch(batch, expected)
+            taken.append(batch.first_row)
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(take) for _ in range(3)]:
+            done.result()
+    assert sorted(taken) == list(range(0, len(expected.rows), 3))
+
+
+def test_a_loader_is_closed_while_another_thread_waits(make):
+    loader, raised = make().attach(), []
+    os.kill(loader.engine_pid, signal.SIGSTOP)
+
+    def read():
+        try:
+            for _ in loader:
+                pass
+        except ringpack.UsageError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    wait_until(loader._client._lock.locked)  # the ring is empty
+    loader._detach()
+    thread.join()
+    os.kill(loader.engine_pid, signal.SIGCONT)
+    assert raised and "another thread" in raised[0]
 
 
 def test_a_fork_may_read_with_a_loader_of_its_own(make, folder, corpora):

@@ -145,6 +145,7 @@ class Client:
         if code < 0:
             raise_error(code, self._error)
         self.geometry = self._c.rp_client_geometry(self._client).contents
+        self.state_bytes = self.geometry.state_bytes
         self.layout = _layout(self.geometry)
 
     # ---- batches --------------------------------------------------------------------------------
@@ -311,6 +312,27 @@ class Client:
                 f"{os.getpid()}",
                 "make a Loader in each process that reads, after the fork",
             )
+
+
+class Left:
+    """Where a client stood, and what it had seen, when it was detached."""
+
+    def __init__(self, client):
+        self._state, self._next_row, self._counts = (
+            client.state(),
+            client.next_row(),
+            client.counts(),
+        )
+        self.state_bytes = client.state_bytes
+
+    def state(self):
+        return self._state
+
+    def next_row(self):
+        return self._next_row
+
+    def counts(self):
+        return dict(self._counts)
 
 
 def _nanoseconds(seconds):

@@ -113,7 +113,7 @@ def _config_fd(text):
     return fd, ["-c", f"/proc/self/fd/{fd}"]
 
 
-def count_steps(engine_command, program):
+def count_steps(engine_command, program, folder=None):
     """Steps of a whole stream, as `ringpack plan` counts them."""
     arguments, config_text = engine_command
     command = [os.fspath(program) if program is not None else find_program(), "plan", "--json"]
@@ -123,7 +123,7 @@ def count_steps(engine_command, program):
         fd, config = _config_fd(config_text)
         passed, command = [fd], command + config
     try:
-        done = subprocess.run(command, capture_output=True, text=True, pass_fds=passed)
+        done = subprocess.run(command, capture_output=True, text=True, pass_fds=passed, cwd=folder)
     finally:
         for fd in passed:
             os.close(fd)
@@ -147,11 +147,11 @@ def error_in(lines):
 
 class Engine:
     """One `ringpack serve` child. `arguments` are those behind `serve`; `config_text` is a config
-    that has no file."""
+    that has no file; `folder` is where relative paths begin."""
 
-    def __init__(self, arguments, config_text=None, program=None):
+    def __init__(self, arguments, config_text=None, program=None, folder=None):
         self.program = os.fspath(program) if program is not None else find_program()
-        self.arguments, self.config_text = list(arguments), config_text
+        self.arguments, self.config_text, self.folder = list(arguments), config_text, folder
         self.process = self._lifeline = self._reader = None
         self._lines = deque(maxlen=30)
         self._owner = os.getpid()
@@ -192,6 +192,7 @@ class Engine:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=passed,
+                cwd=self.folder,
                 start_new_session=True,
             )
         except OSError as failure:

@@ -17,11 +17,11 @@ class TorchLoader(Loader, IterableDataset[Any]):
 
     def attach(self) -> "TorchLoader":
         worker: Any = get_worker_info()  # type: ignore[no-untyped-call]
-        if self._client is None and worker is not None and worker.num_workers > 1:
+        if self._client is None and worker is not None:
             raise UsageError(
-                f"worker {worker.id} of {worker.num_workers} of a DataLoader would attach as rank "
-                f"{self._ranks.rank}, of which there is one",
-                "num_workers=0: the engine reads and packs ahead in processes of its own",
+                f"worker {worker.id} of a DataLoader would attach as rank {self._ranks.rank}: only "
+                "one may, and the position would stay in the worker",
+                "num_workers=0: the engine reads and packs ahead in a process of its own",
             )
         super().attach()
         return self

@@ -2,20 +2,21 @@
 """The loader: an endless or finite iterator of batches whose position can be saved and restored."""
 
 import logging
-import operator
 import os
+import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Optional, Union
 
-from ._client import END, FLAT, ROWS, Client
+from ._arguments import check_form, whole, working_folder
+from ._client import END, FLAT, ROWS, Client, Left
 from ._engine import Engine, count_steps, engine_command
 from ._library import RECORDS
 from ._ranks import check_agreement, find_ranks, torch_all_gather
 from ._state import STATE_KEY, epochs_of, state_of, text_of, token_of
-from .batch import KINDS, Batch, Form, import_jax, import_torch, tensor_of
+from .batch import Batch, Form, import_torch, tensor_of
 from .errors import (
     BusyError,
     EngineGoneError,
@@ -109,13 +110,11 @@ class Loader:
     ):
         self._client: Any = None  # Client, while attached
         self._engine: Optional[Engine] = None
-        _check_form(return_type, pin_memory, keep)
+        check_form(return_type, pin_memory, keep)
         ranks = find_ranks(dp_rank, dp_world_size, os.environ, replica, replicas)
         describes = config is not None or corpus is not None
         if start_engine and not describes:
-            raise UsageError(
-                "start_engine=True needs a config or a corpus", "Loader('config.yaml')"
-            )
+            raise UsageError("start_engine=True needs config or corpus", "Loader('config.yaml')")
         if profile is not None and (describes or profile not in PROFILES):
             options["profile"] = PROFILES[profile].engine if profile in PROFILES else profile
         if options and not describes:
@@ -138,16 +137,18 @@ class Loader:
         self._connect_timeout = 10.0 if connect_timeout is None else connect_timeout
         self._connection = dict(
             run=run,
-            run_dir=run_dir,
+            run_dir=os.path.abspath(run_dir) if run_dir else None,
             **ranks.place(),
-            rows=_whole("batch_size", batch_size) or 0,
-            seq_len=_whole("seq_len", seq_len) or 0,
+            rows=whole("batch_size", batch_size) or 0,
+            seq_len=whole("seq_len", seq_len) or 0,
             restart_timeout=restart_timeout,
         )
         self._profile, self._kind, self._flat = profile, return_type, bool(flat)
-        self._pin_memory, self._keep = pin_memory, keep
+        self._pin_memory, self._keep, self._folder = pin_memory, keep, working_folder()
         self._program, self._start_timeout, self._ranks = program, start_timeout, ranks
         self._token: Optional[bytes] = None  # where to attach
+        self._left: Optional[Left] = None  # what the client said at its end, if that is the place
+        self._turn = threading.RLock()  # of the thread that is in the loader
         self._open: deque[Batch] = deque()  # batches that are not closed yet, oldest first
         self._form: Any = None  # Form, once attached
         self._length: Optional[int] = None
@@ -157,19 +158,20 @@ class Loader:
 
     def attach(self) -> "Loader":
         """Start the engine, if that is ours to do, and attach. Does nothing when attached."""
-        if self._client is not None:
+        with self._turn:
+            if self._client is not None:
+                return self
+            client = self._find_engine()
+            try:
+                self._form = self._form_of(client)
+            except UsageError:
+                client.detach()
+                raise
+            if self._pin_memory:
+                self._pin(client)
+            self._client, self._left, self._ended = client, None, False
+            logger.info("%s, row %d", self, client.next_row())
             return self
-        client = self._find_engine()
-        try:
-            self._form = self._form_of(client)
-        except UsageError:
-            client.detach()
-            raise
-        if self._pin_memory:
-            self._pin(client)
-        self._client, self._ended = client, False
-        logger.info("%s, row %d", self, client.next_row())
-        return self
 
     def _form_of(self, client):
         slots = client.geometry.slots
@@ -222,7 +224,7 @@ class Loader:
 
     def _start_engine(self):
         if self._engine is None:
-            self._engine = Engine(*self._command, program=self._program)
+            self._engine = Engine(*self._command, program=self._program, folder=self._folder)
             weakref.finalize(self, self._engine.stop)
         if not self._engine.runs():
             self._engine.start(self._start_timeout)
@@ -242,8 +244,10 @@ class Loader:
         self._close_batches()
         client, self._client = self._client, None
         if client is not None and client.is_ours():
-            self._token = client.state()  # attaching again goes on here
-            client.detach()
+            with self._turn:  # a thread that waits for a batch sees that there is no client
+                self._token = client.state()  # attaching again goes on here
+                self._left = Left(client)
+                client.detach()
 
     def __enter__(self) -> "Loader":
         """Start the engine; and attach, unless there are other ranks: a state may be loaded next,
@@ -266,7 +270,10 @@ class Loader:
             raise TypeError(
                 "an attached loader cannot be pickled: send it before its first use, or its state"
             )
-        return self.__dict__.copy()
+        return {name: value for name, value in self.__dict__.items() if name != "_turn"}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state, _turn=threading.RLock())
 
     # ---- batches --------------------------------------------------------------------------------
 
@@ -287,49 +294,54 @@ class Loader:
 
         Closes the batch before it (with keep=n, the n-th before it). Waits at most `timeout`
         seconds (None: until there is one), then raises EngineTimeoutError; nothing is lost."""
-        client = self._client
-        if client is None:
-            client = self.attach()._client
-        opened, form = self._open, self._form
-        while len(opened) >= self._keep:
-            opened.popleft().close(form.went_on)
-        if self._ended:
-            return None
-        lease: Any = client.next(_SLICE_NS if timeout is None else 0)
-        if lease is None or lease is END:
-            lease = self._wait(lease, timeout)
-            if lease is None:
+        with self._turn:
+            client = self._client
+            if client is None:
+                client = self.attach()._client
+            opened, form = self._open, self._form
+            while len(opened) >= self._keep:
+                opened.popleft().close(form.went_on)
+            if self._ended:
                 return None
-        batch = Batch(lease, form)
-        opened.append(batch)
-        client.taking = None
-        return batch
+            lease: Any = client.next(_SLICE_NS if timeout is None else 0)
+            if lease is None or lease is END:
+                lease = self._wait(lease, timeout)
+                if lease is None:
+                    return None
+            batch = Batch(lease, form)
+            opened.append(batch)
+            client.taking = None
+            return batch
 
     def borrow(self, timeout: Optional[float] = None) -> Optional[Batch]:
         """The next batch on a lease of its own, which the loader's steps do not end: `with`,
         release() and close() do. None at the end of the stream. As many as the ring has slots may
         be out at a time; for one more, LeaseError names them."""
-        client = self.attach()._client
-        lease: Any = END if self._ended else client.next(0)
-        if lease is None or lease is END:
-            lease = self._wait(lease, timeout)
-            if lease is None:
-                return None
-        batch = Batch(lease, self._form)
-        client.taking = None
-        return batch
+        with self._turn:
+            client = self.attach()._client
+            lease: Any = END if self._ended else client.next(0)
+            if lease is None or lease is END:
+                lease = self._wait(lease, timeout)
+                if lease is None:
+                    return None
+            batch = Batch(lease, self._form)
+            client.taking = None
+            return batch
 
     def _wait(self, lease, timeout):
         """A lease, sooner or later, or None at the end of the stream."""
         begin = time.monotonic()
         deadline, told = None if timeout is None else begin + timeout, timeout is not None
         while lease is None:
-            self._revive()
+            client = self._client
+            if client is None:
+                raise UsageError("another thread has closed this loader", "attach() it again")
+            self._revive(client)
             if not told and time.monotonic() - begin > _SILENCE_S:
                 told = True
                 logger.warning("no batch for %g s: %s", _SILENCE_S, self._where_to_look())
-            left = _SLICE_NS if deadline is None else int((deadline - time.monotonic()) * 1e9)
-            lease = self._client.next(max(0, min(left, _SLICE_NS)))
+            left = _SLICE_NS if deadline is None else 1e9 * (deadline - time.monotonic())
+            lease = client.next(int(max(0, min(left, _SLICE_NS))))
             if lease is None and deadline is not None and time.monotonic() >= deadline:
                 raise EngineTimeoutError(f"no batch within {timeout:g} s", self._where_to_look())
         if lease is END:
@@ -343,13 +355,13 @@ class Loader:
     def _where_to_look(self):
         return f"`ringpack stat {self.run}` tells what the engine waits for"
 
-    def _revive(self):
+    def _revive(self, client):
         """Start our engine again if it died; the client finds it and goes on at its row."""
         if self._engine is None or self._engine.runs():
             return
         if self._engine.process.returncode == 0:
             raise EngineStoppedError(f"the engine (pid {self.engine_pid}) was stopped")
-        row = self._client.next_row()
+        row = client.next_row()
         if row != self._died_at:
             self._died_at, self._restarts = row, 0
         if self._restarts == _RESTARTS_MAX:
@@ -369,7 +381,7 @@ class Loader:
                 raise TypeError("the length is not known: the engine's config is not this loader's")
             if epochs_of(self.attach()._client.state()) == 0:
                 raise TypeError("an endless stream has no length")
-            steps = count_steps(self._config, self._program)
+            steps = count_steps(self._config, self._program, self._folder)
             self._length = steps * self._client.geometry.micro_batches
         return self._length
 
@@ -384,17 +396,21 @@ class Loader:
 
     # ---- state ----------------------------------------------------------------------------------
 
+    def _place(self):
+        """Whoever can say where this loader stands: after close(), it starts no engine for that."""
+        return self._left or self.attach()._client
+
     def state_dict(self, text: bool = False) -> dict[str, Any]:
         """The position after the last batch that was taken: the same bytes on every rank.
 
         {"ringpack_state": uint8 array, or tensor with return_type="torch"}, always of the same
         length for one stream, so that torch.distributed.checkpoint can load in place. text=True
         gives a string instead, for JSON. Changes nothing; the copy is the caller's."""
-        self.attach()
-        token = self._client.state()
+        place = self._place()
+        token = place.state()
         if text:
             return text_of(token)
-        state = state_of(token, self._client.geometry.state_bytes)
+        state = state_of(token, place.state_bytes)
         if self._kind == "torch":
             state[STATE_KEY] = import_torch().from_numpy(state[STATE_KEY])
         return state
@@ -411,12 +427,13 @@ class Loader:
             self._close_batches()
             self._client.check_all_returned()
             self._detach()
-        before, self._token = self._token, token
+        before = self._token, self._left
+        self._token, self._left = token, None
         if attached:
             try:
                 self.attach()
             except RingpackError:
-                self._token = before
+                self._token, self._left = before
                 raise
 
     def get_state(self) -> dict[str, Any]:
@@ -451,7 +468,7 @@ class Loader:
     @property
     def next_row(self) -> int:
         """Global row of the present position."""
-        return self.attach()._client.next_row()
+        return self._place().next_row()
 
     @property
     def run(self) -> str:
@@ -465,7 +482,7 @@ class Loader:
 
     def counts(self) -> dict[str, int]:
         """Since attaching: batches, rows, tokens, waits, wait_ns, reattaches."""
-        return self.attach()._client.counts()
+        return self._place().counts()
 
     def __repr__(self) -> str:
         ranks, engine = self._ranks, "not attached"
@@ -476,22 +493,3 @@ class Loader:
         which = f", replica {ranks.replica} of {ranks.replicas}" if ranks.replicas > 1 else ""
         said = f"rank {ranks.rank} of {ranks.world}{which} ({ranks.said_by})"
         return f"{said}, run {self.run}, {engine}"
-
-
-def _whole(name, value):
-    """None, or a number that is whole, whosever type it has."""
-    try:
-        return None if value is None else operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}: expected a whole number") from None
-
-
-def _check_form(return_type, pin_memory, keep):
-    if return_type not in KINDS:
-        raise ValueError(f"return_type is {return_type!r}: expected one of {', '.join(KINDS)}")
-    if return_type == "jax":
-        import_jax()
-    if pin_memory and return_type != "torch":
-        raise ValueError("pin_memory=True needs return_type='torch'")
-    if keep < 1:
-        raise ValueError(f"keep is {keep}: expected 1 or more")

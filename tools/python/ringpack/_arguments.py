@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of a Loader that are checked, or completed, before anything starts."""
+
+import contextlib
+import operator
+import os
+
+from .batch import KINDS, import_jax
+
+
+def whole(name, value):
+    """None, or a number that is whole, whosever type it has."""
+    try:
+        return None if value is None else operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}: expected a whole number") from None
+
+
+def check_form(return_type, pin_memory, keep):
+    if return_type not in KINDS:
+        raise ValueError(f"return_type is {return_type!r}: expected one of {', '.join(KINDS)}")
+    if return_type == "jax":
+        import_jax()
+    if pin_memory and return_type != "torch":
+        raise ValueError("pin_memory=True needs return_type='torch'")
+    if keep < 1:
+        raise ValueError(f"keep is {keep}: expected 1 or more")
+
+
+def working_folder():
+    """Where relative paths begin, also for an engine that is started after a chdir; None where it
+    has been removed."""
+    with contextlib.suppress(OSError):
+        return os.getcwd()
