@@ -71,6 +71,10 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
     if (options->state_bytes > RP_MESSAGE_BYTES_MAX - sizeof(struct rp_request))
         return rp_fail(error, -RP_E_USAGE, NULL, "a state token of %zu bytes is longer than any",
                        options->state_bytes);
+    if (!options->state != !options->state_bytes)
+        return rp_fail(error, -RP_E_USAGE, "give both, or neither to begin where the engine stands",
+                       "of state and state_bytes (%zu) one was given alone: a state that is empty?",
+                       options->state_bytes);
     client->run = rp_format("%s", options->run ? options->run : "default");
     client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
     client->state = malloc(options->state_bytes + 1);

@@ -56,7 +56,8 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
         char name[RP_SEAT_NAME_BYTES];
         return rp_fail(error, -RP_E_BUSY,
                        "stop the other one first; or several are to read it: option `replicas`",
-                       "%s is taken by a live trainer", rp_seat_name(*seat_out, name));
+                       "%s is taken by a live trainer, process %" PRId32,
+                       rp_seat_name(*seat_out, name), rp_seat_pid(engine, *seat_out));
     }
     int code = check_number("replicas", c->replicas, request->replicas, error);
     if (code >= 0)

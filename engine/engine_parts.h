@@ -174,6 +174,8 @@ int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint3
 void rp_engine_accept(struct rp_engine *engine);
 /** "rank 3", or where there are several "rank 3, replica 1". Returns text. */
 const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTES]);
+/** The process that has taken a seat, as it said; 0 if nobody has. */
+int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat);
 /** Does somebody who is attached wait for his next batch? */
 bool rp_engine_is_waiting(const struct rp_engine *engine);
 /** Has the stream ended, everybody had everything, and is nobody there any more? */

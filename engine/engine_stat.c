@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "engine_parts.h"
 
-static int32_t pid_of(const struct rp_engine *engine, const struct rp_seat *seat)
+int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
         if (engine->connections[i].fd >= 0 && engine->connections[i].seat == seat)
@@ -22,7 +22,7 @@ static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat 
     bool holds = rp_seat_fills_ring(seat) && rp_engine_is_waiting(engine);
     return json_pack("{s:I, s:I, s:b, s:i, s:I, s:I, s:I, s:b, s:b}", "rank",
                      (json_int_t)ring->geometry.rank, "replica", (json_int_t)seat->replica,
-                     "attached", rp_seat_is_taken(seat), "pid", pid_of(engine, seat), "tail",
+                     "attached", rp_seat_is_taken(seat), "pid", rp_seat_pid(engine, seat), "tail",
                      (json_int_t)ring->tail, "release", (json_int_t)rp_seat_stands(seat), "slots",
                      (json_int_t)ring->geometry.slots, "quarantined",
                      ring->quarantined >> seat->replica & 1, "holds", holds);

@@ -47,7 +47,7 @@ struct rp_client_options {
     uint32_t replicas;   /* that the trainer believes in; 0 = do not check */
     const void
         *state; /* state token to go on from; NULL = where the engine stands (its start row) */
-    size_t state_bytes;
+    size_t state_bytes;          /* 0 if and only if state is NULL */
     uint64_t connect_timeout_ns; /* to wait for an engine of that name; 0 = 10 s */
     uint64_t restart_timeout_ns; /* to wait for the successor of a dead engine; 0 = 60 s; UINT64_MAX
                                     = for ever */

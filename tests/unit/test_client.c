@@ -233,6 +233,12 @@ static void says_what_is_wrong(void **state)
     assert_string_equal(error.hint, "use 1");
 
     options.world = 1;
+    struct rp_client_options half = options; /* a file of a state that came out empty */
+    half.state = "";
+    assert_int_equal(rp_client_attach(&client, &half, &error), -RP_E_USAGE);
+    half = options;
+    half.state_bytes = 5;
+    assert_int_equal(rp_client_attach(&client, &half, &error), -RP_E_USAGE);
     client = attach(&options);
     struct rp_client_options second = options;
     struct rp_client *other;

@@ -216,13 +216,16 @@ static void wrong_replicas_are_refused(void **state)
     (void)state;
     struct engine engine = engine_start(two_replicas);
     struct rp_client *client = replica_trainer(0, 1, NULL, 0), *none;
+    char taken[80];
+    snprintf(taken, sizeof taken, "rank 0, replica 1 is taken by a live trainer, process %ld",
+             (long)getpid());
     const struct {
         uint32_t replica, replicas;
         int code;
         const char *text;
     } cases[] = {{2, 0, -RP_E_USAGE, "replica 2 of rank 0: this engine serves 2"},
                  {0, 3, -RP_E_MISMATCH, "replicas: the engine has 2, the trainer expects 3"},
-                 {1, 2, -RP_E_BUSY, "rank 0, replica 1 is taken by a live trainer"}};
+                 {1, 2, -RP_E_BUSY, taken}};
     for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
         struct rp_client_options options = {.run_dir = run_dir,
                                             .replica = cases[i].replica,

@@ -412,7 +412,7 @@ static int open_files(struct drain *drain, char **state, struct rp_client_option
         return 0;
     int code = rp_file_read_all(a->state_path, STATE_BYTES_MAX, state, &client->state_bytes, error);
     client->state = *state;
-    if (code >= 0 && client->state_bytes == 0) /* to the library: no state at all */
+    if (code >= 0 && client->state_bytes == 0)
         return rp_fail(error, -RP_E_CORRUPT, "nothing was read; give the file of a state token",
                        "%s: expected a state token, found an empty file", a->state_path);
     return code;
