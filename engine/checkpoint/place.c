@@ -146,9 +146,26 @@ static bool is_elsewhere(const struct rp_place *place)
     return held.st_dev != found.st_dev || held.st_ino != found.st_ino;
 }
 
+/* Somebody has removed the lock, and another process has made one of its own. */
+static bool is_taken(const struct rp_place *place)
+{
+    struct stat held, found;
+    return fstat(place->lock, &held) == 0 &&
+           fstatat(place->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino != found.st_ino;
+}
+
 int rp_place_check(const struct rp_place *place, struct rp_error *error)
 {
-    if (!place->is_watched || !is_elsewhere(place))
+    if (!place->is_watched)
+        return 0;
+    if (is_taken(place))
+        return rp_fail(error, -RP_E_BUSY,
+                       "stop one of the two; " LOCK_NAME " may stay: it holds nobody up whose "
+                       "process has ended",
+                       "%s: " LOCK_NAME " was removed, and another ringpack writes here now",
+                       place->path);
+    if (!is_elsewhere(place))
         return 0;
     return rp_fail(error, -ENOENT,
                    "it was moved, removed or mounted over while it was in use; bring it back and "
@@ -207,7 +224,7 @@ int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool 
     if (code < 0)
         rp_place_close(place);
     else /* not on a file system whose numbers change from look to look */
-        place->is_watched = !is_elsewhere(place);
+        place->is_watched = !is_elsewhere(place) && !is_taken(place);
     return code;
 }
 

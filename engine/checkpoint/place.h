@@ -28,7 +28,7 @@ RP_MUST_CHECK int rp_place_open(struct rp_place *place, const char *path, uint32
                                 struct rp_storage *storage, struct rp_error *error);
 void rp_place_close(struct rp_place *place); /* fine on one that is half open or all zero but -1 */
 
-/** Does its path still lead to the directory that is held open? What is saved into one that was
+/** Is it still ours, and does its path still lead to it? What is saved into a directory that was
  * moved, or that something was mounted over, is durable, and no restart looks for it there. */
 RP_MUST_CHECK int rp_place_check(const struct rp_place *place, struct rp_error *error);
 

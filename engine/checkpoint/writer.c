@@ -290,8 +290,8 @@ bool rp_writer_again(struct rp_writer *writer, unsigned attempt, int code)
 {
     static const uint64_t pause_ns[RP_WRITER_ATTEMPTS - 1] = {100000000u, 1000000000u};
     /* What would only fail again is not tried again. */
-    static const int lasting[] = {ENOSPC, EDQUOT, EFBIG,   EROFS,  EACCES,
-                                  EPERM,  ENOENT, ENOTDIR, ENOMEM, RP_E_STOPPED};
+    static const int lasting[] = {ENOSPC, EDQUOT,  EFBIG,  EROFS,        EACCES,   EPERM,
+                                  ENOENT, ENOTDIR, ENOMEM, RP_E_STOPPED, RP_E_BUSY};
     if (attempt + 1 >= RP_WRITER_ATTEMPTS)
         return false;
     for (size_t i = 0; i < RP_ARRAY_COUNT(lasting); i++)

@@ -382,6 +382,24 @@ static void test_what_no_restart_would_find_is_not_saved(void **state)
     rp_checkpoint_dir_close(dir);
 }
 
+static void test_a_directory_that_another_run_has_taken(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_checkpoint_dir *first, *second;
+    assert_int_equal(rp_checkpoint_dir_open(&first, "taken", 2, NULL, &error), 0);
+    assert_int_equal(rp_checkpoint_dir_open(&second, "taken", 2, NULL, &error), -RP_E_BUSY);
+    assert_int_equal(unlink("taken/.lock"), 0);
+    assert_int_equal(sample_save(first, 10, NULL, &error), 0); /* nobody else is there yet */
+    assert_int_equal(rp_checkpoint_dir_open(&second, "taken", 2, NULL, &error), 0);
+    assert_int_equal(sample_save(first, 20, NULL, &error), -RP_E_BUSY);
+    assert_non_null(strstr(error.message, "taken: .lock was removed"));
+    assert_int_equal(sample_save(second, 30, NULL, &error), 0);
+    assert_int_equal(newest_row("taken"), 30);
+    rp_checkpoint_dir_close(first);
+    rp_checkpoint_dir_close(second);
+}
+
 /* ---- the second location --------------------------------------------------------------------- */
 
 static void test_copies(void **state)
@@ -453,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_rewind),
         cmocka_unit_test(test_what_no_restart_would_find_is_not_saved),
+        cmocka_unit_test(test_a_directory_that_another_run_has_taken),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_a_broken_second_location),
     };
