@@ -3,9 +3,10 @@
  * bench_limits.c (the machine alone), bench_run.c (an engine and its trainers), bench_threads.c
  * (who used the processor), bench_report.c (what is said).
  *
- * A *limit* is what the machine does of one part of the work when nothing else runs. A *run* is the
- * config itself, with a trainer process per local rank that returns every batch at once. Both are
- * measured over a window of time; an interrupt ends the window, and what was measured is said. */
+ * A *limit* is how fast the machine does one part of the work when nothing else runs. A *run* is
+ * the config itself, with a trainer process per local rank that returns every batch at once. Both
+ * are measured over a window of time; an interrupt ends the window, and what was measured by then
+ * is reported. */
 #ifndef RP_TOOLS_BENCH_H
 #define RP_TOOLS_BENCH_H
 

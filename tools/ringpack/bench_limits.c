@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_limits — what this machine does of each part alone: memcpy, planning, plain reads.
+/* bench_limits — how fast this machine does each part alone: memcpy, planning, plain reads.
  *
  * Nothing here knows the engine's pipeline; reads go through the io room with long requests in file
- * order, which is the best a disk is asked for. */
+ * order, the easiest task for a disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -121,7 +121,5 @@ void rp_bench_print_json(const struct rp_bench *bench)
         "bytes", (json_int_t)bench->bytes, "cores", (int)bench->cores, "limits",
         limits_object(bench), "hot", run_object(bench, &bench->runs[RP_BENCH_HOT]), "cold",
         run_object(bench, &bench->runs[RP_BENCH_COLD]));
-    json_dumpf(object, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(object);
+    rp_cmd_print_json(object);
 }

@@ -4,7 +4,7 @@
  *
  * Flow: start all → the window begins when every rank has had its first batch → both ends of the
  * window are read from words that the trainers write into shared memory, and from /proc → judge.
- * Nothing of the engine is asked while the window is open. */
+ * The engine is asked nothing while the window is open. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

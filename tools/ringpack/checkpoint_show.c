@@ -244,10 +244,3 @@ json_t *rp_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, si
     }
     return list;
 }
-
-void rp_checkpoint_print_json(json_t *value)
-{
-    json_dumpf(value, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(value);
-}

@@ -20,7 +20,4 @@ json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
 void rp_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count);
 json_t *rp_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, size_t count);
 
-/** Print a value to stdout and release it. */
-void rp_checkpoint_print_json(json_t *value);
-
 #endif

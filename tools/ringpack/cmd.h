@@ -48,6 +48,9 @@ int rp_cmd_misuse(const char *verb, const char *format, ...) __attribute__((form
 /** A path or a name as JSON: where it is no UTF-8, each byte above 127 is a question mark. */
 json_t *rp_cmd_json_text(const char *text);
 
+/** Print a value to stdout and release it. */
+void rp_cmd_print_json(json_t *value);
+
 /* Texts for people; each function returns its buffer. */
 #define RP_CMD_TEXT_BYTES 48
 char *rp_cmd_bytes_text(uint64_t bytes, char text[RP_CMD_TEXT_BYTES]); /* 64.0 MiB */

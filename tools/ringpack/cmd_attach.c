@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_attach — `ringpack attach`: drain one rank as a trainer would, and say what came.
+/* cmd_attach — `ringpack attach`: drain one rank as a trainer would, and report what came.
  *
  * What is noted of a batch (digest, log, state) is noted before its lease is returned, so that a
  * kill at any moment leaves notes of every row that the engine counts as taken. */
@@ -373,9 +373,7 @@ static void print_json(const struct drain *drain, const struct summary *s)
         drain->interrupted);
     if (a->digest)
         json_object_set_new(object, "digest", json_string(s->digest));
-    json_dumpf(object, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(object);
+    rp_cmd_print_json(object);
 }
 
 static void print_text(const struct drain *drain, const struct summary *s)

@@ -3,7 +3,7 @@
  * be, and what lies between.
  *
  * Flow: limits of the machine → the config on a corpus that the page cache holds → the same with
- * the page cache emptied of it → the report, which also comes after an interrupt. */
+ * it dropped from the page cache → the report, which also comes after an interrupt. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
@@ -41,9 +41,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct arguments *a = state->input;
     char *end;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->config;
-        return 0;
     case OPTION_SECONDS:
         errno = 0;
         a->seconds = strtod(text, &end);

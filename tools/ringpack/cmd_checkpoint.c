@@ -71,7 +71,7 @@ static int list(const struct arguments *arguments)
     if (rp_checkpoint_list(arguments->path, &entries, &count, &error) < 0)
         return rp_cmd_report(&error);
     if (arguments->json)
-        rp_checkpoint_print_json(rp_checkpoint_entries_json(entries, count));
+        rp_cmd_print_json(rp_checkpoint_entries_json(entries, count));
     else
         rp_checkpoint_entries_print(entries, count);
     rp_checkpoint_list_free(entries, count);
@@ -103,7 +103,7 @@ static int show(const struct arguments *arguments)
     struct rp_error token_error;
     bool token_fine = rp_checkpoint_token(checkpoint, &token, &token_error) == 0;
     if (arguments->json)
-        rp_checkpoint_print_json(rp_checkpoint_json(checkpoint, token_fine ? &token : NULL));
+        rp_cmd_print_json(rp_checkpoint_json(checkpoint, token_fine ? &token : NULL));
     else
         rp_checkpoint_print(checkpoint, token_fine ? &token : NULL);
     rp_checkpoint_close(checkpoint);
@@ -195,9 +195,9 @@ static int verify(const struct arguments *arguments)
         return rp_cmd_report(&error);
     }
     if (arguments->json)
-        rp_checkpoint_print_json(json_pack("{s:I, s:I, s:o}", "checked",
-                                           (json_int_t)verdict.checked, "damaged",
-                                           (json_int_t)verdict.damaged, "files", verdict.files));
+        rp_cmd_print_json(json_pack("{s:I, s:I, s:o}", "checked", (json_int_t)verdict.checked,
+                                    "damaged", (json_int_t)verdict.damaged, "files",
+                                    verdict.files));
     else
         printf("%zu checked, %zu damaged\n", verdict.checked, verdict.damaged);
     return verdict.damaged ? RP_EXIT_DIFFERS : RP_EXIT_FINE;

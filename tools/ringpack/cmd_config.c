@@ -39,6 +39,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
+/* The parser of a verb: its own options, and the child for those of the config. */
+static error_t parse_verb(int key, char *text, struct argp_state *state)
+{
+    struct rp_cmd_config *arguments = state->input;
+    if (key != ARGP_KEY_INIT)
+        return arguments->verb->parse(key, text, state);
+    state->child_inputs[0] = arguments;
+    return 0;
+}
+
 /* The argp child of these options; its input is a struct rp_cmd_config. */
 static const struct argp *make_argp(void)
 {
@@ -77,11 +87,12 @@ int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc,
 {
     const struct argp_child children[] = {{make_argp(), 0, "Keys of the config:", 1}, {0}};
     const struct argp argp = {
-        .options = verb->options, .parser = verb->parse, .doc = verb->doc, .children = children};
+        .options = verb->options, .parser = parse_verb, .doc = verb->doc, .children = children};
     struct rp_cmd_config *first = arguments;
     struct rp_config config;
     rp_config_init(&config);
     first->config = &config;
+    first->verb = verb;
     argp_err_exit_status = RP_EXIT_TROUBLE;
     int status = RP_EXIT_TROUBLE;
     if (argp_parse(&argp, argc, argv, 0, NULL, arguments) == 0)

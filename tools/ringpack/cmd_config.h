@@ -13,6 +13,7 @@
 
 /* What the command line said; options win over the file, wherever they stand. */
 struct rp_cmd_config {
+    const struct rp_cmd_verb *verb;
     struct rp_config *config;
     const char *path;
     struct rp_cmd_setting {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_demo — `ringpack demo`: the whole promise in a minute.
  *
- * Flow: a corpus → four ranks take the stream undisturbed for some seconds; as far as all of them
- * came is how far is compared → the same stream again, but engine and trainers are killed with
- * SIGKILL about half-way; an engine and two ranks go on from its newest checkpoint → digests of
- * both. */
+ * Flow: a corpus → four ranks take the stream undisturbed for some seconds; the rows that all of
+ * them have had are those to compare → the same stream again, but engine and trainers are killed
+ * with SIGKILL about half-way; an engine and two ranks go on from its newest checkpoint → the
+ * digests of both. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -38,9 +38,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct arguments *arguments = state->input;
     (void)text;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &arguments->config;
-        return 0;
     case OPTION_JSON:
         arguments->json = true;
         return 0;
@@ -123,9 +120,7 @@ static int examine(void *argument, const struct rp_config *config)
         json_t *report = json_pack("{s:b, s:i, s:i, s:o}", "ready", !fails, "warnings",
                                    counts[RP_DOCTOR_WARN], "failures", counts[RP_DOCTOR_FAIL],
                                    "checks", list);
-        json_dumpf(report, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(report);
+        rp_cmd_print_json(report);
     } else {
         json_decref(list);
         printf("%s: %u ok, %u warn, %u FAIL\n", fails ? "an engine cannot run here yet" : "ready",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_plan — `ringpack plan`: what a config makes of its corpus, without reading a token.
  *
- * The plan is run as the engine would run it, and what it says is counted. */
+ * The plan is run as the engine would run it, and its rows are counted. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -56,9 +56,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &arguments->config;
-        return 0;
     case OPTION_ROWS:
         if (!rp_text_count(text, &arguments->rows) || arguments->rows == 0)
             argp_error(state, "--rows: expected a whole number such as 500 or 10k, found `%s`",
@@ -267,9 +264,7 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         "documents_per_row_max", (json_int_t)tally->fragments_max, "ns_per_document",
         summary.ns_per_document, "documents_per_row_histogram", histogram, "mixture", mixture,
         "memory", memory_object(&tally->memory));
-    json_dumpf(report, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(report);
+    rp_cmd_print_json(report);
 }
 
 static int plan(void *argument, const struct rp_config *config)

@@ -59,9 +59,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *a = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->config;
-        return 0;
     case OPTION_STATE:
         a->state_path = text;
         return 0;

@@ -143,12 +143,11 @@ static int stat_run(const struct arguments *arguments)
         return rp_cmd_report(&error);
     }
     if (arguments->json || isatty(STDOUT_FILENO) != 1) {
-        json_dumpf(stat, stdout, JSON_INDENT(2));
-        putchar('\n');
+        rp_cmd_print_json(stat);
     } else {
         print_text(stat);
+        json_decref(stat);
     }
-    json_decref(stat);
     return RP_EXIT_FINE;
 }
 

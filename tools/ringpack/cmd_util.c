@@ -88,6 +88,13 @@ json_t *rp_cmd_json_text(const char *text)
     return value ? value : json_null();
 }
 
+void rp_cmd_print_json(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(value);
+}
+
 char *rp_cmd_bytes_text(uint64_t bytes, char text[RP_CMD_TEXT_BYTES])
 {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

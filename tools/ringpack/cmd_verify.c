@@ -3,7 +3,7 @@
  *
  * Flow: one run that nothing disturbs gives every row's hash → a run that is killed and resumed K
  * times, with another number of ranks, readers and packers each time, must give the same rows, each
- * once and in order → the report names the first one that is not. */
+ * once and in order → the report names the first row that differs. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -54,9 +54,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *a = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->config;
-        return 0;
     case OPTION_KILLS:
         if (!rp_text_count(text, &a->verify.kills) || a->verify.kills < 1 ||
             a->verify.kills > KILLS_MAX)
@@ -196,9 +193,7 @@ static void print_json(struct rp_verify *v)
         (json_int_t)v->files_left, "first_difference", difference_object(v), "digest_continuous",
         rp_hash128_hex(v->reference.digest, continuous), "digest_resumed",
         rp_hash128_hex(v->digest, resumed), "random", (json_int_t)v->seed);
-    json_dumpf(report, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(report);
+    rp_cmd_print_json(report);
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* convert_text — files of text, plain or gzip (zlib tells them apart). A file is held in memory
- * whole: it is text or it is not, and that must be known before its first document is written. */
+ * whole: whether all of it is text must be known before its first document is written. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

@@ -71,10 +71,9 @@ int rp_declared_walk(const struct rp_declared *declared, char *const *paths, int
                     status = RP_EXIT_TROUBLE;
         rp_source_free(&found);
     }
-    if (declared->json) {
-        json_dumpf(list, stdout, JSON_INDENT(2));
-        putchar('\n');
-    }
-    json_decref(list);
+    if (declared->json)
+        rp_cmd_print_json(list);
+    else
+        json_decref(list);
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_ends — what a pass leaves: checkpoints, none of them reported and then passed over, and
- * nothing else. */
+/* verify_ends — what a pass leaves behind: nothing but checkpoints, and no checkpoint that was
+ * reported as saved has been passed over. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
