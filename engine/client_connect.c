@@ -157,6 +157,7 @@ static struct rp_request make_request(uint32_t kind, const char *run)
                                  .abi_version = RP_ABI_VERSION,
                                  .kind = kind,
                                  .next_row = RP_NEXT_ROW_ANY,
+                                 .step_row = RP_NEXT_ROW_ANY,
                                  .pid = getpid()};
     strncpy(request.run, run, sizeof request.run - 1);
     return request;
@@ -181,6 +182,7 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     request.replica = client->options.replica;
     request.replicas = client->options.replicas;
     request.next_row = client->attach_row;
+    request.step_row = again ? client->geometry.base_row : RP_NEXT_ROW_ANY;
     request.identity = client->identity;
     request.state_bytes = (uint32_t)client->state_bytes;
     return rp_socket_send(fd, &request, sizeof request, client->state, client->state_bytes, NULL, 0,

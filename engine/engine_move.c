@@ -16,8 +16,9 @@
  * led over to it: their old ring says that it has stopped, they take what it still has, and come to
  * the new one as they would come to another engine.
  *
- * Whoever comes first and brings a state begins a step with it, so that all nodes of a job count
- * their steps alike, wherever their engines have begun.
+ * Steps are counted as the trainers count them, so that all nodes of a job count them alike,
+ * wherever their engines have begun: whoever goes on from another engine says where a step began,
+ * and whoever comes first and brings a state begins a step with it.
  *
  * A token of another stream (accept_weights: other weights, or a change of weights at another row)
  * is the beginning of that one: no row is at hand for it, and contents of the checkpoint are not of
@@ -197,14 +198,14 @@ static void forget_contents(struct rp_engine *engine)
         rp_contents_clear(engine->contents);
 }
 
-/* All rings to `row`, a step if it begins one; the probe stands at it, or at the end of the stream
- * before it. */
+/* All rings to `row`, and steps counted from `step_row`; the probe stands at the row, or at the end
+ * of the stream before it. */
 static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64_t row,
-                    bool begins_step, uint64_t *batch_out, struct rp_error *error)
+                    uint64_t step_row, uint64_t *batch_out, struct rp_error *error)
 {
     stop_flow(engine);
-    if (!is_numbered(engine, row) || begins_step)
-        engine->base_row = row % engine->config->global_batch_size;
+    if (step_row != engine->base_row)
+        engine->base_row = step_row % engine->config->global_batch_size;
     uint64_t batch = *batch_out = (row - engine->base_row) / engine->batch_rows;
     rp_flow_forget_states(engine->flow);
     for (uint32_t r = 0; r < engine->ring_count; r++) {
@@ -252,6 +253,20 @@ static uint64_t row_of_token(struct rp_engine *engine, const struct rp_seat *sea
     return engine->base_row + batch * engine->batch_rows;
 }
 
+/* Is it a row at which a step begins, as they are counted now? */
+static bool is_step(const struct rp_engine *engine, uint64_t row)
+{
+    uint64_t step = engine->config->global_batch_size;
+    return row % step == engine->base_row % step;
+}
+
+/* Does a trainer that goes on at `row` say where a step began? What does not fit is made up. */
+static bool tells_step(const struct rp_engine *engine, const struct rp_request *request,
+                       uint64_t row)
+{
+    return request->step_row <= row && (row - request->step_row) % engine->batch_rows == 0;
+}
+
 /* Does the state that the probe stands at begin a step where there was none? Then the probe is one
  * row behind it. */
 static bool begins_new_step(const struct rp_engine *engine, uint64_t row)
@@ -260,8 +275,8 @@ static bool begins_new_step(const struct rp_engine *engine, uint64_t row)
     for (uint32_t s = 0; s < engine->seat_count; s++)
         if (engine->seats[s].ever_trained)
             return false;
-    return (row - engine->base_row) % engine->config->global_batch_size != 0 &&
-           row == rp_plan_row(engine->probe) && rp_plan_next(engine->probe, &next, NULL) == 1;
+    return !is_step(engine, row) && row == rp_plan_row(engine->probe) &&
+           rp_plan_next(engine->probe, &next, NULL) == 1;
 }
 
 /* ---- giving way ------------------------------------------------------------------------------ */
@@ -320,7 +335,9 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
                                             : (row - engine->base_row) / engine->batch_rows;
     enum rp_stream_of stream = token ? rp_engine_stream_of(engine, token, request->state_bytes)
                                      : RP_STREAM_OURS;
-    bool begins_step = false;
+    bool is_alone = !is_attended(engine, NULL), begins_step = false;
+    bool tells = names_row && tells_step(engine, request, row);
+    uint64_t step_row = tells ? request->step_row : row;
     if (token) { /* a token of another stream is refused even if its row is at hand */
         int code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
         begins_step = code >= 0 && !names_row && begins_new_step(engine, row);
@@ -330,7 +347,8 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
             return code;
     }
     *batch_out = batch;
-    bool at_hand = numbered && stream != RP_STREAM_OTHER && !begins_step &&
+    bool recounts = begins_step || (is_alone && tells && !is_step(engine, step_row));
+    bool at_hand = numbered && stream != RP_STREAM_OTHER && !recounts &&
                    is_at_hand(engine, seat, batch);
     if (engine->phase == RP_ENGINE_FAILED && (!at_hand || seat->had_trainer))
         return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
@@ -338,7 +356,7 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
     if (at_hand)
         return seat->had_trainer && !RP_DEFECT(reuse_ring) ? move_one(engine, seat, batch, error)
                                                            : 0;
-    if (is_attended(engine, NULL)) {
+    if (!is_alone) {
         if (stream == RP_STREAM_OTHER)
             return rp_fail(error, -RP_E_BUSY,
                            "let all ranks go on from the same state: detach the others first",
@@ -363,5 +381,7 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
         begin_anew(engine, row);
     if (stream != RP_STREAM_OURS)
         forget_contents(engine);
-    return move_all(engine, seat, row, begins_step, batch_out, error);
+    if (numbered && !recounts)
+        step_row = engine->base_row;
+    return move_all(engine, seat, row, step_row, batch_out, error);
 }

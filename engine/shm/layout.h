@@ -31,7 +31,7 @@
 #define RP_LINE_ALIGNED _Alignas(128)
 #endif
 
-#define RP_ABI_VERSION 2u
+#define RP_ABI_VERSION 3u
 #define RP_RING_MAGIC 0x31474e4952505231ull
 #define RP_PAGE_BYTES 4096u
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
@@ -156,6 +156,9 @@ struct rp_request {
     struct rp_hash128 identity; /* ATTACH: of the stream seen so far; zero = none yet */
     uint32_t state_bytes;       /* ATTACH: of the state token at next_row, 0 = none */
     int32_t pid;                /* for listings only */
+    /* ATTACH, with next_row: a row at which a step began, as the trainer counts them;
+     * RP_NEXT_ROW_ANY = it has not counted any yet. */
+    uint64_t step_row;
 };
 
 enum rp_reply_kind { RP_REPLY_WELCOME = 1, RP_REPLY_REFUSED, RP_REPLY_TEXT };

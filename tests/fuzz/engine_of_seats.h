@@ -27,6 +27,7 @@ static struct rp_engine_options options = {.config = &served};
 static struct rp_error engine_error;
 static struct rp_ring rings[RINGS];
 static struct rp_seat seats[RINGS * REPLICAS];
+static struct rp_connection connections[RP_CONNECTIONS_MAX]; /* of the trainer in TAKEN, and none */
 static struct rp_engine engine = {.options = &options,
                                   .config = &served,
                                   .identity = {5, 6},
@@ -37,6 +38,7 @@ static struct rp_engine engine = {.options = &options,
                                   .rings = rings,
                                   .seat_count = RINGS * REPLICAS,
                                   .seats = seats,
+                                  .connections = connections,
                                   .flow_running = true,
                                   .asker_fd = -1,
                                   .error = &engine_error};
@@ -84,6 +86,9 @@ FUZZ void engine_start(void)
     }
     for (uint32_t s = 0; s < RINGS * REPLICAS; s++)
         seats[s] = (struct rp_seat){.ring = &rings[s / REPLICAS], .replica = s % REPLICAS};
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
+        connections[i].fd = -1;
+    connections[0] = (struct rp_connection){.fd = 0, .seat = &seats[TAKEN], .pid = 1};
     FUZZ_REQUIRE(rp_ring_attach_trainer(seats[TAKEN].ring, seats[TAKEN].replica, 0, NULL) == 0);
 }
 

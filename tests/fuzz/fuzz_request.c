@@ -32,6 +32,7 @@ static void make_message(unsigned mode, struct fuzz_input *input)
                               .run = "fuzz",
                               .rank = RANK_FIRST,
                               .next_row = RP_NEXT_ROW_ANY,
+                              .step_row = RP_NEXT_ROW_ANY,
                               .identity = engine.identity,
                               .state_bytes = mode & 1 ? (uint32_t)good_token_bytes : 0};
     if (mode & 2) {

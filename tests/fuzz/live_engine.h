@@ -113,6 +113,7 @@ FUZZ size_t live_message(struct fuzz_input *input, struct rp_request *request)
                                    .kind = RP_REQUEST_ATTACH,
                                    .run = "fuzz",
                                    .next_row = RP_NEXT_ROW_ANY,
+                                   .step_row = RP_NEXT_ROW_ANY,
                                    .state_bytes = (uint32_t)token_bytes};
     memcpy(live_bytes, request, bytes);
     memcpy(live_bytes + bytes, live_token, token_bytes);

@@ -161,12 +161,13 @@ def make_checkpoint():
 
 
 def make_attach():
-    kind, rank, rows, next_row = 12, 88, 96, 112  # where they lie in struct rp_request
+    kind, rank, rows, next_row, step_row = 12, 88, 96, 112, 144  # where they lie in rp_request
     put("attach", "anywhere", b"\0")
     put("attach", "with-a-token", b"\1")
     put("attach", "damaged-token", b"\1" + edit(300, 1, 77))
     put("attach", "at-a-row", b"\0" + edit(next_row, 8, 8))
     put("attach", "between-rows", b"\0" + edit(next_row, 8, 9) + edit(rank, 4, 1))
+    put("attach", "in-other-steps", b"\0" + edit(next_row, 8, 8) + edit(step_row, 8, 4))
     put("attach", "far", b"\0" + edit(next_row, 8, 1 << 60))
     put("attach", "other-rank", b"\0" + edit(rank, 4, 9))
     put("attach", "other-shape", b"\0" + edit(rows, 4, 9))

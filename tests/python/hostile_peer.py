@@ -23,7 +23,7 @@ NAMES = ("attached", "pages", "quarantined", "messages", "descriptors", "connect
 LAYOUT = Path(__file__).resolve().parents[2] / "engine" / "shm" / "layout.h"
 ABI = int(re.search(r"RP_ABI_VERSION (\d+)", LAYOUT.read_text()).group(1))
 MAGIC = 0x314B4C41544B5052
-REQUEST = struct.Struct("<QII72sIIIIIIQ16sIi")
+REQUEST = struct.Struct("<QII72sIIIIIIQ16sIiQ")
 REPLY = struct.Struct("<QIIiIQQ")
 ATTACH, STAT, CHECKPOINT, WELCOME = 1, 2, 3, 1  # STOP is everybody's right, and not used
 ANY_ROW = 2**64 - 1
@@ -62,7 +62,8 @@ class Peer:
 
     def request(self, kind, rank, row=ANY_ROW, state_bytes=0, identity=bytes(16)):
         numbers = rank, 0, 0, 0, 0, 0, row, identity, state_bytes, os.getpid()
-        return REQUEST.pack(MAGIC, ABI, kind, self.run, *numbers)
+        step_row = self.random.choice([ANY_ROW, 0, self.random.getrandbits(60)])
+        return REQUEST.pack(MAGIC, ABI, kind, self.run, *numbers, step_row)
 
     # ---- words -----------------------------------------------------------------------------------
 

@@ -201,6 +201,7 @@ KIT struct rp_request attach_request(uint32_t rank, uint64_t row)
                                .run = "default",
                                .rank = rank,
                                .next_row = row,
+                               .step_row = RP_NEXT_ROW_ANY,
                                .pid = getpid()};
 }
 

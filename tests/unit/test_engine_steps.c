@@ -137,6 +137,33 @@ static void a_state_begins_a_step_whatever_was_saved(void **state)
     }
 }
 
+/* And where the engine dies before it has saved anything of them: the trainer lives on, and its
+ * steps end where they would have ended. */
+static void a_trainer_that_lives_on_counts_on(void **state)
+{
+    (void)state;
+    static uint8_t token[1 << 16];
+    for (uint64_t at = 2 * STEP + 1; at < 3 * STEP; at += 2) {
+        uint64_t rows = kit.row_count - at * ROWS;
+        forget_checkpoints();
+        struct engine engine = engine_start(padded);
+        struct rp_client *client = trainer(0, NULL, 0);
+        (void)take_up_to(client, 0, at);
+        size_t bytes = rp_client_state(client, token, sizeof token);
+        rp_client_detach(client);
+        engine_end(&engine, SIGKILL);
+        engine = engine_start(padded);
+        client = trainer(0, token, bytes);
+        (void)take_up_to(client, at, at + 2);
+        engine_end(&engine, SIGKILL);
+        engine = engine_start(padded);
+        assert_int_equal(take_up_to(client, at + 2, UINT64_MAX),
+                         at + rp_div_up(rows, STEP * ROWS) * STEP);
+        rp_client_detach(client);
+        assert_int_equal(engine_wait(&engine), 0);
+    }
+}
+
 static void a_signal_within_a_step_saves_its_beginning(void **state)
 {
     (void)state;
@@ -218,6 +245,7 @@ int main(void)
         cmocka_unit_test_teardown(a_trainer_that_lives_on_gets_as_many_batches, end_newest),
         cmocka_unit_test_teardown(a_state_gives_as_many_batches_whatever_was_saved, end_newest),
         cmocka_unit_test_teardown(a_state_begins_a_step_whatever_was_saved, end_newest),
+        cmocka_unit_test_teardown(a_trainer_that_lives_on_counts_on, end_newest),
         cmocka_unit_test_teardown(a_signal_within_a_step_saves_its_beginning, end_newest),
         cmocka_unit_test_teardown(an_engine_does_not_wait_for_ever_for_who_had_everything,
                                   end_newest),
