@@ -441,7 +441,7 @@ def test_a_mismatch_is_told(fake):
     [
         ({"return_type": "cupy"}, ValueError, "numpy, torch, jax"),
         ({"keep": 0}, ValueError, "1 or more"),
-        ({"start_engine": True}, ringpack.UsageError, "config or a corpus"),
+        ({"start_engine": True}, ringpack.UsageError, "config or corpus"),
         ({"packing": "concat"}, TypeError, "packing"),
         ({"config": "a.yaml", "corpus": "b.bin"}, ringpack.UsageError, "both"),
         ({"dp_rank": 0}, ringpack.UsageError, "go together"),

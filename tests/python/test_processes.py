@@ -230,6 +230,19 @@ def test_waiting_ends_with_ctrl_c_and_with_the_timeout(make, expected):
         assert_batch(batch, expected)
 
 
+def test_waiting_for_an_engine_that_does_not_answer_ends_with_ctrl_c(serve, folder):
+    engine, attach = serve("asleep"), ringpack.Loader(run="asleep", run_dir=folder).attach
+    engine.send_signal(signal.SIGSTOP)
+    os.waitpid(engine.pid, os.WUNTRACED)
+    for wait in attach, lambda: ringpack.stat("asleep", folder):
+        timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
+        with pytest.raises(KeyboardInterrupt):
+            timer.start()
+            wait()
+    engine.send_signal(signal.SIGCONT)
+    assert next(attach()).first_row == 0, "the place that nobody waited for was given back"
+
+
 def test_attaching_is_made_of_short_tries(monkeypatch):
     """Ctrl-C waits for the end of the one that is under way."""
     tries = []
@@ -291,19 +304,24 @@ def test_relative_paths_are_those_of_the_loaders_birth(
         assert len(loader) == len(rows)
 
 
-def test_threads_take_turns(make, expected):
-    """Also at the start, which one of them makes for all."""
-    loader, taken = make(connect_timeout=PATIENCE, prefetch_factor=64), []
+def test_two_threads_at_once_are_refused(make, expected):
+    """Also at the start, which would make two trainers of one rank; one after the other may."""
+    loader, taken = make(start_timeout=5), []
 
     def take():
-        while (batch := loader.borrow()) is not None:
-            assert_batch(batch, expected)
-            taken.append(batch.first_row)
+        try:
+            for batch in loader:
+                assert_batch(batch, expected)
+                taken.append(batch.first_row)
+        except ringpack.UsageError as error:
+            return str(error)
 
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        for done in [pool.submit(take) for _ in range(3)]:
-            done.result()
-    assert sorted(taken) == list(range(0, len(expected.rows), 3))
+        told = [done.result() for done in [pool.submit(take) for _ in range(3)]]
+        pool.submit(take).result()
+    refused = [text for text in told if text is not None]
+    assert all("two threads" in text for text in refused)
+    assert taken == list(range(0, len(expected.rows), 3))
 
 
 def test_a_loader_is_closed_while_another_thread_waits(make):

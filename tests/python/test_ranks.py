@@ -138,6 +138,7 @@ def test_a_corpus_becomes_options_or_a_config(tmp_path):
         [],
         '{"sources": [{"path": "/a", "weight": 3},\n"/b"]}',
     )
+    assert command("/a,b") == ([], '{"sources": ["/a,b"]}')
     relative = command([{"shards": ["x*"], "eos": 2}])[1]
     assert relative == f'{{"sources": [{{"shards": ["{os.getcwd()}/x*"], "eos": 2}}]}}'
 

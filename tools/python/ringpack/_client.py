@@ -31,6 +31,7 @@ from ._library import (
     ClientOptions,
     Counts,
     Error,
+    call_patiently,
     library,
     raise_error,
 )
@@ -141,7 +142,14 @@ class Client:
             connect_timeout_ns=_nanoseconds(connect_timeout),
             restart_timeout_ns=_nanoseconds(restart_timeout),
         )
-        code = self._c.rp_client_attach(byref(self._client), byref(options), byref(self._error))
+        c, client = self._c, self._client
+        code = call_patiently(
+            lambda _: c.rp_client_detach(client),  # NULL, where it failed
+            c.rp_client_attach,
+            byref(client),
+            byref(options),
+            byref(self._error),
+        )
         if code < 0:
             raise_error(code, self._error)
         self.geometry = self._c.rp_client_geometry(self._client).contents
@@ -164,6 +172,8 @@ class Client:
         if self.pins is not None:
             self._release_passed()
         if not info.rows:  # the library has not filled it: no batch has 0 rows
+            if self.geometry is None:
+                raise self._closed()
             code = self._take(self._client, lease.argument, self._error_argument)
             if code != NEXT_BATCH:
                 code = self._next_slowly(code, timeout_ns, lease.argument)
@@ -182,10 +192,16 @@ class Client:
             code = self._take(self._client, argument, self._error_argument)
         if code == NEXT_EMPTY and timeout_ns:
             with self._lock:
+                if self.geometry is None:
+                    raise self._closed()
                 return self._c.rp_client_next(
                     self._client, timeout_ns, argument, self._error_argument
                 )
         return code
+
+    @staticmethod
+    def _closed():
+        return UsageError("another thread has closed this loader", "attach() it again")
 
     def _no_batch(self, code):
         if code == UsageError.code:

@@ -81,9 +81,10 @@ def _option_text(value):
 
 
 def _sources(corpus):
-    """`corpus` as options, or as a config if a source says more than its path (a weight)."""
+    """`corpus` as options, or as a config if a source says more than its path (a weight), or has a
+    comma in it, where an option ends."""
     sources = [corpus] if isinstance(corpus, (str, os.PathLike, dict)) else list(corpus)
-    if not any(isinstance(source, dict) for source in sources):
+    if not any(isinstance(source, dict) or "," in os.fspath(source) for source in sources):
         return [text for source in sources for text in ("--source", os.fspath(source))], None
     lines = [json.dumps(_absolute(source), default=os.fspath) for source in sources]
     return [], '{"sources": [%s]}' % ",\n".join(lines)  # JSON is YAML; errors tell the line

@@ -7,6 +7,7 @@ asks the compiler).
 
 import ctypes
 import os
+import threading
 from ctypes import (
     POINTER,
     Structure,
@@ -170,14 +171,38 @@ def raise_error(code, error):
     )
 
 
+def call_patiently(undo, function, *arguments):
+    """A call that may wait for long, on a thread of its own: so Ctrl-C is noticed, which ends the
+    wait for it. `undo` takes back what a call that nobody waits for still brings about."""
+    lock, codes, given_up = threading.Lock(), [], []
+
+    def call():
+        code = function(*arguments)
+        with lock:
+            codes.append(code)
+            if given_up:
+                undo(code)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        with lock:
+            given_up.append(True)
+            if codes:
+                undo(codes[0])
+        raise
+    return codes[0]
+
+
 def ask_engine(what, run="default", run_dir=None):
     """Ask a running engine: "stat" (JSON text), "checkpoint" (path, once durable) or "stop"."""
     text, error = c_void_p(), Error()
     name = os.fsencode(run_dir) if run_dir is not None else None
     c = library()
-    code = c.rp_engine_ask(
-        name, run.encode(), what.encode(), ctypes.byref(text), ctypes.byref(error)
-    )
+    question = name, run.encode(), what.encode(), ctypes.byref(text), ctypes.byref(error)
+    code = call_patiently(lambda _: c.rp_text_free(text), c.rp_engine_ask, *question)
     if code < 0:
         raise_error(code, error)
     try:

@@ -11,6 +11,8 @@ import logging
 from collections import deque
 from typing import Any
 
+from .batch import import_torch
+
 logger = logging.getLogger("ringpack")
 _PORTABLE_READ_ONLY = 0x01 | 0x08  # cudaHostRegisterPortable | cudaHostRegisterReadOnly
 
@@ -73,3 +75,12 @@ class Pins:
             self._cuda.synchronize()  # also for batches that are not marked yet
             self._runtime.cudaHostUnregister(self._address)
         self._address = self._attach = 0
+
+
+def pin_ring(client: Any) -> None:
+    """Page-lock the ring of a new client, where torch has a GPU."""
+    cuda = import_torch().cuda
+    if cuda.is_available():
+        client.pins = Pins(cuda)
+    else:
+        logger.warning("pin_memory=True: torch has no GPU here, nothing is page-locked")

@@ -3,17 +3,18 @@
 
 import logging
 import os
-import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from threading import get_ident
 from typing import Any, Optional, Union
 
 from ._arguments import check_form, whole, working_folder
 from ._client import END, FLAT, ROWS, Client, Left
 from ._engine import Engine, count_steps, engine_command
 from ._library import RECORDS
+from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
 from ._state import STATE_KEY, epochs_of, state_of, text_of, token_of
 from .batch import Batch, Form, import_torch, tensor_of
@@ -69,6 +70,7 @@ class Loader:
 
     The engine is started, or attached to, at the first use, by ``with`` or by ``attach()``; before
     that a loader can be pickled. A loader belongs to one process: in a fork it refuses to work.
+    Relative paths begin in the folder where the loader was made.
 
     With return_type="torch" it is a torch.utils.data.IterableDataset too: iterate over it as it is,
     or through StatefulDataLoader(loader, batch_size=None). It is Stateful, as
@@ -148,7 +150,7 @@ class Loader:
         self._program, self._start_timeout, self._ranks = program, start_timeout, ranks
         self._token: Optional[bytes] = None  # where to attach
         self._left: Optional[Left] = None  # what the client said at its end, if that is the place
-        self._turn = threading.RLock()  # of the thread that is in the loader
+        self._user: Optional[int] = None  # the thread that is in the loader
         self._open: deque[Batch] = deque()  # batches that are not closed yet, oldest first
         self._form: Any = None  # Form, once attached
         self._length: Optional[int] = None
@@ -158,9 +160,10 @@ class Loader:
 
     def attach(self) -> "Loader":
         """Start the engine, if that is ours to do, and attach. Does nothing when attached."""
-        with self._turn:
-            if self._client is not None:
-                return self
+        if self._client is not None:
+            return self
+        before = self._enter()
+        try:
             client = self._find_engine()
             try:
                 self._form = self._form_of(client)
@@ -168,10 +171,23 @@ class Loader:
                 client.detach()
                 raise
             if self._pin_memory:
-                self._pin(client)
+                pin_ring(client)
             self._client, self._left, self._ended = client, None, False
             logger.info("%s, row %d", self, client.next_row())
             return self
+        finally:
+            self._user = before
+
+    def _enter(self):
+        """Refuse a second thread. Returns what is to be put back."""
+        before, user = self._user, get_ident()
+        if before is not None and before != user:
+            raise UsageError(
+                "two threads are in this loader at once",
+                "let one thread at a time call it; batches and their views may go to any",
+            )
+        self._user = user
+        return before
 
     def _form_of(self, client):
         slots = client.geometry.slots
@@ -194,16 +210,6 @@ class Loader:
             names=tuple(fields) or tensors,  # records can be had all the same, by name
             went_on=f"was closed when the loader went on (keep={self._keep})",
         )
-
-    @staticmethod
-    def _pin(client):
-        cuda = import_torch().cuda
-        if cuda.is_available():
-            from ._pin import Pins
-
-            client.pins = Pins(cuda)
-        else:
-            logger.warning("pin_memory=True: torch has no GPU here, nothing is page-locked")
 
     def _find_engine(self):
         """A Client of the engine, as soon as there is one that has room for this rank. Our own is
@@ -244,10 +250,9 @@ class Loader:
         self._close_batches()
         client, self._client = self._client, None
         if client is not None and client.is_ours():
-            with self._turn:  # a thread that waits for a batch sees that there is no client
-                self._token = client.state()  # attaching again goes on here
-                self._left = Left(client)
-                client.detach()
+            self._token = client.state()  # attaching again goes on here
+            self._left = Left(client)
+            client.detach()
 
     def __enter__(self) -> "Loader":
         """Start the engine; and attach, unless there are other ranks: a state may be loaded next,
@@ -270,10 +275,7 @@ class Loader:
             raise TypeError(
                 "an attached loader cannot be pickled: send it before its first use, or its state"
             )
-        return {name: value for name, value in self.__dict__.items() if name != "_turn"}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state, _turn=threading.RLock())
+        return self.__dict__.copy()
 
     # ---- batches --------------------------------------------------------------------------------
 
@@ -294,7 +296,8 @@ class Loader:
 
         Closes the batch before it (with keep=n, the n-th before it). Waits at most `timeout`
         seconds (None: until there is one), then raises EngineTimeoutError; nothing is lost."""
-        with self._turn:
+        before = self._enter()
+        try:
             client = self._client
             if client is None:
                 client = self.attach()._client
@@ -305,38 +308,40 @@ class Loader:
                 return None
             lease: Any = client.next(_SLICE_NS if timeout is None else 0)
             if lease is None or lease is END:
-                lease = self._wait(lease, timeout)
+                lease = self._wait(client, lease, timeout)
                 if lease is None:
                     return None
             batch = Batch(lease, form)
             opened.append(batch)
-            client.taking = None
+            client.taking = None  # from here to the caller nothing can come in between (C3)
             return batch
+        finally:
+            self._user = before
 
     def borrow(self, timeout: Optional[float] = None) -> Optional[Batch]:
         """The next batch on a lease of its own, which the loader's steps do not end: `with`,
         release() and close() do. None at the end of the stream. As many as the ring has slots may
         be out at a time; for one more, LeaseError names them."""
-        with self._turn:
+        before = self._enter()
+        try:
             client = self.attach()._client
             lease: Any = END if self._ended else client.next(0)
             if lease is None or lease is END:
-                lease = self._wait(lease, timeout)
+                lease = self._wait(client, lease, timeout)
                 if lease is None:
                     return None
             batch = Batch(lease, self._form)
             client.taking = None
             return batch
+        finally:
+            self._user = before
 
-    def _wait(self, lease, timeout):
+    def _wait(self, client, lease, timeout):
         """A lease, sooner or later, or None at the end of the stream."""
         begin = time.monotonic()
         deadline, told = None if timeout is None else begin + timeout, timeout is not None
         while lease is None:
-            client = self._client
-            if client is None:
-                raise UsageError("another thread has closed this loader", "attach() it again")
-            self._revive(client)
+            self._revive()
             if not told and time.monotonic() - begin > _SILENCE_S:
                 told = True
                 logger.warning("no batch for %g s: %s", _SILENCE_S, self._where_to_look())
@@ -345,8 +350,8 @@ class Loader:
             if lease is None and deadline is not None and time.monotonic() >= deadline:
                 raise EngineTimeoutError(f"no batch within {timeout:g} s", self._where_to_look())
         if lease is END:
-            if not self._ended and not self._client.counts()["batches"]:
-                row = self._client.next_row()
+            if not self._ended and not client.counts()["batches"]:
+                row = client.next_row()
                 logger.warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
             self._ended = True
             return None
@@ -355,13 +360,13 @@ class Loader:
     def _where_to_look(self):
         return f"`ringpack stat {self.run}` tells what the engine waits for"
 
-    def _revive(self, client):
+    def _revive(self):
         """Start our engine again if it died; the client finds it and goes on at its row."""
         if self._engine is None or self._engine.runs():
             return
         if self._engine.process.returncode == 0:
             raise EngineStoppedError(f"the engine (pid {self.engine_pid}) was stopped")
-        row = client.next_row()
+        row = self._client.next_row()
         if row != self._died_at:
             self._died_at, self._restarts = row, 0
         if self._restarts == _RESTARTS_MAX:
@@ -405,7 +410,7 @@ class Loader:
 
         {"ringpack_state": uint8 array, or tensor with return_type="torch"}, always of the same
         length for one stream, so that torch.distributed.checkpoint can load in place. text=True
-        gives a string instead, for JSON. Changes nothing; the copy is the caller's."""
+        gives a string instead, for JSON. The copy is the caller's. Also after close()."""
         place = self._place()
         token = place.state()
         if text:
