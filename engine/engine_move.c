@@ -187,7 +187,7 @@ static bool is_numbered(const struct rp_engine *engine, uint64_t row)
 static void begin_anew(struct rp_engine *engine, uint64_t row)
 {
     engine->start_bytes = rp_plan_save(engine->probe, engine->start_state);
-    engine->start_row = engine->reweighted_row = row;
+    engine->start_row = row;
 }
 
 /* They are of rows of another stream, or may be: theirs are read again. */

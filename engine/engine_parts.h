@@ -104,7 +104,6 @@ struct rp_engine {
     void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;
-    uint64_t reweighted_row; /* where the weights changed in this run, or UINT64_MAX */
     uint64_t state_bytes_max;
     struct rp_contents *contents;
 
@@ -213,8 +212,6 @@ void rp_engine_continue_save(struct rp_engine *engine);
 void rp_engine_finish_copy(struct rp_engine *engine);
 
 /* engine_probe.c */
-/** Are the weights of a token others than the config's, and to be accepted? */
-bool rp_engine_is_reweighted(struct rp_engine *engine, const void *token, size_t bytes);
 /** Is it of the stream that is served? Moves the probe plan. UNKNOWN: its row is far from those
  * whose states are at hand. */
 enum rp_stream_of { RP_STREAM_OURS, RP_STREAM_OTHER, RP_STREAM_UNKNOWN };

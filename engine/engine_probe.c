@@ -104,7 +104,8 @@ int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_er
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-bool rp_engine_is_reweighted(struct rp_engine *engine, const void *token, size_t bytes)
+/* Are the weights of a token others than the config's, and to be accepted? */
+static bool is_reweighted(struct rp_engine *engine, const void *token, size_t bytes)
 {
     return engine->options->accept_weights &&
            rp_plan_load(engine->probe, token, bytes, false, NULL) < 0;
@@ -144,6 +145,6 @@ enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *toke
     uint8_t *states = rp_calloc(2, engine->state_bytes_max);
     enum rp_stream_of stream = states ? compare(engine, token, bytes, states) : RP_STREAM_UNKNOWN;
     free(states);
-    bool is_told = stream == RP_STREAM_UNKNOWN && rp_engine_is_reweighted(engine, token, bytes);
+    bool is_told = stream == RP_STREAM_UNKNOWN && is_reweighted(engine, token, bytes);
     return is_told ? RP_STREAM_OTHER : stream;
 }

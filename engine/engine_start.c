@@ -115,16 +115,12 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
             return rp_fail(error, -RP_E_CORRUPT, "run `ringpack checkpoint list` to see the others",
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
-    engine->reweighted_row = UINT64_MAX;
     if (token) {
-        bool reweighted = rp_engine_is_reweighted(engine, token, bytes);
         int code = rp_plan_load(engine->plan, token, bytes, engine->options->accept_weights, error);
         if (code < 0 && checkpoint)
             return rp_fail_context(error, code, "%s", rp_checkpoint_path(checkpoint));
         if (code < 0)
             return code;
-        if (reweighted)
-            engine->reweighted_row = rp_plan_row(engine->plan);
     }
     struct rp_row skipped;
     if (RP_DEFECT(resume_one_row_on) && checkpoint)
