@@ -257,6 +257,17 @@ def test_attaching_is_made_of_short_tries(monkeypatch):
     assert tries == [0.5] * 3
 
 
+def test_a_long_wait_for_an_engine_is_told_once(monkeypatch, folder, caplog):
+    monkeypatch.setattr("ringpack.loader._TRY_S", 0.01)
+    monkeypatch.setattr("ringpack.loader._SILENCE_S", 0.02)
+    with pytest.raises(ringpack.EngineGoneError):
+        ringpack.Loader(run="late", run_dir=folder, connect_timeout=0.2).attach()
+    assert [record.message.split(":")[0] for record in caplog.records] == [
+        "not attached for 0.02 s"
+    ]
+    assert "no engine of that name" in caplog.text
+
+
 def test_an_interrupt_while_a_batch_is_taken_costs_no_batch(make, expected, monkeypatch):
     """The library has lent the batch, and its caller never got it: the state stays before it."""
 

@@ -291,6 +291,16 @@ class Client:
         self._c.rp_client_identity(self._client, halves)
         return f"{halves[1]:016x}{halves[0]:016x}"
 
+    def facts(self):
+        """What the ranks of a job compare before they begin."""
+        return {
+            "stream": self.identity(),
+            "next_row": self.next_row(),
+            "dp_world_size": self.geometry.world,
+            "batch_size": self.geometry.rows,
+            "dp_rank": self.geometry.rank,
+        }
+
     def counts(self):
         self._check_process()
         counts = Counts()

@@ -214,7 +214,8 @@ class Loader:
     def _find_engine(self):
         """A Client of the engine, as soon as there is one that has room for this rank. Our own is
         started, and again if it has served a finite stream to its end."""
-        deadline = time.monotonic() + self._connect_timeout
+        begin, told = time.monotonic(), False
+        deadline = begin + self._connect_timeout
         while True:
             if self._command is not None:
                 self._start_engine()
@@ -223,10 +224,13 @@ class Loader:
                 return Client(
                     **self._connection, state=self._token, connect_timeout=min(left, _TRY_S)
                 )
-            except (EngineGoneError, EngineStoppedError, BusyError):
+            except (EngineGoneError, EngineStoppedError, BusyError) as failure:
                 # busy: the place has yet to be left, by whoever was there before
                 if time.monotonic() >= deadline:
                     raise
+                if not told and time.monotonic() - begin > _SILENCE_S:
+                    told = True
+                    logger.warning("not attached for %g s: %s", _SILENCE_S, failure)
 
     def _start_engine(self):
         if self._engine is None:
@@ -458,14 +462,7 @@ class Loader:
         `all_gather` gives every process the objects of all, in one order; without it
         torch.distributed does it where a process group is initialised. Raises
         CheckpointMismatchError on every rank, with the field and both values."""
-        client = self.attach()._client
-        facts = {
-            "stream": client.identity(),
-            "next_row": client.next_row(),
-            "dp_world_size": client.geometry.world,
-            "batch_size": client.geometry.rows,
-            "dp_rank": client.geometry.rank,
-        }
+        facts = self.attach()._client.facts()
         check_agreement(list((all_gather or torch_all_gather)(facts)))
 
     # ---- what is going on -----------------------------------------------------------------------
