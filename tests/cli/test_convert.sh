@@ -38,6 +38,9 @@ grep -q '1 binary, 1 not UTF-8, 1 too small, 0 unreadable' summary || fail "$(ca
 equals 256 "$(field out token_max)"
 sha256sum out.bin out.idx >first
 refuses 'out.bin|exists|--force' convert -o out tree
+for prefix in '' tree/; do
+    refuses "ends in a name, found \`$prefix\`" convert -o "$prefix" tree
+done
 convert -q --force -o out tree/
 sha256sum -c --quiet first || fail 'the same input gave another output'
 

@@ -288,6 +288,12 @@ static int take_option(struct arguments *arguments, int option)
     }
 }
 
+static bool ends_in_name(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 0 && path[length - 1] != '/';
+}
+
 int rp_cmd_convert(int argc, char **argv)
 {
     struct arguments arguments = {.tokenizer = "bytes"};
@@ -305,6 +311,9 @@ int rp_cmd_convert(int argc, char **argv)
     }
     if (status == RP_EXIT_FINE && !arguments.output)
         status = rp_cmd_misuse("convert", "expected -o PREFIX");
+    if (status == RP_EXIT_FINE && !ends_in_name(arguments.output))
+        status = rp_cmd_misuse("convert", "-o: expected a PREFIX that ends in a name, found `%s`",
+                               arguments.output);
     if (status == RP_EXIT_FINE && optind == argc)
         status = rp_cmd_misuse("convert", "expected at least one input");
     if (status == RP_EXIT_FINE)
