@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -241,6 +242,17 @@ def test_waiting_for_an_engine_that_does_not_answer_ends_with_ctrl_c(serve, fold
             wait()
     engine.send_signal(signal.SIGCONT)
     assert next(attach()).first_row == 0, "the place that nobody waited for was given back"
+
+
+@pytest.mark.parametrize("number, hint", [(errno.ENOENT, "RINGPACK"), (errno.EMFILE, "ulimit")])
+def test_a_program_that_cannot_be_started_is_told_with_the_way_out(make, monkeypatch, number, hint):
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("subprocess.Popen", fail)
+    with pytest.raises(ringpack.RingpackError, match="could not be started") as raised:
+        make().attach()
+    assert hint in raised.value.hint
 
 
 def test_attaching_is_made_of_short_tries(monkeypatch):

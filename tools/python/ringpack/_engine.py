@@ -6,6 +6,7 @@ after a kill -9. What it logs goes to the logger "ringpack.engine"; its last lin
 """
 
 import difflib
+import errno
 import json
 import logging
 import os
@@ -197,8 +198,12 @@ class Engine:
                 start_new_session=True,
             )
         except OSError as failure:
+            no_program = failure.errno in (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
             raise RingpackError(
-                f"{self.program} could not be started: {failure}", "set RINGPACK to its path"
+                f"{self.program} could not be started: {failure}",
+                "set RINGPACK to its path"
+                if no_program
+                else "raise that limit (ulimit -n, -u, -v)",
             ) from failure
         finally:
             for fd in passed:
