@@ -53,6 +53,7 @@ void rp_feed_place(struct rp_feed *feed)
     for (uint32_t s = 0; s < feed->source_count; s++) {
         struct rp_cursor *cursor = &feed->cursors[s];
         cursor->ahead_next = cursor->ahead_count = 0;
+        cursor->asked = false;
         feed->finished[s] = is_last_epoch_over(feed, cursor->epoch);
     }
     rp_mixing_build(&feed->mixing, feed->finished, feed->source_count);
@@ -179,7 +180,7 @@ int rp_feed_next(struct rp_feed *feed, struct rp_piece *piece, struct rp_lane_co
 
 /* Does any document from (cursor's epoch, position) to the end give a token, or is the source
  * refused on the way there? */
-static bool cursor_has_more(const struct rp_feed *feed, uint32_t s)
+static bool look_for_more(const struct rp_feed *feed, uint32_t s)
 {
     const struct rp_plan_source *source = &feed->sources[s];
     const struct rp_cursor *cursor = &feed->cursors[s];
@@ -203,6 +204,21 @@ static bool cursor_has_more(const struct rp_feed *feed, uint32_t s)
         }
     }
     return false;
+}
+
+/* A source whose turn does not come stays where it is, and is asked before every row. */
+static bool cursor_has_more(const struct rp_feed *feed, uint32_t s)
+{
+    struct rp_cursor *cursor = &feed->cursors[s];
+    bool known = cursor->asked && cursor->asked_epoch == cursor->epoch &&
+                 cursor->asked_position == cursor->position;
+    if (!known) {
+        cursor->has_more = look_for_more(feed, s);
+        cursor->asked = true;
+        cursor->asked_epoch = cursor->epoch;
+        cursor->asked_position = cursor->position;
+    }
+    return cursor->has_more;
 }
 
 bool rp_feed_has_more(const struct rp_feed *feed)

@@ -30,6 +30,9 @@ struct rp_cursor {
     uint32_t ahead_next, ahead_count; /* read, not yet delivered: [next, count) */
     uint64_t ahead_document[RP_ORDER_READ_MAX];
     uint64_t ahead_length[RP_ORDER_READ_MAX];
+    /* What rp_feed_has_more found out here, and where that was: it may have had to look far. */
+    bool asked, has_more;
+    uint64_t asked_epoch, asked_position;
 };
 
 struct rp_feed {

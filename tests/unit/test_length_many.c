@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan that asks for many lengths at once plans the same rows as one that asks for each, also
- * from the middle on. */
+/* How a plan asks for lengths: many at once give the same rows as one by one, also from the middle
+ * on, and nothing is asked for again and again. */
 #include "plan_corpus.h"
 
 /* A source that counts what it is asked. */
@@ -91,8 +91,40 @@ static void many_at_once_are_the_same(void **state)
     assert_true(rows > 10000 && one_by_one < together / 5);
 }
 
+/* Before a row that begins with a document somebody asks whether there is another row at all. The
+ * empty documents of a source whose turn does not come are looked at for that, but not each time.
+ */
+static void what_is_empty_to_the_end_is_looked_at_once(void **state)
+{
+    (void)state;
+    static struct corpus corpus;
+    uint64_t random = 8;
+    corpus_make(&corpus, 2, CORPUS_DOCUMENTS_MAX, 61, &random);
+    for (uint64_t d = 0; d < corpus.sources[0].documents; d++)
+        corpus.lengths[0][d] = d < 1 ? 61 : 0;
+    for (uint64_t d = 0; d < corpus.sources[1].documents; d++)
+        corpus.lengths[1][d] = 61;
+    corpus.sources[1].weight = 1000;
+    struct rp_plan_config config = {.seq_len = 61,
+                                    .packing = RP_PACKING_CONCAT,
+                                    .max_docs_per_row = 61,
+                                    .lanes = 1,
+                                    .num_epochs = 1};
+    struct rp_plan *plan = open_counting(&config, &corpus);
+    struct rp_row row;
+    uint64_t rows = 0;
+    while (plan_next(plan, &row))
+        rows++;
+    assert_int_equal(rows, 1 + corpus.sources[1].documents);
+    assert_true(counters[0].one_by_one <= 3 * corpus.sources[0].documents);
+    rp_plan_close(plan);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(many_at_once_are_the_same)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_at_once_are_the_same),
+        cmocka_unit_test(what_is_empty_to_the_end_is_looked_at_once),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
