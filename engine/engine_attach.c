@@ -184,10 +184,11 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
 static void serve_request(struct rp_engine *engine, struct rp_connection *connection,
                           const uint8_t *message, size_t bytes)
 {
-    struct rp_request request;
+    struct rp_request request = {0};
     struct rp_error error = {0};
-    if (bytes < sizeof request ||
-        (memcpy(&request, message, sizeof request), request.magic) != RP_MESSAGE_MAGIC) {
+    memcpy(&request, message, rp_min_u64(bytes, sizeof request));
+    bool is_whole = bytes >= sizeof request || request.abi_version != RP_ABI_VERSION;
+    if (request.magic != RP_MESSAGE_MAGIC || !is_whole) { /* other versions have other sizes */
         rp_log(RP_LOG_WARNING, "closed a connection that does not speak ringpack's protocol");
         rp_engine_close_connection(engine, connection);
         return;
@@ -215,6 +216,10 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         connection->asks = RP_REQUEST_STOP;
         if (engine->phase < RP_ENGINE_STOPPING)
             rp_engine_begin_stop(engine);
+    } else if (request.kind == RP_REQUEST_CHECKPOINT && engine->phase >= RP_ENGINE_STOPPING &&
+               !engine->save_wanted) { /* the last one has begun: the end waits for no other */
+        (void)rp_fail(&error, -RP_E_BUSY, NULL, "the engine is stopping");
+        refuse(engine, connection, &error);
     } else if (request.kind == RP_REQUEST_CHECKPOINT && engine->checkpoints) {
         connection->asks = RP_REQUEST_CHECKPOINT;
         engine->save_wanted = true;

@@ -83,7 +83,8 @@ static bool may_sit(const struct rp_request *request)
 /* What must come of it. */
 static enum outcome judge(const struct rp_request *request)
 {
-    if (whole_bytes < sizeof *request || request->magic != RP_MESSAGE_MAGIC)
+    bool is_whole = whole_bytes >= sizeof *request || request->abi_version != RP_ABI_VERSION;
+    if (request->magic != RP_MESSAGE_MAGIC || !is_whole)
         return HUNG_UP;
     if (request->abi_version != RP_ABI_VERSION ||
         strncmp(request->run, served.run, sizeof request->run) != 0)
@@ -98,7 +99,7 @@ static enum outcome judge(const struct rp_request *request)
     case RP_REQUEST_STOP:
         return OWED;
     case RP_REQUEST_CHECKPOINT:
-        return engine.checkpoints ? OWED : REFUSED;
+        return engine.checkpoints && engine.phase < RP_ENGINE_STOPPING ? OWED : REFUSED;
     default:
         return REFUSED;
     }
@@ -192,6 +193,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.accept_weights = kind & 1;
     engine.checkpoints = kind & 2 ? (struct rp_checkpoint_dir *)&engine : NULL;
     engine.phase = phase;
+    engine.save_wanted = false; /* one that stops has begun its last */
     placement = (struct placement){.is_refused = kind & 8};
     enum outcome outcome = judge(&request);
 

@@ -202,6 +202,7 @@ def make_request():
     put("request", "other-length", whole + edit(state, 4, 9))
     for number, name in enumerate(("stat", "stop", "checkpoint", "something"), 2):
         put("request", name, b"\0\2" + edit(kind, 4, number))
+    put("request", "checkpoint-while-it-stops", b"\0\6" + edit(kind, 4, 3))
     put("request", "raw", b"\2\0" + b"RPKTALK1")
 
 

@@ -5,6 +5,17 @@
 
 #include <sys/resource.h>
 
+static void engine_must_end(struct engine *engine, int status)
+{
+    siginfo_t info = {0};
+    for (uint64_t ns = 0; info.si_pid == 0 && ns < PATIENCE_NS; ns += SECOND / 10) {
+        rp_sleep_ns(SECOND / 10);
+        assert_int_equal(waitid(P_PID, (id_t)engine->pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
+    assert_int_equal(info.si_pid, engine->pid);
+    assert_int_equal(engine_wait(engine), status);
+}
+
 static void a_last_checkpoint_that_fails_is_told(void **state)
 {
     (void)state;
@@ -124,6 +135,51 @@ static void a_late_rank_gets_its_own_when_nothing_can_start_again(void **state)
     assert_int_equal(engine_wait(&engine), 2);
 }
 
+static pid_t ask_for_ever(void)
+{
+    pid_t pid = fork();
+    if (pid)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct rp_error error;
+    for (char *text;;)
+        if (rp_engine_ask(run_dir, NULL, "checkpoint", &text, &error) == 0)
+            rp_text_free(text);
+}
+
+static int newest_checkpoint(void)
+{
+    char text[32] = "";
+    FILE *pipe = popen(
+        "ls checkpoints | sed -n 's/checkpoint-0*\\([0-9]*\\)[.]rpc$/\\1/p' | tail -1", "r");
+    assert_true(pipe && fgets(text, sizeof text, pipe));
+    pclose(pipe);
+    return atoi(text);
+}
+
+/* Told to stop, it saves what is under way, and once more. */
+static void who_asks_for_checkpoints_does_not_hold_up_the_end(void **state)
+{
+    (void)state;
+    pid_t askers[40];
+    forget_checkpoints();
+    struct engine engine = engine_start(with_checkpoints);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(askers); i++)
+        askers[i] = ask_for_ever();
+    rp_sleep_ns(SECOND / 2);
+    kill(engine.pid, SIGSTOP);
+    rp_sleep_ns(SECOND / 10);
+    int before = newest_checkpoint();
+    kill(engine.pid, SIGTERM);
+    kill(engine.pid, SIGCONT);
+    engine_must_end(&engine, 0);
+    assert_in_range(newest_checkpoint(), before + 1, before + 3);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(askers); i++) {
+        kill(askers[i], SIGKILL);
+        waitpid(askers[i], NULL, 0);
+    }
+}
+
 static pid_t first_child(pid_t pid)
 {
     char path[64];
@@ -148,13 +204,7 @@ static void a_packer_that_crashes_ends_the_engine(void **state)
     take_batches(client, 0, 0, 1);
     rp_client_detach(client);
     kill(first_child(engine.pid), SIGABRT);
-    siginfo_t info = {0};
-    for (uint64_t ns = 0; info.si_pid == 0 && ns < PATIENCE_NS; ns += SECOND / 10) {
-        rp_sleep_ns(SECOND / 10);
-        assert_int_equal(waitid(P_PID, (id_t)engine.pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
-    }
-    assert_int_equal(info.si_pid, engine.pid);
-    assert_int_equal(engine_wait(&engine), 2);
+    engine_must_end(&engine, 2);
 }
 
 /* A socket under another name, say by a link, leads no trainer into another run's stream. */
@@ -241,6 +291,7 @@ int main(void)
         cmocka_unit_test_teardown(a_failure_reaches_the_trainers_whole, end_newest),
         cmocka_unit_test_teardown(a_late_rank_gets_its_own_when_nothing_can_start_again,
                                   end_newest),
+        cmocka_unit_test_teardown(who_asks_for_checkpoints_does_not_hold_up_the_end, end_newest),
         cmocka_unit_test_teardown(a_packer_that_crashes_ends_the_engine, end_newest),
         cmocka_unit_test_teardown(a_request_for_another_run_is_refused, end_newest),
         cmocka_unit_test_teardown(garbage_is_refused, end_newest),
