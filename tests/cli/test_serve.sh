@@ -41,6 +41,16 @@ serve
 stat = json.load(sys.stdin)
 print(stat["io"], stat["reads"])')" = 'mapped 0' ] || fail "stat does not say that files are mapped"
 
+# A library of another version has a request of another size, and is told why it is refused.
+"$python" - <<'PYTHON'
+import socket, struct
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+peer.connect("run/cli.sock")
+peer.send(struct.pack("<QI", 0x314B4C41544B5052, 1) + bytes(100))
+reply = peer.recv(65536)
+assert b"shared-memory version: the engine has" in reply and b"the trainer 1" in reply, reply
+PYTHON
+
 # An empty file is no state token, and to the library it would be none at all.
 status 2 'empty: expected a state token, found an empty file' \
     "$ringpack" attach cli --run-dir run --state empty
