@@ -38,7 +38,8 @@ struct rp_client;
 /* Zero means "default" in every field but rank and replica. */
 struct rp_client_options {
     const char *run;     /* name of the run; NULL = "default" */
-    const char *run_dir; /* directory of the socket; NULL = the default one */
+    const char *run_dir; /* directory of the socket, found anew when an engine dies: let it be
+                            absolute, or never chdir; NULL = the default one */
     uint32_t rank;       /* 0 .. world - 1 */
     uint32_t world;      /* dp_world_size that the trainer believes in; 0 = do not check */
     uint32_t rows;       /* batch_size that the trainer believes in; 0 = do not check */
