@@ -221,6 +221,11 @@ static int check_continuation(const struct rp_client *client, const struct rp_ri
                        "] of %" PRIu32 " ranks expected, [%" PRIu32 "][%" PRIu32 "] of %" PRIu32
                        " found, or other sections",
                        was->rows, was->seq_len, was->world, is->rows, is->seq_len, is->world);
+    if (was->micro_batches != is->micro_batches)
+        return rp_fail(error, -RP_E_MISMATCH, hint,
+                       "the restarted engine makes other steps: of %" PRIu32
+                       " micro-batches expected, of %" PRIu32 " found",
+                       was->micro_batches, is->micro_batches);
     if (row != client->attach_row)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
                        "the restarted engine goes on at row %" PRIu64 ", expected was row %" PRIu64,

@@ -24,6 +24,16 @@ static const char *const whole_steps[] = {
     "dp_world_size", "1", "prefetch_factor", "4", "checkpoint_dir", "checkpoints", "drop_last",
     "true",          NULL};
 
+static const char *const longer[] = {"dp_world_size",
+                                     "1",
+                                     "prefetch_factor",
+                                     "4",
+                                     "checkpoint_dir",
+                                     "checkpoints",
+                                     "global_batch_size",
+                                     "12",
+                                     NULL};
+
 static void save_now(void)
 {
     struct rp_error error;
@@ -108,15 +118,6 @@ static void a_state_gives_as_many_batches_whatever_was_saved(void **state)
 static void a_state_begins_a_step_whatever_was_saved(void **state)
 {
     (void)state;
-    static const char *const longer[] = {"dp_world_size",
-                                         "1",
-                                         "prefetch_factor",
-                                         "4",
-                                         "checkpoint_dir",
-                                         "checkpoints",
-                                         "global_batch_size",
-                                         "12",
-                                         NULL};
     static uint8_t token[1 << 16];
     const uint64_t at = 2 * STEP, rows = kit.row_count - at * ROWS;
     for (uint64_t saved = 0; saved < 2 * STEP; saved += STEP) {
@@ -135,6 +136,28 @@ static void a_state_begins_a_step_whatever_was_saved(void **state)
         rp_client_detach(client);
         assert_int_equal(engine_wait(&engine), 0);
     }
+}
+
+/* Who has begun a step of one size does not end it as one of another: nodes would disagree where.
+ */
+static void other_steps_are_refused_by_who_lives_on(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_batch batch;
+    forget_checkpoints();
+    struct engine engine = engine_start(padded);
+    struct rp_client *client = trainer(0, NULL, 0);
+    (void)take_up_to(client, 0, 3);
+    engine_end(&engine, SIGKILL);
+    engine = engine_start(longer);
+    int code;
+    while ((code = rp_client_next(client, PATIENCE_NS, &batch, &error)) == RP_NEXT_BATCH)
+        assert_int_equal(rp_client_release(client, &batch), 0);
+    assert_int_equal(code, -RP_E_MISMATCH);
+    assert_says(&error, "of 4 micro-batches expected, of 6 found");
+    rp_client_detach(client);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
 /* And where the engine dies before it has saved anything of them: the trainer lives on, and its
@@ -245,6 +268,7 @@ int main(void)
         cmocka_unit_test_teardown(a_trainer_that_lives_on_gets_as_many_batches, end_newest),
         cmocka_unit_test_teardown(a_state_gives_as_many_batches_whatever_was_saved, end_newest),
         cmocka_unit_test_teardown(a_state_begins_a_step_whatever_was_saved, end_newest),
+        cmocka_unit_test_teardown(other_steps_are_refused_by_who_lives_on, end_newest),
         cmocka_unit_test_teardown(a_trainer_that_lives_on_counts_on, end_newest),
         cmocka_unit_test_teardown(a_signal_within_a_step_saves_its_beginning, end_newest),
         cmocka_unit_test_teardown(an_engine_does_not_wait_for_ever_for_who_had_everything,
