@@ -133,7 +133,7 @@ static int find_newest_sequence(struct rp_place *place, struct rp_error *error)
     return code;
 }
 
-/* ---- is it still there? ----------------------------------------------------------------------- */
+/* ---- is it still there? ---------------------------------------------------------------------- */
 
 /* Trouble with looking is not an answer: the save itself will meet it, and say it better. */
 static bool is_elsewhere(const struct rp_place *place)
