@@ -215,7 +215,7 @@ static int set_ranks(const struct rp_key *key, struct rp_config *config, const c
     const char *dash = strchr(text, '-');
     size_t length = dash ? (size_t)(dash - text) : strlen(text);
     if (length < sizeof first_text)
-        memcpy(first_text, text, length);
+        snprintf(first_text, sizeof first_text, "%.*s", (int)length, text);
     uint64_t first, last;
     if (!rp_text_u64(first_text, &first) || !rp_text_u64(dash ? dash + 1 : first_text, &last) ||
         first > last || last >= UINT32_MAX)

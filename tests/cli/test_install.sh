@@ -31,7 +31,7 @@ find_package(ringpack 0.1 REQUIRED)
 add_executable(user main.c)
 target_link_libraries(user PRIVATE ringpack::ringpack)
 CMAKE
-cmake -S user -B by-cmake -DCMAKE_PREFIX_PATH="$scratch/usr" >log 2>&1 || fail "$(cat log)"
+cmake -S user -B by-cmake -G Ninja -DCMAKE_PREFIX_PATH="$scratch/usr" >log 2>&1 || fail "$(cat log)"
 cmake --build by-cmake >log 2>&1 || fail "find_package: $(cat log)"
 [ "$(by-cmake/user)" = "the other side is gone" ] || fail "by find_package: $(by-cmake/user)"
 
