@@ -14,6 +14,8 @@
 #include "base/mem.h"
 #include "engine_parts.h"
 
+#define DOORBELLS_AT_ONCE 64u /* of a trainer; the loop comes back for more */
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 static void refuse(struct rp_engine *engine, struct rp_connection *connection,
@@ -158,9 +160,30 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
     return code;
 }
 
+static void hear_trainer(struct rp_engine *engine, struct rp_connection *connection)
+{
+    char doorbell[64]; /* what it says is nothing: the loop reads release words anyway */
+    ssize_t got = 1;
+    for (unsigned rung = 0; got > 0 && rung < DOORBELLS_AT_ONCE; rung++)
+        got = recv(connection->fd, doorbell, sizeof doorbell, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+        rp_engine_close_connection(engine, connection);
+}
+
+/* Whoever died before this trainer began to ask is gone, whether or not the loop has come by that
+ * connection: its seat is free, and it is not there when this one goes back (rp_engine_place_ring).
+ */
+static void notice_the_gone(struct rp_engine *engine)
+{
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
+        if (engine->connections[i].fd >= 0 && engine->connections[i].seat)
+            hear_trainer(engine, &engine->connections[i]);
+}
+
 static void attach_trainer(struct rp_engine *engine, struct rp_connection *connection,
                            struct rp_request *request, const void *token)
 {
+    notice_the_gone(engine);
     struct rp_error error = {0};
     struct rp_seat *seat;
     char name[RP_SEAT_NAME_BYTES];
@@ -173,6 +196,7 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     connection->seat = seat;
     seat->had_trainer = seat->ever_trained = true;
     seat->guessed = false;
+    seat->came = ++engine->comings;
     if (welcome(engine, connection, batch, request, token) < 0) {
         rp_engine_close_connection(engine, connection);
         return;
@@ -237,10 +261,7 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
 {
     int fds[2];
     if (connection->seat) {
-        char doorbells[64]; /* what they say is nothing: the loop reads release words anyway */
-        ssize_t got = recv(connection->fd, doorbells, sizeof doorbells, MSG_DONTWAIT);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-            rp_engine_close_connection(engine, connection);
+        hear_trainer(engine, connection);
         return;
     }
     uint8_t *message;

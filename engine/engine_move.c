@@ -219,6 +219,18 @@ static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
+/* A trainer that goes on behind where its seat stood goes on from an older state, and so may those
+ * that are not there and have not come since it died: what they had is to come again, and nobody
+ * knows from where. */
+static void doubt_absent(struct rp_engine *engine, const struct rp_seat *back)
+{
+    for (uint32_t s = 0; s < engine->seat_count; s++) {
+        struct rp_seat *seat = &engine->seats[s];
+        if (seat->ever_trained && !rp_seat_is_taken(seat) && seat->came < back->left)
+            seat->guessed = true;
+    }
+}
+
 /* One seat to micro-batch `batch` of the present numbering. Where nobody has taken another seat of
  * its ring and there is nothing at `batch` yet, the others go along, as ranks do. */
 static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64_t batch,
@@ -226,6 +238,8 @@ static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64
 {
     const struct rp_ring *ring = seat->ring;
     bool leads = batch > ring->tail && !is_attended(engine, ring);
+    if (seat->ever_trained && !seat->guessed && batch < rp_seat_stands(seat))
+        doubt_absent(engine, seat);
     stop_flow(engine);
     int code = rp_engine_renew_ring(engine, (uint32_t)(ring - engine->rings),
                                     leads ? RP_ALL_SEATS : seat->replica, batch, error);

@@ -26,9 +26,10 @@
 struct rp_seat {
     struct rp_ring *ring;
     uint32_t replica;
-    bool had_trainer;  /* since the ring was made */
-    bool ever_trained; /* since the engine started */
-    bool guessed;      /* it moved along with another one: its own trainer has not said where */
+    bool had_trainer;    /* since the ring was made */
+    bool ever_trained;   /* since the engine started */
+    bool guessed;        /* it moved along with another one: its own trainer has not said where */
+    uint64_t came, left; /* its newest trainer: numbers of engine->comings */
 };
 
 /* A peer on the socket. */
@@ -116,6 +117,7 @@ struct rp_engine {
     struct rp_ring *rings;
     uint32_t seat_count;
     struct rp_seat *seats; /* [ring * replicas + replica] */
+    uint64_t comings;      /* and goings of trainers, so far */
     struct rp_flow *flow;
     bool flow_running, flow_ended;
     const struct rp_io_method *method;

@@ -123,9 +123,10 @@ void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *
         return;
     close(connection->fd);
     connection->fd = -1;
-    const struct rp_seat *seat = connection->seat;
+    struct rp_seat *seat = connection->seat;
     if (!seat)
         return;
+    seat->left = ++engine->comings;
     char name[RP_SEAT_NAME_BYTES];
     (void)rp_ring_poll_release(seat->ring); /* its last word, before the page goes */
     rp_ring_detach_trainer(seat->ring, seat->replica);

@@ -162,6 +162,41 @@ static void a_lost_state_does_not_hold_up_the_end(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
+/* Three ranks die and go on from the state of the last of them; the others had had everything. Two
+ * come back and reach the end: the third is waited for, for its rows are to come again as well. */
+static void who_had_everything_comes_again_when_another_goes_back(void **state)
+{
+    (void)state;
+    enum { WORLD = 3 };
+    static const char *const options[] = {"dp_world_size", "3", "global_batch_size", "6", NULL};
+    static uint8_t token[KIT_STATE_MAX];
+    const uint64_t last = rp_div_up(kit.row_count, ROWS * WORLD), back = last - 2;
+    struct engine engine = engine_start(options);
+    struct rp_client *clients[WORLD];
+    size_t bytes = 0;
+    for (uint32_t r = 0; r < WORLD; r++)
+        clients[r] = trainer(r, NULL, 0);
+    for (uint64_t k = 0; k < last; k++)
+        for (uint32_t r = k < back ? 0 : 1; r < WORLD; r++) /* rank 0 stays behind */
+            assert_int_equal(take(clients[r], (k * WORLD + r) * ROWS), RP_NEXT_BATCH);
+    bytes = rp_client_state(clients[0], token, sizeof token);
+    for (uint32_t r = 0; r < WORLD; r++)
+        rp_client_detach(clients[r]);
+    clients[0] = trainer(0, token, bytes);
+    clients[1] = trainer(1, token, bytes);
+    for (uint64_t k = back; k < last; k++)
+        for (uint32_t r = 0; r < 2; r++)
+            assert_int_equal(take(clients[r], (k * WORLD + r) * ROWS), RP_NEXT_BATCH);
+    rp_client_detach(clients[0]);
+    rp_client_detach(clients[1]);
+    rp_sleep_ns(500000000); /* time enough to end */
+    clients[2] = trainer(2, token, bytes);
+    for (uint64_t k = back; k < last; k++)
+        assert_int_equal(take(clients[2], (k * WORLD + 2) * ROWS), RP_NEXT_BATCH);
+    rp_client_detach(clients[2]);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
 /* Where a rank is that has not attached since another one moved the stream, nobody knows. */
 static void a_guess_is_no_checkpoint(void **state)
 {
@@ -219,6 +254,8 @@ int main(void)
         cmocka_unit_test_teardown(a_state_at_the_end_is_a_place_among_others, end_newest),
         cmocka_unit_test_teardown(padding_at_the_end_is_counted_on, end_newest),
         cmocka_unit_test_teardown(a_lost_state_does_not_hold_up_the_end, end_newest),
+        cmocka_unit_test_teardown(who_had_everything_comes_again_when_another_goes_back,
+                                  end_newest),
         cmocka_unit_test_teardown(a_guess_is_no_checkpoint, end_newest),
         cmocka_unit_test_teardown(a_rank_without_a_state_begins_at_the_start, end_newest),
         cmocka_unit_test_teardown(a_made_up_row_is_given_up, end_newest),
