@@ -145,7 +145,10 @@ static void print_text(struct rp_verify *v)
     printf("differences      %" PRIu64 " rows, %" PRIu64 " out of place, %" PRIu64
            " state tokens\n",
            v->rows_different, v->rows_misplaced, v->states_different);
-    printf("committed stream %" PRIu64 " duplicates, %" PRIu64 " skips\n", v->duplicates, v->skips);
+    printf("committed stream %" PRIu64 " duplicates, %" PRIu64 " skips", v->duplicates, v->skips);
+    if (v->skips)
+        printf(", the first from row %" PRIu64 " to %" PRIu64, v->first_skip, v->last_skip);
+    putchar('\n');
     printf("left behind      %" PRIu64 " files, %" PRIu64 " saved checkpoints not used\n",
            v->files_left, v->checkpoints_lost);
     if (v->has_difference)
@@ -174,6 +177,12 @@ static json_t *difference_object(struct rp_verify *v)
     return object;
 }
 
+static json_t *skips_object(const struct rp_verify *v)
+{
+    return v->skips ? json_pack("[I, I]", (json_int_t)v->first_skip, (json_int_t)v->last_skip)
+                    : json_null();
+}
+
 static void print_json(struct rp_verify *v)
 {
     char continuous[RP_HASH_HEX_BYTES], resumed[RP_HASH_HEX_BYTES];
@@ -182,14 +191,15 @@ static void print_json(struct rp_verify *v)
         json_object_set_new(kinds, rp_kill_name(kind),
                             json_integer((json_int_t)v->kill_counts[kind]));
     json_t *report = json_pack(
-        "{sb sI sI so sI sI sI sI sI sI sI sI sI sI sI sI so ss ss sI}", "identical", identical(v),
-        "rows", (json_int_t)v->rows, "kills", (json_int_t)v->kill_count, "kills_by_kind", kinds,
-        "lives", (json_int_t)v->lives, "passes", (json_int_t)v->passes, "rows_compared",
-        (json_int_t)v->rows_compared, "rows_redelivered", (json_int_t)v->rows_redelivered,
-        "rows_different", (json_int_t)v->rows_different, "rows_misplaced",
-        (json_int_t)v->rows_misplaced, "states_different", (json_int_t)v->states_different,
-        "duplicates", (json_int_t)v->duplicates, "skips", (json_int_t)v->skips, "stops",
-        (json_int_t)v->stops, "checkpoints_lost", (json_int_t)v->checkpoints_lost, "files_left",
+        "{sb sI sI so sI sI sI sI sI sI sI sI sI so sI sI sI so ss ss sI}", "identical",
+        identical(v), "rows", (json_int_t)v->rows, "kills", (json_int_t)v->kill_count,
+        "kills_by_kind", kinds, "lives", (json_int_t)v->lives, "passes", (json_int_t)v->passes,
+        "rows_compared", (json_int_t)v->rows_compared, "rows_redelivered",
+        (json_int_t)v->rows_redelivered, "rows_different", (json_int_t)v->rows_different,
+        "rows_misplaced", (json_int_t)v->rows_misplaced, "states_different",
+        (json_int_t)v->states_different, "duplicates", (json_int_t)v->duplicates, "skips",
+        (json_int_t)v->skips, "first_skips", skips_object(v), "stops", (json_int_t)v->stops,
+        "checkpoints_lost", (json_int_t)v->checkpoints_lost, "files_left",
         (json_int_t)v->files_left, "first_difference", difference_object(v), "digest_continuous",
         rp_hash128_hex(v->reference.digest, continuous), "digest_resumed",
         rp_hash128_hex(v->digest, resumed), "random", (json_int_t)v->seed);

@@ -85,7 +85,8 @@ struct rp_verify {
     uint64_t kill_counts[RP_KILL_COUNT], kill_count, lives, passes;
     uint64_t rows_compared, rows_different, rows_misplaced, rows_redelivered;
     uint64_t duplicates, skips, states_different;
-    uint64_t stops;            /* SIGSTOP and, some milliseconds later, SIGCONT */
+    uint64_t first_skip, last_skip; /* rows, of the first pass that has any */
+    uint64_t stops;                 /* SIGSTOP and, some milliseconds later, SIGCONT */
     uint64_t checkpoints_lost; /* reported as saved, but an older one was taken, or another row */
     uint64_t files_left;       /* by an engine that ended well */
     bool has_difference;

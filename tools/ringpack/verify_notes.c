@@ -8,6 +8,7 @@
  *   V3  Where a life begins is what its trainers saw when they attached, not what we asked for. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -58,15 +59,24 @@ void rp_verify_check_pass(struct rp_campaign *c)
 {
     struct rp_verify *v = c->v;
     struct rp_hash128 digest = {0, 0};
+    bool is_first = v->skips == 0;
     commit(c, &c->life.notes, UINT64_MAX);
     for (uint64_t row = 0; row < v->rows; row++) {
         struct rp_commitment *commitment = &c->committed[row];
+        if (commitment->times == 0 && is_first) {
+            v->first_skip = v->skips == 0 ? row : v->first_skip;
+            v->last_skip = row;
+        }
         v->skips += commitment->times == 0;
         v->duplicates += commitment->times > 1 ? commitment->times - 1 : 0;
         for (uint64_t i = 0; i < commitment->times; i++)
             digest = rp_hash128_sum(digest, commitment->digest);
         commitment->times = 0;
     }
+    if (v->verbose && v->skips && is_first)
+        fprintf(stderr,
+                "verify: pass %" PRIu64 ": rows from %" PRIu64 " to %" PRIu64 " are missing\n",
+                v->passes, v->first_skip, v->last_skip);
     c->committed_end = c->furthest = 0;
     if (v->passes == 0 || rp_hash128_equal(v->digest, v->reference.digest))
         v->digest = digest; /* the first one that is different stays */
