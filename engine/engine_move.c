@@ -219,9 +219,9 @@ static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
-/* A trainer that goes on behind where its seat stood goes on from an older state, and so may those
- * that are not there and have not come since it died: what they had is to come again, and nobody
- * knows from where. */
+/* A trainer that goes on from a state may be one of many that do, and those that are not there and
+ * have not come since its predecessor died may go back: what they had is then to come again, and
+ * nobody knows from where. */
 static void doubt_absent(struct rp_engine *engine, const struct rp_seat *back)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++) {
@@ -234,11 +234,11 @@ static void doubt_absent(struct rp_engine *engine, const struct rp_seat *back)
 /* One seat to micro-batch `batch` of the present numbering. Where nobody has taken another seat of
  * its ring and there is nothing at `batch` yet, the others go along, as ranks do. */
 static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64_t batch,
-                    struct rp_error *error)
+                    bool has_state, struct rp_error *error)
 {
     const struct rp_ring *ring = seat->ring;
     bool leads = batch > ring->tail && !is_attended(engine, ring);
-    if (seat->ever_trained && !seat->guessed && batch < rp_seat_stands(seat))
+    if (has_state && seat->ever_trained)
         doubt_absent(engine, seat);
     stop_flow(engine);
     int code = rp_engine_renew_ring(engine, (uint32_t)(ring - engine->rings),
@@ -368,8 +368,9 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
         return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
                        engine->error->message);
     if (at_hand)
-        return seat->had_trainer && !RP_DEFECT(reuse_ring) ? move_one(engine, seat, batch, error)
-                                                           : 0;
+        return seat->had_trainer && !RP_DEFECT(reuse_ring)
+                   ? move_one(engine, seat, batch, token, error)
+                   : 0;
     if (!is_alone) {
         if (stream == RP_STREAM_OTHER)
             return rp_fail(error, -RP_E_BUSY,
@@ -384,7 +385,7 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
                 "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are in "
                 "(base row %" PRIu64 ", %" PRIu64 " rows each)",
                 row, engine->base_row, engine->batch_rows);
-        return move_one(engine, seat, batch, error);
+        return move_one(engine, seat, batch, token, error);
     }
     if (!token) {
         int code = rp_engine_probe_row(engine, row, NULL, 0, error);

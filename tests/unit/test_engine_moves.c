@@ -212,6 +212,31 @@ static void a_guess_is_no_checkpoint(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
+/* All trainers die and go on from the state of the slower one. What the faster one had is no part
+ * of a checkpoint, however far the other one comes before it is back. */
+static void what_is_to_come_again_is_in_no_checkpoint(void **state)
+{
+    (void)state;
+    static uint8_t token[KIT_STATE_MAX];
+    forget_checkpoints();
+    struct engine engine = engine_start(with_checkpoints);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    take_by_turns(clients, 0, 2);
+    size_t bytes = rp_client_state(clients[0], token, sizeof token);
+    take_batches(clients[1], 1, 2, 4);
+    rp_client_detach(clients[0]);
+    rp_client_detach(clients[1]);
+    clients[0] = trainer(0, token, bytes);
+    take_batches(clients[0], 0, 2, 5);
+    rp_client_detach(clients[0]);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    engine = engine_start(with_checkpoints);
+    clients[1] = trainer(1, NULL, 0);
+    take_batches(clients[1], 1, 0, 1); /* not batch 4 */
+    rp_client_detach(clients[1]);
+    assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+}
+
 /* Whoever has no state has read nothing, wherever another rank has moved its ring. */
 static void a_rank_without_a_state_begins_at_the_start(void **state)
 {
@@ -257,6 +282,7 @@ int main(void)
         cmocka_unit_test_teardown(who_had_everything_comes_again_when_another_goes_back,
                                   end_newest),
         cmocka_unit_test_teardown(a_guess_is_no_checkpoint, end_newest),
+        cmocka_unit_test_teardown(what_is_to_come_again_is_in_no_checkpoint, end_newest),
         cmocka_unit_test_teardown(a_rank_without_a_state_begins_at_the_start, end_newest),
         cmocka_unit_test_teardown(a_made_up_row_is_given_up, end_newest),
     };
