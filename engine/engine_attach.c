@@ -171,8 +171,7 @@ static void hear_trainer(struct rp_engine *engine, struct rp_connection *connect
 }
 
 /* Whoever died before this trainer began to ask is gone, whether or not the loop has come by that
- * connection: its seat is free, and it is not there when this one goes back (rp_engine_place_ring).
- */
+ * connection: its seat is free, and it is not there when this one goes back (engine_move.c). */
 static void notice_the_gone(struct rp_engine *engine)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
@@ -183,11 +182,11 @@ static void notice_the_gone(struct rp_engine *engine)
 static void attach_trainer(struct rp_engine *engine, struct rp_connection *connection,
                            struct rp_request *request, const void *token)
 {
-    notice_the_gone(engine);
     struct rp_error error = {0};
     struct rp_seat *seat;
     char name[RP_SEAT_NAME_BYTES];
     uint64_t batch = 0;
+    notice_the_gone(engine);
     int code = place_trainer(engine, connection, request, token, &seat, &batch, &error);
     if (code < 0) {
         refuse(engine, connection, &error);

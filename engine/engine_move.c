@@ -238,13 +238,13 @@ static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64
 {
     const struct rp_ring *ring = seat->ring;
     bool leads = batch > ring->tail && !is_attended(engine, ring);
-    if (has_state && seat->ever_trained)
-        doubt_absent(engine, seat);
     stop_flow(engine);
     int code = rp_engine_renew_ring(engine, (uint32_t)(ring - engine->rings),
                                     leads ? RP_ALL_SEATS : seat->replica, batch, error);
     if (code >= 0 && leads)
         guess_others(engine, seat, ring);
+    if (code >= 0 && has_state && seat->ever_trained)
+        doubt_absent(engine, seat);
     int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
     return code < 0 ? code : restarted;
 }

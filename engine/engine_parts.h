@@ -2,8 +2,7 @@
 /* engine_parts.h — what the files of the engine share: engine.c (the loop), engine_start.c (where
  * to begin), engine_peers.c (who is connected), engine_contents.c and engine_save.c (checkpoints),
  * engine_probe.c (states of rows), engine_move.c (rings, flow and the row where they stand),
- * engine_stat.c (what is shown),
- * engine_attach.c (what is asked for).
+ * engine_stat.c (what is shown), engine_attach.c (what is asked for).
  *
  * Threads: everything here belongs to the engine's own thread, but for `struct rp_saver`, which
  * says what it shares. */
@@ -26,9 +25,9 @@
 struct rp_seat {
     struct rp_ring *ring;
     uint32_t replica;
-    bool had_trainer;    /* since the ring was made */
-    bool ever_trained;   /* since the engine started */
-    bool guessed;        /* it moved along with another one: its own trainer has not said where */
+    bool had_trainer;  /* since the ring was made */
+    bool ever_trained; /* since the engine started */
+    bool guessed;      /* where its trainer goes on, nobody knows until one comes (engine_move.c) */
     uint64_t came, left; /* its newest trainer: numbers of engine->comings */
 };
 

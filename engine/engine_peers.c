@@ -64,6 +64,14 @@ const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTE
     return text;
 }
 
+int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
+{
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
+        if (engine->connections[i].fd >= 0 && engine->connections[i].seat == seat)
+            return engine->connections[i].pid;
+    return 0;
+}
+
 bool rp_engine_is_waiting(const struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {

@@ -6,14 +6,6 @@
 #include "base/clock.h"
 #include "engine_parts.h"
 
-int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
-{
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
-        if (engine->connections[i].fd >= 0 && engine->connections[i].seat == seat)
-            return engine->connections[i].pid;
-    return 0;
-}
-
 /* One replica of a rank. `holds`: others wait for batches for which there is no room because of
  * what it has not given back, or because it has not come. */
 static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat *seat)
