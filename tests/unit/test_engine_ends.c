@@ -5,6 +5,8 @@
 
 #include <sys/resource.h>
 
+#include "checkpoint/checkpoint.h"
+
 static void engine_must_end(struct engine *engine, int status)
 {
     siginfo_t info = {0};
@@ -94,6 +96,14 @@ static void a_failure_reaches_the_trainers_whole(void **state)
     assert_int_equal(engine_wait(&engine), 2);
 }
 
+static struct engine start_with_processes(void)
+{
+    static const char *const options[] = {"packer_processes", "true", NULL};
+    if (!processes_work())
+        skip();
+    return engine_start(options);
+}
+
 static void exchange(int fd, struct rp_request request)
 {
     static uint8_t message[RP_MESSAGE_BYTES_MAX];
@@ -107,10 +117,7 @@ static void exchange(int fd, struct rp_request request)
 static void a_late_rank_gets_its_own_when_nothing_can_start_again(void **state)
 {
     (void)state;
-    if (!processes_work())
-        skip();
-    static const char *const options[] = {"packer_processes", "true", NULL};
-    struct engine engine = engine_start(options);
+    struct engine engine = start_with_processes();
     struct rp_client *client = trainer(0, NULL, 0);
     struct rp_request stat = attach_request(0, RP_NEXT_ROW_ANY);
     struct rp_error error;
@@ -147,14 +154,14 @@ static pid_t ask_for_ever(void)
             rp_text_free(text);
 }
 
-static int newest_checkpoint(void)
+static uint64_t newest_checkpoint(void)
 {
-    char text[32] = "";
-    FILE *pipe = popen(
-        "ls checkpoints | sed -n 's/checkpoint-0*\\([0-9]*\\)[.]rpc$/\\1/p' | tail -1", "r");
-    assert_true(pipe && fgets(text, sizeof text, pipe));
-    pclose(pipe);
-    return atoi(text);
+    struct rp_checkpoint *checkpoint;
+    struct rp_error error;
+    assert_int_equal(rp_checkpoint_newest(&checkpoint, "checkpoints", false, &error), 1);
+    uint64_t sequence = rp_checkpoint_info(checkpoint)->sequence;
+    rp_checkpoint_close(checkpoint);
+    return sequence;
 }
 
 /* Told to stop, it saves what is under way, and once more. */
@@ -169,7 +176,7 @@ static void who_asks_for_checkpoints_does_not_hold_up_the_end(void **state)
     rp_sleep_ns(SECOND / 2);
     kill(engine.pid, SIGSTOP);
     rp_sleep_ns(SECOND / 10);
-    int before = newest_checkpoint();
+    uint64_t before = newest_checkpoint();
     kill(engine.pid, SIGTERM);
     kill(engine.pid, SIGCONT);
     engine_must_end(&engine, 0);
@@ -196,10 +203,7 @@ static pid_t first_child(pid_t pid)
 static void a_packer_that_crashes_ends_the_engine(void **state)
 {
     (void)state;
-    if (!processes_work())
-        skip();
-    static const char *const options[] = {"packer_processes", "true", NULL};
-    struct engine engine = engine_start(options);
+    struct engine engine = start_with_processes();
     struct rp_client *client = trainer(0, NULL, 0);
     take_batches(client, 0, 0, 1);
     rp_client_detach(client);
