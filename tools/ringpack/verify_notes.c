@@ -63,11 +63,12 @@ void rp_verify_check_pass(struct rp_campaign *c)
     commit(c, &c->life.notes, UINT64_MAX);
     for (uint64_t row = 0; row < v->rows; row++) {
         struct rp_commitment *commitment = &c->committed[row];
-        if (commitment->times == 0 && is_first) {
-            v->first_skip = v->skips == 0 ? row : v->first_skip;
-            v->last_skip = row;
+        if (commitment->times == 0) {
+            if (v->skips++ == 0)
+                v->first_skip = row;
+            if (is_first)
+                v->last_skip = row;
         }
-        v->skips += commitment->times == 0;
         v->duplicates += commitment->times > 1 ? commitment->times - 1 : 0;
         for (uint64_t i = 0; i < commitment->times; i++)
             digest = rp_hash128_sum(digest, commitment->digest);
