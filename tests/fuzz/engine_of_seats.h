@@ -12,7 +12,7 @@
 #define RINGS 2u
 #define REPLICAS 2u
 #define RANK_FIRST 3u
-#define TAKEN 3u /* seat of rank 4, replica 1 */
+#define TAKEN 3u /* seat of rank 4, replica 1: the neighbour's */
 #define KEPT_STATE "the state at that batch"
 
 static char run_name[] = "fuzz";
@@ -27,7 +27,7 @@ static struct rp_engine_options options = {.config = &served};
 static struct rp_error engine_error;
 static struct rp_ring rings[RINGS];
 static struct rp_seat seats[RINGS * REPLICAS];
-static struct rp_connection connections[RP_CONNECTIONS_MAX]; /* of the trainer in TAKEN, and none */
+static struct rp_connection connections[RP_CONNECTIONS_MAX]; /* of the neighbour, and none */
 static struct rp_engine engine = {.options = &options,
                                   .config = &served,
                                   .identity = {5, 6},
@@ -88,8 +88,20 @@ FUZZ void engine_start(void)
         seats[s] = (struct rp_seat){.ring = &rings[s / REPLICAS], .replica = s % REPLICAS};
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
         connections[i].fd = -1;
-    connections[0] = (struct rp_connection){.fd = 0, .seat = &seats[TAKEN], .pid = 1};
+}
+
+FUZZ void neighbour_sits_down(void)
+{
+    neighbour.fd = open(fuzz_file("neighbour", "", 0), O_RDWR);
+    connections[0] = (struct rp_connection){.fd = neighbour.fd, .seat = &seats[TAKEN], .pid = 1};
     FUZZ_REQUIRE(rp_ring_attach_trainer(seats[TAKEN].ring, seats[TAKEN].replica, 0, NULL) == 0);
+}
+
+FUZZ void neighbour_gets_up(void)
+{
+    rp_engine_close_connection(&engine, &connections[0]);
+    FUZZ_REQUIRE(fuzz_opened(neighbour.fd) == 0 && !rp_seat_is_taken(&seats[TAKEN]));
+    neighbour.fd = -1;
 }
 
 int __wrap_rp_engine_place_ring(struct rp_engine *asked, const struct rp_seat *seat,

@@ -2,9 +2,9 @@
 /* What a peer says first (HELLO), and everything that the engine checks before it touches a flow:
  * u8 message (1: a state token is appended; 2: the bytes are the message, or else edits of a good
  * one; 4: what is behind the request comes in a descriptor; 8: two descriptors come along; 16: a
- * u16 comes first, which cuts the message; 32: the peer does not read), u8 engine (1: other weights
- * are accepted; 2: there are checkpoints; 4: it is stopping; 8: the place cannot be had; 240: so
- * many doorbells follow), then the bytes.
+ * u16 comes first, which cuts the message; 32: the peer does not read; 64: who had a seat has died
+ * and nobody has looked yet), u8 engine (1: other weights are accepted; 2: there are checkpoints;
+ * 4: it is stopping; 8: the place cannot be had; 240: so many doorbells follow), then the bytes.
  *
  * Whoever asks for a free seat that there is, and expects the stream and the shape that there are,
  * is welcomed with the memory of that seat; nobody else is. What is refused is refused with a word,
@@ -15,6 +15,7 @@ enum outcome { HUNG_UP, REFUSED, WELCOMED, TOLD, OWED };
 
 static uint8_t whole[PEER_BYTES_MAX]; /* the message with its body */
 static size_t whole_bytes;
+static bool must_look; /* whether the trainers that have a seat are still there */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -73,7 +74,7 @@ static bool may_sit(const struct rp_request *request)
                         rp_state_info(whole + sizeof *request, request->state_bytes, &info, NULL) ==
                             0;
     return request->rank >= RANK_FIRST && request->rank < RANK_FIRST + RINGS &&
-           request->replica < REPLICAS && seat_of(request) != TAKEN &&
+           request->replica < REPLICAS && (seat_of(request) != TAKEN || neighbour.hung_up) &&
            fits(request->replicas, REPLICAS) && fits(request->world, served.dp_world_size) &&
            fits(request->rows, served.batch_size) && fits(request->seq_len, served.seq_len) &&
            (is_none || is_same || options.accept_weights || request->state_bytes > 0) &&
@@ -91,9 +92,8 @@ static enum outcome judge(const struct rp_request *request)
         return REFUSED;
     switch (request->kind) {
     case RP_REQUEST_ATTACH:
-        if (request->state_bytes != whole_bytes - sizeof *request || !may_sit(request))
-            return REFUSED;
-        return placement.is_refused ? REFUSED : WELCOMED;
+        must_look = request->state_bytes == whole_bytes - sizeof *request;
+        return !must_look || !may_sit(request) || placement.is_refused ? REFUSED : WELCOMED;
     case RP_REQUEST_STAT:
         return TOLD;
     case RP_REQUEST_STOP:
@@ -162,9 +162,12 @@ static void check_outcome(const struct rp_connection *connection, enum outcome o
         FUZZ_REQUIRE(peer.got_messages == 0);
     if (outcome == WELCOMED && !peer.is_deaf)
         check_welcome(connection, request);
+    bool neighbour_stays = !must_look || !neighbour.hung_up;
+    FUZZ_REQUIRE((connections[0].fd >= 0) == neighbour_stays);
     for (uint32_t s = 0; s < RINGS * REPLICAS; s++)
         FUZZ_REQUIRE(rp_seat_is_taken(&seats[s]) ==
-                     (s == TAKEN || (outcome == WELCOMED && stays && s == seat_of(request))));
+                     ((s == TAKEN && neighbour_stays) ||
+                      (outcome == WELCOMED && stays && s == seat_of(request))));
 }
 
 /* Who is welcome rings as often as he likes, and is there until he hangs up. */
@@ -187,6 +190,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rp_connection connection = {.fd = peer_connect()};
     struct rp_request request = {0};
     make_message(mode, &input);
+    neighbour_sits_down();
+    neighbour.hung_up = mode & 64;
+    must_look = false;
     memcpy(&request, whole, rp_min_u64(whole_bytes, sizeof request));
     peer.is_deaf = mode & 32;
     peer.doorbells = kind & 240;
@@ -203,6 +209,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_doorbells(&connection, &request);
 
     rp_engine_close_connection(&engine, &connection);
+    neighbour_gets_up();
     if (mode & 4)
         close(peer.fds[peer.fd_count - 1]);
     FUZZ_REQUIRE(fuzz_opened(peer.fd) == 0 && fuzz_opened(rings[0].data.fd) == 1);

@@ -26,6 +26,12 @@ static struct peer {
     int got_fds[3];
 } peer;
 
+/* Another one, which has been there for long and says nothing, until it goes. */
+static struct neighbour {
+    int fd;
+    bool hung_up;
+} neighbour = {.fd = -1};
+
 /* A new connection. Returns the socket. */
 FUZZ int peer_connect(void)
 {
@@ -82,6 +88,10 @@ ssize_t __wrap_recv(int fd, void *buffer, size_t bytes, int flags);
 ssize_t __wrap_recv(int fd, void *buffer, size_t bytes, int flags)
 {
     (void)flags;
+    if (fd == neighbour.fd) {
+        errno = EAGAIN;
+        return neighbour.hung_up ? 0 : -1;
+    }
     FUZZ_REQUIRE(fd == peer.fd && fuzz_opened(fd) == 1);
     size_t rings = rp_min_u64(peer.doorbells, bytes);
     if (rings)
