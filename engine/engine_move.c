@@ -219,22 +219,10 @@ static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
-/* A trainer that goes on from a state may be one of many that do, and those that are not there and
- * have not come since its predecessor died may go back: what they had is then to come again, and
- * nobody knows from where. */
-static void doubt_absent(struct rp_engine *engine, const struct rp_seat *back)
-{
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        struct rp_seat *seat = &engine->seats[s];
-        if (seat->ever_trained && !rp_seat_is_taken(seat) && seat->came < back->left)
-            seat->guessed = true;
-    }
-}
-
 /* One seat to micro-batch `batch` of the present numbering. Where nobody has taken another seat of
  * its ring and there is nothing at `batch` yet, the others go along, as ranks do. */
 static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64_t batch,
-                    bool has_state, struct rp_error *error)
+                    struct rp_error *error)
 {
     const struct rp_ring *ring = seat->ring;
     bool leads = batch > ring->tail && !is_attended(engine, ring);
@@ -243,8 +231,6 @@ static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64
                                     leads ? RP_ALL_SEATS : seat->replica, batch, error);
     if (code >= 0 && leads)
         guess_others(engine, seat, ring);
-    if (code >= 0 && has_state && seat->ever_trained)
-        doubt_absent(engine, seat);
     int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
     return code < 0 ? code : restarted;
 }
@@ -334,9 +320,9 @@ static bool is_at_hand(const struct rp_engine *engine, const struct rp_seat *sea
            (batch <= ring->tail || is_attended(engine, ring));
 }
 
-int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
-                         const struct rp_request *request, bool names_row, const void *token,
-                         uint64_t *batch_out, struct rp_error *error)
+static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
+                      const struct rp_request *request, bool names_row, const void *token,
+                      uint64_t *batch_out, struct rp_error *error)
 {
     uint64_t row = request->next_row;
     engine->gives_way = false; /* others may be on their way, too */
@@ -368,9 +354,8 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
         return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
                        engine->error->message);
     if (at_hand)
-        return seat->had_trainer && !RP_DEFECT(reuse_ring)
-                   ? move_one(engine, seat, batch, token, error)
-                   : 0;
+        return seat->had_trainer && !RP_DEFECT(reuse_ring) ? move_one(engine, seat, batch, error)
+                                                           : 0;
     if (!is_alone) {
         if (stream == RP_STREAM_OTHER)
             return rp_fail(error, -RP_E_BUSY,
@@ -385,7 +370,7 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
                 "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are in "
                 "(base row %" PRIu64 ", %" PRIu64 " rows each)",
                 row, engine->base_row, engine->batch_rows);
-        return move_one(engine, seat, batch, token, error);
+        return move_one(engine, seat, batch, error);
     }
     if (!token) {
         int code = rp_engine_probe_row(engine, row, NULL, 0, error);
@@ -399,4 +384,27 @@ int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
     if (numbered && !recounts)
         step_row = engine->base_row;
     return move_all(engine, seat, row, step_row, batch_out, error);
+}
+
+/* A trainer that goes on from a state may be one of many that do, and those that are not there may
+ * go back: what they had is then to come again, and nobody knows from where. But for who has come
+ * since its predecessor died and has had everything: he was one of them, and is done. */
+static void doubt_absent(struct rp_engine *engine, const struct rp_seat *back)
+{
+    for (uint32_t s = 0; s < engine->seat_count; s++) {
+        struct rp_seat *seat = &engine->seats[s];
+        bool is_done = seat->had_all && seat->came > back->left;
+        if (seat->ever_trained && !rp_seat_is_taken(seat) && !is_done && !RP_DEFECT(trust_absent))
+            seat->guessed = true;
+    }
+}
+
+int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
+                         const struct rp_request *request, bool names_row, const void *token,
+                         uint64_t *batch_out, struct rp_error *error)
+{
+    int code = place_ring(engine, seat, request, names_row, token, batch_out, error);
+    if (code >= 0 && token && !names_row) /* who names its row has lived all the time */
+        doubt_absent(engine, seat);
+    return code;
 }

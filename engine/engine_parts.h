@@ -27,6 +27,7 @@ struct rp_seat {
     uint32_t replica;
     bool had_trainer;  /* since the ring was made */
     bool ever_trained; /* since the engine started */
+    bool had_all;      /* the last one, when it left */
     bool guessed;      /* where its trainer goes on, nobody knows until one comes (engine_move.c) */
     uint64_t came, left; /* its newest trainer: numbers of engine->comings */
 };

@@ -211,8 +211,8 @@ static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
     for (uint32_t s = 0; s < engine->seat_count; s++)
         if (engine->seats[s].guessed)
             return rp_fail(error, -RP_E_BUSY, "the checkpoints there are stay valid",
-                           "%s has not attached since another one moved the stream, so nobody "
-                           "knows what it has consumed",
+                           "%s has not attached since another one came from a state or moved the "
+                           "stream, so nobody knows what it has consumed",
                            rp_seat_name(&engine->seats[s], name));
     return 0;
 }

@@ -28,6 +28,7 @@
     X(reuse_ring, "a ring whose last trainer may still read it is given to the next")              \
     X(signal_before_store, "an event is signalled before the store that it tells of")              \
     X(take_short_read, "a read that brought a part is taken as whole")                             \
+    X(trust_absent, "ranks that are not back yet stand where they were, though others go back")    \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with what there is") \
     X(trust_index_extents, "an index is not held against the file it describes")                   \
     X(trust_release_word, "a trainer's release word is believed unchecked")

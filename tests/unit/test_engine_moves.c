@@ -212,29 +212,43 @@ static void a_guess_is_no_checkpoint(void **state)
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
 }
 
+/* It dies and comes back from its own state. */
+static struct rp_client *replaced(struct rp_client *client, uint32_t rank)
+{
+    static uint8_t token[KIT_STATE_MAX];
+    size_t bytes = rp_client_state(client, token, sizeof token);
+    rp_client_detach(client);
+    return trainer(rank, token, bytes);
+}
+
 /* All trainers die and go on from the state of the slower one. What the faster one had is no part
- * of a checkpoint, however far the other one comes before it is back. */
+ * of a checkpoint, however far the other one comes before it is back; also if the faster one has
+ * died and come back by itself after the death of the slower one. */
 static void what_is_to_come_again_is_in_no_checkpoint(void **state)
 {
     (void)state;
     static uint8_t token[KIT_STATE_MAX];
-    forget_checkpoints();
-    struct engine engine = engine_start(with_checkpoints);
-    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
-    take_by_turns(clients, 0, 2);
-    size_t bytes = rp_client_state(clients[0], token, sizeof token);
-    take_batches(clients[1], 1, 2, 4);
-    rp_client_detach(clients[0]);
-    rp_client_detach(clients[1]);
-    clients[0] = trainer(0, token, bytes);
-    take_batches(clients[0], 0, 2, 5);
-    rp_client_detach(clients[0]);
-    assert_int_equal(engine_end(&engine, SIGTERM), 0);
-    engine = engine_start(with_checkpoints);
-    clients[1] = trainer(1, NULL, 0);
-    take_batches(clients[1], 1, 0, 1); /* not batch 4 */
-    rp_client_detach(clients[1]);
-    assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+    for (uint32_t deaths = 0; deaths < 2; deaths++) {
+        forget_checkpoints();
+        struct engine engine = engine_start(with_checkpoints);
+        struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+        take_by_turns(clients, 0, 2);
+        size_t bytes = rp_client_state(clients[0], token, sizeof token);
+        take_batches(clients[1], 1, 2, 4);
+        rp_client_detach(clients[0]);
+        if (deaths > 0)
+            clients[1] = replaced(clients[1], 1);
+        rp_client_detach(clients[1]);
+        clients[0] = trainer(0, token, bytes);
+        take_batches(clients[0], 0, 2, 5);
+        rp_client_detach(clients[0]);
+        assert_int_equal(engine_end(&engine, SIGTERM), 0);
+        engine = engine_start(with_checkpoints);
+        clients[1] = trainer(1, NULL, 0);
+        take_batches(clients[1], 1, 0, 1); /* not batch 4 */
+        rp_client_detach(clients[1]);
+        assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+    }
 }
 
 /* Whoever has no state has read nothing, wherever another rank has moved its ring. */
