@@ -18,6 +18,24 @@
 
 #define PATIENCE_NS (300 * SIM_S)
 
+static bool everybody(const struct story *story, bool (*is)(const struct trainer *))
+{
+    for (uint32_t r = 0; r < story->life.trainers; r++)
+        if (!is(&story->trainers[r]))
+            return false;
+    return true;
+}
+
+static bool is_gone(const struct trainer *trainer)
+{
+    return trainer->process->dead;
+}
+
+static bool has_saved(const struct trainer *trainer)
+{
+    return trainer->saved.size > 0;
+}
+
 /* ---- engines --------------------------------------------------------------------------------- */
 
 /* An engine of another stream must not go on from our checkpoints. */
@@ -147,6 +165,40 @@ static bool engine_lives(const struct story *story)
     return story->engine && !story->engine->dead;
 }
 
+/* The job goes back: all trainers die and go on from the oldest of their states, some at once and
+ * some when everybody is revived; the engine lives on. If they put their states away before they
+ * gave anything back, no checkpoint of this life is of a later row. */
+static void return_all(struct story *story)
+{
+    struct life *life = &story->life;
+    if (!everybody(story, has_saved))
+        return;
+    struct token token = {.row = UINT64_MAX};
+    for (uint32_t r = 0; r < life->trainers; r++) {
+        struct trainer *trainer = &story->trainers[r];
+        if (!trainer->process->dead)
+            doom(story, trainer->process);
+        token = trainer->saved.row < token.row ? trainer->saved : token;
+    }
+    sim_trace("all trainers go back to row %u", (unsigned)token.row);
+    for (uint32_t r = 0; r < life->trainers; r++) {
+        struct trainer *trainer = &story->trainers[r];
+        trainer->saved = token;
+        trainer->at = trainer->farthest = token.row;
+        trainer->done = trainer->ended = false;
+    }
+    bool is_last = token.row + life->global > story->reference.row_count; /* its end was not kept */
+    if (life->keeping != NOW_AND_THEN && !is_last)
+        story->row_high = rp_max_u64(life->row_high, token.row);
+    life->end_row = 0;
+    director_expect_earlier(story, token.row);
+    for (uint32_t r = 0; r < life->trainers; r++)
+        if (story_chance(story, 700))
+            come_back(story, r);
+    rp_sleep_ns(story_below(story, 100 * SIM_MS));
+    story->counts.returns++;
+}
+
 static void kill_packer(struct story *story)
 {
     for (uint32_t i = sim.process_count; i-- > 0;) {
@@ -222,7 +274,7 @@ static void revive(struct story *story)
 static void happen(struct story *story)
 {
     struct trainer *trainer = &story->trainers[story_below(story, story->life.trainers)];
-    switch (story_below(story, 8)) {
+    switch (story_below(story, 9)) {
     case 0:
     case 1:
         if (engine_lives(story))
@@ -244,22 +296,12 @@ static void happen(struct story *story)
         if (story->checkpoints && engine_lives(story) && story->life.batches)
             ask_checkpoint(story);
         break;
+    case 7:
+        return_all(story);
+        break;
     default:
         kill_packer(story);
     }
-}
-
-static bool everybody(const struct story *story, bool (*is)(const struct trainer *))
-{
-    for (uint32_t r = 0; r < story->life.trainers; r++)
-        if (!is(&story->trainers[r]))
-            return false;
-    return true;
-}
-
-static bool is_gone(const struct trainer *trainer)
-{
-    return trainer->process->dead;
 }
 
 static bool has_failed(const struct story *story)

@@ -7,7 +7,7 @@
 static void draw_shape(struct story *story, uint32_t number, bool calm)
 {
     struct life *life = &story->life;
-    *life = (struct life){.number = number, .calm = calm};
+    *life = (struct life){.number = number, .calm = calm, .row_high = story->row_high};
     life->world = life->ranks = 1 + (uint32_t)story_below(story, RANKS_MAX);
     if (story_chance(story, 250)) { /* the others are served by other nodes */
         life->ranks = 1 + (uint32_t)story_below(story, life->world);
@@ -19,6 +19,7 @@ static void draw_shape(struct story *story, uint32_t number, bool calm)
     life->micro_batches = 1 + (uint32_t)story_below(story, 2);
     life->global = (uint64_t)life->world * life->batch * life->micro_batches;
     life->lease_max = 1 + (uint32_t)story_below(story, 2);
+    life->keeping = (enum keeping)story_below(story, KEEPINGS);
     life->work_ns = story_chance(story, 500) ? 0 : story_below(story, 2 * SIM_MS);
 }
 

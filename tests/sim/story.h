@@ -64,6 +64,10 @@ struct trainer {
     bool done, failed, ended;
 };
 
+/* When trainers put their state away: as a job that saves its model now and then, as one that keeps
+ * a journal, as one that saves its model between two steps. */
+enum keeping { NOW_AND_THEN, ALWAYS, BETWEEN_STEPS, KEEPINGS };
+
 /* What is the same in one life. */
 struct life {
     uint32_t number;
@@ -73,14 +77,19 @@ struct life {
     uint32_t replicas, trainers; /* of each rank; of all */
     uint64_t global;
     uint32_t lease_max;
-    uint64_t work_ns;       /* that a trainer spends on a batch */
+    uint64_t work_ns; /* that a trainer spends on a batch */
+    enum keeping keeping;
     unsigned hang_up, lies; /* of 1000 batches, after how many a trainer does so */
     bool leave;             /* trainers are to go */
     uint64_t batches;
+    bool begun; /* a trainer has begun, and the first of its steps: */
+    uint64_t step_row;
+    uint64_t row_high; /* of the story, when the life began */
+    uint64_t end_row;  /* behind the padding, as the first one found it that came there; or 0 */
 };
 
 struct counts {
-    uint64_t lives, engines, trainers, kills, power_cuts, faults, rows, saves, steps;
+    uint64_t lives, engines, trainers, kills, returns, power_cuts, faults, rows, saves, steps;
 };
 
 struct story {

@@ -23,6 +23,19 @@ static void put_away(struct trainer *trainer, const struct rp_client *client, ui
     trainer->saved = (struct token){bytes, size, row};
 }
 
+static bool is_kept(const struct trainer *trainer)
+{
+    const struct life *life = &trainer->story->life;
+    switch (life->keeping) {
+    case ALWAYS:
+        return true;
+    case BETWEEN_STEPS:
+        return (trainer->at - life->step_row) % life->global == 0;
+    default:
+        return story_chance(trainer->story, 300);
+    }
+}
+
 static struct rp_client *attach(struct trainer *trainer)
 {
     const struct life *life = &trainer->story->life;
@@ -72,15 +85,24 @@ static void begin(struct trainer *trainer, uint64_t row)
         sim_fail("%s begins at row %u; %u to %u expected", trainer->name, (unsigned)row,
                  (unsigned)trainer->start_low, (unsigned)trainer->start_high);
     trainer->at = trainer->began = row;
+    struct life *life = &trainer->story->life;
+    if (!life->begun)
+        life->step_row = row;
+    life->begun = true;
     note_progress(trainer->story);
 }
 
-/* In peace the steps are counted from where everybody began: all ranks, here and on other nodes,
+/* All ranks end at the same row, whoever died and came back, if they come back between two steps.
+ * In peace the steps are counted from where everybody began: all ranks, here and on other nodes,
  * end behind the last one, and that is padded or dropped. */
 static void end(const struct trainer *trainer)
 {
     const struct reference *reference = &trainer->story->reference;
-    const struct life *life = &trainer->story->life;
+    struct life *life = &trainer->story->life;
+    if (life->keeping == BETWEEN_STEPS && life->end_row && trainer->at != life->end_row)
+        sim_fail("%s ends at row %u, the first rank that came to the end at row %u", trainer->name,
+                 (unsigned)trainer->at, (unsigned)life->end_row);
+    life->end_row = trainer->at;
     uint64_t count = reference->row_count, began = trainer->began;
     if (!life->calm || began >= count)
         return;
@@ -108,7 +130,7 @@ static void take(struct trainer *trainer, struct rp_client *client, const struct
     note_progress(story);
     story->counts.rows += batch->rows;
     life->batches++;
-    if (batch->next_row == trainer->at && story_chance(story, 300))
+    if (batch->next_row == trainer->at && is_kept(trainer))
         put_away(trainer, client, trainer->at);
 }
 
