@@ -14,6 +14,7 @@
 
 #define STACK_BYTES (128u << 10)
 #define SWITCH_NS 300u
+#define STORY_MAX_NS (10000 * SIM_S) /* some lives with an engine that waits ten minutes */
 
 struct sim sim;
 struct sim_faults sim_faults;
@@ -115,6 +116,8 @@ static struct sim_fiber *choose(void)
                 sim_fail("nothing can ever run again");
             if (sim.next_deadline > sim.now_ns)
                 sim.now_ns = sim.next_deadline;
+            if (sim.now_ns > STORY_MAX_NS)
+                sim_fail("somebody waits for ever");
         }
         if (sim.next_deadline <= sim.now_ns)
             expire();

@@ -187,6 +187,38 @@ static void who_asks_for_checkpoints_does_not_hold_up_the_end(void **state)
     }
 }
 
+/* The step that a checkpoint is of has begun before the row to which all were moved, so its state
+ * is not at hand, and nobody is there who would come to the end of another one. */
+static void a_checkpoint_is_had_while_nobody_is_there(void **state)
+{
+    (void)state;
+    const uint64_t batch = ROWS * RANKS;
+    struct rp_error error;
+    char *path;
+    forget_checkpoints();
+    struct engine engine = engine_start(with_checkpoints);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    for (uint64_t k = 0; k < 6; k++)
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            take_batches(clients[rank], rank, k, k + 1);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        rp_client_detach(clients[rank]);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    engine = engine_start(with_checkpoints); /* from batch 6 on */
+    close(attach_at_row(0, 0));
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        close(attach_at_row(rank, 3 * batch)); /* steps have two of them */
+    if (rp_engine_ask(run_dir, NULL, "checkpoint", &path, &error) != 0)
+        fail_msg("%s", error.message);
+    rp_text_free(path);
+    assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+    engine = engine_start(with_checkpoints);
+    clients[0] = trainer(0, NULL, 0);
+    take_batches(clients[0], 0, 2, 3);
+    rp_client_detach(clients[0]);
+    assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+}
+
 static pid_t first_child(pid_t pid)
 {
     char path[64];
@@ -296,6 +328,7 @@ int main(void)
         cmocka_unit_test_teardown(a_late_rank_gets_its_own_when_nothing_can_start_again,
                                   end_newest),
         cmocka_unit_test_teardown(who_asks_for_checkpoints_does_not_hold_up_the_end, end_newest),
+        cmocka_unit_test_teardown(a_checkpoint_is_had_while_nobody_is_there, end_newest),
         cmocka_unit_test_teardown(a_packer_that_crashes_ends_the_engine, end_newest),
         cmocka_unit_test_teardown(a_request_for_another_run_is_refused, end_newest),
         cmocka_unit_test_teardown(garbage_is_refused, end_newest),
