@@ -195,7 +195,6 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     connection->seat = seat;
     seat->had_trainer = seat->ever_trained = true;
     seat->guessed = false;
-    seat->came = ++engine->comings;
     if (welcome(engine, connection, batch, request, token) < 0) {
         rp_engine_close_connection(engine, connection);
         return;

@@ -386,25 +386,39 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
     return move_all(engine, seat, row, step_row, batch_out, error);
 }
 
+/* ---- returns --------------------------------------------------------------------------------- */
+
+/* Trainers that go on from the same state are one return. Another one begins when somebody comes
+ * from another state, or comes again. */
+static void join_return(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
+{
+    bool joins = row == engine->return_row && seat->came_in < engine->returns;
+    engine->returns += !joins;
+    engine->return_row = row;
+    seat->came_in = engine->returns;
+}
+
 /* A trainer that goes on from a state may be one of many that do, and those that are not there may
  * go back: what they had is then to come again, and nobody knows from where. But for who has come
- * since its predecessor died and has had everything: he was one of them, and is done. */
-static void doubt_absent(struct rp_engine *engine, const struct rp_seat *back)
+ * in the same return and has had everything: he is done. */
+static void doubt_absent(struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
-        bool is_done = seat->had_all && seat->came > back->left;
+        bool is_done = seat->had_all && seat->came_in == engine->returns;
         if (seat->ever_trained && !rp_seat_is_taken(seat) && !is_done && !RP_DEFECT(trust_absent))
             seat->guessed = true;
     }
 }
 
-int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
+int rp_engine_place_ring(struct rp_engine *engine, struct rp_seat *seat,
                          const struct rp_request *request, bool names_row, const void *token,
                          uint64_t *batch_out, struct rp_error *error)
 {
     int code = place_ring(engine, seat, request, names_row, token, batch_out, error);
-    if (code >= 0 && token && !names_row) /* who names its row has lived all the time */
-        doubt_absent(engine, seat);
+    if (code >= 0 && token && !names_row) { /* who names its row has lived all the time */
+        join_return(engine, seat, request->next_row);
+        doubt_absent(engine);
+    }
     return code;
 }

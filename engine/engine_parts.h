@@ -29,7 +29,7 @@ struct rp_seat {
     bool ever_trained; /* since the engine started */
     bool had_all;      /* the last one, when it left */
     bool guessed;      /* where its trainer goes on, nobody knows until one comes (engine_move.c) */
-    uint64_t came, left; /* its newest trainer: numbers of engine->comings */
+    uint64_t came_in;  /* the return in which a trainer came here last, or 0 (engine_move.c) */
 };
 
 /* A peer on the socket. */
@@ -117,7 +117,8 @@ struct rp_engine {
     struct rp_ring *rings;
     uint32_t seat_count;
     struct rp_seat *seats; /* [ring * replicas + replica] */
-    uint64_t comings;      /* and goings of trainers, so far */
+    uint64_t returns;      /* of trainers, so far; the last one is to: */
+    uint64_t return_row;
     struct rp_flow *flow;
     bool flow_running, flow_ended;
     const struct rp_io_method *method;
@@ -242,7 +243,7 @@ RP_MUST_CHECK int rp_engine_restart_flow(struct rp_engine *engine, struct rp_err
 /** Make a ring stand so that a trainer can take the seat where the request wants to go on;
  * *batch_out is its number. names_row: the trainer named the row itself, else it is its token's. If
  * it fails the engine goes on as it was, unless flow_running is false: then it cannot. */
-RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, const struct rp_seat *seat,
+RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, struct rp_seat *seat,
                                        const struct rp_request *request, bool names_row,
                                        const void *token, uint64_t *batch_out,
                                        struct rp_error *error);

@@ -134,7 +134,6 @@ void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *
     struct rp_seat *seat = connection->seat;
     if (!seat)
         return;
-    seat->left = ++engine->comings;
     char name[RP_SEAT_NAME_BYTES];
     (void)rp_ring_poll_release(seat->ring); /* its last word, before the page goes */
     seat->had_all = seat->ring->status == RP_RING_END && rp_seat_stands(seat) == seat->ring->tail;

@@ -197,6 +197,61 @@ static void who_had_everything_comes_again_when_another_goes_back(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
+static struct rp_client *come_back(struct rp_client *client, uint32_t rank, const void *token,
+                                   size_t bytes)
+{
+    rp_client_detach(client);
+    return trainer(rank, token, bytes);
+}
+
+/* It dies and comes back from its own state. */
+static struct rp_client *replaced(struct rp_client *client, uint32_t rank)
+{
+    static uint8_t token[KIT_STATE_MAX];
+    return come_back(client, rank, token, rp_client_state(client, token, sizeof token));
+}
+
+/* One rank dies near the end, and the other one comes, has the rest, and leaves: it has lived on
+ * when the engine died, or comes from its own state, or from that of the first. Then both go back
+ * to the state of the first: that the other one had everything was before. */
+static void who_had_everything_before_a_return_comes_again(void **state)
+{
+    (void)state;
+    enum { LIVES_ON, FROM_ITS_OWN, FROM_THE_SAME, WAYS };
+    static const char *const options[] = {"global_batch_size", "4", NULL};
+    static uint8_t token[KIT_STATE_MAX];
+    const uint64_t last = rp_div_up(kit.row_count, ROWS * RANKS), back = last - 2;
+    for (uint32_t way = 0; way < WAYS; way++) {
+        struct engine engine = engine_start(options);
+        struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+        take_by_turns(clients, 0, back);
+        size_t bytes = rp_client_state(clients[0], token, sizeof token);
+        uint64_t next = back + (way == FROM_ITS_OWN);
+        take_batches(clients[1], 1, back, next);
+        if (way == LIVES_ON) {
+            engine_end(&engine, SIGKILL);
+            engine = engine_start(options);
+        }
+        if (way != FROM_ITS_OWN)
+            clients[0] = come_back(clients[0], 0, token, bytes);
+        rp_client_detach(clients[0]);
+        if (way == FROM_ITS_OWN)
+            clients[1] = replaced(clients[1], 1);
+        if (way == FROM_THE_SAME)
+            clients[1] = come_back(clients[1], 1, token, bytes);
+        take_batches(clients[1], 1, next, last);
+        assert_int_equal(take(clients[1], 0), RP_NEXT_END);
+        rp_client_detach(clients[1]);
+        for (uint32_t r = 0; r < RANKS; r++) {
+            clients[r] = trainer(r, token, bytes);
+            take_batches(clients[r], r, back, last);
+            rp_client_detach(clients[r]);
+            rp_sleep_ns(SECOND / 2); /* time enough to end */
+        }
+        assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    }
+}
+
 /* Where a rank is that has not attached since another one moved the stream, nobody knows. */
 static void a_guess_is_no_checkpoint(void **state)
 {
@@ -210,15 +265,6 @@ static void a_guess_is_no_checkpoint(void **state)
     take_batches(client, 1, 0, 1); /* not batch 10 */
     rp_client_detach(client);
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
-}
-
-/* It dies and comes back from its own state. */
-static struct rp_client *replaced(struct rp_client *client, uint32_t rank)
-{
-    static uint8_t token[KIT_STATE_MAX];
-    size_t bytes = rp_client_state(client, token, sizeof token);
-    rp_client_detach(client);
-    return trainer(rank, token, bytes);
 }
 
 /* All trainers die and go on from the state of the slower one. What the faster one had is no part
@@ -295,6 +341,7 @@ int main(void)
         cmocka_unit_test_teardown(a_lost_state_does_not_hold_up_the_end, end_newest),
         cmocka_unit_test_teardown(who_had_everything_comes_again_when_another_goes_back,
                                   end_newest),
+        cmocka_unit_test_teardown(who_had_everything_before_a_return_comes_again, end_newest),
         cmocka_unit_test_teardown(a_guess_is_no_checkpoint, end_newest),
         cmocka_unit_test_teardown(what_is_to_come_again_is_in_no_checkpoint, end_newest),
         cmocka_unit_test_teardown(a_rank_without_a_state_begins_at_the_start, end_newest),
