@@ -36,6 +36,14 @@ static bool has_saved(const struct trainer *trainer)
     return trainer->saved.size > 0;
 }
 
+static void await_batches(struct story *story)
+{
+    uint64_t wanted = story->life.batches + story_below(story, 8);
+    uint64_t until = sim.now_ns + story_below(story, 400 * SIM_MS);
+    while (story->life.batches < wanted && sim.now_ns < until)
+        rp_sleep_ns(SIM_MS);
+}
+
 /* ---- engines --------------------------------------------------------------------------------- */
 
 /* An engine of another stream must not go on from our checkpoints. */
@@ -49,6 +57,19 @@ static void *intruder_main(void *argument)
     if (story->engine_code >= 0)
         story->engine_code = rp_engine_run(&options, &error);
     sim_exit(2);
+}
+
+/* It has ended by itself: everybody has had all of the stream, but for what a step may lack. */
+static void check_end(const struct story *story)
+{
+    if (story->engine_told || story->returns) /* it has not heard of that */
+        return;
+    for (uint32_t r = 0; r < story->life.trainers; r++) {
+        const struct trainer *trainer = &story->trainers[r];
+        if (trainer->farthest + story->life.global <= story->reference.row_count)
+            sim_fail("the engine ends, and %s has come to row %u of %u", trainer->name,
+                     (unsigned)trainer->farthest, (unsigned)story->reference.row_count);
+    }
 }
 
 static void *engine_main(void *argument)
@@ -66,6 +87,8 @@ static void *engine_main(void *argument)
         sim_trace("the engine fails: %s", error.message);
         if (!story->engine_faults)
             sim_fail("the engine: %s", error.message);
+    } else {
+        check_end(story);
     }
     sim_exit(code < 0 ? 2 : 0);
 }
@@ -117,6 +140,8 @@ void director_intrude(struct story *story)
 void director_start_engine(struct story *story)
 {
     draw_engine(story);
+    story->row_now = story->row_high; /* where its checkpoint may be */
+    story->returns = story->engine_told = false;
     story->engine = sim_spawn("engine", engine_main, story);
     story->counts.engines++;
 }
@@ -165,40 +190,6 @@ static bool engine_lives(const struct story *story)
     return story->engine && !story->engine->dead;
 }
 
-/* The job goes back: all trainers die and go on from the oldest of their states, some at once and
- * some when everybody is revived; the engine lives on. If they put their states away before they
- * gave anything back, no checkpoint of this life is of a later row. */
-static void return_all(struct story *story)
-{
-    struct life *life = &story->life;
-    if (!everybody(story, has_saved))
-        return;
-    struct token token = {.row = UINT64_MAX};
-    for (uint32_t r = 0; r < life->trainers; r++) {
-        struct trainer *trainer = &story->trainers[r];
-        if (!trainer->process->dead)
-            doom(story, trainer->process);
-        token = trainer->saved.row < token.row ? trainer->saved : token;
-    }
-    sim_trace("all trainers go back to row %u", (unsigned)token.row);
-    for (uint32_t r = 0; r < life->trainers; r++) {
-        struct trainer *trainer = &story->trainers[r];
-        trainer->saved = token;
-        trainer->at = trainer->farthest = token.row;
-        trainer->done = trainer->ended = false;
-    }
-    bool is_last = token.row + life->global > story->reference.row_count; /* its end was not kept */
-    if (life->keeping != NOW_AND_THEN && !is_last)
-        story->row_high = rp_max_u64(life->row_high, token.row);
-    life->end_row = 0;
-    director_expect_earlier(story, token.row);
-    for (uint32_t r = 0; r < life->trainers; r++)
-        if (story_chance(story, 700))
-            come_back(story, r);
-    rp_sleep_ns(story_below(story, 100 * SIM_MS));
-    story->counts.returns++;
-}
-
 static void kill_packer(struct story *story)
 {
     for (uint32_t i = sim.process_count; i-- > 0;) {
@@ -216,6 +207,7 @@ static void stop_engine_cleanly(struct story *story)
     if (!engine_lives(story))
         return;
     sim_trace("SIGTERM to the engine");
+    story->engine_told = true;
     story->engine->signals |= 1u << SIGTERM;
     sim_poke();
     uint64_t until = sim.now_ns + 60 * SIM_S;
@@ -238,6 +230,7 @@ static void ask_checkpoint(struct story *story)
 {
     char *path = NULL;
     struct rp_error error = {0};
+    uint64_t row_now = story->row_now; /* all may go back meanwhile */
     if (rp_engine_ask("/run", NULL, "checkpoint", &path, &error) < 0) {
         sim_trace("no checkpoint: %s", error.message);
         return;
@@ -250,6 +243,10 @@ static void ask_checkpoint(struct story *story)
         if (rp_state_info(state, bytes, &info, &error) < 0)
             sim_fail("%s: %s", path, error.message);
         sim_trace("promised: %s, row %u", path, (unsigned)info.next_row);
+        row_now = rp_max_u64(row_now, story->row_now);
+        if (info.next_row > row_now)
+            sim_fail("%s is of row %u; all ranks have come to row %u", path,
+                     (unsigned)info.next_row, (unsigned)row_now);
         story->row_safe = info.next_row;
         for (uint32_t r = 0; r < story->life.trainers;
              r++) /* who is not there yet may be behind it */
@@ -258,6 +255,64 @@ static void ask_checkpoint(struct story *story)
         rp_checkpoint_close(checkpoint);
     }
     rp_text_free(path);
+}
+
+/* What a job that goes back goes on from: the oldest state of all, of those that were put away last
+ * or of those before. */
+static struct token oldest_state(const struct story *story, bool last)
+{
+    struct token oldest = {.row = UINT64_MAX};
+    for (uint32_t r = 0; r < story->life.trainers; r++) {
+        const struct trainer *trainer = &story->trainers[r];
+        struct token token = last || !trainer->older.size ? trainer->saved : trainer->older;
+        oldest = token.row < oldest.row ? token : oldest;
+    }
+    return oldest;
+}
+
+static void forget_progress(struct story *story, struct token token)
+{
+    for (uint32_t r = 0; r < story->life.trainers; r++) {
+        struct trainer *trainer = &story->trainers[r];
+        trainer->saved = trainer->older = token;
+        trainer->at = trainer->farthest = token.row;
+        trainer->done = trainer->ended = false;
+    }
+    story->life.end_row = 0;
+    director_expect_earlier(story, token.row);
+    story->returns = true;
+    story->counts.returns++;
+}
+
+/* The job goes back: all trainers die and go on from one state, some at once and some when
+ * everybody is revived; the engine lives on, or dies as well. If they put their states away before
+ * they gave anything back, and always went on from the last ones, no checkpoint of this life is of
+ * a later row. */
+static void return_all(struct story *story)
+{
+    struct life *life = &story->life;
+    if (!everybody(story, has_saved))
+        return;
+    for (uint32_t r = 0; r < life->trainers; r++)
+        if (!story->trainers[r].process->dead)
+            doom(story, story->trainers[r].process);
+    bool last = story_chance(story, 700);
+    struct token token = oldest_state(story, last);
+    sim_trace("all trainers go back to row %u", (unsigned)token.row);
+    forget_progress(story, token);
+    bool is_last = token.row + life->global > story->reference.row_count; /* its end was not kept */
+    life->went_far |= !last || life->keeping == NOW_AND_THEN || is_last;
+    if (!life->went_far)
+        story->row_high = rp_max_u64(life->row_high, token.row);
+    if (engine_lives(story) && story_chance(story, 150))
+        doom(story, story->engine);
+    unsigned share = story_chance(story, 500) ? 700 : 400;
+    for (uint32_t r = 0; r < life->trainers; r++)
+        if (story_chance(story, share))
+            come_back(story, r);
+    await_batches(story);
+    if (story->checkpoints && engine_lives(story) && story_chance(story, 500))
+        ask_checkpoint(story);
 }
 
 static void revive(struct story *story)
@@ -319,10 +374,7 @@ static void live_dangerously(struct story *story)
     uint32_t events = (uint32_t)story_below(story, 6);
     uint64_t until = sim.now_ns + PATIENCE_NS;
     for (uint32_t i = 0; i < events && !has_failed(story) && !everybody(story, is_gone); i++) {
-        uint64_t wanted = story->life.batches + story_below(story, 8);
-        uint64_t wait = sim.now_ns + story_below(story, 400 * SIM_MS);
-        while (story->life.batches < wanted && sim.now_ns < wait)
-            rp_sleep_ns(1000000);
+        await_batches(story);
         happen(story);
         if (story_chance(story, 800))
             revive(story);

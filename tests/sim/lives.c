@@ -84,7 +84,8 @@ static void place_trainers(struct story *story)
                                     .start = token};
         trainer->start_low = with_token ? token.row : story->row_safe;
         trainer->start_high = with_token ? token.row : story->checkpoints ? story->row_high : 0;
-        trainer->saved = token;
+        trainer->farthest = trainer->start_high;
+        trainer->saved = trainer->older = token;
     }
 }
 

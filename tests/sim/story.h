@@ -57,10 +57,10 @@ struct trainer {
     struct sim_process *process;
     struct token start;             /* to attach with; size 0: none */
     uint64_t start_low, start_high; /* where it may begin */
-    struct token saved;             /* the newest that it put away */
+    struct token saved, older;      /* the newest that it put away, and the one before */
     uint64_t at;                    /* first row of the micro-batch that it takes next */
     uint64_t began;                 /* the first of them in this life of its process */
-    uint64_t farthest;              /* that `at` was in this life */
+    uint64_t farthest;              /* that `at` was in this life, since all went back last */
     bool done, failed, ended;
 };
 
@@ -85,6 +85,7 @@ struct life {
     bool begun; /* a trainer has begun, and the first of its steps: */
     uint64_t step_row;
     uint64_t row_high; /* of the story, when the life began */
+    bool went_far;     /* behind checkpoints of this life, perhaps, when all went back */
     uint64_t end_row;  /* behind the padding, as the first one found it that came there; or 0 */
 };
 
@@ -106,6 +107,9 @@ struct story {
     bool sidecars;     /* token files have them, so that their bits may flip */
     bool has_rotted;   /* a checkpoint; once in a story, or none might be left */
     uint64_t row_high; /* all ranks have taken what lies below, at some time */
+    uint64_t row_now;  /* the same, since all went back last: no checkpoint to come is later */
+    bool returns;      /* all are to go back, and nobody has come yet */
+    bool engine_told;  /* to stop */
     uint64_t row_safe; /* a checkpoint of this row was promised; a later one has no earlier row */
     struct counts counts;
 };

@@ -20,6 +20,7 @@ static void put_away(struct trainer *trainer, const struct rp_client *client, ui
     size_t size = rp_client_state(client, NULL, 0);
     void *bytes = sim_take(size, 16);
     rp_client_state(client, bytes, size);
+    trainer->older = trainer->saved;
     trainer->saved = (struct token){bytes, size, row};
 }
 
@@ -73,6 +74,7 @@ static void note_progress(struct story *story)
         lowest = trainer->farthest < lowest ? trainer->farthest : lowest;
     }
     story->row_high = lowest > story->row_high ? lowest : story->row_high;
+    story->row_now = lowest > story->row_now ? lowest : story->row_now;
 }
 
 /* Where it begins is where its state says that it was; without one, where the engine may stand.
@@ -89,6 +91,9 @@ static void begin(struct trainer *trainer, uint64_t row)
     if (!life->begun)
         life->step_row = row;
     life->begun = true;
+    if (trainer->story->returns) /* the first one of them: now the engine knows */
+        trainer->story->row_now = 0;
+    trainer->story->returns = false;
     note_progress(trainer->story);
 }
 
