@@ -389,7 +389,8 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
 /* ---- returns --------------------------------------------------------------------------------- */
 
 /* Trainers that go on from the same state are one return. Another one begins when somebody comes
- * from another state, or comes again. */
+ * from another state, or comes again. (That all go back to a state from which one has come by
+ * himself and had everything looks like one return, in which the others are late.) */
 static void join_return(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
 {
     bool joins = row == engine->return_row && seat->came_in < engine->returns;

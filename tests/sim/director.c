@@ -36,6 +36,13 @@ static bool has_saved(const struct trainer *trainer)
     return trainer->saved.size > 0;
 }
 
+/* But for what the last step may lack. */
+static bool has_had_all(const struct trainer *trainer)
+{
+    const struct story *story = trainer->story;
+    return trainer->farthest + story->life.global > story->reference.row_count;
+}
+
 static void await_batches(struct story *story)
 {
     uint64_t wanted = story->life.batches + story_below(story, 8);
@@ -59,14 +66,14 @@ static void *intruder_main(void *argument)
     sim_exit(2);
 }
 
-/* It has ended by itself: everybody has had all of the stream, but for what a step may lack. */
+/* It has ended by itself, and not before everybody has had everything. */
 static void check_end(const struct story *story)
 {
     if (story->engine_told || story->returns) /* it has not heard of that */
         return;
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *trainer = &story->trainers[r];
-        if (trainer->farthest + story->life.global <= story->reference.row_count)
+        if (!has_had_all(trainer))
             sim_fail("the engine ends, and %s has come to row %u of %u", trainer->name,
                      (unsigned)trainer->farthest, (unsigned)story->reference.row_count);
     }
@@ -270,6 +277,18 @@ static struct token oldest_state(const struct story *story, bool last)
     return oldest;
 }
 
+/* Has somebody who came from that state had everything? Then nobody can tell ranks that come from
+ * it again from those that have yet to come for the first time: a job does not go back so. */
+static bool is_done_from(const struct story *story, struct token token)
+{
+    for (uint32_t r = 0; r < story->life.trainers; r++) {
+        const struct trainer *trainer = &story->trainers[r];
+        if (trainer->start.size && trainer->start.row == token.row && has_had_all(trainer))
+            return true;
+    }
+    return false;
+}
+
 static void forget_progress(struct story *story, struct token token)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++) {
@@ -298,6 +317,8 @@ static void return_all(struct story *story)
             doom(story, story->trainers[r].process);
     bool last = story_chance(story, 700);
     struct token token = oldest_state(story, last);
+    if (is_done_from(story, token))
+        return;
     sim_trace("all trainers go back to row %u", (unsigned)token.row);
     forget_progress(story, token);
     bool is_last = token.row + life->global > story->reference.row_count; /* its end was not kept */
