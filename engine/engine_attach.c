@@ -14,7 +14,8 @@
 #include "base/mem.h"
 #include "engine_parts.h"
 
-#define DOORBELLS_AT_ONCE 64u /* of a trainer; the loop comes back for more */
+/* Of a trainer: more than its socket holds, so that its end is heard behind them. */
+#define DOORBELLS_AT_ONCE 1024u
 
 /* ---- requests -------------------------------------------------------------------------------- */
 

@@ -297,6 +297,39 @@ static void what_is_to_come_again_is_in_no_checkpoint(void **state)
     }
 }
 
+/* A dead trainer is absent, however much is still to be heard from it. */
+static void who_died_ringing_is_absent(void **state)
+{
+    (void)state;
+    static uint8_t token[KIT_STATE_MAX], message[RP_MESSAGE_BYTES_MAX];
+    struct rp_request request = attach_request(0, RP_NEXT_ROW_ANY);
+    struct rp_error error;
+    char *path;
+    forget_checkpoints();
+    struct engine engine = engine_start(with_checkpoints);
+    struct rp_client *client = trainer(0, NULL, 0);
+    take_batches(client, 0, 0, 1);
+    request.state_bytes = (uint32_t)rp_client_state(client, token, sizeof token);
+    rp_client_detach(client);
+    int rings = attach_at_row(1, RP_NEXT_ROW_ANY), fds[2];
+    kill(engine.pid, SIGSTOP);
+    while (send(rings, "r", 1, MSG_DONTWAIT) == 1) {
+    }
+    close(rings);
+    int back = rp_socket_connect(run_dir, "default", &error);
+    assert_int_equal(
+        rp_socket_send(back, &request, sizeof request, token, request.state_bytes, NULL, 0, &error),
+        0);
+    kill(engine.pid, SIGCONT);
+    assert_true(rp_socket_receive(back, message, sizeof message, fds, 60000, &error) > 0);
+    assert_int_equal(rp_engine_ask(run_dir, NULL, "checkpoint", &path, &error), -RP_E_BUSY);
+    assert_says(&error, "rank 1 has not attached|stay valid");
+    close(fds[0]);
+    close(fds[1]);
+    close(back);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
 /* Whoever has no state has read nothing, wherever another rank has moved its ring. */
 static void a_rank_without_a_state_begins_at_the_start(void **state)
 {
@@ -344,6 +377,7 @@ int main(void)
         cmocka_unit_test_teardown(who_had_everything_before_a_return_comes_again, end_newest),
         cmocka_unit_test_teardown(a_guess_is_no_checkpoint, end_newest),
         cmocka_unit_test_teardown(what_is_to_come_again_is_in_no_checkpoint, end_newest),
+        cmocka_unit_test_teardown(who_died_ringing_is_absent, end_newest),
         cmocka_unit_test_teardown(a_rank_without_a_state_begins_at_the_start, end_newest),
         cmocka_unit_test_teardown(a_made_up_row_is_given_up, end_newest),
     };
