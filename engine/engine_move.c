@@ -80,6 +80,7 @@ int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint32_t repli
     geometry.rank = engine->config->rank_first + ring;
     geometry.base_row = engine->base_row;
     struct rp_ring *old = &engine->rings[ring], fresh;
+    (void)rp_ring_poll_release(old); /* whoever is led over may have said his last word */
     int code = rp_ring_create(&fresh, &geometry, replicas, engine->identity, engine->generation,
                               lowest_seat(old, replica, batch), error);
     if (code < 0)
@@ -399,6 +400,12 @@ static void join_return(struct rp_engine *engine, struct rp_seat *seat, uint64_t
     seat->came_in = engine->returns;
 }
 
+static void note_absent(struct rp_engine *engine)
+{
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        engine->seats[s].was_absent = !rp_seat_is_taken(&engine->seats[s]);
+}
+
 /* A trainer that goes on from a state may be one of many that do, and those that are not there may
  * go back: what they had is then to come again, and nobody knows from where. But for who has come
  * in the same return and has had everything: he is done. */
@@ -407,7 +414,7 @@ static void doubt_absent(struct rp_engine *engine)
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
         bool is_done = seat->had_all && seat->came_in == engine->returns;
-        if (seat->ever_trained && !rp_seat_is_taken(seat) && !is_done && !RP_DEFECT(trust_absent))
+        if (seat->ever_trained && seat->was_absent && !is_done && !RP_DEFECT(trust_absent))
             seat->guessed = true;
     }
 }
@@ -416,6 +423,7 @@ int rp_engine_place_ring(struct rp_engine *engine, struct rp_seat *seat,
                          const struct rp_request *request, bool names_row, const void *token,
                          uint64_t *batch_out, struct rp_error *error)
 {
+    note_absent(engine);
     int code = place_ring(engine, seat, request, names_row, token, batch_out, error);
     if (code >= 0 && token && !names_row) { /* who names its row has lived all the time */
         join_return(engine, seat, request->next_row);

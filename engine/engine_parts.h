@@ -29,6 +29,7 @@ struct rp_seat {
     bool ever_trained; /* since the engine started */
     bool had_all;      /* the last one, when it left */
     bool guessed;      /* where its trainer goes on, nobody knows until one comes (engine_move.c) */
+    bool was_absent;   /* before the newest trainer was placed, which leads others over */
     uint64_t came_in;  /* the return in which a trainer came here last, or 0 (engine_move.c) */
 };
 

@@ -179,6 +179,46 @@ static void one_goes_back(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
+/* Who lives is led over to the new ring when he asks for his next batch, which may take long: where
+ * he stands is known meanwhile. */
+static void who_is_led_over_is_in_checkpoints(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"checkpoint_dir",
+                                          "checkpoints",
+                                          "dp_world_size",
+                                          "1",
+                                          "global_batch_size",
+                                          "8",
+                                          "replicas",
+                                          "2",
+                                          NULL};
+    static uint8_t token[KIT_STATE_MAX];
+    forget_checkpoints();
+    struct engine engine = engine_start(options);
+    struct rp_client *clients[REPLICAS] = {replica_trainer(0, 0, NULL, 0),
+                                           replica_trainer(0, 1, NULL, 0)};
+    for (uint64_t k = 0; k < 5; k++)
+        for (uint32_t r = 0; r < REPLICAS; r++)
+            take_some(clients[r], k, k + 1);
+    size_t bytes = rp_client_state(clients[0], token, sizeof token);
+    rp_client_detach(clients[0]);
+    clients[0] = replica_trainer(0, 0, token, bytes);
+    char *path;
+    struct rp_error error;
+    if (rp_engine_ask(run_dir, NULL, "checkpoint", &path, &error) != 0)
+        fail_msg("%s", error.message);
+    rp_text_free(path);
+    engine_end(&engine, SIGKILL);
+    for (uint32_t r = 0; r < REPLICAS; r++)
+        rp_client_detach(clients[r]);
+    engine = engine_start(options);
+    clients[1] = replica_trainer(0, 1, NULL, 0);
+    take_some(clients[1], 4, 6); /* where the last step that all have had ends */
+    rp_client_detach(clients[1]);
+    assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+}
+
 /* A checkpoint is of what all of them have had; the next life may have other replicas. */
 static void the_number_may_change(void **state)
 {
@@ -283,6 +323,7 @@ int main(void)
         cmocka_unit_test_teardown(nobodys_lease_changes, end_newest),
         cmocka_unit_test_teardown(replicas_that_are_apart_go_on, end_newest),
         cmocka_unit_test_teardown(one_goes_back, end_newest),
+        cmocka_unit_test_teardown(who_is_led_over_is_in_checkpoints, end_newest),
         cmocka_unit_test_teardown(the_number_may_change, end_newest),
         cmocka_unit_test_teardown(wrong_replicas_are_refused, end_newest),
         cmocka_unit_test_teardown(a_liar_hurts_nobody_else, end_newest),
