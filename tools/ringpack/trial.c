@@ -128,9 +128,11 @@ int rp_trial_open(struct rp_trial *trial, const char *binary, bool verbose, stru
     trial->log_fd = log ? open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
     free(log);
     if (trial->lock_fd < 0 || trial->log_fd < 0) {
+        int code = errno ? -errno : -EPERM; /* not ours: no call has failed */
         rp_trial_close(trial);
-        return rp_fail(error, -errno, NULL, "%s: cannot make the trial's files: %s",
-                       parent_directory(), rp_strerror(-errno));
+        return rp_fail(error, code, "set TMPDIR to a directory that can be written",
+                       "%s: cannot make the trial's files: %s", parent_directory(),
+                       rp_strerror(code));
     }
     return 0;
 }
