@@ -2,10 +2,13 @@
 /* place — see place.h.
  *
  * Invariants
- * P1  At most one process writes in a directory: an flock on .lock, which the kernel drops when the
- * holder dies, however it dies. The pid inside is for people only. P2  Behind the lock every
- * temporary file of ours is a dead process's, so all of them can go. P3  A checkpoint is removed
- * only when `keep` (2 or more) newer ones are known to verify. */
+ *
+ *   P1  At most one process writes into a directory: it holds an flock on .lock, which the kernel
+ *       drops when the holder dies, however it dies. The pid inside is for people only.
+ *
+ *   P2  Whoever holds the lock may remove every temporary file of ringpack: its writer is dead.
+ *
+ *   P3  A checkpoint is removed only when `keep` (2 or more) newer ones are known to verify. */
 #include "checkpoint/place.h"
 
 #include <dirent.h>
@@ -197,7 +200,7 @@ int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool 
 {
     *place = (struct rp_place){.dir = -1, .lock = -1, .keep = keep};
     if (keep < RP_PLACE_KEEP_MIN || keep > RP_PLACE_KEEP_MAX)
-        return rp_fail(error, -RP_E_CONFIG, "set checkpoint.keep to 3",
+        return rp_fail(error, -RP_E_CONFIG, "set checkpoint_keep to 3",
                        "%s: cannot keep %" PRIu32 " checkpoints: expected %u to %u", path, keep,
                        RP_PLACE_KEEP_MIN, RP_PLACE_KEEP_MAX);
     int code = open_directory(place, path, make, error);
