@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config — the life of a config: standard values, one option, the list of keys, the end. */
+/* config — a config's defaults, setting one key, the list of keys, freeing it. */
 #include "config/config.h"
 
 #include <errno.h>

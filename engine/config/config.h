@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.h — everything a user can say about a run, parsed once and checked once.
  *
- * The keys of the YAML file are the field names below; the same names serve as options of `serve`
- * (--batch-size) and as parameters of the Python Loader. Strings belong to the config. */
+ * The keys of the YAML file are the field names below; the same names are options of the commands
+ * (--batch-size) and parameters of the Python Loader. Strings belong to the config. */
 #ifndef RP_CONFIG_CONFIG_H
 #define RP_CONFIG_CONFIG_H
 
@@ -14,12 +14,13 @@
 
 /* One entry of `sources:`. A bare string in the YAML list is a source with that one shard. */
 struct rp_config_source {
-    char *name;      /* `name`; default: stem of the first shard */
-    uint64_t weight; /* `weight`, a decimal number > 0 with at most 6 decimals, times 10^6, then all
-                      * weights of    the config are divided by their greatest common divisor;
-                      * default: 1 */
-    char **shards;   /* `shards` (or `path` for one): files, Megatron prefixes, globs, directories;
-                      * relative to the config file; expanded; sorted bytewise within a pattern */
+    char *name; /* `name`; default: stem of the first shard */
+    /* `weight`: a decimal number > 0 with at most 6 decimals, kept times 10^6; rp_config_finish
+     * divides all weights by their greatest common divisor. Default: 1. */
+    uint64_t weight;
+    /* `shards`, or `path` for one: files, Megatron prefixes, globs, directories, relative to the
+     * config file. rp_config_finish replaces them by files, bytewise sorted within a pattern. */
+    char **shards;
     uint32_t shard_count;
     char *format;  /* `format`: auto | megatron | raw | npy | llmc; default auto */
     char *dtype;   /* `dtype`: u8 u16 i16 i32 u32 i64; default from the file (NULL) */
@@ -74,10 +75,10 @@ struct rp_config {
     uint32_t num_workers;         /* reader threads; 1 */
     uint32_t packers;             /* 1 */
     bool packer_processes;        /* false */
-    uint32_t prefetch_factor;     /* slots of a batch ring: finished, a power of two from 2 on; 4 */
+    uint32_t prefetch_factor;     /* slots of a batch ring; rounded up to a power of two >= 2; 4 */
     uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = as the plan needs (flow.h) */
     uint32_t io_depth;            /* reads in flight per reader; 64 */
-    enum rp_io_choice io;         /* auto | io_uring | pread */
+    enum rp_io_choice io;         /* auto | io_uring | pread | mapped */
     enum rp_switch direct;        /* O_DIRECT: auto | on | off */
     enum rp_switch verify_blocks; /* check sidecar hashes of what is read: auto (= on where there is
                                      a sidecar) | on | off */
@@ -87,7 +88,7 @@ struct rp_config {
     /* checkpoints */
     char *checkpoint_dir; /* NULL = none are written */
     uint64_t
-        checkpoint_steps;     /* write one every so many steps; 0 = only on SIGTERM and on demand */
+        checkpoint_steps;     /* write one every so many steps; 0 = at SIGTERM and on demand only */
     uint32_t checkpoint_keep; /* 3; at least 2 */
     bool checkpoint_contents; /* true */
     char *checkpoint_copy_dir; /* NULL; a second place, copied and verified in the background */
@@ -102,8 +103,8 @@ void rp_config_init(struct rp_config *config);
 
 /** Read a YAML file over the defaults. Errors (-RP_E_CONFIG, exit code 2) say file:line:column, the
  * key, what was expected and found; for an unknown key the nearest known one ("did you mean …?").
- * Duplicate keys, tabs as indentation, aliases of nothing, several documents, files over 1 MiB:
- * refused. Does not check ranges. */
+ * Refused: duplicate keys, tabs as indentation, undefined aliases, several documents, files over
+ * 1 MiB. Does not check ranges. */
 RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path,
                                  struct rp_error *error);
 
@@ -114,9 +115,8 @@ RP_MUST_CHECK int rp_config_set(struct rp_config *config, const char *key, const
                                 struct rp_error *error);
 
 /** Check ranges and combinations, expand globs, fill derived values (max_docs_per_row,
- * global_batch_size, profile
- *  -> sections). World sizes that do not divide are refused with the legal values listed. Call
- * once. */
+ * global_batch_size, the profile's sections). World sizes that do not divide global_batch_size are
+ * refused, with the legal ones listed. Call once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
 
 /** All keys with their type, default and one line of help, for --help and docs; NULL-named last. */

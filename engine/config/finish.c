@@ -30,7 +30,7 @@ static uint64_t number_of(const struct rp_config *config, const struct rp_key *k
     return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
 }
 
-/* Whole numbers against their bounds. A number that was not given and has no standard value is 0
+/* Whole numbers against their bounds. A number that was not given and has no default is 0
  * here: either it is derived later, or it is missing. */
 static int check_ranges(const struct rp_config *config, struct rp_error *error)
 {
@@ -273,10 +273,8 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
 
 static int finish_machine(struct rp_config *config, struct rp_error *error)
 {
-    uint32_t slots = 2; /* one that the trainer holds, one that is filled meanwhile */
-    while (slots < config->prefetch_factor)
-        slots *= 2;
-    config->prefetch_factor = slots;
+    /* at least 2: one that the trainer holds, one that is filled meanwhile */
+    config->prefetch_factor = (uint32_t)rp_pow2_at_least(rp_max_u64(2, config->prefetch_factor));
     struct rp_cpus cpus;
     if (config->cpus && !rp_cpus_parse(&cpus, config->cpus))
         return FAIL_AT(config, cpus, NULL, error,

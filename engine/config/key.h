@@ -2,7 +2,8 @@
 /* key.h — one table says everything about every key: it drives the YAML reader, the options, the
  * defaults, the range checks and the help. Private to this room.
  *
- * A standard value in parentheses is for people: the field starts as zero and is filled later. */
+ * A default (`standard`) in parentheses is for people: the field starts as zero and is filled
+ * later. */
 #ifndef RP_CONFIG_KEY_H
 #define RP_CONFIG_KEY_H
 
@@ -158,9 +159,9 @@ RP_MUST_CHECK int rp_key_find(const struct rp_key *table, size_t count, const ch
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
                              struct rp_place place, struct rp_error *error);
 
-/** Give every number its standard value; cannot fail. */
+/** Give every number its default; cannot fail. */
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object);
-/** Give every text that is still NULL its standard value. */
+/** Give every text that is still NULL its default. */
 RP_MUST_CHECK int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object,
                                     struct rp_error *error);
 void rp_key_free_texts(const struct rp_key *table, size_t count, void *object);

@@ -63,7 +63,7 @@ static const struct argp *make_argp(void)
             *c = *c == '_' ? '-' : *c;
         bool words = keys[i].standard[0] == '('; /* not a value, but what happens without one */
         snprintf(helps[i], sizeof helps[i], "%s; %s %s%s%s", keys[i].help, keys[i].type,
-                 words ? "" : "(standard: ", keys[i].standard, words ? "" : ")");
+                 words ? "" : "(default: ", keys[i].standard, words ? "" : ")");
         options[count++] = (struct argp_option){
             names[i], OPTION_KEY_FIRST + i, "VALUE", 0, helps[i], 0};
     }
