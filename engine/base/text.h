@@ -25,8 +25,8 @@ bool rp_text_bytes(const char *text, uint64_t *value);
  * suggested. */
 struct rp_text_near {
     const char *word, *best;
-    size_t
-        distance; /* of `best`: letters to insert, delete, replace or swap with their neighbour */
+    /* Of `best`: letters to insert, delete, replace or swap with their neighbour. */
+    size_t distance;
 };
 void rp_text_offer(struct rp_text_near *near, const char *candidate);
 

@@ -21,9 +21,8 @@
 #include "base/hash.h"
 
 enum rp_checkpoint_section_type {
-    RP_CHECKPOINT_STATE = 1, /* critical: the state token (engine/plan/STREAM.md section 8) */
-    RP_CHECKPOINT_CONFIG =
-        2, /* critical: text of the config the run had, for people and for `show` */
+    RP_CHECKPOINT_STATE = 1,    /* critical: the state token (engine/plan/STREAM.md section 8) */
+    RP_CHECKPOINT_CONFIG = 2,   /* critical: text of the run's config, for people and for `show` */
     RP_CHECKPOINT_CONTENTS = 3, /* advisory: records of tokens already read (FORMAT.md) */
 };
 #define RP_CHECKPOINT_SECTIONS_MAX 64u
@@ -39,14 +38,12 @@ struct rp_content_record {
 
 /* What the header says about the run. */
 struct rp_checkpoint_info {
-    uint64_t
-        sequence; /* of the file in its directory: ascending, orders checkpoints (clocks do not) */
-    uint64_t next_row;          /* where the state stands */
-    uint64_t contents_end_row;  /* rows [next_row, contents_end_row) have contents; = next_row when
-                                   none, or bad */
+    uint64_t sequence; /* orders the checkpoints of a directory, ascending (clocks do not) */
+    uint64_t next_row; /* where the state stands */
+    /* Rows [next_row, contents_end_row) have contents; = next_row: none have, or they are bad. */
+    uint64_t contents_end_row;
     struct rp_hash128 identity; /* of the stream */
-    uint32_t world,
-        rows; /* ranks, and rows a batch, of the run that wrote it: may change at resume */
+    uint32_t world, rows; /* ranks, and rows per batch, of the writing run: may change at resume */
     char run[65];
     char version[32]; /* of ringpack */
 };

@@ -32,8 +32,8 @@ struct rp_checkpoint_dir {
 struct image {
     struct rp_writer_file file; /* first: sealed with a pointer to it */
     struct rp_format_head head;
-    struct rp_writer_span
-        spans[SPANS_MAX]; /* head, then each section and its padding, then the footer */
+    /* Head, then each section and its padding, then the footer. */
+    struct rp_writer_span spans[SPANS_MAX];
     struct rp_checkpoint_piece own[SPANS_MAX]; /* pieces of the spans that are no section */
     uint8_t head_bytes[RP_FORMAT_HEAD_BYTES];
     uint8_t footer_bytes[RP_FORMAT_FOOTER_BYTES];

@@ -2,12 +2,16 @@
 /* format — see format.h and FORMAT.md.
  *
  * Invariants
- * F1  Given the lengths of the sections, there is one legal place for each of them and one legal
- * length of the file. So offsets are computed and compared, never believed. F2  The hash of the
- * head is checked before any of its fields but the magic is used. A head that hashes right was
- * written by us (or by a forger: XXH3 is no signature), so every later check still treats it as
- * hostile. F3  The head's hash and place are the same in all versions: "too new" and "damaged"
- * cannot be confused. */
+ *
+ *   F1  Given the lengths of the sections, there is one legal place for each of them and one legal
+ *       length of the file. So offsets are computed and compared, never trusted.
+ *
+ *   F2  The hash of the head is checked before any of its fields but the magic is used. A head with
+ *       the right hash was written by ringpack, or by a forger (XXH3 is no signature): every later
+ *       check still treats it as hostile.
+ *
+ *   F3  The place of the head and of its hash is the same in all versions, so "too new" and
+ *       "damaged" cannot be confused. */
 #include "checkpoint/format.h"
 
 #include <inttypes.h>
@@ -282,8 +286,7 @@ int rp_format_parse_head(struct rp_format_head *head, const void *bytes, uint64_
                          const char *path, struct rp_error *error)
 {
     RP_ASSERT(file_bytes >= RP_FORMAT_BYTES_MIN);
-    struct head_bytes
-        copy; /* decided on once, whatever happens to the file's memory; and aligned */
+    struct head_bytes copy; /* aligned, and cannot change while it is checked */
     memcpy(&copy, bytes, sizeof copy);
     int code = parse_frame(&copy, file_bytes, path, error);
     if (code < 0)

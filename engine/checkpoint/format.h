@@ -12,9 +12,7 @@
 
 #define RP_FORMAT_VERSION 1u
 #define RP_FORMAT_PAGE_BYTES 4096u /* sections and the file are multiples of it */
-#define RP_FORMAT_HEAD_BYTES                                                                       \
-    8192u /* fields, table of sections, hash: the same in every version                            \
-           */
+#define RP_FORMAT_HEAD_BYTES 8192u /* fields, table of sections, hash: so in every version */
 #define RP_FORMAT_FOOTER_BYTES 4096u
 #define RP_FORMAT_BYTES_MIN (RP_FORMAT_HEAD_BYTES + RP_FORMAT_FOOTER_BYTES)
 

@@ -17,8 +17,7 @@ struct rp_place {
     struct rp_writer writer;
     uint64_t newest_sequence; /* of all names that are or were here, 0 = none */
     uint32_t keep;
-    uint64_t
-        *verified; /* sequences that this process wrote or read and found good, at most `keep` */
+    uint64_t *verified; /* sequences that this process has found good, at most `keep` */
     uint32_t verified_count;
 };
 

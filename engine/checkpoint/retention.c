@@ -3,10 +3,15 @@
  * old ones belongs to whoever writes: place.c.)
  *
  * Invariants
- * R1  Nothing here removes a file. What does not count is renamed, and can be renamed back by hand.
- * R2  A bad file is set aside only when an older one verifies: a directory without any good one
- * stays as it is. R3  "Never held a checkpoint" is told from "lost them all": the second is an
- * error, so that no run starts from zero by itself. */
+ *
+ *   R1  Nothing here removes a file. What does not count is renamed, and can be renamed back by
+ *       hand.
+ *
+ *   R2  A bad file is set aside only when an older one verifies: a directory without any good one
+ *       stays as it is.
+ *
+ *   R3  "Never held a checkpoint" and "lost them all" are told apart: the second is an error, so
+ *       that no run starts from zero by itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -8,9 +8,7 @@
 
 #define RP_NAME_SUFFIX_SET_ASIDE ".bad"
 #define RP_NAME_SUFFIX_REWOUND ".rewound"
-#define RP_SEQUENCE_MAX                                                                            \
-    UINT64_C(999999999999) /* twelve digits, so that names sort as numbers do                      \
-                            */
+#define RP_SEQUENCE_MAX UINT64_C(999999999999) /* twelve digits, so that names sort as numbers */
 
 enum rp_name_kind { RP_NAME_CURRENT, RP_NAME_SET_ASIDE, RP_NAME_REWOUND };
 

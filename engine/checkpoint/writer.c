@@ -2,10 +2,14 @@
 /* writer — see writer.h; FORMAT.md, "Writing", says what each step is for.
  *
  * Invariants
- * W1  A file gets its final name only after its bytes were fsynced, read back and found equal.
- * W2  fsync is called once on an inode. When it fails the kernel has thrown the pages away and
- * marks them clean, so a second fsync lies; the inode is unlinked and the next attempt makes a new
- * one. W3  Nothing is acknowledged before the directory was fsynced after the rename. */
+ *
+ *   W1  A file gets its final name only after its bytes were fsynced, read back and found equal.
+ *
+ *   W2  fsync is called once per inode. When it fails, the kernel has dropped the pages and marked
+ *       them clean, so a second fsync would succeed without them. So the inode is unlinked, and the
+ *       next attempt makes a new one.
+ *
+ *   W3  Nothing is acknowledged before the directory was fsynced after the rename. */
 #include "checkpoint/writer.h"
 
 #include <errno.h>
@@ -270,8 +274,8 @@ int rp_writer_put(struct rp_writer *writer, const char *name, struct rp_writer_f
     }
     code = RP_DEFECT(leave_out_dir_fsync) ? 0 : storage->sync_dir(storage, writer->dir); /* W3 */
     if (code < 0) {
-        storage->unlink(storage, writer->dir,
-                        name); /* nobody was told of it, and it may vanish by itself */
+        /* Nobody was told of it, and it may vanish by itself. */
+        storage->unlink(storage, writer->dir, name);
         return fail_step(writer, error, code, name, "sync the directory");
     }
     return 0;

@@ -262,8 +262,8 @@ int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error)
         return rp_fail(error, -errno, NULL, "%s: cannot stat: %s", shard->path, strerror(errno));
     uint64_t mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u +
                         (uint64_t)info.st_mtim.tv_nsec;
-    bool known = shard->inode !=
-                 0; /* else the file was missing at open, and its size is all we know */
+    /* Of a file that was missing at open, the size is all that is known. */
+    bool known = shard->inode != 0;
     const char *what = NULL;
     uint64_t expected = 0, found = 0;
     if ((uint64_t)info.st_size != shard->bytes)

@@ -189,8 +189,7 @@ const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document
     return NULL;
 }
 
-/* ---- plain documents ---------------------------------------------------------------------------
- */
+/* ---- plain documents ------------------------------------------------------------------------- */
 
 /* Is the document plain, if all before it are? Then its first sequence has its number already. */
 static bool is_next_plain(const struct rp_opened *opened, uint64_t document)
@@ -252,8 +251,7 @@ void rp_megatron_expect_extent(const struct rp_opened *opened, uint64_t document
         __builtin_prefetch(opened->megatron.pointers + 8 * document);
 }
 
-/* ---- opening -----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int check_documents(struct rp_opened *opened, struct rp_error *error)
 {
@@ -322,7 +320,7 @@ int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
         snprintf(opened->found.why + used, sizeof opened->found.why - used,
                  "; it has sequence modes (multimodal), which are not used");
     }
-    opened->found.eos =
-        RP_EOS_NONE; /* an index needs none, and a declared one must not change the identity */
+    /* An index needs none, and a declared one must not change the identity. */
+    opened->found.eos = RP_EOS_NONE;
     return code;
 }

@@ -121,8 +121,7 @@ static int check_info(const struct rp_sidecar *sidecar, const char *token_path,
     if (has_table && info->tokens != (info->bytes - info->token_offset) / width)
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "tokens",
                        (info->bytes - info->token_offset) / width, info->tokens, error);
-    uint64_t starts = has_table ? info->documents + 1
-                                : 0; /* a wrap to 0 fails the test of the sizes */
+    uint64_t starts = has_table ? info->documents + 1 : 0; /* a wrap to 0 fails the last test */
     if (info->start_count != starts)
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "document table entries", starts,
                        info->start_count, error);

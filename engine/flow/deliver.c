@@ -313,8 +313,7 @@ bool rp_deliver_poll_space(struct rp_deliver *d)
     bool moved = false;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         struct rp_ring *ring = &d->rings[r];
-        (void)rp_ring_poll_release(
-            ring); /* a violation quarantines the ring; its batches just stay */
+        (void)rp_ring_poll_release(ring); /* a violation quarantines a trainer: its seat stays */
         uint64_t released = d->held ? rp_min_u64(ring->release, d->held_batch) : ring->release;
         uint64_t free_until = released + ring->geometry.slots;
         if (free_until > rp_a64_load_relaxed(&d->arena->free_until[r])) {

@@ -27,8 +27,7 @@ static bool wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wa
     struct rp_arena_words *words = d->arena->words;
     while (rp_a64_load_acquire(&words->retired) < needed) {
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
-        uint32_t epoch = rp_event_prepare(
-            &words->retired_event); /* a fence: PAIRS retired-wanted */
+        uint32_t epoch = rp_event_prepare(&words->retired_event); /* fences. PAIRS retired-wanted */
         if (rp_arena_stopping(d->arena) || rp_a64_load_acquire(&words->retired) >= wanted)
             rp_event_cancel(&words->retired_event);
         else

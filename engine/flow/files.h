@@ -16,13 +16,12 @@
 
 struct rp_file {
     int fd; /* -1 = not open yet */
-    uint32_t
-        alignment; /* of reads: 1, RP_BLOCK_BYTES where blocks are checked, or that of O_DIRECT */
-    bool direct;   /* reads must be aligned, also at the end of the file */
-    bool checked;  /* blocks are compared with the sidecar's hashes */
-    const uint8_t *map; /* the whole file, or NULL */
-    struct rp_a64
-        *seen; /* [blocks / 64]: mapped blocks that were compared; shared by all packers */
+    /* Of reads: 1, RP_BLOCK_BYTES where blocks are checked, or that of O_DIRECT. */
+    uint32_t alignment;
+    bool direct;         /* reads must be aligned, also at the end of the file */
+    bool checked;        /* blocks are compared with the sidecar's hashes */
+    const uint8_t *map;  /* the whole file, or NULL */
+    struct rp_a64 *seen; /* [blocks / 64]: mapped blocks already compared, by any packer */
 };
 
 struct rp_files {

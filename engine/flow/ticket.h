@@ -119,8 +119,7 @@ struct rp_arena_words {
     RP_LINE_ALIGNED struct rp_event planned;       /* readers sleep here; dispatch signals */
     RP_LINE_ALIGNED struct rp_event ready;         /* packers sleep here; readers signal */
     RP_LINE_ALIGNED struct rp_event retired_event; /* dispatch sleeps here; deliver signals */
-    RP_LINE_ALIGNED struct rp_event
-        space; /* packers sleep here for a batch slot; deliver signals */
+    RP_LINE_ALIGNED struct rp_event space; /* packers sleep here for a slot; deliver signals */
     RP_LINE_ALIGNED struct rp_a64 retired; /* writer: deliver. I4 */
     /* writer: dispatch. It sleeps until retired reaches this: a quarter of the ring, not one slot,
      * so that the two do not wake each other for every ticket. A hint; PAIRS retired-wanted */

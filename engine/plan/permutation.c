@@ -96,8 +96,7 @@ uint64_t rp_permute_inverse(const struct rp_permutation *p, uint64_t y)
     return y;
 }
 
-/* ---- many at once -----------------------------------------------------------------------------
- */
+/* ---- many at once ---------------------------------------------------------------------------- */
 
 #define PASS_NAME pass
 #define PASS_TARGET

@@ -11,8 +11,7 @@
 #include "plan/packing.h"
 #include "plan/plan_state.h"
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int check_range(const char *name, uint64_t value, uint64_t least, uint64_t most,
                        struct rp_error *error)
@@ -162,8 +161,7 @@ void rp_plan_close(struct rp_plan *plan)
     free(plan);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int make_row(struct rp_lane *lane, struct rp_draft *draft, struct rp_error *error)
 {
@@ -244,8 +242,7 @@ int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
     return 0;
 }
 
-/* ---- what it knows of itself ------------------------------------------------------------------
- */
+/* ---- what it knows of itself ----------------------------------------------------------------- */
 
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
 {

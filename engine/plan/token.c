@@ -55,8 +55,7 @@ struct rp_token_header rp_token_header_of(const struct rp_plan *plan)
     };
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 struct writer {
     uint8_t *at;
@@ -154,8 +153,7 @@ struct rp_hash128 rp_token_identity(const struct rp_plan *plan)
     return rp_hasher_finish(&hasher);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 int rp_token_open(struct rp_token_reader *reader, struct rp_token_header *header, const void *token,
                   size_t bytes, struct rp_error *error)
@@ -267,8 +265,7 @@ int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool acc
     return 0;
 }
 
-/* ---- listing ----------------------------------------------------------------------------------
- */
+/* ---- listing --------------------------------------------------------------------------------- */
 
 /* Add up the counts of all lanes, passing over everything else. False if the records do not add up.
  */

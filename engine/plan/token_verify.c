@@ -17,8 +17,7 @@
 
 __extension__ typedef unsigned __int128 wide; /* sums of u64 that came from outside */
 
-/* ---- is it of this stream? --------------------------------------------------------------------
- */
+/* ---- is it of this stream? ------------------------------------------------------------------- */
 
 static int mismatch(const char *field, const char *in_token, const char *in_plan,
                     struct rp_error *error)
@@ -146,8 +145,7 @@ int rp_token_match(struct rp_token_reader *reader, const struct rp_token_header 
     return failed;
 }
 
-/* ---- could the plan have written it? ----------------------------------------------------------
- */
+/* ---- could the plan have written it? --------------------------------------------------------- */
 
 /* One lane under examination, and what its records add up to. */
 struct check {

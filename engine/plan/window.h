@@ -64,8 +64,7 @@ void rp_window_remove(struct rp_window *window, uint16_t slot);
 /** Give a thing another value; its arrival stays. */
 void rp_window_change(struct rp_window *window, uint16_t slot, uint32_t value);
 
-/* ---- the order of arrival ---------------------------------------------------------------------
- */
+/* ---- the order of arrival -------------------------------------------------------------------- */
 
 static inline uint16_t rp_window_oldest(const struct rp_window *window)
 {
@@ -76,8 +75,7 @@ static inline uint16_t rp_window_newer(const struct rp_window *window, uint16_t 
     return window->age[slot].newer;
 }
 
-/* ---- the order of values ----------------------------------------------------------------------
- */
+/* ---- the order of values --------------------------------------------------------------------- */
 
 static inline uint32_t rp_window_value(const struct rp_window *window, uint16_t slot)
 {

@@ -126,8 +126,7 @@ RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, heartbeat_ns) == 256, "ABI");
 
 #define RP_MESSAGE_MAGIC 0x314b4c41544b5052ull
 #define RP_NEXT_ROW_ANY UINT64_MAX
-#define RP_MESSAGE_BYTES_MAX                                                                       \
-    (16u << 20) /* a request with its state token, or a reply with its text */
+#define RP_MESSAGE_BYTES_MAX (16u << 20) /* a request with its state token, or a reply's text */
 
 enum rp_request_kind {
     RP_REQUEST_ATTACH = 1, /* reply WELCOME with two fds (data, control), or REFUSED */

@@ -286,7 +286,7 @@ static int fail_gone(const char *run, const char *path, struct rp_error *error)
 {
     return rp_fail(
         error, -RP_E_GONE,
-        "start one with `ringpack serve`; --run and --run-dir must be the same on both sides",
+        "start one with `ringpack serve`; run and --run-dir must be the same on both sides",
         "run `%s`: no engine of that name is running (run directory %s)", run, path);
 }
 
@@ -295,8 +295,7 @@ static int connect_at(int directory_fd, const char *run, const char *path, struc
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return rp_fail(error, -errno, NULL, "run `%s`: socket: %s", run, strerror(errno));
-    struct timeval patience = {
-        .tv_sec = RP_CONNECT_SECONDS}; /* a stopped engine's backlog may be full */
+    struct timeval patience = {.tv_sec = RP_CONNECT_SECONDS}; /* a stopped engine accepts nobody */
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     struct sockaddr_un address = socket_address(directory_fd, run);
     int code = 0;

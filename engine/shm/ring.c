@@ -122,8 +122,8 @@ void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64
     if (message)
         snprintf(words->message, sizeof words->message, "%s", message);
     rp_a32_store_release(&words->status, status); /* PAIRS ring-status */
-    rp_futex_wake_all(
-        rp_a64_low(&words->tail)); /* rare: not worth asking whether somebody sleeps */
+    /* Rare: not worth asking whether somebody sleeps. */
+    rp_futex_wake_all(rp_a64_low(&words->tail));
 }
 
 /* The trainer's word stays where it was last believed, and the ring with it: the others go on as

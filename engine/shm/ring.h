@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring.h — a batch ring: one engine publishes batches in order, trainers borrow and return them.
  *
- * A ring has a *seat* for each replica: a trainer takes it at attach and has its own control page,
- * and every one of them gets every batch. `release` without more is the lowest of all seats: of one
- * that nobody has taken, where its trainer will begin.
+ * A ring has a *seat* for each replica: a trainer takes it at attach, gets a control page of its
+ * own, and is given every batch. Each seat has a release word; an untaken seat's stands where its
+ * trainer will begin. `release` alone means the lowest of all seats.
  *
  * Invariants
+ *
  *   I1  release <= tail <= release + slots. A seat's word only grows and stays at or below tail,
- * which is checked at every load of it; one that was taken ahead of tail stands still until tail
- * comes by. I2  A slot is written only while its batch is in [tail, release + slots); it is read
- * only below tail. I3  Only `tail` publishes and only release words give back; each is one
- * monotonic word with one release store, so a kill at any instruction leaves a valid ring (two
- * words could be torn apart). I4  What one trainer writes, or that it dies, changes nothing for the
- * others but how long the ring waits.
+ *       which is checked at every load of it. One that was taken ahead of tail stands still until
+ *       tail has reached it.
+ *
+ *   I2  A slot is written only while its batch is in [tail, release + slots), and read only below
+ *       tail.
+ *
+ *   I3  Only `tail` publishes, and only release words give back. Each is one monotonic word with
+ *       one release store, so a kill at any instruction leaves a valid ring (two words could be
+ *       torn apart).
+ *
+ *   I4  What one trainer writes, or that it dies, changes nothing for the others but how long the
+ *       ring waits.
  *
  * A trainer's death is learnt from its socket, never from these words. */
 #ifndef RP_SHM_RING_H

@@ -45,7 +45,7 @@ RP_MUST_CHECK int rp_segment_seal_size(struct rp_segment *segment, struct rp_err
  */
 RP_MUST_CHECK int rp_segment_attach(struct rp_segment *segment, int fd, bool writable,
                                     size_t bytes_min, struct rp_error *error);
-void rp_segment_close(
-    struct rp_segment *segment); /* idempotent; a zeroed segment must have fd -1 */
+/** Unmap and close. Idempotent; a segment that was never opened must have fd -1. */
+void rp_segment_close(struct rp_segment *segment);
 
 #endif

@@ -19,9 +19,7 @@
 
 #define RP_FDS_GIVEN 2                 /* with a message, or none */
 #define RP_FDS_KEPT (RP_FDS_GIVEN + 1) /* and the body, if it has one of its own */
-#define RP_BODY_INLINE_MAX                                                                         \
-    65536u /* a packet is sent only whole, and sockets' buffers are small                          \
-            */
+#define RP_BODY_INLINE_MAX 65536u      /* a packet is sent whole, and sockets' buffers are small */
 #define RP_PACKET_BYTES_MAX (RP_BODY_INLINE_MAX + RP_PAGE_BYTES)
 #define RP_BODY_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 #define RP_FDS_MAX 16 /* more than the kernel is asked for: it drops the rest and says so */

@@ -43,16 +43,14 @@ RP_MUST_CHECK int rp_socket_connect(const char *run_dir, const char *run, struct
 bool rp_socket_hung_up(int fd);
 
 /** Send a header and a body as one message, with up to two fds. Waits for room on blocking sockets
- * only: -EAGAIN from a peer that does not read what it asked for.
- */
+ * only: -EAGAIN from a peer that does not read what it asked for. */
 RP_MUST_CHECK int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *body,
                                  size_t body_bytes, const int *fds, unsigned fd_count,
                                  struct rp_error *error);
 /** Receive one message into buffer (capacity bytes) and up to two fds (unused ones are -1, surplus
  * ones closed). Returns its length, 0 when the peer hung up, -EAGAIN when there is none yet, or a
  * code; a message longer than capacity is -RP_E_PROTOCOL. timeout_ms < 0 = the socket's own
- * blocking mode; otherwise wait at most that long
- *  (-RP_E_TIMEOUT). */
+ * blocking mode; otherwise wait at most that long (-RP_E_TIMEOUT). */
 RP_MUST_CHECK int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2],
                                         int timeout_ms, struct rp_error *error);
 

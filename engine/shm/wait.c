@@ -82,8 +82,8 @@ bool rp_spin(uint32_t *spins, uint32_t limit_ns)
 {
     if (has_one_cpu())
         return false;
-    uint32_t now = (uint32_t)rp_now_ns() |
-                   1; /* the low half is enough for microseconds, and 0 means "not started" */
+    /* The low half is enough for microseconds; 0 means "not started". */
+    uint32_t now = (uint32_t)rp_now_ns() | 1;
     if (*spins == 0) {
         *spins = now;
         return true;

@@ -26,8 +26,7 @@ int rp_checkpoint_token(const struct rp_checkpoint *checkpoint, struct rp_state_
     return 0;
 }
 
-/* ---- what contents amount to ------------------------------------------------------------------
- */
+/* ---- what contents amount to ----------------------------------------------------------------- */
 
 struct contents {
     uint64_t records, tokens, bytes;
@@ -48,8 +47,7 @@ static struct contents contents_of(const struct rp_checkpoint *checkpoint)
     return sum;
 }
 
-/* ---- text -------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 #define LABEL "  %-16s"
 
@@ -158,8 +156,7 @@ void rp_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size
     }
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* Numbers beyond 2^63 are text, which no reader can round. */
 static json_t *json_u64(uint64_t value)

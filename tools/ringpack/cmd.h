@@ -56,8 +56,8 @@ void rp_cmd_print_json(json_t *value);
 char *rp_cmd_bytes_text(uint64_t bytes, char text[RP_CMD_TEXT_BYTES]); /* 64.0 MiB */
 char *rp_cmd_count_text(uint64_t count, char text[RP_CMD_TEXT_BYTES]); /* 12,345,678 */
 char *rp_cmd_short_text(double value, char text[RP_CMD_TEXT_BYTES]);   /* 12.3 M */
-char *rp_cmd_seconds_text(double seconds,
-                          char text[RP_CMD_TEXT_BYTES]); /* 350 ms, 12.3 s, 4 min 05 s */
+/* 350 ms, 12.3 s, 4 min 05 s */
+char *rp_cmd_seconds_text(double seconds, char text[RP_CMD_TEXT_BYTES]);
 
 /* One line on stderr that is drawn over itself, ten times a second at most; nothing where stderr is
  * no terminal. `context` of the callbacks of the corpus room. */

@@ -482,8 +482,7 @@ int rp_cmd_attach(int argc, char **argv)
         return RP_EXIT_TROUBLE;
     if (!arguments.client.run)
         arguments.client.run = "default";
-    struct sigaction action = {
-        .sa_handler = ask_stop}; /* no SA_RESTART: a sleeping wait looks up */
+    struct sigaction action = {.sa_handler = ask_stop}; /* no SA_RESTART: a wait ends */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     return attach(&arguments);

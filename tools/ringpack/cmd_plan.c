@@ -19,8 +19,7 @@
 #include "stream.h"
 
 #define ROWS_STANDARD 1000000u
-#define BUCKETS                                                                                    \
-    26 /* row lengths in documents: bucket b has b significant bits, and seq_len <= 2^24 */
+#define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
 enum { OPTION_ROWS = 0x1000, OPTION_JSON };
 

@@ -42,8 +42,8 @@ struct rp_reference {
     struct rp_reference_row *rows;
     struct rp_journal_fragment *fragments;
     uint64_t row_count, row_capacity, fragment_count, fragment_capacity;
-    uint64_t
-        last_row; /* that has a fragment, + 1: the end of the stream, or of what was asked for */
+    /* 1 + the last row with a fragment: the end of the stream, or of what was asked for. */
+    uint64_t last_row;
     struct rp_hash128 digest;
 };
 /** Take the rows of a record below `until`, which must be the next ones. */
