@@ -86,7 +86,7 @@ enum rp_key_kind {
     X(packers, packers, COUNT, NULL, "1", 1, 64, "workers that pack")                              \
     X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                               \
       "packing workers are processes instead of threads")                                          \
-    X(prefetch_factor, prefetch_factor, COUNT, NULL, "4", 1, 1u << 16,                             \
+    X(prefetch_factor, prefetch_factor, COUNT, NULL, "4", 1, 4096,                                 \
       "batches ready for each rank; rounded up to a power of two")                                 \
     X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "(64m; for blocks four of their windows)",      \
       1u << 16, 1ull << 44, "memory between readers and packers")                                  \

@@ -36,8 +36,8 @@
 #define RP_PAGE_BYTES 4096u
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
 #define RP_SLOT_STATE_OFFSET 128u  /* a slot: header, state token, sections */
-#define RP_RING_SLOTS_MAX 4096u
-#define RP_REPLICAS_MAX 32u /* bits of `quarantined`; the bound of the key `replicas` */
+#define RP_RING_SLOTS_MAX 4096u    /* the bound of the key `prefetch_factor` */
+#define RP_REPLICAS_MAX 32u        /* bits of `quarantined`; the bound of the key `replicas` */
 #define RP_RUN_NAME_BYTES 65u
 
 /* Data segment, offset 0. Immutable once `ready` is 1 (PAIRS ring-ready: release store / acquire

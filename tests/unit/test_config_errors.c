@@ -121,6 +121,7 @@ static const char *const combinations[][2] = {
     {"sources: [a]\nseq_len: 0\nbatch_size: 1\n",
      "c.yaml:2: seq_len: expected 1 … 16777216, found 0"},
     {MINIMAL "window: 5000\n", "c.yaml:4: window: expected 1 … 4096, found 5000"},
+    {MINIMAL "prefetch_factor: 8192\n", "c.yaml:4: prefetch_factor: expected 1 … 4096, found 8192"},
     {MINIMAL "num_epochs: 4294967296\n",
      "c.yaml:4: num_epochs: expected 0 … 4294967295, found 4294967296"},
     {MINIMAL "checkpoint_keep: 1\n", "c.yaml:4: checkpoint_keep: expected 2 … 1000, found 1"},
