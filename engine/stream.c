@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-/* The config room numbers these words in the order of STREAM.md, without seeing the plan room. */
+/* The config module numbers these words in the order of STREAM.md; it may not include plan.h. */
 _Static_assert(RP_SHUFFLE_NONE == 0 && RP_SHUFFLE_DOCUMENT == 1 && RP_SHUFFLE_BLOCK == 2,
                "shuffle");
 _Static_assert(RP_PACKING_LOOKAHEAD == 0 && RP_PACKING_CONCAT == 1 && RP_PACKING_BEST_FIT == 2,

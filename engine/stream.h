@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.h — the corpus and the plan that a config describes: where the three rooms that are blind
- * to each other meet, for the engine and for every tool that looks at a stream without serving it.
- */
+/* stream.h — the corpus and the plan that a config describes, for the engine and for every tool
+ * that looks at a stream without serving it. The modules config, corpus and plan do not know each
+ * other: they meet here. */
 #ifndef RP_STREAM_H
 #define RP_STREAM_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* key.h — one table says everything about every key: it drives the YAML reader, the options, the
- * defaults, the range checks and the help. Private to this room.
+ * defaults, the range checks and the help. Private to engine/config.
  *
  * A default (`standard`) in parentheses is for people: the field starts as zero and is filled
  * later. */

@@ -2,9 +2,9 @@
 /* corpus.h — what the bytes of a corpus mean: where each document lies, and whether it changed.
  *
  * A shard is one file in which every document is one contiguous run of little-endian integers.
- * Formats differ only in how they say where documents begin; this room hides that behind an extent
- * table. It reads indexes and sampled blocks, never whole token files (rp_index_build does, once,
- * for the user).
+ * Formats differ only in how they say where documents begin; this module hides that behind an
+ * extent table. It reads indexes and sampled blocks, never whole token files (rp_index_build does,
+ * once, for the user).
  *
  * Indexes are mapped, so memory does not grow with the corpus. Threads: open and close on one
  * thread; everything else is read-only and may be called from any number of threads. */
@@ -45,7 +45,7 @@ uint32_t rp_token_bits(enum rp_token_type type);  /* of an id: without the sign 
 #define RP_BLOCK_BYTES 4096u
 
 /* What the user says about one source. Paths are files, Megatron prefixes, or directories/globs
- * that the config room has already expanded, in the canonical order (sorted bytewise within one
+ * that the config module has already expanded, in the canonical order (sorted bytewise within one
  * pattern). */
 struct rp_source_spec {
     const char *name;

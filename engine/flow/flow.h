@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flow.h — the pipeline: plan → fetch ══ prefetch ring ══► pack ══ batch rings ══► trainers.
  *
- * This room is the only one that joins plan, corpus, io and shm. Its stages (files of the same
- * names):
+ * The only module that joins plan, corpus, io and shm. Its stages (files of the same names):
  *
  *     dispatch  one thread: plans rows, turns those of local ranks into tickets
  *     fetch     reader threads: tickets → reads → READY

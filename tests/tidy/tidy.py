@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the house that a machine can keep, each with a snippet that it must flag.
+"""The project's rules that a machine can check, each with a snippet that it must flag.
 
     tidy.py            check the repository (self-test first); exit 1 if anything is found
     tidy.py RULE...    only these rules
@@ -82,7 +82,7 @@ def code_lines(files, *endings):
 LAYER_1 = {"corpus", "plan", "io", "shm", "checkpoint", "config"}
 
 
-def room_of(path):
+def module_of(path):
     """Room of a file under engine/: a folder, `client`, or `top` for the rest of layer 3."""
     parts = path.split("/")[1:]
     if len(parts) > 1:
@@ -90,14 +90,14 @@ def room_of(path):
     return "client" if parts[0].startswith("client") else "top"
 
 
-def may_include(room, target):
-    if target in (room, "base", "public"):
+def may_include(module, target):
+    if target in (module, "base", "public"):
         return True
-    if room == "client":
+    if module == "client":
         return target == "shm"
-    if room == "flow":
+    if module == "flow":
         return target in LAYER_1
-    return room == "top" and target != "client"
+    return module == "top" and target != "client"
 
 
 def includes(files, within="engine/"):
@@ -120,10 +120,10 @@ def layers(files):
         if target is None:
             yield Finding(path, number, "include by the path under engine/ or include/")
             continue
-        room = room_of(path)
-        known = "public" if target.startswith("include/") else room_of(target)
-        if not may_include(room, known):
-            yield Finding(path, number, f"room {room} must not know room {known}")
+        module = module_of(path)
+        known = "public" if target.startswith("include/") else module_of(target)
+        if not may_include(module, known):
+            yield Finding(path, number, f"module {module} must not know module {known}")
     for path, number, target in includes(files, "include/"):
         if target is None or not target.startswith("include/"):
             yield Finding(path, number, "an installed header includes installed headers only")

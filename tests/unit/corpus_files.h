@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus_files.h — for the tests of the corpus room: a scratch directory, and files written byte by
+/* corpus_files.h — for the tests of engine/corpus: a scratch directory, and files written byte by
  * byte from the layouts in the formats' own documentation, never with the code under test. */
 #ifndef RP_TESTS_CORPUS_FILES_H
 #define RP_TESTS_CORPUS_FILES_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* system_faults.h — every system call of a room fails when it is told to: all of them counted, or
+/* system_faults.h — every system call of a module fails when it is told to: all of them counted, or
  * those of one name. A test that includes this stands in front of the C library.
  *
  * Beside it every_call() and every_allocation(), which fail one after the other under an operation

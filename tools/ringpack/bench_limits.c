@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_limits — how fast this machine does each part alone: memcpy, planning, plain reads.
  *
- * Nothing here knows the engine's pipeline; reads go through the io room with long requests in file
+ * Nothing here knows the engine's pipeline; reads go through engine/io with long requests in file
  * order, the easiest task for a disk. */
 #include <errno.h>
 #include <fcntl.h>

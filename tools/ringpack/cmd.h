@@ -60,7 +60,7 @@ char *rp_cmd_short_text(double value, char text[RP_CMD_TEXT_BYTES]);   /* 12.3 M
 char *rp_cmd_seconds_text(double seconds, char text[RP_CMD_TEXT_BYTES]);
 
 /* One line on stderr that is drawn over itself, ten times a second at most; nothing where stderr is
- * no terminal. `context` of the callbacks of the corpus room. */
+ * no terminal. `context` of the callbacks of corpus.h. */
 struct rp_cmd_progress {
     const char *label; /* "indexing corpus.bin" */
     bool bytes;        /* done and total are bytes, not a count */

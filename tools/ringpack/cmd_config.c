@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_config — see cmd_config.h. The option table is made from the config room's own table of keys.
- */
+/* cmd_config — see cmd_config.h. The option table is made from rp_config_keys. */
 #include "cmd_config.h"
 
 #include <stdio.h>
