@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client — a trainer borrows batches and returns them; the engine's death is a pause.
  *
- * next: take what is published; else spin, sleep on tail, look at the socket; if the engine is
- * gone, attach to its successor at our row and go on. What a dead engine had published is still
- * delivered first: it is whole, because tail moves only after the slot is written. release: leases
- * come back in any order, the ring wants them in order: the watermark moves over the slots that
- *       nobody holds any more. */
+ *   next      Take what is published; else spin, sleep on tail, look at the socket; if the engine
+ *             is gone, attach to its successor at our row and go on. What a dead engine had
+ *             published is still delivered first: it is whole, because tail moves only after the
+ *             slot is written.
+ *
+ *   release   Leases come back in any order, and the ring wants them in order: the watermark moves
+ *             over the slots that nobody holds any more. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,8 +26,7 @@
 #define RP_CONNECT_TIMEOUT_NS (10ull * RP_SECOND_NS)
 #define RP_RESTART_TIMEOUT_NS (60ull * RP_SECOND_NS)
 #define RP_LOOK_UP_NS 100000000u /* how often a sleeping trainer looks whether the engine lives */
-#define RP_STOPPED_PAUSE_NS                                                                        \
-    5000000u /* before the next successor, when one only said that it stops */
+#define RP_STOPPED_PAUSE_NS 5000000u /* before the next successor, when one says that it stops */
 
 /* Beside enum rp_next, inside this file: the engine is gone and its ring is empty. */
 enum { NEXT_LOST = 0 };

@@ -22,30 +22,35 @@ enum rp_dtype {
     RP_DTYPE_RECORD
 };
 
-/* name, shape, what it holds. The numbers are part of the ABI. */
+/* Shape, element type, content. ROWS, DOC_LENS and INPUT_IDS are in every batch, the others where
+ * the run's config asks for them. The numbers are part of the ABI. */
 enum rp_section {
-    RP_SECTION_ROWS = 0,     /* [rows] struct rp_row_info; always there */
-    RP_SECTION_DOC_LENS = 1, /* [rows][D] i32: length of every fragment, then zeros; always there */
-    RP_SECTION_INPUT_IDS =
-        2, /* [rows][seq_len] i32 | i64 | u16: tokens, then pad_id; always there */
-    RP_SECTION_LABELS =
-        3, /* [rows][seq_len] i32 | i64: shifted: the next token of the fragment, -100 on
-            * its last token; aligned: the token itself, -100 on its first; -100 on pads */
-    RP_SECTION_POSITION_IDS =
-        4, /* [rows][seq_len] i32 | i64: 0, 1, … within each fragment, and within the pads */
-    RP_SECTION_SEGMENT_IDS = 5, /* [rows][seq_len] i32: 1, 2, … by fragment, 0 on pads */
-    RP_SECTION_LOSS_MASK =
-        6, /* [rows][seq_len] f32: 1 where the (shifted) label is a token, 0 elsewhere */
-    RP_SECTION_CU_SEQLENS =
-        7, /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment and of every pad
-            * tail over the flat batch, then rows * seq_len up to the capacity */
-    RP_SECTION_PROVENANCE = 8, /* [rows][D] struct rp_provenance, zeros behind the last fragment */
+    /* [rows] struct rp_row_info */
+    RP_SECTION_ROWS = 0,
+    /* [rows][D] i32: length of every fragment in tokens, then zeros */
+    RP_SECTION_DOC_LENS = 1,
+    /* [rows][seq_len] i32 | i64 | u16: tokens, then pad_id */
+    RP_SECTION_INPUT_IDS = 2,
+    /* [rows][seq_len] i32 | i64. RP_LABELS_SHIFTED: the next token of the fragment, -100 at its
+     * last token. RP_LABELS_ALIGNED: the token itself, -100 at its first. -100 on padding */
+    RP_SECTION_LABELS = 3,
+    /* [rows][seq_len] i32 | i64: 0, 1, … within each fragment, and within the padding */
+    RP_SECTION_POSITION_IDS = 4,
+    /* [rows][seq_len] i32: 1, 2, … by fragment, 0 on padding */
+    RP_SECTION_SEGMENT_IDS = 5,
+    /* [rows][seq_len] f32: 1 where the shifted label is a token, 0 elsewhere */
+    RP_SECTION_LOSS_MASK = 6,
+    /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment and of every row's padding in the
+     * flat batch, then rows * seq_len up to the capacity */
+    RP_SECTION_CU_SEQLENS = 7,
+    /* [rows][D] struct rp_provenance, zeros behind the last fragment */
+    RP_SECTION_PROVENANCE = 8,
     RP_SECTION_COUNT = 9,
 };
 
 struct rp_row_info {
     uint64_t row;       /* global row number */
-    uint32_t fragments; /* 0: a row of padding only (a tail row, see flags) */
+    uint32_t fragments; /* 0: padding only, behind the end of the stream or of the row's lane */
     uint32_t tokens;    /* real tokens, at most seq_len */
 };
 
@@ -59,7 +64,7 @@ enum rp_label_mode { RP_LABELS_SHIFTED, RP_LABELS_ALIGNED };
 
 /* One section of every batch of a ring. `offset` is from the start of the slot. */
 struct rp_section_layout {
-    uint64_t offset;   /* bytes; a multiple of 64; 0 = the section is not there */
+    uint64_t offset;   /* in bytes, a multiple of 64; 0 = the run does not have the section */
     uint64_t bytes;    /* of the whole section */
     uint32_t dtype;    /* enum rp_dtype */
     uint32_t reserved; /* zero */
@@ -72,7 +77,7 @@ struct rp_geometry {
     uint32_t max_docs_per_row; /* D */
     uint32_t world;            /* ranks that share the stream (dp_world_size) */
     uint32_t rank;             /* this one, 0 .. world - 1 */
-    uint32_t micro_batches;    /* micro-batches in a step: global_batch_size / (rows * world) */
+    uint32_t micro_batches;    /* per step: global_batch_size / (rows * world) */
     uint32_t slots;            /* batches the ring holds */
     uint32_t label_mode;       /* enum rp_label_mode */
     int64_t pad_id;

@@ -11,15 +11,16 @@
  *     }
  *     rp_client_detach(client);
  *
- * Memory: a batch lies in shared memory that the engine owns; the caller holds a *lease* until it
- * releases it, and reads without a copy. Leases may be returned in any order. Memory of held leases
- * stays valid whatever happens to the engine; it is unmapped when the client is detached and the
- * last lease is returned.
+ * Memory: a batch lies in shared memory that the engine owns. The caller reads it without a copy,
+ * and holds a *lease* on it until rp_client_release. Leases may be released in any order. The
+ * memory of a held lease stays valid and unchanged whatever happens to the engine; all is unmapped
+ * when the client is detached and its last lease released.
  *
- * When the engine dies, rp_client_next waits, attaches to its successor at the right row, goes on.
+ * When the engine dies, rp_client_next waits, attaches to its successor (the next engine of that
+ * run), and goes on at the row where it was.
  *
- * Threads: one client belongs to one thread at a time; leases may be released by any thread.
- * fork: the child must not use the client (it is refused). */
+ * Threads: one thread at a time uses a client; leases may be released by any thread, at any time.
+ * fork: the child must not use the client (calls return -RP_E_USAGE). */
 #ifndef RINGPACK_CLIENT_H
 #define RINGPACK_CLIENT_H
 
@@ -37,21 +38,22 @@ struct rp_client;
 
 /* Zero means "default" in every field but rank and replica. */
 struct rp_client_options {
-    const char *run;     /* name of the run; NULL = "default" */
-    const char *run_dir; /* directory of the socket, found anew when an engine dies: let it be
-                            absolute, or never chdir; NULL = the default one */
-    uint32_t rank;       /* 0 .. world - 1 */
-    uint32_t world;      /* dp_world_size that the trainer believes in; 0 = do not check */
-    uint32_t rows;       /* batch_size that the trainer believes in; 0 = do not check */
-    uint32_t seq_len;    /* 0 = do not check */
-    uint32_t replica;    /* 0 .. replicas - 1: which of those who need the batches of this rank */
-    uint32_t replicas;   /* that the trainer believes in; 0 = do not check */
-    const void
-        *state; /* state token to go on from; NULL = where the engine stands (its start row) */
+    const char *run; /* name of the run; NULL = "default" */
+    /* Directory of the engine's socket; NULL = the default one. It is looked up again when an
+     * engine dies: give an absolute path, or never chdir. */
+    const char *run_dir;
+    uint32_t rank;    /* 0 .. world - 1 */
+    uint32_t world;   /* expected dp_world_size; 0 = do not check */
+    uint32_t rows;    /* expected batch_size; 0 = do not check */
+    uint32_t seq_len; /* expected seq_len; 0 = do not check */
+    /* Several trainers may need the batches of one rank, as tensor-parallel neighbours do: */
+    uint32_t replica;  /* which of them this one is, 0 .. replicas - 1 */
+    uint32_t replicas; /* expected number of them; 0 = do not check */
+    /* State token to go on from; NULL = where the engine stands (its start row). */
+    const void *state;
     size_t state_bytes;          /* 0 if and only if state is NULL */
     uint64_t connect_timeout_ns; /* to wait for an engine of that name; 0 = 10 s */
-    uint64_t restart_timeout_ns; /* to wait for the successor of a dead engine; 0 = 60 s; UINT64_MAX
-                                    = for ever */
+    uint64_t restart_timeout_ns; /* for the next engine of it; 0 = 60 s; UINT64_MAX = for ever */
 };
 
 /* A lease on one batch. Plain data; copies share the lease. */
@@ -60,10 +62,14 @@ struct rp_batch {
     uint64_t first_row; /* global number of its first row */
     uint64_t next_row;  /* row at which the state after this batch stands */
     uint32_t rows, seq_len;
-    uint32_t rows_real, tokens_real, tokens_loss, max_seqlen, segments;
-    uint64_t sum_len_squared;
-    const void *sections[RP_SECTION_COUNT]; /* NULL where the run does not have it */
-    uint64_t lease;                         /* the client's own */
+    uint32_t rows_real;       /* rows with a fragment */
+    uint32_t tokens_real;     /* tokens that are not padding */
+    uint32_t tokens_loss;     /* (shifted) labels that are not -100 */
+    uint32_t max_seqlen;      /* tokens of the longest segment of CU_SEQLENS, padding included */
+    uint32_t segments;        /* of CU_SEQLENS, padding included: its first segments + 1 entries */
+    uint64_t sum_len_squared; /* over all fragments, in tokens²: the cost of masked attention */
+    const void *sections[RP_SECTION_COUNT]; /* by enum rp_section; NULL: the run does not have it */
+    uint64_t lease;                         /* for the library */
 };
 
 enum rp_next {
@@ -72,79 +78,80 @@ enum rp_next {
     RP_NEXT_END = 3,   /* the stream has ended (num_epochs), every batch has been delivered */
 };
 
-/** Attach to an engine. Copies what it needs of options.
- *  Errors: -RP_E_GONE no engine of that name within the timeout, -RP_E_BUSY rank (or replica of
- * it) is taken by a live trainer, -RP_E_MISMATCH other geometry or stream (both values named),
- * -RP_E_USAGE, -RP_E_VERSION.
- */
+/** Attach to an engine; 0 and *client_out on success. Copies what it needs of options.
+ *  Errors: -RP_E_GONE no engine of that name within the timeout; -RP_E_BUSY a live trainer has that
+ *  rank and replica; -RP_E_MISMATCH another geometry or stream (with both values); -RP_E_VERSION an
+ *  engine of another version; -RP_E_USAGE; -ENOMEM. */
 RP_API RP_MUST_CHECK int rp_client_attach(struct rp_client **client_out,
                                           const struct rp_client_options *options,
                                           struct rp_error *error);
 
-/** The immutable shape of the run. Valid until detach; may change only `slots`, `base_row` and slot
- * offsets when a restarted engine was attached to. */
+/** The shape of the run; belongs to the client, valid until detach. Constant, but for `slots`,
+ * `base_row` and the offsets, which may differ after rp_client_next has found another engine. */
 RP_API const struct rp_geometry *rp_client_geometry(const struct rp_client *client);
 
-/** Take the next batch: waits at most timeout_ns (0 = not at all, negative = for ever); only an
- * attach to a restarted engine is not cut short. Returns enum rp_next, or -RP_E_USAGE when the ring
- * is full from the oldest lease on (release that one first), -RP_E_GONE when the engine died and no
- * successor came in time, or the engine's own error (for example -RP_E_CORRUPT, with its message).
- */
+/** Take the next batch: waits at most timeout_ns (0 = not at all, negative = without limit;
+ * attaching to a restarted engine may take longer). Returns enum rp_next; -RP_E_USAGE when every
+ * slot from the oldest held lease on is used (release that one first); -RP_E_GONE when the engine
+ * died and no successor came within restart_timeout_ns; or the error that stopped the engine (for
+ * example -RP_E_CORRUPT), with its message. */
 RP_API RP_MUST_CHECK int rp_client_next(struct rp_client *client, int64_t timeout_ns,
                                         struct rp_batch *batch, struct rp_error *error);
 
-/** Take the next batch if it is ready, at once: never waits, never attaches to a successor (then
- * RP_NEXT_EMPTY, and rp_client_next does), is not counted as a wait. Otherwise as rp_client_next.
- */
+/** Take the next batch if it is ready: as rp_client_next, but it never waits, counts no wait, and
+ * never attaches to a successor (it returns RP_NEXT_EMPTY: call rp_client_next). */
 RP_API RP_MUST_CHECK int rp_client_take(struct rp_client *client, struct rp_batch *batch,
                                         struct rp_error *error);
 
-/** Return a lease; its memory may be overwritten at once. Any order. Releasing twice is
- * -RP_E_USAGE, but behind rp_client_detach the last lease must be returned once only: the client
- * ends with it. */
+/** Return a lease: its memory may be overwritten at once. Any order, any thread. Releasing one
+ * twice is -RP_E_USAGE; but after rp_client_detach, releasing the last one frees the client, so
+ * that a second release of it is undefined. */
 RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *batch);
 
-/** Whether the lease is still held. Not to be asked when the client is detached and its last lease
- * returned. */
+/** 1 while the lease is held, else 0. Undefined once the client is detached and its last lease
+ * released. */
 RP_API int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch);
 
-/** Copy the state token after the last batch that rp_client_next returned (before the first: the
- * one given to attach, or that of the row the run starts at). Same bytes on every rank at the same
- * micro-batch. No syscall, no pause. Returns its length in bytes; copies nothing if capacity is
- * smaller. buffer may be NULL to ask. */
+/** Copy the state token after the last batch that rp_client_next returned (before the first batch:
+ * the one given to attach, or that of the row the run starts at). The bytes are the same on every
+ * rank at the same micro-batch. No system call. Returns its length in bytes; copies nothing if that
+ * exceeds `capacity`, so buffer = NULL and capacity = 0 ask for the length. */
 RP_API size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity);
 
-/** The same before that batch: where a caller stands who was interrupted while it took it. */
+/** The same, but before that batch: for a caller that was interrupted while it took the batch. */
 RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity);
 
-/** Row boundary of that state. */
+/** Global row at which the state of rp_client_state stands. */
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);
 
-/** Identity of the stream: corpus, seed, packing and all else that decides what row g holds. Ranks
- * of a job compare it, and next_row, before the first step: nodes share no memory, so nobody else
- * can. */
+/** Identity of the stream, low and high u64: a hash of corpus, seed, packing and all else that
+ * decides what row g holds. The ranks of a job should compare it, and next_row, before the first
+ * step: nodes share no memory, so no engine can. */
 RP_API void rp_client_identity(const struct rp_client *client, uint64_t identity[2]);
 
 /* What the client has seen since attach. */
 struct rp_client_counts {
     uint64_t batches, rows, tokens; /* delivered; tokens without padding */
-    uint64_t waits;                 /* calls of next that found nothing ready */
-    uint64_t wait_ns;
-    uint64_t reattaches; /* to a restarted engine */
+    uint64_t waits;                 /* calls of rp_client_next that found nothing ready */
+    uint64_t wait_ns;               /* spent in these */
+    uint64_t reattaches;            /* to another engine */
 };
 RP_API void rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts);
 
-/** Detach: from now on only held leases may be released, or asked about. They stay readable until
- * then; the client ends with the last one, at once if there is none. NULL is fine. */
+/** Detach. Held leases stay readable; only rp_client_release and rp_client_holds may still be
+ * called, for these. The client is freed with the last of them, at once if there is none. NULL is
+ * fine. */
 RP_API void rp_client_detach(struct rp_client *client);
 
-/** Digest of the rows of a batch (engine/plan/STREAM.md section 7), to be added to *sum (low, high
- * u64). */
+/** Add the digest of a batch's rows (engine/plan/STREAM.md section 7) to sum (low, high u64) modulo
+ * 2^128. The batch must be held. */
 RP_API void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,
                             uint64_t sum[2]);
 
-/** Ask a running engine: "stat" (JSON object), "checkpoint" (path of the checkpoint, once it is
- * durable), "stop". The text is malloc'ed; the caller frees it with rp_text_free. */
+/** Ask a running engine: "stat" (its answer is a JSON object), "checkpoint" (the path, once it is
+ * durable) or "stop" (it saves and ends). run and run_dir as in struct rp_client_options. The
+ * caller frees *text_out with rp_text_free. Errors: -RP_E_GONE no such engine; what the engine
+ * refuses. */
 RP_API RP_MUST_CHECK int rp_engine_ask(const char *run_dir, const char *run, const char *what,
                                        char **text_out, struct rp_error *error);
 RP_API void rp_text_free(char *text);
