@@ -202,8 +202,6 @@ static int run(const struct arguments *arguments, char **paths, int path_count)
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGXFSZ,
-           SIG_IGN); /* a file that may not grow is an error of write(2), like a full disk */
     int code = 0;
     for (int i = 0; i < path_count && code == 0; i++)
         code = rp_inputs_add(&inputs, paths[i], arguments->globs, arguments->glob_count, &error);
@@ -297,8 +295,8 @@ static bool ends_in_name(const char *path)
 int rp_cmd_convert(int argc, char **argv)
 {
     struct arguments arguments = {.tokenizer = "bytes"};
-    arguments.globs = calloc((size_t)argc,
-                             sizeof *arguments.globs); /* one per argument is more than enough */
+    /* One per argument is more than enough. */
+    arguments.globs = calloc((size_t)argc, sizeof *arguments.globs);
     int status = arguments.globs ? RP_EXIT_FINE : rp_cmd_misuse("convert", "out of memory");
     for (int option; status == RP_EXIT_FINE &&
                      (option = getopt_long(argc, argv, "o:qh", options, NULL)) != -1;) {

@@ -29,8 +29,7 @@ bool rp_convert_interrupted(void);
 struct rp_input {
     char *path;
     uint64_t bytes;
-    bool
-        named; /* by the user, so it must be readable; a file found in a directory may be skipped */
+    bool named; /* by the user, so it must be readable; one found in a directory may be skipped */
 };
 struct rp_inputs {
     struct rp_input *files;

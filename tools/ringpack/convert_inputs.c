@@ -91,8 +91,8 @@ int rp_inputs_add(struct rp_inputs *inputs, const char *path, const char *const 
         return rp_fail(error, -errno, NULL, "%s: cannot open: %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode))
         return add_tree(inputs, path, globs, glob_count, error);
-    return add_file(inputs, path, (uint64_t)info.st_size, true,
-                    error); /* opening refuses what is no file */
+    /* What is no file is refused when it is opened. */
+    return add_file(inputs, path, (uint64_t)info.st_size, true, error);
 }
 
 void rp_inputs_release(struct rp_inputs *inputs)
