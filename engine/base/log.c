@@ -31,7 +31,7 @@ void rp_log(enum rp_log_level level, const char *format, ...)
         length = sizeof line - 2;
     line[length++] = '\n';
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&room, 1, 0) != 1) /* a pipe that nobody reads is no reason to stand still */
+    if (poll(&room, 1, 0) != 1) /* never wait for a reader of the pipe: drop the line */
         return;
     ssize_t written = write(STDERR_FILENO, line, length);
     (void)written; /* nowhere left to complain */

@@ -269,8 +269,8 @@ void rp_source_length_many(const void *source_lengths, const uint64_t *documents
         uint32_t s = shard_of(source, documents[i]);
         rp_shard_expect(&source->shards[s], documents[i] - source->first[s]);
     }
-    /* One of them decides which shard the time of the misses is used for: larger ones more often.
-     */
+    /* While the cache misses are under way: learn about the shard of one of the documents, which is
+     * a large one more often. */
     uint32_t s = shard_of(source, documents[0]);
     rp_shard_learn(&source->shards[s], documents[0] - source->first[s]);
     for (uint32_t i = 0; i < count; i++)

@@ -100,12 +100,12 @@ struct rp_extent {
     uint64_t byte_offset; /* of the document's first token in the shard's token file */
     uint64_t tokens;
 };
-/** The extent of a document, or -RP_E_CORRUPT as rp_source_explain says it. Its length was good
- * when rp_source_length gave one, but somebody may have written over the index since. */
+/** The extent of a document, or -RP_E_CORRUPT with what rp_source_explain says. Also for a document
+ * of which rp_source_length gave a length: the index may have been overwritten since. */
 RP_MUST_CHECK int rp_source_extent(const struct rp_source *source, uint64_t document,
                                    struct rp_extent *extent, struct rp_error *error);
 
-/** The extent of a document will be asked for next: the index entry is brought near. */
+/** Prefetch the index entry of a document whose extent will be asked for next. */
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document);
 
 /* One token file. Strings and hashes belong to the corpus. */

@@ -29,8 +29,8 @@ struct rp_megatron {
     const uint8_t *lengths;  /* i32[sequences], unaligned like the next two */
     const uint8_t *pointers; /* i64[sequences] */
     const uint8_t *first;    /* i64[documents + 1]: first sequence of each, then `sequences` */
-    /* A document is plain if it is one good sequence, of its own number; nearly all are. The ones
-     * before this one are known to be: who asks for their lengths reads one array and not three. It
+    /* A document is plain if it is one good sequence, of its own number; nearly all are. Those
+     * below `plain` are known to be: their lengths take a look into one array instead of three. It
      * grows with use, so that opening does not take longer with more documents. */
     struct rp_a64 plain;
 };
@@ -64,11 +64,11 @@ void rp_shard_close(struct rp_opened *opened);
 const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                             uint64_t *byte_offset);
 
-/** Ask for what rp_shard_locate will read beyond that. */
+/** Prefetch what rp_shard_locate reads beyond rp_shard_length. */
 void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document);
 
-/** Learn a little more about the shard, if less is known of this document than could be: then its
- * length is found sooner. For a moment in which there is nothing to do but wait. */
+/** If this document is not known to be plain, look at some more of the shard, so that lengths are
+ * found faster from then on. For a moment in which there is nothing to do but wait. */
 void rp_shard_learn(struct rp_opened *opened, uint64_t document);
 
 /* shard_megatron.c */
@@ -103,7 +103,7 @@ static inline uint64_t rp_shard_length(const struct rp_opened *opened, uint64_t 
     return rp_shard_locate(opened, document, &tokens, &offset) ? UINT64_MAX : tokens;
 }
 
-/** Ask for the memory that rp_shard_length will read, without waiting for it. */
+/** Prefetch the memory that rp_shard_length will read. */
 static inline void rp_shard_expect(const struct rp_opened *opened, uint64_t document)
 {
     if (rp_megatron_is_known(&opened->megatron, document))

@@ -44,8 +44,8 @@ struct rp_bulks {
     uint32_t pair;       /* looked at next */
 };
 
-/** Decide whether bulks are of use for a stream, with `data_bytes` to keep them. Says so if only
- * memory is missing. */
+/** Decide whether bulks are of use for a stream, with `data_bytes` to keep them. If only memory is
+ * missing, that is logged. */
 RP_MUST_CHECK int rp_bulks_open(struct rp_bulks *bulks, const struct rp_plan *plan,
                                 const struct rp_flow_options *options, uint64_t base_row,
                                 uint64_t data_bytes, struct rp_error *error);

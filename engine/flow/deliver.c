@@ -262,7 +262,7 @@ void rp_deliver_ask_for_space(struct rp_deliver *d)
     ask_trainers(d);
 }
 
-/* Ask, then look whether it is there already: who slept for it asks anew if it is not enough. */
+/* Ask, then look whether there is some already. A packer that needs more than it gets asks anew. */
 static void find_space(struct rp_deliver *d)
 {
     rp_deliver_ask_for_space(d);
@@ -322,7 +322,7 @@ bool rp_deliver_poll_space(struct rp_deliver *d)
         }
     }
     if (moved) {
-        d->space_awaited = false; /* who sleeps on, because it is not up yet, rings no more bells */
+        d->space_awaited = false; /* a sleeping packer is woken now, and asks anew for more */
         rp_event_signal(&d->arena->words->space);
     }
     return moved;

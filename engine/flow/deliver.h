@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deliver.h — stage 3: packed tickets, in order, become published batches.
  *
- * By whoever is awake, one at a time: the engine's thread has the turn as long as it runs; while it
- * sleeps, the packer thread that has just packed takes it, so that no batch waits for a wake-up.
- * What ends or changes the stream is the engine's alone, and it is woken for that. Packer
- * processes, which may be killed at any time, always leave it to the engine. */
+ * One thread at a time delivers, the one that has the turn (turn.h): the engine's as long as it
+ * runs; while it sleeps, the packer thread that has just packed, so that no batch waits for a
+ * wake-up. Only the engine does what ends or changes the stream, and is woken for it. Packer
+ * processes, which may be killed at any time, never deliver. */
 #ifndef RP_FLOW_DELIVER_H
 #define RP_FLOW_DELIVER_H
 
@@ -19,7 +19,7 @@ struct rp_deliver {
     const struct rp_files *files;
     int wake_fd;                /* eventfd of the engine */
     struct rp_a32 space_wanted; /* by a packer that may not have got the turn. PAIRS turn */
-    struct rp_turn turn; /* everything below belongs to who has it, and the rings' words too */
+    struct rp_turn turn;        /* its holder owns everything below, and the rings' words */
     uint64_t base_row;
     uint64_t next_ticket; /* first ticket not yet retired */
     uint64_t wake_at;     /* wake the engine when every ring has released so many batches */
@@ -39,16 +39,18 @@ bool rp_deliver_poll_space(struct rp_deliver *deliver);
  * same. */
 bool rp_deliver_give_back(struct rp_deliver *deliver);
 
-/** Have trainers ring the engine's doorbell when they give back: all of them while a packer sleeps,
- * because what it waits for may lie behind batches that are packed but not published; those that
- * have been given the batch of wake_at; and, for packer processes, those whose ring is full. */
+/** Have trainers ring the engine's doorbell when they release a batch: all of them while a packer
+ * sleeps, because what it waits for may lie behind batches that are packed but not published; those
+ * that have been given the batch of wake_at; and, for packer processes, those whose ring is full.
+ */
 void rp_deliver_ask_for_space(struct rp_deliver *deliver);
 
 /** A packer thread has packed a ticket: deliver, if nobody has the turn. */
 void rp_deliver_as_packer(struct rp_deliver *deliver);
 /** A packer thread needs room in a ring: is there some by now? */
 void rp_deliver_look_for_space(struct rp_deliver *deliver);
-/** It is going to sleep for it: look for it, and have the engine woken when there is some. */
+/** A packer thread is going to sleep until there is room: look once more, and have it woken then.
+ */
 void rp_deliver_want_space(struct rp_deliver *deliver);
 
 #endif

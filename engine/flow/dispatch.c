@@ -198,7 +198,7 @@ static void save_state(struct rp_dispatch *d)
 {
     struct rp_state_slot *slot = rp_arena_state(d->arena, d->batch);
     if (rp_a64_load_relaxed(&slot->position) == d->batch + 1)
-        return; /* an earlier start came by here, and the engine may be reading it */
+        return; /* an earlier start has saved it, and the engine may be reading it */
     /* It orders nothing behind it, and need not: so many are kept that nobody asks any more for the
      * one that the slot had (choose_sizes and may_be_overwritten, flow.c). */
     rp_a64_store_relaxed(&slot->position, 0);

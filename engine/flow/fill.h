@@ -2,12 +2,13 @@
 /* fill.h — the pages of the prefetch ring are made by a thread of their own, once the first batch
  * has been delivered.
  *
- * To zero 64 MiB takes 4 ms, and 50 to 300 ms in a virtual machine that has given its free memory
- * back to the host. The first batch needs little of it, and whoever comes to a page before the
- * filler makes it himself; to fill earlier would keep threads waiting that map something. Readers
- * register the memory with the kernel when all of it is there.
+ * Zeroing 64 MiB takes 4 ms, and 50 to 300 ms in a virtual machine that has given its free memory
+ * back to the host. The first batch needs little of it, and a page that is touched before the
+ * filler has come to it is zeroed then. Filling earlier would delay every thread that maps memory.
+ * Readers register the memory with the kernel once all of it is filled.
  *
- * Fails: the engine is woken, and rp_filler_check says why. Without a thread it is done at once. */
+ * Fails: the engine is woken, and rp_filler_check says why. If no thread can be started, the memory
+ * is filled in the caller's. */
 #ifndef RP_FLOW_FILL_H
 #define RP_FLOW_FILL_H
 

@@ -346,8 +346,8 @@ const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, const struct rp_
     return rp_files_tokens(&flow->files, flow->arena.data, piece);
 }
 
-/* An earlier start may have been further, and left states that dispatch writes over as it comes by:
- * it may be doing so as soon as they are more than all states ahead of what is published. */
+/* An earlier start may have been further, and left states that dispatch overwrites on its way: it
+ * may be doing so for every position that is `state_count` or more ahead of what is published. */
 static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
 {
     uint64_t lowest_tail = UINT64_MAX;

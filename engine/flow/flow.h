@@ -93,9 +93,9 @@ enum rp_flow_step {
  * words. Returns enum rp_flow_step, or the error that stopped the stream (everything before it has
  * been published). */
 RP_MUST_CHECK int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error);
-/** Before sleeping on wake_fd: returns false if there is work after all. Until unpark, which must
- * come first after waking (it does nothing where nothing is parked), packer threads deliver, and
- * neither flow nor rings may be looked at. */
+/** Call before sleeping on wake_fd; false if there is work after all. From here to rp_flow_unpark
+ * packer threads deliver, and the caller must not touch the flow or its rings: unpark first after
+ * waking. Without a park before it, unpark does nothing. */
 bool rp_flow_park(struct rp_flow *flow);
 void rp_flow_unpark(struct rp_flow *flow);
 /** Wake the sleeper when trainers have released `batch` micro-batches (UINT64_MAX: never). Until

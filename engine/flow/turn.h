@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* turn.h — a lock that most threads only try: who does not get it leaves the work to who has it.
+/* turn.h — a lock that most threads only try: a thread that does not get it leaves the work to the
+ * one that has it.
  *
- * Whoever gives it back looks once more for work that came meanwhile. PAIRS turn: a thread makes
+ * The holder looks once more for work after giving it back. PAIRS turn: a thread makes
  * its work visible, fences, and tries; the holder gives back, fences, and looks. At least one of
  * them sees the other. */
 #ifndef RP_FLOW_TURN_H

@@ -5,7 +5,7 @@
 #include "base/bits.h"
 #include "plan/plan_state.h"
 
-/* Without a shuffle: documents that are worth one read, and how many such reads ahead. */
+/* Without a shuffle: documents in one read, and how many such reads ahead. */
 #define PLAIN_DOCUMENTS 256u
 #define PLAIN_WINDOW 4u
 
@@ -24,7 +24,7 @@ struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan)
     return blocks;
 }
 
-/* Blocks that a lane comes by in an epoch. */
+/* Blocks that a lane uses in an epoch. */
 static uint64_t blocks_in_epoch(const struct rp_order *order)
 {
     return order->shuffle == RP_SHUFFLE_BLOCK ? order->lane_units

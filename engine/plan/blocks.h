@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks.h — which parts of the corpus the plan comes by next: what a reader may fetch as a whole,
- * long before the rows that use it are planned.
+/* blocks.h — which parts of the corpus the plan will reach next: what a reader may fetch as a
+ * whole, long before the rows that use it are planned.
  *
- * With `block` shuffle, a block of STREAM.md section 3: its documents lie side by side and are all
- * used within one window. Without a shuffle, so many documents side by side. With `document`
- * shuffle there is no such thing. Hints: the plan does not depend on them. */
+ * With `block` shuffle these are the blocks of STREAM.md section 3: the documents of one are
+ * neighbours in the file and are all used within one window. Without a shuffle, runs of
+ * neighbouring documents. With `document` shuffle there are none. Hints: the plan does not depend
+ * on them. */
 #ifndef RP_PLAN_BLOCKS_H
 #define RP_PLAN_BLOCKS_H
 

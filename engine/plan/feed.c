@@ -75,7 +75,7 @@ static void read_ahead(struct rp_cursor *cursor, const struct rp_plan_source *so
         cursor->ahead_length[i] = source->length(source->lengths, cursor->ahead_document[i]);
 }
 
-/* A damaged entry counts as a token: whoever goes on will meet it and report it. */
+/* A damaged entry counts as a token: rp_feed_next will meet it and report it. */
 static bool gives_token(const struct rp_feed *feed, uint64_t length)
 {
     return length == RP_LENGTH_BAD || rp_length_kept(feed->config, length) > 0;
@@ -170,7 +170,7 @@ int rp_feed_next(struct rp_feed *feed, struct rp_piece *piece, struct rp_lane_co
             return 1;
         }
         counts->empty += length == 0;
-        /* Who delivers nothing stays the first until it is finished. */
+        /* A source that delivers nothing stays the first until it is finished. */
         fruitless = feed->finished[s] ? 0 : fruitless + 1;
         if (is_hopeless(feed, s, &fruitless))
             return fail_barren(feed, s, error);
@@ -206,7 +206,7 @@ static bool look_for_more(const struct rp_feed *feed, uint32_t s)
     return false;
 }
 
-/* A source whose turn does not come stays where it is, and is asked before every row. */
+/* Asked before every row, also of a source that has not moved since: the answer is kept. */
 static bool cursor_has_more(const struct rp_feed *feed, uint32_t s)
 {
     struct rp_cursor *cursor = &feed->cursors[s];

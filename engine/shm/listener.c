@@ -48,7 +48,7 @@ static char *directory_path(const char *run_dir)
     return rp_format("/tmp/ringpack-%" PRIuMAX, (uintmax_t)geteuid());
 }
 
-/* Whoever may write in the directory may put his own socket under our name. */
+/* A user who may write into the directory could put another socket under our name. */
 static int check_directory(int fd, const char *path, struct rp_error *error)
 {
     struct stat status;

@@ -74,7 +74,7 @@ RP_MUST_CHECK int rp_ring_attach_trainer(struct rp_ring *ring, uint32_t replica,
                                          struct rp_error *error);
 /** The trainer is dead: its control page is dropped; what it had not released stays. */
 void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica);
-/** Whoever takes seat `replica` begins at `batch`. If the lowest of all seats is then not in
+/** The next trainer in seat `replica` begins at `batch`. If the lowest of all seats is then not in
  * [release, tail] any more, the ring is emptied and begins there: nobody else may be attached. */
 void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch);
 static inline bool rp_ring_is_taken(const struct rp_ring *ring, uint32_t replica)
@@ -93,7 +93,7 @@ void rp_ring_publish(struct rp_ring *ring, uint64_t tail);
  * Wakes the trainers. FAILED is final; END and RUNNING may replace each other. */
 void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
                         const char *message);
-/** Has it no room for a batch? As of the last poll. */
+/** Has the ring no room for another batch, as of the last poll? */
 static inline bool rp_ring_is_full(const struct rp_ring *ring)
 {
     return ring->tail - ring->release == ring->geometry.slots;
@@ -116,7 +116,7 @@ struct rp_ring_view {
     struct rp_geometry geometry; /* validated private copy */
     struct rp_hash128 identity;
     uint64_t generation;
-    uint32_t replica;           /* its seat; whoever opened the view sets it */
+    uint32_t replica;           /* its seat; set by the caller of rp_ring_view_open */
     uint64_t next;              /* next batch to take */
     uint64_t tail;              /* last tail seen; below next: others have yet to come so far */
     uint64_t release;           /* last release stored */
