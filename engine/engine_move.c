@@ -161,15 +161,6 @@ int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* Is anybody there, of this ring (or, NULL, of any)? The seat that is asked for is free. */
-static bool is_attended(const struct rp_engine *engine, const struct rp_ring *ring)
-{
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if ((!ring || engine->seats[s].ring == ring) && rp_seat_is_taken(&engine->seats[s]))
-            return true;
-    return false;
-}
-
 /* All seats of a ring (or, NULL, of all rings) go along with this one. */
 static void guess_others(struct rp_engine *engine, const struct rp_seat *seat,
                          const struct rp_ring *ring)
@@ -226,7 +217,7 @@ static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64
                     struct rp_error *error)
 {
     const struct rp_ring *ring = seat->ring;
-    bool leads = batch > ring->tail && !is_attended(engine, ring);
+    bool leads = batch > ring->tail && !rp_engine_is_attended(engine, ring);
     stop_flow(engine);
     int code = rp_engine_renew_ring(engine, (uint32_t)(ring - engine->rings),
                                     leads ? RP_ALL_SEATS : seat->replica, batch, error);
@@ -318,7 +309,7 @@ static bool is_at_hand(const struct rp_engine *engine, const struct rp_seat *sea
     const struct rp_ring *ring = seat->ring;
     uint64_t lowest = lowest_seat(ring, seat->replica, batch);
     return lowest >= ring->release && lowest <= ring->tail &&
-           (batch <= ring->tail || is_attended(engine, ring));
+           (batch <= ring->tail || rp_engine_is_attended(engine, ring));
 }
 
 static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
@@ -336,7 +327,7 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
                                             : (row - engine->base_row) / engine->batch_rows;
     enum rp_stream_of stream = token ? rp_engine_stream_of(engine, token, request->state_bytes)
                                      : RP_STREAM_OURS;
-    bool is_alone = !is_attended(engine, NULL), begins_step = false;
+    bool is_alone = !rp_engine_is_attended(engine, NULL), begins_step = false;
     bool tells = names_row && tells_step(engine, request, row);
     uint64_t step_row = tells ? request->step_row : row;
     if (token) { /* a token of another stream is refused even if its row is at hand */

@@ -179,6 +179,8 @@ void rp_engine_accept(struct rp_engine *engine);
 const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTES]);
 /** The process that has taken a seat, as it said; 0 if nobody has. */
 int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat);
+/** Is a trainer attached to this ring (or, NULL, to any)? */
+bool rp_engine_is_attended(const struct rp_engine *engine, const struct rp_ring *ring);
 /** Does somebody who is attached wait for his next batch? */
 bool rp_engine_is_waiting(const struct rp_engine *engine);
 /** Has the stream ended, everybody had everything, and is nobody there any more? */

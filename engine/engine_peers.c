@@ -72,6 +72,14 @@ int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
     return 0;
 }
 
+bool rp_engine_is_attended(const struct rp_engine *engine, const struct rp_ring *ring)
+{
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        if ((!ring || engine->seats[s].ring == ring) && rp_seat_is_taken(&engine->seats[s]))
+            return true;
+    return false;
+}
+
 bool rp_engine_is_waiting(const struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {

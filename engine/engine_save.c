@@ -175,14 +175,6 @@ static void *saver_main(void *argument)
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
-static bool is_attended(const struct rp_engine *engine)
-{
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (rp_seat_is_taken(&engine->seats[s]))
-            return true;
-    return false;
-}
-
 /* Returns 1 with the state in the saver, 0 when it is not at hand yet, or a code. */
 static int take_state(struct rp_engine *engine, uint64_t position)
 {
@@ -191,7 +183,7 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     uint64_t row = engine->base_row + position * engine->batch_rows;
     bool is_start = row == engine->start_row;
     uint64_t rows_to_plan = row - (row < engine->start_row ? 0 : engine->start_row);
-    bool comes_later = engine->phase == RP_ENGINE_RUNNING && is_attended(engine);
+    bool comes_later = engine->phase == RP_ENGINE_RUNNING && rp_engine_is_attended(engine, NULL);
     const void *kept = rp_flow_state_at(engine->flow, position, &bytes, &row);
     if (!kept && is_start)
         kept = engine->start_state;

@@ -104,12 +104,14 @@ static void end(const struct trainer *trainer)
 {
     const struct reference *reference = &trainer->story->reference;
     struct life *life = &trainer->story->life;
+    uint64_t count = reference->row_count, began = trainer->began;
+    if (began >= count) /* a state at the end does not tell how much of the last step it has had */
+        return;
     if (life->keeping == BETWEEN_STEPS && life->end_row && trainer->at != life->end_row)
         sim_fail("%s ends at row %u, the first rank that came to the end at row %u", trainer->name,
                  (unsigned)trainer->at, (unsigned)life->end_row);
     life->end_row = trainer->at;
-    uint64_t count = reference->row_count, began = trainer->began;
-    if (!life->calm || began >= count)
+    if (!life->calm)
         return;
     uint64_t rows = count - began, rest = rows % life->global;
     rows += rest == 0 ? 0 : reference->drop_last ? -rest : life->global - rest;
