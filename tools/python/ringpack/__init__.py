@@ -26,10 +26,15 @@ __version__ = "0.1.0"
 
 
 def stat(run: str = "default", run_dir: Optional[FilePath] = None) -> dict[str, Any]:
-    """What a running engine says of itself (`ringpack stat --json`), as a dict."""
+    """What a running engine says of itself, as a dict: the keys of `ringpack stat --json`.
+
+    run_dir: folder of its socket, when it is not the default one. EngineGoneError: no such engine.
+    """
     return json.loads(_ask_engine("stat", run, run_dir))
 
 
 def checkpoint(run: str = "default", run_dir: Optional[FilePath] = None) -> str:
-    """Have a running engine write a checkpoint; its path, once it is durable."""
+    """Have a running engine write a checkpoint. Returns its path, once it is durable.
+
+    Arguments and errors as of stat(); UsageError: the engine has no checkpoint_dir."""
     return _ask_engine("checkpoint", run, run_dir)

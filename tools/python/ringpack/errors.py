@@ -39,18 +39,26 @@ class ReleasedError(RingpackError, ValueError):
 
 
 class UsageError(RingpackError, ValueError):
+    """A call or an argument is wrong."""
+
     name, code = "RP_E_USAGE", -5001
 
 
 class ConfigError(RingpackError, ValueError):
+    """A key of the config is wrong."""
+
     name, code = "RP_E_CONFIG", -5002
 
 
 class FormatError(RingpackError):
+    """A file is not of the expected format."""
+
     name, code = "RP_E_FORMAT", -5003
 
 
 class CorruptError(RingpackError):
+    """Data is damaged."""
+
     name, code = "RP_E_CORRUPT", -5004
 
 
@@ -89,46 +97,68 @@ class CheckpointMismatchError(RingpackError):
 
 
 class VersionError(RingpackError):
+    """Something was written by an incompatible version."""
+
     name, code = "RP_E_VERSION", -5006
 
 
 class FileChangedError(RingpackError):
+    """A file changed while it was in use."""
+
     name, code = "RP_E_CHANGED", -5007
 
 
 class VocabularyError(RingpackError):
+    """A token id lies outside the declared vocabulary."""
+
     name, code = "RP_E_VOCABULARY", -5008
 
 
 class EmptyCorpusError(RingpackError):
+    """There is nothing to read."""
+
     name, code = "RP_E_EMPTY", -5009
 
 
 class ResourceError(RingpackError):
+    """The machine does not have what was asked for."""
+
     name, code = "RP_E_RESOURCE", -5010
 
 
 class BusyError(RingpackError):
+    """Another process has it: a trainer the rank, an engine the name or the directory."""
+
     name, code = "RP_E_BUSY", -5011
 
 
 class EngineGoneError(RingpackError, ConnectionError):
+    """No engine was found, or it died and no other came in time."""
+
     name, code = "RP_E_GONE", -5012
 
 
 class EngineTimeoutError(RingpackError, TimeoutError):
+    """It did not happen within the timeout; nothing is lost."""
+
     name, code = "RP_E_TIMEOUT", -5013
 
 
 class ProtocolError(RingpackError):
+    """The other side broke the protocol."""
+
     name, code = "RP_E_PROTOCOL", -5014
 
 
 class DiffersError(RingpackError):
+    """A check found a difference."""
+
     name, code = "RP_E_DIFFERS", -5015
 
 
 class EngineStoppedError(RingpackError):
+    """The engine was asked to stop."""
+
     name, code = "RP_E_STOPPED", -5016
 
 

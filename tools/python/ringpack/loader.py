@@ -52,15 +52,16 @@ class Loader:
     corpus: a path, a list of paths, or of dicts (name, path | shards, weight, format, dtype, eos).
     seq_len, batch_size: tokens in a row; rows per batch of this rank. Checked against the engine.
     dp_rank, dp_world_size: default: from torchrun, Open MPI or Slurm, else 0 of 1.
-    replica, replicas: which of how many processes of this node that need the same batches, as
-        tensor-, pipeline- or context-parallel neighbours do. Each gets all of them. Default: 0, 1.
+    replicas: processes of this node that all need every batch of this rank, as tensor-, pipeline-
+        or context-parallel neighbours do (1). replica: which of them this one is, from 0 on (0).
     profile: "hf", "trl", "megatron", "olmo", "torchtitan" or "grain": what a batch has, and under
         which names (ringpack.profiles); "min" or "full": under those of Batch.
-    return_type: "numpy", "torch" or "jax": what ``batch[name]`` gives, without a copy.
-    flat: give 1-D views, not one row per row.
+    return_type: "numpy" (default), "torch" or "jax": what ``batch[name]`` gives, without a copy.
+    flat: views are 1-D, over the whole batch, instead of (batch_size, seq_len).
     pin_memory: page-lock the ring where torch has a GPU, for copies with non_blocking=True.
-    keep: batches that stay open at a time; 2 keeps the one before the newest too.
-    start_engine: True: this process starts the engine; False: attach only; None: as said above.
+    keep: newest batches that stay open (1); a step of the loop closes the older ones.
+    start_engine: True: this process starts the engine; False: attach only; None (default): the
+        first local rank starts it, if config or corpus is given.
     start_timeout: seconds to wait for an engine that starts here (600).
     connect_timeout: seconds to wait for a running one (10; when a local rank starts it: 600).
     restart_timeout: seconds to wait for the successor of a dead one (60).
@@ -69,12 +70,11 @@ class Loader:
         engine that is started here. `ringpack help serve` lists them.
 
     The engine is started, or attached to, at the first use, by ``with`` or by ``attach()``; before
-    that a loader can be pickled. A loader belongs to one process: in a fork it refuses to work.
-    Relative paths begin in the folder where the loader was made.
+    that a loader can be pickled. A second thread at a time, and a fork, get UsageError. Relative
+    paths begin in the folder where the loader was made. Errors: RingpackError, with a ``hint``.
 
-    With return_type="torch" it is a torch.utils.data.IterableDataset too: iterate over it as it is,
-    or through StatefulDataLoader(loader, batch_size=None). It is Stateful, as
-    torch.distributed.checkpoint means it.
+    With return_type="torch" it is a torch.utils.data.IterableDataset too, which may be given to
+    StatefulDataLoader(loader, batch_size=None). It is Stateful for torch.distributed.checkpoint.
     """
 
     def __new__(cls, *_: Any, **arguments: Any) -> "Loader":
@@ -159,7 +159,10 @@ class Loader:
     # ---- attach, detach -------------------------------------------------------------------------
 
     def attach(self) -> "Loader":
-        """Start the engine, if that is ours to do, and attach. Does nothing when attached."""
+        """Start the engine, if this loader is to start it, and attach. Nothing when attached.
+
+        EngineGoneError: no engine of that run in time. BusyError: another trainer has this rank.
+        CheckpointMismatchError: the engine has another geometry, or the state another stream."""
         if self._client is not None:
             return self
         before = self._enter()
@@ -259,8 +262,8 @@ class Loader:
             client.detach()
 
     def __enter__(self) -> "Loader":
-        """Start the engine; and attach, unless there are other ranks: a state may be loaded next,
-        and a rank that is there already would hold a late one, at another row, off."""
+        """Start the engine; and attach, if this rank is the only one. With others it attaches when
+        first used: a state may be loaded before, and an attached rank would hold up the others."""
         if self._ranks.world == 1 and self._ranks.replicas == 1:
             return self.attach()
         if self._command is not None:
@@ -323,9 +326,9 @@ class Loader:
             self._user = before
 
     def borrow(self, timeout: Optional[float] = None) -> Optional[Batch]:
-        """The next batch on a lease of its own, which the loader's steps do not end: `with`,
-        release() and close() do. None at the end of the stream. As many as the ring has slots may
-        be out at a time; for one more, LeaseError names them."""
+        """The next batch, to be closed by the caller: with `with`, release() or close(). The
+        loader's steps do not close it. None at the end of the stream. As many batches as the ring
+        has slots may be open at a time; for one more, LeaseError names them."""
         before = self._enter()
         try:
             client = self.attach()._client
@@ -341,7 +344,7 @@ class Loader:
             self._user = before
 
     def _wait(self, client, lease, timeout):
-        """A lease, sooner or later, or None at the end of the stream."""
+        """Wait for a lease; None at the end of the stream."""
         begin = time.monotonic()
         deadline, told = None if timeout is None else begin + timeout, timeout is not None
         while lease is None:
@@ -395,8 +398,8 @@ class Loader:
         return self._length
 
     def set_epoch(self, epoch: int) -> None:
-        """Nothing to do: the stream holds every epoch (num_epochs), each in an order of its own,
-        and its position is in the state. Only for an epoch behind its end this is an error."""
+        """Does nothing: the stream holds every epoch (num_epochs), each in an order of its own, and
+        the state says where it stands. UsageError for another epoch after the stream's end."""
         if self._ended and epoch > 0:
             raise UsageError(
                 f"epoch {epoch} was asked for, and the stream has ended",
@@ -406,7 +409,7 @@ class Loader:
     # ---- state ----------------------------------------------------------------------------------
 
     def _place(self):
-        """Whoever can say where this loader stands: after close(), it starts no engine for that."""
+        """What knows the position: the client, or after close() the record that it left."""
         return self._left or self.attach()._client
 
     def state_dict(self, text: bool = False) -> dict[str, Any]:
