@@ -67,6 +67,12 @@ bool rp_text_bytes(const char *text, uint64_t *value)
     return unit && rp_mul_u64(number, scale, value);
 }
 
+bool rp_text_has_suffix(const char *text, const char *suffix)
+{
+    size_t length = strlen(text), tail = strlen(suffix);
+    return length > tail && !strcmp(text + length - tail, suffix);
+}
+
 /* Optimal string alignment distance, upper bounded by nothing: words are short. */
 static size_t word_distance(const char *a, const char *b)
 {

@@ -17,6 +17,9 @@ bool rp_text_count(const char *text, uint64_t *value);
 /** The same with powers of 1024; 64m, 64mb and 64MiB are equal, and so are 100 and 100b. */
 bool rp_text_bytes(const char *text, uint64_t *value);
 
+/** Whether `text` ends with `suffix` and has something before it: a file name with an extension. */
+bool rp_text_has_suffix(const char *text, const char *suffix);
+
 /* Longer words are never called near to anything. */
 #define RP_TEXT_WORD_MAX 64
 

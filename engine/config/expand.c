@@ -19,6 +19,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "config/key.h"
 
 #define BRACE_PATTERNS_MAX 65536u
@@ -45,19 +46,13 @@ int rp_first_twin(char *const *texts, size_t count, const char **twin_out, struc
     return 0;
 }
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t length = strlen(path), tail = strlen(suffix);
-    return length > tail && !strcmp(path + length - tail, suffix);
-}
-
 /* The token file that a file belongs to: NAME.idx -> NAME.bin, PATH.rpx -> PATH, or itself. */
 static char *token_file(const char *path)
 {
     int stem = (int)strlen(path) - 4;
-    if (has_suffix(path, ".idx"))
+    if (rp_text_has_suffix(path, ".idx"))
         return rp_format("%.*s.bin", stem, path);
-    if (has_suffix(path, ".rpx"))
+    if (rp_text_has_suffix(path, ".rpx"))
         return rp_format("%.*s", stem, path);
     return strdup(path);
 }
@@ -69,7 +64,7 @@ static int add_token_file(struct rp_config_source *found, const char *directory,
     if (!file)
         return rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
     int code = 0;
-    if (!directory || has_suffix(file, ".bin") || has_suffix(file, ".npy"))
+    if (!directory || rp_text_has_suffix(file, ".bin") || rp_text_has_suffix(file, ".npy"))
         code = rp_source_add_shard(found, directory, file, error);
     free(file);
     return code;
@@ -79,7 +74,7 @@ static int add_token_file(struct rp_config_source *found, const char *directory,
  * index was lost, and nobody else would say that its tokens are missing. */
 static void warn_of_no_index(const char *directory, const char *name)
 {
-    if (!has_suffix(name, ".bin") && !has_suffix(name, ".npy"))
+    if (!rp_text_has_suffix(name, ".bin") && !rp_text_has_suffix(name, ".npy"))
         return;
     char *index = rp_format("%s/%.*s.idx", directory, (int)strlen(name) - 4, name);
     if (index && access(index, F_OK) < 0)
@@ -99,12 +94,12 @@ static int expand_directory(struct rp_config_source *found, const char *path,
                        "%s: cannot be listed: %s", path, strerror(errno));
     bool megatron = false;
     for (int i = 0; i < count; i++)
-        megatron |= entries[i]->d_name[0] != '.' && has_suffix(entries[i]->d_name, ".idx");
+        megatron |= entries[i]->d_name[0] != '.' && rp_text_has_suffix(entries[i]->d_name, ".idx");
     int code = 0;
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
         if (code == 0 && name[0] != '.') {
-            if (!megatron || has_suffix(name, ".idx"))
+            if (!megatron || rp_text_has_suffix(name, ".idx"))
                 code = add_token_file(found, path, name, error);
             else
                 warn_of_no_index(path, name);

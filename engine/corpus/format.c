@@ -12,6 +12,7 @@
 #include "base/bits.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 #define RAW_OPTIONS "`--format raw --dtype u16 --eos 50256`, or the same in the config"
 #define CONVERT_HINT "convert it: write its tokens as JSONL, then `ringpack convert`"
@@ -37,12 +38,6 @@ static const struct {
     {"\x1f\x8b", 2, "a gzip archive",
      "decompress it first; text in it goes through `ringpack convert`"},
 };
-
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t a = strlen(path), b = strlen(suffix);
-    return a > b && !strcmp(path + a - b, suffix);
-}
 
 static bool exists(const char *path)
 {
@@ -70,7 +65,7 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
                          struct rp_error *error)
 {
     size_t stem = strlen(path);
-    if (has_suffix(path, ".bin") || has_suffix(path, ".idx"))
+    if (rp_text_has_suffix(path, ".bin") || rp_text_has_suffix(path, ".idx"))
         stem -= 4;
     else if (!declared && exists(path))
         return 0;
@@ -81,8 +76,8 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
         free(token_path);
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     }
-    bool settled = declared || has_suffix(path, ".idx") || begins_with(index_path, "MMIDIDX", 7) ||
-                   begins_with(index_path, "TNTIDX", 6);
+    bool settled = declared || rp_text_has_suffix(path, ".idx") ||
+                   begins_with(index_path, "MMIDIDX", 7) || begins_with(index_path, "TNTIDX", 6);
     if (!settled) {
         free(index_path);
         free(token_path);
@@ -196,7 +191,7 @@ static void take_from_sidecar(struct rp_found *found)
 static int fail_unknown(const struct rp_found *found, struct rp_error *error)
 {
     const char *path = found->token_path;
-    char *index_path = has_suffix(path, ".bin")
+    char *index_path = rp_text_has_suffix(path, ".bin")
                            ? rp_format("%.*s.idx", (int)(strlen(path) - 4), path)
                            : NULL;
     int code;

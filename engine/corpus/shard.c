@@ -17,6 +17,11 @@
 
 #include "base/bits.h"
 
+static uint64_t mtime_ns_of(const struct stat *info)
+{
+    return (uint64_t)info->st_mtim.tv_sec * 1000000000u + (uint64_t)info->st_mtim.tv_nsec;
+}
+
 /* Returns a descriptor, or -1 when the token file is missing and that was allowed (see *code). */
 static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *error)
 {
@@ -36,8 +41,7 @@ static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *err
     } else {
         shard->device = info.st_dev;
         shard->inode = info.st_ino;
-        shard->mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u +
-                          (uint64_t)info.st_mtim.tv_nsec;
+        shard->mtime_ns = mtime_ns_of(&info);
     }
     return fd;
 }
@@ -260,8 +264,7 @@ int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error)
     struct stat info;
     if (fstat(fd, &info) < 0)
         return rp_fail(error, -errno, NULL, "%s: cannot stat: %s", shard->path, strerror(errno));
-    uint64_t mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u +
-                        (uint64_t)info.st_mtim.tv_nsec;
+    uint64_t mtime_ns = mtime_ns_of(&info);
     /* Of a file that was missing at open, the size is all that is known. */
     bool known = shard->inode != 0;
     const char *what = NULL;

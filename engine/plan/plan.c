@@ -249,13 +249,7 @@ void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
     *counts = (struct rp_plan_counts){0};
     for (uint32_t i = 0; i < plan->config.lanes; i++) {
         const struct rp_lane *lane = &plan->lanes[i];
-        counts->documents += lane->counts.documents;
-        counts->empty += lane->counts.empty;
-        counts->tokens_read += lane->counts.tokens_read;
-        counts->truncated += lane->counts.truncated;
-        counts->dropped += lane->counts.dropped;
-        counts->emitted += lane->counts.emitted;
-        counts->padding += lane->counts.padding;
+        rp_plan_counts_add(counts, &lane->counts);
         counts->buffered += rp_lane_buffered(lane);
         counts->cuts += lane->cuts;
         counts->capped += lane->capped;

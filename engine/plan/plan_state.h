@@ -24,6 +24,18 @@ static inline struct rp_lane *rp_plan_lane(const struct rp_plan *plan, uint64_t 
     return &plan->lanes[plan->config.lanes == 1 ? 0 : row % plan->config.lanes];
 }
 
+/** Add what a lane has counted to the sum over all lanes. */
+static inline void rp_plan_counts_add(struct rp_plan_counts *sum, const struct rp_lane_counts *lane)
+{
+    sum->documents += lane->documents;
+    sum->empty += lane->empty;
+    sum->tokens_read += lane->tokens_read;
+    sum->truncated += lane->truncated;
+    sum->dropped += lane->dropped;
+    sum->emitted += lane->emitted;
+    sum->padding += lane->padding;
+}
+
 /** rp_plan_state_bytes_max for a configuration that was checked. */
 uint64_t rp_token_bytes_max(const struct rp_plan_config *config, uint32_t source_count);
 

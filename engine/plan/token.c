@@ -287,13 +287,7 @@ static bool sum_counts(struct rp_token_reader *reader, const struct rp_token_hea
                 !rp_token_skip(reader, open.fragments, sizeof(struct rp_fragment)))
                 return false;
         }
-        counts->documents += lane.counts.documents;
-        counts->empty += lane.counts.empty;
-        counts->tokens_read += lane.counts.tokens_read;
-        counts->truncated += lane.counts.truncated;
-        counts->dropped += lane.counts.dropped;
-        counts->emitted += lane.counts.emitted;
-        counts->padding += lane.counts.padding;
+        rp_plan_counts_add(counts, &lane.counts);
     }
     counts->buffered = counts->tokens_read - counts->emitted - counts->truncated - counts->dropped;
     return reader->left == 0;

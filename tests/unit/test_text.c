@@ -71,6 +71,15 @@ static void the_nearest_word_is_suggested_if_it_is_near(void **state)
     expect_nearest(endless, NULL);
 }
 
+static void a_suffix_has_something_before_it(void **state)
+{
+    (void)state;
+    assert_true(rp_text_has_suffix("web/part-0.idx", ".idx"));
+    assert_false(rp_text_has_suffix("part-0.bin", ".idx"));
+    assert_false(rp_text_has_suffix(".idx", ".idx"));
+    assert_false(rp_text_has_suffix("x", ".idx"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -78,6 +87,7 @@ int main(void)
         cmocka_unit_test(counts_have_powers_of_1000),
         cmocka_unit_test(sizes_have_powers_of_1024),
         cmocka_unit_test(the_nearest_word_is_suggested_if_it_is_near),
+        cmocka_unit_test(a_suffix_has_something_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,18 +74,12 @@ int rp_convert_sink(void *context, const uint32_t *tokens, size_t count, struct 
     return convert->output.token_count >= convert->max_tokens ? RP_CONVERT_ENOUGH : 0;
 }
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t a = strlen(path), b = strlen(suffix);
-    return a > b && !strcmp(path + a - b, suffix);
-}
-
 static bool is_jsonl(const struct arguments *arguments, const char *path)
 {
     if (arguments->as)
         return arguments->as == 'j';
-    return has_suffix(path, ".jsonl") || has_suffix(path, ".ndjson") ||
-           has_suffix(path, ".jsonl.gz") || has_suffix(path, ".ndjson.gz");
+    return rp_text_has_suffix(path, ".jsonl") || rp_text_has_suffix(path, ".ndjson") ||
+           rp_text_has_suffix(path, ".jsonl.gz") || rp_text_has_suffix(path, ".ndjson.gz");
 }
 
 static int convert_files(struct rp_convert *convert, const struct arguments *arguments,
