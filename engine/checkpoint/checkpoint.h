@@ -106,7 +106,7 @@ void rp_checkpoint_prune(struct rp_checkpoint_dir *dir);
 struct rp_checkpoint; /* an open, verified file, read into private memory */
 
 /** Read and verify one file. A damaged critical section or frame is -RP_E_CORRUPT with the offset;
- * damaged contents only make rp_checkpoint_contents return nothing (contents_bad says so). */
+ * damaged contents are left out by rp_checkpoint_section (rp_checkpoint_contents_bad says so). */
 RP_MUST_CHECK int rp_checkpoint_open(struct rp_checkpoint **out, const char *path,
                                      struct rp_error *error);
 void rp_checkpoint_close(struct rp_checkpoint *checkpoint);

@@ -203,10 +203,6 @@ uint64_t rp_source_tokens(const struct rp_source *source)
 {
     return source->tokens;
 }
-struct rp_fingerprint rp_source_fingerprint(const struct rp_source *source)
-{
-    return source->fingerprint;
-}
 
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source)
 {

@@ -88,7 +88,7 @@ static inline uint64_t rp_piece_token_limit(const struct rp_piece *piece, uint64
     return rp_min_u64(token_limit, 1ull << piece->id_bits);
 }
 
-/* A row whose last piece is in this ticket: the packer writes its padding and its row_info. */
+/* A row whose last piece is in this ticket: the packer writes its padding and its rp_row_info. */
 struct rp_row_end {
     uint64_t row; /* global number */
     uint32_t ring, row_in_batch;

@@ -271,7 +271,8 @@ static int go_on_from_token(struct rp_campaign *c, struct rp_error *error)
     free(c->life.given.data);
     c->life.given = given;
     char *path = rp_trial_path(&c->v->trial, "token");
-    code = path ? rp_file_replace(path, given.data, given.bytes, error) : -ENOMEM;
+    code = path ? rp_file_replace(path, given.data, given.bytes, error)
+                : rp_fail(error, -ENOMEM, NULL, "out of memory");
     if (code >= 0)
         code = rp_verify_start_engine(c, path, error);
     free(path);
