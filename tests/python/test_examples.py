@@ -224,16 +224,16 @@ def test_mpi(mpi_trainer, corpus, folder):
         job.wait_for(lambda output: "row 84 " in output)
         job.kill()
         killed = losses_of(job.output())
-    seen, last = dict(killed), max(map(int, killed))
+    resumed = {}
     for ranks in 4, 1, 6:
         with run(ranks, 1, "state") as job:
-            seen.update(losses_of(job.finish()))
-    assert max(map(int, seen)) in (
-        last + 36,
-        last + 48,
-    )  # the last save may be one that is not seen
-    with run(3, last // 12 + 4, "whole") as job:
-        assert seen.items() <= losses_of(job.finish()).items()
+            resumed.update(losses_of(job.finish()))
+    # kill() stops mpirun before its ranks: lines of the last saves may never reach the log
+    first, last = min(map(int, resumed)), max(map(int, resumed))
+    assert list(map(int, resumed)) == [first, first + 12, first + 24]
+    assert first >= max(map(int, killed)) + 12
+    with run(3, last // 12, "whole") as job:
+        assert {**killed, **resumed}.items() <= losses_of(job.finish()).items()
     broken = os.environ.get("RINGPACK_BROKEN")
     if broken and os.path.exists(broken):  # the control: it loses a fragment when it resumes
         shutil.copy(folder / "state", folder / "other")
