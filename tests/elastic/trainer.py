@@ -21,8 +21,8 @@ class Alone:
     """Ranks without a library for collectives: the state is a file that rank 0 writes. A life reads
     those of earlier ones, since nobody waits here until the slowest rank has read it."""
 
-    def __init__(self, said):
-        self.life, self.place = said.life, pathlib.Path(said.place)
+    def __init__(self, args):
+        self.life, self.place = args.life, pathlib.Path(args.place)
         self.file = self.place / f"state-{self.life:03}.json"
 
     def load(self, loader):
@@ -49,13 +49,13 @@ class Alone:
 class Torch(Alone):
     """Collectives by gloo; a peer that does not answer is an error after some seconds."""
 
-    def __init__(self, said):
+    def __init__(self, args):
         import torch
         import torch.distributed
 
-        super().__init__(said)
+        super().__init__(args)
         self.torch, self.distributed = torch, torch.distributed
-        patience = datetime.timedelta(seconds=said.patience)
+        patience = datetime.timedelta(seconds=args.patience)
         self.distributed.init_process_group("gloo", timeout=patience)
 
     def agree(self, loader):
@@ -72,11 +72,11 @@ class Torch(Alone):
 class DistributedCheckpoint(Torch):
     """The state through torch.distributed.checkpoint, beside a tensor."""
 
-    def __init__(self, said):
-        super().__init__(said)
+    def __init__(self, args):
+        super().__init__(args)
         from torch.distributed import checkpoint
 
-        self.dcp, self.folder = checkpoint, pathlib.Path(said.place, "dcp")
+        self.dcp, self.folder = checkpoint, pathlib.Path(args.place, "dcp")
         self.weight = self.torch.zeros(3)
 
     def load(self, loader):
@@ -94,19 +94,19 @@ class DistributedCheckpoint(Torch):
 WAYS = {"alone": Alone, "file": Torch, "dcp": DistributedCheckpoint}
 
 
-def train(said, loader, way):
+def train(args, loader, way):
     way.load(loader)
     way.agree(loader)
-    folder = pathlib.Path(said.place, f"life-{said.life}")
+    folder = pathlib.Path(args.place, f"life-{args.life}")
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"rank-{RANK}.{os.getpid()}", "w", buffering=1) as journal:
         journal.write(f"start {loader.next_row}\n")
-        while loader.next_row < said.until_row:
+        while loader.next_row < args.until_row:
             batch = next(loader)
             journal.write(f"{batch.first_row} {batch.batch_size} {batch.digest():032x}\n")
             way.end_step()
-            time.sleep(said.step_seconds)
-            if batch.next_row % said.save_every == 0:
+            time.sleep(args.step_seconds)
+            if batch.next_row % args.save_every == 0:
                 way.save(loader)
 
 
@@ -121,19 +121,19 @@ def main():
     parser.add_argument("--save-every", type=int, required=True, help="rows")
     parser.add_argument("--step-seconds", type=float, default=0, help="that a step takes at least")
     parser.add_argument("--patience", type=int, default=60, help="seconds")
-    said = parser.parse_args()
-    way = WAYS[said.way](said)
+    args = parser.parse_args()
+    way = WAYS[args.way](args)
     loader = ringpack.Loader(
-        corpus=said.corpus,
+        corpus=args.corpus,
         seq_len=128,
-        batch_size=said.batch_size,
+        batch_size=args.batch_size,
         seed=5,
         num_epochs="endless",
-        restart_timeout=said.patience,
-        return_type="torch" if said.way == "dcp" else "numpy",
+        restart_timeout=args.patience,
+        return_type="torch" if args.way == "dcp" else "numpy",
     )
     with loader:
-        train(said, loader, way)
+        train(args, loader, way)
         way.end()
 
 

@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from gpt import GPT, block_diagonal
 
 
-def open_loader(said, **changes):
+def open_loader(args, **changes):
     options = {
-        "corpus": said.corpus,
-        "seq_len": said.seq_len,
-        "batch_size": said.batch_size,
+        "corpus": args.corpus,
+        "seq_len": args.seq_len,
+        "batch_size": args.batch_size,
         "seed": 1,
         "num_epochs": "endless",
         "sections": ["labels", "position_ids", "cu_seqlens"],
@@ -33,21 +33,21 @@ def open_loader(said, **changes):
     return ringpack.Loader(**{**options, **changes})
 
 
-def time_first_batch(said):
+def time_first_batch(args):
     """From Loader(...) to the first batch in hand: the engine's start is in it."""
     begin = time.monotonic()
-    with open_loader(said) as loader:
+    with open_loader(args) as loader:
         next(loader)
         return time.monotonic() - begin
 
 
-def consume(said, step):
+def consume(args, step):
     """Tokens per second that come through `step`, and the share of the time that it waits."""
-    tokens, loader = 0, open_loader(said)
+    tokens, loader = 0, open_loader(args)
     with loader:
         step(next(loader))
         waited, begin = loader.counts()["wait_ns"], time.monotonic()
-        while time.monotonic() < begin + said.seconds:
+        while time.monotonic() < begin + args.seconds:
             batch = next(loader)
             step(batch)
             tokens += batch.tokens_real
@@ -56,9 +56,9 @@ def consume(said, step):
     return tokens / elapsed, waited / elapsed
 
 
-def make_train_step(said):
+def make_train_step(args):
     torch.manual_seed(1)
-    model = GPT(257, said.seq_len)
+    model = GPT(257, args.seq_len)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 
     def train_step(batch):
@@ -72,12 +72,12 @@ def make_train_step(said):
     return train_step
 
 
-def engine_bytes(said, ranks):
+def engine_bytes(args, ranks):
     """Memory of an engine whose ranks have all taken batches, their rings included."""
     run = {"run": f"figures-{ranks}", "dp_world_size": ranks}
     with contextlib.ExitStack() as stack:
         loaders = [
-            stack.enter_context(open_loader(said, dp_rank=rank, start_engine=rank == 0, **run))
+            stack.enter_context(open_loader(args, dp_rank=rank, start_engine=rank == 0, **run))
             for rank in range(ranks)
         ]
         for _ in range(10):
@@ -93,13 +93,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--batch-size", type=int, default=4)
     parser.add_argument("--seq-len", type=int, default=256)
-    said = parser.parse_args()
+    args = parser.parse_args()
 
-    print(f"first batch after {1e3 * time_first_batch(said):.0f} ms")
-    for name, step in ("does nothing", lambda batch: None), ("trains", make_train_step(said)):
-        speed, waiting = consume(said, step)
+    print(f"first batch after {1e3 * time_first_batch(args):.0f} ms")
+    for name, step in ("does nothing", lambda batch: None), ("trains", make_train_step(args)):
+        speed, waiting = consume(args, step)
         print(f"a trainer that {name}: {speed:,.0f} tokens/s, waits {100 * waiting:.2f} %")
-    one, five = engine_bytes(said, 1), engine_bytes(said, 5)
+    one, five = engine_bytes(args, 1), engine_bytes(args, 5)
     print(f"engine {one / 2**20:.1f} MiB, each further rank {(five - one) / 4 / 2**20:.2f} MiB")
 
 

@@ -145,16 +145,16 @@ def main():
     parser.add_argument("--batch-size", type=int, default=4)
     parser.add_argument("--seq-len", type=int, default=256)
     parser.add_argument("--mask", choices=MASKS, default="block")
-    said = parser.parse_args()
+    args = parser.parse_args()
 
     dist.init_process_group("gloo")
     torch.manual_seed(1)
-    model = DistributedDataParallel(GPT(257, said.seq_len))
+    model = DistributedDataParallel(GPT(257, args.seq_len))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     loader = ringpack.Loader(
-        corpus=said.corpus,
-        seq_len=said.seq_len,
-        batch_size=said.batch_size,
+        corpus=args.corpus,
+        seq_len=args.seq_len,
+        batch_size=args.batch_size,
         seed=1,
         num_epochs="endless",
         sections=["labels", "position_ids", "cu_seqlens"],
@@ -164,16 +164,16 @@ def main():
     )
     training = Training(model, optimizer, loader)
     with loader:
-        training.load_newest(said.checkpoints)
+        training.load_newest(args.checkpoints)
         loader.check_ranks()
-        while training.step < said.steps:
+        while training.step < args.steps:
             batch = next(loader)
-            loss = train_step(model, optimizer, batch, MASKS[said.mask])
+            loss = train_step(model, optimizer, batch, MASKS[args.mask])
             training.step += 1
             if dist.get_rank() == 0:
                 print(f"step {training.step} row {batch.next_row} loss {loss:.6f}", loss.hex())
-            if training.step % said.save_every == 0:
-                training.save(said.checkpoints)
+            if training.step % args.save_every == 0:
+                training.save(args.checkpoints)
         dist.barrier()  # the engine of this node ends with its first rank
     dist.destroy_process_group()
 

@@ -35,7 +35,7 @@ def main():
     parser.add_argument("--checkpoints", required=True, help="folder")
     parser.add_argument("--rows", type=int, default=800, help="to train on, over all ranks")
     parser.add_argument("--save-every", type=int, default=10, help="steps")
-    said = parser.parse_args()
+    args = parser.parse_args()
 
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     torch.manual_seed(1)
@@ -43,7 +43,7 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     model, optimizer = accelerator.prepare(model, optimizer)
     loader = ringpack.Loader(  # is not prepared: it knows its rank, and shards by rows
-        corpus=said.corpus,
+        corpus=args.corpus,
         seq_len=256,
         batch_size=4,
         seed=1,
@@ -55,10 +55,10 @@ def main():
     )
     accelerator.register_for_checkpointing(loader)
     with loader:
-        load_newest(accelerator, said.checkpoints)
+        load_newest(accelerator, args.checkpoints)
         loader.check_ranks(lambda fact: gather_object([fact]))
         step = 0
-        while loader.next_row < said.rows:
+        while loader.next_row < args.rows:
             batch = next(loader)
             ends = batch["cu_seqlens"][: batch.segments + 1].tolist()
             logits = model(batch["input_ids"], batch["position_ids"], block_diagonal(ends))
@@ -71,8 +71,8 @@ def main():
             step += 1
             mean = (sums[0] / sums[1]).item()
             accelerator.print(f"row {batch.next_row} loss {mean:.6f}", mean.hex())
-            if step % said.save_every == 0:
-                save(accelerator, said.checkpoints, batch.next_row)
+            if step % args.save_every == 0:
+                save(accelerator, args.checkpoints, batch.next_row)
         accelerator.wait_for_everyone()  # the engine of this node ends with its first rank
     accelerator.end_training()
 

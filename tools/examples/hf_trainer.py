@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--checkpoints", required=True, help="folder")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--save-every", type=int, default=10)
-    said = parser.parse_args()
+    args = parser.parse_args()
 
     torch.manual_seed(1)
     model = LlamaForCausalLM(
@@ -63,7 +63,7 @@ def main():
         )
     )
     loader = ringpack.Loader(
-        corpus=said.corpus,
+        corpus=args.corpus,
         seq_len=256,
         batch_size=4,
         seed=1,
@@ -75,9 +75,9 @@ def main():
         loader,
         model=model,
         args=TrainingArguments(
-            output_dir=said.checkpoints,
-            max_steps=said.steps,
-            save_steps=said.save_every,
+            output_dir=args.checkpoints,
+            max_steps=args.steps,
+            save_steps=args.save_every,
             logging_steps=1,
             learning_rate=3e-3,
             lr_scheduler_type="constant",
@@ -88,7 +88,7 @@ def main():
             report_to="none",
         ),
     )
-    newest = get_last_checkpoint(said.checkpoints) if os.path.isdir(said.checkpoints) else None
+    newest = get_last_checkpoint(args.checkpoints) if os.path.isdir(args.checkpoints) else None
     if newest:
         loader.load_state_dict(torch.load(os.path.join(newest, "loader.pt")))
     with loader:

@@ -64,10 +64,10 @@ def main():
     parser.add_argument("--checkpoint", required=True, help="file")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--save-every", type=int, default=10)
-    said = parser.parse_args()
+    args = parser.parse_args()
 
     loader = ringpack.Loader(
-        corpus=said.corpus,
+        corpus=args.corpus,
         seq_len=LENGTH,
         batch_size=4,
         seed=1,
@@ -76,20 +76,20 @@ def main():
     )
     parameters = new_parameters(jax.random.key(1))
     momentum, step = jax.tree.map(jnp.zeros_like, parameters), 0
-    if os.path.exists(said.checkpoint):
-        with open(said.checkpoint, "rb") as file:
+    if os.path.exists(args.checkpoint):
+        with open(args.checkpoint, "rb") as file:
             parameters, momentum, step, state = pickle.load(file)
         loader.load_state_dict(state)
     names = ("input_ids", "labels", "position_ids", "segment_ids", "loss_mask")
     with loader:
-        while step < said.steps:
+        while step < args.steps:
             batch = next(loader)
             arrays = {name: jnp.array(batch[name]) for name in names}  # one copy, to the device
             parameters, momentum, loss = train_step(parameters, momentum, arrays)
             step += 1
             print(f"step {step} row {batch.next_row} loss {loss:.6f}", float(loss).hex())
-            if step % said.save_every == 0:
-                save(said.checkpoint, (parameters, momentum, step, loader.state_dict()))
+            if step % args.save_every == 0:
+                save(args.checkpoint, (parameters, momentum, step, loader.state_dict()))
 
 
 if __name__ == "__main__":

@@ -55,17 +55,17 @@ def main():
     parser.add_argument("--world", type=int, required=True)
     parser.add_argument("--journal", required=True, help="a file that is not there yet")
     parser.add_argument("--until-row", type=int, help="stop at the first batch from this row on")
-    said = parser.parse_args()
-    journal = os.open(said.journal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+    args = parser.parse_args()
+    journal = os.open(args.journal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
     try:
         with Loader(
-            run=said.run,
-            run_dir=said.run_dir,
-            dp_rank=said.rank,
-            dp_world_size=said.world,
+            run=args.run,
+            run_dir=args.run_dir,
+            dp_rank=args.rank,
+            dp_world_size=args.world,
             connect_timeout=60,
         ) as loader:
-            train(loader, journal, said.until_row)
+            train(loader, journal, args.until_row)
     except RingpackError as failure:
         print(f"ringpack.trainer: {failure}", file=sys.stderr)
         sys.exit(2)
