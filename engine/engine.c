@@ -31,7 +31,7 @@
 #define PARK_MS 100
 #define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */
 #define EVENTS_MAX 64
-#define CONFIG_BYTES_MAX (1u << 20) /* as the config room reads */
+#define CONFIG_BYTES_MAX (1u << 20) /* as config/yaml.c reads */
 /* Deliver steps between two looks at the sockets while there is always something to deliver. */
 #define STEPS_PER_LOOK 64u
 

@@ -17,7 +17,7 @@ void rp_log_set_level(enum rp_log_level level)
 
 void rp_log(enum rp_log_level level, const char *format, ...)
 {
-    static const char *const prefixes[] = {"error: ", "warning: ", "", "debug: "};
+    static const char *const prefixes[] = {"error: ", "warning: ", ""};
     if (level > level_max)
         return;
     char line[1400];
