@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -172,6 +173,7 @@ static int tell_many(void)
     for (uint32_t i = 0; i < options.jobs; i++) {
         jobs[i].pid = fork();
         if (jobs[i].pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
             work(&jobs[i], i);
             _exit(jobs[i].failed_seed != 0);
         }
