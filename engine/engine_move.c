@@ -381,8 +381,7 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
 /* ---- returns --------------------------------------------------------------------------------- */
 
 /* Trainers that go on from the same state are one return. Another one begins when somebody comes
- * from another state, or comes again. (That all go back to a state from which one has come by
- * himself and had everything looks like one return, in which the others are late.) */
+ * from another state, or comes again. */
 static void join_return(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
 {
     bool joins = row == engine->return_row && seat->came_in < engine->returns;
@@ -398,14 +397,12 @@ static void note_absent(struct rp_engine *engine)
 }
 
 /* A trainer that goes on from a state may be one of many that do, and those that are not there may
- * go back: what they had is then to come again, and nobody knows from where. But for who has come
- * in the same return and has had everything: he is done. */
+ * go back: what they had is then to come again, and nobody knows from where. */
 static void doubt_absent(struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
-        bool is_done = seat->had_all && seat->came_in == engine->returns;
-        if (seat->ever_trained && seat->was_absent && !is_done && !RP_DEFECT(trust_absent))
+        if (seat->ever_trained && seat->was_absent && !RP_DEFECT(trust_absent))
             seat->guessed = true;
     }
 }

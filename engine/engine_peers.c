@@ -169,6 +169,14 @@ void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
     }
 }
 
+/* Has the last trainer of the seat come in the newest return and had everything? It need not come
+ * again. (It does if all go back to the state from which it came: that cannot be told from a return
+ * in which the others are late. So no checkpoint counts on it while it is in doubt.) */
+static bool is_done(const struct rp_engine *engine, const struct rp_seat *seat)
+{
+    return seat->had_all && seat->came_in > 0 && seat->came_in == engine->returns;
+}
+
 /* Who has not been here may have had everything from the engine before this one, or be in a long
  * step: he is waited for, but not for ever. */
 bool rp_engine_has_delivered_all(struct rp_engine *engine)
@@ -180,7 +188,7 @@ bool rp_engine_has_delivered_all(struct rp_engine *engine)
         bool is_known = seat->ever_trained && !seat->guessed;
         is_used = rp_seat_is_taken(seat) || (is_known && rp_seat_stands(seat) < seat->ring->tail);
         was_used |= seat->ever_trained;
-        missing = missing || is_known ? missing : seat;
+        missing = missing || is_known || is_done(engine, seat) ? missing : seat;
     }
     if (is_used || !was_used) {
         engine->left_ns = 0;

@@ -69,7 +69,7 @@ static void *intruder_main(void *argument)
 /* It has ended by itself, and not before everybody has had everything. */
 static void check_end(const struct story *story)
 {
-    if (story->engine_told || story->returns) /* it has not heard of that */
+    if (story->engine_told || story->returns || story->end_is_open) /* it has not heard of that */
         return;
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *trainer = &story->trainers[r];
@@ -148,7 +148,7 @@ void director_start_engine(struct story *story)
 {
     draw_engine(story);
     story->row_now = story->row_high; /* where its checkpoint may be */
-    story->returns = story->engine_told = false;
+    story->returns = story->engine_told = story->end_is_open = false;
     story->engine = sim_spawn("engine", engine_main, story);
     story->counts.engines++;
 }
@@ -278,7 +278,8 @@ static struct token oldest_state(const struct story *story, bool last)
 }
 
 /* Has somebody who came from that state had everything? Then nobody can tell ranks that come from
- * it again from those that have yet to come for the first time: a job does not go back so. */
+ * it again from those that have yet to come for the first time: the engine may end without them,
+ * but no checkpoint may count on it. */
 static bool is_done_from(const struct story *story, struct token token)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++) {
@@ -317,8 +318,7 @@ static void return_all(struct story *story)
             doom(story, story->trainers[r].process);
     bool last = story_chance(story, 700);
     struct token token = oldest_state(story, last);
-    if (is_done_from(story, token))
-        return;
+    story->end_is_open |= is_done_from(story, token);
     sim_trace("all trainers go back to row %u", (unsigned)token.row);
     forget_progress(story, token);
     bool is_last = token.row + life->global > story->reference.row_count; /* its end was not kept */

@@ -110,6 +110,7 @@ struct story {
     uint64_t row_now;  /* the same, since all went back last: no checkpoint to come is later */
     bool returns;      /* all are to go back, and nobody has come yet */
     bool engine_told;  /* to stop */
+    bool end_is_open;  /* it may end before all who went back have come */
     uint64_t row_safe; /* a checkpoint of this row was promised; a later one has no earlier row */
     struct counts counts;
 };

@@ -297,6 +297,36 @@ static void what_is_to_come_again_is_in_no_checkpoint(void **state)
     }
 }
 
+/* One rank comes from the state of the other and has the rest. Then the other comes from it: late,
+ * or because both go back, nobody knows. The engine ends, but no checkpoint says that it is at the
+ * end.
+ */
+static void who_may_come_again_is_in_no_checkpoint(void **state)
+{
+    (void)state;
+    static uint8_t token[KIT_STATE_MAX];
+    const uint64_t last = rp_div_up(rp_div_up(kit.row_count, 8) * 8, ROWS * RANKS), back = last - 2;
+    forget_checkpoints();
+    struct engine engine = engine_start(with_checkpoints);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    take_by_turns(clients, 0, back);
+    size_t bytes = rp_client_state(clients[0], token, sizeof token);
+    for (uint32_t r = 0; r < RANKS; r++)
+        rp_client_detach(clients[r]);
+    for (uint32_t r = RANKS; r-- > 0;) {
+        clients[r] = trainer(r, token, bytes);
+        take_batches(clients[r], r, back, last);
+        assert_int_equal(take(clients[r], 0), RP_NEXT_END);
+        rp_client_detach(clients[r]);
+    }
+    assert_int_equal(engine_wait(&engine), 0);
+    engine = engine_start(with_checkpoints);
+    clients[1] = trainer(1, NULL, 0);
+    take_batches(clients[1], 1, 0, 1); /* not the end */
+    rp_client_detach(clients[1]);
+    assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
+}
+
 /* A dead trainer is absent, however much is still to be heard from it. */
 static void who_died_ringing_is_absent(void **state)
 {
@@ -377,6 +407,7 @@ int main(void)
         cmocka_unit_test_teardown(who_had_everything_before_a_return_comes_again, end_newest),
         cmocka_unit_test_teardown(a_guess_is_no_checkpoint, end_newest),
         cmocka_unit_test_teardown(what_is_to_come_again_is_in_no_checkpoint, end_newest),
+        cmocka_unit_test_teardown(who_may_come_again_is_in_no_checkpoint, end_newest),
         cmocka_unit_test_teardown(who_died_ringing_is_absent, end_newest),
         cmocka_unit_test_teardown(a_rank_without_a_state_begins_at_the_start, end_newest),
         cmocka_unit_test_teardown(a_made_up_row_is_given_up, end_newest),
