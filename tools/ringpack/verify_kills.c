@@ -129,6 +129,7 @@ int rp_verify_start_engine(struct rp_campaign *c, const char *token, struct rp_e
         c->packer_processes ? "processes" : "threads", io, contents ? "on" : "off",
         token ? ", from a state token" : "");
     c->engine_ready = false;
+    c->ended_ns = 0;
     int code = rp_trial_serve(&v->trial, &c->engine, &words, error);
     rp_words_free(&words);
     return code;

@@ -17,7 +17,8 @@
 
 #define LOOK_NS 200000u
 #define STALL_NS UINT64_C(90000000000)
-#define ROWS_A_KILL_MIN 48u /* kills come this many rows apart on average, at least */
+#define ENDING_NS UINT64_C(5000000000) /* more than a rank takes to end after it has left */
+#define ROWS_A_KILL_MIN 48u            /* kills come this many rows apart on average, at least */
 
 /* ---- living ---------------------------------------------------------------------------------- */
 
@@ -32,6 +33,20 @@ static void show_progress(struct rp_campaign *c)
             "\r\033[Kverify: kill %" PRIu64 " of %" PRIu64 ", life %" PRIu64 ", %" PRIu64
             " rows compared, %" PRIu64 " different",
             v->kill_count, v->kills, v->lives, v->rows_compared, v->rows_different);
+}
+
+/* The engine has ended, and ranks run. They may be ending, too, and what they noted last has not
+ * been read; or else one was killed behind its last batch, so that the engine took it for finished,
+ * and has come back. */
+static int follow_engine(struct rp_campaign *c, struct rp_error *error)
+{
+    bool is_well = rp_child_ended_well(&c->engine);
+    if (is_well && c->furthest >= c->v->rows)
+        return rp_verify_start_engine(c, NULL, error);
+    uint64_t now = rp_now_ns();
+    c->ended_ns = c->ended_ns ? c->ended_ns : now;
+    return is_well && now - c->ended_ns < ENDING_NS ? 0
+                                                    : rp_verify_fail_ended(c, &c->engine, error);
 }
 
 /* Whether everybody who should live does. Sets *done when all ranks have had all their rows, and
@@ -57,10 +72,7 @@ static int check_children(struct rp_campaign *c, bool *done, bool *struck, struc
     *struck = rp_verify_is_struck(c, &c->engine);
     if (*struck)
         return 0;
-    /* A rank that was killed behind its last batch counts as finished, and the engine ends. */
-    if (rp_child_ended_well(&c->engine) && c->furthest >= c->v->rows)
-        return rp_verify_start_engine(c, NULL, error);
-    return rp_verify_fail_ended(c, &c->engine, error);
+    return follow_engine(c, error);
 }
 
 #define AT_ONCE UINT64_C(0)

@@ -61,6 +61,7 @@ struct rp_campaign {
     uint64_t furthest;               /* row that some rank has reached in this pass */
     uint64_t committed_end;          /* all rows from here on are committed 0 times */
     off_t log_begin;                 /* of this pass, in the trial's log */
+    uint64_t ended_ns;               /* when the engine was first seen to have ended well, or 0 */
     uint64_t drawn_ns;               /* the progress line */
 };
 
