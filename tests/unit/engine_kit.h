@@ -193,6 +193,13 @@ KIT void take_batches(struct rp_client *client, uint32_t rank, uint64_t first, u
         assert_int_equal(take(client, (k * RANKS + rank) * ROWS), RP_NEXT_BATCH);
 }
 
+KIT void take_by_turns(struct rp_client *const clients[RANKS], uint64_t first, uint64_t last)
+{
+    for (uint64_t k = first; k < last; k++)
+        for (uint32_t r = 0; r < RANKS; r++)
+            take_batches(clients[r], r, k, k + 1);
+}
+
 KIT struct rp_request attach_request(uint32_t rank, uint64_t row)
 {
     return (struct rp_request){.magic = RP_MESSAGE_MAGIC,
@@ -249,6 +256,15 @@ KIT void stat_must_work(void)
     if (code != 0)
         fail_msg("%s", error.message);
     assert_int_equal(text[0], '{');
+    rp_text_free(text);
+}
+
+KIT void save_now(void)
+{
+    struct rp_error error;
+    char *text;
+    if (rp_engine_ask(run_dir, NULL, "checkpoint", &text, &error) != 0)
+        fail_msg("%s", error.message);
     rp_text_free(text);
 }
 

@@ -60,9 +60,7 @@ static void check_save(const char *const *more, uint32_t width)
     forget_checkpoints();
     struct engine engine = engine_start(options);
     struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
-    for (uint64_t k = 0; k < 4; k++)
-        for (uint32_t rank = 0; rank < RANKS; rank++)
-            take_batches(clients[rank], rank, k, k + 1);
+    take_by_turns(clients, 0, 4);
     while (records < 4) { /* until the rings are full again */
         char *path;
         if (rp_engine_ask(run_dir, NULL, "checkpoint", &path, &error) != 0)

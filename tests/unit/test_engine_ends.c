@@ -27,9 +27,7 @@ static void ranks_of_one_return_need_not_meet(void **state)
     const uint64_t last = rp_div_up(kit.row_count, ROWS * RANKS), back = last - 2;
     struct engine engine = engine_start(options);
     struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
-    for (uint64_t k = 0; k < back; k++)
-        for (uint32_t r = 0; r < RANKS; r++)
-            take_batches(clients[r], r, k, k + 1);
+    take_by_turns(clients, 0, back);
     size_t bytes = rp_client_state(clients[0], token, sizeof token);
     engine_end(&engine, SIGKILL);
     engine = engine_start(options);
@@ -218,14 +216,10 @@ static void a_checkpoint_is_had_while_nobody_is_there(void **state)
 {
     (void)state;
     const uint64_t batch = ROWS * RANKS;
-    struct rp_error error;
-    char *path;
     forget_checkpoints();
     struct engine engine = engine_start(with_checkpoints);
     struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
-    for (uint64_t k = 0; k < 6; k++)
-        for (uint32_t rank = 0; rank < RANKS; rank++)
-            take_batches(clients[rank], rank, k, k + 1);
+    take_by_turns(clients, 0, 6);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         rp_client_detach(clients[rank]);
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
@@ -233,9 +227,7 @@ static void a_checkpoint_is_had_while_nobody_is_there(void **state)
     close(attach_at_row(0, 0));
     for (uint32_t rank = 0; rank < RANKS; rank++)
         close(attach_at_row(rank, 3 * batch)); /* steps have two of them */
-    if (rp_engine_ask(run_dir, NULL, "checkpoint", &path, &error) != 0)
-        fail_msg("%s", error.message);
-    rp_text_free(path);
+    save_now();
     assert_int_equal(engine_end(&engine, SIGKILL), 1000 + SIGKILL);
     engine = engine_start(with_checkpoints);
     clients[0] = trainer(0, NULL, 0);

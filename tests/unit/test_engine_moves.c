@@ -5,13 +5,6 @@
 
 /* ---- ranks that are apart -------------------------------------------------------------------- */
 
-static void take_by_turns(struct rp_client *const clients[RANKS], uint64_t first, uint64_t last)
-{
-    for (uint64_t k = first; k < last; k++)
-        for (uint32_t r = 0; r < RANKS; r++)
-            take_batches(clients[r], r, k, k + 1);
-}
-
 /* An engine and one trainer are killed. The other trainer, which is ahead, is the first to find the
  * new engine; the one that comes back from its state token must find its place, too. */
 static void ranks_that_are_apart_go_on(void **state)

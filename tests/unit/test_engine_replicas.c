@@ -18,6 +18,14 @@ static void take_some(struct rp_client *client, uint64_t first, uint64_t last)
         assert_int_equal(take(client, k * ROWS), RP_NEXT_BATCH);
 }
 
+static void take_some_by_turns(struct rp_client *const *clients, uint32_t count, uint64_t first,
+                               uint64_t last)
+{
+    for (uint64_t k = first; k < last; k++)
+        for (uint32_t r = 0; r < count; r++)
+            take_some(clients[r], k, k + 1);
+}
+
 static bool nothing_comes(struct rp_client *client)
 {
     struct rp_batch batch;
@@ -62,9 +70,7 @@ static void the_end_comes_to_all(void **state)
     struct rp_client *clients[REPLICAS] = {replica_trainer(0, 0, NULL, 0),
                                            replica_trainer(0, 1, NULL, 0)};
     uint64_t last = rp_div_up(kit.row_count, 8) * 8 / ROWS;
-    for (uint64_t k = 0; k < last; k++)
-        for (uint32_t r = 0; r < REPLICAS; r++)
-            take_some(clients[r], k, k + 1);
+    take_some_by_turns(clients, REPLICAS, 0, last);
     for (uint32_t r = 0; r < REPLICAS; r++) {
         assert_int_equal(take(clients[r], 0), RP_NEXT_END);
         rp_client_detach(clients[r]);
@@ -123,9 +129,7 @@ static void replicas_that_are_apart_go_on(void **state)
         struct engine engine = engine_start(two_replicas);
         struct rp_client *clients[REPLICAS] = {replica_trainer(0, 0, NULL, 0),
                                                replica_trainer(0, 1, NULL, 0)};
-        for (uint64_t k = 0; k < 5; k++)
-            for (uint32_t r = 0; r < REPLICAS; r++)
-                take_some(clients[r], k, k + 1);
+        take_some_by_turns(clients, REPLICAS, 0, 5);
         take_some(clients[ahead], 5, 6);
         size_t bytes = rp_client_state(clients[!first], token, sizeof token);
         engine_end(&engine, SIGKILL);
@@ -179,8 +183,8 @@ static void one_goes_back(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* Who lives is led over to the new ring when he asks for his next batch, which may take long: where
- * he stands is known meanwhile. */
+/* A replica that lives is led over to the new ring when it asks for its next batch, which may take
+ * long: where it stands is known meanwhile. */
 static void who_is_led_over_is_in_checkpoints(void **state)
 {
     (void)state;
@@ -198,17 +202,11 @@ static void who_is_led_over_is_in_checkpoints(void **state)
     struct engine engine = engine_start(options);
     struct rp_client *clients[REPLICAS] = {replica_trainer(0, 0, NULL, 0),
                                            replica_trainer(0, 1, NULL, 0)};
-    for (uint64_t k = 0; k < 5; k++)
-        for (uint32_t r = 0; r < REPLICAS; r++)
-            take_some(clients[r], k, k + 1);
+    take_some_by_turns(clients, REPLICAS, 0, 5);
     size_t bytes = rp_client_state(clients[0], token, sizeof token);
     rp_client_detach(clients[0]);
     clients[0] = replica_trainer(0, 0, token, bytes);
-    char *path;
-    struct rp_error error;
-    if (rp_engine_ask(run_dir, NULL, "checkpoint", &path, &error) != 0)
-        fail_msg("%s", error.message);
-    rp_text_free(path);
+    save_now();
     engine_end(&engine, SIGKILL);
     for (uint32_t r = 0; r < REPLICAS; r++)
         rp_client_detach(clients[r]);
@@ -237,9 +235,7 @@ static void the_number_may_change(void **state)
         struct rp_client *clients[3];
         for (uint32_t r = 0; r < replicas[life]; r++)
             clients[r] = replica_trainer(0, r, NULL, 0);
-        for (uint64_t k = at; k < at + 4; k++)
-            for (uint32_t r = 0; r < replicas[life]; r++)
-                take_some(clients[r], k, k + 1);
+        take_some_by_turns(clients, replicas[life], at, at + 4);
         if (replicas[life] > 1) /* one is ahead: it is taken again */
             take_some(clients[1], at + 4, at + 5);
         for (uint32_t r = 0; r < replicas[life]; r++)

@@ -34,15 +34,6 @@ static const char *const longer[] = {"dp_world_size",
                                      "12",
                                      NULL};
 
-static void save_now(void)
-{
-    struct rp_error error;
-    char *text;
-    if (rp_engine_ask(run_dir, NULL, "checkpoint", &text, &error) != 0)
-        fail_msg("%s", error.message);
-    rp_text_free(text);
-}
-
 /* Take micro-batches [first, last), or up to the end. Returns how many there are before it. */
 static uint64_t take_up_to(struct rp_client *client, uint64_t first, uint64_t last)
 {
