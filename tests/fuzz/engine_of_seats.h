@@ -5,7 +5,7 @@
 #ifndef RP_TESTS_ENGINE_OF_SEATS_H
 #define RP_TESTS_ENGINE_OF_SEATS_H
 
-#include "engine_parts.h"
+#include "server/engine.h"
 #include "memory_segment.h"
 #include "memory_socket.h"
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "engine.h"
+#include "server/server.h"
 #include "fuzz.h"
 #include "ringpack/client.h"
 #include "shm/ring.h"

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "checkpoint/checkpoint.h"
 #include "director.h"
-#include "engine.h"
+#include "server/server.h"
 
 #define PATIENCE_NS (300 * SIM_S)
 

@@ -9,7 +9,7 @@
 #include "base/available.h"
 #include "flow/pack.h"
 #include "shm/segment.h"
-#include "client_core.h"
+#include "client/core.h"
 
 #define SPINS 4u
 #define FRONT_BYTES (64u << 10)

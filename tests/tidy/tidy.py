@@ -83,11 +83,9 @@ LAYER_1 = {"corpus", "plan", "io", "shm", "checkpoint", "config"}
 
 
 def module_of(path):
-    """Room of a file under engine/: a folder, `client`, or `top` for the rest of layer 3."""
+    """Module of a file under engine/: its folder, or `top` for what joins modules of layer 1."""
     parts = path.split("/")[1:]
-    if len(parts) > 1:
-        return parts[0]
-    return "client" if parts[0].startswith("client") else "top"
+    return parts[0] if len(parts) > 1 else "top"
 
 
 def may_include(module, target):
@@ -97,7 +95,9 @@ def may_include(module, target):
         return target == "shm"
     if module == "flow":
         return target in LAYER_1
-    return module == "top" and target != "client"
+    if module == "top":
+        return target in LAYER_1
+    return module == "server" and target in LAYER_1 | {"flow", "top"}
 
 
 def includes(files, within="engine/"):

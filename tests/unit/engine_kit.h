@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "engine.h"
+#include "server/server.h"
 #include "ringpack/client.h"
 #include "shm/socket.h"
 

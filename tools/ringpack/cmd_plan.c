@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
-#include "engine.h"
+#include "server/server.h"
 #include "stream.h"
 
 #define ROWS_STANDARD 1000000u

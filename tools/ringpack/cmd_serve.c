@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
-#include "engine.h"
+#include "server/server.h"
 
 #define STATE_BYTES_MAX (64u << 20)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_move — the rings, the flow, and the row at which they stand.
+/* rejoin.c — where a trainer goes on, and what that means for the others.
  *
  * A trainer that begins where its ring stands gets the ring as it is. In every other case the flow
  * is stopped, rings are made anew and the flow is started at the row asked for: planning to it
@@ -37,127 +37,12 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine_parts.h"
+#include "server/probe.h"
+#include "server/rejoin.h"
+#include "server/rings.h"
+#include "server/seat.h"
 
 #define GIVE_WAY_NS 5000000000u
-
-/* ---- rings and flow -------------------------------------------------------------------------- */
-
-static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to)
-{
-    if (from->data.fd < 0 || to->release < from->release || to->release >= from->tail)
-        return;
-    for (uint64_t k = to->release; k < from->tail; k++)
-        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
-    rp_ring_publish(to, from->tail);
-}
-
-/* Where the last of all seats would stand if `replica` stood at `batch`. */
-static uint64_t lowest_seat(const struct rp_ring *ring, uint32_t replica, uint64_t batch)
-{
-    for (uint32_t r = 0; r < ring->replicas && replica != RP_ALL_SEATS; r++)
-        if (r != replica)
-            batch = rp_min_u64(batch, ring->seats[r].release);
-    return batch;
-}
-
-static void lead_over(struct rp_engine *engine, struct rp_ring *ring)
-{
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
-        struct rp_connection *connection = &engine->connections[i];
-        if (connection->fd < 0 || !connection->seat || connection->seat->ring != ring)
-            continue;
-        rp_ring_set_status(ring, RP_RING_STOPPED, ring->tail, NULL);
-        rp_engine_close_connection(engine, connection);
-    }
-}
-
-int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
-                         struct rp_error *error)
-{
-    uint32_t replicas = engine->config->replicas;
-    struct rp_geometry geometry = engine->geometry;
-    geometry.rank = engine->config->rank_first + ring;
-    geometry.base_row = engine->base_row;
-    struct rp_ring *old = &engine->rings[ring], fresh;
-    (void)rp_ring_poll_release(old); /* whoever is led over may have said his last word */
-    int code = rp_ring_create(&fresh, &geometry, replicas, engine->identity, engine->generation,
-                              lowest_seat(old, replica, batch), error);
-    if (code < 0)
-        return code;
-    copy_unreleased(old, &fresh);
-    for (uint32_t r = 0; r < replicas; r++) {
-        bool moves = r == replica || replica == RP_ALL_SEATS;
-        rp_ring_place_seat(&fresh, r, moves ? batch : old->seats[r].release);
-        engine->seats[ring * replicas + r].had_trainer = false;
-    }
-    lead_over(engine, old);
-    rp_ring_close(old);
-    *old = fresh;
-    return 0;
-}
-
-static uint64_t lowest_tail(const struct rp_engine *engine)
-{
-    uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        lowest = rp_min_u64(lowest, engine->rings[r].tail);
-    return lowest;
-}
-
-static int load_from_probe(struct rp_engine *engine, struct rp_plan *plan, void *token,
-                           struct rp_error *error)
-{
-    size_t bytes = rp_plan_save(engine->probe, token);
-    return plan ? rp_plan_load(plan, token, bytes, false, error) : 0;
-}
-
-static int load_plans(struct rp_engine *engine, struct rp_error *error)
-{
-    void *token = rp_calloc(1, engine->state_bytes_max);
-    if (!token)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    int code = load_from_probe(engine, engine->plan, token, error);
-    if (code >= 0)
-        code = load_from_probe(engine, engine->scout, token, error);
-    free(token);
-    return code;
-}
-
-int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
-{
-    int code = load_plans(engine, error);
-    if (code >= 0)
-        code = rp_flow_start(engine->flow, engine->plan, engine->scout, engine->base_row,
-                             lowest_tail(engine), engine->rings, error);
-    if (code < 0)
-        return code;
-    engine->flow_running = true;
-    engine->flow_ended = false;
-    for (uint32_t i = 0; i < engine->config->packers; i++) {
-        int pidfd = rp_flow_packer_pidfd(engine->flow, i);
-        if (pidfd >= 0)
-            (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, i);
-    }
-    rp_engine_schedule_save(engine);
-    return 0;
-}
-
-static void stop_flow(struct rp_engine *engine)
-{
-    engine->asker_fd = -1; /* from here on we go through with it, whether or not it lives */
-    rp_engine_want_due_save(engine);
-    rp_engine_finish_copy(engine);
-    rp_flow_stop(engine->flow); /* closes pidfds, which leaves the epoll set */
-    engine->flow_running = false;
-}
-
-int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
-{
-    stop_flow(engine);
-    int code = rp_engine_probe_batch(engine, lowest_tail(engine), error);
-    return code < 0 ? code : rp_engine_start_flow(engine, error);
-}
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
@@ -185,7 +70,7 @@ static void begin_anew(struct rp_engine *engine, uint64_t row)
 /* They are of rows of another stream, or may be: theirs are read again. */
 static void forget_contents(struct rp_engine *engine)
 {
-    stop_flow(engine);
+    rp_engine_stop_flow(engine);
     if (engine->contents)
         rp_contents_clear(engine->contents);
 }
@@ -195,7 +80,7 @@ static void forget_contents(struct rp_engine *engine)
 static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64_t row,
                     uint64_t step_row, uint64_t *batch_out, struct rp_error *error)
 {
-    stop_flow(engine);
+    rp_engine_stop_flow(engine);
     if (step_row != engine->base_row)
         engine->base_row = step_row % engine->config->global_batch_size;
     uint64_t batch = *batch_out = (row - engine->base_row) / engine->batch_rows;
@@ -218,7 +103,7 @@ static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64
 {
     const struct rp_ring *ring = seat->ring;
     bool leads = batch > ring->tail && !rp_engine_is_attended(engine, ring);
-    stop_flow(engine);
+    rp_engine_stop_flow(engine);
     int code = rp_engine_renew_ring(engine, (uint32_t)(ring - engine->rings),
                                     leads ? RP_ALL_SEATS : seat->replica, batch, error);
     if (code >= 0 && leads)
@@ -307,7 +192,7 @@ void rp_engine_give_way(struct rp_engine *engine)
 static bool is_at_hand(const struct rp_engine *engine, const struct rp_seat *seat, uint64_t batch)
 {
     const struct rp_ring *ring = seat->ring;
-    uint64_t lowest = lowest_seat(ring, seat->replica, batch);
+    uint64_t lowest = rp_ring_lowest_position(ring, seat->replica, batch);
     return lowest >= ring->release && lowest <= ring->tail &&
            (batch <= ring->tail || rp_engine_is_attended(engine, ring));
 }

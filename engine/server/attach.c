@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_attach — who is on the socket, and what they ask for.
+/* attach.c — who is on the socket, and what they ask for.
  *
  * Everything that comes in is somebody else's: it is checked here, and answered or refused. Where a
- * trainer's ring is put is engine_move.c's affair. */
+ * trainer's ring is put is rejoin.c's affair. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -12,7 +12,13 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine_parts.h"
+#include "server/attach.h"
+#include "server/connections.h"
+#include "server/ending.h"
+#include "server/probe.h"
+#include "server/rejoin.h"
+#include "server/seat.h"
+#include "server/stat.h"
 
 /* Of a trainer: more than its socket holds, so that its end is heard behind them. */
 #define DOORBELLS_AT_ONCE 1024u
@@ -172,7 +178,7 @@ static void hear_trainer(struct rp_engine *engine, struct rp_connection *connect
 }
 
 /* Whoever died before this trainer began to ask is gone, whether or not the loop has come by that
- * connection: its seat is free, and it is not there when this one goes back (engine_move.c). */
+ * connection: its seat is free, and it is not there when this one goes back (rejoin.c). */
 static void notice_the_gone(struct rp_engine *engine)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.h — one engine process on a node: a corpus and a config in, batch rings out.
+/* server.h — one engine process on a node: a corpus and a config in, batch rings out.
  *
  * rp_engine_run is the whole life of an engine: it opens the corpus, finds where to start, serves
  * trainers until it is told to stop or the stream ends, and leaves a checkpoint. Each run is a new
  * generation with fresh shared memory. */
-#ifndef RP_ENGINE_H
-#define RP_ENGINE_H
+#ifndef RP_SERVER_SERVER_H
+#define RP_SERVER_SERVER_H
 
 #include <stdbool.h>
 #include <stddef.h>

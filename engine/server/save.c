@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_save — full checkpoints without a pause.
+/* save.c — full checkpoints without a pause.
  *
  * The cut is at what trainers consumed: the last step whose micro-batches every local rank has
  * released, because an engine that begins there counts its steps from there, and must end them
@@ -21,22 +21,18 @@
 #include "base/log.h"
 #include "base/mapped.h"
 #include "base/mem.h"
-#include "engine_parts.h"
 #include "flow/widen.h"
+#include "server/connections.h"
+#include "server/ending.h"
+#include "server/probe.h"
+#include "server/save.h"
+#include "server/save_contents.h"
+#include "server/seat.h"
 
 /* A tenth of the share of another thread that wants the same CPU, so that the save still ends. */
 #define POLITENESS 10
-#define NEAR_ROWS 4096u         /* planned in a millisecond or two */
-#define FEED_BYTES (256u << 10) /* fit into a core's cache: hashed while they are in it */
-
-uint64_t rp_engine_consumed(const struct rp_engine *engine)
-{
-    uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? engine->rings[r].tail
-                                                               : engine->rings[r].release);
-    return lowest;
-}
+#define NEAR_ROWS 4096u /* planned in a millisecond or two */
+#define FEED_BYTES (256u << 10)
 
 /* ---- the saver's thread ---------------------------------------------------------------------- */
 

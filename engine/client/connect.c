@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client_connect — from a run name to a mapped ring, the first time and after each death of the
+/* connect.c — from a run name to a mapped ring, the first time and after each death of the
  * engine. */
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "client_core.h"
+#include "client/core.h"
 #include "shm/socket.h"
 
 #define RP_RETRY_MIN_NS 5000000u

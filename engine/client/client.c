@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client — a trainer borrows batches and returns them; the engine's death is a pause.
+/* client.c — a trainer borrows batches and returns them; the engine's death is a pause.
  *
  *   next      Take what is published; else spin, sleep on tail, look at the socket; if the engine
  *             is gone, attach to its successor at our row and go on. What a dead engine had
@@ -20,7 +20,7 @@
 #include "base/defect.h"
 #include "base/mem.h"
 #include "base/row_digest.h"
-#include "client_core.h"
+#include "client/core.h"
 #include "shm/socket.h"
 
 #define RP_CONNECT_TIMEOUT_NS (10ull * RP_SECOND_NS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_start — where a run begins: a given state token, the newest checkpoint that verifies, or
+/* start.c — where a run begins: a given state token, the newest checkpoint that verifies, or
  * row 0 (said aloud).
  *
  * Order matters: the checkpoint is opened before the corpus, because with its contents a run can
@@ -12,7 +12,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine_parts.h"
+#include "server/start.h"
 #include "stream.h"
 
 #define WEIGHTS_HOLD_PERCENT 90 /* of the stream: a source that ends later ends with the others */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_stat — what `ringpack stat` shows: one JSON object with stable keys, units in names. */
+/* stat.c — what `ringpack stat` shows: one JSON object with stable keys, units in names. */
 #include <jansson.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine_parts.h"
+#include "server/seat.h"
+#include "server/stat.h"
 
 /* One replica of a rank. `holds`: others wait for batches for which there is no room because of
  * what it has not given back, or because it has not come. */

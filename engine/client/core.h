@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client_core.h — what the two halves of the trainer's library share: client.c borrows and returns,
- * and client_connect.c finds engines.
+/* core.h — what the two halves of the trainer's library share: client.c borrows and returns,
+ * and connect.c finds engines.
  *
  * Invariants
  *   A mapping lives while it is the current one or a lease on it is held; leases outlive the engine
@@ -52,7 +52,7 @@ struct rp_client {
     uint64_t lost_ns;    /* when the engine was found dead; 0 = a batch came since */
     struct rp_client_counts counts;
 
-    struct rp_client *next; /* in the list of client_connect.c */
+    struct rp_client *next; /* in the list of connect.c */
 };
 
 /** Attach, trying again until deadline_ns while there is no engine, or it is stopping, or the rank

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_contents — where the contents of a checkpoint lie: every row that was read but not
+/* save_contents.c — where the contents of a checkpoint lie: every row that was read but not
  * consumed, in batches of the rings and in tickets that are READY. What is listed is immutable
- * behind the hold (engine_save.c), which begins before. */
+ * behind the hold (save.c), which begins before. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mapped.h"
-#include "engine_parts.h"
 #include "flow/widen.h"
+#include "server/save_contents.h"
 
 struct source_list {
     struct rp_content_source *sources;

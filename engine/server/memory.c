@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_memory — what memory an engine takes, known before it runs.
+/* memory.c — what memory an engine takes, known before it runs.
  *
  * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
  * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
  * are not counted: their pages belong to the page cache, and the kernel takes them back when it
  * needs them. Nor are the contents of a checkpoint, which lie on the heap for as long as the engine
  * runs: what was read ahead when it was saved, about as much as the rings of that engine held. */
-#include "engine.h"
 #include "flow/flow.h"
+#include "server/server.h"
 #include "shm/ring.h"
 
 /* What a process has on its heap and its stacks beside what grows with state tokens. */

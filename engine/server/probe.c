@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_probe — a plan of the engine's own, beside those of the flow: it checks the state tokens
+/* probe.c — a plan of the engine's own, beside those of the flow: it checks the state tokens
  * that trainers bring, and finds the state of any row.
  *
  * States of one row may differ although the streams have one identity: their weights changed at
@@ -14,7 +14,8 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "engine_parts.h"
+#include "server/probe.h"
+#include "server/seat.h"
 
 /* Rows planned between two looks at who might not want to wait any longer. */
 #define PROBE_ROWS 4096u

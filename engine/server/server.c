@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine — builds everything, then turns one loop: deliver, listen, save, until it is told to stop.
+/* server.c — builds everything, then turns one loop: deliver, listen, save, until it is told to
+ * stop.
  *
  * Order at start: signals → start state (checkpoint, corpus, plans) → rings → flow → socket. So
  * trainers find the socket only when batches are on their way, and every refusal happens before
  * anything is visible to others. */
-#include "engine.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,9 +24,18 @@
 #include "base/log.h"
 #include "base/mapped.h"
 #include "base/mem.h"
-#include "engine_parts.h"
 #include "flow/files.h"
 #include "io/io.h"
+#include "server/attach.h"
+#include "server/connections.h"
+#include "server/ending.h"
+#include "server/probe.h"
+#include "server/rejoin.h"
+#include "server/rings.h"
+#include "server/save.h"
+#include "server/seat.h"
+#include "server/server.h"
+#include "server/start.h"
 
 #define PARK_MS 100
 #define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */

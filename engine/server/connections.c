@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* connections.c — what wakes the loop, and who is connected. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "server/connections.h"
+#include "server/ending.h"
+#include "server/seat.h"
+
+int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
+{
+    /* who waits for a descriptor, or died and is not replaced, must not keep the loop awake */
+    uint32_t once = watch == RP_WATCH_LISTENER || watch == RP_WATCH_PACKER ? EPOLLET : 0;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | once,
+                                .data.u64 = (uint64_t)watch << 32 | index};
+    return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
+                     int code, const char *text)
+{
+    struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
+                             .abi_version = RP_ABI_VERSION,
+                             .kind = kind,
+                             .code = code,
+                             .text_bytes = (uint32_t)strlen(text),
+                             .generation = engine->generation};
+    if (rp_socket_send(connection->fd, &reply, sizeof reply, text, reply.text_bytes, NULL, 0,
+                       NULL) < 0)
+        rp_engine_close_connection(engine, connection);
+}
+
+void rp_engine_accept(struct rp_engine *engine)
+{
+    struct rp_error error;
+    int fd;
+    while ((fd = rp_listener_accept(&engine->listener, &error)) >= 0) {
+        uint32_t index = 0;
+        while (index < RP_CONNECTIONS_MAX && engine->connections[index].fd >= 0)
+            index++;
+        if (index == RP_CONNECTIONS_MAX ||
+            rp_engine_watch(engine, fd, RP_WATCH_CONNECTION, index) < 0) {
+            close(fd);
+            continue;
+        }
+        engine->connections[index] = (struct rp_connection){.fd = fd};
+    }
+    bool waited = engine->accepts_later;
+    engine->accepts_later = fd != -EAGAIN;
+    if (engine->accepts_later && !waited)
+        rp_log(RP_LOG_WARNING, "%s: who has connected waits", error.message);
+}
+
+void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection)
+{
+    if (connection->fd < 0)
+        return;
+    close(connection->fd);
+    connection->fd = -1;
+    struct rp_seat *seat = connection->seat;
+    if (!seat)
+        return;
+    char name[RP_SEAT_NAME_BYTES];
+    (void)rp_ring_poll_release(seat->ring); /* its last word, before the page goes */
+    seat->had_all = seat->ring->status == RP_RING_END && rp_seat_stands(seat) == seat->ring->tail;
+    rp_ring_detach_trainer(seat->ring, seat->replica);
+    rp_log(RP_LOG_INFO, "%s detached (pid %d) at row %" PRIu64, rp_seat_name(seat, name),
+           connection->pid, engine->base_row + rp_seat_stands(seat) * engine->batch_rows);
+}
+
+/* End every connection but those that wait for the end of all of it, or these. */
+void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
+{
+    for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd < 0 || (connection->asks == RP_REQUEST_STOP) != waiting)
+            continue;
+        char text[RP_ENGINE_TEXT_BYTES] = "stopped";
+        if (engine->exit_code < 0)
+            rp_engine_error_text(engine->error, text);
+        if (waiting)
+            rp_engine_reply(engine, connection,
+                            engine->exit_code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
+                            engine->exit_code, text);
+        if (connection->fd >= 0) /* a reply that could not be sent has closed it */
+            close(connection->fd);
+    }
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine.h — the state of the engine process: one struct, which the files of this folder share.
+ *
+ * Threads: everything here belongs to the engine's own thread, except `struct rp_saver`, which says
+ * what it shares. */
+#ifndef RP_SERVER_ENGINE_H
+#define RP_SERVER_ENGINE_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "checkpoint/checkpoint.h"
+#include "flow/contents.h"
+#include "flow/flow.h"
+#include "plan/plan.h"
+#include "server/server.h"
+#include "shm/ring.h"
+#include "shm/socket.h"
+
+/* What the engine remembers of a seat at a ring: a replica of a rank, whose trainers come and go.
+ */
+struct rp_seat {
+    struct rp_ring *ring;
+    uint32_t replica;
+    bool had_trainer;  /* since the ring was made */
+    bool ever_trained; /* since the engine started */
+    bool had_all;      /* the last one, when it left */
+    bool guessed;      /* where its trainer goes on, nobody knows until one comes (rejoin.c) */
+    bool was_absent;   /* before the newest trainer was placed, which leads others over */
+    uint64_t came_in;  /* the return in which a trainer came here last, or 0 (rejoin.c) */
+};
+
+/* A peer on the socket. */
+struct rp_connection {
+    int fd;               /* -1 = free */
+    struct rp_seat *seat; /* of a trainer; else NULL */
+    int32_t pid;          /* as it said; for listings */
+    uint32_t asks; /* enum rp_request_kind whose reply is still owed (CHECKPOINT, STOP), or 0 */
+    bool in_save;  /* the save under way is the one it asks for */
+};
+#define RP_CONNECTIONS_MAX 1024u
+
+/* Takes one checkpoint at a time on its own thread: copy behind a hold, then write. */
+struct rp_saver {
+    pthread_t thread;
+    bool busy;           /* engine's thread only: a save is under way */
+    int done_fd;         /* eventfd: written at each phase */
+    struct rp_a32 phase; /* enum below. Writer: the saver, release; reader: the engine, acquire.
+                            PAIRS saver-phase */
+    bool hold_released, told; /* engine's thread only, of the save under way */
+
+    /* in: set by the engine before the thread starts */
+    struct rp_checkpoint_dir *directory;
+    struct rp_checkpoint_info info;
+    void *state;
+    size_t state_bytes;
+    char *config_text;
+    bool gives_way; /* to trainers and packers, once the copy is taken; not when we are ending */
+    struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
+    size_t source_count;
+    /* out: read by the engine after phase SAVED */
+    int code;
+    char *path;
+    struct rp_error error;
+};
+enum rp_saver_phase { RP_SAVER_COPYING, RP_SAVER_COPIED, RP_SAVER_SAVED, RP_SAVER_DONE };
+
+/* `count` tokens of `width` bytes at token `offset` of `row`, in a batch slot or a ticket. */
+struct rp_content_source {
+    uint64_t row;
+    uint32_t offset, count, width;
+    uint32_t kept; /* bytes a token in the checkpoint: 2 or 4 */
+    const uint8_t *tokens;
+};
+
+/* What an epoll event is about; `index` says which connection or packer. */
+enum rp_watch {
+    RP_WATCH_WAKE,
+    RP_WATCH_SIGNAL,
+    RP_WATCH_LISTENER,
+    RP_WATCH_SAVER,
+    RP_WATCH_LIFELINE,
+    RP_WATCH_CONNECTION,
+    RP_WATCH_PACKER
+};
+
+enum rp_engine_phase {
+    RP_ENGINE_RUNNING,
+    RP_ENGINE_FAILED,   /* no batch will follow; those published wait for trainers yet to come */
+    RP_ENGINE_STOPPING, /* told to stop, or failed: a last checkpoint is due or under way */
+    RP_ENGINE_DONE,
+};
+
+struct rp_engine {
+    const struct rp_engine_options *options;
+    const struct rp_config *config;
+    char *config_text; /* what `checkpoint show` prints */
+
+    struct rp_corpus *corpus;
+    struct rp_plan *plan, *scout; /* the flow's while it runs */
+    struct rp_plan *probe;        /* ours: checks tokens that trainers bring, and finds rows */
+    struct rp_hash128 identity;
+    void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */
+    size_t zero_bytes, start_bytes;
+    uint64_t start_row;
+    uint64_t state_bytes_max;
+    struct rp_contents *contents;
+
+    uint64_t generation;
+    uint64_t base_row;      /* row of micro-batch 0 */
+    uint64_t batch_rows;    /* rows of one micro-batch over all ranks */
+    uint64_t micro_batches; /* in a step */
+    struct rp_geometry geometry;
+    uint32_t ring_count;
+    struct rp_ring *rings;
+    uint32_t seat_count;
+    struct rp_seat *seats; /* [ring * replicas + replica] */
+    uint64_t returns;      /* of trainers, so far; the last one is to: */
+    uint64_t return_row;
+    struct rp_flow *flow;
+    bool flow_running, flow_ended;
+    const struct rp_io_method *method;
+    bool direct;
+
+    struct rp_listener listener;
+    bool accepts_later; /* no descriptor was free for who has connected */
+    struct rp_connection *connections;
+    int epoll_fd, wake_fd, signal_fd;
+
+    struct rp_checkpoint_dir *checkpoints;
+    struct rp_saver saver;
+    bool save_wanted;
+    uint64_t next_save_step;
+
+    enum rp_engine_phase phase;
+    bool signalled;
+    int asker_fd;  /* connection of the trainer that is being placed, or -1 */
+    int exit_code; /* what rp_engine_run returns; error is in *error */
+    struct rp_error *error;
+    uint64_t started_ns, failed_ns;
+    uint64_t left_ns; /* when the last trainer left at the end of the stream, or 0 */
+    uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
+    bool gives_way; /* a seat that nobody has taken was passed over since the last attach */
+};
+
+#define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))
+
+#endif

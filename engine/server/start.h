@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* start.h — where a run begins: checkpoint, corpus, plans and start state. */
+#ifndef RP_SERVER_START_H
+#define RP_SERVER_START_H
+
+#include "server/engine.h"
+
+/** Open checkpoint, corpus and plans; set the start state. */
+RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error);
+
+#endif

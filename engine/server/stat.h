@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stat.h — what `ringpack stat` shows. */
+#ifndef RP_SERVER_STAT_H
+#define RP_SERVER_STAT_H
+
+#include "server/engine.h"
+
+/** One JSON object; malloc'ed, NULL when out of memory. */
+char *rp_engine_stat(const struct rp_engine *engine);
+
+#endif
