@@ -124,9 +124,9 @@ static uint64_t row_of_token(struct rp_engine *engine, const struct rp_seat *sea
         row != rp_plan_row(engine->probe) || rp_plan_next(engine->probe, &next, NULL) != 0)
         return row;
     uint64_t batch = rp_div_up(row - engine->base_row, engine->batch_rows);
-    uint64_t stands = rp_seat_stands(seat);
-    if (stands > batch && stands - batch < engine->micro_batches)
-        batch = stands;
+    uint64_t position = rp_seat_position(seat);
+    if (position > batch && position - batch < engine->micro_batches)
+        batch = position;
     return engine->base_row + batch * engine->batch_rows;
 }
 
@@ -208,7 +208,7 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
     if (token && !names_row)
         row = row_of_token(engine, seat, row, token, request->state_bytes);
     bool numbered = row == RP_NEXT_ROW_ANY || is_numbered(engine, row);
-    uint64_t batch = row == RP_NEXT_ROW_ANY ? rp_seat_stands(seat)
+    uint64_t batch = row == RP_NEXT_ROW_ANY ? rp_seat_position(seat)
                                             : (row - engine->base_row) / engine->batch_rows;
     enum rp_stream_of stream = token ? rp_engine_stream_of(engine, token, request->state_bytes)
                                      : RP_STREAM_OURS;

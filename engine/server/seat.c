@@ -38,7 +38,7 @@ bool rp_engine_is_waiting(const struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {
         const struct rp_seat *seat = &engine->seats[s];
-        bool has_none = rp_seat_stands(seat) >= seat->ring->tail;
+        bool has_none = rp_seat_position(seat) >= seat->ring->tail;
         if (rp_seat_is_taken(seat) && (has_none || rp_ring_is_awaited(seat->ring, seat->replica)))
             return true;
     }
@@ -47,7 +47,7 @@ bool rp_engine_is_waiting(const struct rp_engine *engine)
 
 bool rp_seat_fills_ring(const struct rp_seat *seat)
 {
-    return rp_seat_stands(seat) + seat->ring->geometry.slots == seat->ring->tail;
+    return rp_seat_position(seat) + seat->ring->geometry.slots == seat->ring->tail;
 }
 
 /* fit into a core's cache: hashed while they are in it */

@@ -13,7 +13,7 @@ static inline bool rp_seat_is_taken(const struct rp_seat *seat)
 }
 /** The batch that its trainer gives back next; of a seat that nobody has taken, that it will get.
  */
-static inline uint64_t rp_seat_stands(const struct rp_seat *seat)
+static inline uint64_t rp_seat_position(const struct rp_seat *seat)
 {
     return seat->ring->seats[seat->replica].release;
 }

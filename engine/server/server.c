@@ -358,7 +358,7 @@ static bool is_awaited(const struct rp_engine *engine)
         return false;
     for (uint32_t s = 0; s < engine->seat_count; s++)
         if (!engine->seats[s].ever_trained &&
-            rp_seat_stands(&engine->seats[s]) < engine->seats[s].ring->tail)
+            rp_seat_position(&engine->seats[s]) < engine->seats[s].ring->tail)
             return true;
     return false;
 }

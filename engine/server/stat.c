@@ -16,7 +16,7 @@ static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat 
     return json_pack("{s:I, s:I, s:b, s:i, s:I, s:I, s:I, s:b, s:b}", "rank",
                      (json_int_t)ring->geometry.rank, "replica", (json_int_t)seat->replica,
                      "attached", rp_seat_is_taken(seat), "pid", rp_seat_pid(engine, seat), "tail",
-                     (json_int_t)ring->tail, "release", (json_int_t)rp_seat_stands(seat), "slots",
+                     (json_int_t)ring->tail, "release", (json_int_t)rp_seat_position(seat), "slots",
                      (json_int_t)ring->geometry.slots, "quarantined",
                      ring->quarantined >> seat->replica & 1, "holds", holds);
 }
