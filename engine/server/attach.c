@@ -61,7 +61,7 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
                        "replica %u of rank %u: this engine serves %u, counted from 0",
                        request->replica, request->rank, c->replicas);
     *seat_out = &engine->seats[ring * c->replicas + request->replica];
-    if (rp_seat_is_taken(*seat_out)) {
+    if (rp_seat_is_attached(*seat_out)) {
         char name[RP_SEAT_NAME_BYTES];
         return rp_fail(error, -RP_E_BUSY,
                        "stop the other one first; or several are to read it: option `replicas`",
@@ -200,7 +200,7 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
         return;
     }
     connection->seat = seat;
-    seat->had_trainer = seat->ever_trained = true;
+    seat->had_trainer = seat->ever_attached = true;
     seat->guessed = false;
     if (welcome(engine, connection, batch, request, token) < 0) {
         rp_engine_close_connection(engine, connection);

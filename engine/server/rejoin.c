@@ -102,7 +102,7 @@ static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64
                     struct rp_error *error)
 {
     const struct rp_ring *ring = seat->ring;
-    bool leads = batch > ring->tail && !rp_engine_is_attended(engine, ring);
+    bool leads = batch > ring->tail && !rp_engine_has_consumer(engine, ring);
     rp_engine_stop_flow(engine);
     int code = rp_engine_renew_ring(engine, (uint32_t)(ring - engine->rings),
                                     leads ? RP_ALL_SEATS : seat->replica, batch, error);
@@ -150,7 +150,7 @@ static bool begins_new_step(const struct rp_engine *engine, uint64_t row)
 {
     struct rp_row next;
     for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (engine->seats[s].ever_trained)
+        if (engine->seats[s].ever_attached)
             return false;
     return !is_step(engine, row) && row == rp_plan_row(engine->probe) &&
            rp_plan_next(engine->probe, &next, NULL) == 1;
@@ -166,7 +166,7 @@ void rp_engine_give_way(struct rp_engine *engine)
     uint64_t published = 0, now = rp_now_ns();
     for (uint32_t r = 0; r < engine->ring_count; r++)
         published += engine->rings[r].tail;
-    if (published != engine->published || !rp_engine_is_waiting(engine)) {
+    if (published != engine->published || !rp_engine_consumer_waits(engine)) {
         engine->published = published;
         engine->published_ns = now;
         return;
@@ -176,8 +176,8 @@ void rp_engine_give_way(struct rp_engine *engine)
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
         char name[RP_SEAT_NAME_BYTES];
-        bool is_nobodys = seat->guessed || !seat->ever_trained;
-        if (!is_nobodys || rp_seat_is_taken(seat) || !rp_seat_fills_ring(seat))
+        bool is_nobodys = seat->guessed || !seat->ever_attached;
+        if (!is_nobodys || rp_seat_is_attached(seat) || !rp_seat_fills_ring(seat))
             continue;
         if (!engine->gives_way)
             rp_log(RP_LOG_WARNING, "%s has not attached and others wait: they go on without it",
@@ -194,7 +194,7 @@ static bool is_at_hand(const struct rp_engine *engine, const struct rp_seat *sea
     const struct rp_ring *ring = seat->ring;
     uint64_t lowest = rp_ring_lowest_position(ring, seat->replica, batch);
     return lowest >= ring->release && lowest <= ring->tail &&
-           (batch <= ring->tail || rp_engine_is_attended(engine, ring));
+           (batch <= ring->tail || rp_engine_has_consumer(engine, ring));
 }
 
 static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
@@ -212,7 +212,7 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
                                             : (row - engine->base_row) / engine->batch_rows;
     enum rp_stream_of stream = token ? rp_engine_stream_of(engine, token, request->state_bytes)
                                      : RP_STREAM_OURS;
-    bool is_alone = !rp_engine_is_attended(engine, NULL), begins_step = false;
+    bool is_alone = !rp_engine_has_consumer(engine, NULL), begins_step = false;
     bool tells = names_row && tells_step(engine, request, row);
     uint64_t step_row = tells ? request->step_row : row;
     if (token) { /* a token of another stream is refused even if its row is at hand */
@@ -278,7 +278,7 @@ static void join_return(struct rp_engine *engine, struct rp_seat *seat, uint64_t
 static void note_absent(struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++)
-        engine->seats[s].was_absent = !rp_seat_is_taken(&engine->seats[s]);
+        engine->seats[s].was_absent = !rp_seat_is_attached(&engine->seats[s]);
 }
 
 /* A trainer that goes on from a state may be one of many that do, and those that are not there may
@@ -287,7 +287,7 @@ static void doubt_absent(struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
-        if (seat->ever_trained && seat->was_absent && !RP_DEFECT(trust_absent))
+        if (seat->ever_attached && seat->was_absent && !RP_DEFECT(trust_absent))
             seat->guessed = true;
     }
 }

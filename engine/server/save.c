@@ -179,7 +179,7 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     uint64_t row = engine->base_row + position * engine->batch_rows;
     bool is_start = row == engine->start_row;
     uint64_t rows_to_plan = row - (row < engine->start_row ? 0 : engine->start_row);
-    bool comes_later = engine->phase == RP_ENGINE_RUNNING && rp_engine_is_attended(engine, NULL);
+    bool comes_later = engine->phase == RP_ENGINE_RUNNING && rp_engine_has_consumer(engine, NULL);
     const void *kept = rp_flow_state_at(engine->flow, position, &bytes, &row);
     if (!kept && is_start)
         kept = engine->start_state;

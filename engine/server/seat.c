@@ -26,20 +26,21 @@ int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
     return 0;
 }
 
-bool rp_engine_is_attended(const struct rp_engine *engine, const struct rp_ring *ring)
+bool rp_engine_has_consumer(const struct rp_engine *engine, const struct rp_ring *ring)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++)
-        if ((!ring || engine->seats[s].ring == ring) && rp_seat_is_taken(&engine->seats[s]))
+        if ((!ring || engine->seats[s].ring == ring) && rp_seat_is_attached(&engine->seats[s]))
             return true;
     return false;
 }
 
-bool rp_engine_is_waiting(const struct rp_engine *engine)
+bool rp_engine_consumer_waits(const struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {
         const struct rp_seat *seat = &engine->seats[s];
         bool has_none = rp_seat_position(seat) >= seat->ring->tail;
-        if (rp_seat_is_taken(seat) && (has_none || rp_ring_is_awaited(seat->ring, seat->replica)))
+        if (rp_seat_is_attached(seat) &&
+            (has_none || rp_ring_is_awaited(seat->ring, seat->replica)))
             return true;
     }
     return false;

@@ -7,7 +7,7 @@
 
 #define RP_SEAT_NAME_BYTES 40u
 
-static inline bool rp_seat_is_taken(const struct rp_seat *seat)
+static inline bool rp_seat_is_attached(const struct rp_seat *seat)
 {
     return rp_ring_is_taken(seat->ring, seat->replica);
 }
@@ -23,9 +23,9 @@ const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTE
 /** The process that has taken a seat, as it said; 0 if nobody has. */
 int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat);
 /** Is a trainer attached to this ring (or, NULL, to any)? */
-bool rp_engine_is_attended(const struct rp_engine *engine, const struct rp_ring *ring);
+bool rp_engine_has_consumer(const struct rp_engine *engine, const struct rp_ring *ring);
 /** Does somebody who is attached wait for his next batch? */
-bool rp_engine_is_waiting(const struct rp_engine *engine);
+bool rp_engine_consumer_waits(const struct rp_engine *engine);
 /** Is there no more room in its ring because of this seat? */
 bool rp_seat_fills_ring(const struct rp_seat *seat);
 /** Micro-batches below it have been consumed by every local rank. */

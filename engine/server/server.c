@@ -357,7 +357,7 @@ static bool is_awaited(const struct rp_engine *engine)
     if (rp_now_ns() - engine->failed_ns >= FAILED_WAIT_NS)
         return false;
     for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (!engine->seats[s].ever_trained &&
+        if (!engine->seats[s].ever_attached &&
             rp_seat_position(&engine->seats[s]) < engine->seats[s].ring->tail)
             return true;
     return false;

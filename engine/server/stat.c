@@ -12,12 +12,12 @@
 static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat *seat)
 {
     const struct rp_ring *ring = seat->ring;
-    bool holds = rp_seat_fills_ring(seat) && rp_engine_is_waiting(engine);
+    bool holds = rp_seat_fills_ring(seat) && rp_engine_consumer_waits(engine);
     return json_pack("{s:I, s:I, s:b, s:i, s:I, s:I, s:I, s:b, s:b}", "rank",
                      (json_int_t)ring->geometry.rank, "replica", (json_int_t)seat->replica,
-                     "attached", rp_seat_is_taken(seat), "pid", rp_seat_pid(engine, seat), "tail",
-                     (json_int_t)ring->tail, "release", (json_int_t)rp_seat_position(seat), "slots",
-                     (json_int_t)ring->geometry.slots, "quarantined",
+                     "attached", rp_seat_is_attached(seat), "pid", rp_seat_pid(engine, seat),
+                     "tail", (json_int_t)ring->tail, "release", (json_int_t)rp_seat_position(seat),
+                     "slots", (json_int_t)ring->geometry.slots, "quarantined",
                      ring->quarantined >> seat->replica & 1, "holds", holds);
 }
 

@@ -100,7 +100,7 @@ FUZZ void neighbour_sits_down(void)
 FUZZ void neighbour_gets_up(void)
 {
     rp_engine_close_connection(&engine, &connections[0]);
-    FUZZ_REQUIRE(fuzz_opened(neighbour.fd) == 0 && !rp_seat_is_taken(&seats[TAKEN]));
+    FUZZ_REQUIRE(fuzz_opened(neighbour.fd) == 0 && !rp_seat_is_attached(&seats[TAKEN]));
     neighbour.fd = -1;
 }
 

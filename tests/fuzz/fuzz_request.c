@@ -131,7 +131,7 @@ static void check_welcome(const struct rp_connection *connection, const struct r
     const uint8_t *token = whole + sizeof *request, *told = peer.got + sizeof(struct rp_reply);
     size_t told_bytes = peer.got_bytes - sizeof(struct rp_reply);
     bool brings = request->state_bytes > 0;
-    FUZZ_REQUIRE(connection->seat == seat && rp_seat_is_taken(seat) && seat->had_trainer);
+    FUZZ_REQUIRE(connection->seat == seat && rp_seat_is_attached(seat) && seat->had_trainer);
     FUZZ_REQUIRE(placement.times == 1 && placement.seat == seat && placement.has_token == brings);
     FUZZ_REQUIRE(placement.names_row == (request->next_row != RP_NEXT_ROW_ANY));
     struct rp_state_info info = {.next_row = request->next_row};
@@ -165,7 +165,7 @@ static void check_outcome(const struct rp_connection *connection, enum outcome o
     bool neighbour_stays = !must_look || !neighbour.hung_up;
     FUZZ_REQUIRE((connections[0].fd >= 0) == neighbour_stays);
     for (uint32_t s = 0; s < RINGS * REPLICAS; s++)
-        FUZZ_REQUIRE(rp_seat_is_taken(&seats[s]) ==
+        FUZZ_REQUIRE(rp_seat_is_attached(&seats[s]) ==
                      ((s == TAKEN && neighbour_stays) ||
                       (outcome == WELCOMED && stays && s == seat_of(request))));
 }
@@ -179,7 +179,7 @@ static void check_doorbells(struct rp_connection *connection, const struct rp_re
     peer.hung_up = true;
     rp_engine_serve_connection(&engine, connection);
     FUZZ_REQUIRE(connection->fd < 0 && fuzz_opened(peer.fd) == 0);
-    FUZZ_REQUIRE(!rp_seat_is_taken(&seats[seat_of(request)]));
+    FUZZ_REQUIRE(!rp_seat_is_attached(&seats[seat_of(request)]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
