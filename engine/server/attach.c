@@ -201,7 +201,7 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     }
     connection->seat = seat;
     seat->had_trainer = seat->ever_attached = true;
-    seat->guessed = false;
+    seat->position_unknown = false;
     if (welcome(engine, connection, batch, request, token) < 0) {
         rp_engine_close_connection(engine, connection);
         return;

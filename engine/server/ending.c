@@ -52,7 +52,7 @@ bool rp_engine_has_delivered_all(struct rp_engine *engine)
     bool was_used = false, is_used = !engine->flow_ended;
     for (uint32_t s = 0; s < engine->seat_count && !is_used; s++) {
         const struct rp_seat *seat = &engine->seats[s];
-        bool is_known = seat->ever_attached && !seat->guessed;
+        bool is_known = seat->ever_attached && !seat->position_unknown;
         is_used = rp_seat_is_attached(seat) ||
                   (is_known && rp_seat_position(seat) < seat->ring->tail);
         was_used |= seat->ever_attached;

@@ -22,12 +22,12 @@
 struct rp_seat {
     struct rp_ring *ring;
     uint32_t replica;
-    bool had_trainer;   /* since the ring was made */
-    bool ever_attached; /* since the engine started */
-    bool had_all;       /* the last one, when it left */
-    bool guessed;       /* where its trainer goes on, nobody knows until one comes (rejoin.c) */
-    bool was_absent;    /* before the newest trainer was placed, which leads others over */
-    uint64_t came_in;   /* the return in which a trainer came here last, or 0 (rejoin.c) */
+    bool had_trainer;      /* since the ring was made */
+    bool ever_attached;    /* since the engine started */
+    bool had_all;          /* the last one, when it left */
+    bool position_unknown; /* where its trainer goes on, nobody knows until one comes (rejoin.c) */
+    bool was_absent;       /* before the newest trainer was placed, which leads others over */
+    uint64_t came_in;      /* the return in which a trainer came here last, or 0 (rejoin.c) */
 };
 
 /* A peer on the socket. */

@@ -47,12 +47,12 @@
 /* ---- moving ---------------------------------------------------------------------------------- */
 
 /* All seats of a ring (or, NULL, of all rings) go along with this one. */
-static void guess_others(struct rp_engine *engine, const struct rp_seat *seat,
+static void doubt_others(struct rp_engine *engine, const struct rp_seat *seat,
                          const struct rp_ring *ring)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++)
         if (!ring || engine->seats[s].ring == ring)
-            engine->seats[s].guessed = &engine->seats[s] != seat;
+            engine->seats[s].position_unknown = &engine->seats[s] != seat;
 }
 
 static bool is_numbered(const struct rp_engine *engine, uint64_t row)
@@ -89,7 +89,7 @@ static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64
         rp_ring_close(&engine->rings[r]); /* nobody is attached: all of its memory is free now */
         engine->rings[r].tail = engine->rings[r].release = batch;
     }
-    guess_others(engine, seat, NULL);
+    doubt_others(engine, seat, NULL);
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
         code = rp_engine_renew_ring(engine, r, RP_ALL_SEATS, batch, error);
@@ -107,7 +107,7 @@ static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64
     int code = rp_engine_renew_ring(engine, (uint32_t)(ring - engine->rings),
                                     leads ? RP_ALL_SEATS : seat->replica, batch, error);
     if (code >= 0 && leads)
-        guess_others(engine, seat, ring);
+        doubt_others(engine, seat, ring);
     int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
     return code < 0 ? code : restarted;
 }
@@ -176,13 +176,13 @@ void rp_engine_give_way(struct rp_engine *engine)
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
         char name[RP_SEAT_NAME_BYTES];
-        bool is_nobodys = seat->guessed || !seat->ever_attached;
+        bool is_nobodys = seat->position_unknown || !seat->ever_attached;
         if (!is_nobodys || rp_seat_is_attached(seat) || !rp_seat_fills_ring(seat))
             continue;
         if (!engine->gives_way)
             rp_log(RP_LOG_WARNING, "%s has not attached and others wait: they go on without it",
                    rp_seat_name(seat, name));
-        engine->gives_way = seat->guessed = true;
+        engine->gives_way = seat->position_unknown = true;
         rp_ring_place_seat(seat->ring, seat->replica, seat->ring->tail);
     }
 }
@@ -203,7 +203,7 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
 {
     uint64_t row = request->next_row;
     engine->gives_way = false; /* others may be on their way, too */
-    if (row == RP_NEXT_ROW_ANY && seat->guessed)
+    if (row == RP_NEXT_ROW_ANY && seat->position_unknown)
         row = engine->start_row; /* it has seen no row: none that others are past may be lost */
     if (token && !names_row)
         row = row_of_token(engine, seat, row, token, request->state_bytes);
@@ -288,7 +288,7 @@ static void doubt_absent(struct rp_engine *engine)
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
         if (seat->ever_attached && seat->was_absent && !RP_DEFECT(trust_absent))
-            seat->guessed = true;
+            seat->position_unknown = true;
     }
 }
 

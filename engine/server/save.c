@@ -207,7 +207,7 @@ static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
 {
     char name[RP_SEAT_NAME_BYTES];
     for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (engine->seats[s].guessed)
+        if (engine->seats[s].position_unknown)
             return rp_fail(error, -RP_E_BUSY, "the checkpoints there are stay valid",
                            "%s has not attached since another one came from a state or moved the "
                            "stream, so nobody knows what it has consumed",
