@@ -66,7 +66,8 @@ void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *
         return;
     char name[RP_SEAT_NAME_BYTES];
     (void)rp_ring_poll_release(seat->ring); /* its last word, before the page goes */
-    seat->had_all = seat->ring->status == RP_RING_END && rp_seat_position(seat) == seat->ring->tail;
+    seat->consumed_all = seat->ring->status == RP_RING_END &&
+                         rp_seat_position(seat) == seat->ring->tail;
     rp_ring_detach_trainer(seat->ring, seat->replica);
     rp_log(RP_LOG_INFO, "%s detached (pid %d) at row %" PRIu64, rp_seat_name(seat, name),
            connection->pid, engine->base_row + rp_seat_position(seat) * engine->batch_rows);

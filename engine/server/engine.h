@@ -24,7 +24,7 @@ struct rp_seat {
     uint32_t replica;
     bool had_trainer;      /* since the ring was made */
     bool ever_attached;    /* since the engine started */
-    bool had_all;          /* the last one, when it left */
+    bool consumed_all;     /* the last one, when it left */
     bool position_unknown; /* where its trainer goes on, nobody knows until one comes (rejoin.c) */
     bool was_absent;       /* before the newest trainer was placed, which leads others over */
     uint64_t came_in;      /* the return in which a trainer came here last, or 0 (rejoin.c) */
