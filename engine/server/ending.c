@@ -41,7 +41,8 @@ void rp_engine_fail(struct rp_engine *engine, int code)
  * in which the others are late. So no checkpoint counts on it while it is in doubt.) */
 static bool is_done(const struct rp_engine *engine, const struct rp_seat *seat)
 {
-    return seat->consumed_all && seat->came_in > 0 && seat->came_in == engine->returns;
+    return seat->consumed_all && seat->rollback_epoch > 0 &&
+           seat->rollback_epoch == engine->rollback_epoch;
 }
 
 /* Who has not been here may have had everything from the engine before this one, or be in a long

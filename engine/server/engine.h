@@ -26,8 +26,8 @@ struct rp_seat {
     bool ever_attached;    /* since the engine started */
     bool consumed_all;     /* the last one, when it left */
     bool position_unknown; /* where its trainer goes on, nobody knows until one comes (rejoin.c) */
-    bool was_absent;       /* before the newest trainer was placed, which leads others over */
-    uint64_t came_in;      /* the return in which a trainer came here last, or 0 (rejoin.c) */
+    bool absent_at_rollback; /* before the newest trainer was placed, which leads others over */
+    uint64_t rollback_epoch; /* the return in which a trainer came here last, or 0 (rejoin.c) */
 };
 
 /* A peer on the socket. */
@@ -114,9 +114,9 @@ struct rp_engine {
     uint32_t ring_count;
     struct rp_ring *rings;
     uint32_t seat_count;
-    struct rp_seat *seats; /* [ring * replicas + replica] */
-    uint64_t returns;      /* of trainers, so far; the last one is to: */
-    uint64_t return_row;
+    struct rp_seat *seats;   /* [ring * replicas + replica] */
+    uint64_t rollback_epoch; /* of trainers, so far; the last one is to: */
+    uint64_t rollback_row;
     struct rp_flow *flow;
     bool flow_running, flow_ended;
     const struct rp_io_method *method;

@@ -263,22 +263,22 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
     return move_all(engine, seat, row, step_row, batch_out, error);
 }
 
-/* ---- returns --------------------------------------------------------------------------------- */
+/* ---- rollbacks ------------------------------------------------------------------------------- */
 
 /* Trainers that go on from the same state are one return. Another one begins when somebody comes
  * from another state, or comes again. */
-static void join_return(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
+static void join_rollback(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
 {
-    bool joins = row == engine->return_row && seat->came_in < engine->returns;
-    engine->returns += !joins;
-    engine->return_row = row;
-    seat->came_in = engine->returns;
+    bool joins = row == engine->rollback_row && seat->rollback_epoch < engine->rollback_epoch;
+    engine->rollback_epoch += !joins;
+    engine->rollback_row = row;
+    seat->rollback_epoch = engine->rollback_epoch;
 }
 
 static void note_absent(struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++)
-        engine->seats[s].was_absent = !rp_seat_is_attached(&engine->seats[s]);
+        engine->seats[s].absent_at_rollback = !rp_seat_is_attached(&engine->seats[s]);
 }
 
 /* A trainer that goes on from a state may be one of many that do, and those that are not there may
@@ -287,7 +287,7 @@ static void doubt_absent(struct rp_engine *engine)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
-        if (seat->ever_attached && seat->was_absent && !RP_DEFECT(trust_absent))
+        if (seat->ever_attached && seat->absent_at_rollback && !RP_DEFECT(trust_absent))
             seat->position_unknown = true;
     }
 }
@@ -299,7 +299,7 @@ int rp_engine_place_ring(struct rp_engine *engine, struct rp_seat *seat,
     note_absent(engine);
     int code = place_ring(engine, seat, request, names_row, token, batch_out, error);
     if (code >= 0 && token && !names_row) { /* who names its row has lived all the time */
-        join_return(engine, seat, request->next_row);
+        join_rollback(engine, seat, request->next_row);
         doubt_absent(engine);
     }
     return code;
