@@ -55,7 +55,8 @@ struct rp_saver {
     void *state;
     size_t state_bytes;
     char *config_text;
-    bool gives_way; /* to trainers and packers, once the copy is taken; not when we are ending */
+    bool lower_priority; /* to trainers and packers, once the copy is taken; not when we are ending
+                          */
     struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
     size_t source_count;
     /* out: read by the engine after phase SAVED */
@@ -140,7 +141,7 @@ struct rp_engine {
     uint64_t started_ns, failed_ns;
     uint64_t left_ns; /* when the last trainer left at the end of the stream, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
-    bool gives_way; /* a seat that nobody has taken was passed over since the last attach */
+    bool skipping_absent; /* a seat that nobody has taken was passed over since the last attach */
 };
 
 #define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))

@@ -42,7 +42,7 @@
 #include "server/rings.h"
 #include "server/seat.h"
 
-#define GIVE_WAY_NS 5000000000u
+#define SKIP_ABSENT_AFTER_NS 5000000000u
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
@@ -156,12 +156,12 @@ static bool begins_new_step(const struct rp_engine *engine, uint64_t row)
            rp_plan_next(engine->probe, &next, NULL) == 1;
 }
 
-/* ---- giving way ------------------------------------------------------------------------------ */
+/* ---- skipping absent seats --------------------------------------------------------------------- */
 
 /* A rank, or a replica, may never come: it had everything from the engine before this one, and
  * left. Until somebody takes the seat nothing of the ring is his, so he is passed over: whoever
  * does come says where he stands, or begins at the start row, and the ring is moved there. */
-void rp_engine_give_way(struct rp_engine *engine)
+void rp_engine_skip_absent(struct rp_engine *engine)
 {
     uint64_t published = 0, now = rp_now_ns();
     for (uint32_t r = 0; r < engine->ring_count; r++)
@@ -171,7 +171,7 @@ void rp_engine_give_way(struct rp_engine *engine)
         engine->published_ns = now;
         return;
     }
-    if (now - engine->published_ns < GIVE_WAY_NS && !engine->gives_way)
+    if (now - engine->published_ns < SKIP_ABSENT_AFTER_NS && !engine->skipping_absent)
         return;
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
@@ -179,10 +179,10 @@ void rp_engine_give_way(struct rp_engine *engine)
         bool is_nobodys = seat->position_unknown || !seat->ever_attached;
         if (!is_nobodys || rp_seat_is_attached(seat) || !rp_seat_fills_ring(seat))
             continue;
-        if (!engine->gives_way)
+        if (!engine->skipping_absent)
             rp_log(RP_LOG_WARNING, "%s has not attached and others wait: they go on without it",
                    rp_seat_name(seat, name));
-        engine->gives_way = seat->position_unknown = true;
+        engine->skipping_absent = seat->position_unknown = true;
         rp_ring_place_seat(seat->ring, seat->replica, seat->ring->tail);
     }
 }
@@ -202,7 +202,7 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
                       uint64_t *batch_out, struct rp_error *error)
 {
     uint64_t row = request->next_row;
-    engine->gives_way = false; /* others may be on their way, too */
+    engine->skipping_absent = false; /* others may be on their way, too */
     if (row == RP_NEXT_ROW_ANY && seat->position_unknown)
         row = engine->start_row; /* it has seen no row: none that others are past may be lost */
     if (token && !names_row)

@@ -14,6 +14,6 @@ RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, struct rp_seat 
                                        struct rp_error *error);
 
 /** Let seats that nobody has taken give way to a trainer that waits for its next batch. */
-void rp_engine_give_way(struct rp_engine *engine);
+void rp_engine_skip_absent(struct rp_engine *engine);
 
 #endif

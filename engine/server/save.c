@@ -30,7 +30,7 @@
 #include "server/seat.h"
 
 /* A tenth of the share of another thread that wants the same CPU, so that the save still ends. */
-#define POLITENESS 10
+#define SAVER_NICE 10
 #define NEAR_ROWS 4096u /* planned in a millisecond or two */
 #define FEED_BYTES (256u << 10)
 
@@ -116,16 +116,16 @@ static void put_checkpoint(struct copying *copying, size_t bytes, size_t count,
                                      &saver->path, &saver->error);
 }
 
-static void give_way(const struct rp_saver *saver)
+static void apply_priority(const struct rp_saver *saver)
 {
-    if (saver->gives_way)
-        (void)nice(POLITENESS); /* of this thread, and those that it starts */
+    if (saver->lower_priority)
+        (void)nice(SAVER_NICE); /* of this thread, and those that it starts */
 }
 
 static void *put_fed(void *argument)
 {
     struct copying *copying = argument;
-    give_way(copying->saver);
+    apply_priority(copying->saver);
     put_checkpoint(copying, copying->room, copying->saver->source_count, copying->feed);
     return NULL;
 }
@@ -147,7 +147,7 @@ static void save(struct rp_saver *saver)
     if (copying.feed)
         rp_checkpoint_feed_end(copying.feed);
     announce(saver, RP_SAVER_COPIED);
-    give_way(saver);
+    apply_priority(saver);
     if (beside)
         pthread_join(thread, NULL);
     if (!whole) /* it was copying out of a mapped file */
@@ -231,7 +231,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->info.contents_end_row = saver->info.next_row;
     saver->directory = engine->checkpoints;
     saver->config_text = engine->config_text;
-    saver->gives_way = engine->phase == RP_ENGINE_RUNNING;
+    saver->lower_priority = engine->phase == RP_ENGINE_RUNNING;
     saver->told = false;
     saver->hold_released = !engine->config->checkpoint_contents;
     if (!saver->hold_released) {

@@ -386,7 +386,7 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
     bool parked = !engine->flow_running || rp_flow_park(engine->flow) || has_failed;
     look(engine, parked ? PARK_MS : 0);
     if (engine->phase == RP_ENGINE_RUNNING)
-        rp_engine_give_way(engine);
+        rp_engine_skip_absent(engine);
 }
 
 /* The stages that met a lost file have ended: nothing of what it held goes on. */
