@@ -92,7 +92,7 @@ static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64
     doubt_others(engine, seat, NULL);
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = rp_engine_renew_ring(engine, r, RP_ALL_SEATS, batch, error);
+        code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, batch, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
@@ -104,8 +104,8 @@ static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64
     const struct rp_ring *ring = seat->ring;
     bool leads = batch > ring->tail && !rp_engine_has_consumer(engine, ring);
     rp_engine_stop_flow(engine);
-    int code = rp_engine_renew_ring(engine, (uint32_t)(ring - engine->rings),
-                                    leads ? RP_ALL_SEATS : seat->replica, batch, error);
+    int code = rp_engine_rebuild_ring(engine, (uint32_t)(ring - engine->rings),
+                                      leads ? RP_ALL_SEATS : seat->replica, batch, error);
     if (code >= 0 && leads)
         doubt_others(engine, seat, ring);
     int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);

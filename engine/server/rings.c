@@ -28,7 +28,7 @@ uint64_t rp_ring_lowest_position(const struct rp_ring *ring, uint32_t replica, u
     return batch;
 }
 
-static void lead_over(struct rp_engine *engine, struct rp_ring *ring)
+static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->connections[i];
@@ -39,8 +39,8 @@ static void lead_over(struct rp_engine *engine, struct rp_ring *ring)
     }
 }
 
-int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
-                         struct rp_error *error)
+int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                           uint64_t batch, struct rp_error *error)
 {
     uint32_t replicas = engine->config->replicas;
     struct rp_geometry geometry = engine->geometry;
@@ -58,7 +58,7 @@ int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint32_t repli
         rp_ring_place_seat(&fresh, r, moves ? batch : old->seats[r].release);
         engine->seats[ring * replicas + r].had_trainer = false;
     }
-    lead_over(engine, old);
+    migrate_consumers(engine, old);
     rp_ring_close(old);
     *old = fresh;
     return 0;

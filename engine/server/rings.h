@@ -8,8 +8,8 @@
 #define RP_ALL_SEATS UINT32_MAX
 /** Make (or make anew) a ring whose seat `replica`, or all of them, stands at `batch` of the
  * present base; copies unreleased batches. Trainers in its other seats are led over. */
-RP_MUST_CHECK int rp_engine_renew_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                                       uint64_t batch, struct rp_error *error);
+RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                                         uint64_t batch, struct rp_error *error);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
 uint64_t rp_ring_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
 /** Start the flow at the lowest tail of all rings; the probe plan stands there. */

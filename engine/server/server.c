@@ -126,7 +126,7 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
                                             .replica = s % c->replicas};
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = rp_engine_renew_ring(engine, r, RP_ALL_SEATS, 0, error);
+        code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, 0, error);
     return code;
 }
 
