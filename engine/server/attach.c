@@ -129,9 +129,9 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
         code = take_row_of_token(request, token, error);
     if (code < 0)
         return code;
-    engine->asker_fd = connection->fd;
+    engine->requester_fd = connection->fd;
     code = rp_engine_place_ring(engine, *seat_out, request, names_row, token, batch_out, error);
-    engine->asker_fd = -1;
+    engine->requester_fd = -1;
     /* -RP_E_STOPPED: a signal waits to be served */
     if (ran && !engine->flow_running && code != -RP_E_STOPPED) {
         RP_ASSERT(code < 0);
@@ -148,11 +148,11 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
 {
     void *scratch = rp_calloc(1, engine->state_bytes_max);
     size_t state_bytes = 0;
-    engine->asker_fd = connection->fd;
+    engine->requester_fd = connection->fd;
     const void *state = scratch
                             ? welcome_state(engine, batch, request, token, scratch, &state_bytes)
                             : NULL;
-    engine->asker_fd = -1;
+    engine->requester_fd = -1;
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
                              .kind = RP_REPLY_WELCOME,
@@ -167,7 +167,7 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
     return code;
 }
 
-static void hear_trainer(struct rp_engine *engine, struct rp_connection *connection)
+static void drain_doorbells(struct rp_engine *engine, struct rp_connection *connection)
 {
     char doorbell[64]; /* what it says is nothing: the loop reads release words anyway */
     ssize_t got = 1;
@@ -179,11 +179,11 @@ static void hear_trainer(struct rp_engine *engine, struct rp_connection *connect
 
 /* Whoever died before this trainer began to ask is gone, whether or not the loop has come by that
  * connection: its seat is free, and it is not there when this one goes back (rejoin.c). */
-static void notice_the_gone(struct rp_engine *engine)
+static void reap_dead_connections(struct rp_engine *engine)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
         if (engine->connections[i].fd >= 0 && engine->connections[i].seat)
-            hear_trainer(engine, &engine->connections[i]);
+            drain_doorbells(engine, &engine->connections[i]);
 }
 
 static void attach_trainer(struct rp_engine *engine, struct rp_connection *connection,
@@ -193,7 +193,7 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
     struct rp_seat *seat;
     char name[RP_SEAT_NAME_BYTES];
     uint64_t batch = 0;
-    notice_the_gone(engine);
+    reap_dead_connections(engine);
     int code = place_trainer(engine, connection, request, token, &seat, &batch, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
@@ -242,7 +242,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "{}");
         free(text);
     } else if (request.kind == RP_REQUEST_STOP) {
-        connection->asks = RP_REQUEST_STOP;
+        connection->pending_request = RP_REQUEST_STOP;
         if (engine->phase < RP_ENGINE_STOPPING)
             rp_engine_begin_stop(engine);
     } else if (request.kind == RP_REQUEST_CHECKPOINT && engine->phase >= RP_ENGINE_STOPPING &&
@@ -250,7 +250,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         (void)rp_fail(&error, -RP_E_BUSY, NULL, "the engine is stopping");
         refuse(engine, connection, &error);
     } else if (request.kind == RP_REQUEST_CHECKPOINT && engine->checkpoints) {
-        connection->asks = RP_REQUEST_CHECKPOINT;
+        connection->pending_request = RP_REQUEST_CHECKPOINT;
         engine->save_wanted = true;
     } else {
         (void)rp_fail(&error, -RP_E_USAGE,
@@ -266,7 +266,7 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
 {
     int fds[2];
     if (connection->seat) {
-        hear_trainer(engine, connection);
+        drain_doorbells(engine, connection);
         return;
     }
     uint8_t *message;
@@ -274,7 +274,7 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
     for (int i = 0; i < 2; i++)
         if (fds[i] >= 0)
             close(fds[i]); /* nobody has a reason to send us descriptors */
-    if (bytes > 0 && !connection->asks)
+    if (bytes > 0 && !connection->pending_request)
         serve_request(engine, connection, message, (size_t)bytes);
     else if (bytes != -EAGAIN && bytes != -RP_E_TIMEOUT)
         rp_engine_close_connection(engine, connection);

@@ -49,9 +49,9 @@ void rp_engine_accept(struct rp_engine *engine)
         }
         engine->connections[index] = (struct rp_connection){.fd = fd};
     }
-    bool waited = engine->accepts_later;
-    engine->accepts_later = fd != -EAGAIN;
-    if (engine->accepts_later && !waited)
+    bool waited = engine->accept_deferred;
+    engine->accept_deferred = fd != -EAGAIN;
+    if (engine->accept_deferred && !waited)
         rp_log(RP_LOG_WARNING, "%s: who has connected waits", error.message);
 }
 
@@ -78,7 +78,7 @@ void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
 {
     for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->connections[i];
-        if (connection->fd < 0 || (connection->asks == RP_REQUEST_STOP) != waiting)
+        if (connection->fd < 0 || (connection->pending_request == RP_REQUEST_STOP) != waiting)
             continue;
         char text[RP_ENGINE_TEXT_BYTES] = "stopped";
         if (engine->exit_code < 0)

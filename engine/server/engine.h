@@ -32,11 +32,12 @@ struct rp_seat {
 
 /* A peer on the socket. */
 struct rp_connection {
-    int fd;               /* -1 = free */
-    struct rp_seat *seat; /* of a trainer; else NULL */
-    int32_t pid;          /* as it said; for listings */
-    uint32_t asks; /* enum rp_request_kind whose reply is still owed (CHECKPOINT, STOP), or 0 */
-    bool in_save;  /* the save under way is the one it asks for */
+    int fd;                   /* -1 = free */
+    struct rp_seat *seat;     /* of a trainer; else NULL */
+    int32_t pid;              /* as it said; for listings */
+    uint32_t pending_request; /* enum rp_request_kind whose reply is still owed (CHECKPOINT, STOP),
+                                 or 0 */
+    bool waits_for_save;      /* the save under way is the one it asks for */
 };
 #define RP_CONNECTIONS_MAX 1024u
 
@@ -124,7 +125,7 @@ struct rp_engine {
     bool direct;
 
     struct rp_listener listener;
-    bool accepts_later; /* no descriptor was free for who has connected */
+    bool accept_deferred; /* no descriptor was free for who has connected */
     struct rp_connection *connections;
     int epoll_fd, wake_fd, signal_fd;
 
@@ -135,8 +136,8 @@ struct rp_engine {
 
     enum rp_engine_phase phase;
     bool signalled;
-    int asker_fd;  /* connection of the trainer that is being placed, or -1 */
-    int exit_code; /* what rp_engine_run returns; error is in *error */
+    int requester_fd; /* connection of the trainer that is being placed, or -1 */
+    int exit_code;    /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
     uint64_t left_ns; /* when the last trainer left at the end of the stream, or 0 */

@@ -26,7 +26,7 @@
 static bool is_given_up(const struct rp_engine *engine)
 {
     struct pollfd entries[] = {{.fd = engine->signal_fd, .events = POLLIN},
-                               {.fd = engine->asker_fd, .events = POLLRDHUP}};
+                               {.fd = engine->requester_fd, .events = POLLRDHUP}};
     return poll(entries, RP_ARRAY_COUNT(entries), 0) > 0;
 }
 

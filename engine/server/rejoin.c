@@ -156,7 +156,7 @@ static bool begins_new_step(const struct rp_engine *engine, uint64_t row)
            rp_plan_next(engine->probe, &next, NULL) == 1;
 }
 
-/* ---- skipping absent seats --------------------------------------------------------------------- */
+/* ---- skipping absent seats ------------------------------------------------------------------- */
 
 /* A rank, or a replica, may never come: it had everything from the engine before this one, and
  * left. Until somebody takes the seat nothing of the ring is his, so he is passed over: whoever

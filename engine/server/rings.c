@@ -112,7 +112,7 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
 
 void rp_engine_stop_flow(struct rp_engine *engine)
 {
-    engine->asker_fd = -1; /* from here on we go through with it, whether or not it lives */
+    engine->requester_fd = -1; /* from here on we go through with it, whether or not it lives */
     rp_engine_want_due_save(engine);
     rp_engine_finish_copy(engine);
     rp_flow_stop(engine->flow); /* closes pidfds, which leaves the epoll set */

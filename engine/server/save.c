@@ -248,17 +248,17 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
                    rp_strerror(-failed));
 }
 
-static void answer_askers(struct rp_engine *engine)
+static void answer_requesters(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
     char text[RP_ENGINE_TEXT_BYTES];
     rp_engine_error_text(&saver->error, text);
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->connections[i];
-        if (connection->fd < 0 || !connection->in_save)
+        if (connection->fd < 0 || !connection->waits_for_save)
             continue;
-        connection->asks = 0;
-        connection->in_save = false;
+        connection->pending_request = 0;
+        connection->waits_for_save = false;
         rp_engine_reply(engine, connection, saver->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
                         saver->code, saver->code < 0 ? text : saver->path);
     }
@@ -280,7 +280,7 @@ static void tell_result(struct rp_engine *engine)
         *engine->error = saver->error;
         engine->exit_code = saver->code;
     }
-    answer_askers(engine);
+    answer_requesters(engine);
 }
 
 static void forget_save(struct rp_saver *saver)
@@ -310,7 +310,8 @@ bool rp_engine_begin_save(struct rp_engine *engine)
         return false;
     }
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
-        engine->connections[i].in_save = engine->connections[i].asks == RP_REQUEST_CHECKPOINT;
+        engine->connections[i].waits_for_save = engine->connections[i].pending_request ==
+                                                RP_REQUEST_CHECKPOINT;
     if (code > 0)
         code = start_saver(engine, consumed);
     if (code < 0) { /* else it is the thread's from now on */

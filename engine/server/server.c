@@ -337,7 +337,7 @@ static void look(struct rp_engine *engine, int timeout_ms)
         rp_flow_unpark(engine->flow);
     for (int i = 0; i < count; i++)
         serve_event(engine, &events[i]);
-    if (engine->accepts_later)
+    if (engine->accept_deferred)
         rp_engine_accept(engine);
 }
 
@@ -455,7 +455,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .wake_fd = -1,
                                .signal_fd = -1,
                                .saver.done_fd = -1,
-                               .asker_fd = -1,
+                               .requester_fd = -1,
                                .listener = {.fd = -1, .lock_fd = -1, .directory_fd = -1},
                                .started_ns = rp_now_ns()};
     int code = read_config_text(&engine, engine.error);

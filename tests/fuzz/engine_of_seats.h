@@ -40,7 +40,7 @@ static struct rp_engine engine = {.options = &options,
                                   .seats = seats,
                                   .connections = connections,
                                   .flow_running = true,
-                                  .asker_fd = -1,
+                                  .requester_fd = -1,
                                   .error = &engine_error};
 
 /* What the flow was asked for by the input at hand. */
@@ -111,7 +111,7 @@ int __wrap_rp_engine_place_ring(struct rp_engine *asked, const struct rp_seat *s
                                 const struct rp_request *request, bool names_row, const void *token,
                                 uint64_t *batch_out, struct rp_error *error)
 {
-    FUZZ_REQUIRE(asked == &engine && asked->asker_fd == peer.fd);
+    FUZZ_REQUIRE(asked == &engine && asked->requester_fd == peer.fd);
     placement.times++;
     placement.request = *request;
     placement.names_row = names_row;

@@ -151,7 +151,7 @@ static void check_outcome(const struct rp_connection *connection, enum outcome o
     bool stays = (replies && !peer.is_deaf && outcome != REFUSED) || outcome == OWED;
     bool stops = outcome == OWED && request->kind == RP_REQUEST_STOP;
     FUZZ_REQUIRE(fuzz_opened(peer.fd) == stays && (connection->fd >= 0) == stays);
-    FUZZ_REQUIRE(connection->asks == (outcome == OWED ? request->kind : 0));
+    FUZZ_REQUIRE(connection->pending_request == (outcome == OWED ? request->kind : 0));
     FUZZ_REQUIRE(engine.phase ==
                  (stops && phase < RP_ENGINE_STOPPING ? RP_ENGINE_STOPPING : phase));
     FUZZ_REQUIRE(placement.times <= 1 && (outcome == WELCOMED || placement.times == 0 ||
