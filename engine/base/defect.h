@@ -8,7 +8,7 @@
 #ifndef RP_BASE_DEFECT_H
 #define RP_BASE_DEFECT_H
 
-/* name, what it breaks. tests/README.md says which test finds each. */
+/* name, what it breaks. tests/DEFECTS.md says which test finds each. */
 #define RP_DEFECTS(X)                                                                              \
     X(accept_other_stream, "the state of another stream is taken for one's own")                   \
     X(count_published, "a checkpoint is cut behind what was published, not what was consumed")     \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ringpack_sim — tells many stories, or one with --trace; see story.h and tests/README.md. */
+/* ringpack_sim — tells many stories, or one with --trace; see story.h and README.md. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
