@@ -19,6 +19,7 @@
 #include "server/rejoin.h"
 #include "server/seat.h"
 #include "server/stat.h"
+#include "shm/peer.h"
 
 /* Of a trainer: more than its socket holds, so that its end is heard behind them. */
 #define DOORBELLS_AT_ONCE 1024u
@@ -200,7 +201,8 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
         return;
     }
     connection->seat = seat;
-    seat->had_trainer = seat->ever_attached = true;
+    seat->ever_attached = true;
+    rp_ring_set_reader(seat->ring, seat->replica, rp_peer_open(connection->fd));
     seat->position_unknown = false;
     if (welcome(engine, connection, batch, request, token) < 0) {
         rp_engine_close_connection(engine, connection);

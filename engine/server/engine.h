@@ -22,7 +22,6 @@
 struct rp_seat {
     struct rp_ring *ring;
     uint32_t replica;
-    bool had_trainer;      /* since the ring was made */
     bool ever_attached;    /* since the engine started */
     bool consumed_all;     /* the last one, when it left */
     bool position_unknown; /* where its trainer goes on, nobody knows until one comes (rejoin.c) */

@@ -24,10 +24,11 @@
  * is the beginning of that one: no row is at hand for it, and contents of the checkpoint are not of
  * its rows.
  *
- * Invariants: a seat that had a trainer is never handed to the next one with the same memory: the
- * old one may still read its leases. The new ring gets copies of the batches that were not
- * released. A place that cannot be had leaves rings and flow as they were, or else the flow stands
- * and the engine fails. */
+ * Invariants: the memory that a trainer had in a seat is handed to the seat's next trainer only if
+ * the process of the first one is proven to have ended (shm/peer.h): a process that lost its
+ * connection may still read its leases. Without the proof the ring is made anew, with copies of the
+ * batches that were not released. A place that cannot be had leaves rings and flow as they were, or
+ * else the flow stands and the engine fails. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -227,12 +228,12 @@ static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
     bool recounts = begins_step || (is_alone && tells && !is_step(engine, step_row));
     bool at_hand = numbered && stream != RP_STREAM_OTHER && !recounts &&
                    is_at_hand(engine, seat, batch);
-    if (engine->phase == RP_ENGINE_FAILED && (!at_hand || seat->had_trainer))
+    bool may_be_read = rp_ring_may_be_read(seat->ring, seat->replica);
+    if (engine->phase == RP_ENGINE_FAILED && (!at_hand || may_be_read))
         return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
                        engine->error->message);
     if (at_hand)
-        return seat->had_trainer && !RP_DEFECT(reuse_ring) ? move_one(engine, seat, batch, error)
-                                                           : 0;
+        return may_be_read ? move_one(engine, seat, batch, error) : 0;
     if (!is_alone) {
         if (stream == RP_STREAM_OTHER)
             return rp_fail(error, -RP_E_BUSY,

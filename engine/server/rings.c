@@ -39,6 +39,27 @@ static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
     }
 }
 
+/* Has every process that read the ring ended, and is its numbering the present one? Then its memory
+ * can serve the next trainers as it is. */
+static bool is_reusable(const struct rp_engine *engine, struct rp_ring *ring)
+{
+    if (ring->data.fd < 0 || ring->geometry.base_row != engine->base_row)
+        return false;
+    for (uint32_t r = 0; r < ring->replicas; r++)
+        if (rp_ring_is_taken(ring, r) || rp_ring_may_be_read(ring, r))
+            return false;
+    return true;
+}
+
+static void place_seats(struct rp_ring *ring, uint32_t replica, uint64_t batch)
+{
+    for (uint32_t r = 0; r < ring->replicas; r++)
+        if (r == replica || replica == RP_ALL_SEATS)
+            rp_ring_place_seat(ring, r, batch);
+    if (ring->status == RP_RING_END)
+        rp_ring_set_status(ring, RP_RING_RUNNING, 0, NULL);
+}
+
 int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                            uint64_t batch, struct rp_error *error)
 {
@@ -47,6 +68,10 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     geometry.rank = engine->config->rank_first + ring;
     geometry.base_row = engine->base_row;
     struct rp_ring *old = &engine->rings[ring], fresh;
+    if (is_reusable(engine, old)) {
+        place_seats(old, replica, batch);
+        return 0;
+    }
     (void)rp_ring_poll_release(old); /* whoever is led over may have said his last word */
     int code = rp_ring_create(&fresh, &geometry, replicas, engine->identity, engine->generation,
                               rp_ring_lowest_position(old, replica, batch), error);
@@ -56,7 +81,6 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     for (uint32_t r = 0; r < replicas; r++) {
         bool moves = r == replica || replica == RP_ALL_SEATS;
         rp_ring_place_seat(&fresh, r, moves ? batch : old->seats[r].release);
-        engine->seats[ring * replicas + r].had_trainer = false;
     }
     migrate_consumers(engine, old);
     rp_ring_close(old);

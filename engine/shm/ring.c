@@ -11,6 +11,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "shm/peer.h"
 #include "shm/wait.h"
 
 /* From here on huge pages save more page-table work at attach than they waste at the end. */
@@ -51,7 +52,8 @@ int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, uin
                              .status = RP_RING_RUNNING,
                              .replicas = replicas};
     for (uint32_t r = 0; r < replicas; r++)
-        ring->seats[r] = (struct rp_ring_seat){.control.fd = -1, .release = first_batch};
+        ring->seats[r] = (struct rp_ring_seat){
+            .control.fd = -1, .release = first_batch, .reader_fd = RP_PEER_NONE};
     uint64_t total = rp_geometry_total(geometry);
     if (total == 0)
         return rp_fail(error, -RP_E_USAGE, NULL,
@@ -93,6 +95,27 @@ int rp_ring_attach_trainer(struct rp_ring *ring, uint32_t replica, uint64_t batc
     rp_ring_place_seat(ring, replica, batch);
     set_quarantined(ring, ring->quarantined & ~(1u << replica));
     return 0;
+}
+
+void rp_ring_set_reader(struct rp_ring *ring, uint32_t replica, int pidfd)
+{
+    RP_ASSERT(replica < ring->replicas && pidfd != RP_PEER_NONE);
+    RP_ASSERT(ring->seats[replica].reader_fd == RP_PEER_NONE || RP_DEFECT(reuse_ring));
+    rp_peer_close(ring->seats[replica].reader_fd);
+    ring->seats[replica].reader_fd = pidfd;
+}
+
+bool rp_ring_may_be_read(struct rp_ring *ring, uint32_t replica)
+{
+    RP_ASSERT(replica < ring->replicas && !rp_ring_is_taken(ring, replica));
+    struct rp_ring_seat *seat = &ring->seats[replica];
+    if (seat->reader_fd == RP_PEER_NONE || RP_DEFECT(reuse_ring))
+        return false;
+    if (!rp_peer_has_ended(seat->reader_fd))
+        return true;
+    rp_peer_close(seat->reader_fd);
+    seat->reader_fd = RP_PEER_NONE;
+    return false;
 }
 
 void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica)
@@ -192,7 +215,10 @@ void rp_ring_want_space(struct rp_ring *ring, bool wanted)
 
 void rp_ring_close(struct rp_ring *ring)
 {
-    for (uint32_t r = 0; r < ring->replicas; r++)
+    for (uint32_t r = 0; r < ring->replicas; r++) {
         rp_ring_detach_trainer(ring, r);
+        rp_peer_close(ring->seats[r].reader_fd);
+        ring->seats[r].reader_fd = RP_PEER_NONE;
+    }
     rp_segment_close(&ring->data);
 }

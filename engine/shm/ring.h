@@ -51,6 +51,7 @@ struct rp_ring_seat {
     struct rp_segment control;     /* fd == -1: nobody is attached */
     struct rp_ring_control *words; /* in it; NULL: nobody is listened to (or it is quarantined) */
     uint64_t release;              /* private copy of its word, or where its trainer will begin */
+    int reader_fd; /* of the last process that got `data` in this seat: a pidfd, or as in peer.h */
 };
 
 struct rp_ring {
@@ -72,6 +73,12 @@ RP_MUST_CHECK int rp_ring_create(struct rp_ring *ring, const struct rp_geometry 
  * seat's quarantine. Only after the last trainer's death is proven. */
 RP_MUST_CHECK int rp_ring_attach_trainer(struct rp_ring *ring, uint32_t replica, uint64_t batch,
                                          struct rp_error *error);
+/** The trainer in the seat is this process: its pidfd, which the ring takes, or RP_PEER_UNKNOWN.
+ * Before it gets the descriptor of `data`. The last one is proven dead (rp_ring_may_be_read). */
+void rp_ring_set_reader(struct rp_ring *ring, uint32_t replica, int pidfd);
+/** May the last trainer of a seat that is free still read the ring's data? False is a proof: there
+ * was none, or its process has ended, and the memory may be the next one's. */
+bool rp_ring_may_be_read(struct rp_ring *ring, uint32_t replica);
 /** The trainer is dead: its control page is dropped; what it had not released stays. */
 void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica);
 /** The next trainer in seat `replica` begins at `batch`. If the lowest of all seats is then not in

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* peer.h — the process at the other end of a connection, and proof of its death.
+ *
+ * The end of a connection proves that a trainer gives nothing back any more. It does not prove that
+ * the trainer reads nothing any more: a process may lose its socket and live. A pidfd proves it: it
+ * is readable when every thread of the process has ended, and the kernel takes a thread's memory
+ * before it reports the thread's end. */
+#ifndef RP_SHM_PEER_H
+#define RP_SHM_PEER_H
+
+#include <stdbool.h>
+
+#define RP_PEER_NONE (-1)    /* there is no such process */
+#define RP_PEER_UNKNOWN (-2) /* there is one, and no pidfd of it could be had */
+
+/** A pidfd of the process that connected this socket, or RP_PEER_UNKNOWN. */
+int rp_peer_open(int socket_fd);
+/** Is it proven that the process has ended? Never of one that is unknown. */
+bool rp_peer_has_ended(int pidfd);
+/** Close a pidfd; RP_PEER_NONE and RP_PEER_UNKNOWN are fine. */
+void rp_peer_close(int pidfd);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole engine to which a trainer returns: what that costs in memory, and what the other ranks
+ * notice of it. */
+#include "engine_kit.h"
+
+#include <sys/stat.h>
+
+/* ---- a trainer in a process of its own ------------------------------------------------------- */
+
+struct visit {
+    pid_t pid;
+    int quit;   /* closed: it gives up its connection, and lives on */
+    ino_t ring; /* which memory it was given */
+};
+
+/* Attach without a client: the connection, and what memory the ring is in. */
+static int attach_raw(uint32_t rank, uint64_t row, ino_t *ring_out)
+{
+    static uint8_t message[RP_MESSAGE_BYTES_MAX];
+    struct rp_reply reply;
+    struct rp_error error;
+    for (int fds[2];; rp_sleep_ns(1000000)) {
+        int fd = ask_for_row(rank, row);
+        assert_true(rp_socket_receive(fd, message, sizeof message, fds, 60000, &error) > 0);
+        memcpy(&reply, message, sizeof reply);
+        if (reply.kind == RP_REPLY_WELCOME) {
+            struct stat ring;
+            assert_int_equal(fstat(fds[0], &ring), 0);
+            *ring_out = ring.st_ino;
+            close(fds[0]);
+            close(fds[1]);
+            return fd;
+        }
+        close(fd);
+        if (reply.code != -RP_E_BUSY)
+            fail_msg("%s", (char *)message + sizeof reply);
+    }
+}
+
+static struct visit visit_start(uint32_t rank, uint64_t row)
+{
+    int ready[2], quit[2];
+    char byte;
+    struct visit visit = {0};
+    assert_int_equal(pipe2(ready, O_CLOEXEC) | pipe2(quit, O_CLOEXEC), 0);
+    visit.pid = fork();
+    if (visit.pid == 0) {
+        close(quit[1]);
+        int fd = attach_raw(rank, row, &visit.ring);
+        (void)!write(ready[1], &visit.ring, sizeof visit.ring);
+        (void)!read(quit[0], &byte, 1);
+        close(fd);
+        (void)!write(ready[1], &visit.ring, sizeof visit.ring);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ready[0], &visit.ring, sizeof visit.ring), sizeof visit.ring);
+    close(ready[1]);
+    close(quit[0]);
+    visit.quit = quit[1];
+    close(ready[0]);
+    return visit;
+}
+
+static void visit_kill(struct visit *visit)
+{
+    assert_int_equal(kill(visit->pid, SIGKILL), 0);
+    assert_int_equal(waitpid(visit->pid, NULL, 0), visit->pid);
+    close(visit->quit);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static uint64_t address_space(pid_t pid)
+{
+    char path[64];
+    unsigned long long pages = 0;
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%llu", &pages), 1);
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The seat's next trainer gets the memory of one that was killed, wherever it goes on; so an engine
+ * without room for another ring can take it. */
+static void a_killed_trainers_memory_is_its_successors(void **state)
+{
+    (void)state;
+    static const char *const large[] = {"prefetch_factor", "64", NULL};
+    struct engine engine = engine_start(large);
+    struct rp_client *other = trainer(1, NULL, 0);
+    struct visit first = visit_start(0, 0);
+    visit_kill(&first);
+    uint64_t ring = rp_client_geometry(other)->slot_bytes * 64;
+    struct rlimit limit = {.rlim_max = RLIM_INFINITY};
+    limit.rlim_cur = address_space(engine.pid) + ring / 2;
+    assert_int_equal(prlimit(engine.pid, RLIMIT_AS, &limit, NULL), 0);
+    struct visit same_row = visit_start(0, 0);
+    assert_int_equal(same_row.ring, first.ring);
+    visit_kill(&same_row);
+    struct visit later_row = visit_start(0, 3 * RANKS * ROWS);
+    assert_int_equal(later_row.ring, first.ring);
+    visit_kill(&later_row);
+    struct visit earlier_row = visit_start(0, RANKS * ROWS);
+    assert_int_equal(earlier_row.ring, first.ring);
+    take_batches(other, 1, 0, 10);
+    visit_kill(&earlier_row);
+    rp_client_detach(other);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
+/* A process that lost its connection may read on: its memory is nobody else's while it lives. */
+static void a_living_readers_memory_is_its_own(void **state)
+{
+    (void)state;
+    static const char *const options[] = {NULL};
+    struct engine engine = engine_start(options);
+    struct visit first = visit_start(0, 0);
+    close(first.quit);
+    struct visit second = visit_start(0, 0);
+    assert_int_not_equal(second.ring, first.ring);
+    close(second.quit);
+    first.quit = second.quit = -1;
+    visit_kill(&first);
+    struct visit third = visit_start(0, 0);
+    assert_int_not_equal(third.ring, second.ring);
+    visit_kill(&second);
+    visit_kill(&third);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_killed_trainers_memory_is_its_successors, end_newest),
+        cmocka_unit_test_teardown(a_living_readers_memory_is_its_own, end_newest),
+    };
+    return cmocka_run_group_tests(tests, engine_enter, engine_leave);
+}
