@@ -111,7 +111,7 @@ class BareRing
         words->ended.store(true, std::memory_order_release);
     }
 
-    void open()
+    void attach()
     {
     } // from here on: by the other end
     const uint8_t *take()
@@ -126,7 +126,7 @@ class BareRing
     {
         words->release.store(++taken, std::memory_order_release);
     }
-    void close()
+    void detach()
     {
     }
 
@@ -167,10 +167,10 @@ class BatchRing
     void publish();
     void end();
 
-    void open(); // from here on: by the other end
+    void attach(); // from here on: by the other end
     const uint8_t *take();
     void give_back();
-    void close();
+    void detach();
 
   private:
     struct rp_ring ring {
@@ -210,7 +210,7 @@ void BatchRing::end()
     rp_ring_set_status(&ring, RP_RING_END, ring.tail, nullptr);
 }
 
-void BatchRing::open()
+void BatchRing::attach()
 {
     if (rp_ring_view_open(&view, dup(ring.data.fd), dup(ring.seats[0].control.fd), 0, nullptr) != 0)
         die("rp_ring_view_open");
@@ -235,7 +235,7 @@ void BatchRing::give_back()
     rp_ring_view_release(&view, view.next);
 }
 
-void BatchRing::close()
+void BatchRing::detach()
 {
     rp_ring_view_close(&view);
 }
@@ -258,12 +258,12 @@ template <class Ring> void HandOver(benchmark::State &state)
     std::vector<uint8_t> source(bytes, 3);
     {
         Peer peer(state.range(0) == 1, [&] {
-            ring.open();
+            ring.attach();
             while (const uint8_t *slot = ring.take()) {
                 benchmark::DoNotOptimize(sum_of(slot, bytes));
                 ring.give_back();
             }
-            ring.close();
+            ring.detach();
         });
         for (auto _ : state) {
             std::memcpy(ring.reserve(), source.data(), bytes);
@@ -281,16 +281,16 @@ template <class Ring> void RoundTrip(benchmark::State &state)
     Ring there(bytes), back(bytes);
     {
         Peer peer(state.range(0) == 1, [&] {
-            there.open();
+            there.attach();
             while (there.take()) {
                 there.give_back();
                 back.reserve();
                 back.publish();
             }
             back.end();
-            there.close();
+            there.detach();
         });
-        back.open();
+        back.attach();
         for (auto _ : state) {
             there.reserve();
             there.publish();
@@ -298,7 +298,7 @@ template <class Ring> void RoundTrip(benchmark::State &state)
             back.give_back();
         }
         there.end();
-        back.close();
+        back.detach();
     }
     state.SetItemsProcessed(state.iterations());
 }

@@ -24,15 +24,15 @@ import sys
 import time
 from pathlib import Path
 
-from corpus import make_corpus, make_index
+from corpora.token_corpus import make_corpus, make_index
 from engine import Bench, summarise
-from tasks_cold import Cold
-from tasks_hand_over import HandOver
-from tasks_hot import Hot
-from tasks_memory import Memory
-from tasks_peers import Peers
-from tasks_resume import Resume
-from tasks_save import Save
+from tasks.cold import Cold
+from tasks.hand_over import HandOver
+from tasks.hot import Hot
+from tasks.memory import Memory
+from tasks.peers import Peers
+from tasks.resume import Resume
+from tasks.save import Save
 
 SOURCE = Path(__file__).resolve().parent.parent
 

@@ -17,7 +17,7 @@ import os
 import time
 from pathlib import Path
 
-from corpus import make_corpus
+from corpora.token_corpus import make_corpus
 from end_to_end import describe_machine
 from engine import Bench, Engine
 

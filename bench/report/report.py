@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON of end_to_end.py as a table for people, and as a chart.
 
-    python bench/report.py RESULT.json [CHART.svg]
+    python bench/report/report.py RESULT.json [CHART.svg]
 
 Everything that is drawn comes from the file; bars begin at zero, whiskers span all repetitions.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from chart import (BOUND, INK, LOOP, OURS, RULE, SOFT, WIDTH, documents_text, line, number, svg,
                    text, time_text)
-from report_goals import print_goals
-from report_peers import draw_peers, print_peers
+from goals import print_goals
+from peers import draw_peers, print_peers
 
 # metric, unit, factor from the JSON's unit, what it is
 TABLE = {

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent / "tools" / "python"
+PACKAGE = Path(__file__).resolve().parents[2] / "tools" / "python"
 
 FOLDERS = ["/usr/share/doc", "/usr/share/common-licenses", "/usr/share/perl", "/usr/lib/python3",
            "/usr/lib/python3.11", "/usr/include"]

@@ -8,14 +8,14 @@ import sys
 import time
 from pathlib import Path
 
-from corpus import make_corpus
+from corpora.token_corpus import make_corpus
 from engine import Engine, Failed
 
 BATCHES = 2000  # small ones
 SLOTS = 256  # of the task's own batches
 SMALL_TOKENS = 8_200_000  # 251 of them: the second lap is the end, and the engine rests then
 SECOND_LAP = {"warm": SLOTS, "rest_ms": 300, "batches": 240}
-PACKAGE = Path(__file__).resolve().parent.parent / "tools" / "python"
+PACKAGE = Path(__file__).resolve().parents[2] / "tools" / "python"
 
 # Runs in a process of its own, as a trainer would. The ring is full before the first next().
 PYTHON_TRAINER = """

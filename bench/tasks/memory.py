@@ -6,7 +6,7 @@ tests/cli/test_memory.sh does the same with other sizes of rings.
 
 from pathlib import Path
 
-from corpus import make_index
+from corpora.token_corpus import make_index
 from engine import Engine
 from resident import resident_in_the_end
 

@@ -14,11 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from corpus import make_index
+from corpora.token_corpus import make_index
 from engine import Failed, summarise
-from text_corpus import make_text_corpus
+from corpora.text_corpus import make_text_corpus
 
-HERE = Path(__file__).resolve().parent / "peers"
+HERE = Path(__file__).resolve().parent.parent / "peers"
 PYTHON = HERE.parent.parent / "build" / "peers-venv" / "bin" / "python"
 NAMES = ["grain first-fit", "grain best-fit", "grain concat", "streaming", "litdata",
          "torchdata packed", "torchdata windows", "megatron", "ringpack min", "ringpack grain"]

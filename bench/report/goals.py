@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The goals that were set for speed, what this run found, and whether it meets them.
 
-    python bench/report_goals.py RESULT.json
+    python bench/report/goals.py RESULT.json
 
 A goal is judged by the median of the repetitions (ratios are taken within each repetition first).
 What a run left out (--no-cold, no --peers) is `not measured`, and meets nothing.

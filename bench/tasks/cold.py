@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from corpus import aligned_reads
+from corpora.token_corpus import aligned_reads
 from engine import Engine, Failed
 
 BLOCK = 4096
