@@ -33,11 +33,11 @@ wait_for() {
 # has_worked PID: for 0.3 seconds on a processor, and so is past its start, however long that took
 has_worked() { [ "$(cut -d ' ' -f 14 "/proc/$1/stat")" -gt 30 ]; }
 
-# Trials (verify, demo, bench) live in a folder of TMPDIR.
+# Jobs (verify, demo, bench) live in a folder of TMPDIR.
 mkdir tmp
 export TMPDIR=$scratch/tmp
-trial_serves() { grep -qs 'serving run' tmp/ringpack-trial-*/log; }
+job_serves() { grep -qs 'serving run' tmp/ringpack-job-*/log; }
 nothing_left() {
     [ -z "$(ls -A tmp)" ] || fail "$1 left $(ls tmp)"
-    ! pgrep -f "$scratch/tmp/ringpack-trial" >/dev/null || fail "$1 left processes"
+    ! pgrep -f "$scratch/tmp/ringpack-job" >/dev/null || fail "$1 left processes"
 }

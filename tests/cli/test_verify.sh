@@ -65,7 +65,7 @@ nothing_left 'a verify in trouble'
 
 # --- Ctrl-C, and a kill -9 that the next one cleans up
 "$ringpack" verify -c config.yaml --kills 100000 >said 2>&1 &
-wait_for trial_serves
+wait_for job_serves
 kill -INT $!
 found=0
 wait $! || found=$?
@@ -73,7 +73,7 @@ wait $! || found=$?
 grep -q 'interrupted' said || fail 'it does not say that it was interrupted'
 nothing_left 'an interrupted verify'
 "$ringpack" verify -c config.yaml --kills 100000 >said 2>&1 &
-wait_for trial_serves
+wait_for job_serves
 kill -KILL $!
 wait $! || true
 status 0 'verify: identical' "$ringpack" verify -c config.yaml --kills 1

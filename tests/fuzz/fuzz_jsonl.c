@@ -3,15 +3,10 @@
  *
  * Every document that comes out has a token, and only ids that fit; a plain file that is accepted
  * was read to its last line; text comes out as many tokens as it has bytes. */
-#include "../../tools/ringpack/convert.h"
+#include "convert/convert.h"
 #include "fuzz.h"
 
 static uint64_t documents;
-
-bool rp_convert_interrupted(void)
-{
-    return false;
-}
 
 int rp_convert_sink(void *convert, const uint32_t *tokens, size_t count, struct rp_error *error)
 {

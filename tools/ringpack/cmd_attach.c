@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "base/row_digest.h"
 #include "base/text.h"
 #include "cmd.h"
+#include "interrupt.h"
 #include "ringpack/client.h"
 
 #define STATE_BYTES_MAX (64u << 20)
@@ -174,13 +174,6 @@ struct drain {
     bool ended, interrupted;
 };
 
-static volatile sig_atomic_t stop_asked;
-static void ask_stop(int signal_number)
-{
-    (void)signal_number;
-    stop_asked = 1;
-}
-
 /* One row of a batch and what identifies its content. */
 struct row_view {
     struct rp_row_info info;
@@ -310,7 +303,7 @@ static int drain_all(struct drain *drain, struct rp_error *error)
     int code = 0;
     rp_cmd_progress_begin(&progress, "tokens", false);
     for (uint64_t count = 0; code >= 0 && !(a->batches && count == a->batches);) {
-        if (stop_asked) {
+        if (rp_interrupted()) {
             drain->interrupted = true;
             break;
         }
@@ -482,8 +475,6 @@ int rp_cmd_attach(int argc, char **argv)
         return RP_EXIT_TROUBLE;
     if (!arguments.client.run)
         arguments.client.run = "default";
-    struct sigaction action = {.sa_handler = ask_stop}; /* no SA_RESTART: a wait ends */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    rp_interrupt_catch();
     return attach(&arguments);
 }

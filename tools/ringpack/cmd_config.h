@@ -7,7 +7,7 @@
 #include <argp.h>
 
 #include "config/config.h"
-#include "trial.h"
+#include "job/job.h"
 
 #define RP_CMD_SETTINGS_MAX 256
 

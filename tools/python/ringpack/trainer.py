@@ -3,7 +3,7 @@
 
     python -m ringpack.trainer --run RUN --rank R --world N --journal FILE
 
-The journal is that of tools/ringpack/journal.h without details: whoever killed this process can
+The journal is that of tools/ringpack/job/journal.h without details: whoever killed this process can
 still say which rows it had, and compare their digest.
 """
 

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench.h — what the files of `ringpack bench` share: cmd_bench.c (arguments, order of events),
+ * limits.c (the machine alone), run.c (an engine and its trainers), threads.c
+ * (who used the processor), report.c (what is said).
+ *
+ * A *limit* is how fast the machine does one part of the work when nothing else runs. A *run* is
+ * the config itself, with a trainer process per local rank that returns every batch at once. Both
+ * are measured over a window of time; an interrupt ends the window, and what was measured by then
+ * is reported. */
+#ifndef RP_TOOLS_BENCH_H
+#define RP_TOOLS_BENCH_H
+
+#include "cmd_config.h"
+#include "corpus/corpus.h"
+#include "job/job.h"
+
+struct rp_bench_limit {
+    const char *name, *what;
+    bool measured;
+    double tokens_per_second; /* of the local ranks' rows */
+    double cpu_seconds;       /* of this process, per 10^9 tokens */
+};
+enum { RP_BENCH_MEMCPY, RP_BENCH_PLAN, RP_BENCH_READ_HOT, RP_BENCH_READ_COLD, RP_BENCH_LIMITS };
+
+#define RP_BENCH_THREADS_MAX 160u
+#define RP_BENCH_THREAD_NAME 20u
+struct rp_bench_thread {
+    int32_t process, thread;
+    char name[RP_BENCH_THREAD_NAME];
+    double seconds;        /* of processor time */
+    double queued_seconds; /* ready to run, but no core was free */
+};
+/* The threads of a process and of its children. */
+struct rp_bench_threads {
+    struct rp_bench_thread thread[RP_BENCH_THREADS_MAX];
+    size_t count;
+};
+/** What they have used up to now. A process that is gone has none. */
+void rp_bench_threads_read(struct rp_bench_threads *threads, pid_t process);
+/** Turn `last` into what was used since `first`, most first. */
+void rp_bench_threads_since(struct rp_bench_threads *last, const struct rp_bench_threads *first);
+double rp_bench_threads_sum(const struct rp_bench_threads *threads);
+
+/* Who holds a run back. */
+enum rp_bench_holder {
+    RP_BENCH_HELD_UNKNOWN,
+    RP_BENCH_HELD_TRAINER,
+    RP_BENCH_HELD_PROCESSOR,
+    RP_BENCH_HELD_PLANNING,
+    RP_BENCH_HELD_READING,
+    RP_BENCH_HELD_PACKING,
+    RP_BENCH_HELD_DELIVERY,
+    RP_BENCH_HELD_THREAD, /* one thread of the engine, which does not say what it does */
+};
+const char *rp_bench_holder_name(enum rp_bench_holder holder);
+
+struct rp_bench_run {
+    const char *name;    /* "hot", "cold" */
+    const char *skipped; /* why it was not measured; NULL = it was, or was never begun */
+    bool measured;
+    double seconds;
+    double tokens, batches;
+    double tokens_per_second, cpu_seconds; /* per 10^9 tokens: of the engine */
+    double trainer_waits;                  /* part of the time that trainers waited: 0 .. 1 */
+    double processor;                      /* part of all cores that engine and trainers used */
+    struct rp_bench_threads threads;
+    enum rp_bench_holder holder;
+    char why[200];
+};
+enum { RP_BENCH_HOT, RP_BENCH_COLD, RP_BENCH_RUNS };
+
+struct rp_bench {
+    struct rp_cmd_config *arguments; /* as typed, for the engine */
+    const struct rp_config *config;
+    const struct rp_corpus *corpus;
+    struct rp_job job;
+    double seconds;                    /* of a run; a limit takes a quarter */
+    uint64_t documents, tokens, bytes; /* of the corpus, in an epoch */
+    uint32_t cores;
+    struct rp_bench_limit limits[RP_BENCH_LIMITS];
+    struct rp_bench_run runs[RP_BENCH_RUNS];
+};
+
+/** Measure one limit. 0 also when an interrupt cut it short. */
+RP_MUST_CHECK int rp_bench_measure_limit(struct rp_bench *bench, int which, struct rp_error *error);
+/** Bring the token files into the page cache, or out of it. */
+RP_MUST_CHECK int rp_bench_warm(struct rp_bench *bench, struct rp_error *error);
+RP_MUST_CHECK int rp_bench_cool(struct rp_bench *bench, struct rp_error *error);
+/** Measure one run and judge what holds it back. */
+RP_MUST_CHECK int rp_bench_measure_run(struct rp_bench *bench, struct rp_bench_run *run,
+                                       struct rp_error *error);
+
+void rp_bench_print(const struct rp_bench *bench);
+void rp_bench_print_json(const struct rp_bench *bench);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_bench — `ringpack bench`: how fast a config is on this machine, how fast the machine could
+ * be, and what lies between.
+ *
+ * Flow: limits of the machine → the config on a corpus that the page cache holds → the same with
+ * it dropped from the page cache → the report, which also comes after an interrupt. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/available.h"
+#include "bench/bench.h"
+#include "cmd.h"
+#include "stream.h"
+#include "interrupt.h"
+
+#define SECONDS_STANDARD 10.0
+#define SECONDS_MIN 0.05
+#define SECONDS_MAX 3600.0
+
+enum { OPTION_SECONDS = 0x1000, OPTION_HOT, OPTION_COLD, OPTION_JSON };
+
+static const struct argp_option own_options[] = {
+    {"seconds", OPTION_SECONDS, "S", 0, "measure each run for S seconds (10)", 0},
+    {"hot", OPTION_HOT, NULL, 0, "only with the corpus in the page cache", 0},
+    {"cold", OPTION_COLD, NULL, 0, "only with the corpus dropped from the page cache", 0},
+    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+    {"verbose", 'v', NULL, 0, "show what engine and trainers write", 0},
+    {0},
+};
+
+struct arguments {
+    struct rp_cmd_config config;
+    double seconds;
+    bool hot, cold, json, verbose;
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+    char *end;
+    switch (key) {
+    case OPTION_SECONDS:
+        errno = 0;
+        a->seconds = strtod(text, &end);
+        if (errno || end == text || *end || !(a->seconds >= SECONDS_MIN) ||
+            a->seconds > SECONDS_MAX)
+            argp_error(state, "--seconds: expected a number from %g to %g, found `%s`", SECONDS_MIN,
+                       SECONDS_MAX, text);
+        return 0;
+    case OPTION_HOT:
+        a->hot = true;
+        return 0;
+    case OPTION_COLD:
+        a->cold = true;
+        return 0;
+    case OPTION_JSON:
+        a->json = true;
+        return 0;
+    case 'v':
+        a->verbose = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int count_corpus(struct rp_bench *bench, struct rp_error *error)
+{
+    for (uint32_t i = 0; i < rp_corpus_source_count(bench->corpus); i++) {
+        bench->documents += rp_source_documents(rp_corpus_source(bench->corpus, i));
+        bench->tokens += rp_source_tokens(rp_corpus_source(bench->corpus, i));
+    }
+    for (uint32_t i = 0; i < rp_corpus_shard_count(bench->corpus); i++)
+        bench->bytes += rp_corpus_shard(bench->corpus, i)->bytes;
+    return bench->tokens ? 0 : rp_fail(error, -RP_E_FORMAT, NULL, "the corpus has no token");
+}
+
+static int measure_limits(struct rp_bench *bench, bool hot, bool cold, struct rp_error *error)
+{
+    int code = rp_bench_measure_limit(bench, RP_BENCH_MEMCPY, error);
+    if (code >= 0)
+        code = rp_bench_measure_limit(bench, RP_BENCH_PLAN, error);
+    if (code >= 0 && cold)
+        code = rp_bench_cool(bench, error);
+    if (code >= 0 && cold)
+        code = rp_bench_measure_limit(bench, RP_BENCH_READ_COLD, error);
+    if (code >= 0 && hot)
+        code = rp_bench_warm(bench, error);
+    if (code >= 0 && hot)
+        code = rp_bench_measure_limit(bench, RP_BENCH_READ_HOT, error);
+    return code;
+}
+
+/* Returns 0 also after an interrupt: what was measured is to be said. */
+static int measure(struct rp_bench *bench, bool hot, bool cold, struct rp_error *error)
+{
+    bool fits = bench->bytes < rp_memory_available().bytes / 2;
+    if (hot && !fits)
+        bench->runs[RP_BENCH_HOT].skipped = "the corpus does not fit into half of the memory";
+    hot = hot && fits;
+    int code = measure_limits(bench, hot, cold, error);
+    if (code >= 0 && hot && !rp_interrupted())
+        code = rp_bench_measure_run(bench, &bench->runs[RP_BENCH_HOT], error);
+    if (code >= 0 && cold && !rp_interrupted())
+        code = rp_bench_cool(bench, error);
+    if (code >= 0 && cold && !rp_interrupted())
+        code = rp_bench_measure_run(bench, &bench->runs[RP_BENCH_COLD], error);
+    return rp_interrupted() ? 0 : code;
+}
+
+static int bench(void *argument, const struct rp_config *config)
+{
+    struct arguments *arguments = argument;
+    struct rp_error error = {0};
+    struct rp_corpus *corpus = NULL;
+    bool both = arguments->hot == arguments->cold;
+    struct rp_bench bench = {
+        .arguments = &arguments->config,
+        .config = config,
+        .seconds = arguments->seconds,
+        .cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
+        .limits = {[RP_BENCH_MEMCPY] = {.name = "memcpy", .what = "the bytes of the corpus"},
+                   [RP_BENCH_PLAN] = {.name = "planning", .what = "no token is touched"},
+                   [RP_BENCH_READ_HOT] = {.name = "reading, hot", .what = "in file order"},
+                   [RP_BENCH_READ_COLD] = {.name = "reading, cold",
+                                           .what = "in file order, past the page cache"}},
+        .runs = {[RP_BENCH_HOT] = {.name = "hot"}, [RP_BENCH_COLD] = {.name = "cold"}}};
+    int code = rp_stream_open_corpus(&corpus, config, false, &error);
+    bench.corpus = corpus;
+    if (code >= 0)
+        code = count_corpus(&bench, &error);
+    if (code >= 0)
+        code = rp_job_open(&bench.job, NULL, arguments->verbose, &error);
+    if (code >= 0) {
+        code = measure(&bench, both || arguments->hot, both || arguments->cold, &error);
+        if (code >= 0 && arguments->json)
+            rp_bench_print_json(&bench);
+        else if (code >= 0)
+            rp_bench_print(&bench);
+        rp_job_close(&bench.job);
+    }
+    rp_corpus_close(corpus);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+static const char doc[] =
+    "Measure what a config delivers on this machine, beside what the machine could do: memcpy"
+    " of the same bytes, plain reads of the files, planning alone. Says what holds it back.\v"
+    "Every local rank has a trainer that returns each batch at once. `cold` throws the token"
+    " files out of the page cache first. Ctrl-C ends it with what was measured so far.";
+
+int rp_cmd_bench(int argc, char **argv)
+{
+    static const struct rp_cmd_verb verb = {
+        .options = own_options, .parse = parse, .doc = doc, .run = bench};
+    struct arguments arguments = {.seconds = SECONDS_STANDARD};
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
+}

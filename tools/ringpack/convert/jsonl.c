@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* jsonl.c — one JSON object a line, with `tokens`, `input_ids` or `text`. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/bits.h"
+#include "convert/convert.h"
+#include "interrupt.h"
+
+#ifndef READ_BYTES /* tests make it small, so that lines span pieces */
+#define READ_BYTES (1u << 20)
+#endif
+
+static int fail_line(const struct rp_convert *convert, int code, const char *expected,
+                     const char *found, struct rp_error *error)
+{
+    return rp_fail(error, code, "mend or remove this line; nothing was written",
+                   "%s:%" PRIu64 ": expected %s, found %.200s", convert->path, convert->line,
+                   expected, found);
+}
+
+static int add_tokens(struct rp_convert *convert, json_t *list, const char *key,
+                      struct rp_error *error)
+{
+    if (!json_is_array(list))
+        return fail_line(convert, -RP_E_FORMAT, "an array of token ids", key, error);
+    if (convert->append_eos && !convert->eos_declared)
+        return rp_fail(error, -RP_E_USAGE, "give --eos N, or --no-append-eos",
+                       "%s:%" PRIu64 ": `%s`: which token ends a document is not known",
+                       convert->path, convert->line, key);
+    size_t count = json_array_size(list);
+    uint32_t *tokens = reallocarray(NULL, count ? count : 1, sizeof *tokens);
+    if (!tokens)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a document of %zu tokens", count);
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < count; i++) {
+        json_t *item = json_array_get(list, i);
+        json_int_t value = json_integer_value(item);
+        if (!json_is_integer(item) || value < 0 || value > INT32_MAX)
+            code = fail_line(convert, -RP_E_FORMAT, "token ids from 0 to 2147483647",
+                             "something else", error);
+        tokens[i] = (uint32_t)value;
+    }
+    /* Texts before this line may still be with the tokenizer: order first. */
+    if (code == 0)
+        code = rp_tokenizer_flush(&convert->tokenizer, error);
+    if (code == 0 && count > 0)
+        code = rp_convert_sink(convert, tokens, count, error);
+    convert->counts.too_small += count == 0;
+    free(tokens);
+    return code;
+}
+
+static int add_text(struct rp_convert *convert, json_t *text, struct rp_error *error)
+{
+    if (!json_is_string(text))
+        return fail_line(convert, -RP_E_FORMAT, "a string in `text`", "another type", error);
+    size_t bytes = json_string_length(text);
+    if (bytes == 0 || bytes < convert->min_bytes) {
+        convert->counts.too_small++;
+        return 0;
+    }
+    return rp_tokenizer_add(&convert->tokenizer, json_string_value(text), bytes, error);
+}
+
+static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
+                    struct rp_error *error)
+{
+    convert->line++;
+    int code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
+    if (code < 0)
+        return code;
+    size_t blank = 0;
+    while (blank < bytes && strchr(" \t\r\n", line[blank]) && line[blank])
+        blank++;
+    if (blank == bytes)
+        return 0;
+    json_error_t reason;
+    json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL, &reason);
+    if (!object)
+        return fail_line(convert, -RP_E_FORMAT, "a JSON object on one line", reason.text, error);
+    static const char *const keys[] = {"tokens", "input_ids"};
+    code = RP_CONVERT_ENOUGH + 1; /* nothing found yet */
+    for (size_t i = 0; i < RP_ARRAY_COUNT(keys) && code > RP_CONVERT_ENOUGH; i++)
+        if (json_object_get(object, keys[i]))
+            code = add_tokens(convert, json_object_get(object, keys[i]), keys[i], error);
+    if (code > RP_CONVERT_ENOUGH && json_object_get(object, "text"))
+        code = add_text(convert, json_object_get(object, "text"), error);
+    if (code > RP_CONVERT_ENOUGH)
+        code = fail_line(convert, -RP_E_FORMAT, "an object with `text`, `tokens` or `input_ids`",
+                         json_is_object(object) ? "none of them" : "no object", error);
+    json_decref(object);
+    return code;
+}
+
+/* Lines of any length: what is left of the last piece moves to the front of the buffer. */
+static int add_lines(struct rp_convert *convert, gzFile file, struct rp_error *error)
+{
+    char *buffer = NULL;
+    size_t used = 0, capacity = 0;
+    int code = 0, got = 1;
+    while (code == 0 && got > 0) {
+        if (capacity - used < READ_BYTES) {
+            capacity = 2 * capacity + READ_BYTES;
+            char *larger = realloc(buffer, capacity);
+            if (!larger) {
+                code = rp_fail(error, -ENOMEM, NULL,
+                               "%s:%" PRIu64 ": no memory for a line of %zu bytes", convert->path,
+                               convert->line + 1, capacity);
+                break;
+            }
+            buffer = larger;
+        }
+        got = gzread(file, buffer + used, READ_BYTES);
+        if (got < 0) {
+            int number;
+            code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: cannot read: %s", convert->path,
+                           gzerror(file, &number));
+            break;
+        }
+        size_t begin = 0, scanned = used;
+        used += (size_t)got;
+        for (char *end;
+             code == 0 && (end = memchr(buffer + scanned, '\n', used - scanned)) != NULL;) {
+            size_t length = (size_t)(end - buffer) - begin;
+            code = add_line(convert, buffer + begin, length, error);
+            begin = scanned = begin + length + 1;
+        }
+        memmove(buffer, buffer + begin, used - begin);
+        used -= begin;
+    }
+    if (code == 0 && used > 0) /* a last line without an end */
+        code = add_line(convert, buffer, used, error);
+    free(buffer);
+    return code;
+}
+
+int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
+                     struct rp_error *error)
+{
+    convert->path = input->path;
+    convert->line = 0;
+    int fd = rp_file_open_read(input->path, NULL, error);
+    if (fd < 0)
+        return fd;
+    gzFile file = gzdopen(fd, "rb");
+    if (!file) {
+        close(fd);
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", input->path);
+    }
+    gzbuffer(file, READ_BYTES);
+    convert->counts.files++;
+    int code = add_lines(convert, file, error);
+    if (gzclose(file) != Z_OK && code == 0)
+        code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: the gzip archive ends early", input->path);
+    return code;
+}

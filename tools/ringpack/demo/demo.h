@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* demo.h — what the files of `ringpack demo` share: cmd_demo.c (the story), corpus.c (text of
+ * this machine becomes tokens), ranks.c (trainers, and what they noted). */
+#ifndef RP_TOOLS_DEMO_H
+#define RP_TOOLS_DEMO_H
+
+#include "base/hash.h"
+#include "job/journal.h"
+#include "job/job.h"
+
+#define RP_DEMO_SEQ_LEN 8192u /* of bytes: what 2048 tokens of a tokenizer are */
+#define RP_DEMO_BATCH_ROWS 4u
+#define RP_DEMO_RANKS_MAX 4u
+#define RP_DEMO_STEP_ROWS (RP_DEMO_BATCH_ROWS * RP_DEMO_RANKS_MAX)
+
+/* ---- corpus.c --------------------------------------------------------------------------- */
+
+/** Make PREFIX.bin and .idx of at least `tokens_least` tokens from documentation, headers and
+ * manual pages. */
+RP_MUST_CHECK int rp_demo_make_corpus(struct rp_job *job, const char *prefix, uint64_t tokens_least,
+                                      struct rp_error *error);
+/** Say how large it is; *tokens_out. */
+RP_MUST_CHECK int rp_demo_measure_corpus(const char *prefix, uint64_t *tokens_out,
+                                         uint64_t *documents_out, struct rp_error *error);
+
+/* ---- ranks.c ---------------------------------------------------------------------------- */
+
+struct rp_demo_batch {
+    uint64_t next_row;
+    uint32_t rows, tokens;
+    struct rp_hash128 digest;
+};
+/* A set of trainers, from their start to their end, and every batch they noted. */
+struct rp_demo_ranks {
+    uint32_t world;
+    struct rp_demo_rank {
+        struct rp_child child;
+        struct rp_journal_reader journal;
+        bool done;
+        uint64_t next_row; /* behind its last batch */
+    } ranks[RP_DEMO_RANKS_MAX];
+    struct rp_demo_batch *batches;
+    uint64_t batch_count, batch_capacity;
+    uint64_t rows, tokens;           /* noted */
+    uint64_t first_ns, start_row;    /* when the first batch was noted; where it began */
+    uint64_t drawn_ns, drawn_tokens; /* the last line */
+};
+/** Start them: the second half in Python, if there is one. */
+RP_MUST_CHECK int rp_demo_start_ranks(struct rp_demo_ranks *ranks, struct rp_job *job,
+                                      uint32_t world, const char *python, const char *name,
+                                      uint64_t until_row, struct rp_error *error);
+/** Look what they have noted; print a line a second. */
+RP_MUST_CHECK int rp_demo_poll_ranks(struct rp_demo_ranks *ranks, struct rp_job *job,
+                                     struct rp_error *error);
+/** Row below which every rank has noted all of its batches. */
+uint64_t rp_demo_common_row(const struct rp_demo_ranks *ranks);
+bool rp_demo_ranks_done(const struct rp_demo_ranks *ranks);
+/** SIGKILL to all, and read what they noted last. */
+RP_MUST_CHECK int rp_demo_kill_ranks(struct rp_demo_ranks *ranks, struct rp_error *error);
+/** Add up what was noted of the rows [from, to). */
+void rp_demo_sum(const struct rp_demo_ranks *ranks, uint64_t from, uint64_t to, uint64_t *rows,
+                 struct rp_hash128 *digest);
+void rp_demo_release_ranks(struct rp_demo_ranks *ranks);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* interrupt.h — one flag for every verb that ends in order when Ctrl-C is pressed. */
+#ifndef RP_TOOLS_INTERRUPT_H
+#define RP_TOOLS_INTERRUPT_H
+
+#include <stdbool.h>
+
+#include "base/fail.h"
+
+/** Set the flag on SIGINT, SIGTERM and SIGHUP, and end system calls that wait. A signal that was
+ * ignored when the program was started (nohup, a shell's &) stays ignored. */
+void rp_interrupt_catch(void);
+/** True after one of those signals. */
+bool rp_interrupted(void);
+/** -RP_E_STOPPED with "interrupted; `safe`" after one of those signals, else 0. */
+RP_MUST_CHECK int rp_interrupt_check(const char *safe, struct rp_error *error);
+
+#endif

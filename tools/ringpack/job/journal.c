@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* journal.c — see journal.h. */
+#include "job/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/row_digest.h"
+
+#define READ_BYTES (256u << 10)
+
+/* Make room for `bytes` more behind `used`. */
+static int reserve(uint8_t **buffer, size_t *capacity, size_t used, size_t bytes,
+                   struct rp_error *error)
+{
+    if (bytes <= *capacity - used)
+        return 0;
+    size_t wanted = 2 * (used + bytes);
+    uint8_t *larger = realloc(*buffer, wanted);
+    if (!larger)
+        return rp_fail(error, -ENOMEM, NULL, "a journal of %zu bytes: out of memory", wanted);
+    *buffer = larger;
+    *capacity = wanted;
+    return 0;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+int rp_journal_create(struct rp_journal_writer *writer, const char *path, bool states, bool details,
+                      struct rp_error *error)
+{
+    *writer = (struct rp_journal_writer){.fd = -1, .states = states, .details = details};
+    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (writer->fd < 0)
+        return rp_fail(error, -errno, NULL, "%s: cannot make the journal: %s", path,
+                       rp_strerror(-errno));
+    return 0;
+}
+
+void rp_journal_close(struct rp_journal_writer *writer)
+{
+    if (writer->fd >= 0)
+        close(writer->fd);
+    free(writer->buffer);
+    free(writer->ids);
+    *writer = (struct rp_journal_writer){.fd = -1};
+}
+
+/* `bytes` of room at the end of the record, taken. NULL when out of memory. */
+static void *extend(struct rp_journal_writer *writer, size_t bytes, struct rp_error *error)
+{
+    if (reserve(&writer->buffer, &writer->capacity, writer->used, bytes, error) < 0)
+        return NULL;
+    void *room = writer->buffer + writer->used;
+    writer->used += bytes;
+    return room;
+}
+
+static int begin_record(struct rp_journal_writer *writer, const struct rp_client *client,
+                        struct rp_journal_record record, bool with_state, struct rp_error *error)
+{
+    size_t state_bytes = with_state ? rp_client_state(client, NULL, 0) : 0;
+    size_t padded = rp_align_up(state_bytes, 8);
+    writer->used = 0;
+    uint8_t *room = extend(writer, sizeof record + padded, error);
+    if (!room)
+        return -ENOMEM;
+    memset(room, 0, sizeof record + padded);
+    record.magic = RP_JOURNAL_MAGIC;
+    record.state_bytes = (uint32_t)state_bytes;
+    memcpy(room, &record, sizeof record);
+    if (state_bytes)
+        (void)rp_client_state(client, room + sizeof record, state_bytes);
+    return 0;
+}
+
+static int finish_record(struct rp_journal_writer *writer, struct rp_error *error)
+{
+    struct rp_journal_record record;
+    memcpy(&record, writer->buffer, sizeof record);
+    record.bytes = (uint32_t)writer->used;
+    record.detail_bytes = (uint32_t)(writer->used - sizeof record -
+                                     rp_align_up(record.state_bytes, 8));
+    memcpy(writer->buffer, &record, sizeof record);
+    ssize_t written = write(writer->fd, writer->buffer, writer->used);
+    if (written == (ssize_t)writer->used)
+        return 0;
+    return rp_fail(error, written < 0 ? -errno : -ENOSPC, "make room on the disk of TMPDIR",
+                   "the journal was not written: %s", rp_strerror(written < 0 ? -errno : -ENOSPC));
+}
+
+int rp_journal_attached(struct rp_journal_writer *writer, const struct rp_client *client,
+                        struct rp_error *error)
+{
+    uint64_t row = rp_client_next_row(client);
+    struct rp_journal_record record = {.first_row = row, .next_row = row};
+    int code = begin_record(writer, client, record, true, error);
+    return code < 0 ? code : finish_record(writer, error);
+}
+
+/* The tokens of a whole row as u32. */
+static const uint32_t *widen(struct rp_journal_writer *writer, const struct rp_geometry *geometry,
+                             const struct rp_batch *batch, uint32_t row, uint32_t tokens)
+{
+    if (!writer->ids)
+        writer->ids = rp_calloc(geometry->seq_len, sizeof *writer->ids);
+    size_t first = (size_t)row * geometry->seq_len;
+    const void *section = batch->sections[RP_SECTION_INPUT_IDS];
+    for (uint32_t i = 0; writer->ids && i < tokens; i++) {
+        switch (geometry->sections[RP_SECTION_INPUT_IDS].dtype) {
+        case RP_DTYPE_U16:
+            writer->ids[i] = ((const uint16_t *)section)[first + i];
+            break;
+        case RP_DTYPE_I64:
+            writer->ids[i] = (uint32_t)((const int64_t *)section)[first + i];
+            break;
+        default:
+            writer->ids[i] = (uint32_t)((const int32_t *)section)[first + i];
+        }
+    }
+    return writer->ids;
+}
+
+static int add_row(struct rp_journal_writer *writer, const struct rp_geometry *geometry,
+                   const struct rp_batch *batch, uint32_t index, struct rp_error *error)
+{
+    const struct rp_row_info *info = (const struct rp_row_info *)batch->sections[RP_SECTION_ROWS] +
+                                     index;
+    const int32_t *lengths = (const int32_t *)batch->sections[RP_SECTION_DOC_LENS] +
+                             (size_t)index * geometry->max_docs_per_row;
+    const uint32_t *ids = widen(writer, geometry, batch, index, info->tokens);
+    uint8_t *room = extend(writer,
+                           sizeof(struct rp_journal_row) +
+                               info->fragments * sizeof(struct rp_journal_fragment),
+                           error);
+    if (!ids || !room)
+        return rp_fail(error, -ENOMEM, NULL, "a journal's record: out of memory");
+    struct rp_hash128 hash = rp_row_hash(lengths, info->fragments, ids, RP_DTYPE_I32);
+    struct rp_journal_row row = {info->row, hash.low, hash.high, info->fragments, info->tokens};
+    memcpy(room, &row, sizeof row);
+    room += sizeof row;
+    for (uint32_t i = 0, at = 0; i < info->fragments; i++) {
+        uint32_t length = (uint32_t)lengths[i];
+        struct rp_journal_fragment fragment = {rp_hash64(ids + at, length * sizeof *ids), length,
+                                               0};
+        memcpy(room + i * sizeof fragment, &fragment, sizeof fragment);
+        at += length;
+    }
+    return 0;
+}
+
+int rp_journal_batch(struct rp_journal_writer *writer, const struct rp_client *client,
+                     const struct rp_batch *batch, struct rp_error *error)
+{
+    const struct rp_geometry *geometry = rp_client_geometry(client);
+    struct rp_journal_record record = {.first_row = batch->first_row,
+                                       .next_row = batch->next_row,
+                                       .rows = batch->rows,
+                                       .tokens = batch->tokens_real};
+    rp_batch_digest(geometry, batch, record.digest);
+    int code = begin_record(writer, client, record, writer->states, error);
+    for (uint32_t i = 0; writer->details && i < batch->rows && code >= 0; i++)
+        code = add_row(writer, geometry, batch, i, error);
+    return code < 0 ? code : finish_record(writer, error);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+int rp_journal_open(struct rp_journal_reader *reader, const char *path, struct rp_error *error)
+{
+    *reader = (struct rp_journal_reader){.fd = -1, .path = rp_format("%s", path)};
+    return reader->path ? 0 : rp_fail(error, -ENOMEM, NULL, "a journal's path: out of memory");
+}
+
+void rp_journal_release(struct rp_journal_reader *reader)
+{
+    if (reader->fd >= 0)
+        close(reader->fd);
+    free(reader->path);
+    free(reader->buffer);
+    *reader = (struct rp_journal_reader){.fd = -1};
+}
+
+/* The record at the front of the buffer, if all of it is there; else how much of it is known to be
+ * missing. */
+static int look(const struct rp_journal_reader *reader, size_t *missing, struct rp_error *error)
+{
+    struct rp_journal_record record;
+    size_t held = reader->end - reader->begin;
+    *missing = sizeof record;
+    if (held < sizeof record)
+        return 0;
+    memcpy(&record, reader->buffer + reader->begin, sizeof record);
+    uint64_t bytes = sizeof record + rp_align_up((uint64_t)record.state_bytes, 8) +
+                     record.detail_bytes;
+    if (record.magic != RP_JOURNAL_MAGIC || record.bytes != bytes || bytes % 8 != 0)
+        return rp_fail(error, -RP_E_CORRUPT, NULL, "%s: this is no record of a journal",
+                       reader->path);
+    *missing = bytes > held ? (size_t)bytes - held : 0;
+    return bytes <= held;
+}
+
+/* Returns the number of bytes that came in. */
+static int fill(struct rp_journal_reader *reader, size_t wanted, struct rp_error *error)
+{
+    if (reader->fd < 0)
+        reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+    if (reader->fd < 0)
+        return errno == ENOENT ? 0
+                               : rp_fail(error, -errno, NULL, "%s: cannot read the journal: %s",
+                                         reader->path, rp_strerror(-errno));
+    if (reader->begin > 0 && reader->end > reader->begin)
+        memmove(reader->buffer, reader->buffer + reader->begin, reader->end - reader->begin);
+    reader->end -= reader->begin;
+    reader->begin = 0;
+    size_t bytes = wanted > READ_BYTES ? wanted : READ_BYTES;
+    int code = reserve(&reader->buffer, &reader->capacity, reader->end, bytes, error);
+    if (code < 0)
+        return code;
+    ssize_t got = read(reader->fd, reader->buffer + reader->end, bytes);
+    if (got < 0)
+        return rp_fail(error, -errno, NULL, "%s: cannot read the journal: %s", reader->path,
+                       rp_strerror(-errno));
+    reader->end += (size_t)got;
+    return (int)got;
+}
+
+int rp_journal_next(struct rp_journal_reader *reader, const struct rp_journal_record **record_out,
+                    struct rp_error *error)
+{
+    size_t missing;
+    int code;
+    while ((code = look(reader, &missing, error)) == 0) {
+        int got = fill(reader, missing, error);
+        if (got <= 0)
+            return got;
+    }
+    if (code < 0)
+        return code;
+    const struct rp_journal_record *record = (const void *)(reader->buffer + reader->begin);
+    reader->begin += record->bytes;
+    *record_out = record;
+    return 1;
+}

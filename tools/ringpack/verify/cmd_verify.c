@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_verify — `ringpack verify`: the validation run before a long training.
+ *
+ * Flow: one run that nothing disturbs gives every row's hash → a run that is killed and resumed K
+ * times, with another number of ranks, readers and packers each time, must give the same rows, each
+ * once and in order → the report names the first row that differs. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "cmd.h"
+#include "stream.h"
+#include "verify/verify.h"
+
+#define KILLS_STANDARD 20u
+#define KILLS_MAX 1000000u
+#define ROWS_STANDARD 16384u
+
+enum {
+    OPTION_KILLS = 0x1000,
+    OPTION_ROWS,
+    OPTION_RANDOM,
+    OPTION_JSON,
+    OPTION_BINARY,
+    OPTION_POINTS
+};
+
+static const struct argp_option own_options[] = {
+    {"kills", OPTION_KILLS, "K", 0, "kill something K times (20)", 0},
+    {"rows", OPTION_ROWS, "N", 0, "compare rows 0 to N-1 (16384, or the whole stream if shorter)",
+     0},
+    {"random", OPTION_RANDOM, "S", 0,
+     "seed of what is killed and when (otherwise drawn, and printed)", 0},
+    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+    {"verbose", 'v', NULL, 0, "report every kill, and show what engines and trainers write", 0},
+    {"binary", OPTION_BINARY, "PATH", OPTION_HIDDEN, "program that serves", 0},
+    {"points", OPTION_POINTS, "FILE", OPTION_HIDDEN, "let them kill themselves: tests/kill", 0},
+    {0},
+};
+
+struct arguments {
+    struct rp_cmd_config config;
+    struct rp_verify verify;
+    bool json;
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+    switch (key) {
+    case OPTION_KILLS:
+        if (!rp_text_count(text, &a->verify.kills) || a->verify.kills < 1 ||
+            a->verify.kills > KILLS_MAX)
+            argp_error(state, "--kills: expected a number from 1 to %u, found `%s`", KILLS_MAX,
+                       text);
+        return 0;
+    case OPTION_ROWS:
+        if (!rp_text_count(text, &a->verify.rows) || a->verify.rows < 1)
+            argp_error(state, "--rows: expected a number from 1 on, found `%s`", text);
+        return 0;
+    case OPTION_RANDOM:
+        if (!rp_text_u64(text, &a->verify.seed) || a->verify.seed < 1)
+            argp_error(state, "--random: expected a number from 1 on, found `%s`", text);
+        return 0;
+    case OPTION_JSON:
+        a->json = true;
+        return 0;
+    case 'v':
+        a->verify.verbose = true;
+        return 0;
+    case OPTION_BINARY:
+        a->verify.binary = text;
+        return 0;
+    case OPTION_POINTS:
+        a->verify.points = text;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- report ---------------------------------------------------------------------------------- */
+
+static bool identical(const struct rp_verify *v)
+{
+    return v->rows_different + v->rows_misplaced + v->duplicates + v->skips + v->states_different +
+                   v->checkpoints_lost + v->files_left ==
+               0 &&
+           rp_hash128_equal(v->digest, v->reference.digest);
+}
+
+/* Which document the plan has at the place of the first difference. False: it has none there. */
+static bool find_fragment(struct rp_verify *v, struct rp_fragment *fragment)
+{
+    struct rp_error error;
+    struct rp_row row;
+    if (rp_plan_seek(v->plan, v->first.row, &error) < 0 ||
+        rp_plan_next(v->plan, &row, &error) <= 0 || v->first.fragment >= row.count)
+        return false;
+    *fragment = row.fragments[v->first.fragment];
+    return true;
+}
+
+static void print_difference(struct rp_verify *v)
+{
+    const struct rp_difference *d = &v->first;
+    struct rp_fragment fragment;
+    printf("first difference: row %" PRIu64 ", rank %u, life %" PRIu64 ", fragment %u: ", d->row,
+           d->rank, d->life, d->fragment);
+    if (d->expected_length == d->found_length && d->expected_length > 0)
+        printf("%u tokens that differ\n", d->expected_length);
+    else if (d->expected_length == d->found_length)
+        printf("the row is right, but its place is not\n");
+    else
+        printf("expected %u tokens, found %u\n", d->expected_length, d->found_length);
+    if (find_fragment(v, &fragment))
+        printf("  the plan has there: source %s, document %" PRIu64 ", tokens %" PRIu64
+               " to %" PRIu64 "\n",
+               rp_source_name(rp_corpus_source(v->corpus, fragment.source)), fragment.document,
+               fragment.offset, fragment.offset + fragment.length - 1);
+    else
+        printf("  the plan has no fragment there\n");
+}
+
+static void print_text(struct rp_verify *v)
+{
+    char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], hex[RP_HASH_HEX_BYTES];
+    printf("continuous run   %s rows, %s\n", rp_cmd_count_text(v->rows, a),
+           rp_cmd_seconds_text(v->reference_seconds, b));
+    printf("kills            %" PRIu64 " in %" PRIu64 " lives and %" PRIu64
+           " passes, %s; seed %" PRIu64 "\n",
+           v->kill_count, v->lives, v->passes, rp_cmd_seconds_text(v->lives_seconds, a), v->seed);
+    for (enum rp_kill kind = 0; kind < RP_KILL_COUNT; kind++)
+        if (kind != RP_KILL_OWN || v->points)
+            printf("  %-34s%6" PRIu64 "\n", rp_kill_name(kind), v->kill_counts[kind]);
+    printf("stopped          %" PRIu64 " processes for some milliseconds\n", v->stops);
+    printf("rows compared    %s, of which delivered again after a kill: %s\n",
+           rp_cmd_count_text(v->rows_compared, a), rp_cmd_count_text(v->rows_redelivered, b));
+    printf("differences      %" PRIu64 " rows, %" PRIu64 " out of place, %" PRIu64
+           " state tokens\n",
+           v->rows_different, v->rows_misplaced, v->states_different);
+    printf("committed stream %" PRIu64 " duplicates, %" PRIu64 " skips", v->duplicates, v->skips);
+    if (v->skips)
+        printf(", the first from row %" PRIu64 " to %" PRIu64, v->first_skip, v->last_skip);
+    putchar('\n');
+    printf("left behind      %" PRIu64 " files, %" PRIu64 " saved checkpoints not used\n",
+           v->files_left, v->checkpoints_lost);
+    if (v->has_difference)
+        print_difference(v);
+    printf("continuous       %s\n", rp_hash128_hex(v->reference.digest, hex));
+    printf("resumed          %s\n", rp_hash128_hex(v->digest, hex));
+    printf("verify: %s\n", identical(v) ? "identical" : "DIFFERENT");
+}
+
+static json_t *difference_object(struct rp_verify *v)
+{
+    const struct rp_difference *d = &v->first;
+    struct rp_fragment fragment;
+    if (!v->has_difference)
+        return json_null();
+    json_t *object = json_pack(
+        "{sI sI sI sI sI sI}", "row", (json_int_t)d->row, "rank", (json_int_t)d->rank, "life",
+        (json_int_t)d->life, "fragment", (json_int_t)d->fragment, "expected_tokens",
+        (json_int_t)d->expected_length, "found_tokens", (json_int_t)d->found_length);
+    if (find_fragment(v, &fragment)) {
+        const struct rp_source *source = rp_corpus_source(v->corpus, fragment.source);
+        json_object_set_new(object, "source", rp_cmd_json_text(rp_source_name(source)));
+        json_object_set_new(object, "document", json_integer((json_int_t)fragment.document));
+        json_object_set_new(object, "offset", json_integer((json_int_t)fragment.offset));
+    }
+    return object;
+}
+
+static json_t *skips_object(const struct rp_verify *v)
+{
+    return v->skips ? json_pack("[I, I]", (json_int_t)v->first_skip, (json_int_t)v->last_skip)
+                    : json_null();
+}
+
+static void print_json(struct rp_verify *v)
+{
+    char continuous[RP_HASH_HEX_BYTES], resumed[RP_HASH_HEX_BYTES];
+    json_t *kinds = json_object();
+    for (enum rp_kill kind = 0; kind < RP_KILL_COUNT; kind++)
+        json_object_set_new(kinds, rp_kill_name(kind),
+                            json_integer((json_int_t)v->kill_counts[kind]));
+    json_t *report = json_pack(
+        "{sb sI sI so sI sI sI sI sI sI sI sI sI so sI sI sI so ss ss sI}", "identical",
+        identical(v), "rows", (json_int_t)v->rows, "kills", (json_int_t)v->kill_count,
+        "kills_by_kind", kinds, "lives", (json_int_t)v->lives, "passes", (json_int_t)v->passes,
+        "rows_compared", (json_int_t)v->rows_compared, "rows_redelivered",
+        (json_int_t)v->rows_redelivered, "rows_different", (json_int_t)v->rows_different,
+        "rows_misplaced", (json_int_t)v->rows_misplaced, "states_different",
+        (json_int_t)v->states_different, "duplicates", (json_int_t)v->duplicates, "skips",
+        (json_int_t)v->skips, "first_skips", skips_object(v), "stops", (json_int_t)v->stops,
+        "checkpoints_lost", (json_int_t)v->checkpoints_lost, "files_left",
+        (json_int_t)v->files_left, "first_difference", difference_object(v), "digest_continuous",
+        rp_hash128_hex(v->reference.digest, continuous), "digest_resumed",
+        rp_hash128_hex(v->digest, resumed), "random", (json_int_t)v->seed);
+    rp_cmd_print_json(report);
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static int run(struct rp_verify *v, struct rp_error *error)
+{
+    v->rows = v->rows ? v->rows : ROWS_STANDARD;
+    int code = rp_job_open(&v->job, v->binary, v->verbose, error);
+    if (code >= 0)
+        code = rp_verify_record(v, error);
+    if (code < 0)
+        return code;
+    v->rows = rp_min_u64(v->rows, v->reference.last_row);
+    return v->rows ? rp_verify_lives(v, error)
+                   : rp_fail(error, -RP_E_EMPTY, "see `ringpack plan`", "the stream has no row");
+}
+
+static int verify(void *argument, const struct rp_config *config)
+{
+    struct arguments *arguments = argument;
+    struct rp_error error = {0};
+    struct rp_verify *v = &arguments->verify;
+    v->arguments = &arguments->config;
+    v->config = config;
+    while (v->seed == 0)
+        if (getrandom(&v->seed, 4, 0) != 4) /* short enough to be typed */
+            v->seed = 1;
+    int code = rp_stream_open_corpus(&v->corpus, config, false, &error);
+    if (code >= 0)
+        code = rp_stream_open_plan(&v->plan, config, v->corpus, &error);
+    if (code >= 0)
+        code = run(v, &error);
+    rp_job_close(&v->job);
+    if (code >= 0 && arguments->json)
+        print_json(v);
+    else if (code >= 0)
+        print_text(v);
+    rp_plan_close(v->plan);
+    rp_corpus_close(v->corpus);
+    rp_reference_free(&v->reference);
+    if (code < 0) {
+        if (v->kill_count)
+            fprintf(stderr, "verify: after %" PRIu64 " kills, with --random %" PRIu64 "\n",
+                    v->kill_count, v->seed);
+        return rp_cmd_report(&error);
+    }
+    return identical(v) ? RP_EXIT_FINE : RP_EXIT_DIFFERS;
+}
+
+int rp_cmd_verify(int argc, char **argv)
+{
+    static const struct rp_cmd_verb verb = {
+        .options = own_options,
+        .parse = parse,
+        .doc =
+            "Run a config twice, once undisturbed and once killed and resumed again and again with "
+            "changing ranks, readers and packers, and compare every row. Exit status 0: "
+            "identical, 1: a row differs, was skipped or came twice, 2: trouble.",
+        .run = verify,
+    };
+    struct arguments arguments = {.verify.kills = KILLS_STANDARD};
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rows.c — the rows of the continuous run, and how another row differs from them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/row_digest.h"
+#include "verify/verify.h"
+
+/* Room for one more element behind `count`. */
+static void *grown(void *array, uint64_t *capacity, uint64_t count, size_t size)
+{
+    if (count < *capacity)
+        return array;
+    *capacity = count < 1024 ? 1024 : 2 * count;
+    return reallocarray(array, *capacity, size);
+}
+
+static int add_row(struct rp_reference *reference, const struct rp_journal_row *row,
+                   const struct rp_journal_fragment *fragments, struct rp_error *error)
+{
+    if (row->row != reference->row_count)
+        return rp_fail(error, -RP_E_DIFFERS, "report this: nothing was killed yet",
+                       "the continuous run gave row %" PRIu64 " where row %" PRIu64 " was due",
+                       row->row, reference->row_count);
+    struct rp_reference_row *rows = grown(reference->rows, &reference->row_capacity,
+                                          reference->row_count, sizeof *rows);
+    if (!rows)
+        return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the rows");
+    reference->rows = rows;
+    rows[reference->row_count++] = (struct rp_reference_row){
+        .hash = {row->hash_low, row->hash_high},
+        .first_fragment = reference->fragment_count,
+        .fragments = row->fragments,
+        .tokens = row->tokens};
+    for (uint32_t i = 0; i < row->fragments; i++) {
+        struct rp_journal_fragment *all = grown(reference->fragments, &reference->fragment_capacity,
+                                                reference->fragment_count, sizeof *all);
+        if (!all)
+            return rp_fail(error, -ENOMEM, "give --rows", "out of memory for the fragments");
+        reference->fragments = all;
+        all[reference->fragment_count++] = fragments[i];
+    }
+    if (row->fragments == 0) /* the row of a lane that has ended, or padding behind the stream */
+        return 0;
+    struct rp_hash128 hash = {row->hash_low, row->hash_high};
+    reference->digest = rp_hash128_sum(reference->digest, rp_row_digest(row->row, hash));
+    reference->last_row = row->row + 1;
+    return 0;
+}
+
+int rp_reference_add(struct rp_reference *reference, const struct rp_journal_record *record,
+                     uint64_t until, struct rp_error *error)
+{
+    const uint8_t *at = rp_journal_details(record);
+    int code = 0;
+    for (uint32_t i = 0; i < record->rows && code >= 0; i++) {
+        const struct rp_journal_row *row = (const void *)at;
+        const struct rp_journal_fragment *fragments = (const void *)(row + 1);
+        if (row->row < until)
+            code = add_row(reference, row, fragments, error);
+        at = (const uint8_t *)(fragments + row->fragments);
+    }
+    return code;
+}
+
+void rp_reference_free(struct rp_reference *reference)
+{
+    free(reference->rows);
+    free(reference->fragments);
+}
+
+bool rp_reference_equals(const struct rp_reference *reference, const struct rp_journal_row *row,
+                         const struct rp_journal_fragment *fragments,
+                         struct rp_difference *difference)
+{
+    *difference = (struct rp_difference){.row = row->row};
+    struct rp_reference_row none = {.fragments = 0};
+    const struct rp_reference_row *expected = row->row < reference->row_count
+                                                  ? &reference->rows[row->row]
+                                                  : &none;
+    if (expected->fragments == row->fragments && expected->hash.low == row->hash_low &&
+        expected->hash.high == row->hash_high)
+        return true;
+    const struct rp_journal_fragment *wanted = reference->fragments + expected->first_fragment;
+    uint32_t i = 0;
+    while (i < expected->fragments && i < row->fragments && wanted[i].hash == fragments[i].hash &&
+           wanted[i].length == fragments[i].length)
+        i++;
+    difference->fragment = i;
+    difference->expected_length = i < expected->fragments ? wanted[i].length : 0;
+    difference->found_length = i < row->fragments ? fragments[i].length : 0;
+    return false;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stall.c — what can be known of processes that do not go on, told to stderr while they are
+ * still there: where their threads wait, who holds which lock, and the end of the log. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "ringpack/client.h"
+#include "verify/killed_run.h"
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+/* A file of /proc behind its name, as one line; what may not be read is left out. */
+static void show_file(const char *directory, const char *name)
+{
+    char path[600], text[4096];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = fopen(path, "re");
+    size_t got = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    while (got > 0 && text[got - 1] == '\n')
+        got--;
+    text[got] = '\0';
+    for (char *end; (end = strchr(text, '\n')) != NULL;)
+        *end = '|';
+    if (got)
+        fprintf(stderr, "  %s: %s\n", name, text);
+}
+
+static void show_process(const char *what, pid_t pid)
+{
+    static const char *const files[] = {"comm", "stat", "wchan", "syscall", "stack"};
+    char tasks[64], task[400];
+    snprintf(tasks, sizeof tasks, "/proc/%d/task", (int)pid);
+    DIR *directory = pid > 0 ? opendir(tasks) : NULL;
+    fprintf(stderr, "verify: %s, process %d%s\n", what, (int)pid, directory ? "" : ": is gone");
+    for (struct dirent *entry; directory && (entry = readdir(directory)) != NULL;) {
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(task, sizeof task, "%s/%s", tasks, entry->d_name);
+        fprintf(stderr, " thread %s\n", entry->d_name);
+        for (size_t i = 0; i < RP_ARRAY_COUNT(files); i++)
+            show_file(task, files[i]);
+    }
+    if (directory)
+        closedir(directory);
+}
+
+static void show_log(const struct rp_job *job)
+{
+    char text[4096];
+    struct stat status;
+    if (job->verbose || fstat(job->log_fd, &status) != 0)
+        return;
+    off_t from = status.st_size > (off_t)sizeof text ? status.st_size - (off_t)sizeof text : 0;
+    ssize_t got = pread(job->log_fd, text, sizeof text, from);
+    fprintf(stderr, "verify: the log ends with:\n%.*s\n", got > 0 ? (int)got : 0, text);
+}
+
+void rp_verify_show(const struct rp_campaign *c)
+{
+    show_process("the engine", c->engine.pid);
+    pid_t packer = rp_child_of(c->engine.pid);
+    if (packer)
+        show_process("a packing process", packer);
+    for (uint32_t r = 0; r < c->life.world; r++)
+        show_process("a rank", c->life.ranks[r].child.pid);
+    fputs("verify: locks\n", stderr);
+    show_file("/proc", "locks");
+    show_log(&c->v->job);
+}
+
+/* ---- findings -------------------------------------------------------------------------------- */
+
+int rp_verify_fail_ended(struct rp_campaign *c, const struct rp_child *child,
+                         struct rp_error *error)
+{
+    if (c->v->points) /* what the others were doing that it waited for */
+        rp_verify_show(c);
+    return rp_job_explain(&c->v->job, child, error);
+}
+
+int rp_verify_fail_still(struct rp_campaign *c, uint64_t since_ns, struct rp_error *error)
+{
+    struct rp_verify *v = c->v;
+    char *run_dir = rp_job_path(&v->job, "run"), *text = NULL;
+    for (uint32_t r = 0; r < c->life.world; r++)
+        fprintf(stderr, "verify: rank %u of %u: %s, next row %" PRIu64 "\n", r, c->life.world,
+                c->life.ranks[r].done ? "done" : "runs", c->life.ranks[r].next_row);
+    if (run_dir && rp_engine_ask(run_dir, RP_JOB_RUN, "stat", &text, error) == 0)
+        fprintf(stderr, "verify: the engine: %s\n", text);
+    rp_text_free(text);
+    free(run_dir);
+    rp_verify_show(c);
+    return rp_fail(error, -RP_E_TIMEOUT, "run it again with this seed and -v",
+                   "the stream stands still since %" PRIu64 " s after %" PRIu64 " kills",
+                   since_ns / UINT64_C(1000000000), v->kill_count);
+}
