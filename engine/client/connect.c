@@ -302,19 +302,45 @@ static int open_ring(struct rp_client *client, int fd, struct reply *reply, stru
     return code;
 }
 
-static int join_once(struct rp_client *client, struct rp_error *error)
+static uint64_t time_left(uint64_t deadline_ns)
 {
-    int fd = rp_socket_connect(client->run_dir, client->run, error);
+    uint64_t now = rp_now_ns();
+    return deadline_ns > now ? deadline_ns - now : 0;
+}
+
+/* The engine may have to plan its way to our row before it replies. The first attach waits for that
+ * until its own deadline. At a successor the deadline is that of a call of rp_client_next, which
+ * may ask for no wait at all: there the reply has the time of a restart. */
+static int await_welcome(const struct rp_client *client, int fd, uint64_t deadline_ns,
+                         struct reply *reply, struct rp_error *error)
+{
+    bool is_first = client->attaches == 0;
+    uint64_t patience = is_first ? time_left(deadline_ns) : client->options.restart_timeout_ns;
+    int code = receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(patience), reply, error);
+    if (code != -RP_E_TIMEOUT)
+        return code;
+    double seconds = (double)(is_first ? client->options.connect_timeout_ns : patience) /
+                     RP_SECOND_NS;
+    if (is_first)
+        return rp_fail(error, code,
+                       "if its log says that it plans to the row of this trainer, raise the "
+                       "connect timeout; else look there for what holds it up",
+                       "run `%s`: its engine did not place this trainer within %.3g s", client->run,
+                       seconds);
+    /* for whoever waits, no better than one that is not there */
+    return rp_fail(error, -RP_E_GONE, RP_HINT_LOG, "the engine did not reply within %.3g s",
+                   seconds);
+}
+
+static int join_once(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
+{
+    int fd = rp_socket_connect_within(client->run_dir, client->run, time_left(deadline_ns), error);
     if (fd < 0)
         return fd;
     struct reply reply;
-    uint64_t patience = client->options.restart_timeout_ns;
     int code = send_attach(client, fd, error);
-    if (code == 0) /* the engine may have to plan its way to our row first */
-        code = receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(patience), &reply, error);
-    if (code == -RP_E_TIMEOUT) /* for whoever waits, no better than one that is not there */
-        code = rp_fail(error, -RP_E_GONE, RP_HINT_LOG, "the engine did not reply within %.3g s",
-                       (double)patience / RP_SECOND_NS);
+    if (code == 0)
+        code = await_welcome(client, fd, deadline_ns, &reply, error);
     if (code == 0) {
         code = open_ring(client, fd, &reply, error);
         close_reply(&reply);
@@ -331,9 +357,17 @@ bool rp_client_may_retry(int code)
 
 int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
 {
+    int last = 0;
     for (uint64_t pause_ns = RP_RETRY_MIN_NS;;
          pause_ns = rp_min_u64(2 * pause_ns, RP_RETRY_MAX_NS)) {
-        int code = join_once(client, error);
+        struct rp_error found;
+        bool is_short = last < 0 && time_left(deadline_ns) < RP_RETRY_MAX_NS;
+        int code = join_once(client, deadline_ns, &found);
+        if (code == -RP_E_TIMEOUT && is_short) /* it says less than the try before it */
+            return last;
+        last = code;
+        if (code < 0 && error)
+            *error = found;
         uint64_t now = rp_now_ns();
         if (code == 0 || !rp_client_may_retry(code) || now >= deadline_ns)
             return code;

@@ -56,7 +56,8 @@ struct rp_client {
 };
 
 /** Attach, trying again until deadline_ns while there is no engine, or it is stopping, or the rank
- * is taken. Returns 0 or the last failure. Tries at least once. */
+ * is taken. Returns 0 or the last failure, -RP_E_TIMEOUT when the engine did not place the
+ * trainer of a first attach by then. Tries at least once. */
 RP_MUST_CHECK int rp_client_join(struct rp_client *client, uint64_t deadline_ns,
                                  struct rp_error *error);
 /** Whether a later try may succeed after this failure. */

@@ -7,6 +7,7 @@
 #define RP_SERVER_ENGINE_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/types.h>
 
 #include "checkpoint/checkpoint.h"
@@ -127,6 +128,8 @@ struct rp_engine {
     bool accept_deferred; /* no descriptor was free for who has connected */
     struct rp_connection *connections;
     int epoll_fd, wake_fd, signal_fd;
+    sigset_t
+        ending_signals; /* those of SIGTERM, SIGINT and SIGHUP that were not ignored at start */
 
     struct rp_checkpoint_dir *checkpoints;
     struct rp_saver saver;

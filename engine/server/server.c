@@ -8,14 +8,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -35,6 +33,7 @@
 #include "server/save.h"
 #include "server/seat.h"
 #include "server/server.h"
+#include "server/signals.h"
 #include "server/start.h"
 
 #define PARK_MS 100
@@ -46,30 +45,6 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static const int ending_signals[] = {SIGTERM, SIGINT, SIGHUP};
-
-static sigset_t set_of_ending_signals(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < RP_ARRAY_COUNT(ending_signals); i++)
-        sigaddset(&set, ending_signals[i]);
-    return set;
-}
-
-/* Signals that end the engine come by signalfd. Others are sent to whole process groups by batch
- * systems and libraries, and their standard would be to kill. Before any thread, so that all
- * inherit it. */
-static sigset_t take_signals(void)
-{
-    static const int meaningless[] = {SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGXFSZ};
-    sigset_t ending = set_of_ending_signals();
-    sigprocmask(SIG_BLOCK, &ending, NULL);
-    for (size_t i = 0; i < RP_ARRAY_COUNT(meaningless); i++)
-        signal(meaningless[i], SIG_IGN);
-    return ending;
-}
-
 static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
 {
     struct rlimit files;
@@ -77,11 +52,10 @@ static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
         files.rlim_cur = files.rlim_max; /* a corpus may have thousands of shards */
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    sigset_t ending = take_signals();
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->signal_fd = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
+    engine->signal_fd = rp_engine_take_signals(engine);
     if (engine->epoll_fd < 0 || engine->wake_fd < 0 || engine->saver.done_fd < 0 ||
         engine->signal_fd < 0)
         return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",
@@ -245,38 +219,6 @@ static void drain(int fd)
     (void)got;
 }
 
-static void serve_signal(struct rp_engine *engine)
-{
-    struct signalfd_siginfo info;
-    while (read(engine->signal_fd, &info, sizeof info) == sizeof info) {
-        if (engine->signalled) /* the second one: now; the last checkpoint is intact */
-            _exit(128 + (int)info.ssi_signo);
-        engine->signalled = true;
-        rp_log(RP_LOG_INFO, "SIG%s: stopping%s", sigabbrev_np((int)info.ssi_signo),
-               engine->checkpoints ? " after a checkpoint" : "");
-        rp_engine_begin_stop(engine);
-    }
-}
-
-static void end_at_once(int number)
-{
-    _exit(128 + number);
-}
-
-/* Reads of a hung disk cannot be cancelled, and closing waits for them: a second signal must still
- * end us then. Everything worth keeping is saved. */
-static void let_signals_end_us(const struct rp_engine *engine)
-{
-    struct signalfd_siginfo info;
-    struct sigaction action = {.sa_handler = end_at_once};
-    sigset_t ending = set_of_ending_signals();
-    while (read(engine->signal_fd, &info, sizeof info) == sizeof info)
-        end_at_once((int)info.ssi_signo);
-    for (size_t i = 0; i < RP_ARRAY_COUNT(ending_signals); i++)
-        sigaction(ending_signals[i], &action, NULL);
-    sigprocmask(SIG_UNBLOCK, &ending, NULL);
-}
-
 static void replace_packer(struct rp_engine *engine, uint32_t index)
 {
     int code = rp_flow_replace_packer(engine->flow, index, engine->error);
@@ -306,7 +248,7 @@ static void serve_event(struct rp_engine *engine, const struct epoll_event *even
         drain(engine->wake_fd);
         break;
     case RP_WATCH_SIGNAL:
-        serve_signal(engine);
+        rp_engine_serve_signal(engine);
         break;
     case RP_WATCH_LISTENER:
         rp_engine_accept(engine);
@@ -469,7 +411,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         code = engine.exit_code;
     }
     if (engine.signalled)
-        let_signals_end_us(&engine);
+        rp_engine_let_signals_end_us(&engine);
     close_engine(&engine);
     return code;
 }

@@ -25,9 +25,9 @@ struct rp_engine_options {
     int lifeline_fd;     /* the engine stops when it reads end of file; -1 = none */
 };
 
-/** Serve until SIGTERM or SIGINT (checkpoint, 0), the end of the stream (0), end of the lifeline
- * (0), or an error (negative, after a checkpoint of what was consumed). A second signal exits at
- * once. Blocks those signals. */
+/** Serve until SIGTERM, SIGINT or SIGHUP (checkpoint, 0), the end of the stream (0), end of the
+ * lifeline (0), or an error (negative, after a checkpoint of what was consumed). A second signal
+ * exits at once. Blocks those signals, but for those that are ignored already: they stay so. */
 RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error);
 
 /* Resident memory of an engine, in bytes, without the pages of mapped files and without what it

@@ -14,13 +14,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "shm/socket.h"
 
 #define RP_BACKLOG 64
-#define RP_CONNECT_SECONDS 5
+#define RP_CONNECT_NS UINT64_C(5000000000)
 #define RP_NAME_TRIES 100
 
 /* ---- names -------------------------------------------------------------------------- */
@@ -290,12 +291,16 @@ static int fail_gone(const char *run, const char *path, struct rp_error *error)
         "run `%s`: no engine of that name is running (run directory %s)", run, path);
 }
 
-static int connect_at(int directory_fd, const char *run, const char *path, struct rp_error *error)
+static int connect_at(int directory_fd, const char *run, const char *path, uint64_t patience_ns,
+                      struct rp_error *error)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return rp_fail(error, -errno, NULL, "run `%s`: socket: %s", run, strerror(errno));
-    struct timeval patience = {.tv_sec = RP_CONNECT_SECONDS}; /* a stopped engine accepts nobody */
+    /* a stopped engine accepts nobody; zero would be for ever */
+    uint64_t us = rp_max_u64(rp_min_u64(patience_ns, RP_CONNECT_NS) / 1000, 1000);
+    struct timeval patience = {.tv_sec = (time_t)(us / 1000000),
+                               .tv_usec = (suseconds_t)(us % 1000000)};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     struct sockaddr_un address = socket_address(directory_fd, run);
     int code = 0;
@@ -311,7 +316,8 @@ static int connect_at(int directory_fd, const char *run, const char *path, struc
     return code;
 }
 
-int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error)
+int rp_socket_connect_within(const char *run_dir, const char *run, uint64_t patience_ns,
+                             struct rp_error *error)
 {
     int code = check_run_name(run, error);
     if (code < 0)
@@ -321,11 +327,16 @@ int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *err
         return rp_fail(error, -ENOMEM, NULL, "run `%s`: out of memory", run);
     int directory_fd = open_directory(path, error);
     if (directory_fd >= 0) {
-        code = connect_at(directory_fd, run, path, error);
+        code = connect_at(directory_fd, run, path, patience_ns, error);
         close(directory_fd);
     } else {
         code = directory_fd == -ENOENT ? fail_gone(run, path, error) : directory_fd;
     }
     free(path);
     return code;
+}
+
+int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error)
+{
+    return rp_socket_connect_within(run_dir, run, RP_CONNECT_NS, error);
 }

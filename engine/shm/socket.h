@@ -35,8 +35,12 @@ RP_MUST_CHECK int rp_listener_accept(struct rp_listener *listener, struct rp_err
 void rp_listener_close(struct rp_listener *listener);
 
 /** Connect to an engine (blocking socket). -RP_E_GONE when none runs under that name (the hint says
- * how to start one). */
+ * how to start one), or when it accepts nobody for some seconds. */
 RP_MUST_CHECK int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error);
+/** The same, but wait no longer than that, or no longer than a moment, for an engine that accepts
+ * nobody. The limit holds for whatever is sent later, too. */
+RP_MUST_CHECK int rp_socket_connect_within(const char *run_dir, const char *run,
+                                           uint64_t patience_ns, struct rp_error *error);
 
 /** Whether the other side has hung up: it closed the socket or died, and so did every child that
  * has a copy of it. */

@@ -51,8 +51,11 @@ struct rp_client_options {
     uint32_t replicas; /* expected number of them; 0 = do not check */
     /* State token to go on from; NULL = where the engine stands (its start row). */
     const void *state;
-    size_t state_bytes;          /* 0 if and only if state is NULL */
-    uint64_t connect_timeout_ns; /* to wait for an engine of that name; 0 = 10 s */
+    size_t state_bytes; /* 0 if and only if state is NULL */
+    /* For rp_client_attach as a whole: until there is an engine of that name, the seat is free, and
+     * the engine has placed this trainer. If the trainer's row is far from the engine's, the engine
+     * plans its way there first, and that counts. 0 = 10 s; UINT64_MAX = for ever */
+    uint64_t connect_timeout_ns;
     uint64_t restart_timeout_ns; /* for the next engine of it; 0 = 60 s; UINT64_MAX = for ever */
 };
 
@@ -79,8 +82,9 @@ enum rp_next {
 };
 
 /** Attach to an engine; 0 and *client_out on success. Copies what it needs of options.
- *  Errors: -RP_E_GONE no engine of that name within the timeout; -RP_E_BUSY a live trainer has that
- *  rank and replica; -RP_E_MISMATCH another geometry or stream (with both values); -RP_E_VERSION an
+ *  Errors: -RP_E_GONE no engine of that name within the timeout; -RP_E_TIMEOUT there is one, and it
+ *  did not place this trainer within the timeout; -RP_E_BUSY a live trainer has that rank and
+ *  replica; -RP_E_MISMATCH another geometry or stream (with both values); -RP_E_VERSION an
  *  engine of another version; -RP_E_USAGE; -ENOMEM. */
 RP_API RP_MUST_CHECK int rp_client_attach(struct rp_client **client_out,
                                           const struct rp_client_options *options,

@@ -10,10 +10,12 @@
 
 static struct rp_ring ring;
 
-int __wrap_rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error);
-int __wrap_rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error)
+int __wrap_rp_socket_connect_within(const char *run_dir, const char *run, uint64_t patience_ns,
+                                    struct rp_error *error);
+int __wrap_rp_socket_connect_within(const char *run_dir, const char *run, uint64_t patience_ns,
+                                    struct rp_error *error)
 {
-    (void)run_dir, (void)run, (void)error;
+    (void)run_dir, (void)run, (void)patience_ns, (void)error;
     return peer_connect();
 }
 

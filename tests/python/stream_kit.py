@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import struct
 import subprocess
 import time
@@ -223,6 +224,13 @@ def write_state(path, token):
 # ---- engines ------------------------------------------------------------------------------------
 
 
+def end_by_signals():
+    """In a child: as from a terminal, although these tests may run in the background, where what
+    starts them has these signals ignored."""
+    for number in signal.SIGHUP, signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Engine:
     """`ringpack serve` as a child that dies with this process, however that ends."""
 
@@ -243,6 +251,7 @@ class Engine:
                 stdout=log,
                 stderr=log,
                 pass_fds=[ready_end, life_end],
+                preexec_fn=end_by_signals,
             )
         os.close(ready_end)
         os.close(life_end)

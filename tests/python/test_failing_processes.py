@@ -231,24 +231,6 @@ def test_a_storm_of_signals(program, folder, engines, shims, io):
     assert run(program, "checkpoint", "verify", place).returncode == 0
 
 
-@pytest.mark.parametrize("first", ["SIGTERM", "SIGINT", "SIGHUP"])
-@pytest.mark.parametrize("second", ["SIGTERM", "SIGINT"])
-def test_two_signals(program, folder, engines, first, second):
-    """The first saves and ends, the second ends at once: whatever the moment, nothing is lost."""
-    tape = Tape(folder, 100000, checkpoint_dir=str(folder / "checkpoints"))
-    engine = engines(program, folder, tape.config)
-    with Ranks(engine) as ranks:
-        tape.read(ranks, 5)
-        engine.checkpoint()
-        tape.read(ranks, 5)
-        token = ranks.tokens()[0]
-        for name in first, second:
-            engine.process.send_signal(getattr(signal, name))
-        assert engine.wait() in (0, 128 + getattr(signal, first), 128 + getattr(signal, second))
-    assert run(program, "checkpoint", "verify", folder / "checkpoints").returncode == 0
-    finish(program, folder, tape, token)
-
-
 # ---- nobody listens ------------------------------------------------------------------------------
 
 

@@ -14,9 +14,11 @@
 #include <time.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "fake_engine.h"
 
 #define ROUNDS 3000
+#define MAX_QUEUED 1000
 #define PATIENCE_NS 1000000000ll /* of a trainer whose engines only stop */
 
 /* What the next connection is answered with. */
@@ -60,15 +62,27 @@ struct performance {
     struct rp_a32 *over; /* 1: no more of them; NULL where there is only one */
 };
 
+/* The next trainer that is still there: one that was hung up on may have tried again and left. */
+static int next_trainer(struct stage *stage)
+{
+    struct pollfd entry = {stage->listener.fd, POLLIN, 0};
+    poll(&entry, 1, 60000);
+    int fd = rp_listener_accept(&stage->listener, NULL);
+    while (fd >= 0 && rp_socket_hung_up(fd)) {
+        close(fd);
+        poll(&entry, 1, 60000);
+        fd = rp_listener_accept(&stage->listener, NULL);
+    }
+    return fd;
+}
+
 /* Answer one trainer, then hang up. */
 static void *perform(void *argument)
 {
     const struct performance *p = argument;
-    struct pollfd entry = {p->stage->listener.fd, POLLIN, 0};
     char request[4096];
     int fds[2];
-    poll(&entry, 1, 60000);
-    int fd = rp_listener_accept(&p->stage->listener, NULL);
+    int fd = next_trainer(p->stage);
     if (fd < 0)
         return NULL;
     int64_t got = rp_socket_receive(fd, request, sizeof request, fds, 60000, NULL);
@@ -83,9 +97,12 @@ static void *perform(void *argument)
 static int meet(struct stage *stage, const struct answer *answer, bool take, struct rp_error *error)
 {
     struct performance performance = {stage, answer, NULL};
-    struct rp_client_options options = {.run_dir = fake_run_dir, .connect_timeout_ns = 1};
+    struct rp_client_options options = {.run_dir = fake_run_dir,
+                                        .connect_timeout_ns = FAKE_PATIENCE_NS};
     struct rp_client *client;
     pthread_t thread;
+    if (answer->length == 0) /* a trainer that is hung up on tries again, to no avail */
+        options.connect_timeout_ns = PATIENCE_NS / 5;
     pthread_create(&thread, NULL, perform, &performance);
     int code = rp_client_attach(&client, &options, error);
     pthread_join(thread, NULL);
@@ -299,6 +316,53 @@ static void a_successor_that_does_not_reply_is_given_up(void **state)
     close_stage(&stage);
 }
 
+/* The kernel takes connections and requests for an engine that does nothing: one that is stopped,
+ * that hangs, or that plans for hours. */
+static void an_engine_that_never_answers_is_given_up(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct rp_error error;
+    open_stage(&stage);
+    unsigned before = open_descriptors();
+    struct rp_client_options options = {.run_dir = fake_run_dir,
+                                        .connect_timeout_ns = PATIENCE_NS / 5,
+                                        .restart_timeout_ns = UINT64_MAX};
+    struct rp_client *client;
+    for (unsigned tries = 0; tries < 3; tries++) {
+        uint64_t begin = rp_now_ns();
+        assert_int_equal(rp_client_attach(&client, &options, &error), -RP_E_TIMEOUT);
+        assert_true(rp_now_ns() - begin >= options.connect_timeout_ns);
+        assert_null(client);
+        assert_non_null(strstr(error.message, "did not place this trainer within 0.2 s"));
+        assert_non_null(strstr(error.hint, "connect timeout"));
+    }
+    assert_int_equal(open_descriptors(), before);
+    close_stage(&stage);
+}
+
+/* No connection is taken any more: the queue of the socket is full. */
+static void an_engine_that_accepts_nobody_is_given_up(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct rp_error error;
+    int queued[MAX_QUEUED], count = 0;
+    open_stage(&stage);
+    while (count < MAX_QUEUED &&
+           (queued[count] = rp_socket_connect_within(fake_run_dir, "default", 1, &error)) >= 0)
+        count++;
+    assert_in_range(count, 1, MAX_QUEUED - 1);
+    struct rp_client_options options = {.run_dir = fake_run_dir,
+                                        .connect_timeout_ns = PATIENCE_NS / 5,
+                                        .restart_timeout_ns = UINT64_MAX};
+    struct rp_client *client;
+    assert_int_equal(rp_client_attach(&client, &options, &error), -RP_E_GONE);
+    while (count > 0)
+        close(queued[--count]);
+    close_stage(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +372,8 @@ int main(void)
         cmocka_unit_test(a_wait_ends_in_time_although_every_successor_stops),
         cmocka_unit_test(successors_that_only_stop_are_given_up),
         cmocka_unit_test(a_successor_that_does_not_reply_is_given_up),
+        cmocka_unit_test(an_engine_that_never_answers_is_given_up),
+        cmocka_unit_test(an_engine_that_accepts_nobody_is_given_up),
     };
     return cmocka_run_group_tests(tests, fake_enter, fake_leave);
 }

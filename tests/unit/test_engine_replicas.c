@@ -266,7 +266,7 @@ static void wrong_replicas_are_refused(void **state)
         struct rp_client_options options = {.run_dir = run_dir,
                                             .replica = cases[i].replica,
                                             .replicas = cases[i].replicas,
-                                            .connect_timeout_ns = 1};
+                                            .connect_timeout_ns = SECOND};
         struct rp_error error;
         assert_int_equal(rp_client_attach(&none, &options, &error), cases[i].code);
         assert_non_null(strstr(error.message, cases[i].text));

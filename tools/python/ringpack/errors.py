@@ -184,6 +184,9 @@ __all__ = [
     "VocabularyError",
 ]
 
+# A later try to attach may succeed. Busy: the seat has yet to be left, by whoever was there before.
+PASSING = (EngineGoneError, EngineStoppedError, EngineTimeoutError, BusyError)
+
 _OF_CODE = {kind.code: kind for kind in RingpackError.__subclasses__() if kind.code}
 _OF_NAME = {kind.name: kind for kind in _OF_CODE.values()}
 

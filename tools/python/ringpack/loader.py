@@ -18,19 +18,13 @@ from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
 from ._state import STATE_KEY, epochs_of, state_of, text_of, token_of
 from .batch import Batch, Form, import_torch, tensor_of
-from .errors import (
-    BusyError,
-    EngineGoneError,
-    EngineStoppedError,
-    EngineTimeoutError,
-    RingpackError,
-    UsageError,
-)
+from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
 from .profiles import PROFILES, check_sections
 
 logger = logging.getLogger("ringpack")
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
-_TRY_S = 0.5  # likewise for attaching; an engine logs each try that it refuses
+_TRY_S = 0.5  # likewise for attaching; an engine logs each try that it refuses. It grows where the
+# engine takes longer than that to place the trainer
 _SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
 _RESTARTS_MAX = 3  # of our own engine, without a batch in between
 FilePath = Union[str, os.PathLike]
@@ -63,7 +57,8 @@ class Loader:
     start_engine: True: this process starts the engine; False: attach only; None (default): the
         first local rank starts it, if config or corpus is given.
     start_timeout: seconds to wait for an engine that starts here (600).
-    connect_timeout: seconds to wait for a running one (10; when a local rank starts it: 600).
+    connect_timeout: seconds until a running one has placed this rank (10; when a local rank
+        starts it: 600).
     restart_timeout: seconds to wait for the successor of a dead one (60).
     program: path of `ringpack`; default: RINGPACK, else beside the package, else in PATH.
     options: every other key of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
@@ -217,7 +212,7 @@ class Loader:
     def _find_engine(self):
         """A Client of the engine, as soon as there is one that has room for this rank. Our own is
         started, and again if it has served a finite stream to its end."""
-        begin, told = time.monotonic(), False
+        begin, told, attempt = time.monotonic(), False, _TRY_S
         deadline = begin + self._connect_timeout
         while True:
             if self._command is not None:
@@ -225,12 +220,13 @@ class Loader:
             left = max(0.0, deadline - time.monotonic())
             try:
                 return Client(
-                    **self._connection, state=self._token, connect_timeout=min(left, _TRY_S)
+                    **self._connection, state=self._token, connect_timeout=min(left, attempt)
                 )
-            except (EngineGoneError, EngineStoppedError, BusyError) as failure:
-                # busy: the place has yet to be left, by whoever was there before
+            except PASSING as failure:
                 if time.monotonic() >= deadline:
                     raise
+                if isinstance(failure, EngineTimeoutError):  # it may be planning to our row
+                    attempt *= 2
                 if not told and time.monotonic() - begin > _SILENCE_S:
                     told = True
                     logger.warning("not attached for %g s: %s", _SILENCE_S, failure)
