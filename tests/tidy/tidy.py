@@ -152,7 +152,7 @@ def cycles(files):
 
 DOORS = {
     "liburing.h": "engine/io/",
-    "xxhash.h": "engine/base/hash.c",
+    "xxhash.h": "engine/base/hash",
     "yaml.h": "engine/config/",
     "linux/futex.h": "engine/shm/wait.c",
     "Random123/": "engine/plan/",
