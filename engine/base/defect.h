@@ -26,13 +26,15 @@
     X(release_one_too_many, "the watermark moves over a lease that is still held")                 \
     X(resume_one_row_on, "a run from a checkpoint begins one row behind it")                       \
     X(reuse_ring, "a ring whose last trainer may still read it is given to the next")              \
+    X(save_mapped_tokens, "contents of a checkpoint are taken from mapped files, uncompared")      \
     X(signal_before_store, "an event is signalled before the store that it tells of")              \
     X(take_ignored_signals, "a signal that was ignored at start ends the engine")                  \
     X(take_short_read, "a read that brought a part is taken as whole")                             \
     X(trust_absent, "ranks that are not back yet stand where they were, though others go back")    \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with what there is") \
     X(trust_index_extents, "an index is not held against the file it describes")                   \
-    X(trust_release_word, "a trainer's release word is believed unchecked")
+    X(trust_release_word, "a trainer's release word is believed unchecked")                        \
+    X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")
 
 #if defined(RP_SIMULATION) || defined(RP_POINTS)
 

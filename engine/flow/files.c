@@ -51,12 +51,6 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
     return check_descriptors(count, error);
 }
 
-/* One bit a block, in memory that packer processes share. */
-static uint64_t seen_bytes(const struct rp_shard *shard)
-{
-    return rp_align_up(rp_div_up(shard->block_count, 64) * sizeof(struct rp_a64), RP_BLOCK_BYTES);
-}
-
 static void unmap_all(struct rp_files *files)
 {
     for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
@@ -66,10 +60,7 @@ static void unmap_all(struct rp_files *files)
             rp_mapped_remove(file->map);
             munmap((void *)(uintptr_t)file->map, shard->bytes);
         }
-        if (file->seen)
-            munmap(file->seen, seen_bytes(shard));
         file->map = NULL;
-        file->seen = NULL;
     }
 }
 
@@ -107,14 +98,6 @@ const struct rp_file *rp_files_get(struct rp_files *files, uint32_t shard, struc
     return file;
 }
 
-/* A file of which every block is compared may be touched; what was compared before must be again.
- */
-static void forget_seen(struct rp_file *file, const struct rp_shard *shard)
-{
-    for (uint64_t i = 0; file->seen && i < seen_bytes(shard) / sizeof *file->seen; i++)
-        rp_a64_store_relaxed(&file->seen[i], 0);
-}
-
 int rp_files_watch(struct rp_files *files, struct rp_error *error)
 {
     uint64_t now = rp_now_ns();
@@ -127,8 +110,6 @@ int rp_files_watch(struct rp_files *files, struct rp_error *error)
         int code = file->fd >= 0 ? rp_shard_check(shard, file->fd, error) : 0;
         if (code < 0 && !file->checked)
             return code;
-        if (code < 0)
-            forget_seen(file, shard);
     }
     return 0;
 }
@@ -171,14 +152,6 @@ static int map_file(struct rp_files *files, uint32_t index, struct rp_error *err
     file->map = map;
     if (!rp_mapped_add(map, shard->bytes, shard->path))
         return rp_fail(error, -ENOMEM, NULL, "%s: out of memory for its name", shard->path);
-    if (!file->checked)
-        return 0;
-    void *seen = mmap(NULL, seen_bytes(shard), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                      -1, 0);
-    if (seen == MAP_FAILED)
-        return rp_fail(error, -errno, NULL, "%s: out of memory for its checked blocks",
-                       shard->path);
-    file->seen = seen;
     return 0;
 }
 
@@ -192,29 +165,12 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     return code;
 }
 
-int rp_files_verify_mapped(const struct rp_files *files, const struct rp_piece *piece,
-                           struct rp_error *error)
+bool rp_files_have_hashes(const struct rp_files *files)
 {
-    uint32_t index = piece->mapped_shard - 1;
-    const struct rp_file *file = &files->files[index];
-    const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
-    if (!file->checked)
-        return 0;
-    uint64_t end = piece->data_offset + (uint64_t)piece->fragment.length * piece->width;
-    for (uint64_t block = piece->data_offset / RP_BLOCK_BYTES; block * RP_BLOCK_BYTES < end;
-         block++) {
-        struct rp_a64 *word = &file->seen[block / 64];
-        uint64_t bit = 1ull << (block % 64);
-        if (rp_a64_load_relaxed(word) & bit)
-            continue;
-        uint64_t at = block * RP_BLOCK_BYTES;
-        uint64_t bytes = rp_min_u64(RP_BLOCK_BYTES, shard->bytes - at);
-        int code = rp_files_verify(files, index, at, file->map + at, (uint32_t)bytes, error);
-        if (code < 0)
-            return code;
-        rp_a64_or_relaxed(word, bit);
-    }
-    return 0;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
+        if (files->files[i].checked)
+            return true;
+    return false;
 }
 
 #define PLACES 64u

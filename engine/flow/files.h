@@ -6,9 +6,10 @@
  *
  * Mapped: where the page cache holds the corpus, a system call for every document costs more than
  * its copy, so all files are mapped before the stages start (and before packer processes are
- * forked) and packers take tokens from the mapping. Nothing else differs: same plan, same tickets,
- * same bytes. A packer that meets a mapped file cut short ends there (base/mapped.h): the stream
- * stops with the file's name, and trainers keep what they hold. */
+ * forked) and packers take tokens from the mapping, of a file that has hashes through a copy of
+ * their own (verified.h). Nothing else differs: same plan, same tickets, same bytes. A packer that
+ * meets a mapped file cut short ends there (base/mapped.h): the stream stops with the file's name,
+ * and trainers keep what they hold. */
 #ifndef RP_FLOW_FILES_H
 #define RP_FLOW_FILES_H
 
@@ -18,10 +19,9 @@ struct rp_file {
     int fd; /* -1 = not open yet */
     /* Of reads: 1, RP_BLOCK_BYTES where blocks are checked, or that of O_DIRECT. */
     uint32_t alignment;
-    bool direct;         /* reads must be aligned, also at the end of the file */
-    bool checked;        /* blocks are compared with the sidecar's hashes */
-    const uint8_t *map;  /* the whole file, or NULL */
-    struct rp_a64 *seen; /* [blocks / 64]: mapped blocks already compared, by any packer */
+    bool direct;        /* reads must be aligned, also at the end of the file */
+    bool checked;       /* blocks are compared with the sidecar's hashes, at each use */
+    const uint8_t *map; /* the whole file, or NULL */
 };
 
 struct rp_files {
@@ -66,10 +66,13 @@ static inline bool rp_files_are_mapped(const struct rp_files *files)
     return files->files[0].map != NULL;
 }
 
-/** The same for tokens in a mapping, each block once: what was compared is remembered for all
- * packers. */
-RP_MUST_CHECK int rp_files_verify_mapped(const struct rp_files *files, const struct rp_piece *piece,
-                                         struct rp_error *error);
+/** Has any mapped file hashes? */
+bool rp_files_have_hashes(const struct rp_files *files);
+/** Does a piece lie in a mapped file that has hashes? Then its tokens are taken by verified.h. */
+static inline bool rp_files_is_checked(const struct rp_files *files, const struct rp_piece *piece)
+{
+    return piece->mapped_shard && files->files[piece->mapped_shard - 1].checked;
+}
 
 /** Whether the page cache holds (nearly) all of the corpus: 64 places of every file are looked at.
  */

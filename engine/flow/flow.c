@@ -35,6 +35,7 @@ struct rp_flow {
     struct rp_pack_plan pack_plan;
     struct rp_pack_target *targets; /* [rank_count] */
     struct rp_packer *packers;      /* [packers] */
+    struct rp_verified *verified;   /* [packers], where a mapped file has hashes; else NULL */
     struct rp_deliver deliver;
     uint64_t *start_batch; /* [rank_count] */
     uint64_t packers_replaced;
@@ -62,6 +63,25 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
+/* The longest piece: a whole row of the widest tokens, rounded out to blocks at both ends. */
+static uint64_t piece_bytes_max(const struct rp_flow_options *o)
+{
+    return (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
+}
+
+/* Before packer processes are forked: each then has a copy of its own. */
+static int open_verified(struct rp_flow *flow, struct rp_error *error)
+{
+    const struct rp_flow_options *o = &flow->options;
+    if (!rp_files_are_mapped(&flow->files) || !rp_files_have_hashes(&flow->files))
+        return 0;
+    flow->verified = rp_calloc(o->packers, sizeof *flow->verified);
+    int code = flow->verified ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for packers");
+    for (uint32_t i = 0; i < o->packers && code >= 0; i++)
+        code = rp_verified_open(&flow->verified[i], piece_bytes_max(o), error);
+    return code;
+}
+
 struct sizes {
     uint64_t data_bytes;
     uint32_t slots, states;
@@ -77,9 +97,7 @@ static uint64_t states_of_a_step(const struct rp_flow_options *o)
 
 static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
 {
-    /* the longest piece: a whole row of the widest tokens, rounded out to blocks at both ends */
-    uint64_t piece_bytes = (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
-    uint64_t least = rp_align_up(PIECES_MIN * piece_bytes, RP_BLOCK_BYTES);
+    uint64_t least = rp_align_up(PIECES_MIN * piece_bytes_max(o), RP_BLOCK_BYTES);
     uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
     /* mapped tokens stay where they are: only what a checkpoint brought is copied into the data */
     struct sizes sizes = {.data_bytes = is_mapped ? least : most};
@@ -143,6 +161,8 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
                    ? open_files(flow, error)
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     if (code >= 0)
+        code = open_verified(flow, error);
+    if (code >= 0)
         code = create_arena(flow, error);
     if (code >= 0)
         code = rp_reads_open(&flow->dispatch.reads, &flow->options, &flow->files, &flow->arena,
@@ -154,6 +174,7 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
     flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
                                             .targets = flow->targets,
                                             .files = &flow->files,
+                                            .verified = flow->verified,
                                             .packers = options->packers,
                                             .deliver = options->packer_processes ? NULL
                                                                                  : &flow->deliver,
@@ -179,6 +200,9 @@ void rp_flow_close(struct rp_flow *flow)
         rp_files_close(&flow->files);
     rp_filler_join(&flow->filler);
     rp_arena_close(&flow->arena);
+    for (uint32_t i = 0; flow->verified && i < flow->options.packers; i++)
+        rp_verified_close(&flow->verified[i]);
+    free(flow->verified);
     free(flow->fetchers);
     free(flow->packers);
     free(flow->targets);

@@ -188,7 +188,16 @@ static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
     }
 }
 
-static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticket)
+/* Where the packer takes the tokens of a piece. NULL: they are not those that were indexed. */
+static const uint8_t *piece_tokens(const struct rp_pack_plan *plan, uint32_t index,
+                                   const struct rp_piece *piece, struct rp_error *error)
+{
+    if (rp_files_is_checked(plan->files, piece))
+        return rp_verified_take(&plan->verified[index], plan->files, piece, error);
+    return rp_files_tokens(plan->files, plan->arena->data, piece);
+}
+
+static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct rp_ticket *ticket)
 {
     const struct rp_arena *arena = plan->arena;
     uint32_t bad_piece = 0;
@@ -198,13 +207,12 @@ static bool pack_ticket(const struct rp_pack_plan *plan, struct rp_ticket *ticke
             wait_for_ticket(arena, piece->loaded_by) == 0)
             return false;
         struct rp_error error;
-        int code = piece->mapped_shard ? rp_files_verify_mapped(plan->files, piece, &error) : 0;
-        if (code < 0) {
-            rp_ticket_fail(ticket, code, &error);
+        const uint8_t *source = piece_tokens(plan, index, piece, &error);
+        if (!source) {
+            rp_ticket_fail(ticket, error.code, &error);
             return true;
         }
         const struct rp_pack_target *target = &plan->targets[piece->ring];
-        const uint8_t *source = rp_files_tokens(plan->files, arena->data, piece);
         const struct rp_piece *ahead =
             &ticket->pieces[rp_min_u64(i + PIECES_AHEAD, ticket->piece_count - 1)];
         uint64_t largest = pack_piece(target, slot_of(target, ticket->batch), source, piece,
@@ -247,7 +255,7 @@ void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
         if (word >= rp_ticket_word(number, RP_TICKET_PACKED))
             continue;
         struct rp_ticket *ticket = rp_arena_ticket(arena, number);
-        if (ticket->error == 0 && !pack_ticket(plan, ticket))
+        if (ticket->error == 0 && !pack_ticket(plan, index, ticket))
             return;
         rp_a64_store_release(&ticket->state,
                              rp_ticket_word(number, RP_TICKET_PACKED)); /* PAIRS ticket-state */

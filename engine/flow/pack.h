@@ -9,6 +9,7 @@
 
 #include "flow/files.h"
 #include "flow/flow.h"
+#include "flow/verified.h"
 
 /* A batch ring as a packer sees it: where the slots are, and their immutable shape. Never the
  * ring's moving words. */
@@ -26,6 +27,7 @@ struct rp_pack_plan {
     struct rp_deliver *deliver;           /* NULL: packers are processes, and wake the engine */
     const struct rp_pack_target *targets; /* [ring] */
     const struct rp_files *files;         /* for tokens in mapped files */
+    struct rp_verified *verified;         /* [packers]; NULL where nothing is mapped */
     uint32_t packers;
     uint64_t token_limit;
     int64_t pad_id;

@@ -19,7 +19,6 @@
 #include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/mapped.h"
 #include "base/mem.h"
 #include "flow/widen.h"
 #include "server/connections.h"
@@ -73,9 +72,8 @@ static void feed_on(struct copying *copying, size_t *fed)
 }
 
 /* Copies the sources one after the other. */
-static void copy_contents(void *argument)
+static void copy_contents(struct copying *copying)
 {
-    struct copying *copying = argument;
     const struct rp_saver *saver = copying->saver;
     size_t fed = 0;
     for (size_t i = 0; i < saver->source_count; i++) {
@@ -143,16 +141,15 @@ static void save(struct rp_saver *saver)
     if (copying.contents)
         copying.feed = rp_checkpoint_feed_open(copying.contents, copying.room);
     bool beside = copying.feed && pthread_create(&thread, NULL, put_fed, &copying) == 0;
-    bool whole = !copying.contents || rp_mapped_guard(copy_contents, &copying);
+    if (copying.contents)
+        copy_contents(&copying);
     if (copying.feed)
         rp_checkpoint_feed_end(copying.feed);
     announce(saver, RP_SAVER_COPIED);
     apply_priority(saver);
     if (beside)
         pthread_join(thread, NULL);
-    if (!whole) /* it was copying out of a mapped file */
-        saver->code = rp_mapped_lost(&saver->error);
-    else if (!beside || copying.bytes < copying.room)
+    if (!beside || copying.bytes < copying.room)
         put_checkpoint(&copying, copying.bytes, copying.count, NULL);
     rp_checkpoint_feed_close(copying.feed);
     rp_give_pages(copying.contents, copying.room);

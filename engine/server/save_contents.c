@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/log.h"
-#include "base/mapped.h"
 #include "flow/widen.h"
 #include "server/save_contents.h"
 
@@ -67,15 +67,16 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
     return code;
 }
 
-/* Are the tokens of a ticket there and good? Those in mapped files are compared with their hashes
- * only as they are packed; those of a bulk come with an earlier ticket, which may have failed since
- * we came by it. */
-static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct rp_ticket *ticket,
-                     bool is_packed)
+/* Are all tokens of a ticket in our own memory, and good? Those of a mapped file lie in the file,
+ * where they may have changed since they were compared: they are left out, and read again after a
+ * restart. Those of a bulk come with an earlier ticket, which may have failed since we came by it.
+ */
+static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct rp_ticket *ticket)
 {
     for (uint32_t i = 0; i < ticket->piece_count; i++) {
         const struct rp_piece *piece = &ticket->pieces[i];
-        if (piece->mapped_shard ? !is_packed : !rp_arena_has_tokens(arena, first, piece))
+        if (piece->mapped_shard ? !RP_DEFECT(save_mapped_tokens)
+                                : !rp_arena_has_tokens(arena, first, piece))
             return false;
     }
     return true;
@@ -92,7 +93,7 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
         uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
         bool is_packed = word == rp_ticket_word(t, RP_TICKET_PACKED);
         bool is_ready = word == rp_ticket_word(t, RP_TICKET_READY);
-        if ((!is_packed && !is_ready) || !is_whole(arena, first, ticket, is_packed))
+        if ((!is_packed && !is_ready) || !is_whole(arena, first, ticket))
             continue;
         if (ticket->error)
             break;
@@ -119,8 +120,7 @@ void rp_engine_list_contents(struct rp_engine *engine)
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
         code = add_batches(&engine->rings[r], &list);
-    bool readable = engine->flow_running && rp_mapped_lost(NULL) == 0;
-    if (code >= 0 && readable)
+    if (code >= 0 && engine->flow_running)
         code = add_tickets(engine, &list);
     if (code < 0) { /* contents are advisory */
         rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");

@@ -24,12 +24,13 @@ SEQ_LEN = 128
 class Tape:
     """A long Megatron pair, and what was read of it."""
 
-    def __init__(self, folder, tokens=400000, seed=7, **keys):
+    def __init__(self, folder, tokens=400000, seed=7, epochs=1, **keys):
         generator = numpy.random.default_rng(seed)
-        self.tokens = generator.integers(1, 30000, tokens)
+        tape = generator.integers(1, 30000, tokens)
         ends = numpy.arange(400, tokens, 400)
-        self.path = write_megatron(Path(folder) / "tape", numpy.split(self.tokens, ends), "u16")
-        self.row_count = -(-tokens // SEQ_LEN)
+        self.path = write_megatron(Path(folder) / "tape", numpy.split(tape, ends), "u16")
+        self.tokens = numpy.tile(tape, epochs)  # as they are delivered
+        self.row_count = -(-tokens * epochs // SEQ_LEN)
         self.rows = set()
         self.config = {
             "sources": [self.path],
@@ -37,7 +38,7 @@ class Tape:
             "batch_size": 4,
             "packing": "concat",
             "shuffle": "none",
-            "num_epochs": 1,
+            "num_epochs": epochs,
             "prefetch_bytes": "64kb",
             "prefetch_factor": 2,
             **keys,

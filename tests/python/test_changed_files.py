@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import ringpack
-from failure_kit import Tape, assert_ended_by, finish
+from failure_kit import SEQ_LEN, Tape, assert_ended_by, finish
 from stream_kit import LONG, PATIENCE, Engine, Ranks
 
 LONG_TAPE = 3000000  # tokens: far more than any ring holds
+SHORT_TAPE = 100000  # tokens: read several times
+BATCH = 4  # rows
 LOOK = 0.5  # seconds: how often the engine looks whether a file is what it was
 WAYS = [
     {"io": "pread"},
@@ -30,9 +32,9 @@ ways = pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, wa
 class Reading:
     """An engine in the middle of a long tape, and its trainer. A copy of the files is kept."""
 
-    def __init__(self, program, folder, way, indexed=False, **keys):
+    def __init__(self, program, folder, way, indexed=False, tokens=LONG_TAPE, **keys):
         self.program, self.folder = program, folder
-        self.tape = Tape(folder, LONG_TAPE, **way, packers=2, **keys)
+        self.tape = Tape(folder, tokens, **way, packers=2, **keys)
         if indexed:
             self.tape.index(program)
         self.index_path = self.tape.path[:-4] + ".idx"
@@ -99,6 +101,49 @@ def test_an_index_that_is_cut(reading, io):
     it.restore_and_finish()
 
 
+def overwrite(path, first, count):
+    """Other bytes in place, and the modification time set back, as `rsync --inplace -t` or a backup
+    tool sets it."""
+    before = os.stat(path)
+    with open(path, "r+b") as file:
+        file.seek(first)
+        file.write(bytes(min(count, before.st_size - first)))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def read_an_epoch(it):
+    """Every block of the file is compared at least once."""
+    it.tape.read(it.ranks, SHORT_TAPE // SEQ_LEN // BATCH + 10)
+
+
+@ways
+def test_a_block_is_compared_each_time(reading, way):
+    """A block that was good in the first epoch is not taken for good in the next."""
+    it = reading(way, indexed=True, tokens=SHORT_TAPE, epochs=8)
+    read_an_epoch(it)
+    overwrite(it.tape.path, 65536, 65536)
+    it.read_until_told("block", "differs from its sidecar", error=ringpack.CorruptError)
+    it.restore_and_finish()
+
+
+def save_of_an_overwritten_file(it):
+    """The rows behind the ring are planned, not packed, when the file under them changes and a
+    checkpoint is taken. Its contents must not bring back the changed bytes once the file is good
+    again."""
+    overwrite(it.tape.path, 8192, LONG_TAPE)
+    it.engine.checkpoint()
+    token = it.ranks.tokens()[0]
+    it.engine.kill()
+    it.ranks.close()
+    os.replace(f"{it.tape.path}.kept", it.tape.path)
+    finish(it.program, it.folder, it.tape, token)
+
+
+def test_a_checkpoint_has_no_token_of_a_changed_mapped_file(reading):
+    it = reading({"io": "mapped"}, indexed=True)
+    save_of_an_overwritten_file(it)
+
+
 # ---- controls: what these tests say must be able to be wrong ------------------------------------
 
 
@@ -123,6 +168,23 @@ def test_a_change_that_is_not_looked_for_is_delivered(broken, folder):
         file.write(bytes(65536))
     with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
         it.tape.read(it.ranks)
+
+
+@pytest.mark.parametrize("io", ["mapped"])
+def test_a_block_that_is_trusted_is_delivered_when_it_has_changed(broken, folder, io):
+    it = Reading(
+        broken("trust_seen_blocks"), folder, {"io": io}, True, tokens=SHORT_TAPE, epochs=8
+    )
+    read_an_epoch(it)
+    overwrite(it.tape.path, 65536, 65536)
+    with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
+        it.tape.read(it.ranks)
+
+
+def test_contents_that_are_not_compared_come_back(broken, folder):
+    it = Reading(broken("save_mapped_tokens"), folder, {"io": "mapped"}, True)
+    with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
+        save_of_an_overwritten_file(it)
 
 
 @pytest.mark.parametrize("defect", ["lose_fragment_at_resume", "resume_one_row_on"])
