@@ -7,6 +7,7 @@ its bytes mean. Inputs that found something are added by hand, named after the b
 
 import gzip
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -207,6 +208,26 @@ def make_request():
         put("request", name, b"\0\2" + edit(kind, 4, number))
     put("request", "checkpoint-while-it-stops", b"\0\6" + edit(kind, 4, 3))
     put("request", "raw", b"\2\0" + b"RPKTALK1")
+
+
+def make_contract():
+    """The text is that of tests/unit/contract_sample.h; offsets are of its bytes."""
+    sample = (FOLDER.parent.parent / "unit" / "contract_sample.h").read_text()
+    table = sample.split("sample_fields[] = {")[1].split("\n};")[0]
+    text = ""
+    for row in re.findall(r"\{(.*?)\},", table, re.S):
+        strings = re.findall(r'"([^"]*)"', row)
+        text += f"{strings[0]}{re.search(chr(39) + '(.)' + chr(39), row)[1]}{strings[1]}\n" if strings else "\n"
+    for moment in range(4):
+        put("contract", f"unharmed-{moment}", bytes([2 * moment]))
+        for field in ("seed=", "source[0000].weight=", "pad_id=", "corpus_full~", "name:"):
+            at = text.index(field) + len(field)
+            name = re.sub(r"[^a-z]+", "-", field).strip("-")
+            put("contract", f"other-{name}-{moment}", bytes([2 * moment]) + edit(at, 1, ord("8")))
+    put("contract", "whole", b"\1" + text.encode())
+    put("contract", "without-pad-id", b"\1" + text.replace("pad_id=0\n", "").encode())
+    put("contract", "not-ascending", b"\1b=1\na=1\n\n")
+    put("contract", "one-record", b"\1a=1\n")
 
 
 def make_reply():

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See contract.h. */
+#include "base/contract.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+
+/* What a field is, which decides what is to be done about a difference. */
+enum kind {
+    KIND_KEY,     /* a key of the configuration, under that name */
+    KIND_CORPUS,  /* the content of the corpus */
+    KIND_WEIGHT,  /* of a source */
+    KIND_VERSION, /* of the specification */
+    KIND_LABEL,   /* tells people something; the sign `:` */
+};
+
+#define NEVER 0u
+#define RESUME (RP_AT_RESUME | RP_AT_REWEIGHTED)
+#define REWEIGHTED RP_AT_REWEIGHTED
+
+/* Every field: name, sign, kind, the moments at which it may differ, what messages call it (%s: the
+ * source). `source[]` stands for each source. A field that may differ between nodes would have
+ * RP_ON_NODES among its moments; none has. Of several differences the first in this order is told
+ * first. */
+static const struct rule {
+    const char *name;
+    char sign;
+    enum kind kind;
+    unsigned may_differ;
+    const char *words; /* NULL: its name */
+} rules[] = {
+    /* the stream */
+    {"stream_version", '=', KIND_VERSION, NEVER, NULL},
+    {"seed", '=', KIND_KEY, NEVER, NULL},
+    {"seq_len", '=', KIND_KEY, NEVER, NULL},
+    {"shuffle", '=', KIND_KEY, NEVER, NULL},
+    {"packing", '=', KIND_KEY, NEVER, NULL},
+    {"fill", '=', KIND_KEY, NEVER, NULL},
+    {"long_doc", '=', KIND_KEY, NEVER, NULL},
+    {"window", '=', KIND_KEY, NEVER, NULL},
+    {"max_docs_per_row", '=', KIND_KEY, NEVER, NULL},
+    {"block_documents", '=', KIND_KEY, NEVER, NULL},
+    {"window_blocks", '=', KIND_KEY, NEVER, NULL},
+    {"lanes", '=', KIND_KEY, NEVER, NULL},
+    {"num_epochs", '=', KIND_KEY, NEVER, NULL},
+    {"sources", '=', KIND_CORPUS, NEVER, "number of sources"},
+    {"source[].documents", '=', KIND_CORPUS, NEVER, "documents of source %s"},
+    {"source[].weight", '=', KIND_WEIGHT, REWEIGHTED, "weight of source %s"},
+    {"source[].name", ':', KIND_LABEL, NEVER, "name of source %s"},
+    {"corpus_sampled", '=', KIND_CORPUS, NEVER, "sampled fingerprint of the corpus"},
+    {"corpus_full", '~', KIND_CORPUS, NEVER, "full fingerprint of the corpus"},
+    /* the delivery */
+    {"dp_world_size", '=', KIND_KEY, RESUME, NULL},
+    {"batch_size", '=', KIND_KEY, RESUME, NULL},
+    {"global_batch_size", '=', KIND_KEY, RESUME, NULL},
+    {"drop_last", '=', KIND_KEY, RESUME, NULL},
+    {"sections", '=', KIND_KEY, RESUME, NULL},
+    {"token_dtype", '=', KIND_KEY, RESUME, NULL},
+    {"label_mode", '=', KIND_KEY, RESUME, NULL},
+    {"pad_id", '=', KIND_KEY, RESUME, NULL},
+    /* a field that this ringpack does not know: it binds as its sign says */
+    {"", '=', KIND_VERSION, NEVER, NULL},
+};
+static const struct rule *const unknown_rule = &rules[RP_ARRAY_COUNT(rules) - 1];
+
+#define NAME_BYTES (RP_RECORD_NAME_MAX + 1)
+
+/* `source[0003].weight` becomes `source[].weight`. Returns 3, or UINT32_MAX where there is none. */
+static uint32_t without_number(const struct rp_field *field, char name[NAME_BYTES])
+{
+    static const char source[] = "source[";
+    uint32_t number = 0, at = sizeof source - 1;
+    snprintf(name, NAME_BYTES, "%.*s", (int)field->name_bytes, field->name);
+    if (strncmp(name, source, at) != 0)
+        return UINT32_MAX;
+    for (; name[at] >= '0' && name[at] <= '9' && number < RP_CONTRACT_BYTES_MAX; at++)
+        number = 10 * number + (uint32_t)(name[at] - '0');
+    memmove(name + sizeof source - 1, name + at, strlen(name + at) + 1);
+    return number;
+}
+
+static const struct rule *find_rule(const char *name)
+{
+    for (size_t i = 0; i < RP_ARRAY_COUNT(rules); i++)
+        if (!strcmp(rules[i].name, name))
+            return &rules[i];
+    return unknown_rule;
+}
+
+/* ---- making and reading ---------------------------------------------------------------------- */
+
+static void add_line(struct rp_record_writer *writer, const char *rule_name, const char *name,
+                     const char *format, va_list arguments)
+{
+    char value[RP_RECORD_VALUE_MAX + 1];
+    const struct rule *rule = find_rule(rule_name);
+    RP_ASSERT(rule != unknown_rule);
+    vsnprintf(value, sizeof value, format, arguments);
+    rp_record_add(writer, rule->sign, name, "%s", value);
+}
+
+void rp_contract_add(struct rp_record_writer *writer, const char *name, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    add_line(writer, name, name, format, arguments);
+    va_end(arguments);
+}
+
+void rp_contract_add_of_source(struct rp_record_writer *writer, uint32_t source, const char *name,
+                               const char *format, ...)
+{
+    char rule_name[NAME_BYTES], full_name[NAME_BYTES];
+    snprintf(rule_name, sizeof rule_name, "source[].%s", name);
+    snprintf(full_name, sizeof full_name, "source[%04u].%s", source, name);
+    va_list arguments;
+    va_start(arguments, format);
+    add_line(writer, rule_name, full_name, format, arguments);
+    va_end(arguments);
+}
+
+int rp_contract_open(struct rp_contract *contract, const char *text, size_t bytes,
+                     struct rp_error *error)
+{
+    *contract = (struct rp_contract){{text, 0}, {text, 0}};
+    const char *empty = bytes > 0 && bytes <= RP_CONTRACT_BYTES_MAX ? memmem(text, bytes, "\n\n", 2)
+                                                                    : NULL;
+    if (!empty)
+        return rp_fail(error, -RP_E_CORRUPT, NULL,
+                       "a contract is two records with an empty line between them, of at most %u "
+                       "bytes; %zu bytes were found",
+                       RP_CONTRACT_BYTES_MAX, bytes);
+    size_t stream_bytes = (size_t)(empty - text) + 1;
+    int code = rp_record_open(&contract->stream, text, stream_bytes, error);
+    return code < 0 ? code
+                    : rp_record_open(&contract->delivery, text + stream_bytes + 1,
+                                     bytes - stream_bytes - 1, error);
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+struct difference {
+    const struct rule *rule;
+    uint32_t source;       /* of a field of a source */
+    char name[NAME_BYTES]; /* what messages call it */
+    char had[RP_RECORD_VALUE_MAX + 1], has[RP_RECORD_VALUE_MAX + 1];
+};
+
+static void copy_value(char out[RP_RECORD_VALUE_MAX + 1], bool is_there,
+                       const struct rp_field *field)
+{
+    if (is_there)
+        snprintf(out, RP_RECORD_VALUE_MAX + 1, "%.*s", (int)field->value_bytes, field->value);
+    else
+        snprintf(out, RP_RECORD_VALUE_MAX + 1, "none");
+}
+
+/* A source is called by its name where one of the sides knows it, else by its number. */
+static void name_field(struct difference *difference, const struct rp_record_pair *pair)
+{
+    char label[NAME_BYTES], source[NAME_BYTES];
+    struct rp_field found;
+    snprintf(label, sizeof label, "source[%04u].name", difference->source);
+    snprintf(source, sizeof source, "%u", difference->source);
+    for (unsigned i = 0; i < 2; i++)
+        if (rp_record_find(pair->of[i], label, &found))
+            snprintf(source, sizeof source, "%.*s", (int)found.value_bytes, found.value);
+    const char *words = difference->rule->words;
+    const char *hole = words ? strstr(words, "%s") : NULL;
+    if (hole)
+        snprintf(difference->name, NAME_BYTES, "%.*s%s", (int)(hole - words), words, source);
+    else if (words)
+        snprintf(difference->name, NAME_BYTES, "%s", words);
+}
+
+static struct difference describe(const struct rp_record_pair *pair)
+{
+    struct difference difference = {.rule = NULL};
+    const struct rp_field *field = &pair->field[pair->has[0] ? 0 : 1];
+    char name[NAME_BYTES];
+    difference.source = without_number(field, name);
+    difference.rule = find_rule(name);
+    snprintf(difference.name, NAME_BYTES, "%.*s", (int)field->name_bytes, field->name);
+    copy_value(difference.had, pair->has[0], &pair->field[0]);
+    copy_value(difference.has, pair->has[1], &pair->field[1]);
+    return difference;
+}
+
+/* "seed 7 (--seed 7)": how to say a value to the program. */
+static void write_setting(char *out, size_t bytes, const struct difference *difference)
+{
+    char option[NAME_BYTES];
+    snprintf(option, sizeof option, "%s", difference->rule->name);
+    for (char *c = option; *c; c++)
+        if (*c == '_')
+            *c = '-';
+    snprintf(out, bytes, "set %s back to %s (`ringpack serve --%s %s`)", difference->rule->name,
+             difference->had, option, difference->had);
+}
+
+static const char *may_change(const struct rule *rule)
+{
+    if (rule->may_differ & RP_AT_RESUME)
+        return "it may change when trainers start again from a state";
+    if (rule->may_differ & RP_AT_REWEIGHTED)
+        return "it may change when a run starts from a state with --accept-weights";
+    return "it never changes within a stream";
+}
+
+/* What to do about it, and whether it could be otherwise. */
+static void write_hint(char *hint, size_t bytes, const struct difference *difference,
+                       enum rp_contract_moment moment)
+{
+    const char *may = may_change(difference->rule);
+    enum kind kind = difference->rule->kind;
+    char setting[RP_RECORD_VALUE_MAX + 1];
+    write_setting(setting, sizeof setting, difference);
+    if (kind == KIND_CORPUS)
+        snprintf(setting, sizeof setting,
+                 "the corpus is another one, or its content changed: point the configuration at "
+                 "the corpus that %s with",
+                 moment == RP_AT_REATTACH ? "the trainer began" : "the state was made");
+    else if (kind == KIND_WEIGHT)
+        snprintf(setting, sizeof setting,
+                 moment == RP_AT_REATTACH
+                     ? "set the weights back, and restart the engine"
+                     : "set the weights back, or take the new ones from this row on with "
+                       "--accept-weights");
+    else if (kind == KIND_VERSION)
+        snprintf(setting, sizeof setting, "use one ringpack on both sides");
+
+    if (moment == RP_ON_NODES)
+        snprintf(hint, bytes,
+                 "let all nodes have the same corpus, the same config and one ringpack: %s has one "
+                 "value in a job",
+                 difference->name);
+    else if (moment == RP_AT_REATTACH)
+        snprintf(hint, bytes, "the trainer keeps what it has; %s; %s", setting, may);
+    else if (kind == KIND_KEY)
+        snprintf(hint, bytes,
+                 "nothing was changed; %s to go on with this stream, or start a new one without "
+                 "the state, in a checkpoint_dir of its own; %s",
+                 setting, may);
+    else
+        snprintf(hint, bytes, "nothing was changed; %s; %s", setting, may);
+}
+
+/* The differences that are not allowed, as many as a message has room for, and which is told first.
+ */
+struct refusal {
+    struct difference first;
+    char rest[512];
+    size_t used;
+    unsigned count, untold;
+};
+
+static void add_text(struct refusal *refusal, const struct difference *difference,
+                     const struct rp_contract_sides *sides)
+{
+    size_t room = sizeof refusal->rest - refusal->used;
+    int length = snprintf(refusal->rest + refusal->used, room, "; %s differs: %s has %s, %s has %s",
+                          difference->name, sides->had, difference->had, sides->has,
+                          difference->has);
+    if (length >= 0 && (size_t)length < room)
+        refusal->used += (size_t)length;
+    else
+        refusal->untold++;
+    refusal->rest[refusal->used] = '\0';
+}
+
+static void collect(struct refusal *refusal, const struct rp_record *had,
+                    const struct rp_record *has, const struct rp_contract_sides *sides)
+{
+    struct rp_record_pair pair = {.of = {had, has}};
+    while (rp_record_next_difference(&pair)) {
+        struct difference difference = describe(&pair);
+        bool is_known = difference.rule != unknown_rule;
+        if (difference.rule->may_differ & sides->moment ||
+            (RP_DEFECT(forget_contract_field) && !strcmp(difference.rule->name, "pad_id")))
+            continue;
+        bool is_first = refusal->count++ == 0 || difference.rule < refusal->first.rule;
+        if (is_known && (is_first || refusal->untold == 0)) /* looks through both records */
+            name_field(&difference, &pair);
+        if (is_first && refusal->count > 1)
+            add_text(refusal, &refusal->first, sides);
+        else if (!is_first)
+            add_text(refusal, &difference, sides);
+        if (is_first)
+            refusal->first = difference;
+    }
+}
+
+int rp_contract_compare(const struct rp_contract *had, const struct rp_contract *has,
+                        const struct rp_contract_sides *sides, struct rp_error *error)
+{
+    struct refusal refusal = {.used = 0};
+    collect(&refusal, &had->stream, &has->stream, sides);
+    collect(&refusal, &had->delivery, &has->delivery, sides);
+    if (refusal.count == 0)
+        return 0;
+    char hint[384], more[32] = "";
+    const struct difference *first = &refusal.first;
+    write_hint(hint, sizeof hint, first, sides->moment);
+    if (refusal.untold)
+        snprintf(more, sizeof more, "; and %u more", refusal.untold);
+    return rp_fail(error, -RP_E_MISMATCH, hint, "%s differs: %s has %s, %s has %s%s%s", first->name,
+                   sides->had, first->had, sides->has, first->has, refusal.rest, more);
+}
+
+bool rp_contract_compares_whole(const struct rp_contract *a, const struct rp_contract *b)
+{
+    struct rp_field field;
+    return rp_record_find(&a->stream, "corpus_full", &field) &&
+           rp_record_find(&b->stream, "corpus_full", &field);
+}
