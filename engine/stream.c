@@ -76,3 +76,25 @@ int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *confi
     free(sources);
     return code;
 }
+
+int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
+                            const struct rp_config *config, const struct rp_plan *plan,
+                            struct rp_error *error)
+{
+    /* keys of the configuration, in alphabetical order */
+    static const char *const delivery[] = {"batch_size",        "dp_world_size", "drop_last",
+                                           "global_batch_size", "label_mode",    "pad_id",
+                                           "sections",          "token_dtype"};
+    struct rp_record_writer writer = {0};
+    rp_plan_contract(plan, &writer);
+    rp_record_end(&writer);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(delivery); i++) {
+        char value[RP_RECORD_VALUE_MAX + 1];
+        rp_config_value_text(config, delivery[i], value, sizeof value);
+        rp_contract_add(&writer, delivery[i], "%s", value);
+    }
+    *text_out = writer.text;
+    if (writer.out_of_memory)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for the contract of the run");
+    return rp_contract_open(contract_out, writer.text, writer.bytes, error);
+}

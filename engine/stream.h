@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "base/contract.h"
 #include "base/fail.h"
 #include "config/config.h"
 #include "corpus/corpus.h"
@@ -21,5 +22,11 @@ RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
 /** A plan of the whole stream, at row 0. The corpus must outlive it. */
 RP_MUST_CHECK int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
                                       const struct rp_corpus *corpus, struct rp_error *error);
+
+/** The contract of a run (base/contract.h): the plan's stream record and the config's delivery
+ * record. *contract_out is a view of *text_out, which the caller frees. */
+RP_MUST_CHECK int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
+                                          const struct rp_config *config,
+                                          const struct rp_plan *plan, struct rp_error *error);
 
 #endif

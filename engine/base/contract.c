@@ -311,9 +311,15 @@ int rp_contract_compare(const struct rp_contract *had, const struct rp_contract 
                    sides->had, first->had, sides->has, first->has, refusal.rest, more);
 }
 
-bool rp_contract_compares_whole(const struct rp_contract *a, const struct rp_contract *b)
+bool rp_contract_knows_whole(const struct rp_contract *contract)
 {
     struct rp_field field;
-    return rp_record_find(&a->stream, "corpus_full", &field) &&
-           rp_record_find(&b->stream, "corpus_full", &field);
+    return rp_record_find(&contract->stream, "corpus_full", &field);
+}
+
+struct rp_hash128 rp_contract_hash(const struct rp_contract *contract)
+{
+    struct rp_hash128 hashes[2] = {rp_record_hash(&contract->stream),
+                                   rp_record_hash(&contract->delivery)};
+    return rp_hash128(hashes, sizeof hashes);
 }

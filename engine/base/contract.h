@@ -13,12 +13,21 @@
 
 #include "base/record.h"
 
-/* Of the text. 4096 sources need 700 KiB. */
-#define RP_CONTRACT_BYTES_MAX (1u << 20)
+/* Of the text. 4096 sources with the longest names need 1.2 MiB. */
+#define RP_CONTRACT_BYTES_MAX (2u << 20)
 
+/* A view of a text, of which the records are parts. */
 struct rp_contract {
     struct rp_record stream, delivery;
 };
+static inline const char *rp_contract_text(const struct rp_contract *contract)
+{
+    return contract->stream.text;
+}
+static inline size_t rp_contract_bytes(const struct rp_contract *contract)
+{
+    return contract->stream.bytes + 1 + contract->delivery.bytes;
+}
 
 enum rp_contract_moment {
     RP_AT_RESUME = 1,     /* from a state token or a checkpoint */
@@ -52,8 +61,11 @@ RP_MUST_CHECK int rp_contract_compare(const struct rp_contract *had, const struc
                                       const struct rp_contract_sides *sides,
                                       struct rp_error *error);
 
-/** Whether that comparison was of the whole content of the corpus (its full root), which an index
- * makes known, or else of a sample of it (its sampled root). */
-bool rp_contract_compares_whole(const struct rp_contract *a, const struct rp_contract *b);
+/** Whether it has the full root of the corpus, of its whole content, which an index makes known.
+ * Two contracts that have it are compared by it; others by the sampled root alone. */
+bool rp_contract_knows_whole(const struct rp_contract *contract);
+
+/** Of both records. */
+struct rp_hash128 rp_contract_hash(const struct rp_contract *contract);
 
 #endif

@@ -119,6 +119,11 @@ RP_MUST_CHECK int rp_config_set(struct rp_config *config, const char *key, const
  * refused, with the legal ones listed. Call once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
 
+/** The value of a key that is a number, a switch, a choice or the list of sections, as the text
+ * that would set it. */
+void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
+                          size_t bytes);
+
 /** All keys with their type, default and one line of help, for --help and docs; NULL-named last. */
 struct rp_config_key {
     const char *name, *type, *standard, *help;

@@ -116,7 +116,6 @@ static int open_parts(struct rp_plan *plan, const struct rp_plan_source *sources
         if (failed < 0)
             return failed;
     }
-    plan->identity = rp_token_identity(plan);
     return 0;
 }
 
@@ -259,9 +258,4 @@ void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan)
 {
     return (size_t)rp_token_bytes_max(&plan->config, plan->source_count);
-}
-
-struct rp_hash128 rp_plan_identity(const struct rp_plan *plan)
-{
-    return plan->identity;
 }

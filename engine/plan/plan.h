@@ -15,6 +15,7 @@
 #include "base/bits.h"
 #include "base/fail.h"
 #include "base/hash.h"
+#include "base/record.h"
 
 enum rp_shuffle { RP_SHUFFLE_NONE, RP_SHUFFLE_DOCUMENT, RP_SHUFFLE_BLOCK };
 enum rp_packing { RP_PACKING_LOOKAHEAD, RP_PACKING_CONCAT, RP_PACKING_BEST_FIT };
@@ -116,16 +117,16 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token);
 
 /** Take the position of a token. Every byte is checked first; on failure the plan is as it was.
  *  accept_weights: take the plan's own weights from this row on, whatever the token says.
- *  Errors: -RP_E_CORRUPT, -RP_E_VERSION, -RP_E_MISMATCH (names the field, both values, the way
- * out). */
+ *  Errors: -RP_E_CORRUPT, -RP_E_VERSION, -ENOMEM, -RP_E_MISMATCH (names the field, both values,
+ * the way out). */
 RP_MUST_CHECK int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes,
                                bool accept_weights, struct rp_error *error);
 
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
 
-/** Hash of everything that identifies the stream (STREAM.md section 8, bytes 16 .. 95, but the full
- *  fingerprint, and the source table). Equal on every rank and node of a run. */
-struct rp_hash128 rp_plan_identity(const struct rp_plan *plan);
+/** Write the stream record of the contract: all that decides the tokens of a row (STREAM.md
+ * section 9). */
+void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *writer);
 
 /* The header of a token, for listings: needs no plan and no corpus. */
 struct rp_state_info {

@@ -13,7 +13,6 @@ struct rp_plan {
     struct rp_lane *lanes;
     struct rp_fragment *row_fragments; /* the row handed out, but for best_fit's own */
     uint64_t next_row;
-    struct rp_hash128 identity;
     bool failed; /* rp_plan_next failed in the middle of a row */
     struct rp_error failure;
 };
@@ -38,8 +37,5 @@ static inline void rp_plan_counts_add(struct rp_plan_counts *sum, const struct r
 
 /** rp_plan_state_bytes_max for a configuration that was checked. */
 uint64_t rp_token_bytes_max(const struct rp_plan_config *config, uint32_t source_count);
-
-/** rp_plan_identity of an opened plan. */
-struct rp_hash128 rp_token_identity(const struct rp_plan *plan);
 
 #endif

@@ -137,22 +137,6 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
     return hashed + HASH_BYTES;
 }
 
-struct rp_hash128 rp_token_identity(const struct rp_plan *plan)
-{
-    struct rp_hasher hasher;
-    rp_hasher_begin(&hasher);
-    struct rp_token_header header = rp_token_header_of(plan);
-    rp_hasher_add(&hasher, &header.corpus_sampled, sizeof header.corpus_sampled);
-    rp_hasher_add(&hasher, &header.seed,
-                  offsetof(struct rp_token_header, next_row) -
-                      offsetof(struct rp_token_header, seed));
-    for (uint32_t s = 0; s < plan->source_count; s++) {
-        struct rp_token_source source = {plan->weights[s], plan->sources[s].documents};
-        rp_hasher_add(&hasher, &source, sizeof source);
-    }
-    return rp_hasher_finish(&hasher);
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 int rp_token_open(struct rp_token_reader *reader, struct rp_token_header *header, const void *token,

@@ -85,8 +85,8 @@ RP_MUST_CHECK int rp_token_open(struct rp_token_reader *reader, struct rp_token_
 /** The header that `plan` writes at its present row; `bytes` is left 0. */
 struct rp_token_header rp_token_header_of(const struct rp_plan *plan);
 
-/** Is the token of the plan's stream? -RP_E_MISMATCH, -RP_E_CORRUPT. *weights_differ is set. Reads
- * the source table. */
+/** Is the token of the plan's stream? -RP_E_MISMATCH, -RP_E_CORRUPT, -ENOMEM. *weights_differ is
+ * set on success. Reads the source table. */
 RP_MUST_CHECK int rp_token_match(struct rp_token_reader *reader,
                                  const struct rp_token_header *header, const struct rp_plan *plan,
                                  bool accept_weights, bool *weights_differ, struct rp_error *error);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* token_verify — is a state token of this stream, and could the plan have written it?
+/* token_verify — could the plan have written a state token?
  *
- * Flow: rp_token_match compares the header with the plan (a difference is the user's and has a way
- * out); rp_token_verify goes over the lanes (a difference is damage). Only then is the plan
- * touched.
+ * Flow: rp_token_match has compared the header with the plan (token_contract.c; a difference is the
+ * user's and has a way out); rp_token_verify goes over the lanes (a difference is damage). Only
+ * then is the plan touched.
  *
  * Invariants: every number that later indexes, is subtracted or bounds a loop is checked here
  * against the corpus and the configuration, and the counts are checked against each other, so that
@@ -16,134 +16,6 @@
 #include "plan/token.h"
 
 __extension__ typedef unsigned __int128 wide; /* sums of u64 that came from outside */
-
-/* ---- is it of this stream? ------------------------------------------------------------------- */
-
-static int mismatch(const char *field, const char *in_token, const char *in_plan,
-                    struct rp_error *error)
-{
-    char hint[256];
-    snprintf(hint, sizeof hint,
-             "nothing was changed; set %s back to %s to go on with this stream, or start a new "
-             "one without the state, in a checkpoint_dir of its own",
-             field, in_token);
-    return rp_fail(error, -RP_E_MISMATCH, hint, "%s differs: the state has %s, this run has %s",
-                   field, in_token, in_plan);
-}
-
-static int match_number(const char *field, uint64_t in_token, uint64_t in_plan,
-                        struct rp_error *error)
-{
-    if (in_token == in_plan || RP_DEFECT(accept_other_stream))
-        return 0;
-    char token_text[24], plan_text[24];
-    snprintf(token_text, sizeof token_text, "%" PRIu64, in_token);
-    snprintf(plan_text, sizeof plan_text, "%" PRIu64, in_plan);
-    return mismatch(field, token_text, plan_text, error);
-}
-
-/* What the config does not set under that name has a way back of its own. */
-static int replace_hint(int failed, const char *hint, struct rp_error *error)
-{
-    if (failed < 0 && error)
-        snprintf(error->hint, sizeof error->hint, "nothing was changed; %s", hint);
-    return failed;
-}
-
-#define CORPUS_HINT                                                                                \
-    "the corpus is another one, or its content changed: point the configuration at the corpus "    \
-    "that the state was made with"
-#define WEIGHTS_HINT                                                                               \
-    "set the weights back, or take the new ones from this row on with --accept-weights"
-
-static int match_fingerprint(const char *field, struct rp_hash128 in_token,
-                             struct rp_hash128 in_plan, struct rp_error *error)
-{
-    if (rp_hash128_equal(in_token, in_plan))
-        return 0;
-    char token_text[RP_HASH_HEX_BYTES], plan_text[RP_HASH_HEX_BYTES];
-    return rp_fail(error, -RP_E_MISMATCH, "nothing was changed; " CORPUS_HINT,
-                   "%s differs: the state has %s, this run has %s", field,
-                   rp_hash128_hex(in_token, token_text), rp_hash128_hex(in_plan, plan_text));
-}
-
-static int match_choices(const struct rp_token_header *token, const struct rp_token_header *plan,
-                         struct rp_error *error)
-{
-    if (token->shuffle != plan->shuffle)
-        return mismatch("shuffle", rp_shuffle_name((enum rp_shuffle)token->shuffle),
-                        rp_shuffle_name((enum rp_shuffle)plan->shuffle), error);
-    if (token->packing != plan->packing)
-        return mismatch("packing", rp_packing_name((enum rp_packing)token->packing),
-                        rp_packing_name((enum rp_packing)plan->packing), error);
-    if (token->fill != plan->fill)
-        return mismatch("fill", rp_fill_name((enum rp_fill)token->fill),
-                        rp_fill_name((enum rp_fill)plan->fill), error);
-    if (token->long_doc != plan->long_doc)
-        return mismatch("long_doc", rp_long_doc_name((enum rp_long_doc)token->long_doc),
-                        rp_long_doc_name((enum rp_long_doc)plan->long_doc), error);
-    return 0;
-}
-
-static int match_header(const struct rp_token_header *token, const struct rp_token_header *plan,
-                        struct rp_error *error)
-{
-    const struct {
-        const char *field;
-        uint64_t token, plan;
-    } numbers[] = {
-        {"seed", token->seed, plan->seed},
-        {"seq_len", token->seq_len, plan->seq_len},
-        {"window", token->window, plan->window},
-        {"max_docs_per_row", token->max_docs_per_row, plan->max_docs_per_row},
-        {"block_documents", token->block_documents, plan->block_documents},
-        {"window_blocks", token->window_blocks, plan->window_blocks},
-        {"lanes", token->lanes, plan->lanes},
-        {"num_epochs", token->num_epochs, plan->num_epochs},
-        {"number of sources", token->source_count, plan->source_count},
-    };
-    int failed = match_choices(token, plan, error);
-    for (size_t i = 0; i < RP_ARRAY_COUNT(numbers) && failed == 0; i++)
-        failed = match_number(numbers[i].field, numbers[i].token, numbers[i].plan, error);
-    return failed;
-}
-
-int rp_token_match(struct rp_token_reader *reader, const struct rp_token_header *header,
-                   const struct rp_plan *plan, bool accept_weights, bool *weights_differ,
-                   struct rp_error *error)
-{
-    struct rp_token_header own = rp_token_header_of(plan);
-    int failed = match_header(header, &own, error);
-    for (uint32_t s = 0; s < plan->source_count && failed == 0; s++) {
-        struct rp_token_source source;
-        struct rp_source_word word = rp_source_word(&plan->sources[s], s);
-        char field[128];
-        if (!rp_token_read(reader, &source, sizeof source))
-            return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                           "state token: it ends in its table of %" PRIu32 " sources",
-                           plan->source_count);
-        snprintf(field, sizeof field, "documents of source %s", word.text);
-        failed = replace_hint(
-            match_number(field, source.documents, plan->sources[s].documents, error), CORPUS_HINT,
-            error);
-        if (source.weight == plan->weights[s])
-            continue;
-        *weights_differ = true;
-        snprintf(field, sizeof field, "weight of source %s", word.text);
-        if (failed == 0 && !accept_weights)
-            failed = replace_hint(match_number(field, source.weight, plan->weights[s], error),
-                                  WEIGHTS_HINT, error);
-    }
-    const struct rp_hash128 unknown = {0, 0};
-    if (failed == 0)
-        failed = match_fingerprint("sampled fingerprint of the corpus", header->corpus_sampled,
-                                   own.corpus_sampled, error);
-    if (failed == 0 && !rp_hash128_equal(header->corpus_full, unknown) &&
-        !rp_hash128_equal(own.corpus_full, unknown))
-        failed = match_fingerprint("full fingerprint of the corpus", header->corpus_full,
-                                   own.corpus_full, error);
-    return failed;
-}
 
 /* ---- could the plan have written it? --------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include "base/contract.h"
 #include "checkpoint/checkpoint.h"
 #include "flow/contents.h"
 #include "flow/flow.h"
@@ -101,7 +102,9 @@ struct rp_engine {
     struct rp_corpus *corpus;
     struct rp_plan *plan, *scout; /* the flow's while it runs */
     struct rp_plan *probe;        /* ours: checks tokens that trainers bring, and finds rows */
-    struct rp_hash128 identity;
+    struct rp_contract contract;  /* a view of: */
+    char *contract_text;
+    struct rp_hash128 identity;     /* of the stream: the hash of its record */
     void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;

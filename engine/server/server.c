@@ -208,6 +208,7 @@ static void close_engine(struct rp_engine *engine)
     free(engine->rings);
     free(engine->seats);
     free(engine->config_text);
+    free(engine->contract_text);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -57,8 +57,7 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
 {
     size_t bytes, cursor = 0;
     const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS, &bytes);
-    bool is_ours = rp_hash128_equal(rp_checkpoint_info(checkpoint)->identity, engine->identity);
-    if (!section || !is_ours) /* rows of other weights hold other documents */
+    if (!section)
         return 0;
     engine->contents = rp_contents_new();
     if (!engine->contents)
@@ -104,8 +103,9 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     return code < 0 ? code : 0;
 }
 
+/* *reweighted: the state is of other weights, which were accepted. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
-                            struct rp_error *error)
+                            bool *reweighted, struct rp_error *error)
 {
     const void *token = engine->options->state;
     size_t bytes = engine->options->state_bytes;
@@ -116,7 +116,10 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
                            "%s: the checkpoint has no state", rp_checkpoint_path(checkpoint));
     }
     if (token) {
-        int code = rp_plan_load(engine->plan, token, bytes, engine->options->accept_weights, error);
+        int code = rp_plan_load(engine->plan, token, bytes, false, error);
+        *reweighted = code == -RP_E_MISMATCH && engine->options->accept_weights;
+        if (*reweighted)
+            code = rp_plan_load(engine->plan, token, bytes, true, error);
         if (code < 0 && checkpoint)
             return rp_fail_context(error, code, "%s", rp_checkpoint_path(checkpoint));
         if (code < 0)
@@ -133,7 +136,12 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
 static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                           struct rp_error *error)
 {
-    engine->identity = rp_plan_identity(engine->plan);
+    bool reweighted = false;
+    int code = rp_stream_make_contract(&engine->contract_text, &engine->contract, engine->config,
+                                       engine->plan, error);
+    if (code < 0)
+        return code;
+    engine->identity = rp_record_hash(&engine->contract.stream);
     engine->state_bytes_max = rp_plan_state_bytes_max(engine->plan);
     if (engine->state_bytes_max > RP_MESSAGE_BYTES_MAX - sizeof(struct rp_request))
         return rp_fail(error, -RP_E_CONFIG, "lower window or lanes",
@@ -145,9 +153,10 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     if (!engine->zero_state || !engine->start_state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for state tokens");
     engine->zero_bytes = rp_plan_save(engine->plan, engine->zero_state);
-    int code = take_start_state(engine, checkpoint, error);
+    code = take_start_state(engine, checkpoint, &reweighted, error);
     if (code >= 0 && checkpoint) {
-        code = load_contents(engine, checkpoint, error);
+        if (!reweighted) /* rows of other weights hold other documents */
+            code = load_contents(engine, checkpoint, error);
         rp_log(RP_LOG_INFO, "resuming from %s: row %" PRIu64 "%s", rp_checkpoint_path(checkpoint),
                engine->start_row, engine->contents ? ", with contents" : "");
     }

@@ -216,8 +216,8 @@ def make_contract():
     table = sample.split("sample_fields[] = {")[1].split("\n};")[0]
     text = ""
     for row in re.findall(r"\{(.*?)\},", table, re.S):
-        strings = re.findall(r'"([^"]*)"', row)
-        text += f"{strings[0]}{re.search(chr(39) + '(.)' + chr(39), row)[1]}{strings[1]}\n" if strings else "\n"
+        strings, sign = re.findall(r'"([^"]*)"', row), re.search(r"'(.)'", row)
+        text += f"{strings[0]}{sign[1]}{strings[1]}\n" if strings else "\n"
     for moment in range(4):
         put("contract", f"unharmed-{moment}", bytes([2 * moment]))
         for field in ("seed=", "source[0000].weight=", "pad_id=", "corpus_full~", "name:"):

@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 from oracle import make_spec
-from state import load_token, row_digest, save_token
+from state import identity, load_token, row_digest, save_token
 from stream import FILL, LONG_DOC, PACKING, SHUFFLE, Plan, count_rows
 
 ROWS_OF_ENDLESS = 60
@@ -139,6 +139,7 @@ def oracle_lines(inputs, token=None, rows=None):
         digest = (digest + row_digest(spec, line["row"], row)) % 2**128
     summary = {"next_row": plan.next_row, "N": N, "counts": plan.counts()}
     summary["state"], summary["digest"] = save_token(plan).hex(), "%032x" % digest
+    summary["identity"] = identity(spec)
     return lines + [summary]
 
 

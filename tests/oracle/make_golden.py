@@ -4,17 +4,19 @@
 
 Each file holds a spec and what the oracle makes of it: the first rows, the number of rows, the
 state token at a few rows, and counts and digest after `end` rows (the whole stream, unless it is
-endless). Files of a released version never change: a new stream version gets a new folder.
+endless). contract-v1.json beside the folder has their stream contracts. Files of a released
+version never change: a new stream version gets a new folder.
 """
 
 import json
 import os
 
 from oracle import make_spec
-from state import row_digest, save_token
+from state import identity, row_digest, save_token, stream_contract
 from stream import Plan, count_rows, philox4x32
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "stream-v1")
+CONTRACTS = os.path.join(FOLDER, "..", "contract-v1.json")
 ENDLESS_END = 150
 FIRST_ROWS = 24
 
@@ -159,12 +161,24 @@ def golden_files():
         yield case["name"] + ".json", as_text(make_golden(make_inputs(number, case))) + "\n"
 
 
+def contract_file():
+    """The records and identities of the specs of all golden files."""
+    contracts = {}
+    for number, line in enumerate(CASES):
+        case = dict(zip(COLUMNS.split(), line))
+        spec = make_spec(make_inputs(number, case))
+        contracts[case["name"]] = {"record": stream_contract(spec), "identity": identity(spec)}
+    return json.dumps(contracts, indent=1) + "\n"
+
+
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     for name, text in golden_files():
         with open(os.path.join(FOLDER, name), "w") as file:
             file.write(text)
         print(name, len(text))
+    with open(CONTRACTS, "w") as file:
+        file.write(contract_file())
 
 
 if __name__ == "__main__":

@@ -100,6 +100,7 @@ static void print_summary(const struct rp_plan *plan, uint64_t end_of_stream,
     char hex[RP_HASH_HEX_BYTES];
     if (options->digest)
         printf("\"digest\": \"%s\", ", rp_hash128_hex(digest, hex));
+    printf("\"identity\": \"%s\", ", rp_hash128_hex(rp_spec_identity(plan), hex));
     print_counts(plan);
     printf("}\n");
 }

@@ -175,4 +175,14 @@ static inline char *rp_spec_state(const struct rp_plan *plan)
     return text;
 }
 
+static inline struct rp_hash128 rp_spec_identity(const struct rp_plan *plan)
+{
+    struct rp_record_writer writer = {0};
+    rp_plan_contract(plan, &writer);
+    struct rp_record record = {writer.text, writer.bytes};
+    struct rp_hash128 identity = rp_record_hash(&record);
+    free(writer.text);
+    return identity;
+}
+
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sections 7 and 8 of engine/plan/STREAM.md: the digest of rows and the state token."""
+"""Sections 7 to 9 of engine/plan/STREAM.md: the digest of rows, the state token, the contract."""
 
 import struct
 
@@ -111,3 +111,38 @@ def load_token(plan, token):
             lane.open.append(row)
         if changed_weights:
             lane.mixed = [0] * sources
+
+
+# ---- 9. The stream contract ----------------------------------------------------------------------
+
+
+def stream_contract(spec):
+    """The record, without names of sources, which are no inputs."""
+    fields = {
+        "block_documents": spec.B,
+        "corpus_sampled": "%032x" % spec.corpus_sampled,
+        "fill": spec.fill,
+        "lanes": spec.lanes,
+        "long_doc": spec.long_doc,
+        "max_docs_per_row": spec.D,
+        "num_epochs": spec.num_epochs,
+        "packing": spec.packing,
+        "seed": spec.seed,
+        "seq_len": spec.L,
+        "shuffle": spec.shuffle,
+        "sources": len(spec.lengths),
+        "stream_version": 1,
+        "window": spec.W,
+        "window_blocks": spec.V,
+    }
+    for j, (weight, lengths) in enumerate(zip(spec.weights, spec.lengths)):
+        fields["source[%04d].documents" % j] = len(lengths)
+        fields["source[%04d].weight" % j] = weight
+    lines = {name: "%s=%s\n" % (name, value) for name, value in fields.items()}
+    if spec.corpus_full != 0:
+        lines["corpus_full"] = "corpus_full~%032x\n" % spec.corpus_full
+    return "".join(lines[name] for name in sorted(lines))
+
+
+def identity(spec):
+    return "%032x" % xxhash.xxh3_128_intdigest(stream_contract(spec).encode("ascii"))

@@ -43,6 +43,8 @@ def test_golden_files_are_what_the_oracle_writes():
     for name, text in GOLDEN.items():
         with open(os.path.join(make_golden.FOLDER, name)) as file:
             assert file.read() == text, name
+    with open(make_golden.CONTRACTS) as file:
+        assert file.read() == make_golden.contract_file()
 
 
 @pytest.mark.parametrize("inputs", SPECS)

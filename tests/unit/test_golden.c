@@ -129,6 +129,23 @@ static void compare_end(const json_t *golden, struct rp_plan *plan, struct diffe
         differ(difference, "end of the stream", rp_plan_row(plan));
 }
 
+/* The stream record of the contract, and its hash, against the vector of that name. */
+static void compare_contract(const json_t *wanted, const struct rp_plan *plan,
+                             struct difference *difference)
+{
+    struct rp_record_writer writer = {0};
+    char identity[RP_HASH_HEX_BYTES];
+    rp_plan_contract(plan, &writer);
+    const json_t *record = rp_spec_get(wanted, "record");
+    if (json_string_length(record) != writer.bytes ||
+        memcmp(json_string_value(record), writer.text, writer.bytes) != 0)
+        differ(difference, "stream contract", 0);
+    rp_hash128_hex(rp_spec_identity(plan), identity);
+    if (strcmp(json_string_value(rp_spec_get(wanted, "identity")), identity) != 0)
+        differ(difference, "identity", 0);
+    free(writer.text);
+}
+
 static struct difference compare(const json_t *golden)
 {
     struct difference difference = {0};
@@ -200,6 +217,33 @@ static void plan_equals_every_vector(void **state)
     globfree(&files);
 }
 
+static void every_contract_equals_its_vector(void **state)
+{
+    (void)state;
+    json_t *contracts = load(RP_GOLDEN_DIR "/../contract-v1.json");
+    const char *name;
+    json_t *wanted;
+    size_t compared = 0;
+    json_object_foreach(contracts, name, wanted)
+    {
+        char path[512];
+        struct difference difference = {0};
+        snprintf(path, sizeof path, RP_GOLDEN_DIR "/%s.json", name);
+        json_t *golden = load(path);
+        struct rp_spec spec = rp_spec_read(rp_spec_get(golden, "spec"));
+        struct rp_plan *plan = open_plan(&spec);
+        compare_contract(wanted, plan, &difference);
+        if (difference.text[0] != 0)
+            fail_msg("%s: %s", name, difference.text);
+        rp_plan_close(plan);
+        rp_spec_free(&spec);
+        json_decref(golden);
+        compared++;
+    }
+    assert_true(compared >= 12);
+    json_decref(contracts);
+}
+
 static void plan_resumes_from_every_token(void **state)
 {
     (void)state;
@@ -244,6 +288,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_equals_every_vector),
+        cmocka_unit_test(every_contract_equals_its_vector),
         cmocka_unit_test(plan_resumes_from_every_token),
         cmocka_unit_test(changed_vectors_are_noticed),
     };

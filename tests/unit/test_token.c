@@ -205,6 +205,16 @@ static void a_mismatch_names_field_and_values(void **state)
     rp_plan_close(plan);
 }
 
+static struct rp_hash128 identity_of(const struct rp_plan *plan)
+{
+    struct rp_record_writer writer = {0};
+    rp_plan_contract(plan, &writer);
+    struct rp_record record = {writer.text, writer.bytes};
+    struct rp_hash128 identity = rp_record_hash(&record);
+    free(writer.text);
+    return identity;
+}
+
 /* New weights begin at the row of the token: nothing is lost or repeated, and shares count from
  * there. */
 static void weights_can_change_at_a_row(void **state)
@@ -216,7 +226,7 @@ static void weights_can_change_at_a_row(void **state)
     size_t bytes;
     struct rp_plan *plan = open_in_midstream(1, &corpus, token, &bytes); /* concat, two sources */
     struct rp_plan_config config = plan_variant(1);
-    struct rp_hash128 identity = rp_plan_identity(plan);
+    struct rp_hash128 identity = identity_of(plan);
     assert_int_equal(rp_plan_load(plan, token, bytes, true, &error),
                      0); /* equal weights: no change */
     assert_int_equal(save(plan, changed), bytes);
@@ -228,7 +238,7 @@ static void weights_can_change_at_a_row(void **state)
     reweighted.sources[0].weight = 1000000;
     config.corpus_full = (struct rp_hash128){3, 4};
     struct rp_plan *other = plan_open(&config, &reweighted);
-    assert_false(rp_hash128_equal(identity, rp_plan_identity(other)));
+    assert_false(rp_hash128_equal(identity, identity_of(other)));
     assert_int_equal(rp_plan_load(other, token, bytes, false, &error), -RP_E_MISMATCH);
     assert_int_equal(rp_plan_load(other, token, bytes, true, &error), 0);
     assert_int_equal(rp_plan_row(other), 13);

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* token_contract — the stream record of a contract (base/contract.h): of a plan, and of a state
+ * token, whose header has the same fields in binary. So a token carries the record, and a token of
+ * another stream is refused by the name of the field. STREAM.md section 9 defines the lines. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/contract.h"
+#include "base/defect.h"
+#include "base/mem.h"
+#include "plan/token.h"
+
+#define STREAM_VERSION 1u
+
+/* Names are in alphabetical order, as a record wants them. */
+static void add_sources(struct rp_record_writer *writer, const struct rp_token_source *sources,
+                        uint32_t source_count, const struct rp_plan_source *named)
+{
+    for (uint32_t s = 0; s < source_count; s++) {
+        rp_contract_add_of_source(writer, s, "documents", "%" PRIu64, sources[s].documents);
+        if (named && named[s].name)
+            rp_contract_add_of_source(writer, s, "name", "%s", rp_source_word(&named[s], s).text);
+        rp_contract_add_of_source(writer, s, "weight", "%" PRIu64, sources[s].weight);
+    }
+}
+
+/* `sources` is NULL where the token's table cannot be read; `named` is NULL where names are not
+ * known. */
+static void add_stream(struct rp_record_writer *writer, const struct rp_token_header *header,
+                       const struct rp_token_source *sources, const struct rp_plan_source *named)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    const struct rp_hash128 unknown = {0, 0};
+    rp_contract_add(writer, "block_documents", "%" PRIu32, header->block_documents);
+    if (!rp_hash128_equal(header->corpus_full, unknown))
+        rp_contract_add(writer, "corpus_full", "%s", rp_hash128_hex(header->corpus_full, hex));
+    rp_contract_add(writer, "corpus_sampled", "%s", rp_hash128_hex(header->corpus_sampled, hex));
+    rp_contract_add(writer, "fill", "%s", rp_fill_name((enum rp_fill)header->fill));
+    rp_contract_add(writer, "lanes", "%" PRIu32, header->lanes);
+    rp_contract_add(writer, "long_doc", "%s", rp_long_doc_name((enum rp_long_doc)header->long_doc));
+    rp_contract_add(writer, "max_docs_per_row", "%" PRIu32, header->max_docs_per_row);
+    rp_contract_add(writer, "num_epochs", "%" PRIu64, header->num_epochs);
+    rp_contract_add(writer, "packing", "%s", rp_packing_name((enum rp_packing)header->packing));
+    rp_contract_add(writer, "seed", "%" PRIu64, header->seed);
+    rp_contract_add(writer, "seq_len", "%" PRIu32, header->seq_len);
+    rp_contract_add(writer, "shuffle", "%s", rp_shuffle_name((enum rp_shuffle)header->shuffle));
+    if (sources)
+        add_sources(writer, sources, header->source_count, named);
+    rp_contract_add(writer, "sources", "%" PRIu32, header->source_count);
+    rp_contract_add(writer, "stream_version", "%u", STREAM_VERSION);
+    rp_contract_add(writer, "window", "%" PRIu32, header->window);
+    rp_contract_add(writer, "window_blocks", "%" PRIu32, header->window_blocks);
+}
+
+void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *writer)
+{
+    struct rp_token_header header = rp_token_header_of(plan);
+    struct rp_token_source *sources = rp_calloc(plan->source_count, sizeof *sources);
+    if (!sources) {
+        writer->out_of_memory = true;
+        return;
+    }
+    for (uint32_t s = 0; s < plan->source_count; s++)
+        sources[s] = (struct rp_token_source){plan->weights[s], plan->sources[s].documents};
+    add_stream(writer, &header, sources, plan->sources);
+    free(sources);
+}
+
+/* The records that a token and a plan amount to, in the memory of one writer each. */
+struct both {
+    struct rp_record_writer token, plan;
+};
+
+static int compare(const struct both *both, bool accept_weights, struct rp_error *error)
+{
+    if (both->token.out_of_memory || both->plan.out_of_memory)
+        return rp_fail(error, -ENOMEM, NULL, "no memory to compare a state token with this run");
+    struct rp_contract had = {{both->token.text, both->token.bytes}, {"", 0}};
+    struct rp_contract has = {{both->plan.text, both->plan.bytes}, {"", 0}};
+    struct rp_contract_sides sides = {accept_weights ? RP_AT_REWEIGHTED : RP_AT_RESUME, "the state",
+                                      "this run"};
+    return RP_DEFECT(accept_other_stream) ? 0 : rp_contract_compare(&had, &has, &sides, error);
+}
+
+/* The source table of a token of as many sources as the plan has. */
+static int read_sources(struct rp_token_reader *reader, struct rp_token_source *sources,
+                        const struct rp_plan *plan, bool *weights_differ, struct rp_error *error)
+{
+    *weights_differ = false;
+    for (uint32_t s = 0; s < plan->source_count; s++) {
+        if (!rp_token_read(reader, &sources[s], sizeof sources[s]))
+            return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                           "state token: it ends in its table of %" PRIu32 " sources",
+                           plan->source_count);
+        *weights_differ |= sources[s].weight != plan->weights[s];
+    }
+    return 0;
+}
+
+int rp_token_match(struct rp_token_reader *reader, const struct rp_token_header *header,
+                   const struct rp_plan *plan, bool accept_weights, bool *weights_differ,
+                   struct rp_error *error)
+{
+    struct both both = {.token = {.bytes = 0}};
+    struct rp_token_source *sources = rp_calloc(plan->source_count, sizeof *sources);
+    if (!sources)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for the %" PRIu32 " sources of a token",
+                       plan->source_count);
+    bool has_table = header->source_count == plan->source_count;
+    int code = has_table ? read_sources(reader, sources, plan, weights_differ, error) : 0;
+    if (code == 0) {
+        add_stream(&both.token, header, has_table ? sources : NULL, NULL);
+        rp_plan_contract(plan, &both.plan);
+        code = compare(&both, accept_weights, error);
+    }
+    free(both.token.text);
+    free(both.plan.text);
+    free(sources);
+    return code;
+}
