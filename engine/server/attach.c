@@ -17,7 +17,7 @@
 #include "server/ending.h"
 #include "server/probe.h"
 #include "server/rejoin.h"
-#include "server/seat.h"
+#include "server/seats.h"
 #include "server/stat.h"
 #include "shm/peer.h"
 
@@ -131,7 +131,7 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
     if (code < 0)
         return code;
     engine->requester_fd = connection->fd;
-    code = rp_engine_place_ring(engine, *seat_out, request, names_row, token, batch_out, error);
+    code = rp_engine_rejoin(engine, *seat_out, request, names_row, token, batch_out, error);
     engine->requester_fd = -1;
     /* -RP_E_STOPPED: a signal waits to be served */
     if (ran && !engine->flow_running && code != -RP_E_STOPPED) {
@@ -139,9 +139,7 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
         *engine->error = *error;
         rp_engine_fail(engine, code);
     }
-    return code < 0
-               ? code
-               : rp_ring_attach_trainer((*seat_out)->ring, (*seat_out)->replica, *batch_out, error);
+    return code;
 }
 
 static int welcome(struct rp_engine *engine, const struct rp_connection *connection, uint64_t batch,
@@ -174,8 +172,10 @@ static void drain_doorbells(struct rp_engine *engine, struct rp_connection *conn
     ssize_t got = 1;
     for (unsigned rung = 0; got > 0 && rung < DOORBELLS_AT_ONCE; rung++)
         got = recv(connection->fd, doorbell, sizeof doorbell, MSG_DONTWAIT);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-        rp_engine_close_connection(engine, connection);
+    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
+        return;
+    rp_engine_close_connection(engine, connection);
+    rp_engine_check_seats(engine);
 }
 
 /* Whoever died before this trainer began to ask is gone, whether or not the loop has come by that
@@ -201,9 +201,8 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
         return;
     }
     connection->seat = seat;
-    seat->ever_attached = true;
     rp_ring_set_reader(seat->ring, seat->replica, rp_peer_open(connection->fd));
-    seat->position_unknown = false;
+    rp_engine_check_seats(engine);
     if (welcome(engine, connection, batch, request, token) < 0) {
         rp_engine_close_connection(engine, connection);
         return;

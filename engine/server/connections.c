@@ -6,10 +6,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/defect.h"
 #include "base/log.h"
 #include "server/connections.h"
 #include "server/ending.h"
-#include "server/seat.h"
+#include "server/seats.h"
 
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
 {
@@ -55,22 +56,44 @@ void rp_engine_accept(struct rp_engine *engine)
         rp_log(RP_LOG_WARNING, "%s: who has connected waits", error.message);
 }
 
+static void close_descriptor(struct rp_connection *connection)
+{
+    RP_ASSERT(connection->fd >= 0);
+    close(connection->fd);
+    connection->fd = -1;
+}
+
+/* The consumer's last releases are read before its control page goes. */
+static void detach(struct rp_engine *engine, const struct rp_connection *connection, bool migrates)
+{
+    struct rp_seat *seat = connection->seat;
+    char name[RP_SEAT_NAME_BYTES];
+    (void)rp_ring_poll_release(seat->ring);
+    bool consumed_all = seat->ring->status == RP_RING_END &&
+                        rp_seat_position(seat) == seat->ring->tail;
+    rp_ring_detach_trainer(seat->ring, seat->replica);
+    if (migrates)
+        rp_seat_transition(seat, RP_SEAT_MIGRATE);
+    else if (!RP_DEFECT(forget_detach))
+        rp_seat_transition(seat, consumed_all ? RP_SEAT_DETACH_CONSUMED : RP_SEAT_DETACH);
+    rp_log(RP_LOG_INFO, "%s detached (pid %d) at row %" PRIu64, rp_seat_name(seat, name),
+           connection->pid, engine->base_row + rp_seat_position(seat) * engine->batch_rows);
+}
+
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection)
 {
     if (connection->fd < 0)
         return;
-    close(connection->fd);
-    connection->fd = -1;
-    struct rp_seat *seat = connection->seat;
-    if (!seat)
-        return;
-    char name[RP_SEAT_NAME_BYTES];
-    (void)rp_ring_poll_release(seat->ring); /* its last word, before the page goes */
-    seat->consumed_all = seat->ring->status == RP_RING_END &&
-                         rp_seat_position(seat) == seat->ring->tail;
-    rp_ring_detach_trainer(seat->ring, seat->replica);
-    rp_log(RP_LOG_INFO, "%s detached (pid %d) at row %" PRIu64, rp_seat_name(seat, name),
-           connection->pid, engine->base_row + rp_seat_position(seat) * engine->batch_rows);
+    close_descriptor(connection);
+    if (connection->seat)
+        detach(engine, connection, false);
+}
+
+void rp_engine_migrate_consumer(struct rp_engine *engine, struct rp_connection *connection)
+{
+    RP_ASSERT(connection->seat);
+    close_descriptor(connection);
+    detach(engine, connection, true);
 }
 
 /* End every connection but those that wait for the end of all of it, or these. */

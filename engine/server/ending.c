@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/ending.h"
-#include "server/seat.h"
+#include "server/seats.h"
 
 #define ABSENT_WAIT_MINUTES 10u /* a long step, or until somebody starts the next rank by hand */
 
@@ -36,41 +36,65 @@ void rp_engine_fail(struct rp_engine *engine, int code)
         engine->phase = RP_ENGINE_FAILED;
 }
 
-/* Has the last trainer of the seat come in the newest return and had everything? It need not come
- * again. (It does if all go back to the state from which it came: that cannot be told from a return
- * in which the others are late. So no checkpoint counts on it while it is in doubt.) */
-static bool is_done(const struct rp_engine *engine, const struct rp_seat *seat)
+/* Whom the engine still serves, now that the stream may have ended. */
+enum delivery {
+    IN_USE,          /* batches are to come, or a consumer is attached, or has not had all */
+    AWAITS_ABSENT,   /* a seat may have a consumer that is late, or none */
+    DELIVERED_TO_ALL /* every seat had a consumer that released all batches */
+};
+
+/* *missing: the first seat of which nobody knows what its consumer has had. Such a consumer may be
+ * done with an earlier engine, or late. One that has finished may come again (seat.h), but the end
+ * does not wait for it. */
+static enum delivery delivery_of(const struct rp_engine *engine, const struct rp_seat **missing)
 {
-    return seat->consumed_all && seat->rollback_epoch > 0 &&
-           seat->rollback_epoch == engine->rollback_epoch;
+    *missing = NULL;
+    if (!engine->flow_ended || !engine->had_consumer)
+        return IN_USE;
+    for (uint32_t s = 0; s < engine->seat_count; s++) {
+        const struct rp_seat *seat = &engine->seats[s];
+        switch (seat->seat_state) {
+        case RP_SEAT_ATTACHED:
+        case RP_SEAT_MIGRATING:
+        case RP_SEAT_STATES:
+            return IN_USE;
+        case RP_SEAT_ABSENT_KNOWN:
+        case RP_SEAT_FINISHED:
+            if (rp_seat_position(seat) < seat->ring->tail)
+                return IN_USE;
+            break;
+        case RP_SEAT_VACANT:
+        case RP_SEAT_ABSENT_UNKNOWN:
+            *missing = *missing ? *missing : seat;
+            break;
+        case RP_SEAT_FINISHED_UNKNOWN:
+            break;
+        }
+    }
+    return *missing ? AWAITS_ABSENT : DELIVERED_TO_ALL;
 }
 
-/* Who has not been here may have had everything from the engine before this one, or be in a long
- * step: he is waited for, but not for ever. */
-bool rp_engine_has_delivered_all(struct rp_engine *engine)
+static bool has_waited_long(struct rp_engine *engine, const struct rp_seat *missing)
 {
-    const struct rp_seat *missing = NULL;
-    bool was_used = false, is_used = !engine->flow_ended;
-    for (uint32_t s = 0; s < engine->seat_count && !is_used; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
-        bool is_known = seat->ever_attached && !seat->position_unknown;
-        is_used = rp_seat_is_attached(seat) ||
-                  (is_known && rp_seat_position(seat) < seat->ring->tail);
-        was_used |= seat->ever_attached;
-        missing = missing || is_known || is_done(engine, seat) ? missing : seat;
-    }
-    if (is_used || !was_used) {
-        engine->left_ns = 0;
-        return false;
-    }
-    if (!missing)
-        return true;
-    if (engine->left_ns == 0) {
+    if (engine->absent_wait_ns == 0) {
         char name[RP_SEAT_NAME_BYTES];
-        engine->left_ns = rp_now_ns();
+        engine->absent_wait_ns = rp_now_ns();
         rp_log(RP_LOG_INFO,
                "the stream has ended, and %s has not attached: waiting %u minutes for it",
                rp_seat_name(missing, name), ABSENT_WAIT_MINUTES);
     }
-    return rp_now_ns() - engine->left_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
+    return rp_now_ns() - engine->absent_wait_ns >= ABSENT_WAIT_MINUTES * 60 * 1000000000ull;
+}
+
+void rp_engine_stop_when_delivered(struct rp_engine *engine)
+{
+    const struct rp_seat *missing;
+    enum delivery delivery = delivery_of(engine, &missing);
+    RP_ASSERT(engine->phase == RP_ENGINE_RUNNING);
+    if (delivery == IN_USE)
+        engine->absent_wait_ns = 0;
+    if (delivery == IN_USE || (missing && !has_waited_long(engine, missing)))
+        return;
+    rp_log(RP_LOG_INFO, "the stream has ended and every rank has had all of it");
+    rp_engine_begin_stop(engine);
 }

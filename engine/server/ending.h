@@ -12,7 +12,8 @@ void rp_engine_begin_stop(struct rp_engine *engine);
 void rp_engine_fail(struct rp_engine *engine, int code);
 /** "message\nhint": how an error travels to a trainer. */
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES]);
-/** Has the stream ended, everybody had everything, and is nobody there any more? */
-bool rp_engine_has_delivered_all(struct rp_engine *engine);
+/** Begin to stop once the stream has ended, no consumer is attached, and every seat's consumer has
+ * released all batches, or was waited for in vain. While the engine is RUNNING. */
+void rp_engine_stop_when_delivered(struct rp_engine *engine);
 
 #endif

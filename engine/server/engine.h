@@ -15,21 +15,10 @@
 #include "flow/contents.h"
 #include "flow/flow.h"
 #include "plan/plan.h"
+#include "server/seat.h"
 #include "server/server.h"
 #include "shm/ring.h"
 #include "shm/socket.h"
-
-/* What the engine remembers of a seat at a ring: a replica of a rank, whose trainers come and go.
- */
-struct rp_seat {
-    struct rp_ring *ring;
-    uint32_t replica;
-    bool ever_attached;    /* since the engine started */
-    bool consumed_all;     /* the last one, when it left */
-    bool position_unknown; /* where its trainer goes on, nobody knows until one comes (rejoin.c) */
-    bool absent_at_rollback; /* before the newest trainer was placed, which leads others over */
-    uint64_t rollback_epoch; /* the return in which a trainer came here last, or 0 (rejoin.c) */
-};
 
 /* A peer on the socket. */
 struct rp_connection {
@@ -119,9 +108,11 @@ struct rp_engine {
     uint32_t ring_count;
     struct rp_ring *rings;
     uint32_t seat_count;
-    struct rp_seat *seats;   /* [ring * replicas + replica] */
-    uint64_t rollback_epoch; /* of trainers, so far; the last one is to: */
-    uint64_t rollback_row;
+    struct rp_seat *seats; /* [ring * replicas + replica] */
+    bool had_consumer;     /* one has attached since the engine started */
+    /* Consumers that attach from one state token, each seat once, are one rollback. Epochs count
+     * rollbacks, from 1; rollback_row is that of the present one. */
+    uint64_t rollback_epoch, rollback_row;
     struct rp_flow *flow;
     bool flow_running, flow_ended;
     const struct rp_io_method *method;
@@ -145,7 +136,7 @@ struct rp_engine {
     int exit_code;    /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
-    uint64_t left_ns; /* when the last trainer left at the end of the stream, or 0 */
+    uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent; /* a seat that nobody has taken was passed over since the last attach */
 };

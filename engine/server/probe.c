@@ -15,7 +15,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "server/probe.h"
-#include "server/seat.h"
+#include "server/seats.h"
 
 /* Rows planned between two looks at who might not want to wait any longer. */
 #define PROBE_ROWS 4096u

@@ -4,10 +4,9 @@
 #define RP_SERVER_PROBE_H
 
 #include "server/engine.h"
+#include "server/rejoin_decide.h"
 
-/** Is it of the stream that is served? Moves the probe plan. UNKNOWN: its row is far from those
- * whose states are at hand. */
-enum rp_stream_of { RP_STREAM_OURS, RP_STREAM_OTHER, RP_STREAM_UNKNOWN };
+/** Is a state token of the stream that is served? Moves the probe plan. */
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes);
 /** Move the probe plan to `row`, from the nearest state at or before it. `token` may be NULL;
  * behind the end of the stream it must be the last one. -RP_E_STOPPED: a signal came, or the asker

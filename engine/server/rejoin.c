@@ -1,167 +1,236 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rejoin.c — where a trainer goes on, and what that means for the others.
+/* rejoin.c — gathers the facts of an attach, and applies what rejoin_decide.c decides.
  *
- * A trainer that begins where its ring stands gets the ring as it is. In every other case the flow
- * is stopped, rings are made anew and the flow is started at the row asked for: planning to it
- * costs 30-60 ns a document and no I/O, and what was prefetched is only read again.
+ * Every ring that is replaced is replaced while the flow is stopped: planning to a row costs 30 to
+ * 60 ns a document and no I/O, and what was prefetched is read again.
  *
- * While other trainers are attached a ring moves alone, and only within their numbering (base + k *
- * batch_size * dp_world_size). With nobody else there a trainer may go to any row, and the other
- * rings move along, because ranks of a job go on from about the same row. About: when an engine
- * died, its ranks were some micro-batches apart. So the numbering is kept wherever the row fits it,
- * and a new one begins whole steps below the row: a rank that is behind finds its place in it.
+ * Invariants:
  *
- * The replicas of a rank share a ring, which stands where the last of them does. Who is ahead of it
- * takes his seat there and waits; for who is behind it the ring is made anew, and the others are
- * led over to it: their old ring says that it has stopped, they take what it still has, and come to
- * the new one as they would come to another engine.
- *
- * Steps are counted as the trainers count them, so that all nodes of a job count them alike,
- * wherever their engines have begun: whoever goes on from another engine says where a step began,
- * and whoever comes first and brings a state begins a step with it.
- *
- * A token of another stream (accept_weights: other weights, or a change of weights at another row)
- * is the beginning of that one: no row is at hand for it, and contents of the checkpoint are not of
- * its rows.
- *
- * Invariants: the memory that a trainer had in a seat is handed to the seat's next trainer only if
- * the process of the first one is proven to have ended (shm/peer.h): a process that lost its
- * connection may still read its leases. Without the proof the ring is made anew, with copies of the
- * batches that were not released. A place that cannot be had leaves rings and flow as they were, or
- * else the flow stands and the engine fails. */
-#include <errno.h>
+ *   - The memory that a consumer had in a seat is given to the seat's next consumer only if the
+ *     process of the first one is proven to have ended (shm/peer.h): a process that lost its
+ *     connection may still read its leases.
+ *   - A rebuilt ring has copies of the batches that were not released. Consumers of its other seats
+ *     migrate: their old ring says that it has stopped, they take what it still has, and attach to
+ *     the new one as they would to another engine.
+ *   - If an action fails, either rings, seats and flow are as they were, or the flow is stopped,
+ * and the caller makes the engine fail.
+ *   - When an attach has been served no seat is MIGRATING, whether or not it succeeded. */
+#include "server/rejoin.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "server/probe.h"
-#include "server/rejoin.h"
+#include "server/rejoin_decide.h"
 #include "server/rings.h"
-#include "server/seat.h"
+#include "server/seats.h"
 
 #define SKIP_ABSENT_AFTER_NS 5000000000u
 
-/* ---- moving ---------------------------------------------------------------------------------- */
+/* What a consumer asks for. */
+struct asked {
+    struct rp_seat *seat;
+    const struct rp_request *request;
+    bool names_row;
+    const void *token;
+};
 
-/* All seats of a ring (or, NULL, of all rings) go along with this one. */
-static void doubt_others(struct rp_engine *engine, const struct rp_seat *seat,
-                         const struct rp_ring *ring)
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+/* What the state token is of. Fails if it cannot be planned on from, at the row that was asked for.
+ * Moves the probe. */
+static int look_at_token(struct rp_engine *engine, const struct asked *asked,
+                         struct rp_rejoin_facts *facts, struct rp_error *error)
+{
+    static const enum rp_token_follows kinds[] = {RP_FOLLOWS_END, RP_FOLLOWS_ROW};
+    struct rp_row next;
+    size_t bytes = asked->request->state_bytes;
+    int code = rp_engine_probe_row(engine, facts->row, asked->token, bytes, error);
+    if (code < 0)
+        return code;
+    int follows = rp_plan_next(engine->probe, &next, NULL);
+    facts->follows = follows < 0 ? RP_FOLLOWS_DAMAGE : kinds[follows];
+    facts->stream = rp_engine_stream_of(engine, asked->token, bytes);
+    return 0;
+}
+
+static struct rp_rejoin_facts facts_of(const struct rp_engine *engine, const struct asked *asked)
+{
+    const struct rp_seat *seat = asked->seat;
+    const struct rp_ring *ring = seat->ring;
+    return (struct rp_rejoin_facts){
+        .base_row = engine->base_row,
+        .start_row = engine->start_row,
+        .batch_rows = engine->batch_rows,
+        .step_rows = engine->config->global_batch_size,
+        .has_failed = engine->phase == RP_ENGINE_FAILED,
+        .had_consumer = engine->had_consumer,
+        .has_consumer = rp_engine_has_consumer(engine, NULL),
+        .ring_has_consumer = rp_engine_has_consumer(engine, ring),
+        .release = ring->release,
+        .tail = ring->tail,
+        .lowest_other = rp_ring_lowest_position(ring, seat->replica, UINT64_MAX),
+        .position_is_known = rp_seat_position_is_known(seat),
+        .memory_may_be_read = rp_ring_may_be_read(seat->ring, seat->replica),
+        .position = rp_seat_position(seat),
+        .names_row = asked->names_row,
+        .row = asked->request->next_row,
+        .step_row = asked->request->step_row,
+        .stream = RP_STREAM_OURS,
+    };
+}
+
+static int refuse(const struct rp_engine *engine, const struct rp_placement *placement,
+                  struct rp_error *error)
+{
+    switch (placement->refusal) {
+    case RP_REFUSAL_FAILED:
+        return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
+                       engine->error->message);
+    case RP_REFUSAL_OTHER_STREAM:
+        return rp_fail(error, -RP_E_BUSY,
+                       "let all ranks go on from the same state: detach the others first",
+                       "the state at row %" PRIu64
+                       " is of a stream whose weights change at another row than those of the "
+                       "stream that other ranks are in",
+                       placement->row);
+    case RP_REFUSAL_NOT_NUMBERED:
+    case RP_REFUSAL_NONE:
+        break;
+    }
+    RP_ASSERT(placement->refusal == RP_REFUSAL_NOT_NUMBERED);
+    return rp_fail(error, -RP_E_BUSY,
+                   "let all ranks go on from the same row: detach the others first",
+                   "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are "
+                   "in (base row %" PRIu64 ", %" PRIu64 " rows each)",
+                   placement->row, engine->base_row, engine->batch_rows);
+}
+
+/* ---- actions --------------------------------------------------------------------------------- */
+
+/* The position of the seat, or of all seats of its ring, is another one than before. */
+static void move_seats(struct rp_engine *engine, struct rp_seat *seat, bool all_of_ring)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (!ring || engine->seats[s].ring == ring)
-            engine->seats[s].position_unknown = &engine->seats[s] != seat;
+        if (&engine->seats[s] == seat || (all_of_ring && engine->seats[s].ring == seat->ring))
+            rp_engine_move_seat(engine, &engine->seats[s]);
 }
 
-static bool is_numbered(const struct rp_engine *engine, uint64_t row)
+/* REBUILD and MOVE_RING. A ring that cannot be made leaves everything as it was. */
+static int replace_ring(struct rp_engine *engine, struct rp_seat *seat, uint64_t batch,
+                        bool all_of_ring, struct rp_error *error)
 {
-    return row >= engine->base_row && (row - engine->base_row) % engine->batch_rows == 0;
+    uint32_t ring = (uint32_t)(seat->ring - engine->rings);
+    uint64_t position = rp_seat_position(seat);
+    rp_engine_stop_flow(engine);
+    int code = rp_engine_rebuild_ring(engine, ring, all_of_ring ? RP_ALL_SEATS : seat->replica,
+                                      batch, error);
+    if (code >= 0 && (all_of_ring || batch != position))
+        move_seats(engine, seat, all_of_ring);
+    int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
+    return code < 0 ? code : restarted;
 }
 
-/* From here on the stream is what follows from the state that the probe stands at. */
-static void begin_anew(struct rp_engine *engine, uint64_t row)
+/* From here on the stream is what follows from the state that the probe is at. */
+static void begin_stream(struct rp_engine *engine, uint64_t row)
 {
     engine->start_bytes = rp_plan_save(engine->probe, engine->start_state);
     engine->start_row = row;
 }
 
-/* They are of rows of another stream, or may be: theirs are read again. */
-static void forget_contents(struct rp_engine *engine)
+/* Memory of the old rings is free before that of new ones is taken, so a failure here ends the
+ * engine. */
+static int move_all(struct rp_engine *engine, const struct asked *asked,
+                    const struct rp_placement *placement, struct rp_error *error)
 {
+    RP_ASSERT(!rp_engine_has_consumer(engine, NULL));
+    int code = rp_engine_probe_row(engine, placement->row, asked->token,
+                                   asked->request->state_bytes, error);
+    if (code < 0)
+        return code;
     rp_engine_stop_flow(engine);
-    if (engine->contents)
+    if (placement->begins_stream)
+        begin_stream(engine, placement->row);
+    if (placement->forgets_contents && engine->contents)
         rp_contents_clear(engine->contents);
-}
-
-/* All rings to `row`, and steps counted from `step_row`; the probe stands at the row, or at the end
- * of the stream before it. */
-static int move_all(struct rp_engine *engine, const struct rp_seat *seat, uint64_t row,
-                    uint64_t step_row, uint64_t *batch_out, struct rp_error *error)
-{
-    rp_engine_stop_flow(engine);
-    if (step_row != engine->base_row)
-        engine->base_row = step_row % engine->config->global_batch_size;
-    uint64_t batch = *batch_out = (row - engine->base_row) / engine->batch_rows;
+    engine->base_row = placement->base_row;
     rp_flow_forget_states(engine->flow);
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        rp_engine_move_seat(engine, &engine->seats[s]);
     for (uint32_t r = 0; r < engine->ring_count; r++) {
-        rp_ring_close(&engine->rings[r]); /* nobody is attached: all of its memory is free now */
-        engine->rings[r].tail = engine->rings[r].release = batch;
+        rp_ring_close(&engine->rings[r]);
+        engine->rings[r].tail = engine->rings[r].release = placement->batch;
     }
-    doubt_others(engine, seat, NULL);
-    int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, batch, error);
+        code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, placement->batch, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
-/* One seat to micro-batch `batch` of the present numbering. Where nobody has taken another seat of
- * its ring and there is nothing at `batch` yet, the others go along, as ranks do. */
-static int move_one(struct rp_engine *engine, const struct rp_seat *seat, uint64_t batch,
-                    struct rp_error *error)
+static int apply(struct rp_engine *engine, const struct asked *asked,
+                 const struct rp_placement *placement, struct rp_error *error)
 {
-    const struct rp_ring *ring = seat->ring;
-    bool leads = batch > ring->tail && !rp_engine_has_consumer(engine, ring);
-    rp_engine_stop_flow(engine);
-    int code = rp_engine_rebuild_ring(engine, (uint32_t)(ring - engine->rings),
-                                      leads ? RP_ALL_SEATS : seat->replica, batch, error);
-    if (code >= 0 && leads)
-        doubt_others(engine, seat, ring);
-    int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
-    return code < 0 ? code : restarted;
+    switch (placement->action) {
+    case RP_PLACE_REFUSE:
+        return refuse(engine, placement, error);
+    case RP_PLACE_KEEP:
+        return 0;
+    case RP_PLACE_REBUILD:
+        return replace_ring(engine, asked->seat, placement->batch, false, error);
+    case RP_PLACE_MOVE_RING:
+        RP_ASSERT(!rp_engine_has_consumer(engine, asked->seat->ring));
+        return replace_ring(engine, asked->seat, placement->batch, true, error);
+    case RP_PLACE_MOVE_ALL:
+        break;
+    }
+    RP_ASSERT(placement->action == RP_PLACE_MOVE_ALL);
+    return move_all(engine, asked, placement, error);
 }
 
-/* Behind the last row the state stays where it is while padding fills up the step, so there a token
- * does not tell how much its trainer has had: what the ring's last one had, if that is in this
- * step, or else the rest of the last row's micro-batch. A trainer that names its row knows. */
-static uint64_t row_of_token(struct rp_engine *engine, const struct rp_seat *seat, uint64_t row,
-                             const void *token, size_t bytes)
+/* Place and attach. A consumer that names its row has not restarted, so only the others begin or
+ * join a rollback. */
+static int rejoin(struct rp_engine *engine, const struct asked *asked, uint64_t *batch_out,
+                  struct rp_error *error)
 {
-    struct rp_row next;
-    if (row < engine->base_row || is_numbered(engine, row) ||
-        rp_engine_probe_row(engine, row, token, bytes, NULL) < 0 ||
-        row != rp_plan_row(engine->probe) || rp_plan_next(engine->probe, &next, NULL) != 0)
-        return row;
-    uint64_t batch = rp_div_up(row - engine->base_row, engine->batch_rows);
-    uint64_t position = rp_seat_position(seat);
-    if (position > batch && position - batch < engine->micro_batches)
-        batch = position;
-    return engine->base_row + batch * engine->batch_rows;
+    struct rp_seat *seat = asked->seat;
+    struct rp_rejoin_facts facts = facts_of(engine, asked);
+    int code = asked->token ? look_at_token(engine, asked, &facts, error) : 0;
+    if (code < 0)
+        return code;
+    struct rp_placement placement = rp_rejoin_decide(&facts);
+    code = apply(engine, asked, &placement, error);
+    if (code >= 0)
+        code = rp_ring_attach_trainer(seat->ring, seat->replica, placement.batch, error);
+    if (code < 0)
+        return code;
+    *batch_out = placement.batch;
+    engine->had_consumer = true;
+    rp_seat_transition(seat, RP_SEAT_ATTACH);
+    if (asked->token && !asked->names_row)
+        rp_engine_note_rollback(engine, seat, asked->request->next_row);
+    RP_ASSERT(rp_seat_position(seat) == placement.batch);
+    return 0;
 }
 
-/* Is it a row at which a step begins, as they are counted now? */
-static bool is_step(const struct rp_engine *engine, uint64_t row)
+int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
+                     const struct rp_request *request, bool names_row, const void *token,
+                     uint64_t *batch_out, struct rp_error *error)
 {
-    uint64_t step = engine->config->global_batch_size;
-    return row % step == engine->base_row % step;
-}
-
-/* Does a trainer that goes on at `row` say where a step began? What does not fit is made up. */
-static bool tells_step(const struct rp_engine *engine, const struct rp_request *request,
-                       uint64_t row)
-{
-    return request->step_row <= row && (row - request->step_row) % engine->batch_rows == 0;
-}
-
-/* Does the state that the probe stands at begin a step where there was none? Then the probe is one
- * row behind it. */
-static bool begins_new_step(const struct rp_engine *engine, uint64_t row)
-{
-    struct rp_row next;
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (engine->seats[s].ever_attached)
-            return false;
-    return !is_step(engine, row) && row == rp_plan_row(engine->probe) &&
-           rp_plan_next(engine->probe, &next, NULL) == 1;
+    struct asked asked = {seat, request, names_row, token};
+    RP_ASSERT(!rp_seat_is_attached(seat));
+    engine->skipping_absent = false; /* other consumers may be on their way, too */
+    int code = rejoin(engine, &asked, batch_out, error);
+    rp_engine_end_migrations(engine);
+    return code;
 }
 
 /* ---- skipping absent seats ------------------------------------------------------------------- */
 
-/* A rank, or a replica, may never come: it had everything from the engine before this one, and
- * left. Until somebody takes the seat nothing of the ring is his, so he is passed over: whoever
- * does come says where he stands, or begins at the start row, and the ring is moved there. */
+/* The consumer of a rank, or of a replica, may never come: it was done with an earlier engine.
+ * While nothing is known of it, nothing in the ring is its own, so its seat is advanced when others
+ * have waited for long. When its consumer does come it says which row it needs, or begins at the
+ * start row, and its ring is rebuilt there. */
 void rp_engine_skip_absent(struct rp_engine *engine)
 {
     uint64_t published = 0, now = rp_now_ns();
@@ -177,131 +246,13 @@ void rp_engine_skip_absent(struct rp_engine *engine)
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         struct rp_seat *seat = &engine->seats[s];
         char name[RP_SEAT_NAME_BYTES];
-        bool is_nobodys = seat->position_unknown || !seat->ever_attached;
-        if (!is_nobodys || rp_seat_is_attached(seat) || !rp_seat_fills_ring(seat))
+        if (!rp_seat_may_be_skipped(seat) || !rp_seat_fills_ring(seat))
             continue;
         if (!engine->skipping_absent)
             rp_log(RP_LOG_WARNING, "%s has not attached and others wait: they go on without it",
                    rp_seat_name(seat, name));
-        engine->skipping_absent = seat->position_unknown = true;
+        engine->skipping_absent = true;
+        rp_seat_transition(seat, RP_SEAT_SKIP);
         rp_ring_place_seat(seat->ring, seat->replica, seat->ring->tail);
     }
-}
-
-/* Is what the seat wants, and what the others at its ring have yet to give back, in the ring as it
- * stands? Who alone is ahead of it does not wait for others who may not be ahead. */
-static bool is_at_hand(const struct rp_engine *engine, const struct rp_seat *seat, uint64_t batch)
-{
-    const struct rp_ring *ring = seat->ring;
-    uint64_t lowest = rp_ring_lowest_position(ring, seat->replica, batch);
-    return lowest >= ring->release && lowest <= ring->tail &&
-           (batch <= ring->tail || rp_engine_has_consumer(engine, ring));
-}
-
-static int place_ring(struct rp_engine *engine, const struct rp_seat *seat,
-                      const struct rp_request *request, bool names_row, const void *token,
-                      uint64_t *batch_out, struct rp_error *error)
-{
-    uint64_t row = request->next_row;
-    engine->skipping_absent = false; /* others may be on their way, too */
-    if (row == RP_NEXT_ROW_ANY && seat->position_unknown)
-        row = engine->start_row; /* it has seen no row: none that others are past may be lost */
-    if (token && !names_row)
-        row = row_of_token(engine, seat, row, token, request->state_bytes);
-    bool numbered = row == RP_NEXT_ROW_ANY || is_numbered(engine, row);
-    uint64_t batch = row == RP_NEXT_ROW_ANY ? rp_seat_position(seat)
-                                            : (row - engine->base_row) / engine->batch_rows;
-    enum rp_stream_of stream = token ? rp_engine_stream_of(engine, token, request->state_bytes)
-                                     : RP_STREAM_OURS;
-    bool is_alone = !rp_engine_has_consumer(engine, NULL), begins_step = false;
-    bool tells = names_row && tells_step(engine, request, row);
-    uint64_t step_row = tells ? request->step_row : row;
-    if (token) { /* a token of another stream is refused even if its row is at hand */
-        int code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
-        begins_step = code >= 0 && !names_row && begins_new_step(engine, row);
-        if (begins_step)
-            code = rp_engine_probe_row(engine, row, token, request->state_bytes, error);
-        if (code < 0)
-            return code;
-    }
-    *batch_out = batch;
-    bool recounts = begins_step || (is_alone && tells && !is_step(engine, step_row));
-    bool at_hand = numbered && stream != RP_STREAM_OTHER && !recounts &&
-                   is_at_hand(engine, seat, batch);
-    bool may_be_read = rp_ring_may_be_read(seat->ring, seat->replica);
-    if (engine->phase == RP_ENGINE_FAILED && (!at_hand || may_be_read))
-        return rp_fail(error, -RP_E_BUSY, engine->error->hint, "the stream has stopped: %s",
-                       engine->error->message);
-    if (at_hand)
-        return may_be_read ? move_one(engine, seat, batch, error) : 0;
-    if (!is_alone) {
-        if (stream == RP_STREAM_OTHER)
-            return rp_fail(error, -RP_E_BUSY,
-                           "let all ranks go on from the same state: detach the others first",
-                           "the state at row %" PRIu64
-                           " is of a stream whose weights change at another row than those of the "
-                           "stream that other ranks are in",
-                           row);
-        if (!numbered)
-            return rp_fail(
-                error, -RP_E_BUSY, "let all ranks go on from the same row: detach the others first",
-                "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are in "
-                "(base row %" PRIu64 ", %" PRIu64 " rows each)",
-                row, engine->base_row, engine->batch_rows);
-        return move_one(engine, seat, batch, error);
-    }
-    if (!token) {
-        int code = rp_engine_probe_row(engine, row, NULL, 0, error);
-        if (code < 0)
-            return code;
-    }
-    if (stream == RP_STREAM_OTHER)
-        begin_anew(engine, row);
-    if (stream != RP_STREAM_OURS)
-        forget_contents(engine);
-    if (numbered && !recounts)
-        step_row = engine->base_row;
-    return move_all(engine, seat, row, step_row, batch_out, error);
-}
-
-/* ---- rollbacks ------------------------------------------------------------------------------- */
-
-/* Trainers that go on from the same state are one return. Another one begins when somebody comes
- * from another state, or comes again. */
-static void join_rollback(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
-{
-    bool joins = row == engine->rollback_row && seat->rollback_epoch < engine->rollback_epoch;
-    engine->rollback_epoch += !joins;
-    engine->rollback_row = row;
-    seat->rollback_epoch = engine->rollback_epoch;
-}
-
-static void note_absent(struct rp_engine *engine)
-{
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        engine->seats[s].absent_at_rollback = !rp_seat_is_attached(&engine->seats[s]);
-}
-
-/* A trainer that goes on from a state may be one of many that do, and those that are not there may
- * go back: what they had is then to come again, and nobody knows from where. */
-static void doubt_absent(struct rp_engine *engine)
-{
-    for (uint32_t s = 0; s < engine->seat_count; s++) {
-        struct rp_seat *seat = &engine->seats[s];
-        if (seat->ever_attached && seat->absent_at_rollback && !RP_DEFECT(trust_absent))
-            seat->position_unknown = true;
-    }
-}
-
-int rp_engine_place_ring(struct rp_engine *engine, struct rp_seat *seat,
-                         const struct rp_request *request, bool names_row, const void *token,
-                         uint64_t *batch_out, struct rp_error *error)
-{
-    note_absent(engine);
-    int code = place_ring(engine, seat, request, names_row, token, batch_out, error);
-    if (code >= 0 && token && !names_row) { /* who names its row has lived all the time */
-        join_rollback(engine, seat, request->next_row);
-        doubt_absent(engine);
-    }
-    return code;
 }

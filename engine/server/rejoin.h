@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rejoin.h — where a trainer goes on, and what that means for the others. */
+/* rejoin.h — a consumer attaches: facts are gathered, a placement is decided (rejoin_decide.h) and
+ * applied. */
 #ifndef RP_SERVER_REJOIN_H
 #define RP_SERVER_REJOIN_H
 
 #include "server/engine.h"
 
-/** Make a ring stand so that a trainer can take the seat where the request wants to go on;
- * *batch_out is its number. names_row: the trainer named the row itself, else it is its token's. If
- * it fails the engine goes on as it was, unless flow_running is false: then it cannot. */
-RP_MUST_CHECK int rp_engine_place_ring(struct rp_engine *engine, struct rp_seat *seat,
-                                       const struct rp_request *request, bool names_row,
-                                       const void *token, uint64_t *batch_out,
-                                       struct rp_error *error);
+/** Attach the consumer of a request to a seat where nobody is attached; *batch_out is the batch
+ * that it gets first. names_row: the request names the row, else next_row is that of the token (or
+ * RP_NEXT_ROW_ANY without one). On failure nothing has changed, or the flow is stopped
+ * (flow_running is false) and the engine has to fail. */
+RP_MUST_CHECK int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
+                                   const struct rp_request *request, bool names_row,
+                                   const void *token, uint64_t *batch_out, struct rp_error *error);
 
-/** Let seats that nobody has taken give way to a trainer that waits for its next batch. */
+/** Advance seats without a consumer, of which nothing is known, when they keep attached consumers
+ * waiting. To be called while the engine is idle. */
 void rp_engine_skip_absent(struct rp_engine *engine);
 
 #endif

@@ -9,7 +9,7 @@
 #include "server/probe.h"
 #include "server/rings.h"
 #include "server/save.h"
-#include "server/seat.h"
+#include "server/seats.h"
 
 static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to)
 {
@@ -28,6 +28,8 @@ uint64_t rp_ring_lowest_position(const struct rp_ring *ring, uint32_t replica, u
     return batch;
 }
 
+/* They see that the ring has stopped, take what it still has, and attach to the one in its place.
+ */
 static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
@@ -35,7 +37,7 @@ static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
         if (connection->fd < 0 || !connection->seat || connection->seat->ring != ring)
             continue;
         rp_ring_set_status(ring, RP_RING_STOPPED, ring->tail, NULL);
-        rp_engine_close_connection(engine, connection);
+        rp_engine_migrate_consumer(engine, connection);
     }
 }
 
@@ -72,7 +74,7 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
         place_seats(old, replica, batch);
         return 0;
     }
-    (void)rp_ring_poll_release(old); /* whoever is led over may have said his last word */
+    (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
     int code = rp_ring_create(&fresh, &geometry, replicas, engine->identity, engine->generation,
                               rp_ring_lowest_position(old, replica, batch), error);
     if (code < 0)
@@ -85,6 +87,8 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     migrate_consumers(engine, old);
     rp_ring_close(old);
     *old = fresh;
+    for (uint32_t r = 0; r < replicas; r++)
+        rp_seat_transition(&engine->seats[ring * replicas + r], RP_SEAT_REBUILD);
     return 0;
 }
 

@@ -26,7 +26,7 @@
 #include "server/probe.h"
 #include "server/save.h"
 #include "server/save_contents.h"
-#include "server/seat.h"
+#include "server/seats.h"
 
 /* A tenth of the share of another thread that wants the same CPU, so that the save still ends. */
 #define SAVER_NICE 10
@@ -204,7 +204,7 @@ static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
 {
     char name[RP_SEAT_NAME_BYTES];
     for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (engine->seats[s].position_unknown)
+        if (!rp_seat_position_is_known(&engine->seats[s]))
             return rp_fail(error, -RP_E_BUSY, "the checkpoints there are stay valid",
                            "%s has not attached since another one came from a state or moved the "
                            "stream, so nobody knows what it has consumed",

@@ -1,11 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See seat.h. */
+/* seat.c — the table of seat.h. */
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/bits.h"
-#include "base/defect.h"
+#include "base/fail.h"
 #include "server/seat.h"
+
+enum {
+    V = RP_SEAT_VACANT,
+    A = RP_SEAT_ATTACHED,
+    M = RP_SEAT_MIGRATING,
+    K = RP_SEAT_ABSENT_KNOWN,
+    U = RP_SEAT_ABSENT_UNKNOWN,
+    F = RP_SEAT_FINISHED,
+    D = RP_SEAT_FINISHED_UNKNOWN,
+    X = RP_SEAT_STATES
+};
+
+static const uint8_t next_states[RP_SEAT_EVENTS][RP_SEAT_STATES] = {
+    /*                          V  A  M  K  U  F  D */
+    [RP_SEAT_ATTACH] = {A, X, X, A, A, A, A},          [RP_SEAT_DETACH] = {X, K, X, X, X, X, X},
+    [RP_SEAT_DETACH_CONSUMED] = {X, F, X, X, X, X, X}, [RP_SEAT_MIGRATE] = {X, M, X, X, X, X, X},
+    [RP_SEAT_MIGRATE_END] = {X, X, K, X, X, X, X},     [RP_SEAT_ROLLBACK] = {V, A, M, U, U, U, U},
+    [RP_SEAT_ROLLBACK_OWN] = {X, A, M, U, U, D, D},    [RP_SEAT_MOVE] = {U, X, X, U, U, U, U},
+    [RP_SEAT_MOVE_OWN] = {X, X, X, U, U, D, D},        [RP_SEAT_SKIP] = {U, X, X, X, U, X, D},
+    [RP_SEAT_REBUILD] = {V, X, M, K, U, F, D},
+};
+
+enum rp_seat_state rp_seat_next_state(enum rp_seat_state state, enum rp_seat_event event)
+{
+    RP_ASSERT(state < RP_SEAT_STATES && event < RP_SEAT_EVENTS);
+    return (enum rp_seat_state)next_states[event][state];
+}
+
+void rp_seat_transition(struct rp_seat *seat, enum rp_seat_event event)
+{
+    enum rp_seat_state next = rp_seat_next_state(seat->seat_state, event);
+    RP_ASSERT(next != RP_SEAT_STATES);
+    seat->seat_state = next;
+}
+
+const char *rp_seat_state_name(enum rp_seat_state state)
+{
+    static const char *const names[RP_SEAT_STATES] = {
+        [V] = "VACANT",         [A] = "ATTACHED", [M] = "MIGRATING",       [K] = "ABSENT_KNOWN",
+        [U] = "ABSENT_UNKNOWN", [F] = "FINISHED", [D] = "FINISHED_UNKNOWN"};
+    RP_ASSERT(state < RP_SEAT_STATES);
+    return names[state];
+}
 
 const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTES])
 {
@@ -16,48 +58,4 @@ const char *rp_seat_name(const struct rp_seat *seat, char text[RP_SEAT_NAME_BYTE
         snprintf(text, RP_SEAT_NAME_BYTES, "rank %" PRIu32 ", replica %" PRIu32,
                  ring->geometry.rank, seat->replica);
     return text;
-}
-
-int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
-{
-    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
-        if (engine->connections[i].fd >= 0 && engine->connections[i].seat == seat)
-            return engine->connections[i].pid;
-    return 0;
-}
-
-bool rp_engine_has_consumer(const struct rp_engine *engine, const struct rp_ring *ring)
-{
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        if ((!ring || engine->seats[s].ring == ring) && rp_seat_is_attached(&engine->seats[s]))
-            return true;
-    return false;
-}
-
-bool rp_engine_consumer_waits(const struct rp_engine *engine)
-{
-    for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {
-        const struct rp_seat *seat = &engine->seats[s];
-        bool has_none = rp_seat_position(seat) >= seat->ring->tail;
-        if (rp_seat_is_attached(seat) &&
-            (has_none || rp_ring_is_awaited(seat->ring, seat->replica)))
-            return true;
-    }
-    return false;
-}
-
-bool rp_seat_fills_ring(const struct rp_seat *seat)
-{
-    return rp_seat_position(seat) + seat->ring->geometry.slots == seat->ring->tail;
-}
-
-/* fit into a core's cache: hashed while they are in it */
-
-uint64_t rp_engine_consumed(const struct rp_engine *engine)
-{
-    uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? engine->rings[r].tail
-                                                               : engine->rings[r].release);
-    return lowest;
 }

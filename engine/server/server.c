@@ -31,7 +31,7 @@
 #include "server/rejoin.h"
 #include "server/rings.h"
 #include "server/save.h"
-#include "server/seat.h"
+#include "server/seats.h"
 #include "server/server.h"
 #include "server/signals.h"
 #include "server/start.h"
@@ -292,16 +292,24 @@ static void save_when_due(struct rp_engine *engine)
         engine->save_wanted = false;
 }
 
-/* A stream that failed in reading ahead has published batches before that; whoever has not been
- * here yet may still fetch them. Trainers that are here have them mapped and need no engine for it.
- */
+/* Are there batches for a consumer that is yet to attach? */
+static bool is_to_come(const struct rp_seat *seat)
+{
+    bool has_none = seat->seat_state == RP_SEAT_VACANT ||
+                    seat->seat_state == RP_SEAT_ABSENT_UNKNOWN;
+    return has_none && rp_seat_position(seat) < seat->ring->tail &&
+           !rp_ring_may_be_read(seat->ring, seat->replica);
+}
+
+/* A stream that failed in reading ahead has published batches before that. Consumers that are yet
+ * to attach may still fetch them, from memory that nobody reads; those that are attached have them
+ * mapped, and need no engine for it. */
 static bool is_awaited(const struct rp_engine *engine)
 {
     if (rp_now_ns() - engine->failed_ns >= FAILED_WAIT_NS)
         return false;
     for (uint32_t s = 0; s < engine->seat_count; s++)
-        if (!engine->seats[s].ever_attached &&
-            rp_seat_position(&engine->seats[s]) < engine->seats[s].ring->tail)
+        if (is_to_come(&engine->seats[s]))
             return true;
     return false;
 }
@@ -349,10 +357,8 @@ static void run(void *argument)
             look(engine, 0);
         fail_when_lost(engine);
         run_step(engine, &idle);
-        if (engine->phase == RP_ENGINE_RUNNING && rp_engine_has_delivered_all(engine)) {
-            rp_log(RP_LOG_INFO, "the stream has ended and every rank has had all of it");
-            rp_engine_begin_stop(engine);
-        }
+        if (engine->phase == RP_ENGINE_RUNNING)
+            rp_engine_stop_when_delivered(engine);
         if (engine->phase == RP_ENGINE_FAILED && !is_awaited(engine))
             rp_engine_begin_stop(engine);
         if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted && !engine->saver.busy)

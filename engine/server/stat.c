@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/seat.h"
+#include "server/seats.h"
 #include "server/stat.h"
 
 /* One replica of a rank. `holds`: others wait for batches for which there is no room because of

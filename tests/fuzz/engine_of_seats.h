@@ -5,7 +5,10 @@
 #ifndef RP_TESTS_ENGINE_OF_SEATS_H
 #define RP_TESTS_ENGINE_OF_SEATS_H
 
-#include "server/engine.h"
+#include "server/attach.h"
+#include "server/connections.h"
+#include "server/seats.h"
+#include "shm/peer.h"
 #include "memory_segment.h"
 #include "memory_socket.h"
 
@@ -90,11 +93,20 @@ FUZZ void engine_start(void)
         connections[i].fd = -1;
 }
 
+/* The process that read the ring in this seat has ended. */
+FUZZ void forget_reader(const struct rp_seat *seat)
+{
+    seat->ring->seats[seat->replica].reader_fd = RP_PEER_NONE;
+}
+
 FUZZ void neighbour_sits_down(void)
 {
     neighbour.fd = open(fuzz_file("neighbour", "", 0), O_RDWR);
     connections[0] = (struct rp_connection){.fd = neighbour.fd, .seat = &seats[TAKEN], .pid = 1};
     FUZZ_REQUIRE(rp_ring_attach_trainer(seats[TAKEN].ring, seats[TAKEN].replica, 0, NULL) == 0);
+    forget_reader(&seats[TAKEN]);
+    rp_ring_set_reader(seats[TAKEN].ring, seats[TAKEN].replica, RP_PEER_UNKNOWN);
+    rp_seat_transition(&seats[TAKEN], RP_SEAT_ATTACH);
 }
 
 FUZZ void neighbour_gets_up(void)
@@ -104,12 +116,12 @@ FUZZ void neighbour_gets_up(void)
     neighbour.fd = -1;
 }
 
-int __wrap_rp_engine_place_ring(struct rp_engine *asked, const struct rp_seat *seat,
-                                const struct rp_request *request, bool names_row, const void *token,
-                                uint64_t *batch_out, struct rp_error *error);
-int __wrap_rp_engine_place_ring(struct rp_engine *asked, const struct rp_seat *seat,
-                                const struct rp_request *request, bool names_row, const void *token,
-                                uint64_t *batch_out, struct rp_error *error)
+int __wrap_rp_engine_rejoin(struct rp_engine *asked, struct rp_seat *seat,
+                            const struct rp_request *request, bool names_row, const void *token,
+                            uint64_t *batch_out, struct rp_error *error);
+int __wrap_rp_engine_rejoin(struct rp_engine *asked, struct rp_seat *seat,
+                            const struct rp_request *request, bool names_row, const void *token,
+                            uint64_t *batch_out, struct rp_error *error)
 {
     FUZZ_REQUIRE(asked == &engine && asked->requester_fd == peer.fd);
     placement.times++;
@@ -118,7 +130,12 @@ int __wrap_rp_engine_place_ring(struct rp_engine *asked, const struct rp_seat *s
     placement.has_token = token != NULL;
     placement.seat = seat;
     *batch_out = 0;
-    return placement.is_refused ? rp_fail(error, -RP_E_BUSY, NULL, "not there") : 0;
+    if (placement.is_refused)
+        return rp_fail(error, -RP_E_BUSY, NULL, "not there");
+    asked->had_consumer = true;
+    forget_reader(seat);
+    rp_seat_transition(seat, RP_SEAT_ATTACH);
+    return rp_ring_attach_trainer(seat->ring, seat->replica, 0, error);
 }
 
 const void *__wrap_rp_flow_state_at(const struct rp_flow *flow, uint64_t batch, size_t *bytes,

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See rejoin_decide.h. */
+#include "server/rejoin_decide.h"
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "shm/layout.h"
+
+static bool is_numbered(const struct rp_rejoin_facts *facts, uint64_t row)
+{
+    return row >= facts->base_row && (row - facts->base_row) % facts->batch_rows == 0;
+}
+
+static bool begins_step(const struct rp_rejoin_facts *facts, uint64_t row)
+{
+    return row % facts->step_rows == facts->base_row % facts->step_rows;
+}
+
+static uint64_t row_of_batch(const struct rp_rejoin_facts *facts, uint64_t batch)
+{
+    return facts->base_row + batch * facts->batch_rows;
+}
+
+/* A token of the end: the seat's position, if that is in the padding of the same step. */
+static uint64_t row_behind_end(const struct rp_rejoin_facts *facts)
+{
+    uint64_t batch = rp_div_up(facts->row - facts->base_row, facts->batch_rows);
+    uint64_t step_batches = facts->step_rows / facts->batch_rows;
+    if (facts->position > batch && facts->position - batch < step_batches)
+        batch = facts->position;
+    return row_of_batch(facts, batch);
+}
+
+static uint64_t row_asked_for(const struct rp_rejoin_facts *facts)
+{
+    if (facts->row == RP_NEXT_ROW_ANY)
+        return facts->position_is_known ? row_of_batch(facts, facts->position) : facts->start_row;
+    bool tells = facts->names_row || facts->follows != RP_FOLLOWS_END ||
+                 facts->row < facts->base_row;
+    return tells || is_numbered(facts, facts->row) ? facts->row : row_behind_end(facts);
+}
+
+/* Does the ring have the batch and all that its other seats have yet to release, or will the batch
+ * be its next one? A consumer that is ahead of the ring waits for the others that are attached to
+ * it, and not for seats whose consumers may be elsewhere. */
+static bool is_in_ring(const struct rp_rejoin_facts *facts, uint64_t batch)
+{
+    uint64_t lowest = rp_min_u64(facts->lowest_other, batch);
+    return lowest >= facts->release && lowest <= facts->tail &&
+           (batch <= facts->tail || facts->ring_has_consumer);
+}
+
+static struct rp_placement refuse(struct rp_placement placement, enum rp_refusal refusal)
+{
+    placement.action = RP_PLACE_REFUSE;
+    placement.refusal = refusal;
+    return placement;
+}
+
+/* While others are attached: within their stream and their numbering. */
+static struct rp_placement decide_beside_others(const struct rp_rejoin_facts *facts,
+                                                struct rp_placement placement)
+{
+    if (facts->stream == RP_STREAM_OTHER)
+        return refuse(placement, RP_REFUSAL_OTHER_STREAM);
+    if (!is_numbered(facts, placement.row))
+        return refuse(placement, RP_REFUSAL_NOT_NUMBERED);
+    bool is_ahead = placement.batch > facts->tail;
+    placement.action = is_ahead && !facts->ring_has_consumer ? RP_PLACE_MOVE_RING
+                                                             : RP_PLACE_REBUILD;
+    return placement;
+}
+
+static struct rp_placement decide_alone(const struct rp_rejoin_facts *facts,
+                                        struct rp_placement placement, uint64_t step_row)
+{
+    placement.action = RP_PLACE_MOVE_ALL;
+    placement.begins_stream = facts->stream == RP_STREAM_OTHER;
+    placement.forgets_contents = facts->stream != RP_STREAM_OURS;
+    if (step_row != facts->base_row)
+        placement.base_row = step_row % facts->step_rows;
+    placement.batch = (placement.row - placement.base_row) / facts->batch_rows;
+    return placement;
+}
+
+struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
+{
+    RP_ASSERT(facts->batch_rows > 0 && facts->step_rows % facts->batch_rows == 0);
+    RP_ASSERT(facts->has_consumer || !facts->ring_has_consumer);
+    RP_ASSERT(facts->release <= facts->tail && facts->release <= facts->lowest_other);
+    struct rp_placement placement = {.row = row_asked_for(facts), .base_row = facts->base_row};
+    bool numbered = is_numbered(facts, placement.row);
+    if (numbered)
+        placement.batch = (placement.row - facts->base_row) / facts->batch_rows;
+
+    uint64_t row = placement.row, told = facts->step_row;
+    bool tells_step = facts->names_row && told <= row && (row - told) % facts->batch_rows == 0;
+    bool first_token = facts->follows == RP_FOLLOWS_ROW && !facts->names_row &&
+                       !facts->had_consumer;
+    uint64_t step_row = tells_step ? told : row;
+    bool counts_anew = !facts->has_consumer && (tells_step || first_token) &&
+                       !begins_step(facts, step_row);
+    bool in_ring = numbered && !counts_anew && facts->stream != RP_STREAM_OTHER &&
+                   is_in_ring(facts, placement.batch);
+
+    if (facts->has_failed && (!in_ring || facts->memory_may_be_read))
+        return refuse(placement, RP_REFUSAL_FAILED);
+    if (in_ring) {
+        placement.action = facts->memory_may_be_read ? RP_PLACE_REBUILD : RP_PLACE_KEEP;
+        return placement;
+    }
+    if (facts->has_consumer)
+        return decide_beside_others(facts, placement);
+    return decide_alone(facts, placement, numbered && !counts_anew ? facts->base_row : step_row);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See seats.h. */
+#include "base/bits.h"
+#include "base/defect.h"
+#include "server/seats.h"
+#include "shm/peer.h"
+
+static uint32_t count_connections(const struct rp_engine *engine, const struct rp_seat *seat,
+                                  int32_t *pid)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
+        const struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd < 0 || connection->seat != seat)
+            continue;
+        count++;
+        *pid = connection->pid;
+    }
+    return count;
+}
+
+int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
+{
+    int32_t pid = 0;
+    (void)count_connections(engine, seat, &pid);
+    return pid;
+}
+
+bool rp_engine_has_consumer(const struct rp_engine *engine, const struct rp_ring *ring)
+{
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        if ((!ring || engine->seats[s].ring == ring) && rp_seat_is_attached(&engine->seats[s]))
+            return true;
+    return false;
+}
+
+bool rp_engine_consumer_waits(const struct rp_engine *engine)
+{
+    for (uint32_t s = 0; s < engine->seat_count && !engine->flow_ended; s++) {
+        const struct rp_seat *seat = &engine->seats[s];
+        bool has_none = rp_seat_position(seat) >= seat->ring->tail;
+        if (rp_seat_is_attached(seat) &&
+            (has_none || rp_ring_is_awaited(seat->ring, seat->replica)))
+            return true;
+    }
+    return false;
+}
+
+uint64_t rp_engine_consumed(const struct rp_engine *engine)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        lowest = rp_min_u64(lowest, RP_DEFECT(count_published) ? engine->rings[r].tail
+                                                               : engine->rings[r].release);
+    return lowest;
+}
+
+/* Has a consumer attached to the seat from a state token in the present rollback epoch? */
+static bool is_of_epoch(const struct rp_engine *engine, const struct rp_seat *seat)
+{
+    return engine->rollback_epoch > 0 && seat->rollback_epoch == engine->rollback_epoch;
+}
+
+void rp_engine_move_seat(const struct rp_engine *engine, struct rp_seat *seat)
+{
+    rp_seat_transition(seat, is_of_epoch(engine, seat) ? RP_SEAT_MOVE_OWN : RP_SEAT_MOVE);
+}
+
+void rp_engine_end_migrations(struct rp_engine *engine)
+{
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        if (engine->seats[s].seat_state == RP_SEAT_MIGRATING)
+            rp_seat_transition(&engine->seats[s], RP_SEAT_MIGRATE_END);
+}
+
+/* Consumers that attach from the same state token, each seat once, are one rollback epoch. The next
+ * one begins when a consumer comes from another state, or a second time. */
+void rp_engine_note_rollback(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
+{
+    RP_ASSERT(rp_seat_is_attached(seat) && seat->rollback_epoch <= engine->rollback_epoch);
+    bool joins = row == engine->rollback_row && seat->rollback_epoch < engine->rollback_epoch;
+    engine->rollback_epoch += !joins;
+    engine->rollback_row = row;
+    seat->rollback_epoch = engine->rollback_epoch;
+    for (uint32_t s = 0; s < engine->seat_count && !RP_DEFECT(trust_absent); s++) {
+        struct rp_seat *other = &engine->seats[s];
+        bool is_own = is_of_epoch(engine, other);
+        rp_seat_transition(other, is_own ? RP_SEAT_ROLLBACK_OWN : RP_SEAT_ROLLBACK);
+    }
+}
+
+void rp_engine_check_seats(const struct rp_engine *engine)
+{
+    for (uint32_t s = 0; s < engine->seat_count; s++) {
+        const struct rp_seat *seat = &engine->seats[s];
+        int32_t pid;
+        bool is_attached = rp_seat_is_attached(seat);
+        RP_ASSERT(rp_ring_is_taken(seat->ring, seat->replica) == is_attached);
+        RP_ASSERT(count_connections(engine, seat, &pid) == is_attached);
+        RP_ASSERT(seat->seat_state != RP_SEAT_MIGRATING);
+        RP_ASSERT(!is_attached || engine->had_consumer);
+        RP_ASSERT(!is_attached || seat->ring->seats[seat->replica].reader_fd != RP_PEER_NONE);
+        RP_ASSERT(seat->rollback_epoch <= engine->rollback_epoch);
+        if (seat->seat_state != RP_SEAT_VACANT)
+            continue;
+        RP_ASSERT(seat->rollback_epoch == 0);
+        RP_ASSERT(engine->base_row + rp_seat_position(seat) * engine->batch_rows ==
+                  engine->start_row);
+    }
+}
