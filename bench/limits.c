@@ -453,6 +453,11 @@ int main(int argc, char **argv)
     struct rp_error error;
     read_config(&b.config, &a, NULL);
     check(rp_stream_open_corpus(&b.corpus, &b.config, false, &error), &error);
+    if (b.config.max_docs_per_row == 0) {
+        struct rp_docs_per_row found;
+        check(rp_stream_docs_per_row(&found, &b.config, b.corpus, &error), &error);
+        b.config.max_docs_per_row = found.standard;
+    }
     json_t *report = json_object();
     char *stages = strdup(a.stages), *rest = stages;
     for (char *stage; (stage = strsep(&rest, ",")) != NULL;)

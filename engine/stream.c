@@ -3,6 +3,7 @@
 #include "stream.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 
@@ -42,28 +43,35 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
     return code;
 }
 
-int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
-                        const struct rp_corpus *corpus, struct rp_error *error)
+static struct rp_plan_config plan_config_of(const struct rp_config *config,
+                                            const struct rp_corpus *corpus)
 {
     struct rp_fingerprint fingerprint = rp_corpus_fingerprint(corpus);
-    struct rp_plan_config plan_config = {.seed = config->seed,
-                                         .num_epochs = config->num_epochs,
-                                         .seq_len = config->seq_len,
-                                         .shuffle = (enum rp_shuffle)config->shuffle,
-                                         .block_documents = config->block_documents,
-                                         .window_blocks = config->window_blocks,
-                                         .packing = (enum rp_packing)config->packing,
-                                         .window = config->window,
-                                         .fill = (enum rp_fill)config->fill,
-                                         .long_doc = (enum rp_long_doc)config->long_doc,
-                                         .max_docs_per_row = config->max_docs_per_row,
-                                         .lanes = config->lanes,
-                                         .corpus_sampled = fingerprint.sampled,
-                                         .corpus_full = fingerprint.full};
+    return (struct rp_plan_config){.seed = config->seed,
+                                   .num_epochs = config->num_epochs,
+                                   .seq_len = config->seq_len,
+                                   .shuffle = (enum rp_shuffle)config->shuffle,
+                                   .block_documents = config->block_documents,
+                                   .window_blocks = config->window_blocks,
+                                   .packing = (enum rp_packing)config->packing,
+                                   .window = config->window,
+                                   .fill = (enum rp_fill)config->fill,
+                                   .long_doc = (enum rp_long_doc)config->long_doc,
+                                   .max_docs_per_row = config->max_docs_per_row,
+                                   .lanes = config->lanes,
+                                   .corpus_sampled = fingerprint.sampled,
+                                   .corpus_full = fingerprint.full};
+}
+
+/* The sources as the plan sees them; the caller frees them. NULL when out of memory. */
+static struct rp_plan_source *plan_sources_of(const struct rp_config *config,
+                                              const struct rp_corpus *corpus,
+                                              struct rp_error *error)
+{
     struct rp_plan_source *sources = rp_calloc(config->source_count, sizeof *sources);
     if (!sources)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
-    for (uint32_t i = 0; i < config->source_count; i++) {
+        (void)rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
+    for (uint32_t i = 0; sources && i < config->source_count; i++) {
         const struct rp_source *source = rp_corpus_source(corpus, i);
         sources[i] = (struct rp_plan_source){.documents = rp_source_documents(source),
                                              .weight = config->sources[i].weight,
@@ -72,7 +80,24 @@ int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *confi
                                              .length_many = rp_source_length_many,
                                              .name = rp_source_name(source)};
     }
-    int code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
+    return sources;
+}
+
+int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
+                        const struct rp_corpus *corpus, struct rp_error *error)
+{
+    struct rp_plan_config plan_config = plan_config_of(config, corpus);
+    struct rp_plan_source *sources = plan_sources_of(config, corpus, error);
+    if (!sources)
+        return -ENOMEM;
+    int code = 0;
+    if (plan_config.max_docs_per_row == 0) {
+        struct rp_docs_per_row found;
+        code = rp_docs_per_row(&found, &plan_config, sources, config->source_count, error);
+        plan_config.max_docs_per_row = code < 0 ? 0 : found.standard;
+    }
+    if (code >= 0)
+        code = rp_plan_open(plan_out, &plan_config, sources, config->source_count, error);
     free(sources);
     return code;
 }
@@ -97,4 +122,32 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
     if (writer.out_of_memory)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for the contract of the run");
     return rp_contract_open(contract_out, writer.text, writer.bytes, error);
+}
+
+int rp_stream_docs_per_row(struct rp_docs_per_row *found, const struct rp_config *config,
+                           const struct rp_corpus *corpus, struct rp_error *error)
+{
+    struct rp_plan_config plan_config = plan_config_of(config, corpus);
+    struct rp_plan_source *sources = plan_sources_of(config, corpus, error);
+    if (!sources)
+        return -ENOMEM;
+    int code = rp_docs_per_row(found, &plan_config, sources, config->source_count, error);
+    free(sources);
+    return code;
+}
+
+bool rp_stream_docs_per_row_text(const struct rp_docs_per_row *found,
+                                 const struct rp_config *config, char *text, size_t bytes)
+{
+    if (found->cost <= RP_DOCS_PER_ROW_COST_MAX)
+        return false;
+    bool given = config->max_docs_per_row != 0;
+    snprintf(text, bytes,
+             "max_docs_per_row is %u%s: about %.0f %% of the tokens in a batch are padding because "
+             "documents are so short that rows end before they are full; `max_docs_per_row: %u` "
+             "fills them (that is another stream: a run that is resumed keeps its value)",
+             given ? config->max_docs_per_row : found->standard,
+             given ? "" : ", as much as state tokens of best_fit have room for", 100 * found->cost,
+             found->wanted);
+    return true;
 }

@@ -6,12 +6,17 @@
 #define RP_STREAM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/contract.h"
 #include "base/fail.h"
 #include "config/config.h"
 #include "corpus/corpus.h"
+#include "plan/docs_per_row.h"
 #include "plan/plan.h"
+
+/* A limit of documents a row that costs more of the tokens than this is warned of. */
+#define RP_DOCS_PER_ROW_COST_MAX 0.01
 
 /** Open the corpus of a finished config. allow_missing: token files may be gone where an index or a
  *  sidecar is left (a run that begins with the contents of a checkpoint). */
@@ -19,7 +24,8 @@ RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
                                         const struct rp_config *config, bool allow_missing,
                                         struct rp_error *error);
 
-/** A plan of the whole stream, at row 0. The corpus must outlive it. */
+/** A plan of the whole stream, at row 0. The corpus must outlive it. A config without
+ * max_docs_per_row gets the default of this corpus; rp_plan_max_docs_per_row tells it. */
 RP_MUST_CHECK int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *config,
                                       const struct rp_corpus *corpus, struct rp_error *error);
 
@@ -28,5 +34,14 @@ RP_MUST_CHECK int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp
 RP_MUST_CHECK int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
                                           const struct rp_config *config,
                                           const struct rp_plan *plan, struct rp_error *error);
+
+/** What max_docs_per_row of the config, or its default for this corpus, costs. */
+RP_MUST_CHECK int rp_stream_docs_per_row(struct rp_docs_per_row *found,
+                                         const struct rp_config *config,
+                                         const struct rp_corpus *corpus, struct rp_error *error);
+
+/** What to tell the user about it; false if the cost is too small to be told. */
+bool rp_stream_docs_per_row_text(const struct rp_docs_per_row *found,
+                                 const struct rp_config *config, char *text, size_t bytes);
 
 #endif

@@ -18,6 +18,7 @@
     X(ignore_block_hash, "blocks of token files are not compared with their sidecar")              \
     X(ignore_changed_files, "token files are not looked at again once they are open")              \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
+    X(ignore_short_documents, "the default of max_docs_per_row knows no lengths")                  \
     X(keep_stale_marks, "marks of kept states stay when the numbering begins anew")                \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \

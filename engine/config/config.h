@@ -51,7 +51,7 @@ struct rp_config {
     uint32_t window;          /* 64 */
     uint32_t fill;     /* pad (default) | split; with concat: pad given explicitly is an error */
     uint32_t long_doc; /* split (default) | truncate | drop */
-    uint32_t max_docs_per_row; /* 0 = min(seq_len, max(32, seq_len / 32)) */
+    uint32_t max_docs_per_row; /* 0 = from the lengths of the corpus (plan/docs_per_row.h) */
     uint32_t lanes;            /* 1 */
     uint64_t num_epochs;       /* 1; 0 or `endless` = endless */
     uint64_t vocab_size;       /* 0 = not declared (then only the output dtype limits token ids) */
@@ -114,9 +114,9 @@ RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path,
 RP_MUST_CHECK int rp_config_set(struct rp_config *config, const char *key, const char *text,
                                 struct rp_error *error);
 
-/** Check ranges and combinations, expand globs, fill derived values (max_docs_per_row,
- * global_batch_size, the profile's sections). World sizes that do not divide global_batch_size are
- * refused, with the legal ones listed. Call once. */
+/** Check ranges and combinations, expand globs, fill derived values (global_batch_size, the
+ * profile's sections). World sizes that do not divide global_batch_size are refused, with the legal
+ * ones listed. Call once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
 
 /** The value of a key that is a number, a switch, a choice or the list of sections, as the text

@@ -154,9 +154,6 @@ static int finish_sources(struct rp_config *config, struct rp_error *error)
 
 static int finish_stream(struct rp_config *config, struct rp_error *error)
 {
-    if (config->max_docs_per_row == 0)
-        config->max_docs_per_row = (uint32_t)rp_min_u64(config->seq_len,
-                                                        rp_max_u64(32, config->seq_len / 32));
     if (config->max_docs_per_row > config->seq_len)
         return FAIL_AT(config, max_docs_per_row, NULL, error,
                        "expected at most seq_len, which is %u; found %u", config->seq_len,

@@ -54,7 +54,7 @@ enum rp_key_kind {
       "what closes the last gap of a row: padding, or a document cut to fit")                      \
     X(long_doc, long_doc, CHOICE, "split|truncate|drop", "split", 0, 0,                            \
       "what becomes of documents longer than a row")                                               \
-    X(max_docs_per_row, max_docs_per_row, COUNT, NULL, "(min(seq_len, max(32, seq_len / 32)))", 1, \
+    X(max_docs_per_row, max_docs_per_row, COUNT, NULL, "(from the lengths of the documents)", 1,   \
       1u << 24, "most fragments in a row")                                                         \
     X(lanes, lanes, COUNT, NULL, "1", 1, 1024,                                                     \
       "independent plans; row g belongs to lane g mod lanes")                                      \

@@ -217,6 +217,11 @@ int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *erro
     return 1;
 }
 
+uint32_t rp_plan_max_docs_per_row(const struct rp_plan *plan)
+{
+    return plan->config.max_docs_per_row;
+}
+
 uint64_t rp_plan_row(const struct rp_plan *plan)
 {
     return plan->next_row;

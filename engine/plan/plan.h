@@ -108,6 +108,9 @@ uint64_t rp_plan_row(const struct rp_plan *plan);
  * ends before it, or what rp_plan_next returned. */
 RP_MUST_CHECK int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error);
 
+/** The most fragments that a row of this plan has. */
+uint32_t rp_plan_max_docs_per_row(const struct rp_plan *plan);
+
 /** Upper bound of a state token of this plan, in bytes, at any row. */
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
 

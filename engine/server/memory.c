@@ -22,7 +22,7 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
     uint64_t state_bytes = rp_plan_state_bytes_max(plan);
     struct rp_geometry geometry = {.rows = config->batch_size,
                                    .seq_len = config->seq_len,
-                                   .max_docs_per_row = config->max_docs_per_row,
+                                   .max_docs_per_row = rp_plan_max_docs_per_row(plan),
                                    .world = config->dp_world_size,
                                    .slots = config->prefetch_factor,
                                    .state_bytes = state_bytes};

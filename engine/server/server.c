@@ -71,15 +71,16 @@ static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
 static int open_rings(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
-    engine->geometry = (struct rp_geometry){.rows = c->batch_size,
-                                            .seq_len = c->seq_len,
-                                            .max_docs_per_row = c->max_docs_per_row,
-                                            .world = c->dp_world_size,
-                                            .micro_batches = (uint32_t)engine->micro_batches,
-                                            .slots = c->prefetch_factor,
-                                            .label_mode = c->label_mode,
-                                            .pad_id = c->pad_id,
-                                            .state_bytes = engine->state_bytes_max};
+    engine->geometry = (struct rp_geometry){
+        .rows = c->batch_size,
+        .seq_len = c->seq_len,
+        .max_docs_per_row = rp_plan_max_docs_per_row(engine->plan),
+        .world = c->dp_world_size,
+        .micro_batches = (uint32_t)engine->micro_batches,
+        .slots = c->prefetch_factor,
+        .label_mode = c->label_mode,
+        .pad_id = c->pad_id,
+        .state_bytes = engine->state_bytes_max};
     if (rp_geometry_layout(&engine->geometry, c->sections, c->token_dtype) == 0)
         return rp_fail(error, -RP_E_CONFIG, "lower batch_size, seq_len or prefetch_factor",
                        "a batch ring of %u slots of %u x %u tokens is too large to address",

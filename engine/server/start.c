@@ -52,6 +52,17 @@ static void warn_of_weights(const struct rp_config *config, const struct rp_corp
                config->sources[source].name, percent);
 }
 
+static int warn_of_docs_per_row(const struct rp_config *config, const struct rp_corpus *corpus,
+                                struct rp_error *error)
+{
+    struct rp_docs_per_row found;
+    char text[512];
+    int code = rp_stream_docs_per_row(&found, config, corpus, error);
+    if (code >= 0 && rp_stream_docs_per_row_text(&found, config, text, sizeof text))
+        rp_log(RP_LOG_WARNING, "%s", text);
+    return code;
+}
+
 static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                          struct rp_error *error)
 {
@@ -175,8 +186,10 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     }
     if (code >= 0)
         code = open_plans(engine, error);
-    if (code >= 0)
+    if (code >= 0) {
         warn_of_weights(engine->config, engine->corpus);
+        code = warn_of_docs_per_row(engine->config, engine->corpus, error);
+    }
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
     rp_checkpoint_close(checkpoint);

@@ -45,13 +45,13 @@ PROGRAM
 expect "help" 0 "Check this machine" "$RINGPACK" help doctor
 expect "a healthy machine" 0 "^ready: " doctor
 for name in kernel "page size" io_uring "locked memory" "huge pages" "shared memory" memory \
-    /dev/shm "open files" "run directory" processors allocator; do
+    /dev/shm "open files" "run directory" processors allocator corpus; do
     expect "a line for $name" 0 "^(ok|warn) +$name " doctor
 done
 expect "nothing left of the run directory" 2 "No such file" ls "$work/run"
 
 doctor --json >"$work/report"
-expect "JSON" 0 "^12 True$" "$PYTHON" -c '
+expect "JSON" 0 "^13 True$" "$PYTHON" -c '
 import json, sys
 report = json.load(open(sys.argv[1]))
 print(len(report["checks"]), report["ready"])
@@ -74,7 +74,8 @@ expect "io_uring denied" 0 "^warn +io_uring +io_uring cannot be used: .*EPERM.* 
 expect "an unknown option" 2 "unrecognized option" doctor --bogus
 expect "a size that is none" 2 "prefetch_bytes: .*many" doctor --prefetch-bytes many
 head -c 65536 /dev/zero >"$work/tokens.bin"
-printf '%s\n' 'seq_len: 1048576' 'batch_size: 64' 'dp_world_size: 2' 'sources: [tokens.bin]' \
+printf '%s\n' 'seq_len: 1048576' 'batch_size: 64' 'dp_world_size: 2' \
+    'sources: [{path: tokens.bin, format: raw, dtype: u16, eos: 1}]' \
     >"$work/run.yaml"
 expect "the rings of a config: 64 MiB, and 4 slots of 64 rows of 4 MiB for each of 2 ranks" 0 \
     "^ok +memory .*, 2\.[0-9]+ GiB wanted for all rings" doctor -c "$work/run.yaml"

@@ -48,6 +48,27 @@ class Spec:
         self.corpus_full = int(inputs.get("corpus_full", "0"), 16)
 
 
+def default_max_docs_per_row(inputs, lengths):
+    """D where it is not given; lengths[j] are those of source j."""
+    L, W, lanes = inputs["seq_len"], inputs.get("window", 64), inputs.get("lanes", 1)
+
+    def wanted(source):
+        n = len(source)
+        places = range(n)
+        if n > 4096:
+            places = [r * (n - 64) // 63 + i for r in range(64) for i in range(64)]
+        x = sorted(min(L, source[d]) for d in places if source[d] > 0)
+        for k in range(len(x)):
+            if 100 * sum(x[: k + 1]) > sum(x):
+                return -(-L // x[k]) + 1
+        return 1
+
+    most = L
+    if inputs["packing"] == "best_fit":
+        most = 2**22 // (24 * W * lanes)
+    return max(min(L, max(32, L // 32)), min(L, max(map(wanted, lengths)), most))
+
+
 # ---- 2. The generator and the permutation --------------------------------------------------------
 
 

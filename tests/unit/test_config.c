@@ -21,7 +21,7 @@ static void minimal_config_gets_the_standard_values(void **state)
     assert_int_equal(config.packing, 0);
     assert_int_equal(config.window, 64);
     assert_int_equal(config.num_epochs, 1);
-    assert_int_equal(config.max_docs_per_row, 32);
+    assert_int_equal(config.max_docs_per_row, 0); /* the corpus decides */
     assert_int_equal(config.global_batch_size, 4);
     assert_int_equal(config.rank_first, 0);
     assert_int_equal(config.rank_count, 1);

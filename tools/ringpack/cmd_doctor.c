@@ -10,6 +10,7 @@
 #include "doctor.h"
 #include "flow/flow.h"
 #include "shm/ring.h"
+#include "stream.h"
 
 enum {
     OPTION_JSON = 0x1000,
@@ -59,6 +60,21 @@ static int read_config(struct rp_cmd_config *arguments)
     return RP_EXIT_FINE;
 }
 
+/* The most documents in a row, and what that costs; 0 if the corpus cannot be opened. */
+static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
+{
+    struct rp_corpus *corpus = NULL;
+    struct rp_docs_per_row found = {0};
+    int code = rp_stream_open_corpus(&corpus, config, true, &needs->corpus_error);
+    if (code >= 0)
+        code = rp_stream_docs_per_row(&found, config, corpus, &needs->corpus_error);
+    if (code >= 0)
+        (void)rp_stream_docs_per_row_text(&found, config, needs->packing, sizeof needs->packing);
+    rp_corpus_close(corpus);
+    needs->corpus_code = code;
+    return config->max_docs_per_row ? config->max_docs_per_row : found.standard;
+}
+
 static struct rp_doctor_needs needs_of(const struct rp_config *config, bool complete)
 {
     struct rp_doctor_needs needs = {.prefetch_bytes = config->prefetch_bytes
@@ -70,9 +86,10 @@ static struct rp_doctor_needs needs_of(const struct rp_config *config, bool comp
                                     .run_dir = config->run_dir};
     if (!complete)
         return needs;
+    uint32_t documents = look_at_corpus(config, &needs);
     struct rp_geometry geometry = {.rows = config->batch_size,
                                    .seq_len = config->seq_len,
-                                   .max_docs_per_row = config->max_docs_per_row,
+                                   .max_docs_per_row = documents ? documents : 1,
                                    .world = config->dp_world_size,
                                    .slots = config->prefetch_factor,
                                    .state_bytes = STATE_BYTES};

@@ -11,6 +11,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
@@ -42,6 +43,7 @@ struct tally {
     double seconds;
     struct rp_plan_counts counts;
     struct rp_engine_memory memory;
+    uint32_t max_docs_per_row;
 };
 
 static const struct argp_option own_options[] = {
@@ -213,7 +215,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     printf("  %-20s%.1f ns a document, %s documents/s\n", "planning", summary.ns_per_document,
            rp_cmd_short_text(ratio(1e9, summary.ns_per_document), text));
     printf("documents per row     mean %.2f, most %" PRIu64 " of %u\n", summary.documents_per_row,
-           tally->fragments_max, config->max_docs_per_row);
+           tally->fragments_max, tally->max_docs_per_row);
     print_histogram(tally);
     printf("mixture                  asked  realised         tokens\n");
     for (uint32_t i = 0; i < config->source_count; i++)
@@ -250,7 +252,7 @@ static void print_json(const struct rp_config *config, const struct tally *tally
                       ratio((double)tally->source_tokens[i], (double)counts->emitted), "tokens",
                       (json_int_t)tally->source_tokens[i]));
     json_t *report = json_pack(
-        "{sb sI so sf sI sI sI sI sI sI sI sI sI sI sf sf sI sf so so so}", "complete",
+        "{sb sI so sf sI sI sI sI sI sI sI sI sI sI sf sf sI sI sf so so so}", "complete",
         tally->complete, "rows", (json_int_t)tally->rows, "steps",
         tally->complete ? json_integer((json_int_t)summary.steps) : json_null(), "efficiency",
         summary.efficiency, "tokens", (json_int_t)counts->emitted, "padding",
@@ -260,10 +262,25 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         (json_int_t)counts->capped, "trailing_documents", (json_int_t)tally->trailing_documents,
         "trailing_tokens", (json_int_t)tally->trailing_tokens, "cuts_per_100_documents",
         summary.cuts_per_100, "documents_per_row", summary.documents_per_row,
-        "documents_per_row_max", (json_int_t)tally->fragments_max, "ns_per_document",
-        summary.ns_per_document, "documents_per_row_histogram", histogram, "mixture", mixture,
-        "memory", memory_object(&tally->memory));
+        "documents_per_row_max", (json_int_t)tally->fragments_max, "max_docs_per_row",
+        (json_int_t)tally->max_docs_per_row, "ns_per_document", summary.ns_per_document,
+        "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
+        memory_object(&tally->memory));
     rp_cmd_print_json(report);
+}
+
+static int look_at_plan(struct tally *tally, const struct rp_config *config,
+                        const struct rp_corpus *corpus, const struct rp_plan *plan,
+                        struct rp_error *error)
+{
+    struct rp_docs_per_row found;
+    char text[512];
+    tally->memory = rp_engine_memory(config, corpus, plan);
+    tally->max_docs_per_row = rp_plan_max_docs_per_row(plan);
+    int code = rp_stream_docs_per_row(&found, config, corpus, error);
+    if (code >= 0 && rp_stream_docs_per_row_text(&found, config, text, sizeof text))
+        rp_log(RP_LOG_WARNING, "%s", text);
+    return code;
 }
 
 static int plan(void *argument, const struct rp_config *config)
@@ -278,7 +295,7 @@ static int plan(void *argument, const struct rp_config *config)
     if (code >= 0)
         code = rp_stream_open_plan(&plan, config, corpus, &error);
     if (code >= 0)
-        tally.memory = rp_engine_memory(config, corpus, plan);
+        code = look_at_plan(&tally, config, corpus, plan, &error);
     if (code >= 0)
         code = run_plan(plan, arguments->rows ? arguments->rows : ROWS_STANDARD, &tally, &error);
     if (code >= 0 && tally.complete)

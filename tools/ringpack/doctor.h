@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/fail.h"
+
 enum rp_doctor_state {
     RP_DOCTOR_OK,
     RP_DOCTOR_WARN, /* it works, but not as well as it could */
@@ -18,6 +20,11 @@ struct rp_doctor_needs {
     uint64_t files;                      /* descriptors */
     uint32_t readers, packers;
     const char *run_dir; /* may be NULL */
+    /* Of a config's corpus: why it cannot be opened (0: it can), and what the limit of documents a
+     * row costs, when that is worth a word. */
+    int corpus_code;
+    struct rp_error corpus_error;
+    char packing[512];
 };
 
 struct rp_doctor_finding {

@@ -292,6 +292,17 @@ static void look_at_allocator(const struct rp_doctor_needs *needs,
              "not jemalloc: only control work allocates, so little is lost");
 }
 
+static void look_at_corpus(const struct rp_doctor_needs *needs, struct rp_doctor_finding *finding)
+{
+    if (needs->corpus_code < 0)
+        find_error(finding, &needs->corpus_error);
+    else if (needs->packing[0])
+        find(finding, RP_DOCTOR_WARN, "set it in the config, if the stream is a new one", "%s",
+             needs->packing);
+    else
+        find(finding, RP_DOCTOR_OK, NULL, "rows have room for its documents");
+}
+
 const struct rp_doctor_check rp_doctor_checks[] = {
     {"kernel", look_at_kernel},         {"page size", look_at_page_size},
     {"io_uring", look_at_io_uring},     {"locked memory", look_at_locked_memory},
@@ -299,5 +310,6 @@ const struct rp_doctor_check rp_doctor_checks[] = {
     {"memory", look_at_memory},         {"/dev/shm", look_at_dev_shm},
     {"open files", look_at_open_files}, {"run directory", look_at_run_directory},
     {"processors", look_at_processors}, {"allocator", look_at_allocator},
+    {"corpus", look_at_corpus},
 };
 const size_t rp_doctor_check_count = RP_ARRAY_COUNT(rp_doctor_checks);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* docs_per_row — see docs_per_row.h.
+ *
+ * The default: the shortest documents of a source, those that hold one hundredth of its tokens, are
+ * left out of account; a row must have room for as many of the next longer length as fill it. So
+ * the limit may end a row early only where nearly all of its documents are shorter than that. */
+#include "plan/docs_per_row.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/defect.h"
+#include "base/mem.h"
+
+#define RUNS 64u /* of neighbours, which share pages of the index */
+#define RUN_DOCUMENTS 64u
+#define SAMPLE_MAX ((uint64_t)RUNS * RUN_DOCUMENTS)
+#define STANDARD_MIN 32u
+#define SHORT_SHARE 100u /* 1 of so many tokens */
+/* Open rows are in the state token, which is kept with each batch. */
+#define OPEN_ROWS_BYTES_MAX (4u << 20)
+#define COST_ROWS 64u
+#define COST_DOCUMENTS_MAX (1u << 18)
+
+struct sample {
+    uint64_t lengths[SAMPLE_MAX], sorted[SAMPLE_MAX];
+    uint32_t count;
+};
+
+/* The lengths of all documents, or of 64 runs of 64 that are spread evenly, the first and the last
+ * documents among them. Empty and damaged ones are left out. */
+static void take_sample(struct sample *sample, const struct rp_plan_source *source)
+{
+    uint64_t n = source->documents, looked_at = rp_min_u64(n, SAMPLE_MAX);
+    sample->count = 0;
+    for (uint64_t i = 0; i < looked_at; i++) {
+        uint64_t document = i;
+        if (n > SAMPLE_MAX) { /* run * (n - 64) / 63, which could overflow */
+            uint64_t run = i / RUN_DOCUMENTS, last = n - RUN_DOCUMENTS, gaps = RUNS - 1;
+            document = last / gaps * run + last % gaps * run / gaps + i % RUN_DOCUMENTS;
+        }
+        uint64_t length = source->length(source->lengths, document);
+        if (length != 0 && length != RP_LENGTH_BAD)
+            sample->lengths[sample->count++] = length;
+    }
+}
+
+static int compare_lengths(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* Documents that a row of this source must have room for. */
+static uint64_t wanted_of(struct sample *sample, uint32_t seq_len)
+{
+    uint64_t total = 0, before = 0;
+    for (uint32_t i = 0; i < sample->count; i++) {
+        sample->sorted[i] = rp_min_u64(sample->lengths[i], seq_len);
+        total += sample->sorted[i];
+    }
+    qsort(sample->sorted, sample->count, sizeof *sample->sorted, compare_lengths);
+    for (uint32_t i = 0; i < sample->count; i++) {
+        before += sample->sorted[i];
+        if (before * SHORT_SHARE > total) /* and one more: a document may begin in another row */
+            return rp_div_up(seq_len, sample->sorted[i]) + 1;
+    }
+    return 1;
+}
+
+/* ---- what a limit costs ---------------------------------------------------------------------- */
+
+struct filling {
+    uint64_t rows, padding;
+    uint64_t gap;
+    uint32_t documents;
+};
+
+static void end_row(struct filling *filling, uint32_t seq_len)
+{
+    filling->rows++;
+    filling->padding += filling->gap;
+    filling->gap = seq_len;
+    filling->documents = 0;
+}
+
+/* Cut one document after the other into rows: nothing but the limit leaves a gap. */
+static void add_document(struct filling *filling, uint64_t length, uint32_t limit, uint32_t seq_len)
+{
+    while (length > 0) {
+        uint64_t taken = rp_min_u64(length, filling->gap);
+        length -= taken;
+        filling->gap -= taken;
+        filling->documents++;
+        if (filling->gap == 0 || filling->documents == limit)
+            end_row(filling, seq_len);
+        if (length > seq_len && filling->gap == seq_len) {
+            filling->rows += length / seq_len; /* the full rows of a long document */
+            length %= seq_len;
+        }
+    }
+}
+
+static double cost_of(const struct sample *sample, const struct rp_plan_config *config,
+                      uint32_t limit)
+{
+    struct filling filling = {.gap = config->seq_len};
+    uint32_t stride = config->shuffle == RP_SHUFFLE_NONE ? 1 : RUN_DOCUMENTS, begin = 0, at = 0;
+    for (uint32_t i = 0; sample->count && i < COST_DOCUMENTS_MAX && filling.rows < COST_ROWS; i++) {
+        uint64_t length = sample->lengths[at];
+        if (length > config->seq_len && config->long_doc != RP_LONG_DOC_SPLIT)
+            length = config->long_doc == RP_LONG_DOC_DROP ? 0 : config->seq_len;
+        add_document(&filling, length, limit, config->seq_len);
+        at += stride;
+        if (at >= sample->count) { /* shuffled: the next document of each run */
+            begin = (begin + 1) % (uint32_t)rp_min_u64(stride, sample->count);
+            at = begin;
+        }
+    }
+    return filling.rows ? (double)filling.padding / ((double)filling.rows * config->seq_len) : 0;
+}
+
+/* ---- all sources ----------------------------------------------------------------------------- */
+
+static uint32_t standard_of(const struct rp_plan_config *config, uint32_t wanted)
+{
+    uint64_t least = rp_min_u64(config->seq_len, rp_max_u64(STANDARD_MIN, config->seq_len / 32));
+    uint64_t most = RP_DEFECT(ignore_short_documents) ? least : config->seq_len;
+    if (config->packing == RP_PACKING_BEST_FIT)
+        most = OPEN_ROWS_BYTES_MAX / (sizeof(struct rp_fragment) *
+                                      rp_max_u64(1, (uint64_t)config->window * config->lanes));
+    return (uint32_t)rp_max_u64(least, rp_min_u64(wanted, most));
+}
+
+int rp_docs_per_row(struct rp_docs_per_row *docs_per_row, const struct rp_plan_config *config,
+                    const struct rp_plan_source *sources, uint32_t source_count,
+                    struct rp_error *error)
+{
+    struct sample *sample = rp_calloc(1, sizeof *sample);
+    if (!sample)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a sample of document lengths");
+    uint64_t wanted = 1;
+    for (uint32_t s = 0; s < source_count; s++) {
+        take_sample(sample, &sources[s]);
+        wanted = rp_max_u64(wanted, wanted_of(sample, config->seq_len));
+    }
+    *docs_per_row = (struct rp_docs_per_row){
+        .wanted = (uint32_t)rp_min_u64(wanted, config->seq_len)};
+    docs_per_row->standard = standard_of(config, docs_per_row->wanted);
+    uint32_t limit = config->max_docs_per_row ? config->max_docs_per_row : docs_per_row->standard;
+    double weights = 0, cost = 0;
+    for (uint32_t s = 0; s < source_count && limit < docs_per_row->wanted; s++) {
+        take_sample(sample, &sources[s]);
+        weights += (double)sources[s].weight;
+        cost += (double)sources[s].weight * cost_of(sample, config, limit);
+    }
+    docs_per_row->cost = weights > 0 ? cost / weights : 0;
+    free(sample);
+    return 0;
+}
