@@ -15,6 +15,7 @@
 #include "server/attach.h"
 #include "server/connections.h"
 #include "server/ending.h"
+#include "server/placing.h"
 #include "server/probe.h"
 #include "server/rejoin.h"
 #include "server/seats.h"
@@ -117,10 +118,10 @@ static int take_row_of_token(struct rp_request *request, const void *token, stru
     return code;
 }
 
-/* Put the ring where the trainer wants to go on. A flow that cannot be started again is the end. */
-static int place_trainer(struct rp_engine *engine, struct rp_connection *connection,
-                         struct rp_request *request, const void *token, struct rp_seat **seat_out,
-                         uint64_t *batch_out, struct rp_error *error)
+/* Put the ring where the trainer wants to go on; -EINPROGRESS: that is far. A flow that cannot be
+ * started again is the end. */
+static int place_trainer(struct rp_engine *engine, struct rp_request *request, const void *token,
+                         struct rp_seat **seat_out, uint64_t *batch_out, struct rp_error *error)
 {
     bool names_row = request->next_row != RP_NEXT_ROW_ANY, ran = engine->flow_running;
     int code = check_attach(engine, request, seat_out, error);
@@ -130,11 +131,8 @@ static int place_trainer(struct rp_engine *engine, struct rp_connection *connect
         code = take_row_of_token(request, token, error);
     if (code < 0)
         return code;
-    engine->requester_fd = connection->fd;
     code = rp_engine_rejoin(engine, *seat_out, request, names_row, token, batch_out, error);
-    engine->requester_fd = -1;
-    /* -RP_E_STOPPED: a signal waits to be served */
-    if (ran && !engine->flow_running && code != -RP_E_STOPPED) {
+    if (ran && !engine->flow_running) {
         RP_ASSERT(code < 0);
         *engine->error = *error;
         rp_engine_fail(engine, code);
@@ -147,11 +145,9 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
 {
     void *scratch = rp_calloc(1, engine->state_bytes_max);
     size_t state_bytes = 0;
-    engine->requester_fd = connection->fd;
     const void *state = scratch
                             ? welcome_state(engine, batch, request, token, scratch, &state_bytes)
                             : NULL;
-    engine->requester_fd = -1;
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
                              .kind = RP_REPLY_WELCOME,
@@ -187,19 +183,12 @@ static void reap_dead_connections(struct rp_engine *engine)
             drain_doorbells(engine, &engine->connections[i]);
 }
 
-static void attach_trainer(struct rp_engine *engine, struct rp_connection *connection,
-                           struct rp_request *request, const void *token)
+/* The trainer has its seat. */
+static void begin_serving(struct rp_engine *engine, struct rp_connection *connection,
+                          struct rp_seat *seat, uint64_t batch, const struct rp_request *request,
+                          const void *token)
 {
-    struct rp_error error = {0};
-    struct rp_seat *seat;
     char name[RP_SEAT_NAME_BYTES];
-    uint64_t batch = 0;
-    reap_dead_connections(engine);
-    int code = place_trainer(engine, connection, request, token, &seat, &batch, &error);
-    if (code < 0) {
-        refuse(engine, connection, &error);
-        return;
-    }
     connection->seat = seat;
     rp_ring_set_reader(seat->ring, seat->replica, rp_peer_open(connection->fd));
     rp_engine_check_seats(engine);
@@ -208,7 +197,46 @@ static void attach_trainer(struct rp_engine *engine, struct rp_connection *conne
         return;
     }
     rp_log(RP_LOG_INFO, "%s attached (pid %d) at row %" PRIu64, rp_seat_name(seat, name),
-           request->pid, engine->base_row + batch * engine->batch_rows);
+           connection->pid, engine->base_row + batch * engine->batch_rows);
+}
+
+/* Give the trainer its seat, refuse it, or have it wait until its row has been planned to. */
+static void attach_trainer(struct rp_engine *engine, struct rp_connection *connection,
+                           const struct rp_request *request, const void *token)
+{
+    struct rp_error error = {0};
+    struct rp_far_row fresh = {0};
+    struct rp_request placed = *request;
+    struct rp_seat *seat = NULL;
+    uint64_t batch = 0;
+    reap_dead_connections(engine);
+    engine->far = connection->placing ? &connection->placing->far : &fresh;
+    int code = place_trainer(engine, &placed, token, &seat, &batch, &error);
+    bool is_far = code == -EINPROGRESS;
+    if (is_far)
+        code = rp_engine_postpone(engine, connection, request, token, engine->far, &error);
+    if (code < 0)
+        refuse(engine, connection, &error);
+    else if (!is_far)
+        begin_serving(engine, connection, seat, batch, &placed, token);
+    engine->far = NULL;
+    rp_far_row_forget(&engine->planner, &fresh);
+}
+
+void rp_engine_retry_placing(struct rp_engine *engine)
+{
+    for (uint32_t i = 0; engine->placing_count && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        struct rp_placing *placing = connection->fd >= 0 ? connection->placing : NULL;
+        if (!placing || (!placing->far.is_near && engine->phase == RP_ENGINE_RUNNING))
+            continue;
+        connection->pending_request = 0;
+        attach_trainer(engine, connection, &placing->request,
+                       placing->request.state_bytes ? placing->token : NULL);
+        if (connection->pending_request != RP_REQUEST_ATTACH)
+            rp_engine_forget_placing(engine, connection);
+    }
+    rp_engine_plan_far(engine);
 }
 
 static void serve_request(struct rp_engine *engine, struct rp_connection *connection,
@@ -238,6 +266,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
     } else if (request.kind == RP_REQUEST_ATTACH && request.state_bytes == bytes - sizeof request) {
         attach_trainer(engine, connection, &request,
                        request.state_bytes ? message + sizeof request : NULL);
+        rp_engine_plan_far(engine);
     } else if (request.kind == RP_REQUEST_STAT) {
         char *text = rp_engine_stat(engine);
         rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "{}");

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "server/connections.h"
 #include "server/ending.h"
+#include "server/placing.h"
 #include "server/seats.h"
 
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
@@ -84,6 +85,7 @@ void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *
 {
     if (connection->fd < 0)
         return;
+    rp_engine_forget_placing(engine, connection);
     close_descriptor(connection);
     if (connection->seat)
         detach(engine, connection, false);
@@ -110,6 +112,7 @@ void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
             rp_engine_reply(engine, connection,
                             engine->exit_code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
                             engine->exit_code, text);
+        rp_engine_forget_placing(engine, connection);
         if (connection->fd >= 0) /* a reply that could not be sent has closed it */
             close(connection->fd);
     }

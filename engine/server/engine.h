@@ -15,19 +15,22 @@
 #include "flow/contents.h"
 #include "flow/flow.h"
 #include "plan/plan.h"
+#include "server/far_plan.h"
 #include "server/seat.h"
 #include "server/server.h"
 #include "shm/ring.h"
 #include "shm/socket.h"
 
+struct rp_placing;
+
 /* A peer on the socket. */
 struct rp_connection {
-    int fd;                   /* -1 = free */
-    struct rp_seat *seat;     /* of a trainer; else NULL */
-    int32_t pid;              /* as it said; for listings */
-    uint32_t pending_request; /* enum rp_request_kind whose reply is still owed (CHECKPOINT, STOP),
-                                 or 0 */
-    bool waits_for_save;      /* the save under way is the one it asks for */
+    int fd;                     /* -1 = free */
+    struct rp_seat *seat;       /* of a trainer; else NULL */
+    int32_t pid;                /* as it said; for listings */
+    uint32_t pending_request;   /* enum rp_request_kind whose reply is still owed, or 0 */
+    bool waits_for_save;        /* the save under way is the one it asks for */
+    struct rp_placing *placing; /* of a trainer whose row is planned to; else NULL (placing.h) */
 };
 #define RP_CONNECTIONS_MAX 1024u
 
@@ -39,6 +42,7 @@ struct rp_saver {
     struct rp_a32 phase; /* enum below. Writer: the saver, release; reader: the engine, acquire.
                             PAIRS saver-phase */
     bool hold_released, told; /* engine's thread only, of the save under way */
+    struct rp_far_row far;    /* engine's thread only: the row of the save that is due */
 
     /* in: set by the engine before the thread starts */
     struct rp_checkpoint_dir *directory;
@@ -72,6 +76,7 @@ enum rp_watch {
     RP_WATCH_LISTENER,
     RP_WATCH_SAVER,
     RP_WATCH_LIFELINE,
+    RP_WATCH_PLANNER,
     RP_WATCH_CONNECTION,
     RP_WATCH_PACKER
 };
@@ -89,9 +94,12 @@ struct rp_engine {
     char *config_text; /* what `checkpoint show` prints */
 
     struct rp_corpus *corpus;
-    struct rp_plan *plan, *scout; /* the flow's while it runs */
-    struct rp_plan *probe;        /* ours: checks tokens that trainers bring, and finds rows */
-    struct rp_contract contract;  /* a view of: */
+    struct rp_plan *plan, *scout;  /* the flow's while it runs */
+    struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
+    struct rp_far_planner planner; /* finds rows that are far */
+    struct rp_far_row *far; /* of whom the probe works for now; NULL: who can have only near rows */
+    uint32_t placing_count; /* connections that wait for a far row */
+    struct rp_contract contract; /* a view of: */
     char *contract_text;
     struct rp_hash128 identity;     /* of the stream: the hash of its record */
     void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */
@@ -132,8 +140,7 @@ struct rp_engine {
 
     enum rp_engine_phase phase;
     bool signalled;
-    int requester_fd; /* connection of the trainer that is being placed, or -1 */
-    int exit_code;    /* what rp_engine_run returns; error is in *error */
+    int exit_code; /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
     uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */

@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,32 +16,35 @@
 #include "server/probe.h"
 #include "server/seats.h"
 
-/* Rows planned between two looks at who might not want to wait any longer. */
-#define PROBE_ROWS 4096u
+/* Two states are compared where one can be planned to from the other so cheaply. */
+#define COMPARED_ROWS 4096u
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* A row that somebody made up may be years away. */
-static bool is_given_up(const struct rp_engine *engine)
+/* The last slice to a row that was far may fail, at the end of the stream or at a damaged index: it
+ * does so here once more. */
+static int seek_last_slice(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
-    struct pollfd entries[] = {{.fd = engine->signal_fd, .events = POLLIN},
-                               {.fd = engine->requester_fd, .events = POLLRDHUP}};
-    return poll(entries, RP_ARRAY_COUNT(entries), 0) > 0;
+    int code = rp_plan_seek(engine->probe, rp_plan_row(engine->probe) + RP_NEAR_ROWS, NULL);
+    if (code >= 0) /* the state at hand changed: it is far again */
+        return rp_far_row_want(engine->far, row, engine->probe, error) < 0 ? -ENOMEM : -EINPROGRESS;
+    return rp_plan_seek(engine->probe, row, error); /* it names the row that is wanted */
 }
 
 static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
-    for (;;) {
-        uint64_t at = rp_plan_row(engine->probe);
-        if (row > at && is_given_up(engine))
-            return rp_fail(error, -RP_E_STOPPED, NULL,
-                           "planning to row %" PRIu64 " was given up at row %" PRIu64, row, at);
-        if (row <= at + PROBE_ROWS)
-            return rp_plan_seek(engine->probe, row, error);
-        int code = rp_plan_seek(engine->probe, at + PROBE_ROWS, NULL);
-        if (code < 0) /* asked again, it names the row that is wanted */
-            return rp_plan_seek(engine->probe, row, error);
-    }
+    struct rp_far_row *far = engine->far;
+    uint64_t at = rp_plan_row(engine->probe);
+    if (row <= at || row - at <= RP_NEAR_ROWS)
+        return rp_plan_seek(engine->probe, row, error);
+    if (far && far->is_near && far->row == row)
+        return seek_last_slice(engine, row, error);
+    int code = far ? rp_far_row_want(far, row, engine->probe, error)
+                   : rp_fail(error, -RP_E_BUSY, NULL,
+                             "row %" PRIu64 " is far from every state at hand, the nearest of row "
+                             "%" PRIu64,
+                             row, at);
+    return code < 0 ? code : -EINPROGRESS;
 }
 
 /* Behind the last row there are rows of padding up to the end of the step; the state stays. */
@@ -61,29 +63,45 @@ static int load_token(struct rp_engine *engine, uint64_t row, const void *token,
                    row);
 }
 
+/* A state, and the row that it is of. */
+struct known_state {
+    uint64_t row;
+    const void *token;
+    size_t bytes;
+};
+
+static void prefer(struct known_state *best, uint64_t row, struct known_state other)
+{
+    if (other.token && other.row <= row && other.row >= best->row)
+        *best = other;
+}
+
+/* The state that the flow keeps of the micro-batch in which the row is. Of those that all have
+ * consumed it may be overwriting some while they are read. */
+static struct known_state state_of_flow(const struct rp_engine *engine, uint64_t row)
+{
+    struct known_state kept = {0};
+    if (row < engine->base_row || !engine->flow)
+        return kept;
+    uint64_t position = (row - engine->base_row) / engine->batch_rows;
+    if (position >= rp_engine_consumed(engine) || !engine->flow_running)
+        kept.token = rp_flow_state_at(engine->flow, position, &kept.bytes, &kept.row);
+    return kept;
+}
+
 /* The probe to the nearest state at or before `row` that the engine has of its own stream. */
 static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
-    const void *best = engine->zero_state;
-    size_t best_bytes = engine->zero_bytes;
-    if (engine->start_row <= row) {
-        best = engine->start_state;
-        best_bytes = engine->start_bytes;
-    }
-    if (row >= engine->base_row && engine->flow) {
-        uint64_t position = (row - engine->base_row) / engine->batch_rows;
-        size_t kept_bytes;
-        uint64_t kept_row;
-        /* older ones may be overwritten while we read them */
-        const void *kept = position >= rp_engine_consumed(engine) || !engine->flow_running
-                               ? rp_flow_state_at(engine->flow, position, &kept_bytes, &kept_row)
-                               : NULL;
-        if (kept && kept_row <= row) {
-            best = kept;
-            best_bytes = kept_bytes;
-        }
-    }
-    return rp_plan_load(engine->probe, best, best_bytes, engine->options->accept_weights, error);
+    const struct rp_far_row *far = engine->far;
+    struct known_state best = {.token = engine->zero_state, .bytes = engine->zero_bytes};
+    prefer(&best, row,
+           (struct known_state){engine->start_row, engine->start_state, engine->start_bytes});
+    if (far && far->state)
+        prefer(&best, row, (struct known_state){far->at, far->state, far->bytes});
+    prefer(&best, row, state_of_flow(engine, row));
+    RP_ASSERT(best.row <= row);
+    return rp_plan_load(engine->probe, best.token, best.bytes, engine->options->accept_weights,
+                        error);
 }
 
 int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
@@ -91,6 +109,9 @@ int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *toke
 {
     if (token)
         return load_token(engine, row, token, bytes, error);
+    const struct rp_far_row *far = engine->far;
+    if (far && far->is_wanted && !far->is_near && far->row == row)
+        return -EINPROGRESS;
     int code = load_nearest(engine, row, error);
     return code < 0 ? code : seek_probe(engine, row, error);
 }
@@ -117,7 +138,7 @@ static bool is_reweighted(struct rp_engine *engine, const void *token, size_t by
 static size_t state_near(struct rp_engine *engine, uint64_t row, void *state)
 {
     uint64_t at = rp_plan_row(engine->probe);
-    if (at > row || row - at > PROBE_ROWS)
+    if (at > row || row - at > COMPARED_ROWS)
         return 0;
     int code = rp_plan_seek(engine->probe, row, NULL);
     return code < 0 && code != -RP_E_USAGE ? 0 : rp_plan_save(engine->probe, state);

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/placing.h"
 #include "server/probe.h"
 #include "server/rejoin_decide.h"
 #include "server/rings.h"
@@ -118,15 +119,20 @@ static void move_seats(struct rp_engine *engine, struct rp_seat *seat, bool all_
             rp_engine_move_seat(engine, &engine->seats[s]);
 }
 
-/* REBUILD and MOVE_RING. A ring that cannot be made leaves everything as it was. */
+/* REBUILD and MOVE_RING. A ring that cannot be made leaves everything as it was; and so does a
+ * place to begin the flow from that is not at hand. */
 static int replace_ring(struct rp_engine *engine, struct rp_seat *seat, uint64_t batch,
                         bool all_of_ring, struct rp_error *error)
 {
     uint32_t ring = (uint32_t)(seat->ring - engine->rings);
+    uint32_t replica = all_of_ring ? RP_ALL_SEATS : seat->replica;
     uint64_t position = rp_seat_position(seat);
+    uint64_t begin = rp_engine_lowest_tail(engine, ring, replica, batch);
+    int code = rp_engine_probe_batch(engine, begin, error);
+    if (code < 0)
+        return code;
     rp_engine_stop_flow(engine);
-    int code = rp_engine_rebuild_ring(engine, ring, all_of_ring ? RP_ALL_SEATS : seat->replica,
-                                      batch, error);
+    code = rp_engine_rebuild_ring(engine, ring, replica, batch, error);
     if (code >= 0 && (all_of_ring || batch != position))
         move_seats(engine, seat, all_of_ring);
     int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
@@ -136,6 +142,7 @@ static int replace_ring(struct rp_engine *engine, struct rp_seat *seat, uint64_t
 /* From here on the stream is what follows from the state that the probe is at. */
 static void begin_stream(struct rp_engine *engine, uint64_t row)
 {
+    rp_engine_forget_far(engine);
     engine->start_bytes = rp_plan_save(engine->probe, engine->start_state);
     engine->start_row = row;
 }

@@ -92,11 +92,16 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     return 0;
 }
 
-static uint64_t lowest_tail(const struct rp_engine *engine)
+uint64_t rp_engine_lowest_tail(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                               uint64_t batch)
 {
     uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        lowest = rp_min_u64(lowest, engine->rings[r].tail);
+    for (uint32_t r = 0; r < engine->ring_count; r++) {
+        const struct rp_ring *other = &engine->rings[r];
+        uint64_t position = rp_ring_lowest_position(other, replica, batch);
+        bool is_emptied = r == ring && position - other->release > other->tail - other->release;
+        lowest = rp_min_u64(lowest, is_emptied ? position : other->tail);
+    }
     return lowest;
 }
 
@@ -124,7 +129,7 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
     int code = load_plans(engine, error);
     if (code >= 0)
         code = rp_flow_start(engine->flow, engine->plan, engine->scout, engine->base_row,
-                             lowest_tail(engine), engine->rings, error);
+                             rp_engine_lowest_tail(engine, RP_NO_RING, 0, 0), engine->rings, error);
     if (code < 0)
         return code;
     engine->flow_running = true;
@@ -140,7 +145,6 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
 
 void rp_engine_stop_flow(struct rp_engine *engine)
 {
-    engine->requester_fd = -1; /* from here on we go through with it, whether or not it lives */
     rp_engine_want_due_save(engine);
     rp_engine_finish_copy(engine);
     rp_flow_stop(engine->flow); /* closes pidfds, which leaves the epoll set */
@@ -150,6 +154,7 @@ void rp_engine_stop_flow(struct rp_engine *engine)
 int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
 {
     rp_engine_stop_flow(engine);
-    int code = rp_engine_probe_batch(engine, lowest_tail(engine), error);
+    int code = rp_engine_probe_batch(engine, rp_engine_lowest_tail(engine, RP_NO_RING, 0, 0),
+                                     error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }

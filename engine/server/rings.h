@@ -12,6 +12,11 @@ RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring
                                          uint64_t batch, struct rp_error *error);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
 uint64_t rp_ring_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
+/** The lowest tail of all rings if seat `replica` of `ring` (RP_NO_RING: of none) were moved to
+ * `batch`. */
+#define RP_NO_RING UINT32_MAX
+uint64_t rp_engine_lowest_tail(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                               uint64_t batch);
 /** Start the flow at the lowest tail of all rings; the probe plan stands there. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
 /** Stop the flow, after the copy of a save under way. Kept states stay. */

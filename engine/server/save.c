@@ -23,6 +23,7 @@
 #include "flow/widen.h"
 #include "server/connections.h"
 #include "server/ending.h"
+#include "server/placing.h"
 #include "server/probe.h"
 #include "server/save.h"
 #include "server/save_contents.h"
@@ -168,6 +169,18 @@ static void *saver_main(void *argument)
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
+/* Move the probe to the cut. Returns 1, 0 when that is far and is planned to, or a code. */
+static int probe_cut(struct rp_engine *engine, uint64_t position)
+{
+    struct rp_saver *saver = &engine->saver;
+    engine->far = &saver->far;
+    int code = rp_engine_probe_batch(engine, position, &saver->error);
+    engine->far = NULL;
+    if (code == -EINPROGRESS)
+        rp_engine_plan_far(engine);
+    return code == -EINPROGRESS ? 0 : code < 0 ? code : 1;
+}
+
 /* Returns 1 with the state in the saver, 0 when it is not at hand yet, or a code. */
 static int take_state(struct rp_engine *engine, uint64_t position)
 {
@@ -181,16 +194,18 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     if (!kept && is_start)
         kept = engine->start_state;
     if (!kept && comes_later && rows_to_plan > NEAR_ROWS)
-        return 0; /* that of the end of a later step will be */
+        return 0; /* retry: the state of a later step's end will be kept */
+    if (!kept) {
+        int code = probe_cut(engine, position);
+        if (code <= 0)
+            return code;
+    }
     saver->state = rp_calloc(1, engine->state_bytes_max);
     if (!saver->state)
         return rp_fail(&saver->error, -ENOMEM, NULL, "out of memory for a state token");
     if (kept) {
         memcpy(saver->state, kept, bytes);
-    } else { /* near, or there will be no later */
-        int code = rp_engine_probe_batch(engine, position, &saver->error);
-        if (code < 0)
-            return code;
+    } else {
         bytes = rp_plan_save(engine->probe, saver->state);
         row = rp_plan_row(engine->probe);
     }
@@ -306,6 +321,7 @@ bool rp_engine_begin_save(struct rp_engine *engine)
         rp_flow_wake_at(engine->flow, cut + engine->micro_batches);
         return false;
     }
+    rp_far_row_forget(&engine->planner, &saver->far);
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
         engine->connections[i].waits_for_save = engine->connections[i].pending_request ==
                                                 RP_REQUEST_CHECKPOINT;

@@ -55,13 +55,15 @@ static int open_descriptors(struct rp_engine *engine, struct rp_error *error)
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->saver.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->planner.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->signal_fd = rp_engine_take_signals(engine);
     if (engine->epoll_fd < 0 || engine->wake_fd < 0 || engine->saver.done_fd < 0 ||
-        engine->signal_fd < 0)
+        engine->planner.done_fd < 0 || engine->signal_fd < 0)
         return rp_fail(error, -errno, "raise the limit of open files (`ulimit -n`)",
                        "cannot make the engine's descriptors: %s", rp_strerror(-errno));
     (void)rp_engine_watch(engine, engine->wake_fd, RP_WATCH_WAKE, 0);
     (void)rp_engine_watch(engine, engine->saver.done_fd, RP_WATCH_SAVER, 0);
+    (void)rp_engine_watch(engine, engine->planner.done_fd, RP_WATCH_PLANNER, 0);
     (void)rp_engine_watch(engine, engine->signal_fd, RP_WATCH_SIGNAL, 0);
     if (engine->options->lifeline_fd >= 0)
         (void)rp_engine_watch(engine, engine->options->lifeline_fd, RP_WATCH_LIFELINE, 0);
@@ -195,11 +197,14 @@ static void close_engine(struct rp_engine *engine)
     rp_plan_close(engine->plan);
     rp_plan_close(engine->scout);
     rp_plan_close(engine->probe);
+    rp_far_row_forget(&engine->planner, &engine->saver.far);
+    rp_far_planner_close(&engine->planner);
     rp_corpus_close(engine->corpus);
     rp_contents_free(engine->contents);
     rp_checkpoint_dir_close(engine->checkpoints);
     rp_engine_close_connections(engine, true); /* whoever asked may start the next engine at once */
-    int fds[] = {engine->epoll_fd, engine->wake_fd, engine->signal_fd, engine->saver.done_fd};
+    int fds[] = {engine->epoll_fd, engine->wake_fd, engine->signal_fd, engine->saver.done_fd,
+                 engine->planner.done_fd};
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -262,6 +267,11 @@ static void serve_event(struct rp_engine *engine, const struct epoll_event *even
     case RP_WATCH_LIFELINE:
         serve_lifeline(engine);
         break;
+    case RP_WATCH_PLANNER:
+        drain(engine->planner.done_fd);
+        rp_far_planner_continue(&engine->planner);
+        rp_engine_retry_placing(engine);
+        break;
     case RP_WATCH_CONNECTION:
         if (engine->connections[index].fd >= 0)
             rp_engine_serve_connection(engine, &engine->connections[index]);
@@ -322,7 +332,7 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
                    : RP_FLOW_IDLE;
     if (step == RP_FLOW_RESTART)
         step = rp_engine_restart_flow(engine, engine->error);
-    if (step < 0 && step != -RP_E_STOPPED) /* that: a signal waits to be served */
+    if (step < 0)
         rp_engine_fail(engine, step);
     engine->flow_ended = engine->flow_ended || step == RP_FLOW_ENDED;
     save_when_due(engine);
@@ -358,6 +368,8 @@ static void run(void *argument)
             look(engine, 0);
         fail_when_lost(engine);
         run_step(engine, &idle);
+        if (engine->placing_count && engine->phase != RP_ENGINE_RUNNING)
+            rp_engine_retry_placing(engine);
         if (engine->phase == RP_ENGINE_RUNNING)
             rp_engine_stop_when_delivered(engine);
         if (engine->phase == RP_ENGINE_FAILED && !is_awaited(engine))
@@ -405,7 +417,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .wake_fd = -1,
                                .signal_fd = -1,
                                .saver.done_fd = -1,
-                               .requester_fd = -1,
+                               .planner.done_fd = -1,
                                .listener = {.fd = -1, .lock_fd = -1, .directory_fd = -1},
                                .started_ns = rp_now_ns()};
     int code = read_config_text(&engine, engine.error);

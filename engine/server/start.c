@@ -23,6 +23,9 @@ static int open_plans(struct rp_engine *engine, struct rp_error *error)
     int code = rp_stream_open_plan(&engine->plan, config, engine->corpus, error);
     if (code >= 0)
         code = rp_stream_open_plan(&engine->probe, config, engine->corpus, error);
+    if (code >= 0)
+        code = rp_stream_open_plan(&engine->planner.plan, config, engine->corpus, error);
+    engine->planner.accept_weights = engine->options->accept_weights;
     if (code >= 0 && config->drop_last && config->num_epochs)
         code = rp_stream_open_plan(&engine->scout, config, engine->corpus, error);
     return code;

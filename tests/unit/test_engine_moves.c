@@ -367,25 +367,6 @@ static void a_rank_without_a_state_begins_at_the_start(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
-/* An endless stream has a row of that number, in some thousand years. */
-static void a_made_up_row_is_given_up(void **state)
-{
-    (void)state;
-    static const char *const options[] = {"num_epochs", "0", NULL};
-    struct engine engine = engine_start(options);
-    int fd = ask_for_row(0, 1ull << 60);
-    rp_sleep_ns(50000000);
-    close(fd); /* the asker goes away: others are served again */
-    stat_must_work();
-    struct rp_client *client = trainer(0, NULL, 0);
-    take_batches(client, 0, 0, 2);
-    rp_client_detach(client);
-    fd = ask_for_row(0, 1ull << 60); /* it stays: SIGTERM is heard all the same */
-    rp_sleep_ns(50000000);
-    assert_int_equal(engine_end(&engine, SIGTERM), 0);
-    close(fd);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,7 +384,6 @@ int main(void)
         cmocka_unit_test_teardown(who_may_come_again_is_in_no_checkpoint, end_newest),
         cmocka_unit_test_teardown(who_died_ringing_is_absent, end_newest),
         cmocka_unit_test_teardown(a_rank_without_a_state_begins_at_the_start, end_newest),
-        cmocka_unit_test_teardown(a_made_up_row_is_given_up, end_newest),
     };
     return cmocka_run_group_tests(tests, engine_enter, engine_leave);
 }

@@ -3,6 +3,7 @@
  * notice of it. */
 #include "engine_kit.h"
 
+#include <poll.h>
 #include <sys/stat.h>
 
 /* ---- a trainer in a process of its own ------------------------------------------------------- */
@@ -131,9 +132,108 @@ static void a_living_readers_memory_is_its_own(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
+/* ---- rows that are far ----------------------------------------------------------------------- */
+
+#define MADE_UP (1ull << 60) /* planning to it takes years */
+#define FAR_ROW 400000ull    /* planning to it takes a while */
+
+static const char *const endless[] = {"num_epochs", "0", "checkpoint_dir", "checkpoints", NULL};
+
+static bool is_answered(int fd)
+{
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    return poll(&entry, 1, 0) == 1;
+}
+
+/* Two peers name rows that nobody can plan to, and stay. The ranks are served, stat and saves work,
+ * a trainer whose row is far as well comes to its place before them, and SIGTERM is heard. */
+static void a_made_up_row_holds_up_nobody(void **state)
+{
+    (void)state;
+    forget_checkpoints();
+    struct engine engine = engine_start(endless);
+    int made_up[2] = {ask_for_row(0, MADE_UP), ask_for_row(0, MADE_UP + RANKS * ROWS)};
+    rp_sleep_ns(20000000);
+    stat_must_work();
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    take_by_turns(clients, 0, 10);
+    stat_must_work();
+    save_now();
+    rp_client_detach(clients[0]);
+    rp_client_detach(clients[1]);
+    close(attach_at_row(0, FAR_ROW));
+    assert_false(is_answered(made_up[0]) || is_answered(made_up[1]));
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    close(made_up[0]);
+    close(made_up[1]);
+    forget_checkpoints();
+}
+
+/* Beside others a seat may be taken far ahead of them. Nobody plans to where it waits. */
+static void a_made_up_row_ahead_of_others_holds_up_nobody(void **state)
+{
+    (void)state;
+    struct engine engine = engine_start(endless);
+    struct rp_client *other = trainer(1, NULL, 0);
+    int made_up = ask_for_row(0, MADE_UP);
+    take_batches(other, 1, 0, 20);
+    stat_must_work();
+    assert_true(is_answered(made_up));
+    close(made_up);
+    rp_client_detach(other);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    forget_checkpoints();
+}
+
+/* Whoever wanted a far row and has left is forgotten, in any order. */
+static void askers_of_far_rows_come_and_go(void **state)
+{
+    (void)state;
+    struct engine engine = engine_start(endless);
+    int fds[8];
+    for (uint64_t i = 0; i < 24; i++) {
+        if (i >= 8)
+            close(fds[i % 8]);
+        fds[i % 8] = ask_for_row(0, MADE_UP - i * RANKS * ROWS);
+        rp_sleep_ns(1000000);
+    }
+    for (uint32_t i = 0; i < 8; i++)
+        close(fds[i * 3 % 8]);
+    stat_must_work();
+    struct rp_client *client = trainer(0, NULL, 0);
+    take_batches(client, 0, 0, 2);
+    rp_client_detach(client);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    forget_checkpoints();
+}
+
+/* A row behind the end of the stream is refused with a word, however far it is. */
+static void a_row_behind_the_end_is_refused(void **state)
+{
+    (void)state;
+    static uint8_t message[RP_MESSAGE_BYTES_MAX];
+    static const char *const options[] = {"num_epochs", "200", NULL};
+    struct rp_reply reply;
+    struct rp_error error;
+    int fds[2];
+    struct engine engine = engine_start(options);
+    int fd = ask_for_row(0, MADE_UP);
+    assert_true(rp_socket_receive(fd, message, sizeof message, fds, 60000, &error) > 0);
+    memcpy(&reply, message, sizeof reply);
+    assert_int_equal(reply.kind, RP_REPLY_REFUSED);
+    assert_int_equal(reply.code, -RP_E_USAGE);
+    assert_non_null(strstr((char *)message + sizeof reply, "1152921504606846976"));
+    close(fd);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_made_up_row_holds_up_nobody, end_newest),
+        cmocka_unit_test_teardown(a_made_up_row_ahead_of_others_holds_up_nobody, end_newest),
+        cmocka_unit_test_teardown(askers_of_far_rows_come_and_go, end_newest),
+        cmocka_unit_test_teardown(a_row_behind_the_end_is_refused, end_newest),
         cmocka_unit_test_teardown(a_killed_trainers_memory_is_its_successors, end_newest),
         cmocka_unit_test_teardown(a_living_readers_memory_is_its_own, end_newest),
     };

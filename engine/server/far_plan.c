@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See far_plan.h. */
+#include "server/far_plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mapped.h"
+#include "base/mem.h"
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* A slice that fails, at the end of the stream or at a damaged index, is left undone: whoever wants
+ * the row meets the same failure, and reports it. */
+static void plan_slices(void *argument)
+{
+    struct rp_far_planner *planner = argument;
+    struct rp_far_row *work = &planner->work;
+    if (rp_plan_load(planner->plan, work->state, work->bytes, planner->accept_weights, NULL) < 0) {
+        work->is_near = true;
+        return;
+    }
+    while (work->row - work->at > RP_NEAR_ROWS) {
+        if (rp_a32_load_relaxed(&planner->yield))
+            return;
+        if (rp_plan_seek(planner->plan, work->at + RP_NEAR_ROWS, NULL) < 0)
+            break;
+        work->at += RP_NEAR_ROWS;
+        work->bytes = rp_plan_save(planner->plan, work->state);
+    }
+    work->is_near = true;
+}
+
+static void *planner_main(void *argument)
+{
+    struct rp_far_planner *planner = argument;
+    prctl(PR_SET_NAME, "far plan");
+    (void)!rp_mapped_guard(plan_slices, planner); /* the engine looks for lost files itself */
+    rp_fd_wake(planner->done_fd);
+    return NULL;
+}
+
+static int start(struct rp_far_planner *planner, struct rp_far_row *far, struct rp_error *error)
+{
+    RP_ASSERT(!planner->is_busy && !planner->served);
+    RP_ASSERT(far->is_wanted && !far->is_near && far->state && far->at < far->row);
+    planner->work = *far;
+    planner->work.state = rp_calloc(1, rp_plan_state_bytes_max(planner->plan));
+    if (!planner->work.state)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    memcpy(planner->work.state, far->state, far->bytes);
+    rp_a32_store_relaxed(&planner->yield, 0);
+    int failed = pthread_create(&planner->thread, NULL, planner_main, planner);
+    if (failed) {
+        free(planner->work.state);
+        return rp_fail(error, -failed, NULL, "cannot start a thread that plans: %s",
+                       rp_strerror(-failed));
+    }
+    planner->is_busy = true;
+    planner->served = far;
+    return 0;
+}
+
+/* ---- the engine's thread --------------------------------------------------------------------- */
+
+int rp_far_row_want(struct rp_far_row *far, uint64_t row, const struct rp_plan *from,
+                    struct rp_error *error)
+{
+    uint64_t at = rp_plan_row(from);
+    RP_ASSERT(at < row);
+    bool has_come = far->state && far->at >= at && far->at < row;
+    if (!has_come) {
+        void *state = rp_calloc(1, rp_plan_state_bytes_max(from));
+        if (!state)
+            return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+        free(far->state);
+        *far = (struct rp_far_row){.at = at, .state = state, .bytes = rp_plan_save(from, state)};
+    }
+    far->is_near = far->is_near && far->row == row;
+    far->row = row;
+    far->is_wanted = true;
+    return 0;
+}
+
+void rp_far_row_forget(struct rp_far_planner *planner, struct rp_far_row *far)
+{
+    if (planner->served == far) {
+        RP_ASSERT(planner->is_busy);
+        rp_a32_store_relaxed(&planner->yield, 1);
+        planner->served = NULL;
+    }
+    free(far->state);
+    *far = (struct rp_far_row){0};
+}
+
+static bool is_open(const struct rp_far_row *far)
+{
+    return far && far->is_wanted && !far->is_near;
+}
+
+struct rp_far_row *rp_far_row_sooner(struct rp_far_row *a, struct rp_far_row *b)
+{
+    if (!is_open(a) || !is_open(b))
+        return is_open(a) ? a : is_open(b) ? b : NULL;
+    return b->row - b->at < a->row - a->at ? b : a;
+}
+
+int rp_far_planner_serve(struct rp_far_planner *planner, struct rp_far_row *far,
+                         struct rp_error *error)
+{
+    RP_ASSERT(!far || is_open(far));
+    if (!planner->is_busy)
+        return far ? start(planner, far, error) : 0;
+    if (!far || planner->served != far || planner->work.row != far->row)
+        rp_a32_store_relaxed(&planner->yield, 1); /* and the next one when it has */
+    return 0;
+}
+
+void rp_far_planner_continue(struct rp_far_planner *planner)
+{
+    if (!planner->is_busy)
+        return;
+    pthread_join(planner->thread, NULL);
+    planner->is_busy = false;
+    struct rp_far_row *far = planner->served, *work = &planner->work;
+    if (far && work->at >= far->at && work->at < far->row) { /* it may want another row by now */
+        free(far->state);
+        far->state = work->state;
+        far->bytes = work->bytes;
+        far->at = work->at;
+        far->is_near = work->is_near && work->row == far->row;
+    } else {
+        free(work->state);
+    }
+    planner->served = NULL;
+    *work = (struct rp_far_row){0};
+}
+
+void rp_far_planner_close(struct rp_far_planner *planner)
+{
+    if (planner->is_busy) {
+        if (planner->served)
+            rp_far_row_forget(planner, planner->served);
+        rp_far_planner_continue(planner);
+    }
+    rp_plan_close(planner->plan);
+    planner->plan = NULL;
+}

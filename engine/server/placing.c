@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See placing.h. */
+#include "server/placing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+#define PLACINGS_MAX 64u /* each keeps two state tokens */
+
+int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connection,
+                       const struct rp_request *request, const void *token, struct rp_far_row *far,
+                       struct rp_error *error)
+{
+    RP_ASSERT(far->is_wanted && !connection->seat);
+    connection->pending_request = RP_REQUEST_ATTACH;
+    if (connection->placing) {
+        RP_ASSERT(far == &connection->placing->far);
+        return 0;
+    }
+    if (engine->placing_count == PLACINGS_MAX)
+        return rp_fail(error, -RP_E_BUSY, "try again later, or bring a state token",
+                       "%u trainers wait for rows that are far from the one the engine is at",
+                       PLACINGS_MAX);
+    struct rp_placing *placing = malloc(sizeof *placing + request->state_bytes);
+    if (!placing)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a trainer's request");
+    placing->request = *request;
+    placing->far = *far;
+    if (request->state_bytes)
+        memcpy(placing->token, token, request->state_bytes);
+    *far = (struct rp_far_row){0};
+    connection->placing = placing;
+    engine->placing_count++;
+    return 0;
+}
+
+void rp_engine_forget_placing(struct rp_engine *engine, struct rp_connection *connection)
+{
+    struct rp_placing *placing = connection->placing;
+    if (!placing)
+        return;
+    RP_ASSERT(engine->placing_count > 0);
+    rp_far_row_forget(&engine->planner, &placing->far);
+    free(placing);
+    connection->placing = NULL;
+    connection->pending_request = 0;
+    engine->placing_count--;
+}
+
+void rp_engine_forget_far(struct rp_engine *engine)
+{
+    for (uint32_t i = 0; engine->placing_count && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd < 0 || !connection->placing)
+            continue;
+        rp_far_row_forget(&engine->planner, &connection->placing->far);
+        connection->placing->far.is_near = true; /* try it again, from other states */
+    }
+    rp_far_row_forget(&engine->planner, &engine->saver.far);
+    rp_fd_wake(engine->planner.done_fd);
+}
+
+void rp_engine_plan_far(struct rp_engine *engine)
+{
+    struct rp_error error;
+    struct rp_far_row *sooner = rp_far_row_sooner(NULL, &engine->saver.far);
+    for (uint32_t i = 0; engine->placing_count && i < RP_CONNECTIONS_MAX; i++) {
+        struct rp_connection *connection = &engine->connections[i];
+        if (connection->fd >= 0 && connection->placing)
+            sooner = rp_far_row_sooner(sooner, &connection->placing->far);
+    }
+    if (rp_far_planner_serve(&engine->planner, sooner, &error) < 0)
+        rp_log(RP_LOG_WARNING, "rows that are far are not planned to: %s", error.message);
+}
