@@ -100,7 +100,7 @@ static void ask_stop(int number)
 static void take_one(struct rp_client *client, const struct arguments *a, struct result *result,
                      uint64_t *log)
 {
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     struct rp_error error;
     uint64_t begin = log ? rp_now_ns() : 0;
     if (rp_client_next(client, -1, &batch, &error) != RP_NEXT_BATCH)
@@ -165,7 +165,8 @@ static void drain(struct rp_client *client, const struct arguments *a, uint64_t 
 
 static void attach(const struct arguments *a)
 {
-    struct rp_client_options options = {.run = "bench", .run_dir = a->run_dir};
+    struct rp_client_options options = {
+        .struct_size = sizeof options, .run = "bench", .run_dir = a->run_dir};
     struct rp_client *client;
     struct rp_error error;
     uint64_t *log = NULL;

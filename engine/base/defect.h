@@ -19,6 +19,7 @@
     X(ignore_changed_files, "token files are not looked at again once they are open")              \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(ignore_short_documents, "the default of max_docs_per_row knows no lengths")                  \
+    X(ignore_unknown_options, "an option that this library does not know is ignored in silence")   \
     X(keep_stale_marks, "marks of kept states stay when the numbering begins anew")                \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
@@ -37,7 +38,8 @@
     X(trust_expected_shape, "the shape that a trainer expects is not compared with what there is") \
     X(trust_index_extents, "an index is not held against the file it describes")                   \
     X(trust_release_word, "a trainer's release word is believed unchecked")                        \
-    X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")
+    X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")             \
+    X(write_beyond_struct, "a caller's struct is filled in beyond its struct_size")
 
 #if defined(RP_SIMULATION) || defined(RP_POINTS)
 

@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/row_digest.h"
 #include "client/core.h"
+#include "client/sized.h"
 #include "shm/socket.h"
 
 #define RP_CONNECT_TIMEOUT_NS (10ull * RP_SECOND_NS)
@@ -30,6 +31,11 @@
 
 /* Beside enum rp_next, inside this file: the engine is gone and its ring is empty. */
 enum { NEXT_LOST = 0 };
+
+/* What the calls need of the caller's structs, which client.h calls "required". */
+#define RP_OPTIONS_REQUIRED RP_SIZE_WITH(rp_client_options, rank)
+#define RP_BATCH_REQUIRED RP_SIZE_WITH(rp_batch, sections)
+#define RP_COUNTS_REQUIRED RP_SIZE_WITH(rp_client_counts, struct_size)
 
 static int refuse_child(const struct rp_client *client, struct rp_error *error)
 {
@@ -61,10 +67,16 @@ static void free_client(struct rp_client *client)
     free(client);
 }
 
-static int copy_options(struct rp_client *client, const struct rp_client_options *options,
+static int copy_options(struct rp_client *client, const struct rp_client_options *given,
                         struct rp_error *error)
 {
-    client->options = *options;
+    const struct rp_client_options *options = &client->options;
+    const char *name = "rp_client_options";
+    int code = rp_sized_check(given->struct_size, RP_OPTIONS_REQUIRED, name, error);
+    if (code == 0)
+        code = rp_sized_read(&client->options, sizeof client->options, given, name, error);
+    if (code < 0)
+        return code;
     if (options->connect_timeout_ns == 0)
         client->options.connect_timeout_ns = RP_CONNECT_TIMEOUT_NS;
     if (options->restart_timeout_ns == 0)
@@ -140,20 +152,21 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
     mapping->held[header->batch & (g->slots - 1)] = header->batch + 1;
     mapping->leases++;
     client->leases++;
-    *batch = (struct rp_batch){.number = header->batch,
-                               .first_row = header->first_row,
-                               .next_row = header->next_row,
-                               .rows = g->rows,
-                               .seq_len = g->seq_len,
-                               .rows_real = header->rows_real,
-                               .tokens_real = header->tokens_real,
-                               .tokens_loss = header->tokens_loss,
-                               .max_seqlen = header->max_seqlen,
-                               .segments = header->segments,
-                               .sum_len_squared = header->sum_len_squared,
-                               .lease = mapping->number};
+    struct rp_batch lent = {.lease = mapping->number,
+                            .number = header->batch,
+                            .first_row = header->first_row,
+                            .next_row = header->next_row,
+                            .rows = g->rows,
+                            .seq_len = g->seq_len,
+                            .rows_real = header->rows_real,
+                            .tokens_real = header->tokens_real,
+                            .tokens_loss = header->tokens_loss,
+                            .max_seqlen = header->max_seqlen,
+                            .segments = header->segments,
+                            .sum_len_squared = header->sum_len_squared};
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
-        batch->sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
+        lent.sections[i] = g->sections[i].offset ? slot + g->sections[i].offset : NULL;
+    rp_sized_write(batch, &lent, sizeof lent);
     uint8_t *before = client->state;
     client->before_bytes = client->state_bytes;
     client->state = client->before;
@@ -292,6 +305,8 @@ static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
                  struct rp_error *error)
 {
     int code = refuse_child(client, error);
+    if (code == 0)
+        code = rp_sized_check(batch->struct_size, RP_BATCH_REQUIRED, "rp_batch", error);
     if (code < 0)
         return code;
     if (client->current)
@@ -410,9 +425,12 @@ uint64_t rp_client_next_row(const struct rp_client *client)
     return client->next_row;
 }
 
-void rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts)
+int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts)
 {
-    *counts = client->counts;
+    int code = rp_sized_check(counts->struct_size, RP_COUNTS_REQUIRED, "rp_client_counts", NULL);
+    if (code == 0)
+        rp_sized_write(counts, &client->counts, sizeof client->counts);
+    return code;
 }
 
 void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,

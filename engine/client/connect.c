@@ -403,26 +403,12 @@ void rp_client_leave(struct rp_client *client)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-static uint32_t request_kind(const char *what)
-{
-    if (!strcmp(what, "stat"))
-        return RP_REQUEST_STAT;
-    if (!strcmp(what, "checkpoint"))
-        return RP_REQUEST_CHECKPOINT;
-    return !strcmp(what, "stop") ? RP_REQUEST_STOP : 0;
-}
-
-int rp_engine_ask(const char *run_dir, const char *run, const char *what, char **text_out,
-                  struct rp_error *error)
+/* Ask, and return the text of the answer, which the caller frees. */
+static int ask(const char *run_dir, const char *run, uint32_t kind, char **text_out,
+               struct rp_error *error)
 {
     *text_out = NULL;
     run = run ? run : "default";
-    uint32_t kind = request_kind(what);
-    if (kind == 0)
-        return rp_fail(error, -RP_E_USAGE, NULL,
-                       "rp_engine_ask: `stat`, `checkpoint` or `stop` expected, `%.40s` "
-                       "found",
-                       what);
     int fd = rp_socket_connect(run_dir, run, error);
     if (fd < 0)
         return fd;
@@ -437,6 +423,24 @@ int rp_engine_ask(const char *run_dir, const char *run, const char *what, char *
     *text_out = strdup(reply.text);
     close_reply(&reply);
     return *text_out ? 0 : rp_fail(error, -ENOMEM, NULL, "the engine's reply: out of memory");
+}
+
+int rp_run_stat(const char *run_dir, const char *run, char **json_out, struct rp_error *error)
+{
+    return ask(run_dir, run, RP_REQUEST_STAT, json_out, error);
+}
+
+int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out, struct rp_error *error)
+{
+    return ask(run_dir, run, RP_REQUEST_CHECKPOINT, path_out, error);
+}
+
+int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error)
+{
+    char *text;
+    int code = ask(run_dir, run, RP_REQUEST_STOP, &text, error);
+    free(text);
+    return code;
 }
 
 void rp_text_free(char *text)

@@ -77,9 +77,10 @@ uint64_t rp_geometry_layout(struct rp_geometry *g, uint32_t sections, uint32_t t
 {
     if (!parameters_fit(g, token_dtype))
         return 0;
+    g->struct_size = sizeof *g;
+    memset(g->sections, 0, sizeof g->sections);
     uint64_t offset = rp_align_up(RP_SLOT_STATE_OFFSET + g->state_bytes, RP_SECTION_ALIGN);
     for (unsigned i = 0; i < RP_SECTION_COUNT; i++) {
-        g->sections[i] = (struct rp_section_layout){0};
         if (!((sections | RP_SECTIONS_ALWAYS) & (1u << i)))
             continue;
         struct shape shape = section_shape(g, (enum rp_section)i, token_dtype);

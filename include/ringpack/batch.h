@@ -45,9 +45,14 @@ enum rp_section {
     RP_SECTION_CU_SEQLENS = 7,
     /* [rows][D] struct rp_provenance, zeros behind the last fragment */
     RP_SECTION_PROVENANCE = 8,
-    RP_SECTION_COUNT = 9,
+    RP_SECTION_COUNT = 9, /* that this header names */
 };
 
+/* Length of every array by enum rp_section. It never changes, so that a new section moves no field:
+ * what has no section is 0 or NULL. */
+#define RP_SECTION_ROOM 16
+
+/* The records of ROWS and PROVENANCE never change: another record would be another section. */
 struct rp_row_info {
     uint64_t row;       /* global row number */
     uint32_t fragments; /* 0: padding only, behind the end of the stream or of the row's lane */
@@ -70,8 +75,10 @@ struct rp_section_layout {
     uint32_t reserved; /* zero */
 };
 
-/* The immutable shape of a run, as one rank sees it. */
+/* The immutable shape of a run, as one rank sees it. The library makes it, and struct_size says how
+ * much of it the library knows. */
 struct rp_geometry {
+    uint64_t struct_size;      /* in bytes: a field beyond them is not there */
     uint32_t rows;             /* rows of this rank in a micro-batch (batch_size) */
     uint32_t seq_len;          /* tokens in a row */
     uint32_t max_docs_per_row; /* D */
@@ -84,7 +91,7 @@ struct rp_geometry {
     uint64_t base_row;    /* row at which this run's micro-batch 0 starts */
     uint64_t state_bytes; /* capacity of a state token, in bytes */
     uint64_t slot_bytes;  /* distance between slots */
-    struct rp_section_layout sections[RP_SECTION_COUNT];
+    struct rp_section_layout sections[RP_SECTION_ROOM]; /* by enum rp_section */
 };
 
 #ifdef __cplusplus

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client.h — the trainer's side: attach, next, release, state, detach.
  *
- *     struct rp_client_options options = {.run = "pretrain", .rank = rank};
+ *     struct rp_client_options options = {
+ *         .struct_size = sizeof options, .run = "pretrain", .rank = rank};
  *     struct rp_client *client;
- *     struct rp_batch batch;
+ *     struct rp_batch batch = {.struct_size = sizeof batch};
  *     rp_client_attach(&client, &options, &error);
  *     while (rp_client_next(client, -1, &batch, &error) == RP_NEXT_BATCH) {
  *         train(rp_batch_section(&batch, RP_SECTION_INPUT_IDS));
@@ -20,7 +21,17 @@
  * run), and goes on at the row where it was.
  *
  * Threads: one thread at a time uses a client; leases may be released by any thread, at any time.
- * fork: the child must not use the client (calls return -RP_E_USAGE). */
+ * fork: the child must not use the client (calls return -RP_E_USAGE).
+ *
+ * Versions: a program runs with an older or a newer library of the same SONAME, because the structs
+ * that cross the border begin with struct_size, which the caller sets to sizeof. Fields are only
+ * appended, and 0 means "default" or "unknown" in each field that is.
+ *   The library reads and writes at most struct_size bytes.
+ *   Options: fields beyond struct_size are taken as 0. Where struct_size is larger than the library
+ *     knows, the rest must be 0, else the call is refused: an option would have been ignored.
+ *   Batches and counts: bytes of struct_size that the library does not know are set to 0.
+ *   A struct_size that does not cover the fields named "required" below is -RP_E_USAGE, as is one
+ *     above 4096: it was never set. */
 #ifndef RINGPACK_CLIENT_H
 #define RINGPACK_CLIENT_H
 
@@ -36,9 +47,10 @@ extern "C" {
 
 struct rp_client;
 
-/* Zero means "default" in every field but rank and replica. */
+/* Zero means "default" in every field but rank and replica. Required: up to rank. */
 struct rp_client_options {
-    const char *run; /* name of the run; NULL = "default" */
+    uint64_t struct_size; /* sizeof(struct rp_client_options) */
+    const char *run;      /* name of the run; NULL = "default" */
     /* Directory of the engine's socket; NULL = the default one. It is looked up again when an
      * engine dies: give an absolute path, or never chdir. */
     const char *run_dir;
@@ -59,20 +71,22 @@ struct rp_client_options {
     uint64_t restart_timeout_ns; /* for the next engine of it; 0 = 60 s; UINT64_MAX = for ever */
 };
 
-/* A lease on one batch. Plain data; copies share the lease. */
+/* A lease on one batch. Plain data; copies share the lease. Required: up to sections. */
 struct rp_batch {
-    uint64_t number;    /* k: micro-batch of this run */
-    uint64_t first_row; /* global number of its first row */
-    uint64_t next_row;  /* row at which the state after this batch stands */
+    uint64_t struct_size; /* sizeof(struct rp_batch), set by the caller before each call */
+    uint64_t lease;       /* for the library */
+    uint64_t number;      /* k: micro-batch of this run */
+    uint64_t first_row;   /* global number of its first row */
+    uint64_t next_row;    /* row at which the state after this batch stands */
     uint32_t rows, seq_len;
     uint32_t rows_real;       /* rows with a fragment */
     uint32_t tokens_real;     /* tokens that are not padding */
     uint32_t tokens_loss;     /* (shifted) labels that are not -100 */
     uint32_t max_seqlen;      /* tokens of the longest segment of CU_SEQLENS, padding included */
     uint32_t segments;        /* of CU_SEQLENS, padding included: its first segments + 1 entries */
+    uint32_t reserved;        /* zero */
     uint64_t sum_len_squared; /* over all fragments, in tokens²: the cost of masked attention */
-    const void *sections[RP_SECTION_COUNT]; /* by enum rp_section; NULL: the run does not have it */
-    uint64_t lease;                         /* for the library */
+    const void *sections[RP_SECTION_ROOM]; /* by enum rp_section; NULL: the run does not have it */
 };
 
 enum rp_next {
@@ -135,12 +149,14 @@ RP_API void rp_client_identity(const struct rp_client *client, uint64_t identity
 
 /* What the client has seen since attach. */
 struct rp_client_counts {
+    uint64_t struct_size;           /* sizeof(struct rp_client_counts), set by the caller */
     uint64_t batches, rows, tokens; /* delivered; tokens without padding */
     uint64_t waits;                 /* calls of rp_client_next that found nothing ready */
     uint64_t wait_ns;               /* spent in these */
     uint64_t reattaches;            /* to another engine */
 };
-RP_API void rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts);
+/** Fill in *counts; 0, or -RP_E_USAGE for a struct_size that was not set. */
+RP_API int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts);
 
 /** Detach. Held leases stay readable; only rp_client_release and rp_client_holds may still be
  * called, for these. The client is freed with the last of them, at once if there is none. NULL is
@@ -152,15 +168,24 @@ RP_API void rp_client_detach(struct rp_client *client);
 RP_API void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,
                             uint64_t sum[2]);
 
-/** Ask a running engine: "stat" (its answer is a JSON object), "checkpoint" (the path, once it is
- * durable) or "stop" (it saves and ends). run and run_dir as in struct rp_client_options. The
- * caller frees *text_out with rp_text_free. Errors: -RP_E_GONE no such engine; what the engine
- * refuses. */
-RP_API RP_MUST_CHECK int rp_engine_ask(const char *run_dir, const char *run, const char *what,
-                                       char **text_out, struct rp_error *error);
+/* Questions to the engine of a run. run and run_dir are those of struct rp_client_options. The
+ * caller frees a text with rp_text_free; it is NULL after a failure. Errors: -RP_E_GONE there is no
+ * such engine; what the engine refuses. */
+
+/** What the engine says about itself: a JSON object. */
+RP_API RP_MUST_CHECK int rp_run_stat(const char *run_dir, const char *run, char **json_out,
+                                     struct rp_error *error);
+
+/** Save a checkpoint. Returns once it is durable; *path_out is its file. */
+RP_API RP_MUST_CHECK int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out,
+                                           struct rp_error *error);
+
+/** Save a checkpoint, where the run has a directory for them, and end the engine. */
+RP_API RP_MUST_CHECK int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error);
+
 RP_API void rp_text_free(char *text);
 
-/** Section of a batch, NULL where the run does not have it. */
+/** Section of a batch; NULL where the run does not have it, or the library does not know it. */
 static inline const void *rp_batch_section(const struct rp_batch *batch, enum rp_section section)
 {
     return batch->sections[section];

@@ -43,7 +43,8 @@ enum rp_error_code {
 #undef RP_ERROR_ENUM
 };
 
-/** What failed, and what to do next. Owned by the caller; both strings are always terminated. */
+/** What failed, and what to do next. Owned by the caller; both strings are always terminated. It
+ * never changes its size, and so has none in it. */
 struct rp_error {
     int code;          /* the negative code that was returned */
     char message[768]; /* what failed, on which object, expected and found */

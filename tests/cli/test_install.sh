@@ -46,7 +46,19 @@ needed=$(readelf -d "$libdir/libringpack.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1
 case $needed in
 *uring* | *jemalloc* | *yaml* | *jansson*) fail "the library needs $needed" ;;
 esac
-for symbol in $(nm -D --defined-only "$libdir/libringpack.so" | awk '{print $3}'); do
-    grep -qw "$symbol" -r usr/include/ringpack || fail "$symbol is exported but not declared"
+exported=$(nm -D --defined-only --with-symbol-versions "$libdir/libringpack.so" |
+    awk '$2 != "A" {print $3}')
+for symbol in $exported; do
+    case $symbol in
+    *@@RINGPACK_*) ;;
+    *) fail "$symbol is exported without a version" ;;
+    esac
+    grep -qw "${symbol%%@*}" -r usr/include/ringpack || fail "$symbol is exported but not declared"
 done
+declared=$(grep -oh 'RP_API[^;(]*(' -r usr/include/ringpack |
+    grep -o 'rp_[a-z_0-9]*($' | tr -d '(' | sort)
+[ "$(printf '%s\n' "$exported" | sed 's/@.*//' | sort)" = "$declared" ] ||
+    fail "declared, and not all exported: $declared"
+soname=$(readelf -d "$libdir/libringpack.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+[ "$soname" = libringpack.so.0.1 ] && [ -e "$libdir/$soname" ] || fail "SONAME: $soname"
 echo "installed and used: needs $needed"

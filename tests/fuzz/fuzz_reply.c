@@ -17,9 +17,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 static bool meet_engine(struct rp_error *error)
 {
-    struct rp_client_options options = {.connect_timeout_ns = 1, .restart_timeout_ns = 1};
+    struct rp_client_options options = {
+        .struct_size = sizeof options, .connect_timeout_ns = 1, .restart_timeout_ns = 1};
     struct rp_client *client;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     if (!fuzz_accepted(rp_client_attach(&client, &options, error), error))
         return false;
     peer.hung_up = true;
@@ -47,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (with_body)
         peer_move_body(sizeof(struct rp_reply));
     if (mode & 128) {
-        accepted = fuzz_accepted(rp_engine_ask(NULL, "fuzz", "stat", &text, &error), &error);
+        accepted = fuzz_accepted(rp_run_stat(NULL, "fuzz", &text, &error), &error);
         FUZZ_REQUIRE(!accepted || strlen(text) < sizeof peer.message);
         rp_text_free(text);
     } else {

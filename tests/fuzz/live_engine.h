@@ -62,7 +62,7 @@ FUZZ uint64_t live_row_hash(const struct rp_geometry *g, const void *input_ids, 
 
 FUZZ void live_take(struct rp_client *client)
 {
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     FUZZ_REQUIRE(rp_client_next(client, -1, &batch, NULL) == RP_NEXT_BATCH);
     for (uint32_t i = 0; i < LIVE_BATCH; i++)
         live_row_hashes[batch.first_row + i] = live_row_hash(
@@ -75,7 +75,8 @@ FUZZ void live_learn(void)
 {
     struct rp_client *clients[LIVE_WORLD];
     for (uint32_t r = 0; r < LIVE_WORLD; r++) {
-        struct rp_client_options options = {.run = "fuzz", .run_dir = fuzz_scratch, .rank = r};
+        struct rp_client_options options = {
+            .struct_size = sizeof options, .run = "fuzz", .run_dir = fuzz_scratch, .rank = r};
         FUZZ_REQUIRE(rp_client_attach(&clients[r], &options, NULL) == 0);
     }
     for (unsigned k = 0; k < LIVE_ROWS / (LIVE_BATCH * LIVE_WORLD); k++) {

@@ -85,6 +85,11 @@ static void set_state(struct rp_client *client)
 int rp_client_attach(struct rp_client **out, const struct rp_client_options *options,
                      struct rp_error *error)
 {
+    if (options->struct_size != sizeof *options) {
+        error->code = -RP_E_USAGE;
+        snprintf(error->message, sizeof error->message, "struct_size");
+        return error->code;
+    }
     if (options->world > 1 && options->world != 4) {
         error->code = -RP_E_MISMATCH;
         snprintf(error->message, sizeof error->message, "dp_world_size: expected 4, found %u",
@@ -93,7 +98,8 @@ int rp_client_attach(struct rp_client **out, const struct rp_client_options *opt
         return error->code;
     }
     struct rp_client *client = calloc(1, sizeof *client);
-    client->geometry = (struct rp_geometry){.rows = ROWS,
+    client->geometry = (struct rp_geometry){.struct_size = sizeof client->geometry,
+                                            .rows = ROWS,
                                             .seq_len = LENGTH,
                                             .max_docs_per_row = DOCUMENTS,
                                             .world = 1,
@@ -145,6 +151,9 @@ int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_e
     int result = RP_NEXT_BATCH;
     if (k == client->end) {
         result = RP_NEXT_END;
+    } else if (batch->struct_size != sizeof *batch) {
+        result = error->code = -RP_E_USAGE;
+        snprintf(error->message, sizeof error->message, "struct_size");
     } else if (k == client->fail) {
         result = error->code = -RP_E_CORRUPT;
         snprintf(error->message, sizeof error->message, "block 7 of a.bin: the content changed");
@@ -157,7 +166,8 @@ int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_e
         memset(slot, 0, SLOT_BYTES);
         fill(slot, &client->geometry, k);
         mprotect(slot, SLOT_BYTES, PROT_READ);
-        *batch = (struct rp_batch){.number = k,
+        *batch = (struct rp_batch){.struct_size = sizeof *batch,
+                                   .number = k,
                                    .first_row = k * ROWS,
                                    .next_row = (k + 1) * ROWS,
                                    .rows = ROWS,
@@ -248,9 +258,12 @@ uint64_t rp_client_next_row(const struct rp_client *client)
     return client->next * ROWS;
 }
 
-void rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts)
+int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts)
 {
-    *counts = (struct rp_client_counts){.batches = client->next};
+    if (counts->struct_size != sizeof *counts)
+        return -RP_E_USAGE;
+    *counts = (struct rp_client_counts){.struct_size = sizeof *counts, .batches = client->next};
+    return 0;
 }
 
 void rp_client_detach(struct rp_client *client)
@@ -267,17 +280,27 @@ void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *
     sum[1] += 1;
 }
 
-int rp_engine_ask(const char *run_dir, const char *run, const char *what, char **text_out,
-                  struct rp_error *error)
+static int answer(const char *run, const char *text, char **text_out, struct rp_error *error)
 {
-    (void)run_dir;
     if (!strcmp(run, "nobody")) {
         error->code = -RP_E_GONE;
         snprintf(error->message, sizeof error->message, "no engine of run `nobody`");
         return error->code;
     }
-    *text_out = strdup(strcmp(what, "stat") ? "/checkpoints/1" : "{\"run\": \"demo\"}");
+    *text_out = strdup(text);
     return 0;
+}
+
+int rp_run_stat(const char *run_dir, const char *run, char **json_out, struct rp_error *error)
+{
+    (void)run_dir;
+    return answer(run, "{\"run\": \"demo\"}", json_out, error);
+}
+
+int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out, struct rp_error *error)
+{
+    (void)run_dir;
+    return answer(run, "/checkpoints/1", path_out, error);
 }
 
 void rp_text_free(char *text)

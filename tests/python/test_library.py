@@ -3,6 +3,7 @@
 
 import ctypes
 import errno
+import os
 import pickle
 import re
 import subprocess
@@ -52,6 +53,7 @@ def test_enumerations_are_those_of_the_headers(compiler, tmp_path):
     types = {"NONE": None, "U16": "<u2", "I32": "<i4", "I64": "<i8", "F32": "<f4", "RECORD": None}
     ours = {f"RP_SECTION_{name.upper()}": n for n, name in enumerate(_library.SECTIONS)}
     ours["RP_SECTION_COUNT"] = len(_library.SECTIONS)
+    ours["RP_SECTION_ROOM"] = _library.SECTION_ROOM
     ours |= {"RP_NEXT_BATCH": _library.NEXT_BATCH, "RP_NEXT_EMPTY": _library.NEXT_EMPTY}
     ours |= {"RP_NEXT_END": _library.NEXT_END}
     assert _library.DTYPES == tuple(types.values())
@@ -72,6 +74,11 @@ def test_every_field_of_the_headers_has_a_twin():
         for declaration in filter(str.strip, body.split(";")):
             fields += [word.split()[-1] for word in declaration.split(",")]
         assert fields == [field for field, _ in twin._fields_]
+
+
+def test_the_library_that_is_looked_for_is_the_one_that_is_built():
+    built = os.environ["RINGPACK_LIBRARY"]
+    assert os.path.exists(os.path.join(os.path.dirname(built), _library.SONAME))
 
 
 def test_errors_are_those_of_the_header():

@@ -238,7 +238,7 @@ static void ask_checkpoint(struct story *story)
     char *path = NULL;
     struct rp_error error = {0};
     uint64_t row_now = story->row_now; /* all may go back meanwhile */
-    if (rp_engine_ask("/run", NULL, "checkpoint", &path, &error) < 0) {
+    if (rp_run_checkpoint("/run", NULL, &path, &error) < 0) {
         sim_trace("no checkpoint: %s", error.message);
         return;
     }

@@ -40,7 +40,8 @@ static bool is_kept(const struct trainer *trainer)
 static struct rp_client *attach(struct trainer *trainer)
 {
     const struct life *life = &trainer->story->life;
-    struct rp_client_options options = {.run_dir = "/run",
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run_dir = "/run",
                                         .rank = trainer->rank,
                                         .replica = trainer->replica,
                                         .replicas = life->replicas,
@@ -194,6 +195,7 @@ static void run(struct trainer *trainer, struct rp_client *client)
     struct rp_batch leases[LEASES_MAX];
     uint32_t count = 0;
     while (!life->leave) {
+        leases[count].struct_size = sizeof *leases;
         struct rp_error error = {0};
         uint64_t begin = sim.now_ns;
         int code = rp_client_next(client, story_chance(story, 100) ? 0 : 200 * SIM_MS,

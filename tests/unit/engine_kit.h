@@ -138,7 +138,8 @@ KIT int engine_end(struct engine *engine, int signal)
 KIT struct rp_client *replica_trainer(uint32_t rank, uint32_t replica, const void *token,
                                       size_t token_bytes)
 {
-    struct rp_client_options options = {.run_dir = run_dir,
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run_dir = run_dir,
                                         .rank = rank,
                                         .replica = replica,
                                         .state = token,
@@ -161,7 +162,7 @@ KIT struct rp_client *trainer(uint32_t rank, const void *token, size_t token_byt
 KIT int take(struct rp_client *client, uint64_t row)
 {
     struct rp_error error = {0};
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     int code = rp_client_next(client, PATIENCE_NS, &batch, &error);
     if (code < 0)
         fail_msg("row %d: %s", (int)row, error.message);
@@ -252,7 +253,7 @@ KIT void stat_must_work(void)
     char *text;
     int code = -RP_E_GONE;
     for (int i = 0; i < 5000 && code == -RP_E_GONE; i++, rp_sleep_ns(1000000))
-        code = rp_engine_ask(run_dir, NULL, "stat", &text, &error);
+        code = rp_run_stat(run_dir, NULL, &text, &error);
     if (code != 0)
         fail_msg("%s", error.message);
     assert_int_equal(text[0], '{');
@@ -263,7 +264,7 @@ KIT void save_now(void)
 {
     struct rp_error error;
     char *text;
-    if (rp_engine_ask(run_dir, NULL, "checkpoint", &text, &error) != 0)
+    if (rp_run_checkpoint(run_dir, NULL, &text, &error) != 0)
         fail_msg("%s", error.message);
     rp_text_free(text);
 }

@@ -129,7 +129,8 @@ FAKE int fake_leave(void **state)
 
 FAKE struct rp_client_options fake_client_options(void)
 {
-    return (struct rp_client_options){.run_dir = fake_run_dir,
+    return (struct rp_client_options){.struct_size = sizeof(struct rp_client_options),
+                                      .run_dir = fake_run_dir,
                                       .connect_timeout_ns = FAKE_PATIENCE_NS,
                                       .restart_timeout_ns = FAKE_PATIENCE_NS};
 }

@@ -35,7 +35,7 @@ static struct rp_client *attach(const struct rp_client_options *options)
 static struct rp_batch take(struct rp_client *client, uint64_t row)
 {
     struct rp_error error = {0};
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     int code = rp_client_next(client, FAKE_PATIENCE_NS, &batch, &error);
     if (code != RP_NEXT_BATCH)
         fail_msg("row %llu: next returned %d: %s", (unsigned long long)row, code, error.message);
@@ -60,7 +60,7 @@ static void takes_and_returns(void **state)
     pid_t engine = fake_start(with_end);
     struct rp_client_options options = fake_client_options();
     struct rp_client *client = attach(&options);
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     assert_state(client, 0); /* came with the welcome */
     assert_int_equal(rp_client_state(client, NULL, 0), strlen("state before row 0"));
     for (uint64_t k = 0; k < 100; k++) {
@@ -75,7 +75,7 @@ static void takes_and_returns(void **state)
     assert_int_equal(rp_client_next(client, -1, &batch, NULL), RP_NEXT_END);
     assert_int_equal(rp_client_next(client, 0, &batch, NULL), RP_NEXT_END);
     assert_int_equal(rp_client_release(client, &batch), -RP_E_USAGE); /* twice */
-    struct rp_client_counts counts;
+    struct rp_client_counts counts = {.struct_size = sizeof counts};
     uint64_t identity[2] = {0};
     rp_client_identity(client, identity);
     assert_int_equal(identity[0], engine_options.identity);
@@ -108,7 +108,7 @@ static void returns_in_any_order(void **state)
     pid_t engine = fake_start(engine_options);
     struct rp_client_options options = fake_client_options();
     struct rp_client *client = attach(&options);
-    struct rp_batch held[4], one_more;
+    struct rp_batch held[4], one_more = {.struct_size = sizeof one_more};
     uint64_t row = 0;
     for (int i = 0; i < 4; i++, row += FAKE_ROWS)
         held[i] = take(client, row);
@@ -177,7 +177,7 @@ static void follows_a_restarted_engine(void **state)
         assert_int_equal(rp_client_release(client, &old), 0);
         assert_int_equal(rp_client_release(client, &old), -RP_E_USAGE);
     }
-    struct rp_client_counts counts;
+    struct rp_client_counts counts = {.struct_size = sizeof counts};
     rp_client_counts(client, &counts);
     assert_int_equal(counts.reattaches, 20);
     rp_client_detach(client);
@@ -192,7 +192,7 @@ static void follows_after_a_stop(void **state)
     pid_t engine = fake_start(o);
     struct rp_client_options options = fake_client_options();
     struct rp_client *client = attach(&options);
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     uint64_t row = 0;
     for (; row < 6 * FAKE_ROWS; row += FAKE_ROWS) {
         batch = take(client, row);
@@ -216,7 +216,7 @@ static void says_what_is_wrong(void **state)
     (void)state;
     struct rp_error error;
     struct rp_client *client;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     struct rp_client_options options = fake_client_options();
     options.connect_timeout_ns = SECOND / 100;
     assert_int_equal(rp_client_attach(&client, &options, &error), -RP_E_GONE);
@@ -252,10 +252,9 @@ static void says_what_is_wrong(void **state)
     assert_string_equal(error.message, "the engine: the disk is on fire");
     assert_string_equal(error.hint, "pour water");
     char *text;
-    assert_int_equal(rp_engine_ask(fake_run_dir, NULL, "stat", &text, &error), 0);
+    assert_int_equal(rp_run_stat(fake_run_dir, NULL, &text, &error), 0);
     assert_string_equal(text, "{\"run\": \"default\"}");
     rp_text_free(text);
-    assert_int_equal(rp_engine_ask(fake_run_dir, NULL, "dance", &text, &error), -RP_E_USAGE);
     rp_client_detach(client);
     fake_kill(engine);
 }
@@ -268,7 +267,7 @@ static void gives_up_in_time(void **state)
     struct rp_client_options options = fake_client_options();
     options.restart_timeout_ns = SECOND / 4;
     struct rp_client *client = attach(&options);
-    struct rp_batch batch = take(client, 0), other;
+    struct rp_batch batch = take(client, 0), other = {.struct_size = sizeof other};
     fake_kill(engine);
     int code = RP_NEXT_BATCH;
     while (code == RP_NEXT_BATCH) /* what it had published is still delivered */
@@ -300,7 +299,7 @@ static void train(volatile uint64_t *checkpoint)
     options.state = token;
     options.state_bytes = fake_state(*checkpoint, token);
     struct rp_client *client;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     if (rp_client_attach(&client, &options, NULL) != 0)
         _exit(1);
     while (rp_client_next(client, -1, &batch, NULL) == RP_NEXT_BATCH) {
@@ -414,7 +413,7 @@ static void another_thread_may_return(void **state)
     pthread_t thread;
     pthread_create(&thread, NULL, return_batches, &r);
     for (uint64_t i = 0; i < 5000; i++) {
-        struct rp_batch batch;
+        struct rp_batch batch = {.struct_size = sizeof batch};
         int code;
         while ((code = rp_client_next(r.client, FAKE_PATIENCE_NS, &batch, NULL)) != RP_NEXT_BATCH)
             assert_int_equal(code, -RP_E_USAGE); /* full */
@@ -459,7 +458,7 @@ static void digest_is_of_content(void **state)
         struct rp_geometry geometry = {.rows = ROWS, .seq_len = LENGTH, .max_docs_per_row = D};
         geometry.sections[RP_SECTION_INPUT_IDS].dtype = kinds[i].dtype;
         geometry.sections[RP_SECTION_INPUT_IDS].bytes = kinds[i].bytes;
-        struct rp_batch batch = {.rows = ROWS, .seq_len = LENGTH};
+        struct rp_batch batch = {.struct_size = sizeof batch, .rows = ROWS, .seq_len = LENGTH};
         batch.sections[RP_SECTION_ROWS] = info;
         batch.sections[RP_SECTION_DOC_LENS] = lengths;
         batch.sections[RP_SECTION_INPUT_IDS] = kinds[i].ids;

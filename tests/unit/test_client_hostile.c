@@ -97,7 +97,8 @@ static void *perform(void *argument)
 static int meet(struct stage *stage, const struct answer *answer, bool take, struct rp_error *error)
 {
     struct performance performance = {stage, answer, NULL};
-    struct rp_client_options options = {.run_dir = fake_run_dir,
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run_dir = fake_run_dir,
                                         .connect_timeout_ns = FAKE_PATIENCE_NS};
     struct rp_client *client;
     pthread_t thread;
@@ -106,7 +107,7 @@ static int meet(struct stage *stage, const struct answer *answer, bool take, str
     pthread_create(&thread, NULL, perform, &performance);
     int code = rp_client_attach(&client, &options, error);
     pthread_join(thread, NULL);
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     if (code == 0 && take) {
         assert_int_equal(rp_client_next(client, 0, &batch, error), RP_NEXT_BATCH);
         assert_true(fake_batch_holds(&batch, 0));
@@ -244,9 +245,10 @@ static void a_wait_ends_in_time_although_every_successor_stops(void **state)
     rp_ring_set_status(&stage.ring, RP_RING_STOPPED, 0, NULL);
     struct answer answer = welcome_to_nothing(&stage);
     struct performance performance = {&stage, &answer, NULL};
-    struct rp_client_options options = {.run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client_options options = {
+        .struct_size = sizeof options, .run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     char *text;
     pthread_t thread;
     pthread_create(&thread, NULL, perform_thrice, &performance);
@@ -254,7 +256,7 @@ static void a_wait_ends_in_time_although_every_successor_stops(void **state)
     assert_int_equal(rp_client_next(client, 0, &batch, &error), RP_NEXT_EMPTY);
     rp_client_detach(client);
     /* It met one successor, so the third answer is left: a welcome, which is no answer to this. */
-    assert_int_equal(rp_engine_ask(fake_run_dir, NULL, "stat", &text, &error), -RP_E_PROTOCOL);
+    assert_int_equal(rp_run_stat(fake_run_dir, NULL, &text, &error), -RP_E_PROTOCOL);
     pthread_join(thread, NULL);
     rp_ring_close(&stage.ring);
 }
@@ -279,9 +281,10 @@ static void successors_that_only_stop_are_given_up(void **state)
     rp_ring_set_status(&stage.ring, RP_RING_STOPPED, 0, NULL);
     struct answer answer = welcome_to_nothing(&stage);
     struct performance performance = {&stage, &answer, &over};
-    struct rp_client_options options = {.run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client_options options = {
+        .struct_size = sizeof options, .run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     char *text;
     pthread_t thread;
     pthread_create(&thread, NULL, perform_until_over, &performance);
@@ -290,7 +293,7 @@ static void successors_that_only_stop_are_given_up(void **state)
     assert_non_null(strstr(error.message, "successor"));
     rp_client_detach(client);
     rp_a32_store_release(&over, 1);
-    assert_true(rp_engine_ask(fake_run_dir, NULL, "stat", &text, &error) < 0); /* the last one */
+    assert_true(rp_run_stat(fake_run_dir, NULL, &text, &error) < 0); /* the last one */
     pthread_join(thread, NULL);
     rp_ring_close(&stage.ring);
 }
@@ -303,9 +306,10 @@ static void a_successor_that_does_not_reply_is_given_up(void **state)
     open_stage(&stage);
     struct answer answer = welcome_to_nothing(&stage);
     struct performance performance = {&stage, &answer, NULL};
-    struct rp_client_options options = {.run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
+    struct rp_client_options options = {
+        .struct_size = sizeof options, .run_dir = fake_run_dir, .restart_timeout_ns = PATIENCE_NS};
     struct rp_client *client;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     pthread_t thread;
     pthread_create(&thread, NULL, perform, &performance);
     assert_int_equal(rp_client_attach(&client, &options, &error), 0);
@@ -325,7 +329,8 @@ static void an_engine_that_never_answers_is_given_up(void **state)
     struct rp_error error;
     open_stage(&stage);
     unsigned before = open_descriptors();
-    struct rp_client_options options = {.run_dir = fake_run_dir,
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run_dir = fake_run_dir,
                                         .connect_timeout_ns = PATIENCE_NS / 5,
                                         .restart_timeout_ns = UINT64_MAX};
     struct rp_client *client;
@@ -353,7 +358,8 @@ static void an_engine_that_accepts_nobody_is_given_up(void **state)
            (queued[count] = rp_socket_connect_within(fake_run_dir, "default", 1, &error)) >= 0)
         count++;
     assert_in_range(count, 1, MAX_QUEUED - 1);
-    struct rp_client_options options = {.run_dir = fake_run_dir,
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run_dir = fake_run_dir,
                                         .connect_timeout_ns = PATIENCE_NS / 5,
                                         .restart_timeout_ns = UINT64_MAX};
     struct rp_client *client;

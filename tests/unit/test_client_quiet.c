@@ -39,7 +39,7 @@ static int train(bool loud)
 {
     struct rp_client_options options = fake_client_options();
     struct rp_client *client;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     struct rp_error error;
     char state[FAKE_STATE_BYTES];
     if (rp_client_attach(&client, &options, &error) != 0)

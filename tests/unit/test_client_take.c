@@ -35,7 +35,7 @@ static void assert_states(const struct rp_client *client, uint64_t row)
 /* Takes the row, for which the engine may take its time. */
 static void take(struct rp_client *client, uint64_t row)
 {
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     int code;
     while ((code = rp_client_take(client, &batch, NULL)) == RP_NEXT_EMPTY)
         usleep(100);
@@ -55,8 +55,8 @@ static void takes_what_is_ready_and_never_waits(void **state)
     struct rp_client *client = attach();
     for (uint64_t row = 0; row < 50 * FAKE_ROWS; row += FAKE_ROWS)
         take(client, row);
-    struct rp_batch batch;
-    struct rp_client_counts counts;
+    struct rp_batch batch = {.struct_size = sizeof batch};
+    struct rp_client_counts counts = {.struct_size = sizeof counts};
     int code;
     while ((code = rp_client_take(client, &batch, NULL)) == RP_NEXT_EMPTY)
         usleep(100);
@@ -82,8 +82,8 @@ static void leaves_the_successor_to_next(void **state)
     successor.generation++;
     successor.stop_at = 0;
     engine = fake_start(successor);
-    struct rp_batch batch;
-    struct rp_client_counts counts;
+    struct rp_batch batch = {.struct_size = sizeof batch};
+    struct rp_client_counts counts = {.struct_size = sizeof counts};
     for (int i = 0; i < 20; i++) {
         assert_int_equal(rp_client_take(client, &batch, NULL), RP_NEXT_EMPTY);
         usleep(1000);

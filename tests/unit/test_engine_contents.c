@@ -63,7 +63,7 @@ static void check_save(const char *const *more, uint32_t width)
     take_by_turns(clients, 0, 4);
     while (records < 4) { /* until the rings are full again */
         char *path;
-        if (rp_engine_ask(run_dir, NULL, "checkpoint", &path, &error) != 0)
+        if (rp_run_checkpoint(run_dir, NULL, &path, &error) != 0)
             fail_msg("%s", error.message);
         records = check_records(path, width);
         rp_text_free(path);

@@ -45,11 +45,10 @@ static void a_last_checkpoint_that_fails_is_told(void **state)
 {
     (void)state;
     struct rp_error error;
-    char *text;
     forget_checkpoints();
     struct engine engine = engine_start(with_checkpoints);
     forget_checkpoints();
-    assert_true(rp_engine_ask(run_dir, NULL, "stop", &text, &error) < 0);
+    assert_true(rp_run_stop(run_dir, NULL, &error) < 0);
     assert_true(error.message[0] != '\0');
     assert_int_equal(engine_wait(&engine), 2);
 }
@@ -59,12 +58,10 @@ static void stopped_means_stopped(void **state)
 {
     (void)state;
     struct rp_error error;
-    char *text;
     for (int i = 0; i < 5; i++) {
         struct engine engine = engine_start(with_checkpoints);
-        if (rp_engine_ask(run_dir, NULL, "stop", &text, &error) != 0)
+        if (rp_run_stop(run_dir, NULL, &error) != 0)
             fail_msg("%s", error.message);
-        rp_text_free(text);
         struct engine next = engine_start(with_checkpoints);
         assert_int_equal(engine_wait(&engine), 0);
         assert_int_equal(engine_end(&next, SIGTERM), 0);
@@ -109,7 +106,7 @@ static void a_failure_reaches_the_trainers_whole(void **state)
     struct engine engine = engine_start(options);
     struct rp_client *client = trainer(0, NULL, 0);
     struct rp_error error = {0};
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     int code;
     while ((code = rp_client_next(client, PATIENCE_NS, &batch, &error)) == RP_NEXT_BATCH)
         rp_client_release(client, &batch);
@@ -144,7 +141,7 @@ static void a_late_rank_gets_its_own_when_nothing_can_start_again(void **state)
     struct rp_client *client = trainer(0, NULL, 0);
     struct rp_request stat = attach_request(0, RP_NEXT_ROW_ANY);
     struct rp_error error;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     stat.kind = RP_REQUEST_STAT;
     take_batches(client, 0, 0, 2);
     int fd = rp_socket_connect(run_dir, "default", &error);
@@ -173,7 +170,7 @@ static pid_t ask_for_ever(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     struct rp_error error;
     for (char *text;;)
-        if (rp_engine_ask(run_dir, NULL, "checkpoint", &text, &error) == 0)
+        if (rp_run_checkpoint(run_dir, NULL, &text, &error) == 0)
             rp_text_free(text);
 }
 

@@ -94,7 +94,8 @@ static bool read_some(void)
     struct rp_error error;
     bool attached = true;
     for (uint32_t rank = 0; attached && rank < RANKS; rank++) {
-        struct rp_client_options options = {.run_dir = run_dir,
+        struct rp_client_options options = {.struct_size = sizeof options,
+                                            .run_dir = run_dir,
                                             .rank = rank,
                                             .state = first_state_bytes ? first_state : NULL,
                                             .state_bytes = first_state_bytes,
@@ -172,12 +173,13 @@ static void all_from_one_on_fail(void **state)
 /* Whatever is asked is answered or refused. Returns how often it was refused. */
 static unsigned ask_all(void)
 {
-    static const char *const questions[] = {"stat", "checkpoint"};
+    static int (*const questions[])(const char *, const char *, char **,
+                                    struct rp_error *) = {rp_run_stat, rp_run_checkpoint};
     unsigned refused = 0;
     for (size_t i = 0; i < RP_ARRAY_COUNT(questions); i++) {
         struct rp_error error = {0};
         char *text;
-        int code = rp_engine_ask(run_dir, NULL, questions[i], &text, &error);
+        int code = questions[i](run_dir, NULL, &text, &error);
         assert_true(code == 0 || error.message[0] != '\0');
         refused += code != 0;
         if (code == 0)

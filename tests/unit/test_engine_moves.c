@@ -89,7 +89,8 @@ static void a_rank_that_left_does_not_hold_up_who_keeps_a_batch(void **state)
     static const char *const options[] = {NULL};
     struct engine engine = engine_start(options);
     struct rp_client *client = trainer(1, NULL, 0);
-    struct rp_batch batches[2];
+    struct rp_batch batches[2] = {{.struct_size = sizeof *batches},
+                                  {.struct_size = sizeof *batches}};
     struct rp_error error = {0};
     for (uint64_t k = 0; k < 4; k++) {
         assert_int_equal(rp_client_next(client, PATIENCE_NS, &batches[k % 2], &error),
@@ -345,7 +346,7 @@ static void who_died_ringing_is_absent(void **state)
         0);
     kill(engine.pid, SIGCONT);
     assert_true(rp_socket_receive(back, message, sizeof message, fds, 60000, &error) > 0);
-    assert_int_equal(rp_engine_ask(run_dir, NULL, "checkpoint", &path, &error), -RP_E_BUSY);
+    assert_int_equal(rp_run_checkpoint(run_dir, NULL, &path, &error), -RP_E_BUSY);
     assert_says(&error, "rank 1 has not attached|stay valid");
     close(fds[0]);
     close(fds[1]);

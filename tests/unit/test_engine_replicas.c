@@ -28,7 +28,7 @@ static void take_some_by_turns(struct rp_client *const *clients, uint32_t count,
 
 static bool nothing_comes(struct rp_client *client)
 {
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     struct rp_error error;
     return rp_client_next(client, SECOND / 20, &batch, &error) == RP_NEXT_EMPTY;
 }
@@ -37,7 +37,7 @@ static bool stat_says(const char *text)
 {
     char *stat;
     struct rp_error error;
-    assert_int_equal(rp_engine_ask(run_dir, NULL, "stat", &stat, &error), 0);
+    assert_int_equal(rp_run_stat(run_dir, NULL, &stat, &error), 0);
     bool found = strstr(stat, text) != NULL;
     rp_text_free(stat);
     return found;
@@ -95,7 +95,7 @@ static void nobodys_lease_changes(void **state)
     struct rp_client *stays = replica_trainer(0, 0, NULL, 0),
                      *comes = replica_trainer(0, 1, NULL, 0);
     struct rp_error error;
-    struct rp_batch lease;
+    struct rp_batch lease = {.struct_size = sizeof lease};
     take_some(comes, 0, 1);
     size_t bytes = rp_client_state(comes, token, sizeof token);
     assert_int_equal(rp_client_next(stays, 20 * SECOND, &lease, &error), RP_NEXT_BATCH);
@@ -107,7 +107,7 @@ static void nobodys_lease_changes(void **state)
         take_some(comes, k, k + 1);
         assert_int_equal(hash_of(stays, &lease), hash);
     }
-    struct rp_client_counts counts;
+    struct rp_client_counts counts = {.struct_size = sizeof counts};
     rp_client_counts(stays, &counts);
     assert_int_equal(counts.reattaches, 1);
     rp_client_counts(comes, &counts);
@@ -135,7 +135,7 @@ static void replicas_that_are_apart_go_on(void **state)
         engine_end(&engine, SIGKILL);
         rp_client_detach(clients[!first]);
         engine = engine_start(two_replicas);
-        struct rp_batch batch;
+        struct rp_batch batch = {.struct_size = sizeof batch};
         struct rp_error error;
         int code = rp_client_next(clients[first], SECOND / 2, &batch, &error);
         uint64_t at[REPLICAS] = {5, 5};
@@ -263,7 +263,8 @@ static void wrong_replicas_are_refused(void **state)
                  {0, 3, -RP_E_MISMATCH, "replicas: the engine has 2, the trainer expects 3"},
                  {1, 2, -RP_E_BUSY, taken}};
     for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
-        struct rp_client_options options = {.run_dir = run_dir,
+        struct rp_client_options options = {.struct_size = sizeof options,
+                                            .run_dir = run_dir,
                                             .replica = cases[i].replica,
                                             .replicas = cases[i].replicas,
                                             .connect_timeout_ns = SECOND};

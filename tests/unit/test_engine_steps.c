@@ -135,7 +135,7 @@ static void other_steps_are_refused_by_who_lives_on(void **state)
 {
     (void)state;
     struct rp_error error = {0};
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     forget_checkpoints();
     struct engine engine = engine_start(padded);
     struct rp_client *client = trainer(0, NULL, 0);

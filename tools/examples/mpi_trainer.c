@@ -128,7 +128,8 @@ int main(int count, char **arguments)
 
     struct rp_error error = {0};
     struct rp_client *client;
-    struct rp_client_options options = {.run = run,
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run = run,
                                         .rank = (uint32_t)rank,
                                         .world = (uint32_t)ranks,
                                         .state = state.token_bytes ? state.token : NULL,
@@ -137,7 +138,7 @@ int main(int count, char **arguments)
     check(rp_client_attach(&client, &options, &error), &error);
     check_ranks(client);
     for (int step = 0; step < atoi(arguments[3]); step++) {
-        struct rp_batch batch;
+        struct rp_batch batch = {.struct_size = sizeof batch};
         int code = rp_client_next(client, -1, &batch, &error);
         check(code, &error);
         if (code == RP_NEXT_END)

@@ -297,7 +297,7 @@ static int drain_all(struct drain *drain, struct rp_error *error)
 {
     const struct arguments *a = drain->arguments;
     struct rp_cmd_progress progress;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     uint64_t tokens = 0;
     bool silence_said = false;
     int code = 0;
@@ -339,7 +339,8 @@ struct summary {
 
 static struct summary summarise(const struct drain *drain)
 {
-    struct summary s = {.next_row = rp_client_next_row(drain->client)};
+    struct summary s = {.counts.struct_size = sizeof s.counts,
+                        .next_row = rp_client_next_row(drain->client)};
     const struct rp_geometry *g = rp_client_geometry(drain->client);
     rp_client_counts(drain->client, &s.counts);
     if (s.counts.batches) {
@@ -469,7 +470,7 @@ int rp_cmd_attach(int argc, char **argv)
         "Drain one rank of a running engine as a trainer would: tokens/s, waits, digest.\v"
         "Ctrl-C ends it with the summary. Exit status: 0 fine, 2 trouble.";
     const struct argp argp = {.options = options, .parser = parse, .args_doc = "[RUN]", .doc = doc};
-    struct arguments arguments = {0};
+    struct arguments arguments = {.client = {.struct_size = sizeof arguments.client}};
     argp_err_exit_status = RP_EXIT_TROUBLE;
     if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
         return RP_EXIT_TROUBLE;

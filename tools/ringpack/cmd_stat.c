@@ -131,7 +131,7 @@ static int stat_run(const struct arguments *arguments)
 {
     struct rp_error error;
     char *text;
-    if (rp_engine_ask(arguments->run_dir, arguments->run, "stat", &text, &error) < 0)
+    if (rp_run_stat(arguments->run_dir, arguments->run, &text, &error) < 0)
         return rp_cmd_report(&error);
     json_error_t where;
     json_t *stat = json_loads(text, 0, &where);

@@ -30,11 +30,11 @@ def stat(run: str = "default", run_dir: Optional[FilePath] = None) -> dict[str, 
 
     run_dir: folder of its socket, when it is not the default one. EngineGoneError: no such engine.
     """
-    return json.loads(_ask_engine("stat", run, run_dir))
+    return json.loads(_ask_engine("rp_run_stat", run, run_dir))
 
 
 def checkpoint(run: str = "default", run_dir: Optional[FilePath] = None) -> str:
     """Have a running engine write a checkpoint. Returns its path, once it is durable.
 
     Arguments and errors as of stat(); UsageError: the engine has no checkpoint_dir."""
-    return _ask_engine("checkpoint", run, run_dir)
+    return _ask_engine("rp_run_checkpoint", run, run_dir)

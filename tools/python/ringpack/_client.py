@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 END = object()
 """What Client.next returns at the end of the stream."""
+_EMPTY = bytes(BatchInfo(struct_size=ctypes.sizeof(BatchInfo)))
+_new_batch = BatchInfo.from_buffer_copy
 ROWS, FLAT, ONE_ROW = 0, 1, 2
 """Shapes of a view: (rows, n), (rows * n,), (1, rows * n)."""
 
@@ -129,6 +131,7 @@ class Client:
         self._error_argument = byref(self._error)
         self._client = ctypes.c_void_p()
         options = ClientOptions(
+            struct_size=ctypes.sizeof(ClientOptions),
             run=run.encode(),
             run_dir=None if run_dir is None else os.fsencode(run_dir),
             rank=rank,
@@ -164,7 +167,7 @@ class Client:
             self._check_process()
         lease = self.taking
         if lease is None:
-            info = BatchInfo()
+            info = _new_batch(_EMPTY)
             lease = Lease(self, info)
             self._leases[id(info)] = weakref.ref(lease), info
             self.taking = lease
@@ -303,10 +306,10 @@ class Client:
 
     def counts(self):
         self._check_process()
-        counts = Counts()
+        counts = Counts(struct_size=ctypes.sizeof(Counts))
         with self._lock:
             self._c.rp_client_counts(self._client, byref(counts))
-        return {name: getattr(counts, name) for name, _ in Counts._fields_}
+        return {name: getattr(counts, name) for name, _ in Counts._fields_[1:]}
 
     def digest(self, info):
         halves = (ctypes.c_uint64 * 2)()

@@ -22,6 +22,7 @@ from ctypes import (
 
 from .errors import RingpackError, error_of
 
+SONAME = "libringpack.so.0.1"  # the structures below are those of this one
 SECTIONS = (  # enum rp_section
     "rows",
     "doc_lens",
@@ -38,6 +39,7 @@ RECORDS = {  # struct rp_row_info, struct rp_provenance
     "rows": [("row", "<u8"), ("fragments", "<u4"), ("tokens", "<u4")],
     "provenance": [("document", "<u8"), ("offset", "<u8"), ("source", "<u4"), ("length", "<u4")],
 }
+SECTION_ROOM = 16  # length of every array by section
 NEXT_BATCH, NEXT_EMPTY, NEXT_END = 1, 2, 3  # enum rp_next
 
 
@@ -56,16 +58,18 @@ class SectionLayout(Structure):
 
 class Geometry(Structure):
     _fields_ = [
+        ("struct_size", c_uint64),
         *((name, c_uint32) for name in "rows seq_len max_docs_per_row world rank".split()),
         *((name, c_uint32) for name in "micro_batches slots label_mode".split()),
         ("pad_id", c_int64),
         *((name, c_uint64) for name in "base_row state_bytes slot_bytes".split()),
-        ("sections", SectionLayout * len(SECTIONS)),
+        ("sections", SectionLayout * SECTION_ROOM),
     ]
 
 
 class ClientOptions(Structure):
     _fields_ = [
+        ("struct_size", c_uint64),
         ("run", c_char_p),
         ("run_dir", c_char_p),
         *((name, c_uint32) for name in "rank world rows seq_len replica replicas".split()),
@@ -80,17 +84,19 @@ class BatchInfo(Structure):
     """struct rp_batch: a lease."""
 
     _fields_ = [
-        *((name, c_uint64) for name in "number first_row next_row".split()),
+        *((name, c_uint64) for name in "struct_size lease number first_row next_row".split()),
         *((name, c_uint32) for name in "rows seq_len rows_real tokens_real".split()),
-        *((name, c_uint32) for name in "tokens_loss max_seqlen segments".split()),
+        *((name, c_uint32) for name in "tokens_loss max_seqlen segments reserved".split()),
         ("sum_len_squared", c_uint64),
-        ("sections", c_void_p * len(SECTIONS)),
-        ("lease", c_uint64),
+        ("sections", c_void_p * SECTION_ROOM),
     ]
 
 
 class Counts(Structure):
-    _fields_ = [(name, c_uint64) for name in "batches rows tokens waits wait_ns reattaches".split()]
+    _fields_ = [
+        ("struct_size", c_uint64),
+        *((name, c_uint64) for name in "batches rows tokens waits wait_ns reattaches".split()),
+    ]
 
 
 # These never wait, so Python's lock is kept: a call costs half, and no other thread gets a turn
@@ -108,10 +114,11 @@ _PROTOTYPES = {
     "rp_client_state_before": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_next_row": (c_uint64, c_void_p),
     "rp_client_identity": (None, c_void_p, POINTER(c_uint64)),
-    "rp_client_counts": (None, c_void_p, POINTER(Counts)),
+    "rp_client_counts": (c_int, c_void_p, POINTER(Counts)),
     "rp_client_detach": (None, c_void_p),
     "rp_batch_digest": (None, POINTER(Geometry), POINTER(BatchInfo), POINTER(c_uint64)),
-    "rp_engine_ask": (c_int, c_char_p, c_char_p, c_char_p, POINTER(c_void_p), POINTER(Error)),
+    "rp_run_stat": (c_int, c_char_p, c_char_p, POINTER(c_void_p), POINTER(Error)),
+    "rp_run_checkpoint": (c_int, c_char_p, c_char_p, POINTER(c_void_p), POINTER(Error)),
     "rp_text_free": (None, c_void_p),
 }
 
@@ -121,7 +128,7 @@ def _candidates():
     if named:
         return [named]
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libringpack.so")
-    return [beside, "libringpack.so.0", "libringpack.so"]
+    return [beside, SONAME]
 
 
 def _open():
@@ -197,12 +204,12 @@ def call_patiently(undo, function, *arguments):
 
 
 def ask_engine(what, run="default", run_dir=None):
-    """Ask a running engine: "stat" (JSON text), "checkpoint" (path, once durable) or "stop"."""
+    """Ask a running engine: rp_run_stat (JSON text) or rp_run_checkpoint (path)."""
     text, error = c_void_p(), Error()
     name = os.fsencode(run_dir) if run_dir is not None else None
     c = library()
-    question = name, run.encode(), what.encode(), ctypes.byref(text), ctypes.byref(error)
-    code = call_patiently(lambda _: c.rp_text_free(text), c.rp_engine_ask, *question)
+    question = name, run.encode(), ctypes.byref(text), ctypes.byref(error)
+    code = call_patiently(lambda _: c.rp_text_free(text), getattr(c, what), *question)
     if code < 0:
         raise_error(code, error)
     try:

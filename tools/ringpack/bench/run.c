@@ -63,7 +63,7 @@ struct sample {
 
 static void publish(struct rank *rank, const struct rp_client *client)
 {
-    struct rp_client_counts counts;
+    struct rp_client_counts counts = {.struct_size = sizeof counts};
     rp_client_counts(client, &counts);
     rp_a64_store_relaxed(&rank->counts->tokens, counts.tokens);
     rp_a64_store_relaxed(&rank->counts->wait_ns, counts.wait_ns);
@@ -75,9 +75,10 @@ static int train(void *argument)
     struct rank *rank = argument;
     struct rp_error error = {0};
     struct rp_client *client = NULL;
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     char *run_dir = rp_job_path(&rank->bench->job, "run");
-    struct rp_client_options options = {.run = RP_JOB_RUN,
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run = RP_JOB_RUN,
                                         .run_dir = run_dir,
                                         .rank = rank->rank,
                                         .connect_timeout_ns = CONNECT_NS};

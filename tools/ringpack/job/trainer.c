@@ -14,7 +14,7 @@
 static int train(struct rp_client *client, struct rp_journal_writer *journal, uint64_t until_row,
                  struct rp_error *error)
 {
-    struct rp_batch batch;
+    struct rp_batch batch = {.struct_size = sizeof batch};
     int code = rp_journal_attached(journal, client, error);
     while (code >= 0) {
         code = rp_client_next(client, -1, &batch, error);
@@ -35,7 +35,8 @@ static int run_task(const struct rp_job *job, const struct rp_trainer_task *task
     struct rp_journal_writer journal = {.fd = -1};
     struct rp_client *client = NULL;
     char *run_dir = rp_job_path(job, "run");
-    struct rp_client_options options = {.run = RP_JOB_RUN,
+    struct rp_client_options options = {.struct_size = sizeof options,
+                                        .run = RP_JOB_RUN,
                                         .run_dir = run_dir,
                                         .rank = task->rank,
                                         .state = task->state,

@@ -92,7 +92,7 @@ int rp_verify_fail_still(struct rp_campaign *c, uint64_t since_ns, struct rp_err
     for (uint32_t r = 0; r < c->life.world; r++)
         fprintf(stderr, "verify: rank %u of %u: %s, next row %" PRIu64 "\n", r, c->life.world,
                 c->life.ranks[r].done ? "done" : "runs", c->life.ranks[r].next_row);
-    if (run_dir && rp_engine_ask(run_dir, RP_JOB_RUN, "stat", &text, error) == 0)
+    if (run_dir && rp_run_stat(run_dir, RP_JOB_RUN, &text, error) == 0)
         fprintf(stderr, "verify: the engine: %s\n", text);
     rp_text_free(text);
     free(run_dir);
