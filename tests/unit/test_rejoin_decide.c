@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a consumer that attaches is placed: some cases by name, and all of a small world, two ranks
+ * of two replicas and a few batches, against a specification that is written in rows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/bits.h"
+#include "server/rejoin_decide.h"
+#include "shm/layout.h"
+
+#define BATCH 2u /* rows */
+#define STEP 4u
+#define ANY RP_NEXT_ROW_ANY
+
+static const char *const action_names[] = {"REFUSE", "KEEP", "REBUILD", "MOVE_RING", "MOVE_ALL"};
+
+/* ---- the specification ----------------------------------------------------------------------- */
+
+/* The row that a consumer is given: what it says, or what its seat knows. */
+static uint64_t row_to_give(const struct rp_rejoin_facts *f)
+{
+    uint64_t position_row = f->base_row + f->position * BATCH, row = f->row;
+    if (row == ANY)
+        return f->position_is_known ? position_row : f->start_row;
+    if (f->names_row || f->follows != RP_FOLLOWS_END || row < f->base_row)
+        return row;
+    while ((row - f->base_row) % BATCH) /* padding fills the last batch */
+        row++;
+    bool is_padding = row != f->row && position_row > row && position_row < row + STEP;
+    return is_padding ? position_row : row;
+}
+
+/* A row at which a step begins, as the consumer counts; ANY if it does not say. */
+static uint64_t step_to_count_from(const struct rp_rejoin_facts *f, uint64_t row)
+{
+    if (f->names_row)
+        return f->step_row <= row && (row - f->step_row) % BATCH == 0 ? f->step_row : ANY;
+    return f->follows == RP_FOLLOWS_ROW && !f->had_consumer ? row : ANY;
+}
+
+static struct rp_placement specified(const struct rp_rejoin_facts *f)
+{
+    uint64_t row = row_to_give(f), step = step_to_count_from(f, row);
+    uint64_t tail_row = f->base_row + f->tail * BATCH;
+    uint64_t release_row = f->base_row + f->release * BATCH;
+    uint64_t other_row = f->lowest_other == UINT64_MAX ? row
+                                                       : f->base_row + f->lowest_other * BATCH;
+    bool fits = row >= f->base_row && (row - f->base_row) % BATCH == 0;
+    bool same_steps = f->has_consumer || step == ANY || step % STEP == f->base_row % STEP;
+    bool lowest_is_there = rp_min_u64(row, other_row) >= release_row &&
+                           rp_min_u64(row, other_row) <= tail_row;
+    bool in_ring = fits && same_steps && f->stream != RP_STREAM_OTHER && lowest_is_there &&
+                   (row <= tail_row || f->ring_has_consumer);
+    struct rp_placement p = {.row = row, .base_row = f->base_row};
+    if (f->has_failed && !(in_ring && !f->memory_may_be_read))
+        p.refusal = RP_REFUSAL_FAILED;
+    else if (in_ring)
+        p.action = f->memory_may_be_read ? RP_PLACE_REBUILD : RP_PLACE_KEEP;
+    else if (f->has_consumer && f->stream == RP_STREAM_OTHER)
+        p.refusal = RP_REFUSAL_OTHER_STREAM;
+    else if (f->has_consumer && !fits)
+        p.refusal = RP_REFUSAL_NOT_NUMBERED;
+    else if (f->has_consumer)
+        p.action = row > tail_row && !f->ring_has_consumer ? RP_PLACE_MOVE_RING : RP_PLACE_REBUILD;
+    else
+        p.action = RP_PLACE_MOVE_ALL;
+    if (p.action == RP_PLACE_MOVE_ALL) {
+        p.begins_stream = f->stream == RP_STREAM_OTHER;
+        p.forgets_contents = f->stream != RP_STREAM_OURS;
+        if (!fits || !same_steps)
+            p.base_row = step == ANY ? row : step;
+    }
+    return p;
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+static void fail_with(const struct rp_rejoin_facts *f, const struct rp_placement *p,
+                      const char *what)
+{
+    fail_msg(
+        "%s: %s, refusal %d, row %lld, base %lld, batch %lld; facts: base %lld, start %lld, "
+        "failed %d, had %d, has %d, ring has %d, release %lld, tail %lld, other %lld, known %d, "
+        "read %d, position %lld, names %d, row %lld, step row %lld, follows %d, stream %d",
+        what, action_names[p->action], p->refusal, (long long)p->row, (long long)p->base_row,
+        (long long)p->batch, (long long)f->base_row, (long long)f->start_row, f->has_failed,
+        f->had_consumer, f->has_consumer, f->ring_has_consumer, (long long)f->release,
+        (long long)f->tail, (long long)f->lowest_other, f->position_is_known, f->memory_may_be_read,
+        (long long)f->position, f->names_row, (long long)f->row, (long long)f->step_row, f->follows,
+        f->stream);
+}
+
+/* What must hold whatever the specification says: a consumer gets its row, and nobody who is
+ * attached loses anything. */
+static const char *what_is_broken(const struct rp_rejoin_facts *f, const struct rp_placement *p)
+{
+    if (p->action == RP_PLACE_REFUSE)
+        return p->refusal == RP_REFUSAL_NONE ? "refused without a reason" : NULL;
+    if (p->refusal != RP_REFUSAL_NONE)
+        return "a reason to refuse, and not refused";
+    if (p->base_row + p->batch * BATCH != p->row)
+        return "another row than that of the batch";
+    if (f->row != ANY && f->follows != RP_FOLLOWS_END && p->row != f->row)
+        return "another row than was asked for";
+    if (f->has_consumer && (p->action == RP_PLACE_MOVE_ALL || p->base_row != f->base_row))
+        return "all are moved though others are attached";
+    if (f->ring_has_consumer && p->action == RP_PLACE_MOVE_RING)
+        return "the ring of others is moved";
+    if (p->action == RP_PLACE_KEEP && f->memory_may_be_read)
+        return "memory that may be read is given away";
+    bool unread = rp_min_u64(p->batch, f->lowest_other) >= f->release;
+    if (p->action == RP_PLACE_KEEP && (!unread || p->begins_stream))
+        return "the ring does not have the batch";
+    if (f->has_failed && p->action != RP_PLACE_KEEP)
+        return "a failed engine makes rings";
+    return NULL;
+}
+
+static void judge(const struct rp_rejoin_facts *f)
+{
+    struct rp_placement p = rp_rejoin_decide(f), wanted = specified(f);
+    const char *broken = what_is_broken(f, &p);
+    if (broken)
+        fail_with(f, &p, broken);
+    bool same_base = p.base_row == wanted.base_row ||
+                     (p.action == RP_PLACE_MOVE_ALL && p.base_row == wanted.base_row % STEP);
+    if (p.action != wanted.action || p.refusal != wanted.refusal || p.row != wanted.row ||
+        !same_base || p.begins_stream != wanted.begins_stream ||
+        p.forgets_contents != wanted.forgets_contents) {
+        printf("[  wanted  ] %s, refusal %d, row %lld, base %lld\n", action_names[wanted.action],
+               wanted.refusal, (long long)wanted.row, (long long)wanted.base_row);
+        fail_with(f, &p, "not as specified");
+    }
+}
+
+/* ---- all of a small world -------------------------------------------------------------------- */
+
+/* Everything that a consumer may ask for. */
+static uint64_t ask_everything(struct rp_rejoin_facts f)
+{
+    uint64_t asked = 0;
+    f.row = f.step_row = ANY;
+    judge(&f);
+    for (f.row = 0; f.row < 15; f.row++)
+        for (int stream = RP_STREAM_OURS; stream <= RP_STREAM_UNKNOWN; stream++)
+            for (int follows = RP_FOLLOWS_NO_TOKEN; follows <= RP_FOLLOWS_DAMAGE; follows++) {
+                if (follows == RP_FOLLOWS_NO_TOKEN && stream != RP_STREAM_OURS)
+                    continue;
+                f.stream = (enum rp_stream_of)stream;
+                f.follows = (enum rp_token_follows)follows;
+                f.names_row = true;
+                for (f.step_row = 0; f.step_row < 7; f.step_row++, asked++)
+                    judge(&f);
+                f.step_row = ANY;
+                judge(&f);
+                f.names_row = false;
+                if (follows != RP_FOLLOWS_NO_TOKEN)
+                    judge(&f);
+                asked += 2;
+            }
+    return asked;
+}
+
+/* Two ranks of two replicas. bits: what else is true. */
+static uint64_t visit(uint64_t tail, uint64_t position, uint64_t other, unsigned bits)
+{
+    struct rp_rejoin_facts f = {.batch_rows = BATCH,
+                                .step_rows = STEP,
+                                .tail = tail,
+                                .position = position,
+                                .lowest_other = other,
+                                .release = rp_min_u64(position, other),
+                                .ring_has_consumer = bits & 1,
+                                .has_consumer = bits & 3,
+                                .position_is_known = bits & 4,
+                                .memory_may_be_read = bits & 8,
+                                .has_failed = bits & 16,
+                                .had_consumer = bits & (32 | 3)};
+    uint64_t asked = 0;
+    if (f.release > tail || (f.ring_has_consumer && other == UINT64_MAX))
+        return 0;
+    for (f.base_row = 0; f.base_row < 6; f.base_row += f.base_row ? 1 : 4)
+        for (f.start_row = 0; f.start_row < 6; f.start_row += 3)
+            asked += ask_everything(f);
+    return asked;
+}
+
+static void every_small_world_is_as_specified(void **state)
+{
+    (void)state;
+    uint64_t asked = 0;
+    for (uint64_t tail = 0; tail <= 4; tail++)
+        for (uint64_t position = 0; position <= 4; position++)
+            for (uint64_t other = 0; other <= 5; other++) /* 5: there is no other replica */
+                for (unsigned bits = 0; bits < 64; bits++)
+                    asked += visit(tail, position, other == 5 ? UINT64_MAX : other, bits);
+    printf("[   asked  ] %llu times\n", (unsigned long long)asked);
+    assert_true(asked > 1000000);
+}
+
+/* ---- by name --------------------------------------------------------------------------------- */
+
+/* A ring that has batches 2 and 3 of a run whose rows begin at 4; nobody is attached. */
+static const struct rp_rejoin_facts middle = {.base_row = 4,
+                                              .start_row = 4,
+                                              .batch_rows = BATCH,
+                                              .step_rows = STEP,
+                                              .had_consumer = true,
+                                              .release = 2,
+                                              .tail = 4,
+                                              .lowest_other = UINT64_MAX,
+                                              .position_is_known = true,
+                                              .position = 2,
+                                              .row = ANY,
+                                              .step_row = ANY};
+
+static void check(const char *what, struct rp_rejoin_facts facts, enum rp_placement_action action,
+                  enum rp_refusal refusal, uint64_t row, uint64_t base_row)
+{
+    struct rp_placement p = rp_rejoin_decide(&facts);
+    if (p.action != action || p.refusal != refusal || p.row != row || p.base_row != base_row)
+        fail_with(&facts, &p, what);
+    judge(&facts);
+}
+
+#define WITH(...)                                                                                  \
+    (f = middle, (void)(__VA_ARGS__), f) /* middle, but for some assignments to fields of f */
+
+static void cases_by_name(void **state)
+{
+    (void)state;
+    struct rp_rejoin_facts f;
+    enum rp_refusal none = RP_REFUSAL_NONE;
+    check("it says nothing", middle, RP_PLACE_KEEP, none, 8, 4);
+    check("its predecessor may live", WITH(f.memory_may_be_read = true), RP_PLACE_REBUILD, none, 8,
+          4);
+    check("nothing is known, nothing is said", WITH(f.position_is_known = false), RP_PLACE_MOVE_ALL,
+          none, 4, 4);
+    check("the same beside others", WITH(f.position_is_known = false, f.has_consumer = true),
+          RP_PLACE_REBUILD, none, 4, 4);
+    check("its next batch is the ring's", WITH(f.row = 12, f.names_row = true), RP_PLACE_KEEP, none,
+          12, 4);
+    check("far ahead, alone", WITH(f.row = 20, f.names_row = true), RP_PLACE_MOVE_ALL, none, 20, 4);
+    check("far ahead, beside others", WITH(f.row = 20, f.names_row = true, f.has_consumer = true),
+          RP_PLACE_MOVE_RING, none, 20, 4);
+    check("ahead of a replica that reads",
+          WITH(f.row = 20, f.names_row = true, f.has_consumer = f.ring_has_consumer = true,
+               f.lowest_other = 2),
+          RP_PLACE_KEEP, none, 20, 4);
+    check("between two batches, beside others",
+          WITH(f.row = 9, f.names_row = true, f.has_consumer = true), RP_PLACE_REFUSE,
+          RP_REFUSAL_NOT_NUMBERED, 9, 4);
+    check("between two batches, alone: a new numbering", WITH(f.row = 9, f.names_row = true),
+          RP_PLACE_MOVE_ALL, none, 9, 1);
+    check("its steps begin elsewhere", WITH(f.row = 8, f.step_row = 6, f.names_row = true),
+          RP_PLACE_MOVE_ALL, none, 8, 2);
+    check("a step row that cannot be one", WITH(f.row = 8, f.step_row = 5, f.names_row = true),
+          RP_PLACE_KEEP, none, 8, 4);
+    check("the first token begins a step",
+          WITH(f.row = 6, f.had_consumer = false, f.follows = RP_FOLLOWS_ROW), RP_PLACE_MOVE_ALL,
+          none, 6, 2);
+    check("a later one does not", WITH(f.row = 6, f.follows = RP_FOLLOWS_ROW), RP_PLACE_MOVE_ALL,
+          none, 6, 4);
+    check("a token of the end, in the padding",
+          WITH(f.row = 7, f.follows = RP_FOLLOWS_END, f.position = f.release = 3), RP_PLACE_KEEP,
+          none, 10, 4);
+    check("another stream, beside others",
+          WITH(f.row = 8, f.follows = RP_FOLLOWS_ROW, f.stream = RP_STREAM_OTHER,
+               f.has_consumer = true),
+          RP_PLACE_REFUSE, RP_REFUSAL_OTHER_STREAM, 8, 4);
+    check("another stream, alone",
+          WITH(f.row = 8, f.follows = RP_FOLLOWS_ROW, f.stream = RP_STREAM_OTHER),
+          RP_PLACE_MOVE_ALL, none, 8, 4);
+    check("a failed engine gives what there is", WITH(f.has_failed = true), RP_PLACE_KEEP, none, 8,
+          4);
+    check("and nothing else", WITH(f.has_failed = true, f.row = 20, f.names_row = true),
+          RP_PLACE_REFUSE, RP_REFUSAL_FAILED, 20, 4);
+    check("a seat ahead of its ring, alone, which says nothing",
+          WITH(f.position = 6, f.lowest_other = 2), RP_PLACE_MOVE_ALL, none, 16, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cases_by_name),
+        cmocka_unit_test(every_small_world_is_as_specified),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
