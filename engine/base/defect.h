@@ -28,6 +28,7 @@
     X(ready_before_read, "a ticket is READY while its reads are in flight, and its memory free")   \
     X(release_of_one_frees, "a slot is free when the first of its trainers has released it")       \
     X(release_one_too_many, "the watermark moves over a lease that is still held")                 \
+    X(reset_seats, "a ring that is rebuilt forgets what is known of its seats")                    \
     X(resume_one_row_on, "a run from a checkpoint begins one row behind it")                       \
     X(reuse_ring, "a ring whose last trainer may still read it is given to the next")              \
     X(save_mapped_tokens, "contents of a checkpoint are taken from mapped files, uncompared")      \

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mem.h"
 #include "server/connections.h"
 #include "server/probe.h"
@@ -87,8 +88,12 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     migrate_consumers(engine, old);
     rp_ring_close(old);
     *old = fresh;
-    for (uint32_t r = 0; r < replicas; r++)
-        rp_seat_transition(&engine->seats[ring * replicas + r], RP_SEAT_REBUILD);
+    for (uint32_t r = 0; r < replicas; r++) {
+        struct rp_seat *seat = &engine->seats[ring * replicas + r];
+        if (RP_DEFECT(reset_seats))
+            *seat = (struct rp_seat){.ring = old, .replica = r};
+        rp_seat_transition(seat, RP_SEAT_REBUILD);
+    }
     return 0;
 }
 

@@ -34,7 +34,7 @@
  * What the engine assumes where it cannot know:
  *
  *   - A consumer that has left may be dead, or late. ABSENT_KNOWN assumes that it comes again at
- * its position or not at all, so checkpoints count what it has released, and the ring waits for it.
+ * its position, or not at all: checkpoints count what it has released, and the ring waits for it.
  *   - A consumer that attaches from a state token (ROLLBACK) may be the first of a whole job that
  *     restarts from that state, or may have restarted alone. Consumers that are absent may be part
  *     of that job; which batches they ask for is unknown until they attach, and no checkpoint

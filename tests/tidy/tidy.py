@@ -279,6 +279,15 @@ def prefix(files):
                                   f"{match.group(1)}: make it static, or begin it with rp_")
 
 
+@rule({"engine/server/attach.c": "void f(void)\n{\n    seat->seat_state = RP_SEAT_VACANT;\n}\n"})
+def seat_states(files):
+    """The state of a seat is written in one place."""
+    owner = ("engine/server/seat.c", "tests/unit/test_seat.c")
+    for path, number, line in code_lines(files, *C_SOURCE):
+        if path not in owner and re.search(r"\bseat_state\s*(=(?!=)|\+\+|--)", line):
+            yield Finding(path, number, "call rp_seat_transition: the state has one writer")
+
+
 UNFINISHED = ("TO" + "DO", "FIX" + "ME", "HA" + "CK")
 
 
