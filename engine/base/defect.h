@@ -14,6 +14,7 @@
     X(count_published, "a checkpoint is cut behind what was published, not what was consumed")     \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection is not told to the seat")                            \
+    X(forget_names, "an engine does not look after its names in the run directory")                \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
     X(ignore_block_hash, "blocks of token files are not compared with their sidecar")              \
     X(ignore_changed_files, "token files are not looked at again once they are open")              \

@@ -283,6 +283,26 @@ static void serve_event(struct rp_engine *engine, const struct epoll_event *even
     }
 }
 
+/* Trainers that wait at the old socket are taken in first: it is closed. */
+static void look_after_names(struct rp_engine *engine)
+{
+    struct rp_listener *listener = &engine->listener;
+    if (rp_listener_check(listener, rp_now_ns()))
+        return;
+    struct rp_error error;
+    bool had_names = listener->fd >= 0;
+    rp_engine_accept(engine);
+    if (rp_listener_renew(listener, &error) == 0) {
+        (void)rp_engine_watch(engine, listener->fd, RP_WATCH_LISTENER, 0);
+        rp_log(RP_LOG_WARNING, "the socket of run %s had been removed; there is a new one in %s",
+               listener->run, listener->path);
+    } else if (had_names) { /* said once, tried again every second */
+        rp_log(RP_LOG_WARNING,
+               "the socket of run %s was removed, and nobody can attach: %s; trying again",
+               listener->run, error.message);
+    }
+}
+
 static void look(struct rp_engine *engine, int timeout_ms)
 {
     struct epoll_event events[EVENTS_MAX];
@@ -293,6 +313,7 @@ static void look(struct rp_engine *engine, int timeout_ms)
         serve_event(engine, &events[i]);
     if (engine->accept_deferred)
         rp_engine_accept(engine);
+    look_after_names(engine);
 }
 
 /* A checkpoint every so many steps, counted in what trainers consumed. */
@@ -418,7 +439,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .signal_fd = -1,
                                .saver.done_fd = -1,
                                .planner.done_fd = -1,
-                               .listener = {.fd = -1, .lock_fd = -1, .directory_fd = -1},
+                               .listener = RP_LISTENER_CLOSED,
                                .started_ns = rp_now_ns()};
     int code = read_config_text(&engine, engine.error);
     if (code >= 0)

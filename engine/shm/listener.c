@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listener — the run directory and the names in it.
+/* listener — the engine's end: its names in the run directory, and who connects.
  *
- * The directory is opened once, checked, and everything in it is reached through that descriptor:
- * nothing can be put in our way between the check and the use, and a long path meets no limit of
- * sun_path. */
+ * Invariants
+ *
+ *   L1  At most one engine has a name: it holds the guard (guard.h) and an flock on NAME.lock, and
+ *       listens at NAME.sock. Everything in the directory is reached through one descriptor, which
+ *       was checked when it was opened.
+ *
+ *   L2  The names live as long as the engine. Others remove them: the last logout of a user takes
+ *       $XDG_RUNTIME_DIR away, and cleaners of /tmp take what is old. So the engine compares them
+ *       with what it holds once a second, and makes them again where trainers will look; and it
+ *       dates them, so that they do not grow old.
+ *
+ *   L3  A name is removed only while it is still what this engine put there. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,106 +20,68 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "base/bits.h"
+#include "base/defect.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "shm/guard.h"
+#include "shm/run_dir.h"
 #include "shm/socket.h"
 
 #define RP_BACKLOG 64
-#define RP_CONNECT_NS UINT64_C(5000000000)
 #define RP_NAME_TRIES 100
+#define RP_NAME_BYTES (RP_RUN_NAME_BYTES + 8)
+#define RP_COMPARE_NS UINT64_C(1000000000)
+#define RP_DATE_NS UINT64_C(600000000000)
 
-/* ---- names -------------------------------------------------------------------------- */
+static const struct rp_listener closed = RP_LISTENER_CLOSED;
 
-static int check_run_name(const char *run, struct rp_error *error)
+static void make_name(char name[RP_NAME_BYTES], const char *run, const char *suffix)
 {
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    size_t length = strlen(run);
-    if (length > 0 && length < RP_RUN_NAME_BYTES && run[0] != '.' && strspn(run, letters) == length)
-        return 0;
-    return rp_fail(
-        error, -RP_E_USAGE, NULL,
-        "run name `%.80s`: 1 to %u letters, digits, `.`, `_` and `-` expected, no `.` at its start",
-        run, RP_RUN_NAME_BYTES - 1);
+    snprintf(name, RP_NAME_BYTES, "%s.%s", run, suffix);
 }
 
-static char *directory_path(const char *run_dir)
-{
-    if (run_dir && run_dir[0])
-        return rp_format("%s", run_dir);
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    if (runtime && runtime[0] == '/')
-        return rp_format("%s/ringpack", runtime);
-    return rp_format("/tmp/ringpack-%" PRIuMAX, (uintmax_t)geteuid());
-}
+/* ---- taking a name --------------------------------------------------------------------------- */
 
-/* A user who may write into the directory could put another socket under our name. */
-static int check_directory(int fd, const char *path, struct rp_error *error)
+static int fail_busy(const char *run, const char *pid, struct rp_error *error)
 {
-    struct stat status;
-    if (fstat(fd, &status) != 0)
-        return rp_fail(error, -errno, NULL, "run directory %s: %s", path, strerror(errno));
-    if (status.st_uid != geteuid())
-        return rp_fail(error, -EPERM, "choose another one with --run-dir",
-                       "run directory %s: it belongs to user %" PRIuMAX ", we are user %" PRIuMAX,
-                       path, (uintmax_t)status.st_uid, (uintmax_t)geteuid());
-    if (status.st_mode & (S_IWGRP | S_IWOTH))
-        return rp_fail(
-            error, -EPERM, "`chmod 700` it, or choose another one with --run-dir",
-            "run directory %s: mode 0700 expected, %04o found: others could put files in our way",
-            path, status.st_mode & 07777u);
-    return 0;
-}
-
-/* Open and check it. Returns a descriptor, -ENOENT if there is none, or a code. */
-static int open_directory(const char *path, struct rp_error *error)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
-        const char *why = errno == ENOTDIR || errno == ELOOP ? "a directory and no symlink expected"
-                                                             : strerror(errno);
-        return rp_fail(error, -errno, "choose another one with --run-dir", "run directory %s: %s",
-                       path, why);
-    }
-    int code = check_directory(fd, path, error);
-    if (code == 0)
-        return fd;
-    close(fd);
-    return code;
-}
-
-static struct sockaddr_un socket_address(int directory_fd, const char *run)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s.sock", directory_fd,
-             run);
-    return address;
-}
-
-/* ---- taking a name ------------------------------------------------------------------ */
-
-static int fail_busy(const char *run, int lock_fd, struct rp_error *error)
-{
-    char pid[16] = "";
-    ssize_t length = pread(lock_fd, pid, sizeof pid - 1, 0);
-    pid[strcspn(pid, "\n")] = '\0';
     return rp_fail(
         error, -RP_E_BUSY,
         "choose another name with --run, or stop that engine (it checkpoints on SIGTERM)",
-        "run `%s`: an engine of that name is running, process %s", run,
-        length > 0 ? pid : "unknown");
+        "run `%s`: an engine of that name is running, process %s", run, pid[0] ? pid : "unknown");
+}
+
+static int fail_locked(const char *run, int lock_fd, struct rp_error *error)
+{
+    char pid[16] = "";
+    ssize_t length = pread(lock_fd, pid, sizeof pid - 1, 0);
+    (void)length; /* it stays empty then */
+    pid[strcspn(pid, "\n")] = '\0';
+    return fail_busy(run, pid, error);
+}
+
+static int take_guard(struct rp_listener *listener, const char *path, struct rp_error *error)
+{
+    pid_t holder;
+    if (listener->guard_fd >= 0) /* of a directory that has vanished: it is as good for this one */
+        return 0;
+    int fd = rp_guard_take(path, listener->run, &holder);
+    char pid[16] = "";
+    if (holder > 0)
+        snprintf(pid, sizeof pid, "%ld", (long)holder);
+    if (fd == -RP_E_BUSY)
+        return fail_busy(listener->run, pid, error);
+    listener->guard_fd = fd;
+    return 0;
 }
 
 /* One try at NAME.lock: -EAGAIN when the last holder removed it while we were opening it. */
 static int try_lock(int directory_fd, const char *run, struct rp_error *error)
 {
-    char name[RP_RUN_NAME_BYTES + 8], pid[16];
-    snprintf(name, sizeof name, "%s.lock", run);
+    char name[RP_NAME_BYTES], pid[16];
+    make_name(name, run, "lock");
     int fd = openat(directory_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
                     0600);
     if (fd < 0)
@@ -120,7 +91,7 @@ static int try_lock(int directory_fd, const char *run, struct rp_error *error)
     struct stat held, named;
     if (code < 0)
         code = code == -EWOULDBLOCK
-                   ? fail_busy(run, fd, error)
+                   ? fail_locked(run, fd, error)
                    : rp_fail(error, code, NULL, "%s: flock: %s", name, rp_strerror(code));
     else if (fstat(fd, &held) != 0 ||
              fstatat(directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -140,9 +111,9 @@ static int try_lock(int directory_fd, const char *run, struct rp_error *error)
 /* We hold the lock, so a socket of that name has no engine behind it. */
 static int remove_stale_socket(int directory_fd, const char *run, struct rp_error *error)
 {
-    char name[RP_RUN_NAME_BYTES + 8];
+    char name[RP_NAME_BYTES];
     struct stat status;
-    snprintf(name, sizeof name, "%s.sock", run);
+    make_name(name, run, "sock");
     if (fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? 0 : rp_fail(error, -errno, NULL, "%s: %s", name, strerror(errno));
     if (!S_ISSOCK(status.st_mode))
@@ -159,7 +130,7 @@ static int listen_at(int directory_fd, const char *run, struct rp_error *error)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return rp_fail(error, -errno, NULL, "run `%s`: socket: %s", run, strerror(errno));
-    struct sockaddr_un address = socket_address(directory_fd, run);
+    struct sockaddr_un address = rp_run_socket_address(directory_fd, run);
     if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, RP_BACKLOG) == 0)
         return fd;
     int code = -errno;
@@ -172,16 +143,18 @@ static int listen_at(int directory_fd, const char *run, struct rp_error *error)
  * engine at any moment before we hold the lock; a directory that is never there stays -ENOENT. */
 static int try_name(struct rp_listener *listener, const char *path, struct rp_error *error)
 {
-    int code = open_directory(path, error);
+    int code = rp_run_dir_open(path, error);
     if (code == -ENOENT) { /* made only then: that waits for the disk */
         code = rp_dir_make(path, error);
         if (code == 0)
-            code = open_directory(path, error);
+            code = rp_run_dir_open(path, error);
     }
     if (code < 0)
         return code;
     listener->directory_fd = code;
-    code = try_lock(listener->directory_fd, listener->run, error);
+    code = take_guard(listener, path, error);
+    if (code == 0)
+        code = try_lock(listener->directory_fd, listener->run, error);
     if (code < 0) {
         close(listener->directory_fd);
         listener->directory_fd = -1;
@@ -189,6 +162,36 @@ static int try_name(struct rp_listener *listener, const char *path, struct rp_er
     }
     listener->lock_fd = code;
     return 0;
+}
+
+static int listen_again(struct rp_listener *listener, struct rp_error *error)
+{
+    int code = remove_stale_socket(listener->directory_fd, listener->run, error);
+    if (code == 0)
+        code = listen_at(listener->directory_fd, listener->run, error);
+    if (code < 0)
+        return code;
+    struct stat made;
+    char name[RP_NAME_BYTES];
+    make_name(name, listener->run, "sock");
+    listener->fd = code;
+    if (fstatat(listener->directory_fd, name, &made, AT_SYMLINK_NOFOLLOW) == 0)
+        listener->socket_number = made.st_ino;
+    return 0;
+}
+
+static bool has_names(const struct rp_listener *listener)
+{
+    char socket_name[RP_NAME_BYTES], lock_name[RP_NAME_BYTES];
+    make_name(socket_name, listener->run, "sock");
+    make_name(lock_name, listener->run, "lock");
+    struct stat held, found;
+    int dir = listener->directory_fd;
+    return fstat(dir, &held) == 0 && stat(listener->path, &found) == 0 &&
+           held.st_dev == found.st_dev && held.st_ino == found.st_ino &&
+           fstatat(dir, socket_name, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+           found.st_ino == listener->socket_number && fstat(listener->lock_fd, &held) == 0 &&
+           fstatat(dir, lock_name, &found, AT_SYMLINK_NOFOLLOW) == 0 && found.st_ino == held.st_ino;
 }
 
 static int take_name(struct rp_listener *listener, const char *path, struct rp_error *error)
@@ -200,33 +203,93 @@ static int take_name(struct rp_listener *listener, const char *path, struct rp_e
         code = rp_fail(error, -RP_E_BUSY, "try again",
                        "run `%s`: engines of that name come and go in %s", listener->run, path);
     if (code == 0)
-        code = remove_stale_socket(listener->directory_fd, listener->run, error);
-    if (code < 0)
-        return code;
-    code = listen_at(listener->directory_fd, listener->run, error);
-    if (code < 0)
-        return code;
-    listener->fd = code;
-    return 0;
+        code = listen_again(listener, error);
+    if (code == 0) /* not on a file system whose numbers change from look to look */
+        listener->is_watched = has_names(listener);
+    return code;
+}
+
+/* The parent of a default directory belongs to the system: it is never made. */
+static bool has_parent(const char *path)
+{
+    char *parent = rp_format("%s", path), *slash = parent ? strrchr(parent, '/') : NULL;
+    if (slash)
+        *slash = '\0';
+    bool usable = !slash || access(parent, W_OK | X_OK) == 0;
+    free(parent);
+    return usable;
+}
+
+/* What is ours in a directory that we leave. */
+static void leave_names(struct rp_listener *listener)
+{
+    char name[RP_NAME_BYTES];
+    struct stat held, named;
+    make_name(name, listener->run, "sock");
+    if (listener->fd >= 0 &&
+        fstatat(listener->directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+        named.st_ino == listener->socket_number) /* L3 */
+        unlinkat(listener->directory_fd, name, 0);
+    make_name(name, listener->run, "lock");
+    if (listener->lock_fd >= 0 && fstat(listener->lock_fd, &held) == 0 &&
+        fstatat(listener->directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+        named.st_ino == held.st_ino)
+        unlinkat(listener->directory_fd, name, 0); /* while we hold it: see try_lock */
+    int fds[] = {listener->fd, listener->lock_fd, listener->directory_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    listener->fd = listener->lock_fd = listener->directory_fd = -1;
+    if (listener->is_made)
+        rmdir(listener->path); /* fails when other runs live there, as it should */
+    free(listener->path);
+    listener->path = NULL;
+}
+
+/* Take the name in the first of these directories that can be used. */
+static int take_first(struct rp_listener *listener, const struct rp_run_dirs *dirs,
+                      struct rp_error *error)
+{
+    int code = -ENOENT;
+    for (unsigned i = 0; i < dirs->count && code < 0 && code != -RP_E_BUSY; i++) {
+        const char *path = dirs->paths[i];
+        bool is_last = i + 1 == dirs->count;
+        struct rp_error found = {.message = ""};
+        leave_names(listener);
+        listener->path = rp_format("%s", path);
+        listener->is_made = dirs->is_default || access(path, F_OK) != 0;
+        code = !listener->path ? -ENOMEM
+               : !is_last && !has_parent(path)
+                   ? rp_fail(&found, -ENOENT, NULL,
+                             "run directory %s: XDG_RUNTIME_DIR is not there, or not ours", path)
+                   : take_name(listener, path, &found);
+        if (code < 0 && !is_last && code != -RP_E_BUSY)
+            rp_log(RP_LOG_INFO, "%s: the socket of run `%s` is in %s instead", found.message,
+                   listener->run, dirs->paths[i + 1]);
+        else if (code < 0)
+            code = rp_fail(error, code, found.hint, "%s",
+                           found.message[0] ? found.message : rp_strerror(code));
+    }
+    return code;
 }
 
 int rp_listener_open(struct rp_listener *listener, const char *run_dir, const char *run,
                      struct rp_error *error)
 {
-    *listener = (struct rp_listener){.fd = -1, .lock_fd = -1, .directory_fd = -1};
-    int code = check_run_name(run, error);
+    *listener = closed;
+    struct rp_run_dirs dirs;
+    int code = rp_run_name_check(run, error);
+    if (code == 0)
+        code = rp_run_dirs_list(&dirs, run_dir, error);
     if (code < 0)
         return code;
-    char *path = directory_path(run_dir);
     listener->run = rp_format("%s", run);
-    bool is_default = !run_dir || !run_dir[0];
-    if (path && (is_default || access(path, F_OK) != 0))
-        listener->directory = rp_format("%s", path);
-    if (path && listener->run)
-        code = take_name(listener, path, error);
+    listener->run_dir = rp_format("%s", run_dir ? run_dir : "");
+    if (listener->run && listener->run_dir)
+        code = take_first(listener, &dirs, error);
     else
         code = rp_fail(error, -ENOMEM, NULL, "run `%s`: out of memory", run);
-    free(path);
+    rp_run_dirs_free(&dirs);
     if (code < 0)
         rp_listener_close(listener);
     return code;
@@ -234,38 +297,57 @@ int rp_listener_open(struct rp_listener *listener, const char *run_dir, const ch
 
 void rp_listener_close(struct rp_listener *listener)
 {
-    char name[RP_RUN_NAME_BYTES + 8];
-    if (listener->fd >= 0) {
-        snprintf(name, sizeof name, "%s.sock", listener->run);
-        unlinkat(listener->directory_fd, name, 0);
-        close(listener->fd);
-    }
-    if (listener->lock_fd >= 0) { /* removed while we hold it: see try_lock */
-        snprintf(name, sizeof name, "%s.lock", listener->run);
-        unlinkat(listener->directory_fd, name, 0);
-        close(listener->lock_fd);
-    }
-    if (listener->directory_fd >= 0)
-        close(listener->directory_fd);
-    if (listener->directory)
-        rmdir(listener->directory); /* fails when other runs live there, as it should */
-    free(listener->directory);
+    if (listener->run)
+        leave_names(listener);
+    if (listener->guard_fd >= 0)
+        close(listener->guard_fd);
+    free(listener->run_dir);
     free(listener->run);
-    *listener = (struct rp_listener){.fd = -1, .lock_fd = -1, .directory_fd = -1};
+    *listener = closed;
 }
 
-/* ---- connections -------------------------------------------------------------------- */
+/* ---- looking after the names ----------------------------------------------------------------- */
 
-/* Whether the process at the other end of a connection is of our own user. */
-static bool peer_is_ours(int fd)
+static void date_names(const struct rp_listener *listener)
 {
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+    static const char *const suffixes[] = {"sock", "lock"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        char name[RP_NAME_BYTES];
+        make_name(name, listener->run, suffixes[i]);
+        (void)utimensat(listener->directory_fd, name, NULL, AT_SYMLINK_NOFOLLOW);
+    }
 }
+
+bool rp_listener_check(struct rp_listener *listener, uint64_t now_ns)
+{
+    if (!listener->is_watched || now_ns < listener->compare_at_ns || RP_DEFECT(forget_names))
+        return true;
+    listener->compare_at_ns = now_ns + RP_COMPARE_NS;
+    if (!has_names(listener))
+        return false;
+    if (now_ns >= listener->date_at_ns) {
+        listener->date_at_ns = now_ns + RP_DATE_NS;
+        date_names(listener);
+    }
+    return true;
+}
+
+int rp_listener_renew(struct rp_listener *listener, struct rp_error *error)
+{
+    struct rp_run_dirs dirs;
+    int code = rp_run_dirs_list(&dirs, listener->run_dir, error);
+    if (code == 0)
+        code = take_first(listener, &dirs, error);
+    rp_run_dirs_free(&dirs);
+    return code;
+}
+
+/* ---- who connects ---------------------------------------------------------------------------- */
 
 int rp_listener_accept(struct rp_listener *listener, struct rp_error *error)
 {
+    if (listener->fd < 0) /* between two sockets */
+        return -EAGAIN;
     for (;;) {
         int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
@@ -276,67 +358,9 @@ int rp_listener_accept(struct rp_listener *listener, struct rp_error *error)
                        : rp_fail(error, -errno,
                                  "raise the limit of open files (ulimit -n) if that is it",
                                  "run `%s`: accept: %s", listener->run, strerror(errno));
-        if (peer_is_ours(fd))
+        if (rp_socket_peer_is_ours(fd))
             return fd;
         rp_log(RP_LOG_WARNING, "run `%s`: a connection of another user was refused", listener->run);
         close(fd);
     }
-}
-
-static int fail_gone(const char *run, const char *path, struct rp_error *error)
-{
-    return rp_fail(
-        error, -RP_E_GONE,
-        "start one with `ringpack serve`; run and --run-dir must be the same on both sides",
-        "run `%s`: no engine of that name is running (run directory %s)", run, path);
-}
-
-static int connect_at(int directory_fd, const char *run, const char *path, uint64_t patience_ns,
-                      struct rp_error *error)
-{
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return rp_fail(error, -errno, NULL, "run `%s`: socket: %s", run, strerror(errno));
-    /* a stopped engine accepts nobody; zero would be for ever */
-    uint64_t us = rp_max_u64(rp_min_u64(patience_ns, RP_CONNECT_NS) / 1000, 1000);
-    struct timeval patience = {.tv_sec = (time_t)(us / 1000000),
-                               .tv_usec = (suseconds_t)(us % 1000000)};
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    struct sockaddr_un address = socket_address(directory_fd, run);
-    int code = 0;
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
-        code = errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN
-                   ? fail_gone(run, path, error)
-                   : rp_fail(error, -errno, NULL, "run `%s`: connect: %s", run, strerror(errno));
-    else if (!peer_is_ours(fd))
-        code = rp_fail(error, -EPERM, NULL, "run `%s`: its engine belongs to another user", run);
-    if (code == 0)
-        return fd;
-    close(fd);
-    return code;
-}
-
-int rp_socket_connect_within(const char *run_dir, const char *run, uint64_t patience_ns,
-                             struct rp_error *error)
-{
-    int code = check_run_name(run, error);
-    if (code < 0)
-        return code;
-    char *path = directory_path(run_dir);
-    if (!path)
-        return rp_fail(error, -ENOMEM, NULL, "run `%s`: out of memory", run);
-    int directory_fd = open_directory(path, error);
-    if (directory_fd >= 0) {
-        code = connect_at(directory_fd, run, path, patience_ns, error);
-        close(directory_fd);
-    } else {
-        code = directory_fd == -ENOENT ? fail_gone(run, path, error) : directory_fd;
-    }
-    free(path);
-    return code;
-}
-
-int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error)
-{
-    return rp_socket_connect_within(run_dir, run, RP_CONNECT_NS, error);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* socket.h — how an engine is found by its run name, and how memory is handed over.
  *
- * Run directory: --run-dir, else $XDG_RUNTIME_DIR/ringpack, else /tmp/ringpack-UID; owned by us,
- * writable by nobody else, not a symlink; made with mode 0700. In it NAME.sock (SEQPACKET) and
- * NAME.lock (held with flock while the engine lives: a socket file without a lock holder is left
- * over from a kill, and is replaced silently by the next start). A forked child that lives on must
- * close the listener's and the connections' descriptors: the kernel reports an end only when the
- * last copy is closed. */
+ * Run directory (run_dir.h): --run-dir, else $XDG_RUNTIME_DIR/ringpack or, where that cannot be
+ * used, /tmp/ringpack-UID; owned by us, writable by nobody else, not a symlink; made with mode
+ * 0700. In it NAME.sock (SEQPACKET) and NAME.lock (held with flock while the engine lives: a socket
+ * file without a lock holder is left over from a kill, and is replaced silently by the next start).
+ * A forked child that lives on must close the listener's and the connections' descriptors: the
+ * kernel reports an end only when the last copy is closed. */
 #ifndef RP_SHM_SOCKET_H
 #define RP_SHM_SOCKET_H
 
@@ -19,15 +19,30 @@
 
 /* The engine's end. */
 struct rp_listener {
-    int fd, lock_fd; /* -1 when closed */
+    int fd, lock_fd, guard_fd; /* -1 when closed; guard_fd also where there is no guard */
     int directory_fd;
-    char *run;
-    char *directory; /* to be removed at close when empty; NULL if somebody else made it */
+    char *run, *run_dir;    /* as asked for; run_dir "": the default ones */
+    char *path;             /* of the directory that was taken */
+    bool is_made;           /* the directory is to be removed at close when it is empty */
+    bool is_watched;        /* its names had the numbers of what we hold when they were made */
+    uint64_t socket_number; /* inode of NAME.sock: the socket's own is another */
+    uint64_t compare_at_ns, date_at_ns; /* when rp_listener_check looks again */
 };
+#define RP_LISTENER_CLOSED                                                                         \
+    {                                                                                              \
+        .fd = -1, .lock_fd = -1, .guard_fd = -1, .directory_fd = -1                                \
+    }
 /** Take the name and listen (non-blocking, CLOEXEC). A live engine of that name: -RP_E_BUSY with
  * its pid. */
 RP_MUST_CHECK int rp_listener_open(struct rp_listener *listener, const char *run_dir,
                                    const char *run, struct rp_error *error);
+/** Look after the names in the run directory: false when they have vanished or are others by now.
+ * Looks once a second, however often it is called, and dates the names now and then. */
+bool rp_listener_check(struct rp_listener *listener, uint64_t now_ns);
+/** Make the names again, in the first run directory that can be used now. All connections that wait
+ * must have been accepted: the old socket is closed. listener->fd is another one afterwards, or -1
+ * on a failure, after which rp_listener_check stays false. */
+RP_MUST_CHECK int rp_listener_renew(struct rp_listener *listener, struct rp_error *error);
 /** Accept one connection of our own uid (others are closed and logged). Returns a non-blocking fd,
  * -EAGAIN, or a code. */
 RP_MUST_CHECK int rp_listener_accept(struct rp_listener *listener, struct rp_error *error);
@@ -41,6 +56,9 @@ RP_MUST_CHECK int rp_socket_connect(const char *run_dir, const char *run, struct
  * nobody. The limit holds for whatever is sent later, too. */
 RP_MUST_CHECK int rp_socket_connect_within(const char *run_dir, const char *run,
                                            uint64_t patience_ns, struct rp_error *error);
+
+/** Whether the process at the other end of a connection is of our own user. */
+bool rp_socket_peer_is_ours(int fd);
 
 /** Whether the other side has hung up: it closed the socket or died, and so did every child that
  * has a copy of it. */

@@ -254,20 +254,48 @@ def test_a_checkpoint_directory_that_is_lost(program, folder, engines):
     assert f"no checkpoint in {place}: going on from its copies in {folder}/copies" in log
 
 
-def test_a_run_directory_that_vanishes(program, folder, engines):
-    """Who is attached reads on to the end; who comes is told that nobody is there."""
+def stat_until(program, engine, place, found):
+    """Ask until it is as expected whether the engine is found; no more than a second or so."""
+    wait_until(
+        lambda: (run(program, "stat", engine.run, f"--run-dir={place}").returncode == 0) == found,
+        "the engine to be found" if found else "the engine to be gone",
+    )
+
+
+@pytest.mark.parametrize("what", ["directory", "socket", "lock"])
+def test_a_run_directory_that_vanishes(program, folder, engines, what):
+    """Who is attached reads on, who comes finds the engine again, a second one is refused."""
     place = folder / "runs"
     tape = Tape(folder, 200000, run_dir=str(place))
     engine = engines(program, folder, tape.config)
     engine.folder = place
     with Ranks(engine) as ranks:
         tape.read(ranks, 3)
-        shutil.rmtree(place)
-        said = run(program, "stat", engine.run, f"--run-dir={place}").stderr
-        assert "no engine of that name" in said and "next: " in said
+        if what == "directory":
+            shutil.rmtree(place)
+        else:
+            (place / f"{engine.run}.{what[:4]}").unlink()
+        tape.read(ranks, 3)
+        second = run(program, "serve", "-c", folder / f"{engine.run}.yaml")
+        assert second.returncode == 2 and f"process {engine.pid}" in second.stderr
+        wait_until(lambda: "there is a new one" in engine.log(), "its names")
+        stat_until(program, engine, place, True)
+        token = ranks.tokens()[0]
+    with Ranks(engine, token=token) as ranks:
         tape.read(ranks)
     tape.assert_whole()
     assert engine.wait() == 0, engine.log()
+    assert not place.exists()
+
+
+def test_an_engine_that_forgets_its_names_is_found_out(broken, folder, engines, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "forget_names")
+    place = folder / "runs"
+    engine = engines(broken, folder, Tape(folder, 100000, run_dir=str(place)).config)
+    shutil.rmtree(place)
+    time.sleep(3)
+    stat_until(broken, engine, place, False)
+    assert "there is a new one" not in engine.log()
 
 
 @needs_root

@@ -111,3 +111,12 @@ WRAP(struct rp_available, rp_memory_available, void)
 {
     return (struct rp_available){1ull << 40, "simulated"};
 }
+
+/* There are no abstract addresses here: the lock alone keeps a second engine away. */
+WRAP(int, rp_guard_take, const char *directory, const char *run, pid_t *holder)
+{
+    if (!sim.current)
+        return __real_rp_guard_take(directory, run, holder);
+    *holder = 0;
+    return -1;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guard.h — the name of a run, held in a place that nobody can remove. Private to engine/shm.
+ *
+ * The lock in the run directory is a file: whoever empties the directory lets a second engine of
+ * that name start beside the first. So an engine also binds a socket in the kernel's table of
+ * abstract addresses, under a name that follows from user, run directory and run. It lives as long
+ * as the process that holds it. That table belongs to a network namespace: for containers that
+ * share a run directory and no network, only the lock holds. */
+#ifndef RP_SHM_GUARD_H
+#define RP_SHM_GUARD_H
+
+#include <sys/types.h>
+
+#include "base/fail.h"
+
+/** Take the name, trying for half a second while its holder may be a process that has just been
+ * killed. Returns a descriptor; -1 where there is no such thing as a guard, or a stranger has the
+ * name; or -RP_E_BUSY with *holder, which is 0 if it cannot be seen from here. */
+RP_MUST_CHECK int rp_guard_take(const char *directory, const char *run, pid_t *holder);
+
+#endif
