@@ -34,32 +34,39 @@ struct rp_connection {
 };
 #define RP_CONNECTIONS_MAX 1024u
 
+/* How far a save is; in this order. The saver's thread says what it has reached, and the engine's
+ * thread follows with what is to be done then: see rp_engine_continue_save. */
+enum rp_saver_state {
+    RP_SAVER_IDLE,    /* there is no thread */
+    RP_SAVER_COPYING, /* the flow holds what is copied */
+    RP_SAVER_COPIED,  /* nothing is held; the disk is written */
+    RP_SAVER_SAVED,   /* the result is known, and told; old checkpoints are removed */
+    RP_SAVER_DONE     /* the thread ends: IDLE follows at once */
+};
+
 /* Takes one checkpoint at a time on its own thread: copy behind a hold, then write. */
 struct rp_saver {
     pthread_t thread;
-    bool busy;           /* engine's thread only: a save is under way */
-    int done_fd;         /* eventfd: written at each phase */
-    struct rp_a32 phase; /* enum below. Writer: the saver, release; reader: the engine, acquire.
-                            PAIRS saver-phase */
-    bool hold_released, told; /* engine's thread only, of the save under way */
-    struct rp_far_row far;    /* engine's thread only: the row of the save that is due */
+    int done_fd;               /* eventfd: written at each state that is reached */
+    struct rp_a32 reached;     /* enum rp_saver_state. Writer: the saver, release; reader: the
+                                  engine, acquire. PAIRS saver-phase */
+    enum rp_saver_state state; /* engine's thread only: never ahead of `reached` */
+    struct rp_far_row far;     /* engine's thread only: the row of the save that is due */
 
     /* in: set by the engine before the thread starts */
     struct rp_checkpoint_dir *directory;
     struct rp_checkpoint_info info;
-    void *state;
-    size_t state_bytes;
+    void *token; /* the state token of the cut */
+    size_t token_bytes;
     char *config_text;
-    bool lower_priority; /* to trainers and packers, once the copy is taken; not when we are ending
-                          */
+    bool lower_priority;               /* than packers and consumers, once the copy is taken */
     struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
     size_t source_count;
-    /* out: read by the engine after phase SAVED */
+    /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
     struct rp_error error;
 };
-enum rp_saver_phase { RP_SAVER_COPYING, RP_SAVER_COPIED, RP_SAVER_SAVED, RP_SAVER_DONE };
 
 /* `count` tokens of `width` bytes at token `offset` of `row`, in a batch slot or a ticket. */
 struct rp_content_source {

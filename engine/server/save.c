@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* save.c — full checkpoints without a pause.
  *
- * The cut is at what trainers consumed: the last step whose micro-batches every local rank has
- * released, because an engine that begins there counts its steps from there, and must end them
- * where the others do. The state token of that position is kept, so the critical part is a copy of
- * a few KB. Contents are every row that was read but not consumed: batches in the rings and tickets
- * that are READY. All of that is immutable, so a thread copies it behind a hold (slots are not
- * reused meanwhile; the stream runs on). Another one gives the disk what is copied by then; the
- * hold ends with the copy and never waits for the disk. */
+ * A checkpoint has two positions.
+ *
+ *   cut       where a run that begins from it goes on: the end of the last step whose batches every
+ *             local rank has released. A step boundary, because an engine that begins there counts
+ *             its steps from there, and must end them where the engines of other nodes do.
+ *   consumed  where its contents begin: the first batch that some local rank has not released.
+ *
+ * Invariant: cut <= consumed < cut + a step. The batches between the two were released, so their
+ * slots may be in use again: they are in no contents, and a run that begins at the cut reads them
+ * from the corpus. Rows at and behind `consumed` that were prefetched are immutable until they are
+ * released, and a hold keeps their slots and tickets from being used again after that.
+ *
+ * Invariant: no checkpoint counts a batch that a consumer may ask for again. So none is made while
+ * the position of any seat is unknown (seat.h).
+ *
+ * The state token of the cut is kept by the flow, so what the engine's thread does is a copy of a
+ * few KB and the list of contents. A thread copies those behind the hold, while the stream runs on;
+ * another one gives the disk what is copied by then. The hold ends with the copy, and never waits
+ * for the disk. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,9 +56,9 @@ static int compare_sources(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static void announce(struct rp_saver *saver, enum rp_saver_phase phase)
+static void announce(struct rp_saver *saver, enum rp_saver_state state)
 {
-    rp_a32_store_release(&saver->phase, phase); /* PAIRS saver-phase */
+    rp_a32_store_release(&saver->reached, state); /* PAIRS saver-phase */
     rp_fd_wake(saver->done_fd);
 }
 
@@ -88,7 +100,7 @@ static void copy_contents(struct copying *copying)
         uint64_t largest = rp_widen(at + sizeof record, dtype, source->tokens, source->width,
                                     source->count);
         if (largest >> 8 * width)
-            break; /* cut short it could pass for a token: let the corpus be asked again */
+            break; /* cut short it could pass for a token: it is read from the corpus again */
         size_t used = sizeof record + (size_t)source->count * width;
         memset(at + used, 0, record_bytes(source) - used);
         copying->bytes += record_bytes(source);
@@ -105,7 +117,7 @@ static void put_checkpoint(struct copying *copying, size_t bytes, size_t count,
 {
     struct rp_saver *saver = copying->saver;
     saver->info.contents_end_row = count ? saver->sources[count - 1].row + 1 : saver->info.next_row;
-    struct rp_checkpoint_piece pieces[] = {{saver->state, saver->state_bytes},
+    struct rp_checkpoint_piece pieces[] = {{saver->token, saver->token_bytes},
                                            {saver->config_text, strlen(saver->config_text)},
                                            {copying->contents, bytes}};
     struct rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1, NULL},
@@ -200,16 +212,17 @@ static int take_state(struct rp_engine *engine, uint64_t position)
         if (code <= 0)
             return code;
     }
-    saver->state = rp_calloc(1, engine->state_bytes_max);
-    if (!saver->state)
+    saver->token = rp_calloc(1, engine->state_bytes_max);
+    if (!saver->token)
         return rp_fail(&saver->error, -ENOMEM, NULL, "out of memory for a state token");
     if (kept) {
-        memcpy(saver->state, kept, bytes);
+        memcpy(saver->token, kept, bytes);
     } else {
-        bytes = rp_plan_save(engine->probe, saver->state);
+        bytes = rp_plan_save(engine->probe, saver->token);
         row = rp_plan_row(engine->probe);
     }
-    saver->state_bytes = bytes;
+    RP_ASSERT(bytes <= engine->state_bytes_max);
+    saver->token_bytes = bytes;
     saver->info.next_row = row;
     return 1;
 }
@@ -244,17 +257,16 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->directory = engine->checkpoints;
     saver->config_text = engine->config_text;
     saver->lower_priority = engine->phase == RP_ENGINE_RUNNING;
-    saver->told = false;
-    saver->hold_released = !engine->config->checkpoint_contents;
-    if (!saver->hold_released) {
+    saver->state = engine->config->checkpoint_contents ? RP_SAVER_COPYING : RP_SAVER_COPIED;
+    if (saver->state == RP_SAVER_COPYING) {
         rp_flow_hold(engine->flow, consumed);
         rp_engine_list_contents(engine);
     }
-    rp_a32_store_relaxed(&saver->phase, RP_SAVER_COPYING);
+    rp_a32_store_relaxed(&saver->reached, saver->state);
     int failed = pthread_create(&saver->thread, NULL, saver_main, saver);
-    saver->busy = failed == 0;
     if (failed == 0)
         return 0;
+    saver->state = RP_SAVER_IDLE;
     rp_flow_release_hold(engine->flow);
     return rp_fail(&saver->error, -failed, NULL, "cannot start the thread of a checkpoint: %s",
                    rp_strerror(-failed));
@@ -298,20 +310,22 @@ static void tell_result(struct rp_engine *engine)
 static void forget_save(struct rp_saver *saver)
 {
     free(saver->path);
-    free(saver->state);
+    free(saver->token);
     free(saver->sources);
     saver->path = NULL;
-    saver->state = NULL;
+    saver->token = NULL;
     saver->sources = NULL;
 }
 
 bool rp_engine_begin_save(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
-    if (!engine->checkpoints || saver->busy)
+    if (!engine->checkpoints || saver->state != RP_SAVER_IDLE)
         return false;
+    RP_ASSERT(!saver->token && !saver->sources && !saver->path);
     uint64_t consumed = rp_engine_consumed(engine);
     uint64_t cut = consumed - consumed % engine->micro_batches;
+    RP_ASSERT(cut <= consumed && consumed - cut < engine->micro_batches);
     saver->error = (struct rp_error){0};
     fill_info(engine);
     int code = check_ranks(engine, &saver->error);
@@ -356,34 +370,43 @@ void rp_engine_want_due_save(struct rp_engine *engine)
     rp_engine_schedule_save(engine);
 }
 
+/* The saver's thread has reached the next state: do what is to be done then. */
+static void follow(struct rp_engine *engine)
+{
+    struct rp_saver *saver = &engine->saver;
+    saver->state++;
+    switch (saver->state) {
+    case RP_SAVER_COPIED:
+        rp_flow_release_hold(engine->flow);
+        break;
+    case RP_SAVER_SAVED:
+        tell_result(engine);
+        break;
+    case RP_SAVER_DONE:
+        pthread_join(saver->thread, NULL);
+        forget_save(saver);
+        saver->state = RP_SAVER_IDLE;
+        break;
+    case RP_SAVER_IDLE:
+    case RP_SAVER_COPYING:
+        RP_ASSERT(!"a save is begun by start_saver");
+    }
+}
+
 void rp_engine_finish_copy(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
-    if (!saver->busy || saver->hold_released)
+    if (saver->state != RP_SAVER_COPYING)
         return;
-    while (rp_a32_load_acquire(&saver->phase) == RP_SAVER_COPYING) /* PAIRS saver-phase */
+    while (rp_a32_load_acquire(&saver->reached) == RP_SAVER_COPYING) /* PAIRS saver-phase */
         rp_sleep_ns(100000);
-    rp_flow_release_hold(engine->flow);
-    saver->hold_released = true;
+    follow(engine);
 }
 
 void rp_engine_continue_save(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
-    uint32_t phase = rp_a32_load_acquire(&saver->phase); /* PAIRS saver-phase */
-    if (!saver->busy || phase == RP_SAVER_COPYING)
-        return;
-    if (!saver->hold_released) {
-        rp_flow_release_hold(engine->flow);
-        saver->hold_released = true;
-    }
-    if (phase >= RP_SAVER_SAVED && !saver->told) {
-        tell_result(engine);
-        saver->told = true;
-    }
-    if (phase != RP_SAVER_DONE)
-        return;
-    pthread_join(saver->thread, NULL);
-    saver->busy = false;
-    forget_save(saver);
+    uint32_t reached = rp_a32_load_acquire(&saver->reached); /* PAIRS saver-phase */
+    while (saver->state != RP_SAVER_IDLE && saver->state < reached)
+        follow(engine);
 }

@@ -395,7 +395,8 @@ static void run(void *argument)
             rp_engine_stop_when_delivered(engine);
         if (engine->phase == RP_ENGINE_FAILED && !is_awaited(engine))
             rp_engine_begin_stop(engine);
-        if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted && !engine->saver.busy)
+        if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted &&
+            engine->saver.state == RP_SAVER_IDLE)
             engine->phase = RP_ENGINE_DONE;
     }
     for (uint32_t r = 0; r < engine->ring_count; r++)
