@@ -7,7 +7,8 @@
  *     ringpack_trainer bare slots=256 slot_bytes=196608 batches=200 warm=256 read=131072
  *
  * attach: take, look at and return so many batches of a running engine, after `warm` ones (pages of
- * the ring are faulted in then) and a rest, in which the ring fills; `think_us` sleeps after each.
+ * the ring are faulted in then) and a rest, in which the ring fills; `think_us` sleeps after each;
+ * `rank` is 0 unless it is given.
  * `log` gets two u64 a batch: when next() was called (CLOCK_MONOTONIC) and how long it took, in ns.
  * SIGTERM ends it early, with its report. `read` sums so many bytes of input_ids, as a trainer's
  * copy to its device would touch them. `strict` ends it with SIGSYS at any system call but write
@@ -41,7 +42,7 @@
 
 struct arguments {
     const char *run_dir, *log;
-    uint64_t batches, warm, rest_ms, think_us, read, strict, slots, slot_bytes;
+    uint64_t batches, warm, rest_ms, think_us, read, strict, slots, slot_bytes, rank;
 };
 
 struct result {
@@ -166,7 +167,11 @@ static void drain(struct rp_client *client, const struct arguments *a, uint64_t 
 static void attach(const struct arguments *a)
 {
     struct rp_client_options options = {
-        .struct_size = sizeof options, .run = "bench", .run_dir = a->run_dir};
+        .struct_size = sizeof options,
+        .run = "bench",
+        .run_dir = a->run_dir,
+        .rank = (uint32_t)a->rank,
+    };
     struct rp_client *client;
     struct rp_error error;
     uint64_t *log = NULL;
@@ -252,7 +257,8 @@ int main(int argc, char **argv)
     } numbers[] = {{"batches=", &a.batches}, {"warm=", &a.warm},
                    {"rest_ms=", &a.rest_ms}, {"think_us=", &a.think_us},
                    {"read=", &a.read},       {"strict=", &a.strict},
-                   {"slots=", &a.slots},     {"slot_bytes=", &a.slot_bytes}};
+                   {"slots=", &a.slots},     {"slot_bytes=", &a.slot_bytes},
+                   {"rank=", &a.rank}};
     for (int i = 2; i < argc; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the other ranks notice when one rank is killed and returns, again and again.
+
+    build/venv/bin/python bench/neighbours.py --build build --kills 100 [--packer-processes]
+
+Four ranks on one engine. Three of them take a batch and sleep, all the time, and log how long each
+next() took. The fourth is killed with SIGKILL and started anew, sooner than the rings of the others
+run dry. Times of the run in which nobody is killed and of the run in which somebody is are of the
+same processes, by turns. A batch read twice shows in the bytes that the engine read per batch.
+"""
+
+import argparse
+import array
+import json
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from corpora.token_corpus import make_corpus  # noqa: E402
+from engine import Bench, Engine, Failed  # noqa: E402
+
+RANKS, VICTIM = 4, 0
+THINK_US = 4000  # of a neighbour, after each batch
+CATCH_UP_US = 500  # of the victim: it is as far as the others before the next kill
+SLOTS = 32  # a ring holds SLOTS * THINK_US of batches
+DOWN_S, UP_S = 0.02, 0.1  # of the victim, after a kill and before the next one
+ROUND_KILLS = 10  # kills in a round; quiet rounds are as long
+TOKENS = 20_000_000
+MANY = 1_000_000  # more batches than any trainer takes
+
+
+class Trainer:
+    def __init__(self, bench, rank, think_us, log=None):
+        command = [bench.trainer_program, "attach", f"run_dir={bench.run_dir}", f"rank={rank}",
+                   f"batches={MANY}", f"think_us={think_us}"]
+        self.log = log
+        if log:
+            command.append(f"log={log}")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+    def calls(self):
+        """When each next() was called, and how long it took, in ns."""
+        self.process.send_signal(signal.SIGTERM)
+        _, said = self.process.communicate(timeout=60)
+        if self.process.returncode:
+            raise Failed(f"a neighbour: {said.decode().strip()}")
+        words = array.array("Q", Path(self.log).read_bytes())
+        return list(zip(words[0::2], words[1::2]))
+
+
+def stat(bench):
+    return bench.ask(bench.program, "stat", "bench", "--run-dir", bench.run_dir, "--json")
+
+
+def measure(bench, keys, kills):
+    rounds = []  # (is it quiet, begin, end, batches, bytes read)
+    with Engine(bench, keys, "--fresh"):
+        neighbours = [Trainer(bench, rank, THINK_US, bench.scratch / f"calls.{rank}")
+                      for rank in range(RANKS) if rank != VICTIM]
+        victim = Trainer(bench, VICTIM, CATCH_UP_US)
+        time.sleep(2)
+        for number in range(2 * kills // ROUND_KILLS):
+            before, begin = stat(bench), time.monotonic_ns()
+            for _ in range(ROUND_KILLS):
+                time.sleep(UP_S)
+                if number % 2:
+                    victim.kill()
+                time.sleep(DOWN_S)
+                if number % 2:
+                    victim = Trainer(bench, VICTIM, CATCH_UP_US)
+            end, after = time.monotonic_ns(), stat(bench)
+            rounds.append((number % 2 == 0, begin, end, after["batches"] - before["batches"],
+                           after["read_bytes"] - before["read_bytes"]))
+        if after["ranks"][VICTIM]["attached"] is not True:
+            raise Failed("the rank that was killed is not back")
+        calls = [call for neighbour in neighbours for call in neighbour.calls()]
+        victim.kill()
+    return {name: summary(calls, [r for r in rounds if r[0] == is_quiet])
+            for name, is_quiet in (("quiet", True), ("kills", False))}
+
+
+def summary(calls, rounds):
+    took = sorted(ns / 1000 for at, ns in calls
+                  if any(begin <= at < end for _, begin, end, _, _ in rounds))
+    batches, read = sum(r[3] for r in rounds), sum(r[4] for r in rounds)
+    return {"calls": len(took), "p50_us": statistics.median(took),
+            "p99_us": took[len(took) * 99 // 100], "p999_us": took[len(took) * 999 // 1000],
+            "max_us": took[-1], "batches": batches, "read_bytes_per_batch": read / max(batches, 1)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--data", default="build/bench")
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--packer-processes", action="store_true")
+    parser.add_argument("--io", default="pread", help="pread shows what is read twice")
+    options = parser.parse_args()
+    if options.kills % ROUND_KILLS:
+        parser.error(f"--kills: expected a multiple of {ROUND_KILLS}")
+    Path(options.data).mkdir(parents=True, exist_ok=True)
+    bench = Bench(options.build, options.data, {})
+    keys = {"sources": make_corpus(Path(options.data), TOKENS), "seq_len": 2048, "batch_size": 2,
+            "dp_world_size": RANKS, "num_epochs": "endless", "prefetch_factor": SLOTS,
+            "io": options.io, "packer_processes": str(options.packer_processes).lower()}
+    found = measure(bench, keys, options.kills)
+    found["p99_ratio"] = found["kills"]["p99_us"] / found["quiet"]["p99_us"]
+    found["read_ratio"] = (found["kills"]["read_bytes_per_batch"] /
+                           max(found["quiet"]["read_bytes_per_batch"], 1))
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()
