@@ -220,13 +220,20 @@ static int rejoin(struct rp_engine *engine, const struct asked *asked, uint64_t 
     return 0;
 }
 
+static void end_skipping(struct rp_engine *engine)
+{
+    engine->skipping_absent = false;
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        rp_ring_skip_seat(engine->seats[s].ring, engine->seats[s].replica, false);
+}
+
 int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
                      const struct rp_request *request, bool names_row, const void *token,
                      uint64_t *batch_out, struct rp_error *error)
 {
     struct asked asked = {seat, request, names_row, token};
     RP_ASSERT(!rp_seat_is_attached(seat));
-    engine->skipping_absent = false; /* other consumers may be on their way, too */
+    end_skipping(engine); /* other consumers may be on their way, too */
     int code = rejoin(engine, &asked, batch_out, error);
     rp_engine_end_migrations(engine);
     return code;
@@ -235,9 +242,10 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
 /* ---- skipping absent seats ------------------------------------------------------------------- */
 
 /* The consumer of a rank, or of a replica, may never come: it was done with an earlier engine.
- * While nothing is known of it, nothing in the ring is its own, so its seat is advanced when others
- * have waited for long. When its consumer does come it says which row it needs, or begins at the
- * start row, and its ring is rebuilt there. */
+ * While nothing is known of it, nothing in the ring is its own, so its seat is skipped when others
+ * have waited for long: from then on it follows the tail as batches are delivered, and nobody waits
+ * for it. When its consumer does come it says which row it needs, or begins at the start row, and
+ * its ring is rebuilt there. */
 void rp_engine_skip_absent(struct rp_engine *engine)
 {
     uint64_t published = 0, now = rp_now_ns();
@@ -260,6 +268,6 @@ void rp_engine_skip_absent(struct rp_engine *engine)
                    rp_seat_name(seat, name));
         engine->skipping_absent = true;
         rp_seat_transition(seat, RP_SEAT_SKIP);
-        rp_ring_place_seat(seat->ring, seat->replica, seat->ring->tail);
+        rp_ring_skip_seat(seat->ring, seat->replica, true);
     }
 }

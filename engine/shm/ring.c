@@ -127,6 +127,7 @@ void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica)
 void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch)
 {
     uint64_t lowest = ring->seats[replica].release = batch;
+    ring->seats[replica].is_skipped = false;
     for (uint32_t r = 0; r < ring->replicas; r++)
         lowest = rp_min_u64(lowest, ring->seats[r].release);
     if (lowest - ring->release > ring->tail - ring->release) {
@@ -134,6 +135,22 @@ void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch)
         rp_a64_store_relaxed(&engine_words(ring)->tail, lowest); /* nobody is there to read it */
     }
     ring->release = lowest;
+}
+
+void rp_ring_skip_seat(struct rp_ring *ring, uint32_t replica, bool is_skipped)
+{
+    RP_ASSERT(replica < ring->replicas);
+    RP_ASSERT(!is_skipped || !rp_ring_is_taken(ring, replica));
+    ring->seats[replica].is_skipped = is_skipped;
+}
+
+/* The newer half of the ring stays for a trainer that may yet come; the rest is room. */
+static void follow_tail(const struct rp_ring *ring, struct rp_ring_seat *seat)
+{
+    RP_ASSERT(!seat->words);
+    uint64_t kept = ring->geometry.slots / 2;
+    if (ring->tail > kept && seat->release < ring->tail - kept)
+        seat->release = ring->tail - kept;
 }
 
 void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
@@ -175,6 +192,8 @@ int rp_ring_poll_release(struct rp_ring *ring)
                 seat->release = release;
             else if (release != seat->release)
                 liar = seat;
+        } else if (seat->is_skipped) {
+            follow_tail(ring, seat);
         }
         lowest = rp_min_u64(lowest, seat->release);
     } while (++r < count);

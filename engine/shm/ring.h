@@ -51,6 +51,7 @@ struct rp_ring_seat {
     struct rp_segment control;     /* fd == -1: nobody is attached */
     struct rp_ring_control *words; /* in it; NULL: nobody is listened to (or it is quarantined) */
     uint64_t release;              /* private copy of its word, or where its trainer will begin */
+    bool is_skipped;               /* nobody is there, and it follows the tail */
     int reader_fd; /* of the last process that got `data` in this seat: a pidfd, or as in peer.h */
 };
 
@@ -84,6 +85,9 @@ void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica);
 /** The next trainer in seat `replica` begins at `batch`. If the lowest of all seats is then not in
  * [release, tail] any more, the ring is emptied and begins there: nobody else may be attached. */
 void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch);
+/** Others do not wait for a seat that is skipped and has no trainer: from the next poll on it
+ * stands at most half a ring behind the tail. Placing the seat ends it. */
+void rp_ring_skip_seat(struct rp_ring *ring, uint32_t replica, bool is_skipped);
 static inline bool rp_ring_is_taken(const struct rp_ring *ring, uint32_t replica)
 {
     return ring->seats[replica].control.fd >= 0;
