@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 
@@ -79,4 +80,15 @@ int rp_cpus_pin(const struct rp_cpus *cpus, struct rp_error *error)
     return code < 0 ? rp_fail(error, code, "leave `cpus` out", "cpus: cannot choose CPUs: %s",
                               rp_strerror(code))
                     : 0;
+}
+
+uint32_t rp_cpus_allowed(void)
+{
+    struct rp_cpus cpus;
+    uint32_t count = 0;
+    if (get_mask(&cpus) < 0) /* more CPUs than RP_CPUS_MAX: many */
+        return (uint32_t)rp_max_u64(1, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cpus.words); i++)
+        count += (uint32_t)__builtin_popcountll(cpus.words[i]);
+    return count ? count : 1;
 }

@@ -22,4 +22,8 @@ bool rp_cpus_parse(struct rp_cpus *cpus, const char *text);
  * there, or that this process may not use; then nothing has changed. */
 RP_MUST_CHECK int rp_cpus_pin(const struct rp_cpus *cpus, struct rp_error *error);
 
+/** How many CPUs the calling thread may run on: those of its affinity mask, which launchers,
+ * containers and cgroups narrow. At least 1. */
+uint32_t rp_cpus_allowed(void);
+
 #endif

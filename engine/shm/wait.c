@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cpus.h"
 
 #define RP_SPIN_PAUSES 4 /* between two looks: a round trip takes 210 ns with 4 and 560 with 16 */
 
@@ -65,14 +66,14 @@ static inline void pause_cpu(void)
 #endif
 }
 
-/* Where the peer cannot run at the same time, every spin is stolen from it. */
+/* Where the peer cannot run at the same time, every spin is stolen from it. Trainers and engine of
+ * a container or of a launcher that binds them share the CPUs that this process may use. */
 static bool has_one_cpu(void)
 {
     static struct rp_a32 cpus; /* 0 = not asked yet; every thread stores the same */
     uint32_t count = rp_a32_load_relaxed(&cpus);
     if (count == 0) {
-        long online = sysconf(_SC_NPROCESSORS_ONLN);
-        count = online > 1 ? 2 : 1;
+        count = rp_cpus_allowed();
         rp_a32_store_relaxed(&cpus, count);
     }
     return count == 1;
