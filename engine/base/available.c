@@ -22,8 +22,7 @@ static const struct hierarchy hierarchies[] = {
      "total_inactive_file ", "total_active_file "},
 };
 
-/* The number behind `key` ("" = the file's first) in a small text file. "max" is no number. */
-static bool read_number(const char *path, const char *key, uint64_t *value)
+bool rp_read_number(const char *path, const char *key, uint64_t *value)
 {
     FILE *file = fopen(path, "re");
     if (!file)
@@ -52,14 +51,14 @@ static void apply_cgroup(struct rp_available *available, const struct hierarchy 
     char file[RP_CGROUP_PATH_BYTES + 64];
     uint64_t limit, usage, inactive_file = 0, active_file = 0;
     snprintf(file, sizeof file, "%s%s/%s", h->mount, path, h->usage);
-    if (!read_number(file, "", &usage))
+    if (!rp_read_number(file, "", &usage))
         return;
     snprintf(file, sizeof file, "%s%s/memory.stat", h->mount, path);
-    (void)read_number(file, h->inactive_file, &inactive_file);
-    (void)read_number(file, h->active_file, &active_file);
+    (void)rp_read_number(file, h->inactive_file, &inactive_file);
+    (void)rp_read_number(file, h->active_file, &active_file);
     usage -= rp_min_u64(usage, inactive_file + active_file);
     snprintf(file, sizeof file, "%s%s/%s", h->mount, path, h->limit);
-    if (read_number(file, "", &limit))
+    if (rp_read_number(file, "", &limit))
         lower(available, limit - rp_min_u64(limit, usage), file);
 }
 
@@ -90,7 +89,7 @@ struct rp_available rp_memory_available(void)
 {
     struct rp_available available = {UINT64_MAX, "no known limit"};
     uint64_t kib;
-    if (read_number("/proc/meminfo", "MemAvailable:", &kib))
+    if (rp_read_number("/proc/meminfo", "MemAvailable:", &kib))
         lower(&available, kib * 1024, "MemAvailable of /proc/meminfo");
     for (size_t i = 0; i < RP_ARRAY_COUNT(hierarchies); i++)
         apply_hierarchy(&available, &hierarchies[i]);

@@ -349,19 +349,39 @@ int rp_dir_make(const char *path, struct rp_error *error)
     return code;
 }
 
+static int map_copy(struct rp_map *map, int fd, uint64_t bytes, const char *path,
+                    struct rp_error *error)
+{
+    uint8_t *copy = malloc((size_t)bytes);
+    if (!copy)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " bytes", path, bytes);
+    int code = rp_file_read_at(fd, path, copy, (size_t)bytes, 0, error);
+    if (code < 0)
+        free(copy);
+    else
+        *map = (struct rp_map){.data = copy, .bytes = bytes};
+    return code;
+}
+
 int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
                 struct rp_error *error)
 {
     *map = (struct rp_map){0};
     if (bytes == 0)
         return 0;
+    if (bytes <= RP_MAP_COPY_BYTES_MAX && !RP_DEFECT(map_small_files))
+        return map_copy(map, fd, bytes, path, error);
+    int code = rp_mapped_check_room(1, error);
+    if (code < 0)
+        return rp_fail_context(error, code, "%s", path);
     void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
         return fail_errno(error, path, "map");
-    *map = (struct rp_map){data, bytes};
-    if (rp_mapped_add(data, bytes, path))
+    *map = (struct rp_map){data, bytes, rp_mapped_add(data, bytes, path)};
+    if (map->mapping)
         return 0;
-    rp_map_close(map);
+    munmap(data, (size_t)bytes);
+    *map = (struct rp_map){0};
     return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its name", path);
 }
 
@@ -379,10 +399,12 @@ int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error)
 
 void rp_map_close(struct rp_map *map)
 {
-    if (map->data) {
-        rp_mapped_remove(map->data);
-        munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
-    }
+    void *data = (void *)(uintptr_t)map->data;
+    rp_mapped_remove(map->mapping);
+    if (map->mapping)
+        munmap(data, (size_t)map->bytes);
+    else
+        free(data);
     *map = (struct rp_map){0};
 }
 

@@ -65,12 +65,15 @@ void rp_fd_wake(int fd);
 /** Create a directory and its parents with mode 0700; an existing directory is fine. */
 RP_MUST_CHECK int rp_dir_make(const char *path, struct rp_error *error);
 
-/** A private read-only mapping of a whole regular file; an empty file has `data` NULL. One that is
- * truncated while it is mapped: see mapped.h. */
+/** The bytes of a whole regular file, to be read only; an empty file has `data` NULL. A large one
+ * is mapped: one that is truncated meanwhile, see mapped.h. A small one is copied, because the
+ * kernel gives a process few mappings (65530 by default). */
 struct rp_map {
-    const uint8_t *data;
+    const uint8_t *data; /* aligned as malloc does */
     uint64_t bytes;
+    struct rp_mapping *mapping; /* NULL: a copy */
 };
+#define RP_MAP_COPY_BYTES_MAX (32u << 10)
 RP_MUST_CHECK int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error);
 /** The same of a file that is open and has so many bytes; the descriptor stays the caller's. */
 RP_MUST_CHECK int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,

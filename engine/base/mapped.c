@@ -17,68 +17,116 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/available.h"
 #include "base/bits.h"
 #include "base/mem.h"
 
 #define EXIT_TROUBLE 2
+/* Of the program, its libraries, rings and threads. */
+#define OTHER_MAPPINGS 1024u
 
-struct mapping {
-    struct mapping *next;
+struct rp_mapping {
+    struct rp_mapping *_Atomic next;
+    struct rp_mapping *before;
     const uint8_t *start;
     uint64_t bytes;
     char path[];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of those who change the list */
-static struct mapping *_Atomic mappings;
+static struct rp_mapping *_Atomic mappings;
+static uint64_t mapping_count;
 /* In memory shared with forked children: the mapping that was met lost. It is an address, which
  * means the same to them, because files are mapped before they are forked. NULL: nobody watches. */
 static struct rp_a64 *lost;
 static _Thread_local sigjmp_buf *guard;
 
-bool rp_mapped_add(const void *start, uint64_t bytes, const char *path)
+struct rp_mapping *rp_mapped_add(const void *start, uint64_t bytes, const char *path)
 {
     size_t path_bytes = strlen(path) + 1;
-    struct mapping *mapping = rp_calloc(1, sizeof *mapping + path_bytes);
+    struct rp_mapping *mapping = rp_calloc(1, sizeof *mapping + path_bytes);
     if (!mapping)
-        return false;
+        return NULL;
     mapping->start = start;
     mapping->bytes = bytes;
     memcpy(mapping->path, path, path_bytes);
     pthread_mutex_lock(&lock);
-    mapping->next = mappings;
+    struct rp_mapping *first = mappings;
+    mapping->next = first;
+    if (first)
+        first->before = mapping;
     mappings = mapping;
+    mapping_count++;
     pthread_mutex_unlock(&lock);
-    return true;
+    return mapping;
 }
 
-void rp_mapped_remove(const void *start)
+void rp_mapped_remove(struct rp_mapping *mapping)
 {
+    if (!mapping)
+        return;
     pthread_mutex_lock(&lock);
-    struct mapping *found = mappings, *before = NULL;
-    while (found && found->start != start) {
-        before = found;
-        found = found->next;
-    }
-    if (found && before)
-        before->next = found->next;
-    else if (found)
-        mappings = found->next;
-    if (found && lost && rp_a64_load_relaxed(lost) == (uintptr_t)found)
+    struct rp_mapping *next = mapping->next;
+    if (mapping->before)
+        mapping->before->next = next;
+    else
+        mappings = next;
+    if (next)
+        next->before = mapping->before;
+    mapping_count--;
+    if (lost && rp_a64_load_relaxed(lost) == (uintptr_t)mapping)
         rp_a64_store_relaxed(lost, 0);
     pthread_mutex_unlock(&lock);
-    free(found);
+    free(mapping);
 }
 
-static const struct mapping *find(const void *address)
+uint64_t rp_mapped_count(void)
 {
-    const struct mapping *mapping = mappings;
+    pthread_mutex_lock(&lock);
+    uint64_t count = mapping_count;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+/* Read once: an administrator who raises it starts the engine again. 0: not known, no limit. */
+static uint64_t limit_of_mappings(void)
+{
+    static uint64_t _Atomic limit; /* 1 + it; every thread stores the same */
+    uint64_t known = limit;
+    if (known == 0) {
+        uint64_t value;
+        known = 1 + (rp_read_number("/proc/sys/vm/max_map_count", "", &value) ? value : 0);
+        limit = known;
+    }
+    return known - 1;
+}
+
+int rp_mapped_check_room(uint64_t more, struct rp_error *error)
+{
+    uint64_t limit = limit_of_mappings();
+    uint64_t wanted = rp_mapped_count() + more + OTHER_MAPPINGS;
+    if (limit == 0 || wanted <= limit)
+        return 0;
+    char hint[160];
+    snprintf(hint, sizeof hint,
+             "raise it (`sysctl -w vm.max_map_count=%" PRIu64
+             "`, as root), or put the corpus into fewer, larger shards",
+             rp_pow2_at_least(wanted));
+    return rp_fail(error, -RP_E_RESOURCE, hint,
+                   "mapped files: expected vm.max_map_count to be at least %" PRIu64
+                   ", found %" PRIu64,
+                   wanted, limit);
+}
+
+static const struct rp_mapping *find(const void *address)
+{
+    const struct rp_mapping *mapping = mappings;
     while (mapping && (uint64_t)((const uint8_t *)address - mapping->start) >= mapping->bytes)
         mapping = mapping->next;
     return mapping;
 }
 
-static int fail_lost(const struct mapping *mapping, struct rp_error *error)
+static int fail_lost(const struct rp_mapping *mapping, struct rp_error *error)
 {
     struct stat now = {0};
     char found[64] = "no such file";
@@ -96,10 +144,10 @@ static int fail_lost(const struct mapping *mapping, struct rp_error *error)
 int rp_mapped_lost(struct rp_error *error)
 {
     uint64_t address = lost ? rp_a64_load_acquire(lost) : 0; /* PAIRS mapping-lost */
-    return address ? fail_lost((const struct mapping *)(uintptr_t)address, error) : 0;
+    return address ? fail_lost((const struct rp_mapping *)(uintptr_t)address, error) : 0;
 }
 
-static void end_process(const struct mapping *mapping)
+static void end_process(const struct rp_mapping *mapping)
 {
     struct rp_error error = {.message = "memory that was mapped is no longer there",
                              .hint = "check the disk (dmesg) and start again"};
@@ -114,7 +162,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)number;
     (void)context;
-    const struct mapping *mapping = find(info->si_addr);
+    const struct rp_mapping *mapping = find(info->si_addr);
     if (!mapping || !guard)
         end_process(mapping);
     rp_a64_store_release(lost, (uintptr_t)mapping); /* PAIRS mapping-lost */

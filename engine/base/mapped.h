@@ -22,9 +22,19 @@
  * leaves the signal to its host, and then the rest of this header only keeps a list. */
 void rp_mapped_watch(void);
 
-/** A file was mapped at `start`; false when out of memory. Not while a guard is at work on it. */
-RP_MUST_CHECK bool rp_mapped_add(const void *start, uint64_t bytes, const char *path);
-void rp_mapped_remove(const void *start);
+/* A file that is mapped; the list of them is this module's. */
+struct rp_mapping;
+
+/** A file was mapped at `start`; NULL when out of memory. Not while a guard is at work on it. */
+RP_MUST_CHECK struct rp_mapping *rp_mapped_add(const void *start, uint64_t bytes, const char *path);
+/** It is about to be unmapped. NULL is fine. Takes the same time however many there are. */
+void rp_mapped_remove(struct rp_mapping *mapping);
+
+/** -RP_E_RESOURCE unless the kernel's limit of mappings (vm.max_map_count) has room for `more`
+ * files beside those that are mapped, and for the memory of an engine. The hint is for so many. */
+RP_MUST_CHECK int rp_mapped_check_room(uint64_t more, struct rp_error *error);
+/** How many are mapped now. */
+uint64_t rp_mapped_count(void);
 
 /** Do work(argument). False if it met a lost file and was left where it stood. */
 RP_MUST_CHECK bool rp_mapped_guard(void (*work)(void *argument), void *argument);

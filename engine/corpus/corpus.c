@@ -12,6 +12,7 @@
 
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/mapped.h"
 #include "base/mem.h"
 #include "corpus/shard.h"
 
@@ -33,13 +34,23 @@ struct rp_corpus {
     struct rp_source *sources;
     uint32_t source_count;
     struct rp_opened *shards;
-    uint32_t shard_count; /* opened so far */
+    uint32_t shard_count, shard_total; /* opened so far, and all */
     struct rp_fingerprint fingerprint;
 };
 
 static int fail_memory(struct rp_error *error)
 {
     return rp_fail(error, -ENOMEM, NULL, "no memory for the tables of the corpus");
+}
+
+/* The limit of mappings was met. Say what it has to be if the other shards are like these. */
+static int fail_mappings(const struct rp_corpus *corpus, struct rp_error *error)
+{
+    uint64_t left = corpus->shard_total - corpus->shard_count;
+    uint64_t opened = rp_max_u64(corpus->shard_count, 1);
+    int code = rp_mapped_check_room(rp_div_up(rp_mapped_count() * left, opened), error);
+    return rp_fail_context(error, code, "%" PRIu32 " of %" PRIu32 " shards are open",
+                           corpus->shard_count, corpus->shard_total);
 }
 
 static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_corpus_spec *spec,
@@ -55,6 +66,8 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     for (uint32_t i = 0; i < source_spec->shard_count; i++) {
         struct rp_opened *opened = &corpus->shards[corpus->shard_count];
         int code = rp_shard_open(opened, source_spec->shards[i], s, &options, error);
+        if (code == -RP_E_RESOURCE)
+            return fail_mappings(corpus, error);
         if (code < 0)
             return code;
         corpus->shard_count++;
@@ -135,6 +148,7 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
         shards += spec->sources[s].shard_count;
     if (shards == 0 || shards > UINT32_MAX)
         return rp_fail(error, -RP_E_EMPTY, "name at least one shard", "the corpus has no shards");
+    corpus->shard_total = (uint32_t)shards;
     corpus->shards = rp_calloc((size_t)shards, sizeof *corpus->shards);
     corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
     struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);

@@ -46,10 +46,10 @@ static bool wait_for_slot(struct rp_dispatch *d)
     return wait_for_retired(d, needed, needed - 1 + rp_max_u64(1, slots / 4));
 }
 
-/* Wait until the oldest region of the data is free. */
-static bool wait_for_data(struct rp_dispatch *d)
+/* Wait until the oldest region of the data, or the descriptor of a file, is free. */
+static bool wait_for_room(struct rp_dispatch *d)
 {
-    uint64_t needed = rp_space_oldest_ticket(&d->reads.space) + 1;
+    uint64_t needed = rp_reads_room_at(&d->reads);
     RP_ASSERT(needed <= d->next_ticket); /* it has been handed on, so it will be retired */
     return wait_for_retired(d, needed, needed);
 }
@@ -106,7 +106,7 @@ static int add_bulks(struct rp_dispatch *d)
         if (next == RP_READS_NO_BULK)
             return 0;
         if (next == RP_READS_BULK_WAITS) {
-            if (!wait_for_data(d))
+            if (!wait_for_room(d))
                 return -RP_E_STOPPED;
             continue;
         }
@@ -146,7 +146,7 @@ static int add_piece(struct rp_dispatch *d, uint64_t row, struct rp_piece *piece
         }
         if (d->ticket->piece_count > 0)
             close_ticket(d);
-        else if (!wait_for_data(d))
+        else if (!wait_for_room(d))
             return -RP_E_STOPPED;
     }
 }

@@ -4,9 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -17,24 +15,6 @@
 #include "base/mem.h"
 
 #define WATCH_NS 500000000u
-#define OTHER_DESCRIPTORS 32u /* rings, sockets, checkpoints */
-
-/* Files stay open once they are read. That there are too few descriptors is better known at the
- * start than in the middle, with trainers that can no longer be answered. */
-static int check_descriptors(uint32_t files, struct rp_error *error)
-{
-    struct rlimit limit;
-    uint64_t wanted = (uint64_t)files + OTHER_DESCRIPTORS;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || wanted <= limit.rlim_cur)
-        return 0;
-    char hint[128];
-    snprintf(hint, sizeof hint,
-             "raise it (`ulimit -n %" PRIu64 "`), or put the corpus into fewer shards", wanted);
-    return rp_fail(error, -RP_E_RESOURCE, hint,
-                   "open files: expected a limit of at least %" PRIu64 " for %" PRIu32
-                   " token files, found %" PRIu64,
-                   wanted, files, (uint64_t)limit.rlim_cur);
-}
 
 int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                   struct rp_error *error)
@@ -48,7 +28,7 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of %u token files", count);
     for (uint32_t i = 0; i < count; i++)
         files->files[i].fd = -1;
-    return check_descriptors(count, error);
+    return rp_descriptors_open(&files->descriptors, count, options->other_descriptors, error);
 }
 
 static void unmap_all(struct rp_files *files)
@@ -56,11 +36,11 @@ static void unmap_all(struct rp_files *files)
     for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
         struct rp_file *file = &files->files[i];
         const struct rp_shard *shard = rp_corpus_shard(files->corpus, i);
-        if (file->map) {
-            rp_mapped_remove(file->map);
+        rp_mapped_remove(file->mapping);
+        if (file->map)
             munmap((void *)(uintptr_t)file->map, shard->bytes);
-        }
         file->map = NULL;
+        file->mapping = NULL;
     }
 }
 
@@ -72,30 +52,54 @@ void rp_files_close(struct rp_files *files)
     for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
         if (files->files[i].fd >= 0)
             close(files->files[i].fd);
+    rp_descriptors_close(&files->descriptors);
     free(files->files);
     files->files = NULL;
 }
 
-const struct rp_file *rp_files_get(struct rp_files *files, uint32_t shard, struct rp_error *error)
+static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *error)
 {
     struct rp_file *file = &files->files[shard];
-    if (file->fd >= 0)
-        return file;
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
     uint32_t alignment;
     int fd = rp_io_open_file(info->path, files->direct, &alignment, error);
     if (fd < 0)
-        return NULL;
-    if (rp_shard_check(info, fd, error) < 0) {
+        return fd;
+    int code = rp_shard_check(info, fd, error);
+    if (code < 0) {
         close(fd);
-        return NULL;
+        return code;
     }
     file->direct = alignment > 1;
     file->checked = files->verify_blocks && info->block_hashes;
     file->alignment = file->checked ? RP_BLOCK_BYTES : alignment;
     RP_ASSERT(alignment <= RP_BLOCK_BYTES);
     file->fd = fd;
-    return file;
+    rp_descriptors_add(&files->descriptors, shard);
+    return 0;
+}
+
+int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t retired,
+                 const struct rp_file **file, uint64_t *ticket, struct rp_error *error)
+{
+    *file = &files->files[shard];
+    if (files->files[shard].fd >= 0)
+        return RP_FILES_OPEN;
+    uint32_t other;
+    if (rp_descriptors_are_used_up(&files->descriptors, &other, ticket)) {
+        if (*ticket > retired)
+            return RP_FILES_WAIT;
+        rp_descriptors_remove(&files->descriptors, other);
+        close(files->files[other].fd);
+        files->files[other].fd = -1;
+    }
+    int code = open_file(files, shard, error);
+    return code < 0 ? code : RP_FILES_OPEN;
+}
+
+void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
+{
+    rp_descriptors_use(&files->descriptors, shard, ticket);
 }
 
 int rp_files_watch(struct rp_files *files, struct rp_error *error)
@@ -142,23 +146,30 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
 static int map_file(struct rp_files *files, uint32_t index, struct rp_error *error)
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
-    if (!rp_files_get(files, index, error))
-        return error->code;
     struct rp_file *file = &files->files[index];
+    int code = file->fd >= 0 ? 0 : open_file(files, index, error);
+    if (code < 0)
+        return code;
     void *map = mmap(NULL, shard->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
     if (map == MAP_FAILED)
         return rp_fail(error, -errno, NULL, "%s: cannot be mapped: %s", shard->path,
                        rp_strerror(-errno));
     file->map = map;
-    if (!rp_mapped_add(map, shard->bytes, shard->path))
-        return rp_fail(error, -ENOMEM, NULL, "%s: out of memory for its name", shard->path);
-    return 0;
+    file->mapping = rp_mapped_add(map, shard->bytes, shard->path);
+    return file->mapping
+               ? 0
+               : rp_fail(error, -ENOMEM, NULL, "%s: out of memory for its name", shard->path);
 }
 
 int rp_files_map(struct rp_files *files, struct rp_error *error)
 {
-    int code = 0;
-    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus) && code >= 0; i++)
+    uint32_t count = rp_corpus_shard_count(files->corpus);
+    if (files->descriptors.open_max < count)
+        return rp_fail(error, -RP_E_RESOURCE, "raise the limit of open files (`ulimit -n`)",
+                       "the limit of open files leaves %" PRIu32 " for %" PRIu32 " token files",
+                       files->descriptors.open_max, count);
+    int code = rp_mapped_check_room(count, error);
+    for (uint32_t i = 0; i < count && code >= 0; i++)
         code = map_file(files, i, error);
     if (code < 0)
         unmap_all(files);
@@ -174,12 +185,16 @@ bool rp_files_have_hashes(const struct rp_files *files)
 }
 
 #define PLACES 64u
+#define CACHED_FILES_MAX 1024u
 
 bool rp_files_are_cached(const struct rp_corpus *corpus)
 {
     uint64_t cached = 0, looked = 0;
-    for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++) {
-        const struct rp_shard *shard = rp_corpus_shard(corpus, i);
+    uint32_t shards = rp_corpus_shard_count(corpus);
+    uint32_t files = shards < CACHED_FILES_MAX ? shards : CACHED_FILES_MAX;
+    for (uint32_t i = 0; i < files; i++) {
+        const struct rp_shard *shard = rp_corpus_shard(corpus,
+                                                       (uint32_t)((uint64_t)i * shards / files));
         uint32_t alignment;
         int fd = rp_io_open_file(shard->path, false, &alignment, NULL);
         if (fd < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* files.h — the token files of a flow.
  *
- * Read: opened when the first read of each is planned. Writer: dispatch; readers see an entry
- * through the PLANNED store of a ticket that uses it.
+ * Read: opened when a read of each is planned (descriptors.h). Writer: dispatch; readers see an
+ * entry through the PLANNED store of a ticket that uses it.
  *
  * Mapped: where the page cache holds the corpus, a system call for every document costs more than
  * its copy, so all files are mapped before the stages start (and before packer processes are
@@ -13,6 +13,8 @@
 #ifndef RP_FLOW_FILES_H
 #define RP_FLOW_FILES_H
 
+#include "base/mapped.h"
+#include "flow/descriptors.h"
 #include "flow/flow.h"
 
 struct rp_file {
@@ -22,11 +24,13 @@ struct rp_file {
     bool direct;        /* reads must be aligned, also at the end of the file */
     bool checked;       /* blocks are compared with the sidecar's hashes, at each use */
     const uint8_t *map; /* the whole file, or NULL */
+    struct rp_mapping *mapping;
 };
 
 struct rp_files {
     const struct rp_corpus *corpus;
     struct rp_file *files; /* [shards of the corpus] */
+    struct rp_descriptors descriptors;
     bool direct, verify_blocks;
     uint64_t watched_ns; /* when rp_files_watch last looked */
 };
@@ -43,9 +47,16 @@ RP_MUST_CHECK int rp_files_open(struct rp_files *files, const struct rp_flow_opt
                                 struct rp_error *error);
 void rp_files_close(struct rp_files *files);
 
-/** The file of a shard, opened and checked against the corpus if it was not yet. NULL on failure.
- */
-const struct rp_file *rp_files_get(struct rp_files *files, uint32_t shard, struct rp_error *error);
+enum rp_files_open { RP_FILES_WAIT, RP_FILES_OPEN };
+/** OPEN: *file is that of the shard, opened and checked against the corpus if it was not; it stays
+ * open until another call, or, after rp_files_use, until tickets below `retired` are not behind
+ * that ticket. WAIT: there is no descriptor before the tickets below *ticket are retired. Or a
+ * negative code. */
+RP_MUST_CHECK int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t retired,
+                               const struct rp_file **file, uint64_t *ticket,
+                               struct rp_error *error);
+/** The ticket reads the file of the shard, which is open. */
+void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
 
 /** Twice a second, look whether an open file is still what it was (size, modification time). One
  * without hashes is -RP_E_CHANGED then; where every block is compared, that alone decides. By
@@ -74,8 +85,8 @@ static inline bool rp_files_is_checked(const struct rp_files *files, const struc
     return piece->mapped_shard && files->files[piece->mapped_shard - 1].checked;
 }
 
-/** Whether the page cache holds (nearly) all of the corpus: 64 places of every file are looked at.
- */
+/** Whether the page cache holds (nearly) all of the corpus: 64 places of every file are looked at,
+ * or of 1024 of them. */
 bool rp_files_are_cached(const struct rp_corpus *corpus);
 
 #endif

@@ -49,8 +49,9 @@ struct rp_flow_options {
     bool drop_last;
     uint64_t prefetch_bytes; /* of data in the prefetch ring; rp_flow_prefetch_bytes makes it */
     uint32_t seq_len;
-    uint64_t state_bytes; /* most a state token can need */
-    uint32_t batch_slots; /* of a batch ring */
+    uint64_t state_bytes;       /* most a state token can need */
+    uint32_t batch_slots;       /* of a batch ring */
+    uint32_t other_descriptors; /* that the engine needs beside those of token files */
 };
 
 /** options->prefetch_bytes, or where nobody says (0): 64 MiB, or what a disk at full speed needs

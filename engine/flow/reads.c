@@ -34,6 +34,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
                    struct rp_error *error)
 {
     rp_space_reset(&reads->space);
+    rp_descriptors_restart(&reads->files->descriptors);
     rp_bulks_close(&reads->bulks);
     reads->from_corpus = false;
     reads->ticket = NULL;
@@ -52,6 +53,11 @@ void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t n
 static uint64_t retired(const struct rp_reads *reads)
 {
     return rp_a64_load_acquire(&reads->arena->words->retired);
+}
+
+uint64_t rp_reads_room_at(const struct rp_reads *reads)
+{
+    return reads->file_room_at ? reads->file_room_at : rp_space_oldest_ticket(&reads->space) + 1;
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -191,15 +197,19 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
     int code = fragment_extent(reads, fragment, &extent, error);
     if (code < 0)
         return code;
+    reads->file_room_at = 0;
     piece->loaded_by = reads->number;
     piece->id_bits = (uint16_t)rp_token_bits(
         rp_corpus_shard(reads->options->corpus, extent.shard)->type);
     if (run)
         return place_contents(reads, run, piece);
 
-    const struct rp_file *file = rp_files_get(reads->files, extent.shard, error);
-    if (!file)
-        return error->code;
+    const struct rp_file *file;
+    code = rp_files_get(reads->files, extent.shard, retired(reads), &file, &reads->file_room_at,
+                        error);
+    if (code != RP_FILES_OPEN)
+        return code < 0 ? code : RP_READS_FULL;
+    reads->file_room_at = 0;
     uint64_t first = extent.byte_offset + fragment->offset * extent.width;
     uint64_t last = first + (uint64_t)fragment->length * extent.width;
     piece->width = (uint16_t)extent.width;
@@ -212,7 +222,10 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
     if (place_in_bulk(reads, extent.shard, first, last, piece))
         return RP_READS_PLACED;
     struct range range = file_range(reads, file, extent.shard, first, last);
-    return place_range(reads, &range, &piece->data_offset) ? RP_READS_PLACED : RP_READS_FULL;
+    if (!place_range(reads, &range, &piece->data_offset))
+        return RP_READS_FULL;
+    rp_files_use(reads->files, extent.shard, reads->number);
+    return RP_READS_PLACED;
 }
 
 /* ---- bulks ----------------------------------------------------------------------------------- */
@@ -231,8 +244,11 @@ static bool block_range(const struct rp_reads *reads, const struct rp_plan_block
         rp_source_extent(source, last_document, &last, &ignored) < 0)
         return false;
     uint64_t end = last.byte_offset + last.tokens * last.width;
-    const struct rp_file *file = rp_files_get(reads->files, first.shard, &ignored);
-    if (!file || first.shard != last.shard || end <= first.byte_offset)
+    const struct rp_file *file;
+    uint64_t room_at;
+    if (first.shard != last.shard || end <= first.byte_offset ||
+        rp_files_get(reads->files, first.shard, retired(reads), &file, &room_at, &ignored) !=
+            RP_FILES_OPEN)
         return false;
     *range = file_range(reads, file, first.shard, first.byte_offset, end);
     return range->last - range->first <=
@@ -244,6 +260,7 @@ enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_pl
 {
     struct rp_plan_block block;
     struct range range;
+    reads->file_room_at = 0;
     if (!reads->from_corpus || reads->bulks.blocks.documents == 0 ||
         !rp_bulks_due(&reads->bulks, &reads->space, plan, &block) ||
         !block_range(reads, &block, &range))
@@ -259,6 +276,7 @@ enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_pl
     if (!rp_space_take(&reads->space, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
                        &bulk->data_offset))
         return rp_bulks_put_back(&reads->bulks, plan) ? RP_READS_BULK_WAITS : RP_READS_NO_BULK;
+    rp_files_use(reads->files, range.shard, number);
     bulk->region = rp_space_youngest(&reads->space);
     rp_bulks_add(&reads->bulks, bulk);
     return RP_READS_BULK;

@@ -24,6 +24,9 @@ struct rp_reads {
     bool from_corpus; /* a document had to be read: until then there is no bulk */
     bool no_bulks;    /* one could not be read */
 
+    /* After a refusal: 0, or it was for want of a descriptor until tickets below are retired. */
+    uint64_t file_room_at;
+
     struct rp_ticket *ticket; /* under construction; its number, and the bytes that it reads */
     uint64_t number, ticket_bytes;
 };
@@ -41,17 +44,19 @@ void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t n
 
 enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
 /** Set data_offset, loaded_by, mapped_shard, width and id_bits of a piece of `row`; its fragment
- * and offset are set. FULL: the ticket takes no more; an empty one does when space.h's oldest
- * ticket is retired. Or a negative code: the token file cannot be opened. */
+ * and offset are set. FULL: the ticket takes no more; an empty one does when the tickets
+ * below rp_reads_room_at are retired. Or a negative code: the token file cannot be opened. */
 RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
                                  struct rp_error *error);
 
 enum rp_reads_bulk { RP_READS_NO_BULK, RP_READS_BULK, RP_READS_BULK_WAITS };
 /** The next block that is due. BULK: its place is taken for ticket `number`, which has to be filled
- * with rp_reads_fill_bulk next. WAITS: the next rows want it, and there is no room before space.h's
- * oldest ticket is retired. */
+ * with rp_reads_fill_bulk next. WAITS: the next rows want it, and there is no room before the
+ * tickets below rp_reads_room_at are retired. */
 enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan,
                                       uint64_t number, struct rp_bulk *bulk);
+/** After a FULL that an empty ticket met, or after WAITS. */
+uint64_t rp_reads_room_at(const struct rp_reads *reads);
 void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
                         const struct rp_bulk *bulk);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c — what memory an engine takes, known before it runs.
+/* memory.c — what memory and how many descriptors an engine takes, known before it runs.
  *
  * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
  * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
@@ -42,4 +42,17 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                      .flow_reading = rp_flow_memory_bytes(&flow, false),
                                      .flow_mapped = rp_flow_memory_bytes(&flow, true),
                                      .process = PROCESS_BYTES + TOKENS_KEPT * state_bytes};
+}
+
+#define DESCRIPTORS_OF_ALL                                                                         \
+    32u                          /* a program's own, those of the loop, the listener, a checkpoint \
+                                  */
+#define DESCRIPTORS_OF_A_SEAT 3u /* its control page, the process that reads it, its connection */
+
+uint32_t rp_engine_descriptors(const struct rp_config *config)
+{
+    uint64_t seats = (uint64_t)config->rank_count * config->replicas;
+    uint64_t all = DESCRIPTORS_OF_ALL + config->rank_count + DESCRIPTORS_OF_A_SEAT * seats +
+                   2 * (uint64_t)config->num_workers + 2 * (uint64_t)config->packers;
+    return (uint32_t)rp_min_u64(all, UINT32_MAX);
 }

@@ -154,7 +154,8 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                                       .prefetch_bytes = c->prefetch_bytes,
                                       .seq_len = c->seq_len,
                                       .state_bytes = engine->state_bytes_max,
-                                      .batch_slots = engine->geometry.slots};
+                                      .batch_slots = engine->geometry.slots,
+                                      .other_descriptors = rp_engine_descriptors(c)};
     options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->base_row);
     code = rp_flow_open(&engine->flow, &options, engine->wake_fd, error);
     if (code >= 0)

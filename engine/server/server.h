@@ -41,4 +41,8 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                          const struct rp_corpus *corpus,
                                          const struct rp_plan *plan);
 
+/** Descriptors that an engine takes beside those of its token files: rings, sockets and processes
+ * of all seats, of readers and packers, and some for checkpoints and for those who ask. */
+uint32_t rp_engine_descriptors(const struct rp_config *config);
+
 #endif

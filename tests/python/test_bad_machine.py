@@ -3,10 +3,12 @@
 what there is, or says what is missing; and what was delivered and saved stays right."""
 
 import os
+import re
 import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import ringpack
@@ -83,20 +85,68 @@ def test_few_descriptors(program, folder, stream):
     assert_whole_stream(program, folder, stream, ["prlimit", "--nofile=64:64"])
 
 
-@pytest.mark.parametrize("io", ["pread", "mapped"])
-def test_more_shards_than_descriptors(program, folder, good, io):
-    """Said at the start, with the number that is needed."""
-    shards = [good]
-    for number in range(80):
-        shards.append(str(folder / f"part-{number}.bin"))
-        shutil.copy(good, shards[-1])
-        shutil.copy(good[:-4] + ".idx", shards[-1][:-4] + ".idx")
-    config = {"sources": [{"shards": shards}], "seq_len": 48, "batch_size": 2, "io": io}
+def many_shards(folder, count=90):
+    """A stream over so many files of four documents each."""
+    corpus = Corpus(folder, [("megatron", "u16", 1, [4] * count)], 8)
+    return Stream(corpus, {"num_epochs": 2})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"io": "pread"},
+        {"io": "auto"},
+        {"io": "mapped"},
+        {"io": "io_uring", "direct": "on", "num_workers": 2},
+        {"io": "pread", "packers": 2, "packer_processes": True},
+        {"io": "pread", "prefetch_bytes": "64mb"},
+    ],
+    ids=str,
+)
+def test_more_shards_than_descriptors(program, folder, tmp_path, options):
+    """Files are opened in turn, and every row comes."""
+    stream = many_shards(tmp_path)
     prefix = ["prlimit", "--nofile=64:64"]
-    engine = Engine(program, folder, config, prefix=prefix, wait=False)
-    assert_refusal(
-        engine.wait(), engine.log(), "open files", "81 token files", "found 64", "ulimit"
-    )
+    log = assert_whole_stream(program, folder, stream, prefix, **options)
+    told = [line for line in log.splitlines() if "token files share" in line]
+    assert len(told) == 1 and "90 token files" in told[0] and "ulimit -n" in told[0], log
+    assert ("read, not mapped" in log) == (options["io"] in ("auto", "mapped")), log
+
+
+def test_a_descriptor_that_is_closed_too_early_is_noticed(
+    program, broken, folder, tmp_path, monkeypatch
+):
+    """The control of the test before."""
+    monkeypatch.setenv("RP_DEFECT", "close_files_in_use")
+    stream = many_shards(tmp_path, 300)
+    prefix, options = ["prlimit", "--nofile=64:64"], {"io": "pread", "prefetch_bytes": "4mb"}
+    assert_whole_stream(program, folder, stream, prefix, run="good", **options)
+    with pytest.raises(Exception, match="Bad file|cannot read|differ|assert"):
+        assert_whole_stream(broken, folder, stream, prefix, run="bad", **options)
+
+
+def test_too_few_descriptors_for_all_seats(program, folder, stream):
+    """Refused at the start, with the number that is needed; with that number all seats attach."""
+    config = {**stream.config(), "dp_world_size": 8, "replicas": 8, "batch_size": 2}
+    config |= {"num_epochs": "endless", "prefetch_bytes": "64kb"}
+    refusing = ["prlimit", "--nofile=130:130"]
+    engine = Engine(program, folder, config, prefix=refusing, wait=False)
+    assert_refusal(engine.wait(), engine.log(), "open files", "found 130", "ulimit -n")
+    wanted = int(re.search(r"ulimit -n (\d+)", engine.log())[1])
+    assert 130 < wanted < 300
+    engine = Engine(program, folder, config, prefix=["prlimit", f"--nofile={wanted}:{wanted}"])
+    ranks = []
+    try:
+        for replica in range(8):
+            ranks.append(Ranks(engine, 8, replica=replica, replicas=8))
+        for _ in range(3):
+            for one in ranks:
+                assert one.turn() is not None
+        assert len(list(Path(f"/proc/{engine.pid}/fd").iterdir())) <= wanted
+    finally:
+        for one in ranks:
+            one.close()
+        engine.kill()
 
 
 class Filter:

@@ -155,7 +155,7 @@ static void a_file_that_changed_is_refused(void **state)
 static void an_index_that_is_written_over_is_refused(void **state)
 {
     (void)state;
-    enum { DOCUMENTS = 300, ODD = 200 };
+    enum { DOCUMENTS = 2000, ODD = 200 }; /* a smaller index is copied when it is opened */
     static const struct kit_source source = {"redone", 8, 2, DOCUMENTS};
     const long pointer = 34 + 4 * DOCUMENTS + 8 * ODD;
     const uint64_t far = 1 << 30;

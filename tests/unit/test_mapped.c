@@ -5,17 +5,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/available.h"
+#include "base/bits.h"
 #include "base/file.h"
 #include "base/mapped.h"
 
-#define BYTES 16384u
+#define BYTES 65536u    /* more than what is copied */
 #define SAID_MAX 65536u /* sanitizers say a lot, too */
 
 static char path[] = "/tmp/rp-mapped-XXXXXX";
@@ -62,7 +66,7 @@ static void check_lost(void)
     assert_int_equal(rp_mapped_lost(&error), -RP_E_CHANGED);
     assert_non_null(strstr(error.message, path));
     assert_non_null(strstr(error.message, "truncated"));
-    assert_non_null(strstr(error.message, "expected 16384, found 0"));
+    assert_non_null(strstr(error.message, "expected 65536, found 0"));
     assert_true(error.hint[0] != '\0');
 }
 
@@ -153,10 +157,63 @@ static void without_a_guard_it_is_the_end(void **state)
     rp_map_close(&map);
 }
 
+#define MAPS_MAX 100000u
+
+/* Files of the least size that is mapped are opened until the limit of the kernel is near. They are
+ * closed in the order in which they were opened: the list of mappings has the newest first. */
+static void the_limit_of_mappings_is_named(void **state)
+{
+    (void)state;
+    uint64_t limit;
+    if (!rp_read_number("/proc/sys/vm/max_map_count", "", &limit) || limit > MAPS_MAX)
+        skip();
+    struct rp_map *maps = calloc(MAPS_MAX, sizeof *maps);
+    assert_non_null(maps);
+    assert_int_equal(truncate(path, RP_MAP_COPY_BYTES_MAX + 1), 0);
+    struct rp_error error;
+    uint64_t count = 0;
+    int code;
+    while ((code = rp_map_open(&maps[count], path, &error)) == 0)
+        assert_true(++count < limit);
+    assert_int_equal(rp_mapped_count(), count);
+    assert_int_equal(code, -RP_E_RESOURCE);
+    char found[64], wanted[96];
+    snprintf(found, sizeof found, "found %" PRIu64, limit);
+    snprintf(wanted, sizeof wanted, "sysctl -w vm.max_map_count=%" PRIu64,
+             rp_pow2_at_least(limit + 1));
+    assert_non_null(strstr(error.message, path));
+    assert_non_null(strstr(error.message, "vm.max_map_count"));
+    assert_non_null(strstr(error.message, found));
+    assert_non_null(strstr(error.hint, wanted));
+    void *room = malloc(1 << 20); /* there is some left for the rest of the program */
+    assert_non_null(room);
+    free(room);
+    for (uint64_t i = 0; i < count; i++)
+        rp_map_close(&maps[i]);
+    assert_int_equal(rp_mapped_count(), 0);
+    free(maps);
+}
+
+/* As many as there are shards, so they take no mappings. */
+static void small_files_are_copied(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    struct rp_map map;
+    assert_int_equal(truncate(path, RP_MAP_COPY_BYTES_MAX), 0);
+    assert_int_equal(rp_map_open(&map, path, &error), 0);
+    assert_int_equal(rp_mapped_count(), 0);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(map.data[RP_MAP_COPY_BYTES_MAX - 1], 0); /* no SIGBUS */
+    rp_map_close(&map);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lost_file_is_named),
+        cmocka_unit_test(the_limit_of_mappings_is_named),
+        cmocka_unit_test(small_files_are_copied),
         cmocka_unit_test(the_outer_guard_is_back),
         cmocka_unit_test(a_child_tells_its_parent),
         cmocka_unit_test(without_a_guard_it_is_the_end),

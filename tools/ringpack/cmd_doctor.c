@@ -8,13 +8,14 @@
 #include "cmd.h"
 #include "cmd_config.h"
 #include "doctor.h"
+#include "flow/descriptors.h"
 #include "flow/flow.h"
+#include "server/server.h"
 #include "shm/ring.h"
 #include "stream.h"
 
 enum {
     OPTION_JSON = 0x1000,
-    OWN_FILES = 64,      /* descriptors of the engine beside the corpus */
     STATE_BYTES = 16384, /* room that a state token takes in a batch slot, roughly */
 };
 
@@ -77,13 +78,14 @@ static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_
 
 static struct rp_doctor_needs needs_of(const struct rp_config *config, bool complete)
 {
-    struct rp_doctor_needs needs = {.prefetch_bytes = config->prefetch_bytes
-                                                          ? config->prefetch_bytes
-                                                          : RP_PREFETCH_BYTES_STANDARD,
-                                    .files = OWN_FILES,
-                                    .readers = config->num_workers,
-                                    .packers = config->packers,
-                                    .run_dir = config->run_dir};
+    struct rp_doctor_needs needs = {
+        .prefetch_bytes = config->prefetch_bytes ? config->prefetch_bytes
+                                                 : RP_PREFETCH_BYTES_STANDARD,
+        .files = rp_engine_descriptors(config) + RP_DESCRIPTORS_MIN,
+        .files_least = rp_engine_descriptors(config) + RP_DESCRIPTORS_MIN,
+        .readers = config->num_workers,
+        .packers = config->packers,
+        .run_dir = config->run_dir};
     if (!complete)
         return needs;
     uint32_t documents = look_at_corpus(config, &needs);
@@ -95,8 +97,10 @@ static struct rp_doctor_needs needs_of(const struct rp_config *config, bool comp
                                    .state_bytes = STATE_BYTES};
     needs.ring_bytes = config->rank_count *
                        rp_geometry_layout(&geometry, config->sections, config->token_dtype);
+    uint64_t shards = 0;
     for (uint32_t i = 0; i < config->source_count; i++)
-        needs.files += 2 * (uint64_t)config->sources[i].shard_count; /* tokens and index */
+        shards += config->sources[i].shard_count;
+    needs.files = rp_max_u64(needs.files_least, rp_engine_descriptors(config) + shards);
     return needs;
 }
 

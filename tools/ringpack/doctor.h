@@ -17,7 +17,7 @@ enum rp_doctor_state {
 /* What a run would take: from the config, or its defaults. */
 struct rp_doctor_needs {
     uint64_t prefetch_bytes, ring_bytes; /* ring_bytes 0: not known without a config */
-    uint64_t files;                      /* descriptors */
+    uint64_t files, files_least;         /* descriptors: to keep all token files open, or a few */
     uint32_t readers, packers;
     const char *run_dir; /* may be NULL */
     /* Of a config's corpus: why it cannot be opened (0: it can), and what the limit of documents a

@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 
 #include "base/available.h"
 #include "base/bits.h"
+#include "base/cpus.h"
 #include "cmd.h"
 #include "doctor.h"
 #include "io/io.h"
@@ -231,9 +231,14 @@ static void look_at_open_files(const struct rp_doctor_needs *needs,
         "for a container";
     getrlimit(RLIMIT_NOFILE, &limit);
     uint64_t have = limit.rlim_cur;
-    if (have < needs->files)
+    if (have < needs->files_least)
         find(finding, RP_DOCTOR_FAIL, fix, "%" PRIu64 "; %" PRIu64 " are wanted", have,
-             needs->files);
+             needs->files_least);
+    else if (have < needs->files)
+        find(finding, RP_DOCTOR_WARN, fix,
+             "%" PRIu64 "; with %" PRIu64 " all token files could stay open; so they are opened in "
+             "turn, and are read where they could be mapped",
+             have, needs->files);
     else
         find(finding, RP_DOCTOR_OK, NULL, "%" PRIu64 "; %" PRIu64 " are wanted", have,
              needs->files);
@@ -261,19 +266,14 @@ static void look_at_run_directory(const struct rp_doctor_needs *needs,
 static void look_at_processors(const struct rp_doctor_needs *needs,
                                struct rp_doctor_finding *finding)
 {
-    cpu_set_t *set = CPU_ALLOC(4096);
-    size_t bytes = CPU_ALLOC_SIZE(4096);
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    int usable = (int)online;
-    if (set && sched_getaffinity(0, bytes, set) == 0)
-        usable = CPU_COUNT_S(bytes, set);
-    CPU_FREE(set);
+    uint32_t usable = rp_cpus_allowed();
     uint32_t threads = needs->readers + needs->packers + 1;
     find(finding, RP_DOCTOR_OK, NULL,
-         "%d usable of %ld; the engine takes %u threads, mostly asleep", usable, online, threads);
+         "%u usable of %ld; the engine takes %u threads, mostly asleep", usable, online, threads);
     if (usable < 2)
         find(finding, RP_DOCTOR_WARN, "give the process a second one (taskset, --cpuset-cpus)",
-             "%d usable of %ld: trainer and engine take turns", usable, online);
+             "%u usable of %ld: trainer and engine take turns", usable, online);
 }
 
 static void look_at_allocator(const struct rp_doctor_needs *needs,

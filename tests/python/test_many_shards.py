@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A corpus of many small shards is inspected, indexed, planned and served; an index that is small
+takes no mapping of its own. RP_LONG=1: 100,000 shards."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy
+import pytest
+from refusal_kit import run
+from stream_kit import Engine, Ranks, write_megatron
+
+SHARDS = 100_000 if os.environ.get("RP_LONG") else 1000
+LINKS = 500  # a file has at most 65,000 names on ext4, so there are several
+LENGTHS = [8 + i % 9 for i in range(4)]
+ROW = 64
+
+
+@pytest.fixture
+def shards(folder):
+    """A folder of SHARDS shards, whose files are links to a few."""
+    place = folder / "corpus"
+    place.mkdir()
+    for number in range(SHARDS):
+        name = place / f"s{number:06}"
+        first = place / f"s{number - number % LINKS:06}"
+        if name == first:
+            tokens = numpy.arange(number, number + sum(LENGTHS))
+            documents = numpy.split(tokens, numpy.cumsum(LENGTHS)[:-1])
+            write_megatron(name, documents, "i32")
+        else:
+            for kind in (".bin", ".idx"):
+                os.link(f"{first}{kind}", f"{name}{kind}")
+    return place
+
+
+def config_of(shards, **changes):
+    config = {"seq_len": ROW, "batch_size": 16, "shuffle": "document", "run": "many"}
+    return {**config, "sources": [str(shards)], "num_epochs": 1, **changes}
+
+
+def read_all(engine):
+    """How many tokens come; the sum over the whole stream is known."""
+    total = 0
+    with Ranks(engine) as ranks:
+        for (batch,) in ranks.turns():
+            total += int(batch["input_ids"].sum())
+    return total
+
+
+def expected_sum():
+    firsts = [number - number % LINKS for number in range(SHARDS)]
+    count = sum(LENGTHS)
+    return sum(count * first + count * (count - 1) // 2 for first in firsts)
+
+
+@pytest.mark.parametrize("io", ["auto", "pread"])
+def test_many_shards_are_served(program, folder, shards, io):
+    engine = Engine(program, folder, config_of(shards, io=io))
+    try:
+        mappings = Path(f"/proc/{engine.pid}/maps").read_text().count(".idx")
+        assert mappings == 0
+        assert read_all(engine) == expected_sum()
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+
+
+def test_more_shards_than_half_of_the_descriptors(program, folder, shards):
+    engine = Engine(
+        program, folder, config_of(shards, io="pread"), prefix=["prlimit", "--nofile=300:300"]
+    )
+    try:
+        assert read_all(engine) == expected_sum()
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+
+
+def test_a_mapping_for_each_index_is_noticed(broken, folder, shards, monkeypatch):
+    monkeypatch.setenv("RP_DEFECT", "map_small_files")
+    if SHARDS > 50_000:
+        pytest.skip("this defect does not start with so many")
+    engine = Engine(broken, folder, config_of(shards, io="pread"))
+    try:
+        assert Path(f"/proc/{engine.pid}/maps").read_text().count(".idx") == SHARDS
+    finally:
+        engine.kill()
+
+
+def test_many_shards_are_planned_inspected_and_indexed(program, folder, shards):
+    path = folder / "many.yaml"
+    path.write_text(json.dumps(config_of(shards)))
+    done = run(program, "plan", "--json", "-c", path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["documents"] == SHARDS * len(LENGTHS)
+    done = run(program, "index", "-q", shards)
+    assert done.returncode == 0, done.stderr
+    assert len(list(shards.glob("*.rpx"))) == SHARDS
+    done = run(program, "inspect", shards)
+    assert done.returncode == 0, done.stderr
+    engine = Engine(program, folder, config_of(shards, io="pread"))
+    try:
+        assert Path(f"/proc/{engine.pid}/maps").read_text().count(".rpx") == 0
+        assert read_all(engine) == expected_sum()
+    finally:
+        engine.kill()
