@@ -15,6 +15,7 @@
 
 #define RP_RETRY_MIN_NS 5000000u
 #define RP_RETRY_MAX_NS 200000000u
+#define STATE_NEXT_ROW_AT 96u /* u64 in a state token: STREAM.md section 8 */
 #define RP_HINT_LOG "look at the engine's log"
 #define RP_HINT_VERSION "use the engine and the trainer library of one ringpack version"
 
@@ -250,6 +251,17 @@ static int reserve_state(struct rp_client *client, size_t bytes, struct rp_error
     return 0;
 }
 
+/* The ring is at `row`. Behind the last row of the stream rows of padding are counted on, and the
+ * state stays at the last row's end. */
+static void take_first_row(struct rp_client *client, uint64_t row)
+{
+    uint64_t state_row = row;
+    if (client->state_bytes >= STATE_NEXT_ROW_AT + sizeof state_row)
+        memcpy(&state_row, (const uint8_t *)client->state + STATE_NEXT_ROW_AT, sizeof state_row);
+    client->attach_row = row;
+    client->next_row = rp_min_u64(row, state_row);
+}
+
 /* Make the mapping the current one; the client's position is not moved but for the first attach. */
 static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
                  const struct reply *reply, struct rp_error *error)
@@ -271,7 +283,7 @@ static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
     client->geometry = *g;
     client->identity = mapping->view.identity;
     if (client->attaches == 0)
-        client->next_row = client->attach_row = row;
+        take_first_row(client, row);
     pthread_mutex_lock(&client->lock);
     mapping->number = ++client->attaches;
     mapping->older = client->mappings;

@@ -190,6 +190,7 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
 {
     char name[RP_SEAT_NAME_BYTES];
     connection->seat = seat;
+    connection->first_batch = batch;
     rp_ring_set_reader(seat->ring, seat->replica, rp_peer_open(connection->fd));
     rp_engine_check_seats(engine);
     if (welcome(engine, connection, batch, request, token) < 0) {

@@ -70,6 +70,7 @@ static void detach(struct rp_engine *engine, const struct rp_connection *connect
     struct rp_seat *seat = connection->seat;
     char name[RP_SEAT_NAME_BYTES];
     (void)rp_ring_poll_release(seat->ring);
+    engine->has_consumed |= rp_seat_position(seat) > connection->first_batch;
     bool consumed_all = seat->ring->status == RP_RING_END &&
                         rp_seat_position(seat) == seat->ring->tail;
     rp_ring_detach_trainer(seat->ring, seat->replica);

@@ -27,6 +27,7 @@ struct rp_placing;
 struct rp_connection {
     int fd;                     /* -1 = free */
     struct rp_seat *seat;       /* of a trainer; else NULL */
+    uint64_t first_batch;       /* of a trainer: where it attached */
     int32_t pid;                /* as it said; for listings */
     uint32_t pending_request;   /* enum rp_request_kind whose reply is still owed, or 0 */
     bool waits_for_save;        /* the save under way is the one it asks for */
@@ -125,6 +126,7 @@ struct rp_engine {
     uint32_t seat_count;
     struct rp_seat *seats; /* [ring * replicas + replica] */
     bool had_consumer;     /* one has attached since the engine started */
+    bool has_consumed;     /* one that has left had released a batch */
     /* Consumers that attach from one state token, each seat once, are one rollback. Epochs count
      * rollbacks, from 1; rollback_row is that of the present one. */
     uint64_t rollback_epoch, rollback_row;

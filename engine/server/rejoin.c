@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/defect.h"
 #include "base/log.h"
 #include "server/placing.h"
 #include "server/probe.h"
@@ -67,7 +68,8 @@ static struct rp_rejoin_facts facts_of(const struct rp_engine *engine, const str
         .batch_rows = engine->batch_rows,
         .step_rows = engine->config->global_batch_size,
         .has_failed = engine->phase == RP_ENGINE_FAILED,
-        .had_consumer = engine->had_consumer,
+        .has_consumed = RP_DEFECT(count_steps_from_attach) ? engine->had_consumer
+                                                           : engine->has_consumed,
         .has_consumer = rp_engine_has_consumer(engine, NULL),
         .ring_has_consumer = rp_engine_has_consumer(engine, ring),
         .release = ring->release,

@@ -3,6 +3,7 @@
 #include "server/rejoin_decide.h"
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/fail.h"
 #include "shm/layout.h"
 
@@ -21,10 +22,14 @@ static uint64_t row_of_batch(const struct rp_rejoin_facts *facts, uint64_t batch
     return facts->base_row + batch * facts->batch_rows;
 }
 
-/* A token of the end: the seat's position, if that is in the padding of the same step. */
+/* Of a token of the end. Beside others: the seat's position, if that is in the padding of the same
+ * step. */
 static uint64_t row_behind_end(const struct rp_rejoin_facts *facts)
 {
-    uint64_t batch = rp_div_up(facts->row - facts->base_row, facts->batch_rows);
+    uint64_t rows = facts->row - facts->base_row;
+    if (!facts->has_consumer && !RP_DEFECT(pad_after_end))
+        return facts->base_row + rp_div_up(rows, facts->step_rows) * facts->step_rows;
+    uint64_t batch = rp_div_up(rows, facts->batch_rows);
     uint64_t step_batches = facts->step_rows / facts->batch_rows;
     if (facts->position > batch && facts->position - batch < step_batches)
         batch = facts->position;
@@ -37,7 +42,7 @@ static uint64_t row_asked_for(const struct rp_rejoin_facts *facts)
         return facts->position_is_known ? row_of_batch(facts, facts->position) : facts->start_row;
     bool tells = facts->names_row || facts->follows != RP_FOLLOWS_END ||
                  facts->row < facts->base_row;
-    return tells || is_numbered(facts, facts->row) ? facts->row : row_behind_end(facts);
+    return tells ? facts->row : row_behind_end(facts);
 }
 
 /* Does the ring have the batch and all that its other seats have yet to release, or will the batch
@@ -96,7 +101,7 @@ struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
     uint64_t row = placement.row, told = facts->step_row;
     bool tells_step = facts->names_row && told <= row && (row - told) % facts->batch_rows == 0;
     bool first_token = facts->follows == RP_FOLLOWS_ROW && !facts->names_row &&
-                       !facts->had_consumer;
+                       !facts->has_consumed;
     uint64_t step_row = tells_step ? told : row;
     bool counts_anew = !facts->has_consumer && (tells_step || first_token) &&
                        !begins_step(facts, step_row);

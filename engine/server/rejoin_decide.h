@@ -10,9 +10,11 @@
  * The row asked for. A consumer that names a row gets that row. One that brings a state token and
  * names none gets the row of the token; but behind the last row the state does not change while
  * padding fills the step, so a token of the end of the stream does not tell how much padding its
- * consumer has had. If the seat's position is in that step it is taken, else the first batch behind
- * the last row. A consumer that brings neither goes on at the seat's position; if that is unknown
- * (seat.h) it gets the row at which the engine started, because it has released nothing.
+ * consumer has had. If nobody else is attached, the stream is finished for it: it gets no batch,
+ * and is placed behind that step. Beside others it ends with them: the seat's position is taken if
+ * it is in that step, else the first batch behind the last row. A consumer that brings neither goes
+ * on at the seat's position; if that is unknown (seat.h) it gets the row at which the engine
+ * started, because it has released nothing.
  *
  * The action:
  *
@@ -31,8 +33,8 @@
  *
  * Steps begin where the consumers count them, so that the engines of all nodes agree: a consumer
  * that names its row was attached to an earlier engine or ring, and sends a row at which a step
- * began (a step_row that cannot be one is ignored); else the first state token that is brought to
- * an engine begins a step. */
+ * began (a step_row that cannot be one is ignored); else a state token that is brought to an engine
+ * before any consumer of that engine has released a batch begins a step. */
 #ifndef RP_SERVER_REJOIN_DECIDE_H
 #define RP_SERVER_REJOIN_DECIDE_H
 
@@ -57,7 +59,7 @@ struct rp_rejoin_facts {
     uint64_t base_row, start_row;
     uint64_t batch_rows, step_rows; /* step_rows is a multiple of batch_rows */
     bool has_failed;                /* it publishes nothing any more */
-    bool had_consumer;              /* since it started */
+    bool has_consumed;              /* a consumer that has left had released a batch */
     bool has_consumer;              /* now, at any ring */
 
     /* of the ring */

@@ -129,6 +129,9 @@ static void take(struct trainer *trainer, struct rp_client *client, const struct
     struct life *life = &story->life;
     uint64_t row = batch->first_row - (uint64_t)trainer->rank * life->batch;
     sim_trace("takes row %u", (unsigned)batch->first_row);
+    bool pads = trainer->at == trainer->began && row >= story->reference.row_count;
+    if (pads && trainer->at >= story->reference.row_count) /* a state does not tell how far it is */
+        trainer->at = row;
     if (row != trainer->at)
         sim_fail("%s: the micro-batch at row %u expected, at row %u found", trainer->name,
                  (unsigned)trainer->at, (unsigned)row);

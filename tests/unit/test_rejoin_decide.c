@@ -14,7 +14,7 @@
 #include "shm/layout.h"
 
 #define BATCH 2u /* rows */
-#define STEP 4u
+#define STEP 6u  /* no power of two: a step has any number of batches */
 #define ANY RP_NEXT_ROW_ANY
 
 static const char *const action_names[] = {"REFUSE", "KEEP", "REBUILD", "MOVE_RING", "MOVE_ALL"};
@@ -29,9 +29,9 @@ static uint64_t row_to_give(const struct rp_rejoin_facts *f)
         return f->position_is_known ? position_row : f->start_row;
     if (f->names_row || f->follows != RP_FOLLOWS_END || row < f->base_row)
         return row;
-    while ((row - f->base_row) % BATCH) /* padding fills the last batch */
+    while ((row - f->base_row) % (f->has_consumer ? BATCH : STEP)) /* padding fills the last one */
         row++;
-    bool is_padding = row != f->row && position_row > row && position_row < row + STEP;
+    bool is_padding = f->has_consumer && position_row > row && position_row < row + STEP;
     return is_padding ? position_row : row;
 }
 
@@ -40,7 +40,7 @@ static uint64_t step_to_count_from(const struct rp_rejoin_facts *f, uint64_t row
 {
     if (f->names_row)
         return f->step_row <= row && (row - f->step_row) % BATCH == 0 ? f->step_row : ANY;
-    return f->follows == RP_FOLLOWS_ROW && !f->had_consumer ? row : ANY;
+    return f->follows == RP_FOLLOWS_ROW && !f->has_consumed ? row : ANY;
 }
 
 static struct rp_placement specified(const struct rp_rejoin_facts *f)
@@ -89,7 +89,7 @@ static void fail_with(const struct rp_rejoin_facts *f, const struct rp_placement
         "read %d, position %lld, names %d, row %lld, step row %lld, follows %d, stream %d",
         what, action_names[p->action], p->refusal, (long long)p->row, (long long)p->base_row,
         (long long)p->batch, (long long)f->base_row, (long long)f->start_row, f->has_failed,
-        f->had_consumer, f->has_consumer, f->ring_has_consumer, (long long)f->release,
+        f->has_consumed, f->has_consumer, f->ring_has_consumer, (long long)f->release,
         (long long)f->tail, (long long)f->lowest_other, f->position_is_known, f->memory_may_be_read,
         (long long)f->position, f->names_row, (long long)f->row, (long long)f->step_row, f->follows,
         f->stream);
@@ -180,7 +180,7 @@ static uint64_t visit(uint64_t tail, uint64_t position, uint64_t other, unsigned
                                 .position_is_known = bits & 4,
                                 .memory_may_be_read = bits & 8,
                                 .has_failed = bits & 16,
-                                .had_consumer = bits & (32 | 3)};
+                                .has_consumed = bits & 32};
     uint64_t asked = 0;
     if (f.release > tail || (f.ring_has_consumer && other == UINT64_MAX))
         return 0;
@@ -210,7 +210,7 @@ static const struct rp_rejoin_facts middle = {.base_row = 4,
                                               .start_row = 4,
                                               .batch_rows = BATCH,
                                               .step_rows = STEP,
-                                              .had_consumer = true,
+                                              .has_consumed = true,
                                               .release = 2,
                                               .tail = 4,
                                               .lowest_other = UINT64_MAX,
@@ -256,19 +256,26 @@ static void cases_by_name(void **state)
           WITH(f.row = 9, f.names_row = true, f.has_consumer = true), RP_PLACE_REFUSE,
           RP_REFUSAL_NOT_NUMBERED, 9, 4);
     check("between two batches, alone: a new numbering", WITH(f.row = 9, f.names_row = true),
-          RP_PLACE_MOVE_ALL, none, 9, 1);
+          RP_PLACE_MOVE_ALL, none, 9, 3);
     check("its steps begin elsewhere", WITH(f.row = 8, f.step_row = 6, f.names_row = true),
-          RP_PLACE_MOVE_ALL, none, 8, 2);
+          RP_PLACE_MOVE_ALL, none, 8, 0);
     check("a step row that cannot be one", WITH(f.row = 8, f.step_row = 5, f.names_row = true),
           RP_PLACE_KEEP, none, 8, 4);
     check("the first token begins a step",
-          WITH(f.row = 6, f.had_consumer = false, f.follows = RP_FOLLOWS_ROW), RP_PLACE_MOVE_ALL,
-          none, 6, 2);
+          WITH(f.row = 6, f.has_consumed = false, f.follows = RP_FOLLOWS_ROW), RP_PLACE_MOVE_ALL,
+          none, 6, 0);
     check("a later one does not", WITH(f.row = 6, f.follows = RP_FOLLOWS_ROW), RP_PLACE_MOVE_ALL,
           none, 6, 4);
-    check("a token of the end, in the padding",
-          WITH(f.row = 7, f.follows = RP_FOLLOWS_END, f.position = f.release = 3), RP_PLACE_KEEP,
+    check("a token of the end, in the padding, beside others",
+          WITH(f.row = 9, f.follows = RP_FOLLOWS_END, f.position = f.release = 3,
+               f.has_consumer = true),
+          RP_PLACE_KEEP, none, 10, 4);
+    check("a token of the end, alone, is finished",
+          WITH(f.row = 9, f.follows = RP_FOLLOWS_END, f.position = f.release = 3), RP_PLACE_KEEP,
           none, 10, 4);
+    check("the same with steps that it had not",
+          WITH(f.row = 21, f.follows = RP_FOLLOWS_END, f.has_consumed = false), RP_PLACE_MOVE_ALL,
+          none, 22, 4);
     check("another stream, beside others",
           WITH(f.row = 8, f.follows = RP_FOLLOWS_ROW, f.stream = RP_STREAM_OTHER,
                f.has_consumer = true),
