@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Page-locked rings, on a CUDA that is none: what is registered, and when a slot may go back."""
 
+import contextlib
 import logging
 
 import numpy
@@ -11,31 +12,43 @@ torch = pytest.importorskip("torch")
 SLOTS, POISON = 4, 0x5A5A5A5A
 
 
-class FakeEvent:
-    """Is passed when the fake stream has come to its place."""
+class FakeStream:
+    """Stands still until a test moves it. `recorded`: events put on it; `reached`: those passed."""
 
-    def record(self):
-        FakeCuda.recorded += 1
-        self.place = FakeCuda.recorded
+    def __init__(self, device=0):
+        self.device, self.recorded, self.reached = device, 0, 0
+
+    def run(self):
+        self.reached = self.recorded
+
+
+class FakeEvent:
+    """Is passed when its stream has come to its place."""
+
+    def record(self, stream):
+        self.stream = stream
+        stream.recorded += 1
+        self.place = stream.recorded
 
     def query(self):
-        return FakeCuda.reached >= self.place
+        return self.stream.reached >= self.place
 
     def synchronize(self):
         FakeCuda.waits += 1
-        FakeCuda.reached = max(FakeCuda.reached, self.place)
+        self.stream.reached = max(self.stream.reached, self.place)
 
 
 class FakeCuda:
-    """torch.cuda of a machine with a GPU; its stream stands still until a test moves it."""
+    """torch.cuda of a machine with two GPUs, of which this process uses the first."""
 
     Event = FakeEvent
     status = 0
 
     @classmethod
     def reset(cls):
-        cls.recorded = cls.reached = cls.waits = cls.status = 0
-        cls.calls = []
+        cls.waits = cls.status = 0
+        cls.calls, cls.used, cls.asked = [], {0}, set()
+        cls.current = {0: FakeStream(0), 1: FakeStream(1)}
 
     is_available = staticmethod(lambda: True)
 
@@ -44,8 +57,28 @@ class FakeCuda:
         return cls
 
     @classmethod
-    def synchronize(cls):
-        cls.reached = cls.recorded
+    def device_count(cls):
+        return len(cls.current)
+
+    @classmethod
+    def current_device(cls):
+        return 0
+
+    @classmethod
+    def current_stream(cls, device):
+        cls.asked.add(device)
+        return cls.current[device]
+
+    @classmethod
+    @contextlib.contextmanager
+    def stream(cls, side):
+        before, cls.current[side.device] = cls.current[side.device], side
+        yield
+        cls.current[side.device] = before
+
+    @classmethod
+    def synchronize(cls, device):
+        cls.current[device].run()
 
     @classmethod
     def cudaHostRegister(cls, address, size, flags):
@@ -62,14 +95,27 @@ class FakeCuda:
 def cuda(monkeypatch):
     FakeCuda.reset()
     monkeypatch.setattr(torch, "cuda", FakeCuda)
+    used = lambda device: device in FakeCuda.used  # noqa: E731
+    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", used, raising=False)
     return FakeCuda
+
+
+@pytest.fixture
+def main(cuda):
+    return cuda.current[0]
 
 
 def pinned(**changes):
     return ringpack.Loader(run="x", return_type="torch", pin_memory=True, **changes)
 
 
-def test_the_ring_is_registered_once_and_unregistered(fake, cuda):
+def read(address):
+    """What a GPU reads there now: the first four tokens of a batch."""
+    tokens = numpy.ctypeslib.as_array((numpy.ctypeslib.ctypes.c_int32 * 4).from_address(address))
+    return tokens.tolist()
+
+
+def test_the_ring_is_registered_once_and_unregistered(fake, cuda, main):
     with pinned() as loader:
         geometry = loader._client.geometry
         for batch in loader:
@@ -77,28 +123,28 @@ def test_the_ring_is_registered_once_and_unregistered(fake, cuda):
                 first = batch["rows"].ctypes.data - geometry.sections[0].offset
             if batch.number == 9:
                 break
-            cuda.reached = cuda.recorded
+            main.run()
         size = geometry.slots * geometry.slot_bytes
         assert cuda.calls == [("register", first, size, 9)]
     assert cuda.calls[1:] == [("unregister", first)]
 
 
-def test_a_slot_goes_back_when_the_gpu_has_read_it(fake, cuda):
+def test_a_slot_goes_back_when_the_gpu_has_read_it(fake, cuda, main):
     before = fake.fake_released()
     with pinned() as loader:
         address = next(loader)["input_ids"].numpy().ctypes.data  # the copy of batch 0 is under way
         for _ in range(SLOTS - 1):
             next(loader)
         assert fake.fake_released() == before, "nothing is given back while the stream stands"
-        slot = numpy.ctypeslib.as_array((numpy.ctypeslib.ctypes.c_int32 * 4).from_address(address))
-        assert slot.tolist() == [0, 1, 2, 3]
+        assert read(address) == [0, 1, 2, 3]
         next(loader)  # all slots are out: the loader waits for the oldest mark, and for no more
         assert cuda.waits == 1 and fake.fake_released() - before == 1
-        cuda.reached = cuda.recorded
+        main.run()
         next(loader)
         assert fake.fake_released() - before == SLOTS
         assert cuda.waits == 1
     assert fake.fake_released() - before == 6, "all, at the end"
+    assert cuda.asked == {0}, "a GPU that is not in use stays untouched"
 
 
 def test_control_without_marks_the_gpu_would_read_garbage(fake, cuda):
@@ -106,17 +152,106 @@ def test_control_without_marks_the_gpu_would_read_garbage(fake, cuda):
         address = next(loader)["input_ids"].numpy().ctypes.data
         loader._client.pins = None
         next(loader)
-        slot = numpy.ctypeslib.as_array((numpy.ctypeslib.ctypes.c_int32 * 4).from_address(address))
-        assert (slot == POISON).all()
+        assert read(address) == [POISON] * 4
 
 
-def test_views_that_die_late_are_marked_then(fake, cuda):
+def copied_beside(cuda, loader, how):
+    """Batch 0 is being copied on a stream at the side, and is closed outside it; the main stream
+    goes on. Returns that stream and where the copy reads."""
+    side = FakeStream()
+    batch = next(loader)
+    if how == "inside":  # the view is made where it is copied
+        with cuda.stream(side):
+            address = batch["input_ids"].data_ptr()
+    elif how == "flat":
+        with cuda.stream(side):
+            address = batch.flat()["input_ids"].data_ptr()
+    elif how == "to":  # a device like any other to this test; what counts is where it is called
+        address = batch["input_ids"].data_ptr()
+        with cuda.stream(side):
+            batch.to("cpu", non_blocking=True)
+    else:
+        address = batch["input_ids"].data_ptr()
+        if how == "record_stream":
+            batch.record_stream(side)
+    batch.close()
+    cuda.current[0].run()
+    return side, address
+
+
+@pytest.mark.parametrize("how", ["inside", "flat", "to", "record_stream"])
+def test_a_copy_on_another_stream_is_waited_for(fake, cuda, main, how):
+    with pinned(keep=1) as loader:
+        side, address = copied_beside(cuda, loader, how)
+        for _ in range(SLOTS - 1):
+            next(loader)
+            main.run()
+        assert read(address) == [0, 1, 2, 3]
+        side.run()
+        next(loader)
+        assert read(address) != [0, 1, 2, 3]
+
+
+def test_control_a_stream_that_nobody_named_is_not_waited_for(fake, cuda, main):
+    """What cannot be seen: a view from outside the side stream that is copied inside it."""
+    with pinned() as loader:
+        _, address = copied_beside(cuda, loader, "unseen")
+        next(loader)
+        assert read(address) == [POISON] * 4
+
+
+def test_control_an_event_where_the_last_view_dies_is_too_little(fake, cuda, main, monkeypatch):
+    from ringpack._pin import Pins
+
+    class Late(Pins):
+        """The defect: only the streams that are current when the last view dies."""
+
+        def note(self, info):
+            self._streams.pop(id(info), None)
+            super().note(info)
+
+        def note_stream(self, info, stream):
+            pass
+
+    monkeypatch.setattr("ringpack._pin.Pins", Late)
+    for how in ("inside", "flat", "to", "record_stream"):
+        with pinned() as loader:
+            _, address = copied_beside(cuda, loader, how)
+            next(loader)
+            assert read(address) == [POISON] * 4, how
+
+
+def test_a_copy_to_another_device_is_waited_for(fake, cuda, main):
+    """The stream is that of the device that is copied to, whichever device is the current one."""
+    cuda.used = {0, 1}
+    with pinned() as loader:
+        address = next(loader)["input_ids"].data_ptr()
+        next(loader)
+        main.run()
+        next(loader)
+        assert read(address) == [0, 1, 2, 3]
+        cuda.current[1].run()
+        next(loader)
+        assert read(address) == [POISON] * 4
+
+
+def test_record_stream_comes_before_the_end(fake, cuda):
+    with pinned() as loader:
+        batch = next(loader)
+        batch.close()
+        with pytest.raises(ringpack.ReleasedError, match="record_stream"):
+            batch.record_stream(FakeStream())
+    with ringpack.Loader(run="x", return_type="torch") as loader:
+        next(loader).record_stream(FakeStream())  # copies are complete when they return
+
+
+def test_views_that_die_late_are_marked_then(fake, cuda, main):
     with pinned() as loader:
         view = next(loader)["input_ids"]
         next(loader)
-        recorded = cuda.recorded
+        recorded = main.recorded
         del view
-        assert cuda.recorded == recorded + 1
+        assert main.recorded == recorded + 1
 
 
 def test_a_ring_that_cannot_be_locked_is_told_and_read(fake, cuda, caplog):
@@ -138,9 +273,11 @@ def test_without_a_gpu_nothing_is_locked(fake, caplog):
         ringpack.Loader(run="x", pin_memory=True)
 
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="has no GPU")
+
+
+@needs_gpu
 def test_a_real_gpu_reads_what_was_lent(make, expected):
-    if not torch.cuda.is_available():
-        pytest.skip("has no GPU")
     with make(return_type="torch", pin_memory=True, profile="hf") as loader:
         copies = [
             (batch.first_row, batch.to("cuda", non_blocking=True)["input_ids"]) for batch in loader
@@ -148,3 +285,58 @@ def test_a_real_gpu_reads_what_was_lent(make, expected):
     for row, copied in copies:
         wanted = expected.batch(row, 3)[0]["input_ids"]
         assert (copied.cpu().numpy() == wanted).all()
+
+
+@pytest.fixture
+def large(program, folder):
+    """Batches of 4 MiB, each of one token only, which says which batch it is."""
+    length, rows, batches = 65536, 16, 24
+    tokens = numpy.repeat(numpy.arange(1, batches + 1, dtype="<u2"), length * rows)
+    tokens.tofile(folder / "large.bin")
+    corpus = {"path": folder / "large.bin", "format": "raw", "dtype": "u16", "eos": 0}
+    known = {"run_dir": folder, "corpus": [corpus], "packing": "concat", "shuffle": "none"}
+    shape = {"seq_len": length, "batch_size": rows, "num_epochs": 1, "prefetch_factor": SLOTS}
+    with ringpack.Loader(
+        **known, **shape, return_type="torch", pin_memory=True, token_dtype="i32"
+    ) as loader:
+        yield loader
+
+
+def copy_beside(loader, how):
+    """Copy batch 0 on a stream that is busy for a while, close it outside that, and let all other
+    batches pass through the ring. Returns what arrived, and whether the ring had to wait."""
+    side, batch = torch.cuda.Stream(), next(loader)
+    arrived = torch.empty(batch["input_ids"].shape, dtype=torch.int32, device="cuda")
+    torch.cuda.synchronize()
+    view = batch["input_ids"]
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(2_000_000_000)  # cycles: a second or so
+        if how == "inside":
+            view = batch["input_ids"]
+        arrived.copy_(view, non_blocking=True)
+    if how == "record_stream":
+        batch.record_stream(side)
+    batch.close()
+    del view
+    for _ in range(SLOTS - 1):
+        next(loader)
+    slept = not side.query()
+    for _ in range(SLOTS):
+        next(loader)
+    assert slept, "the delay was too short to tell anything"
+    torch.cuda.synchronize()
+    return arrived
+
+
+@needs_gpu
+@pytest.mark.parametrize("how", ["inside", "record_stream"])
+def test_a_real_copy_on_another_stream_is_waited_for(large, how):
+    assert (copy_beside(large, how) == 1).all()
+
+
+@needs_gpu
+def test_control_a_real_copy_that_nobody_waits_for_reads_garbage(large, monkeypatch):
+    from ringpack._pin import Pins
+
+    monkeypatch.setattr(Pins, "note_stream", lambda *_: None)
+    assert not (copy_beside(large, "record_stream") == 1).all()

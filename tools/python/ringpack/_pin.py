@@ -2,9 +2,16 @@
 """Page-locked rings: copies to the GPU that run beside the training step, and read no garbage.
 
 A copy with non_blocking=True from page-locked memory returns before it has read. So a batch that
-the trainer has let go is marked on the CUDA stream, and its slot goes back to the engine only when
-the GPU has come past the mark. Copies on other streams than the current one are the caller's care,
-as with any tensor: keep the batch until they are done.
+the trainer has let go is marked with CUDA events, and its slot goes back to the engine only when
+the GPU has passed all of them. An event says something only about the stream on which it is
+recorded. The streams of a batch are
+
+* the current streams whenever a view of the batch was made, whenever batch.to() had copied, and
+  when its last view died: one on each device that this process uses;
+* those that batch.record_stream() named.
+
+A copy on any other stream cannot be seen from here: a view that was made before `with
+torch.cuda.stream(s):` and copied inside it. tools/python/docs/pytorch.md says what to do then.
 """
 
 import logging
@@ -17,13 +24,24 @@ logger = logging.getLogger("ringpack")
 _PORTABLE_READ_ONLY = 0x01 | 0x08  # cudaHostRegisterPortable | cudaHostRegisterReadOnly
 
 
-class Pins:
-    """The ring of one client, registered with CUDA. `cuda` is torch.cuda."""
+def devices_used(torch: Any) -> list[int]:
+    """The devices on which this process can have copied anything. To ask another one for its
+    current stream would be cheap; to record an event there would take memory of that GPU."""
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    if has_context is None:
+        return [torch.cuda.current_device()]
+    return [device for device in range(torch.cuda.device_count()) if has_context(device)]
 
-    def __init__(self, cuda: Any):
-        self._cuda, self._runtime = cuda, cuda.cudart()
+
+class Pins:
+    """The ring of one client, registered with CUDA."""
+
+    def __init__(self, torch: Any):
+        self._torch, self._cuda = torch, torch.cuda
+        self._runtime = self._cuda.cudart()
         self._attach = self._address = 0  # number and place of the ring that is registered
-        self._marked: deque[tuple[Any, Any]] = deque()  # event, BatchInfo; oldest first
+        self._streams: dict[int, set[Any]] = {}  # id of a BatchInfo that is out -> its streams
+        self._marked: deque[tuple[list[Any], Any]] = deque()  # events, BatchInfo; oldest first
 
     def cover(self, geometry: Any, info: Any) -> None:
         """Register the ring that this batch lies in, if it is a new one."""
@@ -44,20 +62,36 @@ class Pins:
                 status,
             )
 
+    def note(self, info: Any) -> None:
+        """This batch may be copied, or was, on the streams that are current now."""
+        streams = self._streams.setdefault(id(info), set())
+        for device in devices_used(self._torch):
+            streams.add(self._cuda.current_stream(device))
+
+    def note_stream(self, info: Any, stream: Any) -> None:
+        """This batch was copied on that stream."""
+        self._streams.setdefault(id(info), set()).add(stream)
+
     def mark(self, info: Any) -> None:
         """Nobody holds this batch any more, but the GPU may be reading it."""
-        event = self._cuda.Event()
-        event.record()
-        self._marked.append((event, info))
+        self.note(info)
+        events = []
+        for stream in self._streams[id(info)]:
+            event = self._cuda.Event()
+            event.record(stream)
+            events.append(event)
+        self._marked.append((events, info))
+        del self._streams[id(info)]
 
     def passed(self, wait: bool = False) -> list[Any]:
         """What the GPU has done with; `wait` for the oldest, if it has not."""
         done: list[Any] = []
         while self._marked:
-            event, info = self._marked[0]
+            events, info = self._marked[0]
             if wait and not done:
-                event.synchronize()
-            elif not event.query():
+                for event in events:
+                    event.synchronize()
+            elif not all(event.query() for event in events):
                 break
             done.append(info)
             self._marked.popleft()
@@ -72,15 +106,16 @@ class Pins:
 
     def _forget(self) -> None:
         if self._address:
-            self._cuda.synchronize()  # also for batches that are not marked yet
+            for device in devices_used(self._torch):  # also for batches that are not marked yet
+                self._cuda.synchronize(device)
             self._runtime.cudaHostUnregister(self._address)
         self._address = self._attach = 0
 
 
 def pin_ring(client: Any) -> None:
     """Page-lock the ring of a new client, where torch has a GPU."""
-    cuda = import_torch().cuda
-    if cuda.is_available():
-        client.pins = Pins(cuda)
+    torch = import_torch()
+    if torch.cuda.is_available():
+        client.pins = Pins(torch)
     else:
         logger.warning("pin_memory=True: torch has no GPU here, nothing is page-locked")

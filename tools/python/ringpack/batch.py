@@ -17,6 +17,7 @@ into a tensor of a batch, in place, kills the process with SIGSEGV; ``.to(device
 give tensors that are yours.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
@@ -167,6 +168,9 @@ class Batch(Mapping[str, Any]):
                 f"{name}: the run has {', '.join(self._form.sections)}; "
                 "`profile` or `sections` of its config adds others"
             )
+        pins = lease.client.pins
+        if pins is not None:
+            pins.note(self._info)
         if tensor is None or name in RECORDS:
             return numpy.asarray(lease.memory(name, shape, False))
         # The array claims to be writable, because torch warns about every one that is not, and
@@ -189,10 +193,27 @@ class Batch(Mapping[str, Any]):
 
     def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
         """A dict with the tensors on a device of torch; what is no tensor stays as it is."""
-        return {
+        copies = {
             name: value.to(device, non_blocking=non_blocking) if hasattr(value, "to") else value
             for name, value in self.items()
         }
+        pins = self._lease.client.pins if self._lease is not None else None
+        if pins is not None:
+            pins.note(self._info)  # the copies may have been the first use of that device
+        return copies
+
+    def record_stream(self, stream: Any) -> None:
+        """Keep the batch's memory until the GPU has done what is on this torch.cuda.Stream when the
+        last view dies, as torch.Tensor.record_stream does for memory of the GPU. For copies on a
+        stream that was not the current one when the view was made. Call it before the batch is
+        closed. Without pin_memory there is nothing to wait for, and it does nothing."""
+        if self._lease is None:
+            raise ReleasedError(
+                f"batch {self.number} {self._why}", "call record_stream() before that"
+            )
+        pins = self._lease.client.pins
+        if pins is not None:
+            pins.note_stream(self._info, stream)
 
     def digest(self) -> int:
         """Digest of the rows (engine/plan/STREAM.md section 7), to be added up modulo 2**128."""
@@ -207,6 +228,9 @@ class Batch(Mapping[str, Any]):
         if self._lease is None:
             return
         alive = self._lease.viewed()
+        if alive:
+            gc.collect()  # views in reference cycles that nothing reaches (tracebacks, closures)
+            alive = self._lease.viewed()
         if alive:
             raise LeaseError(
                 f"batch {self.number} cannot be released: views of {', '.join(alive)} are alive",
