@@ -13,6 +13,7 @@ no system call, and no lock but Python's own.
 """
 
 import ctypes
+import gc
 import math
 import os
 import threading
@@ -189,10 +190,10 @@ class Client:
     def _next_slowly(self, code, timeout_ns, argument):
         """What `take` did not have at once."""
         if code == UsageError.code:  # no slot is free, unless some of these leases are dead
-            self._return_dead()
-            if self.pins is not None:
-                self._release_passed(wait=True)
-            code = self._take(self._client, argument, self._error_argument)
+            code = self._take_again(argument)
+        if code == UsageError.code:  # views in reference cycles keep theirs until a collection
+            gc.collect()
+            code = self._take_again(argument)
         if code == NEXT_EMPTY and timeout_ns:
             with self._lock:
                 if self.geometry is None:
@@ -201,6 +202,12 @@ class Client:
                     self._client, timeout_ns, argument, self._error_argument
                 )
         return code
+
+    def _take_again(self, argument):
+        self._return_dead()
+        if self.pins is not None:
+            self._release_passed(wait=True)
+        return self._take(self._client, argument, self._error_argument)
 
     @staticmethod
     def _closed():
@@ -257,6 +264,9 @@ class Client:
         """The engine gives the rank's ring to nobody else while leases on it are out."""
         held = self._held()
         if held:
+            gc.collect()  # as _next_slowly does
+            held = self._held()
+        if held:
             raise LeaseError(
                 f"cannot go to another position: {held}",
                 "drop those views (del), or take copies (batch.copy())",
@@ -284,7 +294,8 @@ class Client:
         """Global row of that state."""
         self._check_process()
         if self._pending():
-            return self.taking.info.next_row - self.geometry.rows * self.geometry.world
+            info, geometry = self.taking.info, self.geometry
+            return min(info.first_row - geometry.rank * geometry.rows, info.next_row)
         return self._c.rp_client_next_row(self._client)
 
     def identity(self):
