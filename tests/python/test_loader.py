@@ -271,3 +271,30 @@ def test_one_trainer_for_a_rank_and_one_shape(make, folder):
                 ).attach()
         assert next(loader).number == 0
         assert ringpack.stat("mine", folder)["run"] == "mine"
+
+
+@pytest.mark.parametrize("given", [[{"path": "a"}], {"path": "a"}, ("a", "b"), 7])
+def test_a_config_that_is_no_path(given):
+    with pytest.raises(ringpack.UsageError, match="expected the path of a YAML config") as raised:
+        ringpack.Loader(given, seq_len=8)
+    assert "Loader(corpus=...)" in raised.value.hint
+
+
+def test_options_of_serve_that_are_no_keys(make, corpora, expected):
+    """With accept_weights and fresh a state of other weights goes on; the length is known, too."""
+    both = [{"path": path, "weight": weight} for path, weight in zip(corpora, (3, 1))]
+    with make(corpus=both) as loader:
+        next(loader)
+        state = loader.state_dict()
+        length = len(loader)
+    both[0]["weight"] = 1
+    with make(corpus=both, accept_weights=False, fresh=True) as loader:
+        with pytest.raises(ringpack.CheckpointMismatchError) as raised:
+            loader.load_state_dict(state)
+        assert "--accept-weights" in raised.value.hint
+    with make(corpus=both, accept_weights=True, fresh=False, state=None) as loader:
+        loader.load_state_dict(state)
+        assert next(loader).first_row == 3
+        assert abs(len(loader) - length) <= 2
+    with pytest.raises(TypeError, match="accept_weights is 'yes': expected True or False"):
+        make(accept_weights="yes")

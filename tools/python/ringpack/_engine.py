@@ -58,6 +58,11 @@ def engine_command(config, corpus, keys):
         raise UsageError(
             "config and corpus were both given", "put the sources into the config, or give options"
         )
+    if not isinstance(config, (str, os.PathLike, type(None))):
+        raise UsageError(
+            f"config is of type {type(config).__name__}: expected the path of a YAML config",
+            "sources that are described here go by name: Loader(corpus=...)",
+        )
     arguments, text = ([], None) if corpus is None else _sources(corpus)
     if config is not None:
         if os.fspath(config).endswith(_CORPORA) or os.path.isdir(config):
@@ -70,6 +75,20 @@ def engine_command(config, corpus, keys):
         if value is not None:
             arguments += ["--" + key.replace("_", "-"), _option_text(value)]
     return arguments, text
+
+
+def engine_commands(config, corpus, keys, options):
+    """engine_command for `plan`, and for `serve`, which takes some options beside the config."""
+    options, arguments = dict(options), []
+    for name in ("accept_weights", "fresh"):
+        wanted = options.pop(name, False)
+        if not isinstance(wanted, bool):
+            raise TypeError(f"{name} is {wanted!r}: expected True or False")
+        arguments += ["--" + name.replace("_", "-")] if wanted else []
+    state = options.pop("state", None)
+    arguments += [] if state is None else ["--state", os.fspath(state)]
+    described, text = engine_command(config, corpus, {**keys, **options})
+    return (described, text), ([*described, *arguments], text)
 
 
 def _option_text(value):

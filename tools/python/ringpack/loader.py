@@ -11,15 +11,15 @@ from threading import get_ident
 from typing import Any, Optional, Union
 
 from ._arguments import check_form, whole, working_folder
-from ._client import END, FLAT, ROWS, Client, Left
-from ._engine import Engine, count_steps, engine_command
-from ._library import RECORDS
+from ._client import END, Client, Left
+from ._engine import Engine, count_steps, engine_commands
+from ._form import form_of
 from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
 from ._state import STATE_KEY, epochs_of, state_of, text_of, token_of
-from .batch import Batch, Form, import_torch, tensor_of
+from .batch import Batch, import_torch
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
-from .profiles import PROFILES, check_sections
+from .profiles import PROFILES
 
 logger = logging.getLogger("ringpack")
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
@@ -62,7 +62,8 @@ class Loader:
     restart_timeout: seconds to wait for the successor of a dead one (60).
     program: path of `ringpack`; default: RINGPACK, else beside the package, else in PATH.
     options: every other key of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
-        engine that is started here. `ringpack help serve` lists them.
+        engine that is started here, and its accept_weights=True, fresh=True and state="FILE".
+        `ringpack help serve` lists them.
 
     The engine is started, or attached to, at the first use, by ``with`` or by ``attach()``; before
     that a loader can be pickled. A second thread at a time, and a fork, get UsageError. Relative
@@ -106,7 +107,7 @@ class Loader:
         **options: Any,
     ):
         self._client: Any = None  # Client, while attached
-        self._engine: Optional[Engine] = None
+        self._engine: Any = None  # Engine, if it is ours
         check_form(return_type, pin_memory, keep)
         ranks = find_ranks(dp_rank, dp_world_size, os.environ, replica, replicas)
         describes = config is not None or corpus is not None
@@ -123,15 +124,14 @@ class Loader:
         if run is None:
             alone = starts and ranks.world == 1 and ranks.replicas == 1
             run = f"python-{os.getpid()}-{next(_serial)}" if alone else ranks.job or "default"
-        self._config = None  # as arguments of the program, if it is described here
+        self._config = self._command = None  # as arguments of the program, if described here
         if describes:
             keys = {"run": run, "run_dir": run_dir, "seq_len": seq_len, "batch_size": batch_size}
-            served = ranks.keys(ranks_said=config is not None or "ranks" in options)
-            self._config = engine_command(config, corpus, {**keys, **served, **options})
-        self._command = self._config if starts else None  # of the engine, if it is ours
-        if starts or (connect_timeout is None and describes):
-            connect_timeout = start_timeout
-        self._connect_timeout = 10.0 if connect_timeout is None else connect_timeout
+            keys.update(ranks.keys(ranks_said=config is not None or "ranks" in options))
+            both = engine_commands(config, corpus, keys, options)
+            self._config, self._command = both if starts else (both[0], None)
+        if starts or connect_timeout is None:
+            connect_timeout = start_timeout if describes else 10.0
         self._connection = dict(
             run=run,
             run_dir=os.path.abspath(run_dir) if run_dir else None,
@@ -142,14 +142,15 @@ class Loader:
         )
         self._profile, self._kind, self._flat = profile, return_type, bool(flat)
         self._pin_memory, self._keep, self._folder = pin_memory, keep, working_folder()
-        self._program, self._start_timeout, self._ranks = program, start_timeout, ranks
+        self._program, self._ranks = program, ranks
+        self._start_timeout, self._connect_timeout = start_timeout, connect_timeout
         self._token: Optional[bytes] = None  # where to attach
         self._left: Optional[Left] = None  # what the client said at its end, if that is the place
         self._user: Optional[int] = None  # the thread that is in the loader
         self._open: deque[Batch] = deque()  # batches that are not closed yet, oldest first
         self._form: Any = None  # Form, once attached
         self._length: Optional[int] = None
-        self._ended, self._restarts, self._died_at = False, 0, None
+        self._ended, self._moving, self._restarts, self._died_at = False, False, 0, None
 
     # ---- attach, detach -------------------------------------------------------------------------
 
@@ -164,13 +165,13 @@ class Loader:
         try:
             client = self._find_engine()
             try:
-                self._form = self._form_of(client)
+                self._form = form_of(client, self._keep, self._profile, self._kind, self._flat)
             except UsageError:
                 client.detach()
                 raise
             if self._pin_memory:
                 pin_ring(client)
-            self._client, self._left, self._ended = client, None, False
+            self._client, self._left, self._ended, self._moving = client, None, False, False
             logger.info("%s, row %d", self, client.next_row())
             return self
         finally:
@@ -186,28 +187,6 @@ class Loader:
             )
         self._user = user
         return before
-
-    def _form_of(self, client):
-        slots = client.geometry.slots
-        if self._keep >= slots:
-            raise UsageError(
-                f"keep={self._keep} leaves no room in a ring of {slots} batches",
-                f"prefetch_factor={self._keep * 2}, or a lower keep",
-            )
-        fields, sections = {}, tuple(client.layout)
-        tensors = tuple(name for name in sections if self._kind == "numpy" or name not in RECORDS)
-        if self._profile in PROFILES:
-            check_sections(self._profile, sections, client.geometry.label_mode)
-            fields = PROFILES[self._profile].fields
-        return Form(
-            kind=self._kind,
-            tensor=None if self._kind == "numpy" else tensor_of(self._kind),
-            shape=FLAT if self._flat else ROWS,
-            sections=sections,
-            fields=fields,
-            names=tuple(fields) or tensors,  # records can be had all the same, by name
-            went_on=f"was closed when the loader went on (keep={self._keep})",
-        )
 
     def _find_engine(self):
         """A Client of the engine, as soon as there is one that has room for this rank. Our own is
@@ -241,6 +220,7 @@ class Loader:
     def close(self) -> None:
         """Detach, and end the engine if this loader started it. Views that are alive stay valid."""
         self._detach()
+        self._moving = False
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.stop()
@@ -430,14 +410,14 @@ class Loader:
         attaches again at once. Open batches are closed; views of them must be gone (LeaseError).
         CheckpointMismatchError: the state is of another stream; the loader stays where it was."""
         token = token_of(state)
-        attached = self._client is not None
-        if attached:
+        if self._client is not None:
             self._close_batches()
             self._client.check_all_returned()
             self._detach()
+            self._moving = True  # until it is attached again, here or at another state
         before = self._token, self._left
         self._token, self._left = token, None
-        if attached:
+        if self._moving:
             try:
                 self.attach()
             except RingpackError:

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `batch[name]` gives, from what the user asked for and what the run has."""
+
+from ._client import FLAT, ROWS
+from ._library import RECORDS
+from .batch import Form, tensor_of
+from .errors import UsageError
+from .profiles import PROFILES, check_sections
+
+
+def form_of(client, keep, profile, kind, flat):
+    """The Form of all batches of a loader that is attached with this client."""
+    slots = client.geometry.slots
+    if keep >= slots:
+        raise UsageError(
+            f"keep={keep} leaves no room in a ring of {slots} batches",
+            f"prefetch_factor={keep * 2}, or a lower keep",
+        )
+    fields, sections = {}, tuple(client.layout)
+    tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
+    if profile in PROFILES:
+        check_sections(profile, sections, client.geometry.label_mode)
+        fields = PROFILES[profile].fields
+    return Form(
+        kind=kind,
+        tensor=None if kind == "numpy" else tensor_of(kind),
+        shape=FLAT if flat else ROWS,
+        sections=sections,
+        fields=fields,
+        names=tuple(fields) or tensors,  # records can be had all the same, by name
+        went_on=f"was closed when the loader went on (keep={keep})",
+    )
