@@ -64,6 +64,7 @@ static void free_client(struct rp_client *client)
     free(client->run_dir);
     free(client->state);
     free(client->before);
+    free(client->contract_text);
     free(client);
 }
 
@@ -81,7 +82,7 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
         client->options.connect_timeout_ns = RP_CONNECT_TIMEOUT_NS;
     if (options->restart_timeout_ns == 0)
         client->options.restart_timeout_ns = RP_RESTART_TIMEOUT_NS;
-    if (options->state_bytes > RP_MESSAGE_BYTES_MAX - sizeof(struct rp_request))
+    if (options->state_bytes > RP_STATE_BYTES_MAX)
         return rp_fail(error, -RP_E_USAGE, NULL, "a state token of %zu bytes is longer than any",
                        options->state_bytes);
     if (!options->state != !options->state_bytes)
@@ -413,11 +414,6 @@ size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capa
 size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity)
 {
     return copy_token(client->before, client->before_bytes, buffer, capacity);
-}
-
-void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
-{
-    memcpy(identity, &client->identity, sizeof client->identity);
 }
 
 uint64_t rp_client_next_row(const struct rp_client *client)

@@ -120,10 +120,13 @@ static int check_reply(struct reply *reply, uint64_t bytes, struct rp_error *err
         return rp_fail(error, -RP_E_VERSION, RP_HINT_VERSION,
                        "the engine's memory layout is %" PRIu32 ", ours is %u",
                        reply->head.abi_version, RP_ABI_VERSION);
-    if (reply->head.text_bytes != bytes - sizeof reply->head)
+    if (reply->head.text_bytes != bytes - sizeof reply->head ||
+        reply->head.contract_bytes > reply->head.text_bytes)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
-                       "the engine's reply says %" PRIu32 " bytes of text, %" PRIu64 " found",
-                       reply->head.text_bytes, bytes - sizeof reply->head);
+                       "the engine's reply says %" PRIu32 " bytes of text, %" PRIu32
+                       " of them a contract; %" PRIu64 " found",
+                       reply->head.text_bytes, reply->head.contract_bytes,
+                       bytes - sizeof reply->head);
     reply->text = (char *)reply->buffer + sizeof reply->head;
     reply->text[reply->head.text_bytes] = '\0';
     return 0;
@@ -176,58 +179,38 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
 {
     struct rp_request request = make_request(RP_REQUEST_ATTACH, client->run);
     bool again = client->attaches > 0;
+    size_t contract_bytes = again ? rp_contract_bytes(&client->contract) : 0;
+    size_t body_bytes = client->state_bytes + contract_bytes;
+    char *body = malloc(body_bytes + 1);
+    if (!body)
+        return rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
+    memcpy(body, client->state, client->state_bytes);
+    if (again)
+        memcpy(body + client->state_bytes, rp_contract_text(&client->contract), contract_bytes);
     request.rank = client->options.rank;
-    request.world = again ? client->geometry.world : client->options.world;
-    request.rows = again ? client->geometry.rows : client->options.rows;
-    request.seq_len = again ? client->geometry.seq_len : client->options.seq_len;
+    request.world = client->options.world;
+    request.rows = client->options.rows;
+    request.seq_len = client->options.seq_len;
     request.replica = client->options.replica;
     request.replicas = client->options.replicas;
     request.next_row = client->attach_row;
     request.step_row = again ? client->geometry.base_row : RP_NEXT_ROW_ANY;
-    request.identity = client->identity;
     request.state_bytes = (uint32_t)client->state_bytes;
-    return rp_socket_send(fd, &request, sizeof request, client->state, client->state_bytes, NULL, 0,
-                          error);
+    request.contract_bytes = (uint32_t)contract_bytes;
+    int code = rp_socket_send(fd, &request, sizeof request, body, body_bytes, NULL, 0, error);
+    free(body);
+    return code;
 }
 
-/* Whether a section has another type or is there for only one of the two. */
-static bool sections_differ(const struct rp_geometry *a, const struct rp_geometry *b)
-{
-    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
-        if (a->sections[i].dtype != b->sections[i].dtype ||
-            a->sections[i].bytes != b->sections[i].bytes)
-            return true;
-    return false;
-}
-
-/* The new ring must carry on with the stream that the old one carried, in the same shape. */
+/* The new ring must be of our rank and go on at our row. */
 static int check_continuation(const struct rp_client *client, const struct rp_ring_view *view,
                               uint64_t row, struct rp_error *error)
 {
-    static const char hint[] =
-        "restart the engine with the configuration it had, or restart the trainer too";
-    const struct rp_geometry *was = &client->geometry, *is = &view->geometry;
-    if (is->rank != client->options.rank)
+    if (view->geometry.rank != client->options.rank)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
                        "the ring of rank %" PRIu32 " expected, of rank %" PRIu32 " found",
-                       client->options.rank, is->rank);
-    if (client->attaches == 0)
-        return 0;
-    if (!rp_hash128_equal(client->identity, view->identity))
-        return rp_fail(error, -RP_E_MISMATCH, hint, "the restarted engine serves another stream");
-    if (was->rows != is->rows || was->seq_len != is->seq_len || was->world != is->world ||
-        was->label_mode != is->label_mode || sections_differ(was, is))
-        return rp_fail(error, -RP_E_MISMATCH, hint,
-                       "the restarted engine makes other batches: [%" PRIu32 "][%" PRIu32
-                       "] of %" PRIu32 " ranks expected, [%" PRIu32 "][%" PRIu32 "] of %" PRIu32
-                       " found, or other sections",
-                       was->rows, was->seq_len, was->world, is->rows, is->seq_len, is->world);
-    if (was->micro_batches != is->micro_batches)
-        return rp_fail(error, -RP_E_MISMATCH, hint,
-                       "the restarted engine makes other steps: of %" PRIu32
-                       " micro-batches expected, of %" PRIu32 " found",
-                       was->micro_batches, is->micro_batches);
-    if (row != client->attach_row)
+                       client->options.rank, view->geometry.rank);
+    if (client->attaches > 0 && row != client->attach_row)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
                        "the restarted engine goes on at row %" PRIu64 ", expected was row %" PRIu64,
                        row, client->attach_row);
@@ -268,20 +251,24 @@ static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
 {
     const struct rp_geometry *g = &mapping->view.geometry;
     uint64_t row = g->base_row + reply->head.first_batch * g->rows * g->world;
-    int code = check_continuation(client, &mapping->view, row, error);
+    size_t contract_bytes = reply->head.contract_bytes;
+    size_t state_bytes = reply->head.text_bytes - contract_bytes; /* check_reply */
+    int code = rp_client_take_contract(client, &mapping->view, reply->text + state_bytes,
+                                       contract_bytes, error);
     if (code == 0)
-        code = reserve_state(client, rp_max_u64(g->state_bytes, reply->head.text_bytes), error);
+        code = check_continuation(client, &mapping->view, row, error);
+    if (code == 0)
+        code = reserve_state(client, rp_max_u64(g->state_bytes, state_bytes), error);
     mapping->held = rp_calloc(g->slots, sizeof *mapping->held);
     if (code == 0 && !mapping->held)
         code = rp_fail(error, -ENOMEM, NULL, "attaching: out of memory");
     if (code < 0)
         return code;
     if (client->state_bytes == 0) {
-        memcpy(client->state, reply->text, reply->head.text_bytes);
-        client->state_bytes = reply->head.text_bytes;
+        memcpy(client->state, reply->text, state_bytes);
+        client->state_bytes = state_bytes;
     }
     client->geometry = *g;
-    client->identity = mapping->view.identity;
     if (client->attaches == 0)
         take_first_row(client, row);
     pthread_mutex_lock(&client->lock);

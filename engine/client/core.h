@@ -44,8 +44,9 @@ struct rp_client {
     bool detached;
 
     struct rp_geometry geometry; /* of the last attach */
-    struct rp_hash128 identity;
-    uint8_t *state, *before; /* `before`: the token before the last batch that was lent */
+    struct rp_contract contract; /* with the run: a view of contract_text */
+    char *contract_text;         /* NULL before the first attach */
+    uint8_t *state, *before;     /* `before`: the token before the last batch that was lent */
     size_t state_bytes, before_bytes, state_capacity; /* each has room for state_capacity */
     uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
     uint64_t attach_row; /* where to go on: the same, or farther in the padding behind the stream */
@@ -69,6 +70,11 @@ void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping)
 /** Known clients: a forked child closes their sockets, or the engine would not see their end. */
 RP_MUST_CHECK int rp_client_enlist(struct rp_client *client, struct rp_error *error);
 void rp_client_delist(struct rp_client *client);
+/** Check the contract of a WELCOME against the ring that came with it and, at a re-attachment,
+ * against the one that the trainer has; keep it. -RP_E_MISMATCH by the name of the field,
+ * -RP_E_PROTOCOL, -ENOMEM. */
+RP_MUST_CHECK int rp_client_take_contract(struct rp_client *client, const struct rp_ring_view *view,
+                                          const char *text, size_t bytes, struct rp_error *error);
 /** Fail with a text of the engine: "message", or "message\nhint". */
 int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text);
 

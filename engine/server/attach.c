@@ -47,6 +47,23 @@ static int check_number(const char *what, uint64_t engines, uint64_t trainers,
                    trainers);
 }
 
+/* A trainer that lives on brings the contract that it began with, behind the state token. */
+static int check_contract(const struct rp_engine *engine, const struct rp_request *request,
+                          const uint8_t *body, struct rp_error *error)
+{
+    const char *text = (const char *)body + request->state_bytes;
+    static const struct rp_contract_sides sides = {RP_AT_REATTACH, "the trainer", "the engine"};
+    struct rp_contract had;
+    struct rp_error damage;
+    if (request->contract_bytes == 0)
+        return 0;
+    if (rp_contract_open(&had, text, request->contract_bytes, &damage) < 0)
+        return rp_fail(error, -RP_E_PROTOCOL,
+                       "use the client library and the program of one release",
+                       "the trainer's contract: %s", damage.message);
+    return rp_contract_compare(&had, &engine->contract, &sides, error);
+}
+
 static int check_attach(struct rp_engine *engine, const struct rp_request *request,
                         struct rp_seat **seat_out, struct rp_error *error)
 {
@@ -77,14 +94,6 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
         code = check_number("batch_size", c->batch_size, request->rows, error);
     if (code >= 0)
         code = check_number("seq_len", c->seq_len, request->seq_len, error);
-    struct rp_hash128 none = {0, 0};
-    bool same = rp_hash128_equal(request->identity, none) ||
-                rp_hash128_equal(request->identity, engine->identity) ||
-                engine->options->accept_weights;
-    if (code >= 0 && !same && request->state_bytes == 0)
-        code = rp_fail(error, -RP_E_MISMATCH,
-                       "restart the engine with the config and corpus it had",
-                       "the stream the trainer has read is not the one this engine serves");
     return code;
 }
 
@@ -143,22 +152,30 @@ static int place_trainer(struct rp_engine *engine, struct rp_request *request, c
 static int welcome(struct rp_engine *engine, const struct rp_connection *connection, uint64_t batch,
                    const struct rp_request *request, const void *token)
 {
-    void *scratch = rp_calloc(1, engine->state_bytes_max);
-    size_t state_bytes = 0;
-    const void *state = scratch
-                            ? welcome_state(engine, batch, request, token, scratch, &state_bytes)
-                            : NULL;
+    size_t contract_bytes = rp_contract_bytes(&engine->contract), state_bytes = 0;
+    uint64_t state_room = rp_max_u64(engine->state_bytes_max, request->state_bytes);
+    uint8_t *body = rp_calloc(1, state_room + contract_bytes);
+    if (!body)
+        return -ENOMEM;
+    const void *state = welcome_state(engine, batch, request, token, body, &state_bytes);
+    if (!state)
+        state_bytes = 0;
+    RP_ASSERT(state_bytes <= state_room);
+    if (state && state != body)
+        memcpy(body, state, state_bytes);
+    memcpy(body + state_bytes, rp_contract_text(&engine->contract), contract_bytes);
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
                              .kind = RP_REPLY_WELCOME,
-                             .text_bytes = state ? (uint32_t)state_bytes : 0,
+                             .text_bytes = (uint32_t)(state_bytes + contract_bytes),
+                             .contract_bytes = (uint32_t)contract_bytes,
                              .first_batch = batch,
                              .generation = engine->generation};
     const struct rp_seat *seat = connection->seat;
     int fds[2] = {seat->ring->data.fd, seat->ring->seats[seat->replica].control.fd};
-    int code = rp_socket_send(connection->fd, &reply, sizeof reply, state, reply.text_bytes, fds, 2,
+    int code = rp_socket_send(connection->fd, &reply, sizeof reply, body, reply.text_bytes, fds, 2,
                               NULL);
-    free(scratch);
+    free(body);
     return code;
 }
 
@@ -264,9 +281,13 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
                       "run %.64s: the engine behind its name serves run %s", request.run,
                       engine->config->run);
         refuse(engine, connection, &error);
-    } else if (request.kind == RP_REQUEST_ATTACH && request.state_bytes == bytes - sizeof request) {
-        attach_trainer(engine, connection, &request,
-                       request.state_bytes ? message + sizeof request : NULL);
+    } else if (request.kind == RP_REQUEST_ATTACH &&
+               (uint64_t)request.state_bytes + request.contract_bytes == bytes - sizeof request) {
+        if (check_contract(engine, &request, message + sizeof request, &error) < 0)
+            refuse(engine, connection, &error);
+        else
+            attach_trainer(engine, connection, &request,
+                           request.state_bytes ? message + sizeof request : NULL);
         rp_engine_plan_far(engine);
     } else if (request.kind == RP_REQUEST_STAT) {
         char *text = rp_engine_stat(engine);

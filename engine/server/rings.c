@@ -76,8 +76,9 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
         return 0;
     }
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
-    int code = rp_ring_create(&fresh, &geometry, replicas, engine->identity, engine->generation,
-                              rp_ring_lowest_position(old, replica, batch), error);
+    int code = rp_ring_create(&fresh, &geometry, replicas, rp_contract_hash(&engine->contract),
+                              engine->generation, rp_ring_lowest_position(old, replica, batch),
+                              error);
     if (code < 0)
         return code;
     copy_unreleased(old, &fresh);

@@ -157,11 +157,11 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
         return code;
     engine->identity = rp_record_hash(&engine->contract.stream);
     engine->state_bytes_max = rp_plan_state_bytes_max(engine->plan);
-    if (engine->state_bytes_max > RP_MESSAGE_BYTES_MAX - sizeof(struct rp_request))
+    if (engine->state_bytes_max > RP_STATE_BYTES_MAX)
         return rp_fail(error, -RP_E_CONFIG, "lower window or lanes",
                        "the state of this stream may need %" PRIu64
                        " bytes, and a trainer could not bring back more than %zu",
-                       engine->state_bytes_max, RP_MESSAGE_BYTES_MAX - sizeof(struct rp_request));
+                       engine->state_bytes_max, RP_STATE_BYTES_MAX);
     engine->zero_state = rp_calloc(1, engine->state_bytes_max);
     engine->start_state = rp_calloc(1, engine->state_bytes_max);
     if (!engine->zero_state || !engine->start_state)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
+#include "base/contract.h"
 #include "base/hash.h"
 #include "ringpack/batch.h"
 
@@ -31,7 +32,7 @@
 #define RP_LINE_ALIGNED _Alignas(128)
 #endif
 
-#define RP_ABI_VERSION 3u
+#define RP_ABI_VERSION 4u
 #define RP_RING_MAGIC 0x31474e4952505231ull
 #define RP_PAGE_BYTES 4096u
 #define RP_RING_SLOTS_OFFSET 8192u /* header page, engine page, slots */
@@ -48,7 +49,7 @@ struct rp_ring_header {
     uint64_t total_bytes;       /* of the data segment */
     uint64_t slots_offset;      /* of slot 0; slot of batch k is k mod geometry.slots */
     uint64_t generation;        /* random, one per engine start */
-    struct rp_hash128 identity; /* of the stream */
+    struct rp_hash128 contract; /* rp_contract_hash of the run's */
     struct rp_geometry geometry;
     struct rp_hash128 header_hash; /* XXH3-128 of all bytes before this field */
     struct rp_a32 ready;
@@ -126,7 +127,10 @@ RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, heartbeat_ns) == 256, "ABI");
 
 #define RP_MESSAGE_MAGIC 0x314b4c41544b5052ull
 #define RP_NEXT_ROW_ANY UINT64_MAX
-#define RP_MESSAGE_BYTES_MAX (16u << 20) /* a request with its state token, or a reply's text */
+#define RP_MESSAGE_BYTES_MAX (16u << 20) /* a request with its body, or a reply with its text */
+/* Of a state token, so that a request has room for it. */
+#define RP_STATE_BYTES_MAX                                                                         \
+    (RP_MESSAGE_BYTES_MAX - RP_CONTRACT_BYTES_MAX - sizeof(struct rp_request))
 
 enum rp_request_kind {
     RP_REQUEST_ATTACH = 1, /* reply WELCOME with two fds (data, control), or REFUSED */
@@ -135,9 +139,9 @@ enum rp_request_kind {
     RP_REQUEST_STOP,       /* checkpoint, then exit 0; reply TEXT, or REFUSED */
 };
 
-/* First bytes of a connection, trainer to engine; state_bytes bytes of a state token follow. After
- * WELCOME the trainer sends single bytes only: the doorbell (any value). Closing the socket
- * detaches. */
+/* First bytes of a connection, trainer to engine; state_bytes bytes of a state token follow, then
+ * contract_bytes bytes of a contract. After WELCOME the trainer sends single bytes only: the
+ * doorbell (any value). Closing the socket detaches. */
 struct rp_request {
     uint64_t magic;
     uint32_t abi_version;
@@ -152,26 +156,30 @@ struct rp_request {
     /* ATTACH: row boundary to go on from. RP_NEXT_ROW_ANY: that of the state token, or without one
      * where the replica stands: behind what its last trainer released. */
     uint64_t next_row;
-    struct rp_hash128 identity; /* ATTACH: of the stream seen so far; zero = none yet */
-    uint32_t state_bytes;       /* ATTACH: of the state token at next_row, 0 = none */
-    int32_t pid;                /* for listings only */
     /* ATTACH, with next_row: a row at which a step began, as the trainer counts them;
      * RP_NEXT_ROW_ANY = it has not counted any yet. */
     uint64_t step_row;
+    uint32_t state_bytes;    /* ATTACH: of the state token at next_row, 0 = none */
+    uint32_t contract_bytes; /* ATTACH: of the contract it has met so far, 0 = none yet */
+    int32_t pid;             /* for listings only */
+    uint32_t reserved;       /* zero */
 };
 
 enum rp_reply_kind { RP_REPLY_WELCOME = 1, RP_REPLY_REFUSED, RP_REPLY_TEXT };
 
-/* text_bytes bytes follow. WELCOME: the state token before first_batch. REFUSED: an error message
- * and, after a newline, its hint. TEXT: JSON or a path. */
+/* text_bytes bytes follow. WELCOME: the state token before first_batch, then the contract in the
+ * last contract_bytes of them. REFUSED: an error message and, after a newline, its hint. TEXT: JSON
+ * or a path. */
 struct rp_reply {
     uint64_t magic;
     uint32_t abi_version;
     uint32_t kind;
     int32_t code; /* REFUSED: negative code */
     uint32_t text_bytes;
-    uint64_t first_batch; /* WELCOME: number of the first batch the trainer will get */
-    uint64_t generation;  /* WELCOME */
+    uint32_t contract_bytes; /* WELCOME */
+    uint32_t reserved;       /* zero */
+    uint64_t first_batch;    /* WELCOME: number of the first batch the trainer will get */
+    uint64_t generation;     /* WELCOME */
 };
 
 #endif

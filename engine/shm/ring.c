@@ -22,7 +22,7 @@ static struct rp_ring_engine *engine_words(const struct rp_ring *ring)
     return (struct rp_ring_engine *)(void *)(ring->data.data + RP_PAGE_BYTES);
 }
 
-static void write_header(const struct rp_ring *ring, struct rp_hash128 identity,
+static void write_header(const struct rp_ring *ring, struct rp_hash128 contract,
                          uint64_t generation, uint64_t total_bytes)
 {
     struct rp_ring_header *header = (struct rp_ring_header *)(void *)ring->data.data;
@@ -33,7 +33,7 @@ static void write_header(const struct rp_ring *ring, struct rp_hash128 identity,
         .total_bytes = total_bytes,
         .slots_offset = RP_RING_SLOTS_OFFSET,
         .generation = generation,
-        .identity = identity,
+        .contract = contract,
         .geometry = ring->geometry,
     };
     header->header_hash = rp_hash128(header, offsetof(struct rp_ring_header, header_hash));
@@ -41,7 +41,7 @@ static void write_header(const struct rp_ring *ring, struct rp_hash128 identity,
 }
 
 int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, uint32_t replicas,
-                   struct rp_hash128 identity, uint64_t generation, uint64_t first_batch,
+                   struct rp_hash128 contract, uint64_t generation, uint64_t first_batch,
                    struct rp_error *error)
 {
     RP_ASSERT(replicas > 0 && replicas <= RP_REPLICAS_MAX);
@@ -65,7 +65,7 @@ int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, uin
     if (code < 0)
         return code;
     rp_a64_store_relaxed(&engine_words(ring)->tail, first_batch);
-    write_header(ring, identity, generation, total);
+    write_header(ring, contract, generation, total);
     code = rp_segment_seal_readers(&ring->data, error);
     if (code < 0)
         rp_ring_close(ring);

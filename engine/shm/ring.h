@@ -68,7 +68,7 @@ struct rp_ring {
 
 /** replicas: 1 .. RP_REPLICAS_MAX. */
 RP_MUST_CHECK int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry,
-                                 uint32_t replicas, struct rp_hash128 identity, uint64_t generation,
+                                 uint32_t replicas, struct rp_hash128 contract, uint64_t generation,
                                  uint64_t first_batch, struct rp_error *error);
 /** A fresh control page for a new trainer in seat `replica`, which it places at `batch`. Lifts the
  * seat's quarantine. Only after the last trainer's death is proven. */
@@ -125,7 +125,7 @@ void rp_ring_close(struct rp_ring *ring);
 struct rp_ring_view {
     struct rp_segment data, control;
     struct rp_geometry geometry; /* validated private copy */
-    struct rp_hash128 identity;
+    struct rp_hash128 contract;
     uint64_t generation;
     uint32_t replica;           /* its seat; set by the caller of rp_ring_view_open */
     uint64_t next;              /* next batch to take */

@@ -63,7 +63,7 @@ static int open_header(struct rp_ring_view *view, struct rp_error *error)
     if (code < 0)
         return code;
     view->geometry = header.geometry;
-    view->identity = header.identity;
+    view->contract = header.contract;
     view->generation = header.generation;
     return 0;
 }

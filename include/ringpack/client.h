@@ -143,9 +143,23 @@ RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffe
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);
 
 /** Identity of the stream, low and high u64: a hash of corpus, seed, packing and all else that
- * decides what row g holds. The ranks of a job should compare it, and next_row, before the first
- * step: nodes share no memory, so no engine can. */
+ * decides what row g holds (engine/plan/STREAM.md section 9). Equal identities are equal streams.
+ * Equal streams have different identities where one node has an index of its corpus and the other
+ * has none: rp_contract_agree tells. */
 RP_API void rp_client_identity(const struct rp_client *client, uint64_t identity[2]);
+
+/** Copy the run's contract: what its engines and trainers agree on, as lines of named fields. Valid
+ * from attach on. Returns its length in bytes, as rp_client_state does. */
+RP_API size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity);
+
+/** Compare the contracts of two processes of a job, which messages call by their names. The ranks
+ * of a job should compare contracts, and next_row, before the first step: nodes share no memory, so
+ * no engine can. Returns 1 if they agree and both know the whole content of the corpus (it is
+ * indexed), 0 if they agree and samples of it were compared; -RP_E_MISMATCH with every field that
+ * differs; -RP_E_CORRUPT for text that is no contract. */
+RP_API RP_MUST_CHECK int rp_contract_agree(const char *name, const char *text, size_t bytes,
+                                           const char *other_name, const char *other_text,
+                                           size_t other_bytes, struct rp_error *error);
 
 /* What the client has seen since attach. */
 struct rp_client_counts {

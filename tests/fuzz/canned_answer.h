@@ -9,6 +9,8 @@
 #include "memory_socket.h"
 
 static struct rp_ring ring;
+static char body[12 + FAKE_CONTRACT_BYTES] = "state, 0\nxyz";
+static struct rp_contract contract;
 
 int __wrap_rp_socket_connect_within(const char *run_dir, const char *run, uint64_t patience_ns,
                                     struct rp_error *error);
@@ -22,7 +24,9 @@ int __wrap_rp_socket_connect_within(const char *run_dir, const char *run, uint64
 FUZZ void answer_start(void)
 {
     struct rp_geometry geometry = fake_geometry(4, 0);
-    FUZZ_REQUIRE(rp_ring_create(&ring, &geometry, 1, (struct rp_hash128){7, 0}, 1, 0, NULL) == 0);
+    contract = fake_contract(7, 0, body + 12);
+    struct rp_hash128 hash = rp_contract_hash(&contract);
+    FUZZ_REQUIRE(rp_ring_create(&ring, &geometry, 1, hash, 1, 0, NULL) == 0);
     FUZZ_REQUIRE(rp_ring_attach_trainer(&ring, 0, 0, NULL) == 0);
     fake_write_batch(&ring, 0, 1);
     rp_ring_publish(&ring, 1);
@@ -45,11 +49,12 @@ FUZZ void make_answer(unsigned mode, struct fuzz_input *input)
     struct rp_reply good = {.magic = RP_MESSAGE_MAGIC,
                             .abi_version = RP_ABI_VERSION,
                             .kind = mode & 128 ? RP_REPLY_TEXT : RP_REPLY_WELCOME,
-                            .text_bytes = 12,
+                            .contract_bytes = (uint32_t)rp_contract_bytes(&contract),
                             .generation = 1};
+    good.text_bytes = 12 + good.contract_bytes;
     peer.bytes = sizeof good + good.text_bytes;
     memcpy(peer.message, &good, sizeof good);
-    memcpy(peer.message + sizeof good, "state, 0\nxyz", good.text_bytes);
+    memcpy(peer.message + sizeof good, body, good.text_bytes);
     if (!(mode & 4)) {
         fuzz_edit(input, peer.message, peer.bytes);
     } else {

@@ -16,6 +16,7 @@
 #define REPLICAS 2u
 #define RANK_FIRST 3u
 #define TAKEN 3u /* seat of rank 4, replica 1: the neighbour's */
+#define CONTRACT "seed=7\n\nbatch_size=1\npad_id=0\n"
 #define KEPT_STATE "the state at that batch"
 
 static char run_name[] = "fuzz";
@@ -33,7 +34,6 @@ static struct rp_seat seats[RINGS * REPLICAS];
 static struct rp_connection connections[RP_CONNECTIONS_MAX]; /* of the neighbour, and none */
 static struct rp_engine engine = {.options = &options,
                                   .config = &served,
-                                  .identity = {5, 6},
                                   .state_bytes_max = 4096,
                                   .generation = 7,
                                   .batch_rows = 8,
@@ -80,12 +80,14 @@ FUZZ void make_token(void)
 FUZZ void engine_start(void)
 {
     make_token();
+    FUZZ_REQUIRE(rp_contract_open(&engine.contract, CONTRACT, sizeof CONTRACT - 1, NULL) == 0);
     rp_log_set_level(RP_LOG_ERROR);
     for (uint32_t r = 0; r < RINGS; r++) {
         struct rp_geometry g = {.rows = 1, .seq_len = 8, .max_docs_per_row = 1, .world = 8};
         g.slots = 2, g.rank = RANK_FIRST + r;
         FUZZ_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-        FUZZ_REQUIRE(rp_ring_create(&rings[r], &g, REPLICAS, engine.identity, 7, 0, NULL) == 0);
+        FUZZ_REQUIRE(rp_ring_create(&rings[r], &g, REPLICAS, rp_contract_hash(&engine.contract), 7,
+                                    0, NULL) == 0);
     }
     for (uint32_t s = 0; s < RINGS * REPLICAS; s++)
         seats[s] = (struct rp_seat){.ring = &rings[s / REPLICAS], .replica = s % REPLICAS};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a peer says first (HELLO), and everything that the engine checks before it touches a flow:
- * u8 message (1: a state token is appended; 2: the bytes are the message, or else edits of a good
- * one; 4: what is behind the request comes in a descriptor; 8: two descriptors come along; 16: a
- * u16 comes first, which cuts the message; 32: the peer does not read; 64: who had a seat has died
- * and nobody has looked yet), u8 engine (1: other weights are accepted; 2: there are checkpoints;
- * 4: it is stopping; 8: the place cannot be had; 240: so many doorbells follow), then the bytes.
+ * u8 message (1: a state token is appended; 128: the contract is; 2: the bytes are the message, or
+ * else edits of a good one; 4: what is behind the request comes in a descriptor; 8: two descriptors
+ * come along; 16: a u16 comes first, which cuts the message; 32: the peer does not read; 64: who
+ * had a seat has died and nobody has looked yet), u8 engine (1: other weights are accepted; 2:
+ * there are checkpoints; 4: it is stopping; 8: the place cannot be had; 240: so many doorbells
+ * follow), then the bytes.
  *
  * Whoever asks for a free seat that there is, and expects the stream and the shape that there are,
  * is welcomed with the memory of that seat; nobody else is. What is refused is refused with a word,
@@ -34,16 +35,18 @@ static void make_message(unsigned mode, struct fuzz_input *input)
                               .rank = RANK_FIRST,
                               .next_row = RP_NEXT_ROW_ANY,
                               .step_row = RP_NEXT_ROW_ANY,
-                              .identity = engine.identity,
-                              .state_bytes = mode & 1 ? (uint32_t)good_token_bytes : 0};
+                              .state_bytes = mode & 1 ? (uint32_t)good_token_bytes : 0,
+                              .contract_bytes = mode & 128 ? sizeof CONTRACT - 1 : 0};
     if (mode & 2) {
         whole_bytes = rp_min_u64(input->left, sizeof whole);
         if (whole_bytes)
             memcpy(whole, input->at, whole_bytes);
     } else {
-        whole_bytes = sizeof good + good.state_bytes;
+        size_t head_bytes = sizeof good + good.state_bytes;
+        whole_bytes = head_bytes + good.contract_bytes;
         memcpy(whole, &good, sizeof good);
         memcpy(whole + sizeof good, good_token, good.state_bytes);
+        memcpy(whole + head_bytes, CONTRACT, good.contract_bytes);
         fuzz_edit(input, whole, whole_bytes);
     }
     whole_bytes = rp_min_u64(whole_bytes, cut);
@@ -65,10 +68,19 @@ static uint32_t seat_of(const struct rp_request *request)
     return (request->rank - RANK_FIRST) * REPLICAS + request->replica;
 }
 
+/* None, or ours, but for lines that are not compared. */
+static bool contract_fits(const struct rp_request *request)
+{
+    static const struct rp_contract_sides sides = {RP_AT_REATTACH, "one", "the other"};
+    const char *text = (const char *)whole + sizeof *request + request->state_bytes;
+    struct rp_contract had;
+    return request->contract_bytes == 0 ||
+           (rp_contract_open(&had, text, request->contract_bytes, NULL) == 0 &&
+            rp_contract_compare(&had, &engine.contract, &sides, NULL) == 0);
+}
+
 static bool may_sit(const struct rp_request *request)
 {
-    bool is_none = request->identity.low == 0 && request->identity.high == 0;
-    bool is_same = memcmp(&request->identity, &engine.identity, sizeof engine.identity) == 0;
     struct rp_state_info info;
     bool row_is_known = request->next_row != RP_NEXT_ROW_ANY || request->state_bytes == 0 ||
                         rp_state_info(whole + sizeof *request, request->state_bytes, &info, NULL) ==
@@ -77,8 +89,7 @@ static bool may_sit(const struct rp_request *request)
            request->replica < REPLICAS && (seat_of(request) != TAKEN || neighbour.hung_up) &&
            fits(request->replicas, REPLICAS) && fits(request->world, served.dp_world_size) &&
            fits(request->rows, served.batch_size) && fits(request->seq_len, served.seq_len) &&
-           (is_none || is_same || options.accept_weights || request->state_bytes > 0) &&
-           engine.phase < RP_ENGINE_STOPPING && row_is_known;
+           contract_fits(request) && engine.phase < RP_ENGINE_STOPPING && row_is_known;
 }
 
 /* What must come of it. */
@@ -92,7 +103,9 @@ static enum outcome judge(const struct rp_request *request)
         return REFUSED;
     switch (request->kind) {
     case RP_REQUEST_ATTACH:
-        must_look = request->state_bytes == whole_bytes - sizeof *request;
+        must_look = (uint64_t)request->state_bytes + request->contract_bytes ==
+                        whole_bytes - sizeof *request &&
+                    contract_fits(request);
         return !must_look || !may_sit(request) || placement.is_refused ? REFUSED : WELCOMED;
     case RP_REQUEST_STAT:
         return TOLD;
@@ -129,7 +142,10 @@ static void check_welcome(const struct rp_connection *connection, const struct r
 {
     const struct rp_seat *seat = &seats[seat_of(request)];
     const uint8_t *token = whole + sizeof *request, *told = peer.got + sizeof(struct rp_reply);
-    size_t told_bytes = peer.got_bytes - sizeof(struct rp_reply);
+    size_t contract_bytes = rp_contract_bytes(&engine.contract);
+    FUZZ_REQUIRE(peer.got_bytes >= sizeof(struct rp_reply) + contract_bytes);
+    size_t told_bytes = peer.got_bytes - sizeof(struct rp_reply) - contract_bytes;
+    FUZZ_REQUIRE(memcmp(told + told_bytes, CONTRACT, contract_bytes) == 0);
     bool brings = request->state_bytes > 0;
     FUZZ_REQUIRE(connection->seat == seat && rp_seat_is_attached(seat));
     FUZZ_REQUIRE(placement.times == 1 && placement.seat == seat && placement.has_token == brings);

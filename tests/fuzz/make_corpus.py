@@ -162,7 +162,7 @@ def make_checkpoint():
 
 
 def make_attach():
-    kind, rank, rows, next_row, step_row = 12, 88, 96, 112, 144  # where they lie in rp_request
+    kind, rank, rows, next_row, step_row = 12, 88, 96, 112, 120  # where they lie in rp_request
     put("attach", "anywhere", b"\0")
     put("attach", "with-a-token", b"\1")
     put("attach", "damaged-token", b"\1" + edit(300, 1, 77))
@@ -179,8 +179,8 @@ def make_attach():
 
 
 def make_request():
-    kind, rank, rows, replica, next_row, identity, state = 12, 88, 96, 104, 112, 120, 136
-    whole, plain = b"\0\0", b"\1\0"
+    kind, rank, rows, replica, next_row, state, contract = 12, 88, 96, 104, 112, 128, 132
+    whole, plain, knowing = b"\0\0", b"\1\0", b"\x80\0"
     put("request", "welcome", whole)
     put("request", "with-a-token", plain)
     put("request", "with-a-token-at-a-row", plain + edit(next_row, 8, 8))
@@ -190,9 +190,12 @@ def make_request():
     put("request", "cut", b"\x10\0" + struct.pack("<H", 100))
     put("request", "does-not-read", b"\x20\0")
     put("request", "doorbells", b"\0\xf0")
-    put("request", "other-weights", b"\0\1" + edit(identity, 8, 9))
-    put("request", "other-stream", whole + edit(identity, 8, 9))
-    put("request", "no-stream-yet", whole + edit(identity, 8, 0) + edit(identity + 8, 8, 0))
+    put("request", "with-the-contract", knowing)
+    put("request", "with-a-token-and-the-contract", b"\x81\0")
+    put("request", "other-stream", knowing + edit(144 + 5, 1, ord("8")))  # seed=7
+    put("request", "other-delivery", knowing + edit(144 + 28, 1, ord("9")))  # pad_id=0
+    put("request", "damaged-contract", knowing + edit(144 + 7, 1, 0))
+    put("request", "other-length-of-the-contract", knowing + edit(contract, 4, 9))
     put("request", "while-it-stops", b"\0\4")
     put("request", "not-to-be-placed", b"\0\x08")
     put("request", "other-rank", whole + edit(rank, 4, 9))

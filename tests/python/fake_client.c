@@ -253,6 +253,22 @@ void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
     identity[1] = 0;
 }
 
+size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity)
+{
+    static const char contract[] = "seed=7\n\npad_id=0\n";
+    (void)client;
+    if (buffer && capacity >= sizeof contract - 1)
+        memcpy(buffer, contract, sizeof contract - 1);
+    return sizeof contract - 1;
+}
+
+int rp_contract_agree(const char *name, const char *text, size_t bytes, const char *other_name,
+                      const char *other_text, size_t other_bytes, struct rp_error *error)
+{
+    (void)name, (void)other_name, (void)error;
+    return bytes == other_bytes && memcmp(text, other_text, bytes) == 0 ? 0 : -RP_E_MISMATCH;
+}
+
 uint64_t rp_client_next_row(const struct rp_client *client)
 {
     return client->next * ROWS;

@@ -23,8 +23,8 @@ NAMES = ("attached", "pages", "quarantined", "messages", "descriptors", "connect
 LAYOUT = Path(__file__).resolve().parents[2] / "engine" / "shm" / "layout.h"
 ABI = int(re.search(r"RP_ABI_VERSION (\d+)", LAYOUT.read_text()).group(1))
 MAGIC = 0x314B4C41544B5052
-REQUEST = struct.Struct("<QII72sIIIIIIQ16sIiQ")
-REPLY = struct.Struct("<QIIiIQQ")
+REQUEST = struct.Struct("<QII72sIIIIIIQQIIiI")
+REPLY = struct.Struct("<QIIiIIIQQ")
 ATTACH, STAT, CHECKPOINT, WELCOME = 1, 2, 3, 1  # STOP is everybody's right, and not used
 ANY_ROW = 2**64 - 1
 QUARANTINED_OFFSET = 4096 + 260
@@ -60,10 +60,10 @@ class Peer:
         self.counts.add("connections")
         return connection
 
-    def request(self, kind, rank, row=ANY_ROW, state_bytes=0, identity=bytes(16)):
-        numbers = rank, 0, 0, 0, 0, 0, row, identity, state_bytes, os.getpid()
+    def request(self, kind, rank, row=ANY_ROW, state_bytes=0, contract_bytes=0):
         step_row = self.random.choice([ANY_ROW, 0, self.random.getrandbits(60)])
-        return REQUEST.pack(MAGIC, ABI, kind, self.run, *numbers, step_row)
+        numbers = rank, 0, 0, 0, 0, 0, row, step_row, state_bytes, contract_bytes, os.getpid(), 0
+        return REQUEST.pack(MAGIC, ABI, kind, self.run, *numbers)
 
     # ---- words -----------------------------------------------------------------------------------
 
@@ -146,7 +146,8 @@ class Peer:
                 self.request(ATTACH, self.rank, far),
                 self.request(ATTACH, self.rank, near, len(noise)) + noise,
                 self.request(ATTACH, self.rank, near, 1000) + noise,
-                self.request(ATTACH, self.rank, near, 0, os.urandom(16)),
+                self.request(ATTACH, self.rank, near, 0, len(noise)) + noise,
+                self.request(ATTACH, self.rank, ANY_ROW, 0, 17) + b"seed=1\n\npad_id=0\n",
                 self.request(STAT, 0),
                 self.request(CHECKPOINT, 0),
             ]

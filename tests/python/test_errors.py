@@ -82,6 +82,10 @@ CHANGES = {
     "io": "pread",
     "io_depth": 8,
     "direct": "off",
+    "vocab_size": 60000,
+    "cpus": "0",
+    "verify_blocks": "off",
+    "index_dir": "/tmp",
     "run": "elsewhere",
 }
 

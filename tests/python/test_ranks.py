@@ -149,27 +149,47 @@ def test_ranks_given_alone_reach_the_engine():
     assert find_ranks(None, None, TORCHRUN).keys() == {"dp_world_size": 8, "ranks": "4-7"}
 
 
-def facts(**changes):
-    known = {"stream": "ab", "next_row": 12, "dp_world_size": 2, "batch_size": 3}
-    return {**known, "dp_rank": 0, **changes}
+STREAM = ["corpus_sampled=11", "seed=7"]
+DELIVERY = ["label_mode=shifted", "pad_id=0"]
+
+
+def facts(stream=STREAM, delivery=DELIVERY, **changes):
+    contract = "".join(f"{line}\n" for line in [*stream, "", *delivery])
+    return {"contract": contract, "next_row": 12, "dp_world_size": 2, "dp_rank": 0, **changes}
 
 
 @pytest.mark.parametrize(
     "odd, message",
     [
-        ({"stream": "cd"}, "stream: process 0 has ab, process 1 has cd"),
-        ({"next_row": 24}, "next_row: process 0 has 12, process 1 has 24"),
-        ({"batch_size": 4}, "batch_size: process 0 has 3, process 1 has 4"),
+        ({"stream": ["corpus_sampled=11", "seed=8"]}, "seed differs: process 0 has 7, process 1"),
+        ({"delivery": ["label_mode=aligned", "pad_id=0"]}, "label_mode differs: .* has aligned"),
+        ({"delivery": ["label_mode=shifted"]}, "pad_id differs: .*, process 1 has none"),
+        (
+            {"delivery": ["label_mode=aligned", "pad_id=9"]},
+            "label_mode differs: .*; pad_id differs: process 0 has 0, process 1 has 9",
+        ),
+        ({"next_row": 24}, "next_row differs: process 0 has 12, process 1 has 24"),
         ({"dp_rank": 0}, "dp_rank: nobody has 1 of 2"),
     ],
 )
-def test_ranks_that_differ_are_told_apart(odd, message):
+def test_ranks_that_differ_are_told_apart(program, odd, message):
     others = {"dp_rank": 1, **odd}
     with pytest.raises(ringpack.CheckpointMismatchError, match=message):
         check_agreement([facts(), facts(**others)])
 
 
-def test_tensor_parallel_ranks_may_read_the_same_share():
+def test_corpora_are_compared_by_the_most_that_both_know(program):
+    """Process 0 has no index; the two that have one differ in a block that no sample looks at."""
+    one, other = ([f"corpus_full~{n}", *STREAM] for n in (1, 2))
+    alike = [facts(), facts(one, dp_rank=1), facts(one, dp_rank=1)]
+    assert check_agreement(alike) == "sampled"
+    assert check_agreement([facts(one), facts(one, dp_rank=1)]) == "whole"
+    with pytest.raises(ringpack.CheckpointMismatchError, match="full fingerprint") as raised:
+        check_agreement([*alike, facts(other, dp_rank=1)])
+    assert (raised.value.expected, raised.value.found) == ("1", "2")
+
+
+def test_tensor_parallel_ranks_may_read_the_same_share(program):
     check_agreement([facts(), facts(), facts(dp_rank=1), facts(dp_rank=1)])
 
 
@@ -183,10 +203,10 @@ def test_a_loader_tells_what_it_is_about_to_read(make):
     with make() as loader:
         loader.check_ranks(all_gather)
         next(loader)
-        with pytest.raises(ringpack.CheckpointMismatchError, match="next_row: process 0 has 0"):
+        with pytest.raises(ringpack.CheckpointMismatchError, match="next_row differs: .* has 0,"):
             loader.check_ranks(all_gather)
     other_seed = make(seed=8)
-    with other_seed, pytest.raises(ringpack.CheckpointMismatchError, match="stream: process 0"):
+    with other_seed, pytest.raises(ringpack.CheckpointMismatchError, match="seed differs"):
         other_seed.check_ranks(lambda fact: [gathered[0], fact])
 
 

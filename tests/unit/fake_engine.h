@@ -30,6 +30,7 @@
 #define FAKE_ROWS 2u
 #define FAKE_SEQ_LEN 16u
 #define FAKE_STATE_BYTES 64u
+#define FAKE_CONTRACT_BYTES 80u
 
 FAKE uint32_t fake_token(uint64_t row, uint32_t i)
 {
@@ -142,8 +143,19 @@ struct fake_options {
     uint64_t generation, base_row, batches; /* batches 0 = endless */
     uint32_t slots;
     uint64_t fail_at, stop_at; /* batch at which it fails or stops; 0 = never */
-    uint64_t identity;
+    uint64_t seed, pad_id;     /* of its contract */
 };
+
+/* The contract of that engine, of one field in each record. */
+FAKE struct rp_contract fake_contract(uint64_t seed, uint64_t pad_id,
+                                      char text[FAKE_CONTRACT_BYTES])
+{
+    struct rp_contract contract;
+    int bytes = snprintf(text, FAKE_CONTRACT_BYTES, "seed=%llu\n\npad_id=%llu\n",
+                         (unsigned long long)seed, (unsigned long long)pad_id);
+    RP_ASSERT(rp_contract_open(&contract, text, (size_t)bytes, NULL) == 0);
+    return contract;
+}
 
 struct fake_engine {
     struct fake_options options;
@@ -153,13 +165,14 @@ struct fake_engine {
 };
 
 FAKE void fake_reply(int fd, uint32_t kind, int code, uint64_t first_batch, uint64_t generation,
-                     const char *text, const int *fds)
+                     const char *text, size_t contract_bytes, const int *fds)
 {
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
                              .kind = kind,
                              .code = code,
                              .text_bytes = (uint32_t)strlen(text),
+                             .contract_bytes = (uint32_t)contract_bytes,
                              .first_batch = first_batch,
                              .generation = generation};
     int sent = rp_socket_send(fd, &reply, sizeof reply, text, strlen(text), fds, fds ? 2 : 0, NULL);
@@ -184,15 +197,18 @@ FAKE void fake_welcome(struct fake_engine *engine, int fd, const struct rp_reque
     uint64_t batch = (row - engine->options.base_row) / FAKE_ROWS;
     if (row < engine->options.base_row || (row - engine->options.base_row) % FAKE_ROWS) {
         fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, "row is not ours\nask for another",
-                   NULL);
+                   0, NULL);
         close(fd);
         return;
     }
     RP_ASSERT(rp_ring_attach_trainer(&engine->ring, 0, batch, NULL) == 0);
-    char state[FAKE_STATE_BYTES];
-    fake_state(row, state);
+    char body[FAKE_STATE_BYTES + FAKE_CONTRACT_BYTES];
+    fake_state(row, body);
+    struct rp_contract contract = fake_contract(engine->options.seed, engine->options.pad_id,
+                                                body + strlen(body));
     int fds[2] = {engine->ring.data.fd, engine->ring.seats[0].control.fd};
-    fake_reply(fd, RP_REPLY_WELCOME, 0, batch, engine->options.generation, state, fds);
+    fake_reply(fd, RP_REPLY_WELCOME, 0, batch, engine->options.generation, body,
+               rp_contract_bytes(&contract), fds);
     engine->trainer = fd;
 }
 
@@ -207,14 +223,14 @@ FAKE void fake_accept(struct fake_engine *engine)
     if (bytes < (int64_t)sizeof *request) {
         close(fd);
     } else if (request->kind == RP_REQUEST_STAT) {
-        fake_reply(fd, RP_REPLY_TEXT, 0, 0, 0, "{\"run\": \"default\"}", NULL);
+        fake_reply(fd, RP_REPLY_TEXT, 0, 0, 0, "{\"run\": \"default\"}", 0, NULL);
         close(fd);
     } else if (request->world > 1) {
-        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, "dp_world_size: 1 here\nuse 1",
+        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_MISMATCH, 0, 0, "dp_world_size: 1 here\nuse 1", 0,
                    NULL);
         close(fd);
     } else if (engine->trainer >= 0) {
-        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_BUSY, 0, 0, "rank 0 is taken", NULL);
+        fake_reply(fd, RP_REPLY_REFUSED, -RP_E_BUSY, 0, 0, "rank 0 is taken", 0, NULL);
         close(fd);
     } else {
         fake_welcome(engine, fd, request);
@@ -258,9 +274,11 @@ FAKE void fake_serve(struct fake_options options)
     struct rp_error error;
     struct fake_engine engine = {.options = options, .trainer = -1};
     struct rp_geometry geometry = fake_geometry(options.slots, options.base_row);
-    struct rp_hash128 identity = {options.identity, 0};
+    char text[FAKE_CONTRACT_BYTES];
+    struct rp_contract contract = fake_contract(options.seed, options.pad_id, text);
     if (rp_listener_open(&engine.listener, options.run_dir, "default", &error) != 0 ||
-        rp_ring_create(&engine.ring, &geometry, 1, identity, options.generation, 0, &error) != 0) {
+        rp_ring_create(&engine.ring, &geometry, 1, rp_contract_hash(&contract), options.generation,
+                       0, &error) != 0) {
         fprintf(stderr, "fake engine: %s\n", error.message);
         _exit(3);
     }

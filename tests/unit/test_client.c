@@ -21,7 +21,7 @@
 #define SECOND 1000000000ll
 
 static const struct fake_options engine_options = {
-    .run_dir = fake_run_dir, .generation = 1, .slots = 4, .identity = 7};
+    .run_dir = fake_run_dir, .generation = 1, .slots = 4, .seed = 7};
 
 static struct rp_client *attach(const struct rp_client_options *options)
 {
@@ -78,7 +78,11 @@ static void takes_and_returns(void **state)
     struct rp_client_counts counts = {.struct_size = sizeof counts};
     uint64_t identity[2] = {0};
     rp_client_identity(client, identity);
-    assert_int_equal(identity[0], engine_options.identity);
+    struct rp_hash128 expected = rp_hash128("seed=7\n", 7);
+    assert_memory_equal(identity, &expected, sizeof expected);
+    char contract[FAKE_CONTRACT_BYTES] = "";
+    assert_int_equal(rp_client_contract(client, contract, sizeof contract), 17);
+    assert_string_equal(contract, "seed=7\n\npad_id=0\n");
     rp_client_counts(client, &counts);
     assert_int_equal(counts.batches, 100);
     assert_int_equal(counts.tokens, 100 * FAKE_ROWS * FAKE_SEQ_LEN);
@@ -277,17 +281,21 @@ static void gives_up_in_time(void **state)
     assert_non_null(strstr(error.message, "no successor came"));
     assert_true(fake_batch_holds(&batch, 0));
 
-    struct fake_options stranger = engine_options;
-    stranger.identity = 8; /* another stream */
-    engine = fake_start(stranger);
-    do
-        code = rp_client_next(client, SECOND, &other, &error);
-    while (code == -RP_E_GONE || code == RP_NEXT_EMPTY); /* it is still starting */
-    assert_int_equal(code, -RP_E_MISMATCH);
+    for (int i = 0; i < 2; i++) { /* another stream, another delivery */
+        struct fake_options stranger = engine_options;
+        *(i ? &stranger.pad_id : &stranger.seed) += 1;
+        engine = fake_start(stranger);
+        do
+            code = rp_client_next(client, SECOND, &other, &error);
+        while (code == -RP_E_GONE || code == RP_NEXT_EMPTY); /* it is still starting */
+        assert_int_equal(code, -RP_E_MISMATCH);
+        assert_string_equal(error.message, i ? "pad_id differs: the trainer has 0, the engine has 1"
+                                             : "seed differs: the trainer has 7, the engine has 8");
+        fake_kill(engine);
+    }
     rp_client_detach(client);
     assert_true(fake_batch_holds(&batch, 0));
     assert_int_equal(rp_client_release(client, &batch), 0);
-    fake_kill(engine);
 }
 
 /* A trainer that notes the row behind every batch, as its checkpoint would, and may be killed at

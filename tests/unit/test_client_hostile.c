@@ -40,9 +40,11 @@ static void open_stage(struct stage *stage)
 {
     struct rp_error error;
     struct rp_geometry geometry = fake_geometry(4, 0);
+    char text[FAKE_CONTRACT_BYTES];
+    struct rp_contract contract = fake_contract(7, 0, text);
     assert_int_equal(rp_listener_open(&stage->listener, fake_run_dir, "default", &error), 0);
     assert_int_equal(
-        rp_ring_create(&stage->ring, &geometry, 1, (struct rp_hash128){7, 0}, 1, 0, &error), 0);
+        rp_ring_create(&stage->ring, &geometry, 1, rp_contract_hash(&contract), 1, 0, &error), 0);
     assert_int_equal(rp_ring_attach_trainer(&stage->ring, 0, 0, &error), 0);
     fake_write_batch(&stage->ring, 0, 1);
     rp_ring_publish(&stage->ring, 1);
@@ -123,11 +125,15 @@ static struct answer welcome(const struct stage *stage)
     struct rp_reply reply = {.magic = RP_MESSAGE_MAGIC,
                              .abi_version = RP_ABI_VERSION,
                              .kind = RP_REPLY_WELCOME,
-                             .text_bytes = 5,
                              .generation = 1};
-    struct answer answer = {.length = sizeof reply + 5, .fds = stage->fds, .fd_count = 2};
+    char body[5 + FAKE_CONTRACT_BYTES] = "state";
+    struct rp_contract contract = fake_contract(7, 0, body + 5);
+    reply.contract_bytes = (uint32_t)rp_contract_bytes(&contract);
+    reply.text_bytes = 5 + reply.contract_bytes;
+    struct answer answer = {
+        .length = sizeof reply + reply.text_bytes, .fds = stage->fds, .fd_count = 2};
     memcpy(answer.bytes, &reply, sizeof reply);
-    memcpy(answer.bytes + sizeof reply, "state", 5);
+    memcpy(answer.bytes + sizeof reply, body, reply.text_bytes);
     return answer;
 }
 
@@ -169,6 +175,16 @@ static void bad_answers_are_named(void **state)
     answer.length = sizeof *reply + 4; /* a byte less than it says */
     assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
     answer = welcome(&stage);
+    reply->contract_bytes = reply->text_bytes + 1;
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
+    answer = welcome(&stage);
+    reply->contract_bytes--; /* "eed=7": a contract, and not that of the ring */
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
+    assert_non_null(strstr(error.message, "different hashes"));
+    answer = welcome(&stage);
+    reply->contract_bytes = 0;
+    assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
+    answer = welcome(&stage);
     answer.fd_count = 0;
     assert_true(meet(&stage, &answer, false, &error) < 0);
     answer.fd_count = 1;
@@ -184,7 +200,7 @@ static void bad_answers_are_named(void **state)
     reply->code = 12; /* no refusal has such a code */
     assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_PROTOCOL);
     answer.length = sizeof *reply; /* a refusal without a word */
-    reply->text_bytes = 0;
+    reply->text_bytes = reply->contract_bytes = 0;
     reply->code = -RP_E_MISMATCH;
     assert_int_equal(meet(&stage, &answer, false, &error), -RP_E_MISMATCH);
     assert_non_null(strstr(error.message, "without a reason"));

@@ -19,7 +19,7 @@
 
 /* More slots than batches: the engine never waits for space, so it need not be woken. */
 static const struct fake_options engine_options = {
-    .run_dir = fake_run_dir, .generation = 1, .slots = 128, .batches = BATCHES, .identity = 7};
+    .run_dir = fake_run_dir, .generation = 1, .slots = 128, .batches = BATCHES, .seed = 7};
 
 static bool forbid_system_calls(void)
 {

@@ -11,7 +11,7 @@
 #include "fake_engine.h"
 
 static const struct fake_options engine_options = {
-    .run_dir = fake_run_dir, .generation = 1, .slots = 4, .identity = 7, .stop_at = 6};
+    .run_dir = fake_run_dir, .generation = 1, .slots = 4, .seed = 7, .stop_at = 6};
 
 static struct rp_client *attach(void)
 {

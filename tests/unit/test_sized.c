@@ -16,7 +16,7 @@
 enum { KNOWN = 40, ROOM = 64, PAGE = 4096 };
 
 static const struct fake_options engine_options = {
-    .run_dir = fake_run_dir, .generation = 1, .slots = 4, .identity = 7};
+    .run_dir = fake_run_dir, .generation = 1, .slots = 4, .seed = 7};
 
 static struct rp_client *attach(void)
 {

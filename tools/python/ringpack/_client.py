@@ -298,20 +298,20 @@ class Client:
             return min(info.first_row - geometry.rank * geometry.rows, info.next_row)
         return self._c.rp_client_next_row(self._client)
 
-    def identity(self):
-        """Of the stream, as text."""
+    def contract(self):
+        """What the run's engines and trainers agree on: lines of named fields."""
         self._check_process()
-        halves = (ctypes.c_uint64 * 2)()
-        self._c.rp_client_identity(self._client, halves)
-        return f"{halves[1]:016x}{halves[0]:016x}"
+        size = self._c.rp_client_contract(self._client, None, 0)
+        buffer = ctypes.create_string_buffer(size)
+        self._c.rp_client_contract(self._client, buffer, size)
+        return buffer.raw[:size].decode("ascii")
 
     def facts(self):
         """What the ranks of a job compare before they begin."""
         return {
-            "stream": self.identity(),
+            "contract": self.contract(),
             "next_row": self.next_row(),
             "dp_world_size": self.geometry.world,
-            "batch_size": self.geometry.rows,
             "dp_rank": self.geometry.rank,
         }
 

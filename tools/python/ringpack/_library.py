@@ -114,6 +114,11 @@ _PROTOTYPES = {
     "rp_client_state_before": (c_size_t, c_void_p, c_void_p, c_size_t),
     "rp_client_next_row": (c_uint64, c_void_p),
     "rp_client_identity": (None, c_void_p, POINTER(c_uint64)),
+    "rp_client_contract": (c_size_t, c_void_p, c_void_p, c_size_t),
+    "rp_contract_agree": (
+        *(c_int, c_char_p, c_char_p, c_size_t, c_char_p, c_char_p, c_size_t),
+        POINTER(Error),
+    ),
     "rp_client_counts": (c_int, c_void_p, POINTER(Counts)),
     "rp_client_detach": (None, c_void_p),
     "rp_batch_digest": (None, POINTER(Geometry), POINTER(BatchInfo), POINTER(c_uint64)),
@@ -201,6 +206,16 @@ def call_patiently(undo, function, *arguments):
                 undo(codes[0])
         raise
     return codes[0]
+
+
+def contracts_agree(name, text, other_name, other_text):
+    """Whether both know the whole content of the corpus; CheckpointMismatchError if they differ."""
+    error, one, other = Error(), text.encode(), other_text.encode()
+    arguments = name.encode(), one, len(one), other_name.encode(), other, len(other)
+    code = library().rp_contract_agree(*arguments, ctypes.byref(error))
+    if code < 0:
+        raise_error(code, error)
+    return code == 1
 
 
 def ask_engine(what, run="default", run_dir=None):

@@ -5,6 +5,7 @@ import operator
 import re
 from typing import NamedTuple, Optional
 
+from ._library import contracts_agree
 from .errors import CheckpointMismatchError, UsageError
 
 ALONE = "no launcher"
@@ -127,26 +128,28 @@ def _launched(environment):
     return None
 
 
-_MENDING = {
-    "stream": "let all nodes have the same corpus and the same config",
-    "next_row": "load the same state on every rank, before the first batch",
-    "dp_world_size": "give all processes the same dp_world_size",
-    "batch_size": "give all processes the same batch_size",
-}
+def _find_reference(facts):
+    """The process that the others are compared with: one that knows the whole content of its
+    corpus, where there is one, so that all that know it are compared by it."""
+    whole = (n for n, found in enumerate(facts) if "corpus_full~" in found["contract"])
+    return next(whole, 0)
 
 
 def check_agreement(facts):
     """Refuse a job whose ranks do not read one stream from one row: `facts` has a dict of each.
 
-    Ranks may read the same share (tensor parallelism); a share that nobody reads would be lost."""
-    first = facts[0]
+    Ranks may read the same share (tensor parallelism); a share that nobody reads would be lost.
+    Returns how the corpora were compared: "whole", or "sampled" where one is not indexed."""
+    reference, whole = _find_reference(facts), True
+    first, name = facts[reference], f"process {reference}"
     for number, found in enumerate(facts):
-        for field, value in found.items():
-            if field != "dp_rank" and value != first[field]:
-                raise CheckpointMismatchError(
-                    f"{field}: process 0 has {first[field]}, process {number} has {value}",
-                    _MENDING[field],
-                )
+        whole &= contracts_agree(name, first["contract"], f"process {number}", found["contract"])
+        if found["next_row"] != first["next_row"]:
+            raise CheckpointMismatchError(
+                f"next_row differs: {name} has {first['next_row']}, process {number} has "
+                f"{found['next_row']}",
+                "load the same state on every rank, before the first batch",
+            )
     missing = set(range(first["dp_world_size"])) - {found["dp_rank"] for found in facts}
     if missing:
         raise CheckpointMismatchError(
@@ -154,6 +157,7 @@ def check_agreement(facts):
             f"{first['dp_world_size']}",
             "gather from every process of the job, and give each its own dp_rank",
         )
+    return "whole" if whole else "sampled"
 
 
 def torch_all_gather(fact):

@@ -63,23 +63,28 @@ class CorruptError(RingpackError):
 
 
 class CheckpointMismatchError(RingpackError):
-    """The state belongs to another stream, or the trainer believes in another geometry.
+    """The state, another engine or another node differs in something that all must agree on.
 
-    `field`: what differs, mostly a key of the config. `expected`: its value in the state (or what
-    the trainer believes in); `found`: its value in this run. All are text, or None where there is
-    no one field. `MAY_CHANGE`: what a state is free of, so that any value goes on with it."""
+    `field`: what differs, mostly a key of the config; the first of them where there are several.
+    `expected`: its value in the state (or what the trainer began with, or believes in); `found`:
+    its value in this run. All are text, or None where there is no one field. `MAY_CHANGE`: what a
+    state is free of, so that any value goes on with it; an engine that takes over from another one
+    while trainers live on may change only what the hint says."""
 
     name, code = "RP_E_MISMATCH", -5005
     MAY_CHANGE = (
         *("batch_size", "dp_world_size", "ranks", "global_batch_size", "drop_last"),
-        *("profile", "sections", "token_dtype", "label_mode", "pad_id"),
+        *("profile", "sections", "token_dtype", "label_mode", "pad_id", "vocab_size"),
         *("num_workers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
-        *("io", "io_depth", "direct", "run", "paths of the corpus"),
+        *("io", "io_depth", "direct", "cpus", "verify_blocks", "index_dir", "run"),
+        "paths of the corpus",
     )
+    _SIDE = r"(?:the state|the trainer|process \d+)"
+    _OTHER_SIDE = r"(?:this run|the engine|process \d+)"
     _FORMS = (
-        r"(?P<field>.+) differs: the state has (?P<expected>.+), this run has (?P<found>.+)",
+        rf"(?:^|: )(?P<field>[^:]+?) differs: {_SIDE} has (?P<expected>.*?), "
+        rf"{_OTHER_SIDE} has (?P<found>.*?)(?:; .*)?$",
         r"(?P<field>\w+): the engine has (?P<found>.+), the trainer expects (?P<expected>.+)",
-        r"(?P<field>\w+): process 0 has (?P<expected>.+), process \d+ has (?P<found>.+)",
     )
 
     def __init__(self, message: str, hint: str = "", code: Optional[int] = None):

@@ -434,15 +434,19 @@ class Loader:
 
     def check_ranks(
         self, all_gather: Optional[Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = None
-    ) -> None:
+    ) -> str:
         """Compare what the ranks of a job are about to read; a collective call, before the loop.
 
-        Nodes share nothing, so a node with another corpus, seed or position would go unnoticed.
-        `all_gather` gives every process the objects of all, in one order; without it
-        torch.distributed does it where a process group is initialised. Raises
-        CheckpointMismatchError on every rank, with the field and both values."""
+        Nodes share nothing: each field of the contract is compared, and the position. `all_gather`
+        gives every process the objects of all, in one order (default: torch.distributed's). Raises
+        CheckpointMismatchError on every rank, with what differs and both values. Returns "whole"
+        where all corpora are indexed (their whole content was compared), else "sampled"."""
         facts = self.attach()._client.facts()
-        check_agreement(list((all_gather or torch_all_gather)(facts)))
+        return check_agreement(list((all_gather or torch_all_gather)(facts)))
+
+    def contract(self) -> str:
+        """What all processes of a job must agree on: lines of named fields."""
+        return self.attach()._client.contract()
 
     # ---- what is going on -----------------------------------------------------------------------
 

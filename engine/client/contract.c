@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* contract.c — what a trainer and the engines that it meets agree on (base/contract.h).
+ *
+ * Invariant: from the first WELCOME on the client has a contract, and every later engine agrees
+ * with it in each field that may not differ at a re-attachment. The one that it has is the newest
+ * of those that know the most: an engine whose corpus was indexed meanwhile adds a field. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/core.h"
+
+#define RP_HINT_CONTRACT "use the engine and the trainer library of one ringpack version"
+
+/* Whether a section has another type or is there for only one of the two. */
+static bool sections_differ(const struct rp_geometry *a, const struct rp_geometry *b)
+{
+    for (unsigned i = 0; i < RP_SECTION_COUNT; i++)
+        if (a->sections[i].dtype != b->sections[i].dtype ||
+            a->sections[i].bytes != b->sections[i].bytes)
+            return true;
+    return false;
+}
+
+/* Equal contracts make equal batches. An engine that says one thing and does another could make a
+ * trainer read beyond a section, so that the shape is looked at, too. */
+static int check_shape(const struct rp_geometry *was, const struct rp_geometry *is,
+                       struct rp_error *error)
+{
+    if (was->rows == is->rows && was->seq_len == is->seq_len && was->world == is->world &&
+        was->label_mode == is->label_mode && was->pad_id == is->pad_id &&
+        was->micro_batches == is->micro_batches && !sections_differ(was, is))
+        return 0;
+    return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_CONTRACT,
+                   "the engine's batches have another shape than its contract says");
+}
+
+static int compare(const struct rp_client *client, const struct rp_contract *found,
+                   struct rp_error *error)
+{
+    static const struct rp_contract_sides sides = {RP_AT_REATTACH, "the trainer", "the engine"};
+    return client->contract_text ? rp_contract_compare(&client->contract, found, &sides, error) : 0;
+}
+
+static int keep(struct rp_client *client, const char *text, size_t bytes, struct rp_error *error)
+{
+    char *copy = malloc(bytes);
+    if (!copy)
+        return rp_fail(error, -ENOMEM, NULL, "a contract of %zu bytes: out of memory", bytes);
+    memcpy(copy, text, bytes);
+    free(client->contract_text);
+    client->contract_text = copy;
+    return rp_contract_open(&client->contract, copy, bytes, error);
+}
+
+int rp_client_take_contract(struct rp_client *client, const struct rp_ring_view *view,
+                            const char *text, size_t bytes, struct rp_error *error)
+{
+    struct rp_contract found;
+    struct rp_error damage;
+    if (rp_contract_open(&found, text, bytes, &damage) < 0)
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_CONTRACT, "the engine's contract: %s",
+                       damage.message);
+    if (!rp_hash128_equal(rp_contract_hash(&found), view->contract))
+        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_CONTRACT,
+                       "the engine's contract and its batch ring have different hashes");
+    int code = compare(client, &found, error);
+    if (code == 0 && client->contract_text)
+        code = check_shape(&client->geometry, &view->geometry, error);
+    if (code < 0)
+        return code;
+    bool knows_less = client->contract_text && rp_contract_knows_whole(&client->contract) &&
+                      !rp_contract_knows_whole(&found);
+    return knows_less ? 0 : keep(client, text, bytes, error);
+}
+
+/* ---- what the trainer may ask ---------------------------------------------------------------- */
+
+void rp_client_identity(const struct rp_client *client, uint64_t identity[2])
+{
+    struct rp_hash128 hash = rp_record_hash(&client->contract.stream);
+    identity[0] = hash.low;
+    identity[1] = hash.high;
+}
+
+size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity)
+{
+    size_t bytes = rp_contract_bytes(&client->contract);
+    if (buffer && capacity >= bytes)
+        memcpy(buffer, rp_contract_text(&client->contract), bytes);
+    return bytes;
+}
+
+int rp_contract_agree(const char *name, const char *text, size_t bytes, const char *other_name,
+                      const char *other_text, size_t other_bytes, struct rp_error *error)
+{
+    const struct rp_contract_sides sides = {RP_ON_NODES, name, other_name};
+    struct rp_contract one, other;
+    int code = rp_contract_open(&one, text, bytes, error);
+    if (code < 0)
+        return rp_fail_context(error, code, "%s", name);
+    code = rp_contract_open(&other, other_text, other_bytes, error);
+    if (code < 0)
+        return rp_fail_context(error, code, "%s", other_name);
+    code = rp_contract_compare(&one, &other, &sides, error);
+    if (code < 0)
+        return code;
+    return rp_contract_knows_whole(&one) && rp_contract_knows_whole(&other);
+}
