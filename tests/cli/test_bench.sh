@@ -47,7 +47,7 @@ done
 grep -q 'cold' report.txt && fail "cold was not asked for: $(cat report.txt)"
 
 # Ctrl-C: what was measured is said, nothing is left
-"$ringpack" bench -c c.yaml --seconds 600 --hot --json >report &
+"${as_in_a_terminal[@]}" "$ringpack" bench -c c.yaml --seconds 600 --hot --json >report &
 wait_for has_worked $! # on the first limit
 kill -INT $!
 wait $! || fail "an interrupt is not a failure: status $?"

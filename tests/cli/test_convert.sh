@@ -160,7 +160,7 @@ refuses 'pip install tokenizers' env PYTHONPATH="$scratch/none:$PYTHONPATH" \
 for signal in INT TERM KILL; do
     : >begun
     before=$(tree)
-    STUB_WAITS=1 "${with_tokenizer[@]}" >/dev/null 2>said &
+    STUB_WAITS=1 "${as_in_a_terminal[@]}" "${with_tokenizer[@]}" >/dev/null 2>said &
     pid=$!
     wait_for test -s begun
     kill -s "$signal" "$pid"

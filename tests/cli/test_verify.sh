@@ -64,7 +64,7 @@ status 2 'seq_len' "$ringpack" verify --sources one --batch-size 1
 nothing_left 'a verify in trouble'
 
 # --- Ctrl-C, and a kill -9 that the next one cleans up
-"$ringpack" verify -c config.yaml --kills 100000 >said 2>&1 &
+"${as_in_a_terminal[@]}" "$ringpack" verify -c config.yaml --kills 100000 >said 2>&1 &
 wait_for job_serves
 kill -INT $!
 found=0
