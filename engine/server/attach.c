@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attach.c — who is on the socket, and what they ask for.
+/* attach.c — serves what peers ask for: attach, stat, checkpoint, stop.
  *
- * Everything that comes in is somebody else's: it is checked here, and answered or refused. Where a
- * trainer's ring is put is rejoin.c's affair. */
+ * Invariants:
+ *
+ *   - What a peer sends is checked here before anything uses it. A message that is no request of
+ *     this protocol ends the connection without an answer. A request gets one answer, or the end of
+ *     its connection.
+ *   - A connection is in one of three conditions: its request is awaited; its answer is owed
+ *     (pending_request: a checkpoint, the end, or a row that is planned to, placing.h), and
+ * whatever else it sends ends it; or it is a consumer's (seat), and all that it sends are
+ * doorbells.
+ *   - A seat is ATTACHED if and only if one connection has it (rp_engine_check_seats).
+ *   - The connections of consumers that died before a request came are closed before that request
+ *     is served: their seats are absent, and a rollback applies to them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -22,7 +32,7 @@
 #include "server/stat.h"
 #include "shm/peer.h"
 
-/* Of a trainer: more than its socket holds, so that its end is heard behind them. */
+/* More than a consumer's socket holds, so that the end of its connection is seen behind them. */
 #define DOORBELLS_AT_ONCE 1024u
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -117,7 +127,7 @@ static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
     return scratch;
 }
 
-/* A trainer that goes on from a token need not know at which row that stands. */
+/* A trainer that brings a token need not say which row it is of. */
 static int take_row_of_token(struct rp_request *request, const void *token, struct rp_error *error)
 {
     struct rp_state_info info;
@@ -181,7 +191,7 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
 
 static void drain_doorbells(struct rp_engine *engine, struct rp_connection *connection)
 {
-    char doorbell[64]; /* what it says is nothing: the loop reads release words anyway */
+    char doorbell[64]; /* it only wakes the loop, which reads the release words */
     ssize_t got = 1;
     for (unsigned rung = 0; got > 0 && rung < DOORBELLS_AT_ONCE; rung++)
         got = recv(connection->fd, doorbell, sizeof doorbell, MSG_DONTWAIT);
@@ -191,8 +201,7 @@ static void drain_doorbells(struct rp_engine *engine, struct rp_connection *conn
     rp_engine_check_seats(engine);
 }
 
-/* Whoever died before this trainer began to ask is gone, whether or not the loop has come by that
- * connection: its seat is free, and it is not there when this one goes back (rejoin.c). */
+/* Close the connections of consumers that are dead, though their events are yet to be served. */
 static void reap_dead_connections(struct rp_engine *engine)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
@@ -206,6 +215,7 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
                           const void *token)
 {
     char name[RP_SEAT_NAME_BYTES];
+    RP_ASSERT(connection->fd >= 0 && !connection->seat && rp_seat_is_attached(seat));
     connection->seat = seat;
     connection->first_batch = batch;
     rp_ring_set_reader(seat->ring, seat->replica, rp_peer_open(connection->fd));
@@ -317,6 +327,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
 void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *connection)
 {
     int fds[2];
+    RP_ASSERT(connection->fd >= 0);
     if (connection->seat) {
         drain_doorbells(engine, connection);
         return;

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connections.c — what wakes the loop, and who is connected. */
+/* connections.c — what wakes the loop, and the connections of peers.
+ *
+ * Invariants:
+ *
+ *   - A slot of `connections` is free if and only if its fd is -1. Everything else in a free slot
+ * is meaningless, and is set anew when the next peer is accepted.
+ *   - A consumer detaches here and nowhere else: the descriptor is closed, its last releases are
+ *     read, its control page goes and its seat's state changes in one step, which cannot fail.
+ *   - Closing a descriptor takes it out of the epoll set. Events of it that were fetched already
+ * find the slot free. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -15,7 +24,7 @@
 
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index)
 {
-    /* who waits for a descriptor, or died and is not replaced, must not keep the loop awake */
+    /* a peer that waits for a free descriptor, or a dead packer, must not keep the loop awake */
     uint32_t once = watch == RP_WATCH_LISTENER || watch == RP_WATCH_PACKER ? EPOLLET : 0;
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | once,
                                 .data.u64 = (uint64_t)watch << 32 | index};
@@ -54,7 +63,7 @@ void rp_engine_accept(struct rp_engine *engine)
     bool waited = engine->accept_deferred;
     engine->accept_deferred = fd != -EAGAIN;
     if (engine->accept_deferred && !waited)
-        rp_log(RP_LOG_WARNING, "%s: who has connected waits", error.message);
+        rp_log(RP_LOG_WARNING, "%s: peers that connect have to wait", error.message);
 }
 
 static void close_descriptor(struct rp_connection *connection)
@@ -69,8 +78,10 @@ static void detach(struct rp_engine *engine, const struct rp_connection *connect
 {
     struct rp_seat *seat = connection->seat;
     char name[RP_SEAT_NAME_BYTES];
+    RP_ASSERT(connection->fd < 0 && rp_ring_is_taken(seat->ring, seat->replica));
     (void)rp_ring_poll_release(seat->ring);
     engine->has_consumed |= rp_seat_position(seat) > connection->first_batch;
+    RP_ASSERT(rp_seat_position(seat) >= seat->ring->release);
     bool consumed_all = seat->ring->status == RP_RING_END &&
                         rp_seat_position(seat) == seat->ring->tail;
     rp_ring_detach_trainer(seat->ring, seat->replica);
@@ -99,7 +110,6 @@ void rp_engine_migrate_consumer(struct rp_engine *engine, struct rp_connection *
     detach(engine, connection, true);
 }
 
-/* End every connection but those that wait for the end of all of it, or these. */
 void rp_engine_close_connections(struct rp_engine *engine, bool waiting)
 {
     for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++) {

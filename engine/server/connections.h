@@ -7,7 +7,7 @@
 
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index);
-/** Take in whoever has connected; those for whom there is no descriptor at a later call. */
+/** Accept all peers that have connected; those for which no descriptor is free, at a later call. */
 void rp_engine_accept(struct rp_engine *engine);
 /** Close it, if it is open, and detach its consumer, if it has one. */
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
@@ -15,7 +15,8 @@ void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *
 void rp_engine_migrate_consumer(struct rp_engine *engine, struct rp_connection *connection);
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
                      int code, const char *text);
-/** End every connection but those that wait for the end of all of it, or (waiting) these. */
+/** When the engine ends: close the connections of peers that asked it to stop, with an answer
+ * (waiting), or all others. */
 void rp_engine_close_connections(struct rp_engine *engine, bool waiting);
 
 #endif

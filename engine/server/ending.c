@@ -25,11 +25,12 @@ void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT
 void rp_engine_fail(struct rp_engine *engine, int code)
 {
     char text[RP_ENGINE_TEXT_BYTES];
+    RP_ASSERT(code < 0 && engine->phase != RP_ENGINE_DONE);
     rp_engine_error_text(engine->error, text);
     rp_log(RP_LOG_ERROR, "%s", engine->error->message);
     engine->exit_code = code;
     for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (engine->rings[r].data.data) /* it could not be made: that is then the failure */
+        if (engine->rings[r].data.data) /* else it could not be made, which is the failure */
             rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
     engine->failed_ns = rp_now_ns();
     if (engine->phase == RP_ENGINE_RUNNING)
@@ -76,6 +77,7 @@ static enum delivery delivery_of(const struct rp_engine *engine, const struct rp
 
 static bool has_waited_long(struct rp_engine *engine, const struct rp_seat *missing)
 {
+    RP_ASSERT(missing && engine->flow_ended && !rp_seat_is_attached(missing));
     if (engine->absent_wait_ns == 0) {
         char name[RP_SEAT_NAME_BYTES];
         engine->absent_wait_ns = rp_now_ns();

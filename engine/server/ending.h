@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ending.h — how the engine stops, fails, and finds that the stream is finished. */
+/* ending.h — how the engine stops, fails, and finds that the stream is finished.
+ *
+ * Invariants:
+ *
+ *   - The phase never goes back: RUNNING, FAILED, STOPPING, DONE; any of them may be left out.
+ *   - exit_code is negative if and only if *engine->error says why. A failed engine publishes no
+ *     batch; batches that it has published stay valid for consumers that are attached or late.
+ *   - STOPPING begins with a last checkpoint, where there is a directory for it, and ends when that
+ *     is written or has failed. */
 #ifndef RP_SERVER_ENDING_H
 #define RP_SERVER_ENDING_H
 

@@ -54,12 +54,12 @@ static int load_token(struct rp_engine *engine, uint64_t row, const void *token,
     int code = rp_plan_load(engine->probe, token, bytes, engine->options->accept_weights, error);
     if (code < 0)
         return code;
-    uint64_t stands = rp_plan_row(engine->probe);
+    uint64_t token_row = rp_plan_row(engine->probe);
     struct rp_row next;
-    if (row == stands || (row > stands && rp_plan_next(engine->probe, &next, NULL) == 0))
+    if (row == token_row || (row > token_row && rp_plan_next(engine->probe, &next, NULL) == 0))
         return 0;
     return rp_fail(error, -RP_E_MISMATCH, "present the state token unchanged",
-                   "the state token stands at row %" PRIu64 ", the trainer at row %" PRIu64, stands,
+                   "the state token is of row %" PRIu64 ", the trainer at row %" PRIu64, token_row,
                    row);
 }
 
@@ -119,6 +119,7 @@ int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *toke
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)
 {
     uint64_t row = engine->base_row + batch * engine->batch_rows;
+    RP_ASSERT(row >= engine->base_row);
     int code = rp_engine_probe_row(engine, row, NULL, 0, error);
     return code == -RP_E_USAGE ? 0
                                : code; /* padding behind the last row: the probe is at the end */
@@ -126,15 +127,15 @@ int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_er
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* Are the weights of a token others than the config's, and to be accepted? */
+/* Does a token differ from the config in its weights, which may differ? */
 static bool is_reweighted(struct rp_engine *engine, const void *token, size_t bytes)
 {
     return engine->options->accept_weights &&
            rp_plan_load(engine->probe, token, bytes, false, NULL) < 0;
 }
 
-/* The probe, wherever it stands, to `row`, or to the end before it: its state goes to `state`. 0
- * bytes: that is too far away, or behind it. */
+/* Move the probe from where it is to `row`, or to the end before it, and save its state. Returns
+ * its bytes; 0 if the row is too far away, or behind the probe. */
 static size_t state_near(struct rp_engine *engine, uint64_t row, void *state)
 {
     uint64_t at = rp_plan_row(engine->probe);
@@ -152,6 +153,7 @@ static enum rp_stream_of compare(struct rp_engine *engine, const void *token, si
     if (rp_plan_load(engine->probe, token, bytes, accepts, NULL) < 0)
         return RP_STREAM_UNKNOWN;
     uint64_t row = rp_max_u64(rp_plan_row(engine->probe), engine->start_row);
+    RP_ASSERT(row >= engine->start_row);
     size_t their_bytes = state_near(engine, row, theirs);
     size_t our_bytes = load_nearest(engine, row, NULL) < 0 ? 0 : state_near(engine, row, ours);
     if (their_bytes == 0 || our_bytes == 0)

@@ -12,8 +12,8 @@
  *   - A rebuilt ring has copies of the batches that were not released. Consumers of its other seats
  *     migrate: their old ring says that it has stopped, they take what it still has, and attach to
  *     the new one as they would to another engine.
- *   - If an action fails, either rings, seats and flow are as they were, or the flow is stopped,
- * and the caller makes the engine fail.
+ *   - If an action fails, either rings, seats and flow are as they were, or the flow is stopped and
+ *     the caller makes the engine fail.
  *   - When an attach has been served no seat is MIGRATING, whether or not it succeeded. */
 #include "server/rejoin.h"
 
@@ -234,7 +234,8 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
                      uint64_t *batch_out, struct rp_error *error)
 {
     struct asked asked = {seat, request, names_row, token};
-    RP_ASSERT(!rp_seat_is_attached(seat));
+    RP_ASSERT(!rp_seat_is_attached(seat) && seat->seat_state != RP_SEAT_MIGRATING);
+    RP_ASSERT(engine->phase < RP_ENGINE_STOPPING && (token == NULL) == (request->state_bytes == 0));
     end_skipping(engine); /* other consumers may be on their way, too */
     int code = rejoin(engine, &asked, batch_out, error);
     rp_engine_end_migrations(engine);

@@ -16,6 +16,8 @@ static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to)
 {
     if (from->data.fd < 0 || to->release < from->release || to->release >= from->tail)
         return;
+    RP_ASSERT(to->tail == to->release && from->geometry.base_row == to->geometry.base_row);
+    RP_ASSERT(from->geometry.slot_bytes == to->geometry.slot_bytes);
     for (uint64_t k = to->release; k < from->tail; k++)
         memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
     rp_ring_publish(to, from->tail);
@@ -42,8 +44,8 @@ static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
     }
 }
 
-/* Has every process that read the ring ended, and is its numbering the present one? Then its memory
- * can serve the next trainers as it is. */
+/* Has every process that read the ring ended, and are its batches counted from the present base?
+ * Then its memory can serve the next consumers as it is. */
 static bool is_reusable(const struct rp_engine *engine, struct rp_ring *ring)
 {
     if (ring->data.fd < 0 || ring->geometry.base_row != engine->base_row)
@@ -71,6 +73,8 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     geometry.rank = engine->config->rank_first + ring;
     geometry.base_row = engine->base_row;
     struct rp_ring *old = &engine->rings[ring], fresh;
+    RP_ASSERT(ring < engine->ring_count && !engine->flow_running);
+    RP_ASSERT(replica < replicas || replica == RP_ALL_SEATS);
     if (is_reusable(engine, old)) {
         place_seats(old, replica, batch);
         return 0;
@@ -86,6 +90,7 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
         bool moves = r == replica || replica == RP_ALL_SEATS;
         rp_ring_place_seat(&fresh, r, moves ? batch : old->seats[r].release);
     }
+    RP_ASSERT(fresh.release <= fresh.tail && fresh.tail - fresh.release <= fresh.geometry.slots);
     migrate_consumers(engine, old);
     rp_ring_close(old);
     *old = fresh;
@@ -132,6 +137,7 @@ static int load_plans(struct rp_engine *engine, struct rp_error *error)
 
 int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
 {
+    RP_ASSERT(!engine->flow_running);
     int code = load_plans(engine, error);
     if (code >= 0)
         code = rp_flow_start(engine->flow, engine->plan, engine->scout, engine->base_row,

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rings.h — making rings anew, and starting and stopping the flow at the row where they stand. */
+/* rings.h — rebuilds rings, and starts and stops the flow at their tails.
+ *
+ * Invariants:
+ *
+ *   - A ring changes only while the flow is stopped: packers and deliver hold its addresses.
+ *   - The flow starts at the lowest tail of all rings. Rings that have batches from there on are
+ * not written again until the flow has come to their tails.
+ *   - All rings have the base row of the engine. */
 #ifndef RP_SERVER_RINGS_H
 #define RP_SERVER_RINGS_H
 
 #include "server/engine.h"
 
 #define RP_ALL_SEATS UINT32_MAX
-/** Make (or make anew) a ring whose seat `replica`, or all of them, stands at `batch` of the
- * present base; copies unreleased batches. Trainers in its other seats are led over. */
+/** Make or rebuild a ring, with seat `replica`, or all of them, at `batch` of the present base.
+ * Batches that were not released are copied, and attached consumers migrate. Memory that nobody can
+ * read any more is used again as it is. On failure nothing has changed. */
 RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                                          uint64_t batch, struct rp_error *error);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
@@ -17,12 +25,11 @@ uint64_t rp_ring_lowest_position(const struct rp_ring *ring, uint32_t replica, u
 #define RP_NO_RING UINT32_MAX
 uint64_t rp_engine_lowest_tail(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
                                uint64_t batch);
-/** Start the flow at the lowest tail of all rings; the probe plan stands there. */
+/** Start the flow at the lowest tail of all rings, where the probe must be. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
 /** Stop the flow, after the copy of a save under way. Kept states stay. */
 void rp_engine_stop_flow(struct rp_engine *engine);
-/** Stop the flow, and start it again where it was, or, after rings have changed, at their lowest
- * tail. */
+/** Stop the flow, if it runs, and start it at the lowest tail of all rings. */
 RP_MUST_CHECK int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error);
 
 #endif

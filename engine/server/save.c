@@ -105,6 +105,7 @@ static void copy_contents(struct copying *copying)
         memset(at + used, 0, record_bytes(source) - used);
         copying->bytes += record_bytes(source);
         copying->count = i + 1;
+        RP_ASSERT(copying->bytes <= copying->room);
         if (copying->bytes - fed >= FEED_BYTES)
             feed_on(copying, &fed);
     }
@@ -227,7 +228,9 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     return 1;
 }
 
-/* A seat that has not said where its trainer is makes every cut a guess. */
+/* What a consumer may ask for again is in no checkpoint; of an unknown position that may be
+ * anything.
+ */
 static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
 {
     char name[RP_SEAT_NAME_BYTES];
@@ -253,6 +256,7 @@ static void fill_info(struct rp_engine *engine)
 static int start_saver(struct rp_engine *engine, uint64_t consumed)
 {
     struct rp_saver *saver = &engine->saver;
+    RP_ASSERT(saver->state == RP_SAVER_IDLE && saver->token && engine->checkpoints);
     saver->info.contents_end_row = saver->info.next_row;
     saver->directory = engine->checkpoints;
     saver->config_text = engine->config_text;
@@ -288,7 +292,7 @@ static void answer_requesters(struct rp_engine *engine)
     }
 }
 
-/* Report the result that stands in the saver. */
+/* Report the result, which the saver's thread has left. */
 static void tell_result(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* save.h — checkpoints: one at a time, on a thread of their own. */
+/* save.h — checkpoints: one at a time, on a thread of their own. save.c says what they hold. */
 #ifndef RP_SERVER_SAVE_H
 #define RP_SERVER_SAVE_H
 
 #include "server/engine.h"
 
-/** The next checkpoint is due at the next multiple of checkpoint_steps that trainers consume. */
+/** The next checkpoint is due when the next multiple of checkpoint_steps is consumed. */
 void rp_engine_schedule_save(struct rp_engine *engine);
-/** Have the one that is due made at the next occasion; before anything that counts steps anew. */
+/** If a checkpoint is due, want it. To be called before steps are counted anew. */
 void rp_engine_want_due_save(struct rp_engine *engine);
-/** Begin a checkpoint. Returns true if one was begun or failed at once (which has been reported),
- * false if it has to be tried again later: one is busy, or the state is not at hand yet. */
+/** Begin a checkpoint. Returns true if one was begun, or failed at once and was reported; false if
+ * it has to be tried again later, because one is under way or the state token is not at hand yet.
+ */
 bool rp_engine_begin_save(struct rp_engine *engine);
-/** done_fd was written: release the hold, or take the result and answer those who asked. */
+/** done_fd was written: follow the saver's thread to the state that it has reached. */
 void rp_engine_continue_save(struct rp_engine *engine);
 /** Wait until a save under way has copied what it wants from shared memory, which is about to
  * change. */

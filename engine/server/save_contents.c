@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* save_contents.c — where the contents of a checkpoint lie: every row that was read but not
- * consumed, in batches of the rings and in tickets that are READY. What is listed is immutable
- * behind the hold (save.c), which begins before. */
+/* save_contents.c — lists where the contents of a checkpoint are: every row that was read and not
+ * consumed, in batches of the rings and in tickets that are READY or PACKED.
+ *
+ * Invariants: the flow holds what is listed before it is listed (save.c), so it is immutable until
+ * the saver has copied it. A row that is listed twice, from a batch and from a ticket, has the same
+ * tokens in both. Contents are a help and no promise: what is missing is read from the corpus. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,7 +20,7 @@ struct source_list {
     bool narrow; /* two bytes hold every token, whatever those of batches and files have */
 };
 
-/* All but how wide its tokens are kept. */
+/* Sets how wide its tokens are kept; the caller has set the rest. */
 static int add_source(struct source_list *list, const struct rp_content_source *source)
 {
     if (list->count == list->capacity) {
@@ -28,6 +31,7 @@ static int add_source(struct source_list *list, const struct rp_content_source *
         list->sources = grown;
         list->capacity = capacity;
     }
+    RP_ASSERT(source->count > 0 && source->width > 0 && source->width <= 8 && source->tokens);
     struct rp_content_source *added = &list->sources[list->count++];
     *added = *source;
     added->kept = list->narrow || source->width <= 2 ? 2 : 4;
@@ -69,7 +73,7 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
 
 /* Are all tokens of a ticket in our own memory, and good? Those of a mapped file lie in the file,
  * where they may have changed since they were compared: they are left out, and read again after a
- * restart. Those of a bulk come with an earlier ticket, which may have failed since we came by it.
+ * restart. Those of a bulk come with an earlier ticket, which may have failed since it was listed.
  */
 static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct rp_ticket *ticket)
 {
@@ -116,13 +120,14 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
 
 void rp_engine_list_contents(struct rp_engine *engine)
 {
+    RP_ASSERT(engine->saver.state == RP_SAVER_COPYING && !engine->saver.sources);
     struct source_list list = {.narrow = is_narrow(engine)};
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
         code = add_batches(&engine->rings[r], &list);
     if (code >= 0 && engine->flow_running)
         code = add_tickets(engine, &list);
-    if (code < 0) { /* contents are advisory */
+    if (code < 0) { /* contents are no promise */
         rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");
         list.count = 0;
     }

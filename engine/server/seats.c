@@ -101,9 +101,10 @@ void rp_engine_check_seats(const struct rp_engine *engine)
         RP_ASSERT(!is_attached || engine->had_consumer);
         RP_ASSERT(!is_attached || seat->ring->seats[seat->replica].reader_fd != RP_PEER_NONE);
         RP_ASSERT(seat->rollback_epoch <= engine->rollback_epoch);
+        RP_ASSERT(!seat->ring->seats[seat->replica].is_skipped || !rp_seat_position_is_known(seat));
         if (seat->seat_state != RP_SEAT_VACANT)
             continue;
-        RP_ASSERT(seat->rollback_epoch == 0);
+        RP_ASSERT(seat->rollback_epoch == 0 && !is_attached);
         RP_ASSERT(engine->base_row + rp_seat_position(seat) * engine->batch_rows ==
                   engine->start_row);
     }

@@ -22,8 +22,10 @@ void rp_engine_end_migrations(struct rp_engine *engine);
 /** A consumer has attached to `seat` from the state token at `row`, and begins a rollback epoch or
  * joins the present one. Tells the other seats. */
 void rp_engine_note_rollback(struct rp_engine *engine, struct rp_seat *seat, uint64_t row);
-/** Assert what the head of this file says of states, connections and rings. Between two requests.
- */
+/** Assert, between two requests, what must hold whatever has happened: a seat is ATTACHED if and
+ * only if one connection has it and its ring has a control page for it; none is MIGRATING; a VACANT
+ * one is at the row at which the engine started; only seats of which nothing is known are skipped;
+ * no rollback epoch is ahead of the engine's. */
 void rp_engine_check_seats(const struct rp_engine *engine);
 
 #endif

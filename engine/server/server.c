@@ -170,6 +170,7 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
         engine->generation = rp_now_ns();
     engine->batch_rows = (uint64_t)c->batch_size * c->dp_world_size;
     engine->micro_batches = c->global_batch_size / engine->batch_rows;
+    RP_ASSERT(engine->micro_batches * engine->batch_rows == c->global_batch_size);
     int code = open_descriptors(engine, error);
     if (code >= 0 && c->checkpoint_dir)
         code = rp_checkpoint_dir_open(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
@@ -341,6 +342,7 @@ static bool is_awaited(const struct rp_engine *engine)
 {
     if (rp_now_ns() - engine->failed_ns >= FAILED_WAIT_NS)
         return false;
+    RP_ASSERT(engine->phase == RP_ENGINE_FAILED);
     for (uint32_t s = 0; s < engine->seat_count; s++)
         if (is_to_come(&engine->seats[s]))
             return true;
@@ -349,6 +351,7 @@ static bool is_awaited(const struct rp_engine *engine)
 
 static void run_step(struct rp_engine *engine, uint32_t *idle)
 {
+    RP_ASSERT(engine->phase != RP_ENGINE_FAILED || engine->exit_code < 0);
     int step = engine->flow_running && engine->exit_code == 0
                    ? rp_flow_deliver(engine->flow, engine->error)
                    : RP_FLOW_IDLE;
@@ -414,7 +417,7 @@ static void say_ready(const struct rp_engine *engine)
            engine->base_row);
     if (engine->options->ready_fd >= 0) {
         ssize_t written = write(engine->options->ready_fd, "ready\n", 6);
-        (void)written; /* whoever asked may be gone */
+        (void)written; /* the process that waits for it may be dead */
     }
 }
 

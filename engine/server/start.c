@@ -144,6 +144,7 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
         (void)!rp_plan_next(engine->plan, &skipped, NULL);
     engine->start_bytes = rp_plan_save(engine->plan, engine->start_state);
     engine->start_row = rp_plan_row(engine->plan);
+    RP_ASSERT(engine->start_bytes <= engine->state_bytes_max);
     return 0;
 }
 
@@ -166,6 +167,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     engine->start_state = rp_calloc(1, engine->state_bytes_max);
     if (!engine->zero_state || !engine->start_state)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for state tokens");
+    RP_ASSERT(rp_plan_row(engine->plan) == 0);
     engine->zero_bytes = rp_plan_save(engine->plan, engine->zero_state);
     code = take_start_state(engine, checkpoint, &reweighted, error);
     if (code >= 0 && checkpoint) {
