@@ -127,6 +127,10 @@ const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t 
  * or modification time); 0 otherwise. */
 RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error);
 
+/** A block differs from its hash. -RP_E_CORRUPT if that is because the sidecar is damaged, 0 if it
+ * is not. */
+RP_MUST_CHECK int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error);
+
 /* Fingerprints do not depend on paths or times. The sampled one is over sizes, the index (whole up
  * to 64 MiB, sampled above) and 64 blocks of every shard; the full one exists when every shard has
  * a sidecar and covers every byte. */

@@ -123,6 +123,9 @@ static int check_sample(const struct rp_opened *opened, const uint64_t sample[RP
         uint64_t block = rp_sample_block(i, sidecar->info.block_count);
         if (sample[i] == sidecar->block_hashes[block])
             continue;
+        int code = rp_sidecar_check_blocks(sidecar, opened->shard.path, error);
+        if (code < 0)
+            return code;
         char field[80];
         snprintf(field, sizeof field, "hash of the block at byte %" PRIu64, block * RP_BLOCK_BYTES);
         return stale_hash(opened, field, sidecar->block_hashes[block], sample[i], error);
@@ -134,7 +137,10 @@ static int take_sample(struct rp_opened *opened, int fd, uint64_t sample[RP_SAMP
                        struct rp_error *error)
 {
     const struct rp_sidecar *sidecar = &opened->found.sidecar;
-    if (fd < 0) {
+    if (fd < 0) { /* nothing else would find a wrong hash */
+        int code = rp_sidecar_check_blocks(sidecar, opened->shard.path, error);
+        if (code < 0)
+            return code;
         for (uint32_t i = 0; i < rp_sample_count(sidecar->info.block_count); i++)
             sample[i] = sidecar->block_hashes[rp_sample_block(i, sidecar->info.block_count)];
         return 0;
@@ -281,4 +287,14 @@ int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error)
                    "restore the file and restart; what was delivered is valid",
                    "%s: changed while it was in use: %s: expected %" PRIu64 ", found %" PRIu64,
                    shard->path, what, expected, found);
+}
+
+int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error)
+{
+    const struct rp_opened *opened = (const struct rp_opened *)(const void *)shard;
+    RP_STATIC_ASSERT(offsetof(struct rp_opened, shard) == 0,
+                     "a shard is the head of what was opened");
+    return opened->found.has_sidecar
+               ? rp_sidecar_check_blocks(&opened->found.sidecar, shard->path, error)
+               : 0;
 }

@@ -27,8 +27,10 @@
  *         u64  [S] document table: first token of every document, then the number of tokens
  *
  * Invariants: nothing is used before every size has been checked against the file and every byte
- * against a hash. The hashes find damage, not forgery: values that index memory are checked where
- * they are used. A sidecar is written whole or not at all (rp_new_file). */
+ * against a hash, but for the block table of a sidecar that is mapped: there, a wrong hash differs
+ * from its block and so stops whoever reads it. So a start does not take longer with more tokens.
+ * The hashes find damage, not forgery: values that index memory are checked where they are used. A
+ * sidecar is written whole or not at all (rp_new_file). */
 #ifndef RP_CORPUS_SIDECAR_H
 #define RP_CORPUS_SIDECAR_H
 
@@ -64,6 +66,10 @@ char *rp_sidecar_path(const char *token_path, const char *index_dir);
  * bad. */
 RP_MUST_CHECK int rp_sidecar_open(struct rp_sidecar *sidecar, const char *path,
                                   const char *token_path, struct rp_error *error);
+
+/** -RP_E_CORRUPT unless the block table is what was written. For when a block differs from it. */
+RP_MUST_CHECK int rp_sidecar_check_blocks(const struct rp_sidecar *sidecar, const char *token_path,
+                                          struct rp_error *error);
 
 /** Look in index_dir, then beside the token file. 1 = found and open, 0 = none, negative = it is
  * bad. */

@@ -128,15 +128,18 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
         RP_ASSERT(block < info->block_count);
         uint64_t length = rp_min_u64(RP_BLOCK_BYTES, bytes - at);
         uint64_t found = rp_hash64(data + at, length);
-        if (found != info->block_hashes[block] && !RP_DEFECT(ignore_block_hash))
-            return rp_fail(
-                error, -RP_E_CORRUPT,
-                "the file changed or its disk is failing: restore it, or run `ringpack index` if "
-                "the change was meant (the stream is then another one)",
-                "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from its "
-                "sidecar: expected hash %016" PRIx64 ", found %016" PRIx64,
-                info->path, block, offset + at, offset + at + length, info->block_hashes[block],
-                found);
+        if (found == info->block_hashes[block] || RP_DEFECT(ignore_block_hash))
+            continue;
+        int code = rp_shard_check_sidecar(info, error);
+        if (code < 0)
+            return code;
+        return rp_fail(
+            error, -RP_E_CORRUPT,
+            "the file changed or its disk is failing: restore it, or run `ringpack index` if "
+            "the change was meant (the stream is then another one)",
+            "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from its "
+            "sidecar: expected hash %016" PRIx64 ", found %016" PRIx64,
+            info->path, block, offset + at, offset + at + length, info->block_hashes[block], found);
     }
     return 0;
 }

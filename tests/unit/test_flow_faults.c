@@ -223,6 +223,34 @@ static void a_flipped_bit_is_found_by_its_block(void **state)
     kit_close(&kit);
 }
 
+/* A hash in a sidecar that is too large to be read at the start: the stream stops at the block, and
+ * the sidecar is named. */
+static void a_wrong_hash_is_found_by_its_sidecar(void **state)
+{
+    (void)state;
+    static const struct kit_source source = {"vast", 8, 2, 3000};
+    struct rp_error error;
+    kit_write(&source, 0, 6000, 8);
+    assert_int_equal(rp_index_build("vast", NULL, NULL, NULL, NULL, &error), 0);
+    FILE *sidecar = fopen("vast.bin.rpx", "r+b");
+    assert_int_equal(fseek(sidecar, 256 + 8 * 5, SEEK_SET), 0);
+    assert_int_equal(fputc(1, sidecar), 1);
+    assert_int_equal(fclose(sidecar), 0);
+    struct kit kit;
+    open_ordered(&kit, &source);
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.verify_blocks = true;
+    struct stream s;
+    stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+    stream_start(&s);
+    int code = stream_run(&s, UINT64_MAX, &error);
+    assert_int_equal(code, -RP_E_CORRUPT);
+    assert_says(&error, "vast.bin.rpx|block table");
+    assert_non_null(strstr(error.hint, "ringpack index"));
+    stream_close(&s);
+    kit_close(&kit);
+}
+
 static void a_token_above_the_limit_is_named(void **state)
 {
     (void)state;
@@ -410,6 +438,7 @@ int main(void)
         cmocka_unit_test(a_file_that_changed_is_refused),
         cmocka_unit_test(an_index_that_is_written_over_is_refused),
         cmocka_unit_test(a_flipped_bit_is_found_by_its_block),
+        cmocka_unit_test(a_wrong_hash_is_found_by_its_sidecar),
         cmocka_unit_test(a_token_above_the_limit_is_named),
         cmocka_unit_test(contents_need_no_file),
         cmocka_unit_test(contents_and_files_together),

@@ -168,6 +168,34 @@ static void test_a_count_of_documents_that_wraps_is_refused(void **state)
     assert_says(&error, "bytes of the document table");
 }
 
+/* A large sidecar's block table is not read at the start, so that this is no slower with more
+ * tokens. A wrong hash in it is found where it is used. */
+static void test_a_large_block_table_is_read_when_it_is_used(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 5000, WRONG = 2501 };
+    struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    put_file("large.bin", "\1", 1);
+    assert_int_equal(truncate("large.bin", (off_t)BLOCKS * RP_BLOCK_BYTES), 0);
+    assert_int_equal(rp_index_build("large.bin", &hints, NULL, NULL, NULL, &error), 0);
+    FILE *file = fopen("large.bin.rpx", "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 256 + 8 * WRONG, SEEK_SET), 0);
+    assert_int_equal(fputc(1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(open_one(&corpus, "large.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+    assert_int_equal(rp_shard_check_sidecar(rp_corpus_shard(corpus, 0), &error), -RP_E_CORRUPT);
+    assert_says(&error, "large.bin.rpx|block table");
+    assert_non_null(strstr(error.hint, "ringpack index large.bin"));
+    rp_corpus_close(corpus);
+    assert_int_equal(rp_index_build("large.bin", &hints, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(open_one(&corpus, "large.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+    assert_int_equal(rp_shard_check_sidecar(rp_corpus_shard(corpus, 0), &error), 0);
+    rp_corpus_close(corpus);
+}
+
 static void test_stale_is_refused(void **state)
 {
     (void)state;
@@ -322,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_every_bit_and_every_truncation),
         cmocka_unit_test(test_forged_values_never_reach_memory),
         cmocka_unit_test(test_a_count_of_documents_that_wraps_is_refused),
+        cmocka_unit_test(test_a_large_block_table_is_read_when_it_is_used),
         cmocka_unit_test(test_stale_is_refused),
         cmocka_unit_test(test_block_hashes_locate_a_changed_token),
         cmocka_unit_test(test_index_directory),
