@@ -6,6 +6,8 @@
 
 #include "corpus_files.h"
 
+#include "base/available.h"
+#include "base/file.h"
 #include "base/mapped.h"
 
 #define SHARDS 1000u
@@ -86,10 +88,66 @@ static void raw_shards(void **unused)
     check_growth(RP_FORMAT_RAW);
 }
 
+#define LARGE_SHARDS 40u
+#define MAPS_MAX 100000u
+
+static void open_large(uint64_t limit)
+{
+    const char *paths[LARGE_SHARDS];
+    for (uint32_t i = 0; i < LARGE_SHARDS; i++)
+        paths[i] = "large";
+    struct rp_source_spec source = declared(RP_FORMAT_AUTO, RP_TOKEN_NONE, -1);
+    source.shards = paths;
+    source.shard_count = LARGE_SHARDS;
+    struct rp_corpus_spec spec = {.sources = &source, .source_count = 1};
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), -RP_E_RESOURCE);
+    char found[64];
+    snprintf(found, sizeof found, "found %llu", (unsigned long long)limit);
+    assert_non_null(strstr(error.message, found));
+    assert_non_null(strstr(error.message, "10 of 40 shards are open: "));
+    assert_non_null(strstr(error.message, "vm.max_map_count"));
+    assert_non_null(strstr(error.hint, "sysctl -w vm.max_map_count="));
+}
+
+/* What is wanted for all shards is told, not what the next one lacks. */
+static void too_few_mappings_are_told_by_number(void **unused)
+{
+    (void)unused;
+    enum { DOCUMENTS = 3000 };
+    static struct image index;
+    static int32_t lengths[DOCUMENTS];
+    static int64_t pointers[DOCUMENTS], first[DOCUMENTS + 1];
+    static uint16_t tokens[DOCUMENTS];
+    uint64_t limit, count = 0;
+    if (!rp_read_number("/proc/sys/vm/max_map_count", "", &limit) || limit > MAPS_MAX)
+        skip();
+    for (int d = 0; d < DOCUMENTS; d++) {
+        lengths[d] = 1;
+        pointers[d] = 2 * d;
+        first[d + 1] = d + 1;
+    }
+    add_megatron_index(&index, 8, lengths, pointers, DOCUMENTS, first, DOCUMENTS);
+    put_file("large.idx", index.bytes, index.count);
+    put_file("large.bin", tokens, sizeof tokens);
+    struct rp_map *maps = calloc(MAPS_MAX, sizeof *maps);
+    assert_non_null(maps);
+    struct rp_error error;
+    while (rp_mapped_check_room(11, &error) == 0)
+        assert_int_equal(rp_map_open(&maps[count++], "large.idx", &error), 0);
+    open_large(limit);
+    for (uint64_t i = 0; i < count; i++)
+        rp_map_close(&maps[i]);
+    free(maps);
+    assert_int_equal(rp_mapped_count(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(megatron_shards, scratch_enter, NULL),
+        cmocka_unit_test(too_few_mappings_are_told_by_number),
         cmocka_unit_test_setup_teardown(raw_shards, NULL, scratch_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
