@@ -24,6 +24,7 @@ enum rp_checkpoint_section_type {
     RP_CHECKPOINT_STATE = 1,    /* critical: the state token (engine/plan/STREAM.md section 8) */
     RP_CHECKPOINT_CONFIG = 2,   /* critical: text of the run's config, for people and for `show` */
     RP_CHECKPOINT_CONTENTS = 3, /* advisory: records of tokens already read (FORMAT.md) */
+    RP_CHECKPOINT_CONTRACT = 4, /* advisory: the run's contract (base/contract.h) */
 };
 #define RP_CHECKPOINT_SECTIONS_MAX 64u
 

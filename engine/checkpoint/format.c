@@ -255,7 +255,7 @@ static int parse_table(struct rp_format_head *head, const struct head_bytes *in,
             return fail_damaged(error, path, at, "entry %" PRIu32 " of the table is malformed", i);
         last_type = entry->type;
         bool critical = entry->flags & FLAG_CRITICAL;
-        bool known = entry->type <= RP_CHECKPOINT_CONTENTS;
+        bool known = entry->type <= RP_CHECKPOINT_CONTRACT;
         if (known && critical != type_critical(entry->type))
             return fail_damaged(error, path, at, "section %" PRIu32 " has the wrong flags",
                                 entry->type);

@@ -200,11 +200,22 @@ bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint)
     return checkpoint->contents_bad;
 }
 
+/* Of an advisory section: then it counts as one that is not there. */
+static bool is_damaged(const struct rp_checkpoint *checkpoint,
+                       const struct rp_format_section *section)
+{
+    if (section->type == RP_CHECKPOINT_CONTENTS)
+        return checkpoint->contents_bad;
+    const void *data = checkpoint->bytes + section->offset;
+    return section->type == RP_CHECKPOINT_CONTRACT &&
+           !rp_hash128_equal(section->hash, rp_hash128(data, (size_t)section->bytes));
+}
+
 const void *rp_checkpoint_section(const struct rp_checkpoint *checkpoint,
                                   enum rp_checkpoint_section_type type, size_t *bytes_out)
 {
     const struct rp_format_section *section = rp_format_find(&checkpoint->head, type);
-    if (!section || (type == RP_CHECKPOINT_CONTENTS && checkpoint->contents_bad)) {
+    if (!section || is_damaged(checkpoint, section)) {
         *bytes_out = 0;
         return NULL;
     }

@@ -60,6 +60,7 @@ struct rp_saver {
     void *token; /* the state token of the cut */
     size_t token_bytes;
     char *config_text;
+    const struct rp_contract *contract;
     bool lower_priority;               /* than packers and consumers, once the copy is taken */
     struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
     size_t source_count;

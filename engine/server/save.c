@@ -118,13 +118,19 @@ static void put_checkpoint(struct copying *copying, size_t bytes, size_t count,
 {
     struct rp_saver *saver = copying->saver;
     saver->info.contents_end_row = count ? saver->sources[count - 1].row + 1 : saver->info.next_row;
-    struct rp_checkpoint_piece pieces[] = {{saver->token, saver->token_bytes},
-                                           {saver->config_text, strlen(saver->config_text)},
-                                           {copying->contents, bytes}};
-    struct rp_checkpoint_part parts[] = {{RP_CHECKPOINT_STATE, &pieces[0], 1, NULL},
-                                         {RP_CHECKPOINT_CONFIG, &pieces[1], 1, NULL},
-                                         {RP_CHECKPOINT_CONTENTS, &pieces[2], 1, feed}};
-    saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, count ? 3 : 2,
+    struct rp_checkpoint_piece pieces[] = {
+        {saver->token, saver->token_bytes},
+        {saver->config_text, strlen(saver->config_text)},
+        {copying->contents, bytes},
+        {rp_contract_text(saver->contract), rp_contract_bytes(saver->contract)}};
+    struct rp_checkpoint_part parts[4] = {{RP_CHECKPOINT_STATE, &pieces[0], 1, NULL},
+                                          {RP_CHECKPOINT_CONFIG, &pieces[1], 1, NULL}};
+    size_t part_count = 2;
+    if (count)
+        parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTENTS, &pieces[2], 1,
+                                                          feed};
+    parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTRACT, &pieces[3], 1, NULL};
+    saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, part_count,
                                      &saver->path, &saver->error);
 }
 
@@ -260,6 +266,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->info.contents_end_row = saver->info.next_row;
     saver->directory = engine->checkpoints;
     saver->config_text = engine->config_text;
+    saver->contract = &engine->contract;
     saver->lower_priority = engine->phase == RP_ENGINE_RUNNING;
     saver->state = engine->config->checkpoint_contents ? RP_SAVER_COPYING : RP_SAVER_COPIED;
     if (saver->state == RP_SAVER_COPYING) {
@@ -393,7 +400,7 @@ static void follow(struct rp_engine *engine)
         break;
     case RP_SAVER_IDLE:
     case RP_SAVER_COPYING:
-        RP_ASSERT(!"a save is begun by start_saver");
+        RP_ASSERT(false); /* a save is begun by start_saver */
     }
 }
 

@@ -66,6 +66,26 @@ static int warn_of_docs_per_row(const struct rp_config *config, const struct rp_
     return code;
 }
 
+/* What a run that goes on from a checkpoint delivers otherwise than the one that wrote it: all of
+ * that may change, and somebody may not have meant it. A checkpoint of an older ringpack has no
+ * contract. */
+static void tell_changes(const struct rp_engine *engine, const struct rp_checkpoint *checkpoint)
+{
+    static const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run"};
+    size_t bytes;
+    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
+    struct rp_contract had;
+    struct rp_error difference;
+    if (!text || rp_contract_open(&had, text, bytes, NULL) < 0)
+        return;
+    if (rp_contract_compare(&had, &engine->contract, &sides, &difference) < 0)
+        rp_log(RP_LOG_INFO, "changed since the checkpoint: %s", difference.message);
+    bool whole = rp_contract_knows_whole(&had) && rp_contract_knows_whole(&engine->contract);
+    rp_log(RP_LOG_INFO, "the corpus is that of the checkpoint, by %s",
+           whole ? "its full fingerprint"
+                 : "its sampled fingerprint: it is not indexed on both sides");
+}
+
 static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                          struct rp_error *error)
 {
@@ -175,6 +195,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
             code = load_contents(engine, checkpoint, error);
         rp_log(RP_LOG_INFO, "resuming from %s: row %" PRIu64 "%s", rp_checkpoint_path(checkpoint),
                engine->start_row, engine->contents ? ", with contents" : "");
+        tell_changes(engine, checkpoint);
     }
     return code;
 }

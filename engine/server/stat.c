@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stat.c — what `ringpack stat` shows: one JSON object with stable keys, units in names. */
 #include <jansson.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "server/seats.h"
 #include "server/stat.h"
@@ -21,6 +23,21 @@ static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat 
                      ring->quarantined >> seat->replica & 1, "holds", holds);
 }
 
+/* Field and value; those of single sources are left to `ringpack checkpoint show`. */
+static json_t *contract_array(const struct rp_contract *contract)
+{
+    const struct rp_record *records[] = {&contract->stream, &contract->delivery};
+    json_t *array = json_array();
+    struct rp_field field;
+    for (size_t r = 0; r < RP_ARRAY_COUNT(records); r++)
+        for (size_t at = 0; rp_record_next(records[r], &at, &field);)
+            if (!memchr(field.name, '[', field.name_bytes))
+                json_array_append_new(array, json_pack("{s:s%, s:s%}", "field", field.name,
+                                                       (size_t)field.name_bytes, "value",
+                                                       field.value, (size_t)field.value_bytes));
+    return array;
+}
+
 char *rp_engine_stat(const struct rp_engine *engine)
 {
     struct rp_flow_counts counts;
@@ -34,7 +51,7 @@ char *rp_engine_stat(const struct rp_engine *engine)
         json_array_append_new(ranks, seat_object(engine, &engine->seats[s]));
     json_t *object = json_pack(
         "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, s:I, "
-        "s:I, s:I, s:I, s:b, s:o}",
+        "s:I, s:I, s:I, s:b, s:o, s:o}",
         "run", engine->config->run, "pid", (int)getpid(), "stream",
         rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint, "world",
         (json_int_t)engine->config->dp_world_size, "batch_size",
@@ -49,7 +66,7 @@ char *rp_engine_stat(const struct rp_engine *engine)
         "reads", (json_int_t)counts.reads, "read_bytes", (json_int_t)counts.read_bytes,
         "short_reads", (json_int_t)counts.short_reads, "read_retries",
         (json_int_t)counts.read_retries, "packers_replaced", (json_int_t)counts.packers_replaced,
-        "ended", engine->flow_ended, "ranks", ranks);
+        "ended", engine->flow_ended, "ranks", ranks, "contract", contract_array(&engine->contract));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;

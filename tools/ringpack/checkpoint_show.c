@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
+#include "base/contract.h"
 #include "cmd.h"
 
 int rp_checkpoint_token(const struct rp_checkpoint *checkpoint, struct rp_state_info *token,
@@ -100,6 +102,28 @@ static void print_token(const struct rp_state_info *token)
     print_count("dropped", token->counts.dropped + token->counts.truncated);
 }
 
+/* A record was checked: it is printable. */
+static bool open_contract(const struct rp_checkpoint *checkpoint, struct rp_contract *contract)
+{
+    size_t bytes;
+    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
+    return text && rp_contract_open(contract, text, bytes, NULL) == 0;
+}
+
+static void print_contract(const struct rp_checkpoint *checkpoint)
+{
+    struct rp_contract contract;
+    if (!open_contract(checkpoint, &contract))
+        return;
+    const struct rp_record *records[] = {&contract.stream, &contract.delivery};
+    struct rp_field field;
+    printf("contract\n");
+    for (size_t r = 0; r < RP_ARRAY_COUNT(records); r++)
+        for (size_t at = 0; rp_record_next(records[r], &at, &field);)
+            printf("  %-22.*s %.*s\n", (int)field.name_bytes, field.name, (int)field.value_bytes,
+                   field.value);
+}
+
 static void print_config(const struct rp_checkpoint *checkpoint)
 {
     size_t bytes;
@@ -132,6 +156,7 @@ void rp_checkpoint_print(const struct rp_checkpoint *checkpoint, const struct rp
     print_contents(checkpoint);
     if (token)
         print_token(token);
+    print_contract(checkpoint);
     print_config(checkpoint);
 }
 
@@ -202,6 +227,23 @@ static json_t *json_token(const struct rp_state_info *token)
                      json_u64(counts->dropped), "truncated", json_u64(counts->truncated));
 }
 
+static json_t *json_contract(const struct rp_checkpoint *checkpoint)
+{
+    struct rp_contract contract;
+    if (!open_contract(checkpoint, &contract))
+        return json_null();
+    const struct rp_record *records[] = {&contract.stream, &contract.delivery};
+    json_t *object = json_object();
+    struct rp_field field;
+    for (size_t r = 0; r < RP_ARRAY_COUNT(records); r++)
+        for (size_t at = 0; rp_record_next(records[r], &at, &field);) {
+            char name[RP_RECORD_NAME_MAX + 1];
+            snprintf(name, sizeof name, "%.*s", (int)field.name_bytes, field.name);
+            json_object_set_new(object, name, json_stringn(field.value, field.value_bytes));
+        }
+    return object;
+}
+
 json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
                            const struct rp_state_info *token)
 {
@@ -215,6 +257,7 @@ json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
                                   rp_checkpoint_contents_bad(checkpoint), "records",
                                   json_u64(contents.records), "tokens", json_u64(contents.tokens),
                                   "bytes", json_u64(contents.bytes)));
+    json_object_set_new(value, "contract", json_contract(checkpoint));
     json_object_set_new(value, "token", token ? json_token(token) : json_null());
     json_t *text = config ? json_stringn(config, bytes) : NULL; /* NULL also when it is no UTF-8 */
     json_object_set_new(value, "config", text ? text : json_null());
