@@ -17,6 +17,7 @@
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection is not told to the seat")                            \
     X(forget_names, "an engine does not look after its names in the run directory")                \
+    X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
     X(ignore_block_hash, "blocks of token files are not compared with their sidecar")              \
     X(ignore_changed_files, "token files are not looked at again once they are open")              \

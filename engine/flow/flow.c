@@ -271,7 +271,7 @@ void rp_flow_stop(struct rp_flow *flow)
     if (!flow->running)
         return;
     struct rp_arena_words *words = flow->arena.words;
-    rp_a32_store_release(&words->stop, 1);
+    rp_a32_store_release(&words->stop, RP_ARENA_STOPS);
     rp_event_signal(&words->planned);
     rp_event_signal(&words->ready);
     rp_event_signal(&words->retired_event);
@@ -283,6 +283,54 @@ void rp_flow_stop(struct rp_flow *flow)
         rp_packer_join(&flow->packers[i]);
     flow->running = false;
 }
+
+/* ---- another ring in the place of one -------------------------------------------------------- */
+
+void rp_flow_pause_packers(struct rp_flow *flow)
+{
+    struct rp_arena_words *words = flow->arena.words;
+    RP_ASSERT(flow->running && !flow->is_parked);
+    rp_a32_store_release(&words->stop, RP_ARENA_STOPS_PACKERS);
+    rp_event_signal(&words->ready);
+    rp_event_signal(&words->space);
+    for (uint32_t i = 0; i < flow->options.packers; i++)
+        rp_packer_join(&flow->packers[i]);
+}
+
+uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
+{
+    /* of the next batch there may be tickets that are packed and retired already */
+    uint64_t first, last, end = flow->deliver.rings[ring].tail + 1;
+    RP_ASSERT(rp_a32_load_relaxed(&flow->arena.words->stop) == RP_ARENA_STOPS_PACKERS);
+    rp_flow_tickets(flow, &first, &last);
+    for (uint64_t t = first; t < last; t++) {
+        const struct rp_ticket *ticket = rp_arena_ticket(&flow->arena, t);
+        uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
+        if (word == rp_ticket_word(t, RP_TICKET_PACKED) && ticket->piece_count + ticket->row_count)
+            end = rp_max_u64(end, ticket->batch + 1);
+    }
+    /* a ticket may be of other rings alone, which have more room */
+    return rp_min_u64(end, rp_a64_load_relaxed(&flow->arena.free_until[ring]));
+}
+
+int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error)
+{
+    const struct rp_flow_options *o = &flow->options;
+    int code = 0;
+    RP_ASSERT(rp_a32_load_relaxed(&flow->arena.words->stop) == RP_ARENA_STOPS_PACKERS);
+    for (uint32_t r = 0; r < o->rank_count; r++)
+        rp_pack_target_init(&flow->targets[r], &flow->deliver.rings[r]);
+    rp_a32_store_release(&flow->arena.words->stop, RP_ARENA_RUNS);
+    for (uint32_t i = 0; i < o->packers && code >= 0; i++) {
+        RP_ASSERT(!flow->packers[i].started);
+        code = rp_packer_start(&flow->packers[i], o->packer_processes, error);
+    }
+    if (code < 0)
+        rp_flow_stop(flow);
+    return code;
+}
+
+/* ---- delivering ------------------------------------------------------------------------------ */
 
 int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
 {

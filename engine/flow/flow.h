@@ -82,6 +82,16 @@ RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, stru
 /** Stop all stages and wait for reads in flight. What was published stays published. Idempotent. */
 void rp_flow_stop(struct rp_flow *flow);
 
+/** While packers are paused nobody writes to a batch ring, so rings[r] may become another one with
+ * the same shape and tail: with what the old one holds below rp_flow_packed_end. Only between an
+ * unpark and a park. Planning and reading go on, and nothing that was prefetched is lost: a ticket
+ * that a packer had begun is packed again. On failure the flow has been stopped. */
+void rp_flow_pause_packers(struct rp_flow *flow);
+RP_MUST_CHECK int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error);
+/** Batches below it may have rows that are packed, though they are not published. While packers are
+ * paused. */
+uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring);
+
 enum rp_flow_step {
     RP_FLOW_IDLE,   /* nothing to do: park */
     RP_FLOW_WORKED, /* call again */

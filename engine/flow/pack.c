@@ -158,11 +158,11 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
         uint32_t epoch = rp_event_prepare(space);
         if (plan->deliver)
             rp_deliver_want_space(plan->deliver);
-        if (batch < rp_a64_load_acquire(free_until) || rp_arena_stopping(arena))
+        if (batch < rp_a64_load_acquire(free_until) || rp_arena_stopping_packers(arena))
             rp_event_cancel(space);
         else
             rp_event_sleep(space, epoch, 100000000);
-        if (rp_arena_stopping(arena))
+        if (rp_arena_stopping_packers(arena))
             return false;
     }
     return true;
@@ -175,13 +175,13 @@ static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
     const struct rp_a64 *state = &rp_arena_ticket(arena, number)->state;
     uint64_t wanted = rp_ticket_word(number, RP_TICKET_READY);
     for (;;) {
-        if (rp_arena_stopping(arena))
+        if (rp_arena_stopping_packers(arena))
             return 0;
         uint64_t word = rp_a64_load_acquire(state); /* PAIRS ticket-state */
         if (word >= wanted)
             return word;
         uint32_t epoch = rp_event_prepare(ready);
-        if (rp_a64_load_acquire(state) >= wanted || rp_arena_stopping(arena))
+        if (rp_a64_load_acquire(state) >= wanted || rp_arena_stopping_packers(arena))
             rp_event_cancel(ready);
         else
             rp_event_sleep(ready, epoch, 100000000);

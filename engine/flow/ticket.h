@@ -114,6 +114,9 @@ struct rp_ticket {
  * it. */
 void rp_ticket_fail(struct rp_ticket *ticket, int code, const struct rp_error *error);
 
+/* Which stages are to end. A packer that ends has packed its ticket, or its successor will. */
+enum rp_arena_stop { RP_ARENA_RUNS, RP_ARENA_STOPS_PACKERS, RP_ARENA_STOPS };
+
 /* The words that the stages share beside the slots. */
 struct rp_arena_words {
     RP_LINE_ALIGNED struct rp_event planned;       /* readers sleep here; dispatch signals */
@@ -124,7 +127,7 @@ struct rp_arena_words {
     /* writer: dispatch. It sleeps until retired reaches this: a quarter of the ring, not one slot,
      * so that the two do not wake each other for every ticket. A hint; PAIRS retired-wanted */
     RP_LINE_ALIGNED struct rp_a64 retired_wanted;
-    RP_LINE_ALIGNED struct rp_a32 stop;   /* writer: deliver. 1: every stage ends */
+    RP_LINE_ALIGNED struct rp_a32 stop;   /* writer: deliver. enum rp_arena_stop */
     RP_LINE_ALIGNED struct rp_a32 parked; /* writer: deliver. 1: wake it after PACKED */
 };
 
@@ -193,10 +196,14 @@ static inline struct rp_state_slot *rp_arena_state(const struct rp_arena *arena,
 const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, size_t *bytes_out,
                               uint64_t *next_row_out);
 
-/** True when the stages should end. */
+/** True when the stages should end; packers ask the other one. */
 static inline int rp_arena_stopping(const struct rp_arena *arena)
 {
-    return rp_a32_load_acquire(&arena->words->stop) != 0;
+    return rp_a32_load_acquire(&arena->words->stop) == RP_ARENA_STOPS;
+}
+static inline int rp_arena_stopping_packers(const struct rp_arena *arena)
+{
+    return rp_a32_load_acquire(&arena->words->stop) != RP_ARENA_RUNS;
 }
 
 #endif

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "server/placing.h"
 #include "server/probe.h"
+#include "server/rebuild.h"
 #include "server/rejoin_decide.h"
 #include "server/rings.h"
 #include "server/seats.h"
@@ -130,6 +131,12 @@ static int replace_ring(struct rp_engine *engine, struct rp_seat *seat, uint64_t
     uint32_t replica = all_of_ring ? RP_ALL_SEATS : seat->replica;
     uint64_t position = rp_seat_position(seat);
     uint64_t begin = rp_engine_lowest_tail(engine, ring, replica, batch);
+    if (rp_engine_rebuilds_beside(engine, ring, replica, batch)) {
+        int built = rp_engine_rebuild_beside(engine, ring, replica, batch, error);
+        if (built >= 0 && batch != position)
+            move_seats(engine, seat, false);
+        return built;
+    }
     int code = rp_engine_probe_batch(engine, begin, error);
     if (code < 0)
         return code;

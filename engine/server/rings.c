@@ -65,6 +65,21 @@ static void place_seats(struct rp_ring *ring, uint32_t replica, uint64_t batch)
         rp_ring_set_status(ring, RP_RING_RUNNING, 0, NULL);
 }
 
+void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh)
+{
+    struct rp_ring *old = &engine->rings[ring];
+    uint32_t replicas = engine->config->replicas;
+    migrate_consumers(engine, old);
+    rp_ring_close(old);
+    *old = *fresh;
+    for (uint32_t r = 0; r < replicas; r++) {
+        struct rp_seat *seat = &engine->seats[ring * replicas + r];
+        if (RP_DEFECT(reset_seats))
+            *seat = (struct rp_seat){.ring = old, .replica = r};
+        rp_seat_transition(seat, RP_SEAT_REBUILD);
+    }
+}
+
 int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                            uint64_t batch, struct rp_error *error)
 {
@@ -91,15 +106,7 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
         rp_ring_place_seat(&fresh, r, moves ? batch : old->seats[r].release);
     }
     RP_ASSERT(fresh.release <= fresh.tail && fresh.tail - fresh.release <= fresh.geometry.slots);
-    migrate_consumers(engine, old);
-    rp_ring_close(old);
-    *old = fresh;
-    for (uint32_t r = 0; r < replicas; r++) {
-        struct rp_seat *seat = &engine->seats[ring * replicas + r];
-        if (RP_DEFECT(reset_seats))
-            *seat = (struct rp_seat){.ring = old, .replica = r};
-        rp_seat_transition(seat, RP_SEAT_REBUILD);
-    }
+    rp_engine_swap_ring(engine, ring, &fresh);
     return 0;
 }
 
@@ -135,6 +142,15 @@ static int load_plans(struct rp_engine *engine, struct rp_error *error)
     return code;
 }
 
+void rp_engine_watch_packers(struct rp_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->config->packers; i++) {
+        int pidfd = rp_flow_packer_pidfd(engine->flow, i);
+        if (pidfd >= 0)
+            (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, i);
+    }
+}
+
 int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
 {
     RP_ASSERT(!engine->flow_running);
@@ -146,11 +162,7 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
         return code;
     engine->flow_running = true;
     engine->flow_ended = false;
-    for (uint32_t i = 0; i < engine->config->packers; i++) {
-        int pidfd = rp_flow_packer_pidfd(engine->flow, i);
-        if (pidfd >= 0)
-            (void)rp_engine_watch(engine, pidfd, RP_WATCH_PACKER, i);
-    }
+    rp_engine_watch_packers(engine);
     rp_engine_schedule_save(engine);
     return 0;
 }

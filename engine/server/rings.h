@@ -18,6 +18,8 @@
  * read any more is used again as it is. On failure nothing has changed. */
 RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                                          uint64_t batch, struct rp_error *error);
+/** Put a ring that is complete in the place of one. Consumers of the old one migrate. */
+void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
 uint64_t rp_ring_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
 /** The lowest tail of all rings if seat `replica` of `ring` (RP_NO_RING: of none) were moved to
@@ -27,6 +29,8 @@ uint64_t rp_engine_lowest_tail(const struct rp_engine *engine, uint32_t ring, ui
                                uint64_t batch);
 /** Start the flow at the lowest tail of all rings, where the probe must be. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
+/** The engine's loop hears of the death of packer processes. After each start of them. */
+void rp_engine_watch_packers(struct rp_engine *engine);
 /** Stop the flow, after the copy of a save under way. Kept states stay. */
 void rp_engine_stop_flow(struct rp_engine *engine);
 /** Stop the flow, if it runs, and start it at the lowest tail of all rings. */

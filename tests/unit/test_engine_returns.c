@@ -227,6 +227,66 @@ static void a_row_behind_the_end_is_refused(void **state)
     assert_int_equal(engine_end(&engine, SIGTERM), 0);
 }
 
+/* ---- what was read ahead --------------------------------------------------------------------- */
+
+static uint64_t bytes_read(void)
+{
+    struct rp_error error;
+    char *text;
+    assert_int_equal(rp_run_stat(run_dir, NULL, &text, &error), 0);
+    const char *at = strstr(text, "\"read_bytes\":");
+    assert_non_null(at);
+    uint64_t bytes = strtoull(at + strlen("\"read_bytes\":"), NULL, 10);
+    rp_text_free(text);
+    return bytes;
+}
+
+/* Until the rings and the prefetch ring are full. */
+static uint64_t bytes_read_ahead(void)
+{
+    uint64_t before, bytes = bytes_read();
+    do {
+        before = bytes;
+        rp_sleep_ns(100000000);
+        bytes = bytes_read();
+    } while (bytes != before || bytes == 0);
+    return bytes;
+}
+
+/* Whether the last trainer of the seat has ended, or has left and may still read its ring: the next
+ * one costs no read, and the other rank goes on. */
+static void a_return_reads_nothing_again(void **state)
+{
+    (void)state;
+    static const char *const threads[] = {"packers", "2", NULL};
+    static const char *const processes[] = {"packers", "2", "packer_processes", "true", NULL};
+    for (uint32_t round = 0; round < (processes_work() ? 2u : 1u); round++) {
+        struct engine engine = engine_start(round ? processes : threads);
+        struct rp_client *other = trainer(1, NULL, 0);
+        uint64_t bytes = bytes_read_ahead();
+        for (uint32_t i = 0; i < 10; i++) {
+            struct visit visit = visit_start(0, 0);
+            if (i % 2)
+                close(visit.quit);
+            else
+                visit_kill(&visit);
+            if (i % 2) { /* it lives until the next one has its seat */
+                struct visit next = visit_start(0, 0);
+                assert_int_not_equal(next.ring, visit.ring);
+                visit.quit = -1;
+                visit_kill(&visit);
+                visit_kill(&next);
+            }
+        }
+        assert_true(bytes_read() < 2 * bytes); /* fifteen returns; each start reads that much */
+        struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), other};
+        take_by_turns(clients, 0, 12);
+        rp_client_detach(clients[0]);
+        rp_client_detach(clients[1]);
+        assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +296,7 @@ int main(void)
         cmocka_unit_test_teardown(a_row_behind_the_end_is_refused, end_newest),
         cmocka_unit_test_teardown(a_killed_trainers_memory_is_its_successors, end_newest),
         cmocka_unit_test_teardown(a_living_readers_memory_is_its_own, end_newest),
+        cmocka_unit_test_teardown(a_return_reads_nothing_again, end_newest),
     };
     return cmocka_run_group_tests(tests, engine_enter, engine_leave);
 }

@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A flow whose rings differ while it runs: one has nobody who takes its batches. */
+/* A flow whose rings differ while it runs: one has nobody who takes its batches, one is replaced.
+ */
 #include "flow_kit.h"
 
 static struct kit kit;
+
+static struct rp_flow_options two_rings(void)
+{
+    struct rp_flow_options options = small_flow(&rp_io_method_pread);
+    options.world = options.rank_count = 2;
+    options.rows = 1;
+    options.global_batch_rows = 2;
+    return options;
+}
 
 /* A seat that is skipped needs nothing but delivery to let the others go on. */
 static void nobody_waits_for_a_skipped_seat(void **state)
@@ -11,11 +21,8 @@ static void nobody_waits_for_a_skipped_seat(void **state)
     for (uint32_t slots = 2; slots <= 8; slots *= 2) {
         struct stream s;
         struct rp_error error;
-        struct rp_flow_options options = small_flow(&rp_io_method_pread);
+        struct rp_flow_options options = two_rings();
         options.batch_slots = slots;
-        options.world = options.rank_count = 2;
-        options.global_batch_rows = 2;
-        options.rows = 1;
         stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
         rp_ring_detach_trainer(&s.rings[0], 0);
         rp_ring_skip_seat(&s.rings[0], 0, true);
@@ -38,6 +45,55 @@ static void nobody_waits_for_a_skipped_seat(void **state)
     }
 }
 
+/* As the engine does it, but that it copies what is published before. */
+static void replace_ring(struct stream *s, uint32_t r)
+{
+    struct rp_ring *old = &s->rings[r], fresh;
+    struct rp_error error;
+    uint64_t position = s->views[r].next;
+    rp_ring_view_release(&s->views[r], position);
+    (void)rp_ring_poll_release(old);
+    rp_flow_pause_packers(s->flow);
+    if (rp_ring_create(&fresh, &old->geometry, 1, (struct rp_hash128){1, 2}, 9, old->release,
+                       &error) != 0)
+        fail_msg("%s", error.message);
+    for (uint64_t k = old->release; k < rp_flow_packed_end(s->flow, r); k++)
+        memcpy(rp_ring_slot(&fresh, k), rp_ring_slot(old, k), old->geometry.slot_bytes);
+    rp_ring_publish(&fresh, old->tail);
+    if (old->status == RP_RING_END)
+        rp_ring_set_status(&fresh, RP_RING_END, old->tail, NULL);
+    rp_ring_view_close(&s->views[r]);
+    rp_ring_close(old);
+    *old = fresh;
+    stream_attach(s, r, position);
+    assert_int_equal(rp_flow_resume_packers(s->flow, &error), 0);
+}
+
+/* A ring is replaced by a copy while packers are at work: every batch comes, once and whole, also
+ * those that were packed and not published. */
+static void a_ring_is_replaced_while_the_flow_runs(void **state)
+{
+    (void)state;
+    for (uint32_t processes = 0; processes < (processes_work() ? 2u : 1u); processes++) {
+        struct stream s;
+        struct rp_error error;
+        struct rp_flow_options options = two_rings();
+        options.packers = 3;
+        options.packer_processes = processes;
+        stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 3);
+        stream_start(&s);
+        for (uint32_t turn = 0, code = RP_FLOW_WORKED; code != RP_FLOW_ENDED; turn++) {
+            code = (uint32_t)stream_turn(&s, &error);
+            assert_true((int)code >= 0);
+            if (turn % 5 == 4 && code != RP_FLOW_ENDED)
+                replace_ring(&s, turn / 5 % 2);
+        }
+        run_to_end(&s);
+        check_all_came(&s);
+        stream_close(&s);
+    }
+}
+
 static int enter(void **state)
 {
     int code = kit_enter(state);
@@ -56,6 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_waits_for_a_skipped_seat),
+        cmocka_unit_test(a_ring_is_replaced_while_the_flow_runs),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

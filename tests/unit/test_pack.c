@@ -151,11 +151,11 @@ static void wait_until_packed(struct bench *bench)
 
 static void stop_packer(struct bench *bench)
 {
-    rp_a32_store_release(&bench->arena.words->stop, 1);
+    rp_a32_store_release(&bench->arena.words->stop, RP_ARENA_STOPS);
     rp_event_signal(&bench->arena.words->ready);
     rp_event_signal(&bench->arena.words->space);
     rp_packer_join(&bench->packer);
-    rp_a32_store_release(&bench->arena.words->stop, 0);
+    rp_a32_store_release(&bench->arena.words->stop, RP_ARENA_RUNS);
 }
 
 static void pack_once(struct bench *bench, bool as_process)

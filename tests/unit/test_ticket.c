@@ -73,7 +73,7 @@ static void slots_go_round(void **state)
     assert_ptr_equal(rp_arena_ticket(&arena, 3), rp_arena_ticket(&arena, 11));
     assert_ptr_not_equal(rp_arena_ticket(&arena, 3), rp_arena_ticket(&arena, 4));
     rp_a64_store_relaxed(&rp_arena_ticket(&arena, 3)->state, rp_ticket_word(3, RP_TICKET_PACKED));
-    rp_a32_store_relaxed(&arena.words->stop, 1);
+    rp_a32_store_relaxed(&arena.words->stop, RP_ARENA_STOPS);
     assert_true(rp_arena_stopping(&arena));
     rp_arena_reset(&arena);
     assert_false(rp_arena_stopping(&arena));

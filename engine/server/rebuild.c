@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rebuild.c — a ring gets new memory while the flow runs, because a process that has left it may
+ * still read the old memory.
+ *
+ *     a thread         makes the new ring, and copies what is published
+ *     engine's thread  delivers meanwhile; then copies what was published since
+ *     engine's thread  pauses packers, copies what is packed but not published, puts the new ring
+ * in the place of the old one, and starts packers
+ *
+ * Invariants: published slots are immutable from the ring's `release` on, and the seat that is
+ * being placed holds `release` at or below its batch until the end. Nobody writes to a ring while
+ * packers are paused; a thread or process that is started then sees the new ring, because it is
+ * started after the change. Plans, reads and tickets are not touched, so nothing that was
+ * prefetched is lost. */
+#include "server/rebuild.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/defect.h"
+#include "base/mem.h"
+#include "server/rings.h"
+#include "server/save.h"
+#include "server/seats.h"
+
+#define LOOK_NS 50000u /* between two looks at the thread while there is nothing to deliver */
+
+struct build {
+    struct rp_ring from, fresh; /* from: as it was when the build began */
+    struct rp_geometry geometry;
+    struct rp_hash128 contract;
+    uint64_t generation;
+    int code;
+    struct rp_error error;
+    struct rp_a32 is_done; /* PAIRS ring-build: release store / acquire load */
+};
+
+static void copy_slots(const struct rp_ring *from, const struct rp_ring *to, uint64_t first,
+                       uint64_t end)
+{
+    RP_ASSERT(from->geometry.slot_bytes == to->geometry.slot_bytes && first <= end);
+    for (uint64_t k = first; k < end; k++)
+        memcpy(rp_ring_slot(to, k), rp_ring_slot(from, k), to->geometry.slot_bytes);
+}
+
+static void *build_main(void *argument)
+{
+    struct build *build = argument;
+    const struct rp_ring *from = &build->from;
+    prctl(PR_SET_NAME, "ring");
+    build->code = rp_ring_create(&build->fresh, &build->geometry, from->replicas, build->contract,
+                                 build->generation, from->release, &build->error);
+    if (build->code >= 0)
+        copy_slots(from, &build->fresh, from->release, from->tail);
+    rp_a32_store_release(&build->is_done, 1); /* PAIRS ring-build */
+    return NULL;
+}
+
+/* What ends or changes the stream is met again by the engine's loop. */
+static void deliver_meanwhile(struct rp_engine *engine, const struct build *build)
+{
+    int step = RP_FLOW_WORKED;
+    while (!rp_a32_load_acquire(&build->is_done)) { /* PAIRS ring-build */
+        if (step == RP_FLOW_WORKED || step == RP_FLOW_IDLE)
+            step = rp_flow_deliver(engine->flow, NULL);
+        if (step != RP_FLOW_WORKED)
+            rp_sleep_ns(LOOK_NS);
+    }
+}
+
+/* Consumers of the old ring have released batches meanwhile: the new one, which has none yet,
+ * begins where they are. */
+static void begin_at_release(struct rp_ring *fresh, const struct rp_ring *old)
+{
+    RP_ASSERT(fresh->tail == fresh->release && fresh->release <= old->release);
+    for (uint32_t r = 0; r < fresh->replicas; r++)
+        rp_ring_place_seat(fresh, r, old->release);
+    RP_ASSERT(fresh->tail == old->release && fresh->release == old->release);
+}
+
+/* The last part of the copy, and the positions. Packers are paused. */
+static void finish_build(struct rp_engine *engine, struct rp_ring *old, struct rp_ring *fresh,
+                         uint32_t replica, uint64_t batch)
+{
+    uint64_t packed_end = rp_flow_packed_end(engine->flow, (uint32_t)(old - engine->rings));
+    RP_ASSERT(packed_end - old->release <= old->geometry.slots);
+    if (!RP_DEFECT(forget_packed_rows))
+        copy_slots(old, fresh, old->tail, packed_end);
+    (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
+    begin_at_release(fresh, old);
+    rp_ring_publish(fresh, old->tail);
+    for (uint32_t r = 0; r < old->replicas; r++)
+        rp_ring_place_seat(fresh, r, r == replica ? batch : old->seats[r].release);
+    RP_ASSERT(fresh->tail == old->tail && fresh->release >= old->release);
+    if (old->status == RP_RING_END)
+        rp_ring_set_status(fresh, RP_RING_END, old->tail, NULL);
+}
+
+static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struct build *build,
+                      struct rp_error *error)
+{
+    pthread_t thread;
+    *build = (struct build){.from = *old,
+                            .geometry = old->geometry,
+                            .contract = rp_contract_hash(&engine->contract),
+                            .generation = engine->generation};
+    int failed = pthread_create(&thread, NULL, build_main, build);
+    if (failed)
+        return rp_fail(error, -failed, NULL, "cannot start a thread that makes a ring: %s",
+                       rp_strerror(-failed));
+    deliver_meanwhile(engine, build);
+    pthread_join(thread, NULL);
+    if (build->code < 0 && error)
+        *error = build->error;
+    return build->code;
+}
+
+bool rp_engine_rebuilds_beside(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                               uint64_t batch)
+{
+    const struct rp_ring *old = &engine->rings[ring];
+    if (replica == RP_ALL_SEATS || !engine->flow_running)
+        return false;
+    uint64_t lowest = rp_ring_lowest_position(old, replica, batch);
+    return lowest >= old->release && lowest <= old->tail;
+}
+
+int rp_engine_rebuild_beside(struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                             uint64_t batch, struct rp_error *error)
+{
+    struct rp_ring *old = &engine->rings[ring];
+    struct build build;
+    uint64_t position = old->seats[replica].release;
+    RP_ASSERT(rp_engine_rebuilds_beside(engine, ring, replica, batch));
+    RP_ASSERT(!rp_ring_is_taken(old, replica));
+    if (batch < position) /* it holds the ring there from now on */
+        rp_ring_place_seat(old, replica, batch);
+    int code = build_ring(engine, old, &build, error);
+    if (code < 0) {
+        rp_ring_place_seat(old, replica, position);
+        return code;
+    }
+    begin_at_release(&build.fresh, old);
+    copy_slots(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
+    rp_engine_finish_copy(engine); /* a save under way may be reading the old ring */
+    rp_flow_pause_packers(engine->flow);
+    finish_build(engine, old, &build.fresh, replica, batch);
+    rp_engine_swap_ring(engine, ring, &build.fresh);
+    code = rp_flow_resume_packers(engine->flow, error);
+    engine->flow_running = code >= 0;
+    if (code >= 0)
+        rp_engine_watch_packers(engine);
+    return code;
+}
