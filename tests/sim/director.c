@@ -316,6 +316,10 @@ static void return_all(struct story *story)
     for (uint32_t r = 0; r < life->trainers; r++)
         if (!story->trainers[r].process->dead)
             doom(story, story->trainers[r].process);
+    if (engine_lives(story) && story_chance(story, 300)) {
+        director_send_stranger(story); /* nobody is attached: its row is planned towards */
+        rp_sleep_ns(1 + story_below(story, SIM_MS));
+    }
     bool last = story_chance(story, 700);
     struct token token = oldest_state(story, last);
     story->end_is_open |= is_done_from(story, token);
@@ -350,7 +354,7 @@ static void revive(struct story *story)
 static void happen(struct story *story)
 {
     struct trainer *trainer = &story->trainers[story_below(story, story->life.trainers)];
-    switch (story_below(story, 9)) {
+    switch (story_below(story, 10)) {
     case 0:
     case 1:
         if (engine_lives(story))
@@ -374,6 +378,10 @@ static void happen(struct story *story)
         break;
     case 7:
         return_all(story);
+        break;
+    case 8:
+        if (engine_lives(story))
+            director_send_stranger(story);
         break;
     default:
         kill_packer(story);

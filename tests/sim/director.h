@@ -12,6 +12,8 @@ void director_begin_life(struct story *story, uint32_t number, bool calm);
 void director_intrude(struct story *story);
 void director_start_engine(struct story *story);
 void director_start_trainer(struct story *story, uint32_t number);
+/** Somebody asks for a row that there is not. */
+void director_send_stranger(struct story *story);
 void director_expect_earlier(struct story *story, uint64_t row);
 
 #endif

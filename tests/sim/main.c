@@ -183,13 +183,14 @@ static int tell_many(void)
     sum_up(jobs, &sum);
     const struct counts *c = &sum.counts;
     printf("%" PRIu64 " seeds from %" PRIu64 "%s%s: %s; %" PRIu64 " lives, %" PRIu64
-           " engines, %" PRIu64 " trainers, %" PRIu64 " kills, %" PRIu64 " returns of all, %" PRIu64
-           " power cuts, %" PRIu64 " faults, %" PRIu64 " checkpoints promised, %" PRIu64
-           " rows compared, %" PRIu64 " steps; %.0f seeds a second\n",
+           " engines, %" PRIu64 " trainers, %" PRIu64 " strangers, %" PRIu64 " kills, %" PRIu64
+           " returns of all, %" PRIu64 " power cuts, %" PRIu64 " faults, %" PRIu64
+           " checkpoints promised, %" PRIu64 " rows compared, %" PRIu64
+           " steps; %.0f seeds a second\n",
            sum.told, options.first, options.defect ? " with " : "",
            options.defect ? options.defect : "", good ? "0 differences" : "FOUND", c->lives,
-           c->engines, c->trainers, c->kills, c->returns, c->power_cuts, c->faults, c->saves,
-           c->rows, c->steps, (double)sum.told / (seconds_now() - begin));
+           c->engines, c->trainers, c->strangers, c->kills, c->returns, c->power_cuts, c->faults,
+           c->saves, c->rows, c->steps, (double)sum.told / (seconds_now() - begin));
     return good ? 0 : 1;
 }
 
