@@ -88,13 +88,20 @@ def measure(bench, keys, kills):
             for name, is_quiet in (("quiet", True), ("kills", False))}
 
 
+def percentile(sorted_values, per_1000):
+    return sorted_values[len(sorted_values) * per_1000 // 1000]
+
+
 def summary(calls, rounds):
-    took = sorted(ns / 1000 for at, ns in calls
-                  if any(begin <= at < end for _, begin, end, _, _ in rounds))
+    """Percentiles of each round, and their median over rounds: other load comes in bursts."""
+    took = [sorted(ns / 1000 for at, ns in calls if begin <= at < end)
+            for _, begin, end, _, _ in rounds]
     batches, read = sum(r[3] for r in rounds), sum(r[4] for r in rounds)
-    return {"calls": len(took), "p50_us": statistics.median(took),
-            "p99_us": took[len(took) * 99 // 100], "p999_us": took[len(took) * 999 // 1000],
-            "max_us": took[-1], "batches": batches, "read_bytes_per_batch": read / max(batches, 1)}
+    return {"calls": sum(map(len, took)),
+            "p50_us": statistics.median(percentile(t, 500) for t in took),
+            "p99_us": statistics.median(percentile(t, 990) for t in took),
+            "max_us": statistics.median(t[-1] for t in took), "batches": batches,
+            "read_bytes_per_batch": read / max(batches, 1)}
 
 
 def main():
