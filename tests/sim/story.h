@@ -90,7 +90,8 @@ struct life {
 };
 
 struct counts {
-    uint64_t lives, engines, trainers, strangers, kills, returns, power_cuts, faults, rows, saves, steps;
+    uint64_t lives, engines, trainers, strangers, kills, returns, power_cuts, faults, rows, saves,
+        steps;
 };
 
 struct story {
