@@ -13,6 +13,7 @@
     X(accept_other_stream, "the state of another stream is taken for one's own")                   \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
     X(count_steps_from_attach, "a state brought after an attach does not begin a step")            \
+    X(count_equal_saves, "a second save at one position counts as another one to keep")            \
     X(count_published, "a checkpoint is cut behind what was published, not what was consumed")     \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection is not told to the seat")                            \
@@ -30,6 +31,7 @@
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
     X(pad_after_end, "who begins at the end of a stream gets the padding of a step")               \
+    X(prune_before_copy, "a checkpoint is removed although it has not been copied")                \
     X(publish_before_complete, "tail is stored before the slot is complete")                       \
     X(ready_before_read, "a ticket is READY while its reads are in flight, and its memory free")   \
     X(release_of_one_frees, "a slot is free when the first of its trainers has released it")       \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.h — what survives a crash: one file per checkpoint, the last N that verify.
+/* checkpoint.h — what survives a crash: one file per checkpoint, the last N positions that
+ * verify.
  *
  * A checkpoint holds a state token (critical: without it the file is worthless) and, if asked,
  * contents: tokens that were already read when it was taken. Contents are advisory: damaged or lost
@@ -81,8 +82,8 @@ struct rp_checkpoint_dir;
 /** Take a directory for writing: makes it (0700), locks it (-RP_E_BUSY with the holder's pid),
  * removes temporary files that a killed run left, and proves at once that a save could work (write,
  * fsync, rename, fsync of the directory), so that a read-only or full disk is known at start and
- * not at the first save. keep: 2 to 1000. The lock is inherited by fork: a child that lives on must
- * be one that was forked before. */
+ * not at the first save. keep: 2 to 1000 positions (rows). The lock is inherited by fork: a child
+ * that lives on must be one that was forked before. */
 RP_MUST_CHECK int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path,
                                          uint32_t keep, const char *copy_path /* NULL */,
                                          struct rp_error *error);
@@ -98,7 +99,17 @@ RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_ch
                                      const struct rp_checkpoint_part *parts, size_t part_count,
                                      char **path_out, struct rp_error *error);
 
-/** Remove what is older than `keep` verified ones. After a save, when those who wait for it know:
+/** Whether the newest checkpoint of the directory verifies and is this very state: then a save
+ * would only push another position out. *path_out is its path (the caller frees), or NULL. */
+bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_checkpoint_info *info,
+                            const void *state, size_t state_bytes, char **path_out);
+
+/** Keep a history: of every so many rows the oldest checkpoint, beside the newest ones; 0 = none.
+ * Before the first save. */
+void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows);
+
+/** Remove what is older than verified ones at `keep` positions, belongs to no history, and has been
+ * copied, or a newer one has, where copies are made. After a save, when those who wait for it know:
  * it takes longer than the sync. */
 void rp_checkpoint_prune(struct rp_checkpoint_dir *dir);
 

@@ -3,13 +3,14 @@
  *
  * Flow: the saver posts a sequence number; the thread reads that file (verifying it), puts the same
  * bytes under the same name by the same protocol, and prunes by the same rule. Threads: `target`
- * belongs to the thread; `offered` and `stop` are under the mutex. Of `source` only what never
- * changes while it is open is read: its path and directory. */
+ * belongs to the thread; `offered`, `newest` and `stop` are under the mutex. Of `source` only what
+ * never changes while it is open is read: its path and directory. */
 #include "checkpoint/copy.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -23,10 +24,26 @@ struct rp_copier {
     pthread_cond_t changed;
     uint64_t offered; /* 0 = nothing */
     uint64_t skipped;
+    uint64_t newest; /* that was copied; 0 = none yet */
     bool stop;
 };
 
-static int copy_one(struct rp_copier *copier, uint64_t sequence, struct rp_error *error)
+/* Whether the other side has this very file already: a restart offers its newest again. */
+static bool is_copied(struct rp_copier *copier, const struct rp_name *name, const void *data,
+                      uint64_t bytes)
+{
+    struct rp_checkpoint *copy;
+    uint64_t copy_bytes;
+    if (rp_reader_open(&copy, copier->target.dir, copier->target.path, name, NULL) < 0)
+        return false;
+    const void *copy_data = rp_reader_bytes(copy, &copy_bytes);
+    bool same = copy_bytes == bytes && memcmp(copy_data, data, (size_t)bytes) == 0;
+    rp_checkpoint_close(copy);
+    return same;
+}
+
+static int copy_one(struct rp_copier *copier, uint64_t sequence, uint64_t *row_out,
+                    struct rp_error *error)
 {
     struct rp_name name;
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
@@ -39,9 +56,13 @@ static int copy_one(struct rp_copier *copier, uint64_t sequence, struct rp_error
         return code;
     uint64_t bytes;
     const void *data = rp_reader_bytes(checkpoint, &bytes);
+    *row_out = rp_checkpoint_info(checkpoint)->next_row;
+    bool is_there = is_copied(copier, &name, data, bytes);
     unsigned attempt = 0;
     do
-        code = rp_writer_put_bytes(&copier->target.writer, name.text, data, (size_t)bytes, error);
+        code = is_there ? 0
+                        : rp_writer_put_bytes(&copier->target.writer, name.text, data,
+                                              (size_t)bytes, error);
     while (code < 0 && rp_writer_again(&copier->target.writer, attempt++, code));
     rp_checkpoint_close(checkpoint);
     return code;
@@ -61,14 +82,18 @@ static void *copier_run(void *argument)
         pthread_mutex_unlock(&copier->mutex);
 
         struct rp_error error;
-        if (copy_one(copier, sequence, &error) < 0) {
+        uint64_t row = 0;
+        bool is_copied_now = copy_one(copier, sequence, &row, &error) == 0;
+        if (!is_copied_now) {
             rp_log(RP_LOG_ERROR, "checkpoint %" PRIu64 " is saved but not copied: %s", sequence,
                    error.message);
         } else {
-            rp_place_note_verified(&copier->target, sequence);
-            rp_place_prune(&copier->target);
+            rp_place_note_verified(&copier->target, sequence, row);
+            rp_place_prune(&copier->target, UINT64_MAX);
         }
         pthread_mutex_lock(&copier->mutex);
+        if (is_copied_now)
+            copier->newest = sequence;
     }
     pthread_mutex_unlock(&copier->mutex);
     return NULL;
@@ -113,17 +138,32 @@ void rp_copier_offer(struct rp_copier *copier, uint64_t sequence)
     pthread_mutex_unlock(&copier->mutex);
 }
 
-void rp_copier_close(struct rp_copier *copier)
+uint64_t rp_copier_newest(struct rp_copier *copier)
+{
+    pthread_mutex_lock(&copier->mutex);
+    uint64_t newest = copier->newest;
+    pthread_mutex_unlock(&copier->mutex);
+    return newest;
+}
+
+void rp_copier_keep_every(struct rp_copier *copier, uint64_t rows)
+{
+    copier->target.keep_every_rows = rows;
+}
+
+uint64_t rp_copier_close(struct rp_copier *copier)
 {
     if (!copier)
-        return;
+        return 0;
     pthread_mutex_lock(&copier->mutex);
     copier->stop = true;
     pthread_cond_signal(&copier->changed);
     pthread_mutex_unlock(&copier->mutex);
     pthread_join(copier->thread, NULL);
+    uint64_t newest = copier->newest;
     pthread_cond_destroy(&copier->changed);
     pthread_mutex_destroy(&copier->mutex);
     rp_place_close(&copier->target);
     free(copier);
+    return newest;
 }

@@ -2,7 +2,8 @@
 /* copy.h — the second location: a thread that copies finished checkpoints to another directory.
  *
  * Slow or broken, the other side never delays "saved" here. It takes the newest that is offered;
- * one that is overtaken while it waits is skipped. */
+ * one that is overtaken while it waits is skipped. Nothing is pruned at the source before its copy,
+ * or that of a newer one, has been verified. */
 #ifndef RP_CHECKPOINT_COPY_H
 #define RP_CHECKPOINT_COPY_H
 
@@ -17,7 +18,12 @@ RP_MUST_CHECK int rp_copier_open(struct rp_copier **copier_out, const struct rp_
                                  struct rp_error *error);
 /** The checkpoint `sequence` of the source is durable: copy it when there is time. */
 void rp_copier_offer(struct rp_copier *copier, uint64_t sequence);
-/** Finish what was offered last, then stop. NULL is fine. */
-void rp_copier_close(struct rp_copier *copier);
+/** The newest checkpoint of which a verified copy was made, or found, since the copier was opened;
+ * 0 = none yet. */
+uint64_t rp_copier_newest(struct rp_copier *copier);
+/** Finish what was offered last, then stop. Returns the newest that was copied. NULL is fine. */
+uint64_t rp_copier_close(struct rp_copier *copier);
+/** Keep a history there, too; see struct rp_place. Before anything is offered. */
+void rp_copier_keep_every(struct rp_copier *copier, uint64_t rows);
 
 #endif

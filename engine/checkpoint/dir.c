@@ -13,12 +13,14 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/copy.h"
 #include "checkpoint/feed.h"
 #include "checkpoint/format.h"
 #include "checkpoint/place.h"
+#include "checkpoint/reader.h"
 #include "checkpoint/scan.h"
 
 struct rp_checkpoint_dir {
@@ -185,7 +187,7 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     }
 
     info->sequence = sequence;
-    rp_place_note_verified(&dir->place, sequence);
+    rp_place_note_verified(&dir->place, sequence, info->next_row);
     if (dir->copier)
         rp_copier_offer(dir->copier, sequence);
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
@@ -199,7 +201,55 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
 
 void rp_checkpoint_prune(struct rp_checkpoint_dir *dir)
 {
-    rp_place_prune(&dir->place);
+    rp_place_prune(&dir->place, dir->copier ? rp_copier_newest(dir->copier) : UINT64_MAX);
+}
+
+void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows)
+{
+    dir->place.keep_every_rows = rows;
+    if (dir->copier)
+        rp_copier_keep_every(dir->copier, rows);
+}
+
+/* The newest checkpoint of the directory, if its head says that it stands at `row`. */
+static int open_newest_at(const struct rp_checkpoint_dir *dir, uint64_t row,
+                          struct rp_checkpoint **out)
+{
+    const struct rp_place *place = &dir->place;
+    struct rp_scan scan;
+    *out = NULL;
+    int code = rp_scan_open(&scan, place->dir, place->path, NULL);
+    for (size_t i = 0; i < scan.count && code == 0; i++) {
+        uint64_t found;
+        if (scan.names[i].kind != RP_NAME_CURRENT)
+            continue;
+        if (rp_reader_row(&found, place->dir, place->path, &scan.names[i], NULL) == 0 &&
+            found == row)
+            code = rp_reader_open(out, place->dir, place->path, &scan.names[i], NULL);
+        break;
+    }
+    rp_scan_free(&scan);
+    return *out ? 0 : -ENOENT;
+}
+
+bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_checkpoint_info *info,
+                            const void *state, size_t state_bytes, char **path_out)
+{
+    struct rp_checkpoint *newest;
+    size_t bytes;
+    *path_out = NULL;
+    if (RP_DEFECT(count_equal_saves) || rp_place_check(&dir->place, NULL) < 0 ||
+        open_newest_at(dir, info->next_row, &newest) < 0)
+        return false;
+    const struct rp_checkpoint_info *found = rp_checkpoint_info(newest);
+    const void *saved = rp_checkpoint_section(newest, RP_CHECKPOINT_STATE, &bytes);
+    if (bytes == state_bytes && memcmp(saved, state, bytes) == 0 &&
+        rp_hash128_equal(found->identity, info->identity) && !rp_checkpoint_contents_bad(newest))
+        *path_out = strdup(rp_checkpoint_path(newest));
+    if (*path_out && dir->copier && rp_copier_newest(dir->copier) < found->sequence)
+        rp_copier_offer(dir->copier, found->sequence);
+    rp_checkpoint_close(newest);
+    return *path_out != NULL;
 }
 
 int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *path, uint32_t keep,
@@ -239,7 +289,9 @@ void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)
 {
     if (!dir)
         return;
-    rp_copier_close(dir->copier);
+    uint64_t newest_copied = rp_copier_close(dir->copier);
+    if (newest_copied > 0) /* what waited for the last copy */
+        rp_place_prune(&dir->place, newest_copied);
     rp_place_close(&dir->place);
     free(dir);
 }

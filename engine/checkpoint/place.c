@@ -6,9 +6,7 @@
  *   P1  At most one process writes into a directory: it holds an flock on .lock, which the kernel
  *       drops when the holder dies, however it dies. The pid inside is for people only.
  *
- *   P2  Whoever holds the lock may remove every temporary file of ringpack: its writer is dead.
- *
- *   P3  A checkpoint is removed only when `keep` (2 or more) newer ones are known to verify. */
+ *   P2  Whoever holds the lock may remove every temporary file of ringpack: its writer is dead. */
 #include "checkpoint/place.h"
 
 #include <dirent.h>
@@ -205,14 +203,13 @@ int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool 
     int code = open_directory(place, path, make, error);
     if (code == 0) {
         place->path = strdup(path);
-        place->verified = rp_calloc(keep, sizeof *place->verified);
         uint8_t *buffer = rp_take_pages(RP_WRITER_BUFFER_BYTES);
         place->writer = (struct rp_writer){.storage = storage,
                                            .dir = place->dir,
                                            .path = place->path,
                                            .buffer = buffer,
                                            .buffer_bytes = RP_WRITER_BUFFER_BYTES};
-        if (!place->path || !place->verified || !buffer)
+        if (!place->path || !buffer)
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
     }
     if (code == 0)
@@ -237,72 +234,7 @@ void rp_place_close(struct rp_place *place)
     if (place->dir >= 0)
         close(place->dir);
     rp_give_pages(place->writer.buffer, RP_WRITER_BUFFER_BYTES);
-    free(place->verified);
+    free(place->known);
     free(place->path);
     *place = (struct rp_place){.dir = -1, .lock = -1};
-}
-
-/* ---- retention ------------------------------------------------------------------------------- */
-
-void rp_place_note_verified(struct rp_place *place, uint64_t sequence)
-{
-    RP_ASSERT(place->keep >= RP_PLACE_KEEP_MIN);
-    /* Newest first; the oldest falls out, it is about to be removed. */
-    uint32_t moved = place->verified_count < place->keep ? place->verified_count : place->keep - 1;
-    memmove(place->verified + 1, place->verified, moved * sizeof *place->verified);
-    place->verified[0] = sequence;
-    place->verified_count = moved + 1;
-    place->newest_sequence = rp_max_u64(place->newest_sequence, sequence);
-}
-
-static bool verifies(const struct rp_place *place, const struct rp_name *name)
-{
-    for (uint32_t i = 0; i < place->verified_count; i++)
-        if (place->verified[i] == name->sequence)
-            return true;
-    struct rp_checkpoint *checkpoint;
-    struct rp_error error;
-    if (rp_reader_open(&checkpoint, place->dir, place->path, name, &error) < 0) {
-        rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept",
-               error.message, place->keep);
-        return false;
-    }
-    rp_checkpoint_close(checkpoint);
-    return true;
-}
-
-void rp_place_prune(struct rp_place *place)
-{
-    struct rp_scan scan;
-    struct rp_error error;
-    uint64_t *kept = rp_calloc(place->keep, sizeof *kept);
-    int code = kept ? rp_scan_open(&scan, place->dir, place->path, &error) : -ENOMEM;
-    if (code < 0) {
-        rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", place->path,
-               kept ? error.message : rp_strerror(code));
-        free(kept);
-        return;
-    }
-    uint32_t kept_count = 0;
-    for (size_t i = 0; i < scan.count; i++) {
-        const struct rp_name *name = &scan.names[i];
-        place->newest_sequence = rp_max_u64(place->newest_sequence, name->sequence);
-        if (name->kind != RP_NAME_CURRENT)
-            continue;
-        if (kept_count < place->keep) {
-            if (verifies(place, name))
-                kept[kept_count++] = name->sequence;
-            continue;
-        }
-        /* P3. Not synced: should the removal be lost in a power cut, there is one more old
-         * checkpoint. */
-        code = place->writer.storage->unlink(place->writer.storage, place->dir, name->text);
-        if (code < 0 && code != -ENOENT)
-            rp_log(RP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", place->path,
-                   name->text, rp_strerror(code));
-    }
-    rp_scan_free(&scan);
-    free(place->verified);
-    place->verified = kept;
-    place->verified_count = kept_count;
 }

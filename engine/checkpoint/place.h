@@ -9,6 +9,12 @@
 #define RP_PLACE_KEEP_MIN 2u /* a single one could be the damaged one */
 #define RP_PLACE_KEEP_MAX 1000u
 
+/* What this process has found out about a checkpoint, so that it need not read it again. */
+struct rp_known {
+    uint64_t sequence, row;
+    bool is_verified; /* all of it; else its head */
+};
+
 struct rp_place {
     char *path;
     int dir;         /* file descriptors; -1 while not open */
@@ -16,9 +22,10 @@ struct rp_place {
     bool is_watched; /* its path led to it when it was opened: see rp_place_check */
     struct rp_writer writer;
     uint64_t newest_sequence; /* of all names that are or were here, 0 = none */
-    uint32_t keep;
-    uint64_t *verified; /* sequences that this process has found good, at most `keep` */
-    uint32_t verified_count;
+    uint32_t keep;            /* positions */
+    uint64_t keep_every_rows; /* and one checkpoint of every so many rows; 0 = no history */
+    struct rp_known *known;   /* newest first */
+    size_t known_count;
 };
 
 /** Take `path`, which is made if `make` is set. -RP_E_BUSY names the process that holds it. On
@@ -31,11 +38,13 @@ void rp_place_close(struct rp_place *place); /* fine on one that is half open or
  * moved, or that something was mounted over, is durable, and no restart looks for it there. */
 RP_MUST_CHECK int rp_place_check(const struct rp_place *place, struct rp_error *error);
 
-/** The checkpoint `sequence` has just been written here and read back. */
-void rp_place_note_verified(struct rp_place *place, uint64_t sequence);
+/** The checkpoint `sequence`, whose state stands at `row`, was read and is good. It is newer than
+ * all that are known. */
+void rp_place_note_verified(struct rp_place *place, uint64_t sequence, uint64_t row);
 
-/** Remove checkpoints that are older than `keep` verified ones, verifying those that this process
- * has not seen yet. Trouble is logged: a checkpoint too many is no reason to fail. */
-void rp_place_prune(struct rp_place *place);
+/** Remove what prune.c finds to be of no use any more, verifying what this process has not seen
+ * yet. newest_copied: the last one that has a verified copy, UINT64_MAX where no copies are made.
+ * Trouble is logged: a checkpoint too many is no reason to fail. */
+void rp_place_prune(struct rp_place *place, uint64_t newest_copied);
 
 #endif

@@ -81,19 +81,25 @@ static int check_kind(int fd, const char *path, uint64_t *file_bytes, struct rp_
     return 0;
 }
 
+/* `bytes` is as encoded in the file, `head` is what it says. */
+static int read_head(struct rp_format_head *head, uint8_t bytes[RP_FORMAT_HEAD_BYTES], int fd,
+                     const char *path, uint64_t *file_bytes, struct rp_error *error)
+{
+    int code = check_kind(fd, path, file_bytes, error);
+    if (code < 0)
+        return code;
+    if (*file_bytes >= DIRECT_BYTES_MIN) /* the page cache is the corpus's */
+        rp_storage_direct(fd);
+    code = read_exactly(fd, bytes, RP_FORMAT_HEAD_BYTES, 0, path, error);
+    return code < 0 ? code : rp_format_parse_head(head, bytes, *file_bytes, path, error);
+}
+
 static int read_checkpoint(struct rp_checkpoint *checkpoint, int fd, struct rp_error *error)
 {
     _Alignas(RP_FORMAT_PAGE_BYTES) uint8_t head[RP_FORMAT_HEAD_BYTES];
     const char *path = checkpoint->path;
     uint64_t file_bytes = 0;
-    int code = check_kind(fd, path, &file_bytes, error);
-    if (code == 0) {
-        if (file_bytes >= DIRECT_BYTES_MIN) /* the page cache is the corpus's */
-            rp_storage_direct(fd);
-        code = read_exactly(fd, head, sizeof head, 0, path, error);
-    }
-    if (code == 0)
-        code = rp_format_parse_head(&checkpoint->head, head, file_bytes, path, error);
+    int code = read_head(&checkpoint->head, head, fd, path, &file_bytes, error);
     if (code == 0 && !(checkpoint->bytes = rp_take_pages(file_bytes)))
         code = rp_fail(error, -ENOMEM, "free memory and try again; the file is untouched",
                        "%s: no memory for its %" PRIu64 " bytes", path, file_bytes);
@@ -162,6 +168,25 @@ int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
                    (*out)->path, name->sequence, (*out)->head.info.sequence);
     rp_checkpoint_close(*out);
     *out = NULL;
+    return code;
+}
+
+int rp_reader_row(uint64_t *row_out, int dir, const char *path, const struct rp_name *name,
+                  struct rp_error *error)
+{
+    _Alignas(RP_FORMAT_PAGE_BYTES) uint8_t bytes[RP_FORMAT_HEAD_BYTES];
+    struct rp_format_head head;
+    uint64_t file_bytes;
+    int fd = openat(dir, name->text, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0)
+        return fail_code(error, -errno, path, "open a checkpoint in it");
+    int code = read_head(&head, bytes, fd, path, &file_bytes, error);
+    close(fd);
+    if (code == 0 && head.info.sequence != name->sequence)
+        code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s/%s: its name does not fit", path,
+                       name->text);
+    if (code == 0)
+        *row_out = head.info.next_row;
     return code;
 }
 

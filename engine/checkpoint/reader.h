@@ -11,6 +11,10 @@
 RP_MUST_CHECK int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
                                  const struct rp_name *name, struct rp_error *error);
 
+/** The row where its state stands, by its head alone, which is checked, but not the rest. */
+RP_MUST_CHECK int rp_reader_row(uint64_t *row_out, int dir, const char *path,
+                                const struct rp_name *name, struct rp_error *error);
+
 /** The whole file as it was read. */
 const void *rp_reader_bytes(const struct rp_checkpoint *checkpoint, uint64_t *bytes_out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* retention — which checkpoint of a directory counts: list, newest, set aside, rewind. (Removing
- * old ones belongs to whoever writes: place.c.)
+ * old ones belongs to whoever writes: prune.c.)
  *
  * Invariants
  *

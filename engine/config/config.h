@@ -89,8 +89,9 @@ struct rp_config {
     char *checkpoint_dir; /* NULL = none are written */
     uint64_t
         checkpoint_steps;     /* write one every so many steps; 0 = at SIGTERM and on demand only */
-    uint32_t checkpoint_keep; /* 3; at least 2 */
-    bool checkpoint_contents; /* true */
+    uint32_t checkpoint_keep; /* positions; 3; at least 2 */
+    uint64_t checkpoint_keep_every; /* steps; 0 = no history */
+    bool checkpoint_contents;       /* true */
     char *checkpoint_copy_dir; /* NULL; a second place, copied and verified in the background */
 
     /* Where each key was given, in the order of rp_config_keys: a line of the file,

@@ -103,7 +103,10 @@ enum rp_key_kind {
       "directory of the checkpoints")                                                              \
     X(checkpoint_steps, checkpoint_steps, COUNT, NULL, "0", 0, UINT64_MAX,                         \
       "write one every so many steps; 0 = at SIGTERM and on demand only")                          \
-    X(checkpoint_keep, checkpoint_keep, COUNT, NULL, "3", 2, 1000, "checkpoints to keep")          \
+    X(checkpoint_keep, checkpoint_keep, COUNT, NULL, "3", 2, 1000,                                 \
+      "positions of which checkpoints are kept: the newest ones")                                  \
+    X(checkpoint_keep_every, checkpoint_keep_every, COUNT, NULL, "0", 0, UINT64_MAX,               \
+      "keep a history, too: the first checkpoint of every so many steps; 0 = none")                \
     X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                          \
       "write what the rings hold, too: a resumed run starts without the corpus")                   \
     X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                   \

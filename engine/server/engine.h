@@ -67,6 +67,7 @@ struct rp_saver {
     /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
+    bool was_there; /* the newest checkpoint is of this very state: nothing was written */
     struct rp_error error;
 };
 

@@ -117,6 +117,12 @@ static void put_checkpoint(struct copying *copying, size_t bytes, size_t count,
                            struct rp_checkpoint_feed *feed)
 {
     struct rp_saver *saver = copying->saver;
+    saver->was_there = rp_checkpoint_is_saved(saver->directory, &saver->info, saver->token,
+                                              saver->token_bytes, &saver->path);
+    if (saver->was_there) {
+        saver->code = 0;
+        return;
+    }
     saver->info.contents_end_row = count ? saver->sources[count - 1].row + 1 : saver->info.next_row;
     struct rp_checkpoint_piece pieces[] = {
         {saver->token, saver->token_bytes},
@@ -303,7 +309,10 @@ static void answer_requesters(struct rp_engine *engine)
 static void tell_result(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
-    if (saver->code == 0)
+    if (saver->code == 0 && saver->was_there)
+        rp_log(RP_LOG_INFO, "saved already, as %s: row %" PRIu64, saver->path,
+               saver->info.next_row);
+    else if (saver->code == 0)
         rp_log(RP_LOG_INFO, "saved %s: row %" PRIu64 ", contents to row %" PRIu64, saver->path,
                saver->info.next_row, saver->info.contents_end_row);
     else

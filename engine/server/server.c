@@ -175,6 +175,11 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0 && c->checkpoint_dir)
         code = rp_checkpoint_dir_open(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
                                       c->checkpoint_copy_dir, error);
+    uint64_t history_rows;
+    if (!rp_mul_u64(c->checkpoint_keep_every, c->global_batch_size, &history_rows))
+        history_rows = UINT64_MAX;
+    if (code >= 0 && engine->checkpoints)
+        rp_checkpoint_keep_every(engine->checkpoints, history_rows);
     if (code >= 0)
         code = rp_engine_find_start(engine, error);
     if (code >= 0) {

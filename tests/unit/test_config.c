@@ -76,6 +76,7 @@ static const char *const every_key[][2] = {
     {"checkpoint_dir", "/c"},
     {"checkpoint_steps", "10"},
     {"checkpoint_keep", "5"},
+    {"checkpoint_keep_every", "7"},
     {"checkpoint_contents", "false"},
     {"checkpoint_copy_dir", "/d"},
 };
@@ -123,6 +124,7 @@ static void check_every_key(void)
     assert_string_equal(config.checkpoint_dir, "/c");
     assert_int_equal(config.checkpoint_steps, 10);
     assert_int_equal(config.checkpoint_keep, 5);
+    assert_int_equal(config.checkpoint_keep_every, 7);
     assert_false(config.checkpoint_contents);
     assert_string_equal(config.checkpoint_copy_dir, "/d");
 }

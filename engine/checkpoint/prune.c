@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* prune.c — which checkpoints of a directory may go.
+ *
+ * A checkpoint's position is the row where its state stands. Kept are
+ *
+ *   - the newest checkpoint of each of the newest `keep` positions, which must verify, and whatever
+ *     among them does not;
+ *   - where a history is wanted, the oldest checkpoint of every `keep_every_rows` rows.
+ *
+ * Invariants
+ *
+ *   N1  A checkpoint is removed only when newer ones at `keep` (2 or more) positions are known to
+ *       verify. Any number of saves at one position leaves the others where they are.
+ *
+ *   N2  Where copies are made, a checkpoint is removed only when it, or a newer one, has been
+ * copied and the copy was verified. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/place.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/scan.h"
+
+enum fate { FATE_REMOVED, FATE_KEPT };
+
+struct file {
+    const struct rp_name *name;
+    struct rp_known known;
+    bool has_row;
+    enum fate fate;
+};
+
+struct pruning {
+    struct rp_place *place;
+    struct file *files; /* newest first */
+    size_t count;
+};
+
+void rp_place_note_verified(struct rp_place *place, uint64_t sequence, uint64_t row)
+{
+    place->newest_sequence = rp_max_u64(place->newest_sequence, sequence);
+    struct rp_known *known = reallocarray(place->known, place->known_count + 1, sizeof *known);
+    if (!known)
+        return; /* then it is read again */
+    memmove(known + 1, known, place->known_count * sizeof *known);
+    known[0] = (struct rp_known){.sequence = sequence, .row = row, .is_verified = true};
+    place->known = known;
+    place->known_count++;
+}
+
+/* What this process knows of them already. Both lists are newest first. */
+static void recall(struct pruning *pruning)
+{
+    const struct rp_place *place = pruning->place;
+    size_t k = 0;
+    for (size_t i = 0; i < pruning->count; i++) {
+        struct file *file = &pruning->files[i];
+        while (k < place->known_count && place->known[k].sequence > file->name->sequence)
+            k++;
+        if (k < place->known_count && place->known[k].sequence == file->name->sequence) {
+            file->known = place->known[k];
+            file->has_row = true;
+        }
+    }
+}
+
+static bool verify(const struct pruning *pruning, struct file *file)
+{
+    const struct rp_place *place = pruning->place;
+    struct rp_checkpoint *checkpoint;
+    struct rp_error error;
+    if (file->known.is_verified)
+        return true;
+    if (rp_reader_open(&checkpoint, place->dir, place->path, file->name, &error) < 0) {
+        rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept",
+               error.message, place->keep);
+        return false;
+    }
+    file->known.row = rp_checkpoint_info(checkpoint)->next_row;
+    file->known.is_verified = file->has_row = true;
+    rp_checkpoint_close(checkpoint);
+    return true;
+}
+
+static bool is_among(uint64_t row, const uint64_t *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i] == row && !RP_DEFECT(count_equal_saves))
+            return true;
+    return false;
+}
+
+/* Returns the number of files down to the last one of the newest `keep` positions, or 0 when there
+ * are not so many positions. */
+static size_t keep_newest(const struct pruning *pruning, uint64_t *rows)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < pruning->count; i++) {
+        struct file *file = &pruning->files[i];
+        if (!verify(pruning, file)) {
+            file->fate = FATE_KEPT;
+        } else if (!is_among(file->known.row, rows, found)) {
+            file->fate = FATE_KEPT;
+            rows[found++] = file->known.row;
+        }
+        if (found == pruning->place->keep)
+            return i + 1;
+    }
+    return 0;
+}
+
+static bool know_row(const struct pruning *pruning, struct file *file)
+{
+    struct rp_error error;
+    if (!file->has_row)
+        file->has_row = rp_reader_row(&file->known.row, pruning->place->dir, pruning->place->path,
+                                      file->name, &error) == 0;
+    return file->has_row;
+}
+
+/* Of those older than the first `newer`. From the oldest on: what is kept once is kept for good. */
+static void keep_history(const struct pruning *pruning, size_t newer)
+{
+    uint64_t every = pruning->place->keep_every_rows;
+    struct file *oldest = NULL; /* of its part of the stream */
+    for (size_t i = pruning->count; i-- > newer;) {
+        struct file *file = &pruning->files[i];
+        if (!know_row(pruning, file))
+            continue;
+        bool same = oldest && oldest->known.row / every == file->known.row / every;
+        if (same && verify(pruning, oldest))
+            continue;
+        if (same) /* it is damaged */
+            oldest->fate = FATE_REMOVED;
+        file->fate = FATE_KEPT;
+        oldest = file;
+    }
+}
+
+static void remove_rest(const struct pruning *pruning, uint64_t newest_copied)
+{
+    const struct rp_place *place = pruning->place;
+    struct rp_storage *storage = place->writer.storage;
+    size_t waiting = 0;
+    for (size_t i = 0; i < pruning->count; i++) {
+        struct file *file = &pruning->files[i];
+        if (file->fate == FATE_KEPT)
+            continue;
+        if (file->name->sequence > newest_copied && !RP_DEFECT(prune_before_copy)) { /* N2 */
+            file->fate = FATE_KEPT;
+            waiting++;
+            continue;
+        }
+        /* Not synced: should the removal be lost in a power cut, there is one more old checkpoint.
+         */
+        int code = storage->unlink(storage, place->dir, file->name->text);
+        if (code < 0 && code != -ENOENT)
+            rp_log(RP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", place->path,
+                   file->name->text, rp_strerror(code));
+    }
+    if (waiting > 1) /* one is usual: its copy is under way */
+        rp_log(RP_LOG_WARNING, "%s: %zu old checkpoints stay until they have been copied",
+               place->path, waiting);
+}
+
+static void remember(const struct pruning *pruning)
+{
+    struct rp_place *place = pruning->place;
+    struct rp_known *known = rp_calloc(pruning->count, sizeof *known);
+    size_t count = 0;
+    for (size_t i = 0; known && i < pruning->count; i++)
+        if (pruning->files[i].fate == FATE_KEPT && pruning->files[i].has_row)
+            known[count++] = pruning->files[i].known;
+    free(place->known);
+    place->known = known;
+    place->known_count = count;
+}
+
+static void prune(struct pruning *pruning, const struct rp_scan *scan, uint64_t *rows,
+                  uint64_t newest_copied)
+{
+    struct rp_place *place = pruning->place;
+    for (size_t i = 0; i < scan->count; i++) {
+        const struct rp_name *name = &scan->names[i];
+        place->newest_sequence = rp_max_u64(place->newest_sequence, name->sequence);
+        if (name->kind == RP_NAME_CURRENT)
+            pruning->files[pruning->count++] = (struct file){.name = name,
+                                                             .known = {.sequence = name->sequence}};
+    }
+    recall(pruning);
+    size_t newer = keep_newest(pruning, rows);
+    if (newer == 0) { /* N1 */
+        for (size_t i = 0; i < pruning->count; i++)
+            pruning->files[i].fate = FATE_KEPT;
+    } else {
+        if (place->keep_every_rows)
+            keep_history(pruning, newer);
+        remove_rest(pruning, newest_copied);
+    }
+    remember(pruning);
+}
+
+void rp_place_prune(struct rp_place *place, uint64_t newest_copied)
+{
+    struct rp_scan scan;
+    struct rp_error error;
+    int code = rp_scan_open(&scan, place->dir, place->path, &error);
+    if (code < 0) {
+        rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", place->path, error.message);
+        return;
+    }
+    struct pruning pruning = {.place = place, .files = rp_calloc(scan.count, sizeof(struct file))};
+    uint64_t *rows = rp_calloc(place->keep, sizeof *rows);
+    if (rows && pruning.files)
+        prune(&pruning, &scan, rows, newest_copied);
+    else if (scan.count > 0)
+        rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", place->path, rp_strerror(-ENOMEM));
+    free(rows);
+    free(pruning.files);
+    rp_scan_free(&scan);
+}
