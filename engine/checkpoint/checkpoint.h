@@ -165,6 +165,23 @@ RP_MUST_CHECK int rp_checkpoint_list(const char *directory,
                                      struct rp_error *error);
 void rp_checkpoint_list_free(struct rp_checkpoint_entry *entries, size_t count);
 
+/* A directory of checkpoints that a fresh start has moved away. */
+#define RP_SET_ASIDE_PREFIX "set-aside-"
+#define RP_SET_ASIDE_NAME_BYTES 40
+struct rp_set_aside {
+    char name[RP_SET_ASIDE_NAME_BYTES]; /* in the directory: set-aside-20260131-1 */
+    size_t count;
+    uint64_t oldest_sequence, newest_sequence; /* when count > 0 */
+};
+/** All of a directory, in no order; the caller frees the list. */
+RP_MUST_CHECK int rp_checkpoint_set_asides(const char *directory, struct rp_set_aside **list_out,
+                                           size_t *count_out, struct rp_error *error);
+
+/** Move all checkpoints of the directory, and of its copies, into a new directory set-aside-DATE-N
+ * in it, where nothing prunes them: for a run that begins anew. Before the first save. */
+RP_MUST_CHECK int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir,
+                                              struct rp_error *error);
+
 /** Make `sequence` the newest: later ones are renamed to NAME.rewound (and can be renamed back by
  * hand). */
 RP_MUST_CHECK int rp_checkpoint_rewind(const char *directory, uint64_t sequence,

@@ -146,6 +146,11 @@ uint64_t rp_copier_newest(struct rp_copier *copier)
     return newest;
 }
 
+int rp_copier_set_aside(struct rp_copier *copier, struct rp_error *error)
+{
+    return rp_place_set_aside(&copier->target, error);
+}
+
 void rp_copier_keep_every(struct rp_copier *copier, uint64_t rows)
 {
     copier->target.keep_every_rows = rows;

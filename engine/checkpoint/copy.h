@@ -23,6 +23,8 @@ void rp_copier_offer(struct rp_copier *copier, uint64_t sequence);
 uint64_t rp_copier_newest(struct rp_copier *copier);
 /** Finish what was offered last, then stop. Returns the newest that was copied. NULL is fine. */
 uint64_t rp_copier_close(struct rp_copier *copier);
+/** rp_place_set_aside of the copies. Before anything is offered. */
+RP_MUST_CHECK int rp_copier_set_aside(struct rp_copier *copier, struct rp_error *error);
 /** Keep a history there, too; see struct rp_place. Before anything is offered. */
 void rp_copier_keep_every(struct rp_copier *copier, uint64_t rows);
 

@@ -199,6 +199,13 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     return 0;
 }
 
+int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir, struct rp_error *error)
+{
+    /* The copies first: were they left alone, the next start would go on from them. */
+    int code = dir->copier ? rp_copier_set_aside(dir->copier, error) : 0;
+    return code < 0 ? code : rp_place_set_aside(&dir->place, error);
+}
+
 void rp_checkpoint_prune(struct rp_checkpoint_dir *dir)
 {
     rp_place_prune(&dir->place, dir->copier ? rp_copier_newest(dir->copier) : UINT64_MAX);

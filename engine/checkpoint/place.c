@@ -130,6 +130,13 @@ static int find_newest_sequence(struct rp_place *place, struct rp_error *error)
     if (code == 0 && scan.count > 0)
         place->newest_sequence = scan.names[0].sequence;
     rp_scan_free(&scan);
+    struct rp_set_aside *asides = NULL;
+    size_t count = 0;
+    if (code == 0)
+        code = rp_set_aside_list(place->dir, place->path, &asides, &count, error);
+    for (size_t i = 0; i < count; i++) /* set_aside.c, A3 */
+        place->newest_sequence = rp_max_u64(place->newest_sequence, asides[i].newest_sequence);
+    free(asides);
     return code;
 }
 

@@ -47,4 +47,12 @@ void rp_place_note_verified(struct rp_place *place, uint64_t sequence, uint64_t 
  * Trouble is logged: a checkpoint too many is no reason to fail. */
 void rp_place_prune(struct rp_place *place, uint64_t newest_copied);
 
+/** Move all checkpoints into a new directory set-aside-DATE-N inside it (set_aside.c). */
+RP_MUST_CHECK int rp_place_set_aside(const struct rp_place *place, struct rp_error *error);
+
+/** The directories of that kind in `dir`; `path` is for messages. The caller frees the list, also
+ * after a failure. */
+RP_MUST_CHECK int rp_set_aside_list(int dir, const char *path, struct rp_set_aside **list_out,
+                                    size_t *count_out, struct rp_error *error);
+
 #endif

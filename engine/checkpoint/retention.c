@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/place.h"
@@ -197,7 +198,43 @@ void rp_checkpoint_list_free(struct rp_checkpoint_entry *entries, size_t count)
     free(entries);
 }
 
+int rp_checkpoint_set_asides(const char *directory, struct rp_set_aside **list_out,
+                             size_t *count_out, struct rp_error *error)
+{
+    *list_out = NULL;
+    *count_out = 0;
+    int dir = open_directory(directory, error);
+    if (dir < 0)
+        return dir;
+    int code = rp_set_aside_list(dir, directory, list_out, count_out, error);
+    close(dir);
+    return code;
+}
+
 /* ---- rewind ---------------------------------------------------------------------------------- */
+
+/* Somebody may look for a checkpoint from before a fresh start. */
+static int fail_no_target(const struct rp_place *place, uint64_t sequence, struct rp_error *error)
+{
+    struct rp_set_aside *list;
+    size_t count;
+    char hint[sizeof error->hint] = "`ringpack checkpoint list` shows what is there; nothing was "
+                                    "changed";
+    struct rp_name name;
+    rp_name_make(&name, rp_min_u64(sequence, RP_SEQUENCE_MAX), RP_NAME_CURRENT);
+    int code = rp_set_aside_list(place->dir, place->path, &list, &count, NULL);
+    for (size_t i = 0; i < count && code == 0; i++) {
+        char path[RP_SET_ASIDE_NAME_BYTES + RP_NAME_BYTES + 1];
+        snprintf(path, sizeof path, "%s/%s", list[i].name, name.text);
+        if (faccessat(place->dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            snprintf(hint, sizeof hint,
+                     "it was set aside: `cd %.240s && mv %s .`, then the same again", place->path,
+                     path);
+    }
+    free(list);
+    return rp_fail(error, -RP_E_USAGE, hint, "%s: there is no checkpoint with sequence %" PRIu64,
+                   place->path, sequence);
+}
 
 static int check_target(const struct rp_place *place, const struct rp_scan *scan, uint64_t sequence,
                         struct rp_error *error)
@@ -211,9 +248,7 @@ static int check_target(const struct rp_place *place, const struct rp_scan *scan
             rp_checkpoint_close(checkpoint);
         return code;
     }
-    return rp_fail(error, -RP_E_USAGE,
-                   "`ringpack checkpoint list` shows what is there; nothing was changed",
-                   "%s: there is no checkpoint with sequence %" PRIu64, place->path, sequence);
+    return fail_no_target(place, sequence, error);
 }
 
 /* Newest first: stopped half-way, the newest that is left is still one of the later ones, and the

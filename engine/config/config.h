@@ -32,6 +32,7 @@ struct rp_config_source {
 #define RP_CONFIG_OPTION UINT32_MAX
 
 enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD, RP_IO_MAPPED };
+enum rp_resume { RP_RESUME_AUTO, RP_RESUME_REQUIRED, RP_RESUME_FRESH };
 enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 
 struct rp_config {
@@ -86,7 +87,8 @@ struct rp_config {
     char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
 
     /* checkpoints */
-    char *checkpoint_dir; /* NULL = none are written */
+    char *checkpoint_dir;  /* NULL = none are written */
+    enum rp_resume resume; /* auto */
     uint64_t
         checkpoint_steps;     /* write one every so many steps; 0 = at SIGTERM and on demand only */
     uint32_t checkpoint_keep; /* positions; 3; at least 2 */

@@ -281,6 +281,8 @@ static int finish_machine(struct rp_config *config, struct rp_error *error)
     if (!config->checkpoint_dir && config->checkpoint_steps)
         return FAIL_AT(config, checkpoint_steps, hint, error,
                        "there is no checkpoint_dir to write to");
+    if (!config->checkpoint_dir && config->resume == RP_RESUME_REQUIRED)
+        return FAIL_AT(config, resume, hint, error, "required, but there is no checkpoint_dir");
     if (!config->checkpoint_dir && config->checkpoint_copy_dir)
         return FAIL_AT(config, checkpoint_copy_dir, hint, error,
                        "there is no checkpoint_dir to copy");

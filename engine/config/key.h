@@ -101,6 +101,8 @@ enum rp_key_kind {
       "directory of the socket")                                                                   \
     X(checkpoint_dir, checkpoint_dir, PATH, NULL, "(none are written)", 0, 0,                      \
       "directory of the checkpoints")                                                              \
+    X(resume, resume, CHOICE, "auto|required|fresh", "auto", 0, 0,                                 \
+      "a start without a checkpoint is at row 0 (auto) or refused (required); fresh sets aside")   \
     X(checkpoint_steps, checkpoint_steps, COUNT, NULL, "0", 0, UINT64_MAX,                         \
       "write one every so many steps; 0 = at SIGTERM and on demand only")                          \
     X(checkpoint_keep, checkpoint_keep, COUNT, NULL, "3", 2, 1000,                                 \

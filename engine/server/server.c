@@ -172,6 +172,8 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     engine->micro_batches = c->global_batch_size / engine->batch_rows;
     RP_ASSERT(engine->micro_batches * engine->batch_rows == c->global_batch_size);
     int code = open_descriptors(engine, error);
+    if (code >= 0) /* before the directory is made, where it is not there */
+        code = rp_engine_check_resume(engine, error);
     if (code >= 0 && c->checkpoint_dir)
         code = rp_checkpoint_dir_open(&engine->checkpoints, c->checkpoint_dir, c->checkpoint_keep,
                                       c->checkpoint_copy_dir, error);

@@ -19,7 +19,7 @@ struct rp_engine_options {
     const struct rp_config *config; /* finished */
     const void *state;              /* state token to start from, or NULL */
     size_t state_bytes;
-    bool fresh;          /* start at row 0 although there are checkpoints */
+    bool fresh;          /* as resume: fresh in the config */
     bool accept_weights; /* take the config's weights from the start row on */
     int ready_fd;        /* gets "ready\n" once trainers can attach; -1 = none */
     int lifeline_fd;     /* the engine stops when it reads end of file; -1 = none */

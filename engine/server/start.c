@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/defect.h"
 #include "base/log.h"
@@ -115,6 +116,33 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
     return 0;
 }
 
+static bool is_fresh(const struct rp_engine *engine)
+{
+    return engine->options->fresh || engine->config->resume == RP_RESUME_FRESH;
+}
+
+static int fail_required(const struct rp_engine *engine, const char *what, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_EMPTY,
+                   "mount or bring back what belongs there; a run that is to begin anew is started "
+                   "once with `--resume auto`",
+                   "resume: required, and %s %s", engine->config->checkpoint_dir, what);
+}
+
+int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_config *config = engine->config;
+    bool is_required = config->resume == RP_RESUME_REQUIRED && !engine->options->state;
+    if (is_required && engine->options->fresh)
+        return rp_fail(error, -RP_E_USAGE, "give one of them",
+                       "--fresh sets the checkpoints aside, and resume: required wants one");
+    struct stat info;
+    if (is_required && !config->checkpoint_copy_dir && stat(config->checkpoint_dir, &info) < 0 &&
+        errno == ENOENT)
+        return fail_required(engine, "does not exist", error);
+    return 0;
+}
+
 /* The newest checkpoint, if one is to be used. *out stays NULL otherwise. A directory that is empty
  * while there are copies was lost: to begin anew would be a step back to zero, and the copies would
  * be pruned. */
@@ -123,8 +151,10 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
 {
     const char *directory = engine->config->checkpoint_dir;
     const char *copies = engine->config->checkpoint_copy_dir;
-    if (!directory || engine->options->state || engine->options->fresh)
+    if (!directory || engine->options->state)
         return 0;
+    if (is_fresh(engine))
+        return rp_checkpoint_set_aside_all(engine->checkpoints, error);
     int code = rp_checkpoint_newest(out, directory, true, error);
     if (code == 0 && copies) {
         code = rp_checkpoint_newest(out, copies, true, error);
@@ -132,6 +162,8 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
             rp_log(RP_LOG_WARNING, "no checkpoint in %s: going on from its copies in %s", directory,
                    copies);
     }
+    if (code == 0 && engine->config->resume == RP_RESUME_REQUIRED)
+        return fail_required(engine, "has no checkpoint", error);
     if (code == 0)
         rp_log(RP_LOG_INFO, "no checkpoint in %s: starting at row 0", directory);
     return code < 0 ? code : 0;

@@ -8,4 +8,7 @@
 /** Open checkpoint, corpus and plans; set the start state. */
 RP_MUST_CHECK int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error);
 
+/** Refuse a start that needs a checkpoint where there cannot be one, before anything is made. */
+RP_MUST_CHECK int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *error);
+
 #endif

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a run begins, and what its starts and ends leave of what was saved before."""
 
+import re
 import shutil
 
 import pytest
-from failure_kit import Tape, finish
+from failure_kit import Tape, assert_ended_by, finish
+from refusal_kit import refused, run
 from stream_kit import Ranks
 
 
@@ -105,3 +107,72 @@ def test_a_history_that_is_none(program, folder, engines, every):
     tape = Tape(folder, 1000, checkpoint_keep_every=every)
     engine = engines(program, folder, tape.config, wait=False)
     assert engine.wait() == 2 and "checkpoint_keep_every" in engine.log()
+
+
+# ---- where a run begins --------------------------------------------------------------------------
+
+
+def refuses_to_start(program, folder, engines, config, *texts):
+    engine = engines(program, folder, config, wait=False)
+    assert_ended_by(engine, *texts)
+    engine.log_path.unlink()
+
+
+def test_required(program, folder, engines):
+    """Refused where there is none, before anything is made; else as ever."""
+    place = folder / "checkpoints"
+    tape = Tape(folder, 100000, checkpoint_dir=str(place))
+    strict = {**tape.config, "resume": "required"}
+    texts = ["resume: required", str(place)]
+    refuses_to_start(program, folder, engines, strict, *texts, "does not exist")
+    assert not place.exists()
+    place.mkdir()
+    refuses_to_start(program, folder, engines, strict, *texts, "has no checkpoint")
+    token = read_and_save(program, folder, tape, engines, 2)
+    engine = engines(program, folder, strict, wait=False)
+    engine.wait_ready()
+    assert engine.stop() == 0
+    assert "resuming from" in engine.log()
+    finish(program, folder, tape, token)
+    where = ["-c", folder / "e2e.yaml", "--resume=required", "--fresh"]
+    refused(program, "serve", *where, texts=["--fresh"])
+
+
+def test_required_without_a_directory(program, folder, engines):
+    engine = engines(program, folder, Tape(folder, 1000, resume="required").config, wait=False)
+    assert_ended_by(engine, "resume", "checkpoint_dir")
+
+
+@pytest.mark.parametrize("how", ["option", "key"])
+def test_a_fresh_start_sets_aside(program, folder, engines, how):
+    """What was there is there under its own names, copies included; nothing goes on from it, and
+    moved back, a run does."""
+    place, copies = folder / "checkpoints", folder / "copies"
+    tape = Tape(folder, 100000, checkpoint_dir=str(place), checkpoint_copy_dir=str(copies))
+    token = read_and_save(program, folder, tape, engines, 3)
+    before = {path.name: path.read_bytes() for path in place.glob("checkpoint-*.rpc")}
+    assert len(before) == 3
+    config = {**tape.config, "resume": "fresh"} if how == "key" else tape.config
+    engine = engines(program, folder, config, *(["--fresh"] if how == "option" else []))
+    with Ranks(engine) as ranks:
+        assert ranks.loaders[0].next_row == 0
+    engine.kill()
+    asides = list(place.glob("set-aside-*"))
+    assert len(asides) == 1 and re.fullmatch(r"set-aside-\d{8}-1", asides[0].name)
+    assert {path.name: path.read_bytes() for path in asides[0].iterdir()} == before
+    assert len(list(copies.glob("set-aside-*/checkpoint-*.rpc"))) == 3
+    assert asides[0].name in run(program, "checkpoint", "list", place).stdout
+
+    engine = engines(program, folder, tape.config)  # neither from those nor from their copies
+    with Ranks(engine) as ranks:
+        assert ranks.loaders[0].next_row == 0
+    assert engine.stop() == 0
+    newest = saved_rows(place)[-1]
+    assert newest > max(before), "a number was used twice"
+    wanted = max(before)
+    said = run(program, "checkpoint", "rewind", place, "--to", str(int(wanted[11:23])))
+    assert said.returncode == 2 and f"mv {asides[0].name}/{wanted} ." in said.stderr
+    (asides[0] / wanted).rename(place / wanted)
+    said = run(program, "checkpoint", "rewind", place, "--to", str(int(wanted[11:23])))
+    assert said.returncode == 0
+    finish(program, folder, tape, token)

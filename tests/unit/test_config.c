@@ -74,6 +74,7 @@ static const char *const every_key[][2] = {
     {"index_dir", "/i"},
     {"run_dir", "/r"},
     {"checkpoint_dir", "/c"},
+    {"resume", "required"},
     {"checkpoint_steps", "10"},
     {"checkpoint_keep", "5"},
     {"checkpoint_keep_every", "7"},
@@ -122,6 +123,7 @@ static void check_every_key(void)
     assert_string_equal(config.index_dir, "/i");
     assert_string_equal(config.run_dir, "/r");
     assert_string_equal(config.checkpoint_dir, "/c");
+    assert_int_equal(config.resume, RP_RESUME_REQUIRED);
     assert_int_equal(config.checkpoint_steps, 10);
     assert_int_equal(config.checkpoint_keep, 5);
     assert_int_equal(config.checkpoint_keep_every, 7);

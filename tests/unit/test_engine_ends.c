@@ -200,7 +200,8 @@ static void who_asks_for_checkpoints_does_not_hold_up_the_end(void **state)
     kill(engine.pid, SIGTERM);
     kill(engine.pid, SIGCONT);
     engine_must_end(&engine, 0);
-    assert_in_range(newest_checkpoint(), before + 1, before + 3);
+    /* the last one may be there already */
+    assert_in_range(newest_checkpoint(), before, before + 3);
     for (size_t i = 0; i < RP_ARRAY_COUNT(askers); i++) {
         kill(askers[i], SIGKILL);
         waitpid(askers[i], NULL, 0);

@@ -63,6 +63,22 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
+/* What fresh starts have set aside there. */
+static int list_set_aside(const char *path)
+{
+    struct rp_error error;
+    struct rp_set_aside *asides;
+    size_t count;
+    int code = rp_checkpoint_set_asides(path, &asides, &count, &error);
+    for (size_t i = 0; i < count && code == 0; i++)
+        printf("%s: %zu set aside by a fresh start, sequences %" PRIu64 " to %" PRIu64
+               "; `ringpack checkpoint list %s/%s` shows them\n",
+               asides[i].name, asides[i].count, asides[i].oldest_sequence,
+               asides[i].newest_sequence, path, asides[i].name);
+    free(asides);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
 static int list(const struct arguments *arguments)
 {
     struct rp_error error;
@@ -75,7 +91,7 @@ static int list(const struct arguments *arguments)
     else
         rp_checkpoint_entries_print(entries, count);
     rp_checkpoint_list_free(entries, count);
-    return RP_EXIT_FINE;
+    return arguments->json ? RP_EXIT_FINE : list_set_aside(arguments->path);
 }
 
 /* ---- show ------------------------------------------------------------------------------------ */

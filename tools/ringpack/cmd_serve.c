@@ -37,7 +37,8 @@ struct arguments {
 
 static const struct argp_option own_options[] = {
     {"state", OPTION_STATE, "FILE", 0, "start at the position of this state token", 0},
-    {"fresh", OPTION_FRESH, NULL, 0, "start at row 0 although checkpoint_dir has checkpoints", 0},
+    {"fresh", OPTION_FRESH, NULL, 0,
+     "set aside what checkpoint_dir has, and start at row 0: as resume=fresh", 0},
     {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0,
      "from the start row on, use the weights of the config, not the state's", 0},
     {"ready-fd", OPTION_READY_FD, "FD", 0, "write `ready` to FD once trainers can attach", 0},

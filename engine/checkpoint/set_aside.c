@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* set_aside.c — start anew without losing what was saved: the checkpoints of a directory move into
+ * a new directory inside it, set-aside-DATE-N, where nothing prunes them.
+ *
+ * Invariants
+ *
+ *   A1  Nothing is removed or overwritten: the directory is new, and names stay as they are.
+ *
+ *   A2  The newest checkpoint moves last. Whoever is killed before that leaves a directory whose
+ * next start goes on from the newest, as if nothing had been set aside.
+ *
+ *   A3  Sequence numbers go on above those that were set aside, so that files can be moved back. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/place.h"
+#include "checkpoint/scan.h"
+
+#define NAMES_MAX 100000u
+
+static bool is_name(const char *name)
+{
+    return strncmp(name, RP_SET_ASIDE_PREFIX, strlen(RP_SET_ASIDE_PREFIX)) == 0;
+}
+
+/* Make the first set-aside-DATE-N that is not there yet: under the lock, so nobody comes between.
+ * The date is for people, N for order. */
+static int make_directory(const struct rp_place *place, char name[RP_SET_ASIDE_NAME_BYTES],
+                          struct rp_error *error)
+{
+    time_t now = time(NULL);
+    struct tm utc = {0};
+    gmtime_r(&now, &utc);
+    int code = -EEXIST;
+    for (unsigned n = 1; n < NAMES_MAX && code == -EEXIST; n++) {
+        snprintf(name, RP_SET_ASIDE_NAME_BYTES, RP_SET_ASIDE_PREFIX "%04d%02d%02d-%u",
+                 utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, n);
+        code = mkdirat(place->dir, name, 0700) < 0 ? -errno : 0;
+    }
+    return code < 0 ? rp_fail(error, code, "nothing was changed; make the directory writable",
+                              "%s/%s: cannot create the directory: %s", place->path, name,
+                              rp_strerror(code))
+                    : 0;
+}
+
+static int sync_both(const struct rp_place *place, const char *name)
+{
+    struct rp_storage *storage = place->writer.storage;
+    int fd = openat(place->dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int code = fd < 0 ? -errno : storage->sync_dir(storage, fd);
+    if (fd >= 0)
+        close(fd);
+    return code < 0 ? code : storage->sync_dir(storage, place->dir);
+}
+
+static int move_all(const struct rp_place *place, const struct rp_scan *scan, const char *name,
+                    struct rp_error *error)
+{
+    struct rp_storage *storage = place->writer.storage;
+    int code = 0;
+    for (size_t i = scan->count; i-- > 0 && code == 0;) { /* A2: oldest first */
+        char to[RP_SET_ASIDE_NAME_BYTES + RP_NAME_BYTES + 1];
+        snprintf(to, sizeof to, "%s/%s", name, scan->names[i].text);
+        code = storage->rename(storage, place->dir, scan->names[i].text, to);
+    }
+    if (code == 0)
+        code = sync_both(place, name);
+    return code < 0 ? rp_fail(error, code, "no file is lost; run the same command again",
+                              "%s: cannot move its checkpoints to %s: %s", place->path, name,
+                              rp_strerror(code))
+                    : 0;
+}
+
+int rp_place_set_aside(const struct rp_place *place, struct rp_error *error)
+{
+    struct rp_scan scan;
+    char name[RP_SET_ASIDE_NAME_BYTES];
+    int code = rp_scan_open(&scan, place->dir, place->path, error);
+    if (code == 0 && scan.count > 0) {
+        code = make_directory(place, name, error);
+        if (code == 0)
+            code = move_all(place, &scan, name, error);
+        if (code == 0)
+            rp_log(RP_LOG_WARNING, "%zu checkpoints were set aside in %s/%s", scan.count,
+                   place->path, name);
+    }
+    rp_scan_free(&scan);
+    return code;
+}
+
+int rp_set_aside_list(int dir, const char *path, struct rp_set_aside **list_out, size_t *count_out,
+                      struct rp_error *error)
+{
+    *list_out = NULL;
+    *count_out = 0;
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    if (!stream) {
+        int code = -errno;
+        if (fd >= 0)
+            close(fd);
+        return rp_fail(error, code, NULL, "%s: cannot list: %s", path, rp_strerror(code));
+    }
+    int code = 0;
+    for (struct dirent *entry; code == 0 && (entry = readdir(stream)) != NULL;) {
+        if (!is_name(entry->d_name) || strlen(entry->d_name) >= RP_SET_ASIDE_NAME_BYTES)
+            continue;
+        struct rp_set_aside found = {.count = 0};
+        struct rp_scan scan;
+        int inner = openat(dir, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (inner < 0)
+            continue;
+        snprintf(found.name, sizeof found.name, "%s", entry->d_name);
+        code = rp_scan_open(&scan, inner, entry->d_name, error);
+        if (code == 0 && scan.count > 0) {
+            found.count = scan.count;
+            found.newest_sequence = scan.names[0].sequence;
+            found.oldest_sequence = scan.names[scan.count - 1].sequence;
+        }
+        rp_scan_free(&scan);
+        close(inner);
+        struct rp_set_aside *list = reallocarray(*list_out, *count_out + 1, sizeof found);
+        if (!list) {
+            code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a list", path);
+            break;
+        }
+        list[(*count_out)++] = found;
+        *list_out = list;
+    }
+    closedir(stream);
+    return code;
+}
