@@ -3,10 +3,13 @@
  * fork(2) and huge pages. */
 #include "sim_wrap.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "../fakes/io_fake.h"
 #include "base/available.h"
+#include "base/mapped.h"
+#include "base/mem.h"
 #include "flow/pack.h"
 #include "shm/segment.h"
 #include "client/core.h"
@@ -43,6 +46,20 @@ WRAP(int, rp_segment_create, struct rp_segment *segment, const char *name, size_
 {
     (void)huge;
     return __real_rp_segment_create(segment, name, bytes, false, error);
+}
+
+/* The list of mappings is a variable of the program. A process that is killed leaves it as it is,
+ * and here the next process is the same program: it would find mappings in memory that is gone.
+ * Nothing is lost in simulated files that are mapped, so nobody needs the list. */
+WRAP(struct rp_mapping *, rp_mapped_add, const void *start, uint64_t bytes, const char *path)
+{
+    (void)start, (void)bytes, (void)path;
+    return rp_calloc(1, 1);
+}
+
+WRAP(void, rp_mapped_remove, struct rp_mapping *mapping)
+{
+    free(mapping);
 }
 
 /* A disk that answers in any order, late, and not always well: the reads themselves are simulated
