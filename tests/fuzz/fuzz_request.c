@@ -203,7 +203,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input input = {data, size};
     unsigned mode = (unsigned)fuzz_number(&input, 1), kind = (unsigned)fuzz_number(&input, 1);
     enum rp_engine_phase phase = kind & 4 ? RP_ENGINE_STOPPING : RP_ENGINE_RUNNING;
-    struct rp_connection connection = {.fd = peer_connect()};
+    struct rp_connection *connection = &connections[1]; /* beside the neighbour's */
+    *connection = (struct rp_connection){.fd = peer_connect()};
     struct rp_request request = {0};
     make_message(mode, &input);
     neighbour_sits_down();
@@ -219,12 +220,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     placement = (struct placement){.is_refused = kind & 8};
     enum outcome outcome = judge(&request);
 
-    rp_engine_serve_connection(&engine, &connection);
-    check_outcome(&connection, outcome, &request, phase);
+    rp_engine_serve_connection(&engine, connection);
+    check_outcome(connection, outcome, &request, phase);
     if (outcome == WELCOMED && !peer.is_deaf)
-        check_doorbells(&connection, &request);
+        check_doorbells(connection, &request);
 
-    rp_engine_close_connection(&engine, &connection);
+    rp_engine_close_connection(&engine, connection);
     neighbour_gets_up();
     if (mode & 4)
         close(peer.fds[peer.fd_count - 1]);
