@@ -267,59 +267,91 @@ void rp_engine_retry_placing(struct rp_engine *engine)
     rp_engine_plan_far(engine);
 }
 
+/* Is it of this protocol, this release and this run? */
+static int check_header(const struct rp_engine *engine, const struct rp_request *request,
+                        struct rp_error *error)
+{
+    if (request->abi_version != RP_ABI_VERSION)
+        return rp_fail(error, -RP_E_VERSION,
+                       "use the client library and the program of one release",
+                       "shared-memory version: the engine has %u, the trainer %u", RP_ABI_VERSION,
+                       request->abi_version);
+    if (strncmp(request->run, engine->config->run, sizeof request->run) != 0)
+        return rp_fail(error, -RP_E_MISMATCH, "somebody moved or linked its socket: remove that",
+                       "run %.64s: the engine behind its name serves run %s", request->run,
+                       engine->config->run);
+    return 0;
+}
+
+/* Can the engine do now what is asked? `body_bytes` follow the request. */
+static int check_kind(const struct rp_engine *engine, const struct rp_request *request,
+                      uint64_t body_bytes, struct rp_error *error)
+{
+    bool is_attach = request->kind == RP_REQUEST_ATTACH;
+    bool is_checkpoint = request->kind == RP_REQUEST_CHECKPOINT;
+    bool is_whole = (uint64_t)request->state_bytes + request->contract_bytes == body_bytes;
+    if (is_checkpoint && engine->phase >= RP_ENGINE_STOPPING && !engine->save_wanted)
+        return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping"); /* the last has begun */
+    if (request->kind == RP_REQUEST_STAT || request->kind == RP_REQUEST_STOP ||
+        (is_attach && is_whole) || (is_checkpoint && engine->checkpoints))
+        return 0;
+    return rp_fail(error, -RP_E_USAGE, "a checkpoint needs checkpoint_dir in the engine's config",
+                   "the engine cannot do what was asked (request %u)", request->kind);
+}
+
 static void serve_request(struct rp_engine *engine, struct rp_connection *connection,
+                          const struct rp_request *request, const uint8_t *body,
+                          uint64_t body_bytes)
+{
+    struct rp_error error = {0};
+    char *text;
+    int code = check_header(engine, request, &error);
+    if (code >= 0)
+        code = check_kind(engine, request, body_bytes, &error);
+    if (code >= 0 && request->kind == RP_REQUEST_ATTACH)
+        code = check_contract(engine, request, body, &error);
+    if (code < 0) {
+        refuse(engine, connection, &error);
+        return;
+    }
+    switch ((enum rp_request_kind)request->kind) {
+    case RP_REQUEST_ATTACH:
+        attach_trainer(engine, connection, request, request->state_bytes ? body : NULL);
+        rp_engine_plan_far(engine);
+        break;
+    case RP_REQUEST_STAT:
+        text = rp_engine_stat(engine);
+        rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "{}");
+        free(text);
+        break;
+    case RP_REQUEST_STOP:
+        connection->pending_request = RP_REQUEST_STOP;
+        if (engine->phase < RP_ENGINE_STOPPING)
+            rp_engine_begin_stop(engine);
+        break;
+    case RP_REQUEST_CHECKPOINT:
+        connection->pending_request = RP_REQUEST_CHECKPOINT;
+        engine->save_wanted = true;
+        break;
+    }
+}
+
+/* A message that does not speak this protocol gets no answer. Requests of other versions have other
+ * sizes. */
+static void serve_message(struct rp_engine *engine, struct rp_connection *connection,
                           const uint8_t *message, size_t bytes)
 {
     struct rp_request request = {0};
-    struct rp_error error = {0};
     memcpy(&request, message, rp_min_u64(bytes, sizeof request));
     bool is_whole = bytes >= sizeof request || request.abi_version != RP_ABI_VERSION;
-    if (request.magic != RP_MESSAGE_MAGIC || !is_whole) { /* other versions have other sizes */
+    if (request.magic != RP_MESSAGE_MAGIC || !is_whole) {
         rp_log(RP_LOG_WARNING, "closed a connection that does not speak ringpack's protocol");
         rp_engine_close_connection(engine, connection);
         return;
     }
     connection->pid = request.pid;
-    if (request.abi_version != RP_ABI_VERSION) {
-        (void)rp_fail(&error, -RP_E_VERSION,
-                      "use the client library and the program of one release",
-                      "shared-memory version: the engine has %u, the trainer %u", RP_ABI_VERSION,
-                      request.abi_version);
-        refuse(engine, connection, &error);
-    } else if (strncmp(request.run, engine->config->run, sizeof request.run) != 0) {
-        (void)rp_fail(&error, -RP_E_MISMATCH, "somebody moved or linked its socket: remove that",
-                      "run %.64s: the engine behind its name serves run %s", request.run,
-                      engine->config->run);
-        refuse(engine, connection, &error);
-    } else if (request.kind == RP_REQUEST_ATTACH &&
-               (uint64_t)request.state_bytes + request.contract_bytes == bytes - sizeof request) {
-        if (check_contract(engine, &request, message + sizeof request, &error) < 0)
-            refuse(engine, connection, &error);
-        else
-            attach_trainer(engine, connection, &request,
-                           request.state_bytes ? message + sizeof request : NULL);
-        rp_engine_plan_far(engine);
-    } else if (request.kind == RP_REQUEST_STAT) {
-        char *text = rp_engine_stat(engine);
-        rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "{}");
-        free(text);
-    } else if (request.kind == RP_REQUEST_STOP) {
-        connection->pending_request = RP_REQUEST_STOP;
-        if (engine->phase < RP_ENGINE_STOPPING)
-            rp_engine_begin_stop(engine);
-    } else if (request.kind == RP_REQUEST_CHECKPOINT && engine->phase >= RP_ENGINE_STOPPING &&
-               !engine->save_wanted) { /* the last one has begun: the end waits for no other */
-        (void)rp_fail(&error, -RP_E_BUSY, NULL, "the engine is stopping");
-        refuse(engine, connection, &error);
-    } else if (request.kind == RP_REQUEST_CHECKPOINT && engine->checkpoints) {
-        connection->pending_request = RP_REQUEST_CHECKPOINT;
-        engine->save_wanted = true;
-    } else {
-        (void)rp_fail(&error, -RP_E_USAGE,
-                      "a checkpoint needs checkpoint_dir in the engine's config",
-                      "the engine cannot do what was asked (request %u)", request.kind);
-        refuse(engine, connection, &error);
-    }
+    serve_request(engine, connection, &request, message + rp_min_u64(bytes, sizeof request),
+                  bytes - rp_min_u64(bytes, sizeof request));
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -338,7 +370,7 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
         if (fds[i] >= 0)
             close(fds[i]); /* nobody has a reason to send us descriptors */
     if (bytes > 0 && !connection->pending_request)
-        serve_request(engine, connection, message, (size_t)bytes);
+        serve_message(engine, connection, message, (size_t)bytes);
     else if (bytes != -EAGAIN && bytes != -RP_E_TIMEOUT)
         rp_engine_close_connection(engine, connection);
     free(message);
