@@ -80,6 +80,11 @@ static inline uint64_t rp_a64_or_relaxed(struct rp_a64 *a, uint64_t v)
     rp_simulation_step();
     return __atomic_fetch_or(&a->value, v, __ATOMIC_RELAXED);
 }
+static inline uint64_t rp_a64_and_relaxed(struct rp_a64 *a, uint64_t v)
+{
+    rp_simulation_step();
+    return __atomic_fetch_and(&a->value, v, __ATOMIC_RELAXED);
+}
 static inline uint64_t rp_a64_add_relaxed(struct rp_a64 *a, uint64_t v)
 {
     rp_simulation_step();

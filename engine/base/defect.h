@@ -20,6 +20,7 @@
     X(forget_names, "an engine does not look after its names in the run directory")                \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
+    X(forget_indexes, "indexes and sidecars are not looked at again once they are open")           \
     X(ignore_block_hash, "blocks of token files are not compared with their sidecar")              \
     X(ignore_changed_files, "token files are not looked at again once they are open")              \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \

@@ -363,6 +363,61 @@ static int map_copy(struct rp_map *map, int fd, uint64_t bytes, const char *path
     return code;
 }
 
+/* ---- stamps ---------------------------------------------------------------------------------- */
+
+static uint64_t ns_of(const struct timespec *time)
+{
+    return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec;
+}
+
+static struct rp_stamp stamp_from(const struct stat *info)
+{
+    return (struct rp_stamp){.bytes = (uint64_t)info->st_size,
+                             .mtime_ns = ns_of(&info->st_mtim),
+                             .ctime_ns = ns_of(&info->st_ctim),
+                             .links = info->st_nlink};
+}
+
+int rp_stamp_of(int fd, struct rp_stamp *stamp)
+{
+    struct stat info;
+    if (fstat(fd, &info) < 0)
+        return -errno;
+    *stamp = stamp_from(&info);
+    return 0;
+}
+
+int rp_stamp_at(const char *path, struct rp_stamp *stamp)
+{
+    struct stat info;
+    if (stat(path, &info) < 0)
+        return -errno;
+    *stamp = stamp_from(&info);
+    return 0;
+}
+
+const char *rp_stamp_difference(const struct rp_stamp *expected, const struct rp_stamp *found,
+                                uint64_t *expected_value, uint64_t *found_value)
+{
+    const struct {
+        const char *name;
+        uint64_t expected, found;
+    } fields[] = {
+        {"bytes", expected->bytes, found->bytes},
+        {"modification time in ns", expected->mtime_ns, found->mtime_ns},
+        {"change time in ns", expected->ctime_ns, found->ctime_ns},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        *expected_value = fields[i].expected;
+        *found_value = fields[i].found;
+        if (*expected_value != *found_value)
+            return fields[i].name;
+    }
+    return NULL;
+}
+
+/* ---- mappings -------------------------------------------------------------------------------- */
+
 int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
                 struct rp_error *error)
 {
@@ -377,8 +432,9 @@ int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
     void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
         return fail_errno(error, path, "map");
-    *map = (struct rp_map){data, bytes, rp_mapped_add(data, bytes, path)};
-    if (map->mapping)
+    *map = (struct rp_map){
+        .data = data, .bytes = bytes, .mapping = rp_mapped_add(data, bytes, path)};
+    if (map->mapping && rp_stamp_of(fd, &map->stamp) == 0)
         return 0;
     munmap(data, (size_t)bytes);
     *map = (struct rp_map){0};
@@ -394,6 +450,22 @@ int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error)
         return fd;
     int code = rp_map_file(map, fd, bytes, path, error);
     close(fd);
+    return code;
+}
+
+int rp_map_detach(struct rp_map *map, const char *path, struct rp_error *error)
+{
+    void *copy = mmap(NULL, (size_t)map->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                      -1, 0);
+    if (copy == MAP_FAILED)
+        return fail_errno(error, path, "take memory for a copy");
+    memcpy(copy, map->data, (size_t)map->bytes);
+    void *moved = mremap(copy, (size_t)map->bytes, (size_t)map->bytes,
+                         MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(uintptr_t)map->data);
+    if (moved != MAP_FAILED)
+        return 0;
+    int code = fail_errno(error, path, "replace the mapping");
+    munmap(copy, (size_t)map->bytes);
     return code;
 }
 

@@ -65,19 +65,36 @@ void rp_fd_wake(int fd);
 /** Create a directory and its parents with mode 0700; an existing directory is fine. */
 RP_MUST_CHECK int rp_dir_make(const char *path, struct rp_error *error);
 
+/* What the file system says about the content of a file. Whoever writes to a file changes the
+ * change time, which nobody can set; the modification time can be set back. Inode numbers are left
+ * out: some file systems (FUSE) give a file another one at each open. */
+struct rp_stamp {
+    uint64_t bytes, mtime_ns, ctime_ns;
+    uint64_t links; /* names: to give or take one changes the change time as well */
+};
+/** Of an open file, or of what has a name now. 0 or -errno. */
+RP_MUST_CHECK int rp_stamp_of(int fd, struct rp_stamp *stamp);
+RP_MUST_CHECK int rp_stamp_at(const char *path, struct rp_stamp *stamp);
+/** NULL if both are the same (links aside); else the first field that differs, and its values. */
+const char *rp_stamp_difference(const struct rp_stamp *expected, const struct rp_stamp *found,
+                                uint64_t *expected_value, uint64_t *found_value);
+
 /** The bytes of a whole regular file, to be read only; an empty file has `data` NULL. A large one
  * is mapped: one that is truncated meanwhile, see mapped.h. A small one is copied, because the
  * kernel gives a process few mappings (65530 by default). */
 struct rp_map {
     const uint8_t *data; /* aligned as malloc does */
     uint64_t bytes;
-    struct rp_mapping *mapping; /* NULL: a copy */
+    struct rp_mapping *mapping; /* NULL: a copy, which the file cannot change */
+    struct rp_stamp stamp;      /* when it was mapped */
 };
 #define RP_MAP_COPY_BYTES_MAX (32u << 10)
 RP_MUST_CHECK int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error);
 /** The same of a file that is open and has so many bytes; the descriptor stays the caller's. */
 RP_MUST_CHECK int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
                               struct rp_error *error);
+/** The same bytes at the same address, but in memory: the file cannot change them any more. */
+RP_MUST_CHECK int rp_map_detach(struct rp_map *map, const char *path, struct rp_error *error);
 void rp_map_close(struct rp_map *map);
 
 /** path up to and without the last '/', or "."; the caller frees it. NULL when out of memory. */

@@ -28,6 +28,7 @@ struct rp_source {
     uint32_t *bucket; /* [b] shard of document b << bucket_shift, counted within the source */
     unsigned bucket_shift;
     struct rp_fingerprint fingerprint;
+    struct rp_a64 *asked; /* of the corpus */
 };
 
 struct rp_corpus {
@@ -35,6 +36,8 @@ struct rp_corpus {
     uint32_t source_count;
     struct rp_opened *shards;
     uint32_t shard_count, shard_total; /* opened so far, and all */
+    /* [shards / 64]: whose index was asked since the last look. Set by whoever asks */
+    struct rp_a64 *asked;
     struct rp_fingerprint fingerprint;
 };
 
@@ -124,6 +127,7 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     source->first_shard = corpus->shard_count;
     source->shards = corpus->shards + corpus->shard_count;
     source->shard_count = source_spec->shard_count;
+    source->asked = corpus->asked;
     source->name = strdup(source_spec->name ? source_spec->name : "");
     int code = source->name ? open_shards(corpus, s, spec, error) : fail_memory(error);
     if (code == 0)
@@ -151,8 +155,10 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
     corpus->shard_total = (uint32_t)shards;
     corpus->shards = rp_calloc((size_t)shards, sizeof *corpus->shards);
     corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
+    corpus->asked = rp_calloc((size_t)rp_div_up(shards, 64), sizeof *corpus->asked);
     struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
-    int code = corpus->shards && corpus->sources && members ? 0 : fail_memory(error);
+    int code = corpus->shards && corpus->sources && corpus->asked && members ? 0
+                                                                             : fail_memory(error);
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         corpus->source_count = s + 1;
         code = open_source(corpus, s, spec, error);
@@ -190,6 +196,7 @@ void rp_corpus_close(struct rp_corpus *corpus)
         rp_shard_close(&corpus->shards[i]);
     free(corpus->sources);
     free(corpus->shards);
+    free(corpus->asked);
     free(corpus);
 }
 
@@ -260,9 +267,37 @@ static uint32_t shard_of(const struct rp_source *source, uint64_t document)
     return low;
 }
 
+/* The index of this shard is to be looked at again. Before it is asked. */
+static void note_asked(const struct rp_source *source, uint32_t s)
+{
+    uint32_t shard = source->first_shard + s;
+    uint64_t bit = 1ull << (shard % 64);
+    if (!(rp_a64_load_relaxed(&source->asked[shard / 64]) & bit))
+        rp_a64_or_relaxed(&source->asked[shard / 64], bit);
+}
+
+int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error)
+{
+    for (uint32_t i = 0; i < rp_div_up(corpus->shard_count, 64); i++) {
+        uint64_t asked = rp_a64_load_relaxed(&corpus->asked[i]);
+        if (asked)
+            rp_a64_and_relaxed(&corpus->asked[i], ~asked);
+        for (uint64_t left = asked; left; left &= left - 1) {
+            uint32_t shard = 64 * i + (uint32_t)__builtin_ctzll(left);
+            int code = rp_shard_look(&corpus->shards[shard], error);
+            if (code < 0) { /* as any look until it is restored */
+                rp_a64_or_relaxed(&corpus->asked[i], asked);
+                return code;
+            }
+        }
+    }
+    return 0;
+}
+
 static uint64_t length_of(const struct rp_source *source, uint64_t document)
 {
     uint32_t s = shard_of(source, document);
+    note_asked(source, s);
     return rp_shard_length(&source->shards[s], document - source->first[s]);
 }
 
@@ -304,6 +339,7 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
 {
     uint32_t s = shard_of(source, document);
     const struct rp_opened *opened = &source->shards[s];
+    note_asked(source, s);
     *extent = (struct rp_extent){.shard = source->first_shard + s,
                                  .width = rp_token_width(opened->shard.type)};
     const char *problem = rp_shard_locate(opened, document - source->first[s], &extent->tokens,

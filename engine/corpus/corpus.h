@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/fail.h"
+#include "base/file.h"
 #include "base/hash.h"
 
 enum rp_format {
@@ -117,15 +118,24 @@ struct rp_shard {
     const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */
     uint64_t block_count;
     uint64_t documents, tokens;
-    /* identity at open, to notice a change while running: */
-    uint64_t device, inode, mtime_ns;
+    struct rp_stamp stamp; /* at open; all zero if the token file was missing */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);
 
-/** -RP_E_CHANGED, with what changed, if the open file is not the shard that was opened (size, inode
- * or modification time); 0 otherwise. */
-RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error);
+/** -RP_E_CHANGED, with what changed, if the open file is not what it was by *known, which begins as
+ * shard->stamp: size, modification time or change time. A file that got or lost a name (it was
+ * linked to, or replaced by another of its name) has a new change time for that, which is then in
+ * *known: a write whose modification time was set back in the same moment would be missed. */
+RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
+                                 struct rp_error *error);
+
+/** Look at the indexes and sidecars that were asked for a length or an extent since the last look:
+ * are they what was opened? One whose stamp differs (touched, linked to, overwritten) is compared
+ * with its hash and from then on kept in memory; one that differs, or whose hash nobody knows (an
+ * .idx above 64 MiB without a sidecar), is -RP_E_CHANGED: what was planned since the last look may
+ * be wrong. By one thread. */
+RP_MUST_CHECK int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error);
 
 /** A block differs from its hash. -RP_E_CORRUPT if that is because the sidecar is damaged, 0 if it
  * is not. */

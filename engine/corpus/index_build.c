@@ -39,7 +39,7 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
                   opened->found.format == RP_FORMAT_LLMC);
     code = rp_tokens_read(opened, fd, &scan, add_piece, &writer, progress, error);
     if (code == 0) /* what was hashed must be what the sidecar will be compared with */
-        code = rp_shard_check(&opened->shard, fd, error);
+        code = rp_shard_check(&opened->shard, &opened->shard.stamp, fd, error);
     if (code < 0) {
         rp_sidecar_discard(&writer);
         return code;

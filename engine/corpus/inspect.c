@@ -43,7 +43,8 @@ static int scan_largest(const struct rp_opened *opened, const struct rp_progress
     int fd = rp_file_open_read(opened->shard.path, NULL, error);
     if (fd < 0)
         return fd;
-    int code = rp_shard_check(&opened->shard, fd, error);
+    struct rp_stamp known = opened->shard.stamp;
+    int code = rp_shard_check(&opened->shard, &known, fd, error);
     if (code == 0)
         code = rp_tokens_read(opened, fd, &scan, ignore_piece, NULL, progress, error);
     close(fd);

@@ -17,16 +17,10 @@
 
 #include "base/bits.h"
 
-static uint64_t mtime_ns_of(const struct stat *info)
-{
-    return (uint64_t)info->st_mtim.tv_sec * 1000000000u + (uint64_t)info->st_mtim.tv_nsec;
-}
-
 /* Returns a descriptor, or -1 when the token file is missing and that was allowed (see *code). */
 static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *error)
 {
     struct rp_shard *shard = &opened->shard;
-    struct stat info;
     *code = 0;
     shard->path = opened->found.token_path;
     if (opened->found.data_missing) {
@@ -34,15 +28,9 @@ static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *err
         return -1;
     }
     int fd = rp_file_open_read(shard->path, &shard->bytes, error);
-    if (fd < 0) {
-        *code = fd;
-    } else if (fstat(fd, &info) < 0) {
-        *code = rp_fail(error, -errno, NULL, "%s: cannot stat: %s", shard->path, strerror(errno));
-    } else {
-        shard->device = info.st_dev;
-        shard->inode = info.st_ino;
-        shard->mtime_ns = mtime_ns_of(&info);
-    }
+    *code = fd < 0 ? fd : rp_stamp_of(fd, &shard->stamp);
+    if (fd >= 0 && *code < 0)
+        *code = rp_fail(error, *code, NULL, "%s: cannot stat: %s", shard->path, rp_strerror(*code));
     return fd;
 }
 
@@ -265,28 +253,30 @@ void rp_shard_learn(struct rp_opened *opened, uint64_t document)
         rp_megatron_learn(opened, document);
 }
 
-int rp_shard_check(const struct rp_shard *shard, int fd, struct rp_error *error)
+int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
+                   struct rp_error *error)
 {
-    struct stat info;
-    if (fstat(fd, &info) < 0)
-        return rp_fail(error, -errno, NULL, "%s: cannot stat: %s", shard->path, strerror(errno));
-    uint64_t mtime_ns = mtime_ns_of(&info);
-    /* Of a file that was missing at open, the size is all that is known. */
-    bool known = shard->inode != 0;
-    const char *what = NULL;
-    uint64_t expected = 0, found = 0;
-    if ((uint64_t)info.st_size != shard->bytes)
-        what = "bytes", expected = shard->bytes, found = (uint64_t)info.st_size;
-    else if (known && (info.st_dev != shard->device || info.st_ino != shard->inode))
-        what = "inode", expected = shard->inode, found = info.st_ino;
-    else if (known && mtime_ns != shard->mtime_ns)
-        what = "modification time in ns", expected = shard->mtime_ns, found = mtime_ns;
+    struct rp_stamp found;
+    uint64_t expected_value, found_value;
+    int code = rp_stamp_of(fd, &found);
+    if (code < 0)
+        return rp_fail(error, code, NULL, "%s: cannot stat: %s", shard->path, rp_strerror(code));
+    if (known->ctime_ns == 0) { /* it was missing at open: the size is all that is known */
+        *known = found;
+        known->bytes = shard->bytes;
+    }
+    if (known->links != found.links && known->mtime_ns == found.mtime_ns) {
+        known->links = found.links;
+        known->ctime_ns = found.ctime_ns;
+    }
+    const char *what = rp_stamp_difference(known, &found, &expected_value, &found_value);
     if (!what)
         return 0;
     return rp_fail(error, -RP_E_CHANGED,
-                   "restore the file and restart; what was delivered is valid",
+                   "restore the file and restart from a state before the change; with a sidecar "
+                   "(`ringpack index`) only changed tokens count, and none is delivered",
                    "%s: changed while it was in use: %s: expected %" PRIu64 ", found %" PRIu64,
-                   shard->path, what, expected, found);
+                   shard->path, what, expected_value, found_value);
 }
 
 int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error)

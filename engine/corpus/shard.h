@@ -43,6 +43,7 @@ struct rp_opened {
     const uint64_t *starts; /* not Megatron: [documents + 1], first token of each, then `tokens` */
     uint64_t *starts_scanned; /* the same, when they were found by a scan and not in a sidecar */
     struct rp_fingerprint fingerprint;
+    bool index_detached, sidecar_detached; /* look.c: copies in memory stand for the files */
 };
 
 struct rp_open_options {
@@ -70,6 +71,11 @@ void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document);
 /** If this document is not known to be plain, look at some more of the shard, so that lengths are
  * found faster from then on. For a moment in which there is nothing to do but wait. */
 void rp_shard_learn(struct rp_opened *opened, uint64_t document);
+
+/* look.c */
+
+/** rp_corpus_look for one shard. */
+RP_MUST_CHECK int rp_shard_look(struct rp_opened *opened, struct rp_error *error);
 
 /* shard_megatron.c */
 

@@ -200,6 +200,9 @@ static int retire_special(struct rp_deliver *d, struct rp_error *error)
         return rp_fail(error, ticket->error, ticket->hint, "%s", ticket->message);
     if (ticket->bad_piece)
         return report_bad_token(d, ticket, error);
+    int code = rp_files_last_look(d->files, error);
+    if (code < 0)
+        return code;
     for (uint32_t r = 0; r < d->options->rank_count; r++)
         rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, NULL);
     d->ended = true;

@@ -16,7 +16,7 @@ struct rp_deliver {
     const struct rp_flow_options *options;
     struct rp_arena *arena;
     struct rp_ring *rings; /* [rank_count] */
-    const struct rp_files *files;
+    struct rp_files *files;
     int wake_fd;                /* eventfd of the engine */
     struct rp_a32 space_wanted; /* by a packer that may not have got the turn. PAIRS turn */
     struct rp_turn turn;        /* its holder owns everything below, and the rings' words */

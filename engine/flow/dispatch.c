@@ -6,26 +6,77 @@
  * close the ticket when it is full and at the end of the micro-batch. Rows of other nodes are
  * planned and dropped: 30-60 ns a document, no I/O.
  *
- * Invariant: everything about a ticket is written before its PLANNED store. Fails: a plan or open
- * error becomes a ticket of its own in the right place of the order, so all batches before it are
- * delivered. */
+ * What a ticket says comes from indexes and sidecars, which are mapped and may change. So a ticket
+ * that is closed is handed on only when they have been looked at since (rp_corpus_look): before
+ * dispatch sleeps, and so often that the looks take a small share of its time.
+ *
+ * Invariants: everything about a ticket is written before its PLANNED store; no ticket is PLANNED
+ * whose indexes had changed by the look behind it. Fails: a plan or open error becomes a ticket of
+ * its own in the right place of the order, so all batches before it are delivered. */
 #include "flow/dispatch.h"
 
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/defect.h"
 #include "base/mapped.h"
 
+/* Between two looks passes so many times what the last one took, and at most so long. */
+#define LOOK_SHARE 64u
+#define LOOK_NS_MAX 50000000u
+
 /* ---- tickets --------------------------------------------------------------------------------- */
 
+/* Give closed tickets to the readers, or to the packers where there is nothing to read. */
+static void publish_closed(struct rp_dispatch *d)
+{
+    struct rp_event *planned = &d->arena->words->planned, *ready = &d->arena->words->ready;
+    bool reads = false, packs = false;
+    for (uint64_t t = d->handed_on; t < d->next_ticket; t++) {
+        bool has_reads = rp_arena_ticket(d->arena, t)->read_count > 0;
+        if (RP_DEFECT(signal_before_store))
+            rp_event_signal(has_reads ? planned : ready);
+        rp_a64_store_release(&rp_arena_ticket(d->arena, t)->state, /* PAIRS ticket-state */
+                             rp_ticket_word(t, has_reads ? RP_TICKET_PLANNED : RP_TICKET_READY));
+        reads |= has_reads;
+        packs |= !has_reads;
+    }
+    d->handed_on = d->next_ticket;
+    if (reads && !RP_DEFECT(signal_before_store))
+        rp_event_signal(planned);
+    if (packs && !RP_DEFECT(signal_before_store))
+        rp_event_signal(ready);
+}
+
+/* Hand closed tickets on, if the indexes that they were made from are what was opened. */
+static int hand_on(struct rp_dispatch *d, struct rp_error *error)
+{
+    if (d->handed_on == d->next_ticket)
+        return 0;
+    for (uint64_t t = d->handed_on; t < d->next_ticket; t++)
+        rp_reads_expect(&d->reads, rp_arena_ticket(d->arena, t));
+    uint64_t begin = rp_now_ns();
+    int code = rp_corpus_look(d->options->corpus, error);
+    if (code < 0)
+        return code;
+    uint64_t end = rp_now_ns();
+    d->look_at_ns = end + rp_min_u64(LOOK_SHARE * (end - begin), LOOK_NS_MAX);
+    publish_closed(d);
+    return 0;
+}
+
 /* Sleep until tickets below `needed` are retired, or rather those below `wanted`, so that deliver
- * is not asked to wake us for every single one. False when the flow is stopping. */
-static bool wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wanted)
+ * is not asked to wake us for every single one. */
+static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wanted,
+                            struct rp_error *error)
 {
     struct rp_arena_words *words = d->arena->words;
     while (rp_a64_load_acquire(&words->retired) < needed) {
+        int code = hand_on(d, error);
+        if (code < 0)
+            return code;
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
         uint32_t epoch = rp_event_prepare(&words->retired_event); /* fences. PAIRS retired-wanted */
         if (rp_arena_stopping(d->arena) || rp_a64_load_acquire(&words->retired) >= wanted)
@@ -33,32 +84,33 @@ static bool wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wa
         else
             rp_event_sleep(&words->retired_event, epoch, 100000000);
         if (rp_arena_stopping(d->arena))
-            return false;
+            return -RP_E_STOPPED;
     }
-    return !rp_arena_stopping(d->arena);
+    return rp_arena_stopping(d->arena) ? -RP_E_STOPPED : 0;
 }
 
 /* Wait until the next slot may be reused (I4). */
-static bool wait_for_slot(struct rp_dispatch *d)
+static int wait_for_slot(struct rp_dispatch *d, struct rp_error *error)
 {
     uint64_t slots = d->arena->slot_count;
     uint64_t needed = d->next_ticket >= slots ? d->next_ticket - slots + 1 : 0;
-    return wait_for_retired(d, needed, needed - 1 + rp_max_u64(1, slots / 4));
+    return wait_for_retired(d, needed, needed - 1 + rp_max_u64(1, slots / 4), error);
 }
 
 /* Wait until the oldest region of the data, or the descriptor of a file, is free. */
-static bool wait_for_room(struct rp_dispatch *d)
+static int wait_for_room(struct rp_dispatch *d, struct rp_error *error)
 {
     uint64_t needed = rp_reads_room_at(&d->reads);
     RP_ASSERT(needed <= d->next_ticket); /* it has been handed on, so it will be retired */
-    return wait_for_retired(d, needed, needed);
+    return wait_for_retired(d, needed, needed, error);
 }
 
-static int open_ticket(struct rp_dispatch *d)
+static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
 {
     RP_ASSERT(!d->ticket);
-    if (!wait_for_slot(d))
-        return -RP_E_STOPPED;
+    int code = wait_for_slot(d, error);
+    if (code < 0)
+        return code;
     struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
     ticket->batch = d->batch;
     ticket->piece_count = ticket->read_count = ticket->row_count = 0;
@@ -70,16 +122,9 @@ static int open_ticket(struct rp_dispatch *d)
     return 0;
 }
 
+/* It is complete, and goes on with the next look. */
 static void close_ticket(struct rp_dispatch *d)
 {
-    bool reads = d->ticket->read_count > 0;
-    if (RP_DEFECT(signal_before_store))
-        rp_event_signal(reads ? &d->arena->words->planned : &d->arena->words->ready);
-    rp_a64_store_release(
-        &d->ticket->state, /* PAIRS ticket-state */
-        rp_ticket_word(d->next_ticket, reads ? RP_TICKET_PLANNED : RP_TICKET_READY));
-    if (!RP_DEFECT(signal_before_store))
-        rp_event_signal(reads ? &d->arena->words->planned : &d->arena->words->ready);
     d->ticket = NULL;
     d->next_ticket++;
 }
@@ -97,7 +142,7 @@ static uint64_t most_bulks(const struct rp_bulks *bulks)
 
 /* Tickets for the blocks that are due. Where the data is full of blocks and rows want one more, the
  * oldest window is waited for. */
-static int add_bulks(struct rp_dispatch *d)
+static int add_bulks(struct rp_dispatch *d, struct rp_error *error)
 {
     uint64_t most = most_bulks(&d->reads.bulks);
     struct rp_bulk bulk;
@@ -106,11 +151,12 @@ static int add_bulks(struct rp_dispatch *d)
         if (next == RP_READS_NO_BULK)
             return 0;
         if (next == RP_READS_BULK_WAITS) {
-            if (!wait_for_room(d))
-                return -RP_E_STOPPED;
+            int code = wait_for_room(d, error);
+            if (code < 0)
+                return code;
             continue;
         }
-        int code = open_ticket(d);
+        int code = open_ticket(d, error);
         if (code < 0)
             return code;
         rp_reads_fill_bulk(&d->reads, d->ticket, &bulk);
@@ -121,12 +167,12 @@ static int add_bulks(struct rp_dispatch *d)
 }
 
 /* Make sure that a ticket is open. */
-static int need_ticket(struct rp_dispatch *d)
+static int need_ticket(struct rp_dispatch *d, struct rp_error *error)
 {
     if (d->ticket)
         return 0;
-    int code = add_bulks(d);
-    return code < 0 ? code : open_ticket(d);
+    int code = add_bulks(d, error);
+    return code < 0 ? code : open_ticket(d, error);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -135,7 +181,7 @@ static int add_piece(struct rp_dispatch *d, uint64_t row, struct rp_piece *piece
                      struct rp_error *error)
 {
     for (;;) {
-        int code = need_ticket(d);
+        int code = need_ticket(d, error);
         if (code >= 0 && d->ticket->piece_count < RP_TICKET_PIECES_MAX)
             code = rp_reads_place(&d->reads, row, piece, error);
         if (code < 0)
@@ -146,8 +192,10 @@ static int add_piece(struct rp_dispatch *d, uint64_t row, struct rp_piece *piece
         }
         if (d->ticket->piece_count > 0)
             close_ticket(d);
-        else if (!wait_for_room(d))
-            return -RP_E_STOPPED;
+        else
+            code = wait_for_room(d, error);
+        if (code < 0)
+            return code;
     }
 }
 
@@ -177,10 +225,10 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
             return code;
         offset += piece.fragment.length;
     }
-    int code = need_ticket(d);
+    int code = need_ticket(d, error);
     if (code >= 0 && d->ticket->row_count == RP_TICKET_ROWS_MAX) {
         close_ticket(d);
-        code = need_ticket(d);
+        code = need_ticket(d, error);
     }
     if (code < 0)
         return code;
@@ -276,18 +324,36 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
             if (code == 0)
                 break;
         }
-        int code = rp_files_watch(d->reads.files, error);
+        uint64_t retired = rp_a64_load_acquire(&d->arena->words->retired);
+        int code = rp_files_watch(d->reads.files, retired, error);
         if (code >= 0)
             code = plan_batch(d, error);
+        if (code >= 0 && rp_now_ns() >= d->look_at_ns)
+            code = hand_on(d, error);
         if (code < 0)
             return code;
     }
-    int code = open_ticket(d);
+    int code = open_ticket(d, error);
     if (code < 0)
         return code;
     d->ticket->stream_ends = 1;
     close_ticket(d);
-    return 0;
+    return hand_on(d, error);
+}
+
+/* What was closed before the failure is good, unless its indexes have changed: then it is dropped,
+ * and that is what is reported. */
+static int end_before_failure(struct rp_dispatch *d, int code, struct rp_error *error)
+{
+    struct rp_error changed;
+    if (d->ticket)
+        close_ticket(d);
+    int looked = hand_on(d, &changed);
+    if (looked >= 0)
+        return code;
+    d->next_ticket = d->handed_on;
+    *error = changed;
+    return looked;
 }
 
 static void run_dispatch(void *argument)
@@ -297,11 +363,11 @@ static void run_dispatch(void *argument)
     int code = dispatch_all(d, &error);
     if (code >= 0 || code == -RP_E_STOPPED)
         return;
-    if (d->ticket)
-        close_ticket(d); /* the pieces before the failure are good */
-    if (open_ticket(d) == 0) {
+    code = end_before_failure(d, code, &error);
+    if (open_ticket(d, NULL) == 0) {
         rp_ticket_fail(d->ticket, code, &error);
         close_ticket(d);
+        publish_closed(d);
     }
 }
 

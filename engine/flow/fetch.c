@@ -46,7 +46,8 @@ static int check_read(const struct rp_fetcher *f, const struct rp_read *read, co
     const struct rp_file *file = &f->files->files[read->shard];
     const struct rp_shard *shard = rp_corpus_shard(f->options->corpus, read->shard);
     if (result < 0) {
-        if (rp_shard_check(shard, file->fd, error) < 0)
+        struct rp_stamp known = shard->stamp;
+        if (rp_shard_check(shard, &known, file->fd, error) < 0)
             return error->code;
         return rp_fail(error, result,
                        "check the disk and the file; batches before this one were delivered",
@@ -55,7 +56,8 @@ static int check_read(const struct rp_fetcher *f, const struct rp_read *read, co
     }
     if (!file->checked)
         return 0;
-    return rp_files_verify(f->files, read->shard, read->offset, data, read->bytes_needed, error);
+    return rp_files_verify(f->files, read->shard, read->offset, data, read->bytes_needed,
+                           read->expected, error);
 }
 
 static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)

@@ -22,12 +22,18 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
     uint32_t count = rp_corpus_shard_count(options->corpus);
     *files = (struct rp_files){.corpus = options->corpus,
                                .files = rp_calloc(count, sizeof(struct rp_file)),
+                               .watched = rp_calloc(count, sizeof(uint32_t)),
                                .direct = options->direct,
                                .verify_blocks = options->verify_blocks};
-    if (!files->files)
+    if (!files->files || !files->watched) {
+        free(files->files);
+        free(files->watched);
+        files->files = NULL;
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of %u token files", count);
+    }
     for (uint32_t i = 0; i < count; i++)
-        files->files[i].fd = -1;
+        files->files[i] = (struct rp_file){.fd = -1,
+                                           .stamp = rp_corpus_shard(options->corpus, i)->stamp};
     return rp_descriptors_open(&files->descriptors, count, options->other_descriptors, error);
 }
 
@@ -54,7 +60,22 @@ void rp_files_close(struct rp_files *files)
             close(files->files[i].fd);
     rp_descriptors_close(&files->descriptors);
     free(files->files);
+    free(files->watched);
     files->files = NULL;
+    files->watched = NULL;
+}
+
+/* Of a file whose blocks are compared, content decides; its size must be right all the same. */
+static int check_opened(struct rp_file *file, const struct rp_shard *shard, int fd,
+                        struct rp_error *error)
+{
+    struct rp_stamp found;
+    if (file->checked && rp_stamp_of(fd, &found) == 0)
+        file->stamp = (struct rp_stamp){.bytes = shard->bytes,
+                                        .mtime_ns = found.mtime_ns,
+                                        .ctime_ns = found.ctime_ns,
+                                        .links = found.links};
+    return rp_shard_check(shard, &file->stamp, fd, error);
 }
 
 static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *error)
@@ -65,18 +86,28 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
     int fd = rp_io_open_file(info->path, files->direct, &alignment, error);
     if (fd < 0)
         return fd;
-    int code = rp_shard_check(info, fd, error);
+    file->checked = files->verify_blocks && info->block_hashes;
+    int code = check_opened(file, info, fd, error);
     if (code < 0) {
         close(fd);
         return code;
     }
     file->direct = alignment > 1;
-    file->checked = files->verify_blocks && info->block_hashes;
     file->alignment = file->checked ? RP_BLOCK_BYTES : alignment;
     RP_ASSERT(alignment <= RP_BLOCK_BYTES);
     file->fd = fd;
     rp_descriptors_add(&files->descriptors, shard);
     return 0;
+}
+
+/* Whoever closes a file looks at it first. */
+static int look(struct rp_files *files, uint32_t shard, struct rp_error *error)
+{
+    struct rp_file *file = &files->files[shard];
+    const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
+    if (file->fd < 0 || RP_DEFECT(ignore_changed_files))
+        return 0;
+    return rp_shard_check(info, &file->stamp, file->fd, error);
 }
 
 int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t retired,
@@ -89,6 +120,9 @@ int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t retired,
     if (rp_descriptors_are_used_up(&files->descriptors, &other, ticket)) {
         if (*ticket > retired)
             return RP_FILES_WAIT;
+        int code = files->files[other].is_watched ? look(files, other, error) : 0;
+        if (code < 0)
+            return code;
         rp_descriptors_remove(&files->descriptors, other);
         close(files->files[other].fd);
         files->files[other].fd = -1;
@@ -102,33 +136,76 @@ void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
     rp_descriptors_use(&files->descriptors, shard, ticket);
 }
 
-int rp_files_watch(struct rp_files *files, struct rp_error *error)
+void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
+{
+    struct rp_file *file = &files->files[shard];
+    if (file->checked)
+        return;
+    if (!file->is_watched)
+        files->watched[files->watched_count++] = shard;
+    file->is_watched = true;
+    file->last_ticket = ticket;
+}
+
+void rp_files_restart(struct rp_files *files)
+{
+    for (uint32_t i = 0; i < files->watched_count; i++)
+        files->files[files->watched[i]].last_ticket = 0;
+}
+
+int rp_files_watch(struct rp_files *files, uint64_t retired, struct rp_error *error)
 {
     uint64_t now = rp_now_ns();
-    if (now - files->watched_ns < WATCH_NS || RP_DEFECT(ignore_changed_files))
+    if (now - files->watched_ns < WATCH_NS)
         return 0;
     files->watched_ns = now;
-    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++) {
-        struct rp_file *file = &files->files[i];
-        const struct rp_shard *shard = rp_corpus_shard(files->corpus, i);
-        int code = file->fd >= 0 ? rp_shard_check(shard, file->fd, error) : 0;
-        if (code < 0 && !file->checked)
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < files->watched_count; i++) {
+        uint32_t shard = files->watched[i];
+        struct rp_file *file = &files->files[shard];
+        int code = look(files, shard, error);
+        if (code < 0)
             return code;
+        file->is_watched = file->fd >= 0 && file->last_ticket >= retired;
+        if (file->is_watched)
+            files->watched[kept++] = shard;
     }
+    files->watched_count = kept;
     return 0;
 }
 
-int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
-                    const uint8_t *data, uint32_t bytes, struct rp_error *error)
+int rp_files_last_look(struct rp_files *files, struct rp_error *error)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < files->watched_count && code >= 0; i++)
+        code = look(files, files->watched[i], error);
+    return code;
+}
+
+static uint64_t block_bytes(uint64_t at, uint64_t bytes)
+{
+    return rp_min_u64(RP_BLOCK_BYTES, bytes - at);
+}
+
+uint64_t rp_files_expected(const struct rp_files *files, uint32_t shard, uint64_t offset,
+                           uint64_t bytes)
 {
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    RP_ASSERT(offset % RP_BLOCK_BYTES == 0);
+    uint64_t first = offset / RP_BLOCK_BYTES, count = rp_div_up(bytes, RP_BLOCK_BYTES), all = 0;
+    RP_ASSERT(offset % RP_BLOCK_BYTES == 0 && first + count <= info->block_count);
+    for (uint64_t i = 0; i < count; i++)
+        all = rp_files_add_hash(all, info->block_hashes[first + i]);
+    return all;
+}
+
+int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offset,
+                     const uint8_t *data, uint64_t bytes, struct rp_error *error)
+{
+    const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
     for (uint64_t at = 0; at < bytes; at += RP_BLOCK_BYTES) {
-        uint64_t block = (offset + at) / RP_BLOCK_BYTES;
-        RP_ASSERT(block < info->block_count);
-        uint64_t length = rp_min_u64(RP_BLOCK_BYTES, bytes - at);
-        uint64_t found = rp_hash64(data + at, length);
-        if (found == info->block_hashes[block] || RP_DEFECT(ignore_block_hash))
+        uint64_t block = (offset + at) / RP_BLOCK_BYTES, length = block_bytes(at, bytes);
+        uint64_t expected = info->block_hashes[block], found = rp_hash64(data + at, length);
+        if (found == expected)
             continue;
         int code = rp_shard_check_sidecar(info, error);
         if (code < 0)
@@ -139,9 +216,23 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
             "the change was meant (the stream is then another one)",
             "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from its "
             "sidecar: expected hash %016" PRIx64 ", found %016" PRIx64,
-            info->path, block, offset + at, offset + at + length, info->block_hashes[block], found);
+            info->path, block, offset + at, offset + at + length, expected, found);
     }
-    return 0;
+    return rp_fail(error, -RP_E_CHANGED, "restore both and restart; what was delivered is valid",
+                   "%s: bytes %" PRIu64 " to %" PRIu64 " changed while they were in use, and its "
+                   "sidecar with them",
+                   info->path, offset, offset + bytes);
+}
+
+int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
+                    const uint8_t *data, uint64_t bytes, uint64_t expected, struct rp_error *error)
+{
+    uint64_t all = 0;
+    for (uint64_t at = 0; at < bytes; at += RP_BLOCK_BYTES)
+        all = rp_files_add_hash(all, rp_hash64(data + at, block_bytes(at, bytes)));
+    if (all == expected || RP_DEFECT(ignore_block_hash))
+        return 0;
+    return rp_files_explain(files, shard, offset, data, bytes, error);
 }
 
 /* ---- mapped ---------------------------------------------------------------------------------- */
@@ -177,6 +268,15 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     if (code < 0)
         unmap_all(files);
     return code;
+}
+
+struct rp_block_range rp_files_blocks(const struct rp_files *files, const struct rp_piece *piece)
+{
+    const struct rp_shard *shard = rp_corpus_shard(files->corpus, piece->mapped_shard - 1);
+    uint64_t end = piece->data_offset + (uint64_t)piece->fragment.length * piece->width;
+    return (struct rp_block_range){
+        .first = rp_align_down(piece->data_offset, RP_BLOCK_BYTES),
+        .end = rp_min_u64(rp_align_up(end, RP_BLOCK_BYTES), shard->bytes)};
 }
 
 bool rp_files_have_hashes(const struct rp_files *files)

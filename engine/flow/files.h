@@ -25,6 +25,9 @@ struct rp_file {
     bool checked;       /* blocks are compared with the sidecar's hashes, at each use */
     const uint8_t *map; /* the whole file, or NULL */
     struct rp_mapping *mapping;
+    struct rp_stamp stamp; /* of a file that is not checked: what it is known to be */
+    bool is_watched;       /* in rp_files.watched */
+    uint64_t last_ticket;  /* the last one that uses it, if it is watched */
 };
 
 struct rp_files {
@@ -32,6 +35,8 @@ struct rp_files {
     struct rp_file *files; /* [shards of the corpus] */
     struct rp_descriptors descriptors;
     bool direct, verify_blocks;
+    /* Files without hashes whose tokens were used since they were last looked at. */
+    uint32_t *watched, watched_count;
     uint64_t watched_ns; /* when rp_files_watch last looked */
 };
 
@@ -58,15 +63,38 @@ RP_MUST_CHECK int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t 
 /** The ticket reads the file of the shard, which is open. */
 void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
 
-/** Twice a second, look whether an open file is still what it was (size, modification time). One
- * without hashes is -RP_E_CHANGED then; where every block is compared, that alone decides. By
- * dispatch. */
-RP_MUST_CHECK int rp_files_watch(struct rp_files *files, struct rp_error *error);
+/** A ticket takes tokens of this shard: if nothing verifies them, the file is to be looked at after
+ * they have been copied. */
+void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
 
-/** Compare what was read of a checked file with its hashes. offset is block-aligned; `bytes` ends
- * on a block or at the end of the file. -RP_E_CORRUPT names the file and the block. */
+/** Twice a second, look whether the files without hashes whose tokens were used since the last look
+ * are still what they were (rp_shard_check). A file is looked at until it has been looked at after
+ * the ticket that used it last was retired (all below `retired` are): no change before the copy is
+ * left unnoticed. By dispatch. */
+RP_MUST_CHECK int rp_files_watch(struct rp_files *files, uint64_t retired, struct rp_error *error);
+/** The same now, of all of them: at the end of the stream, when dispatch is done. */
+RP_MUST_CHECK int rp_files_last_look(struct rp_files *files, struct rp_error *error);
+
+/** Tickets are numbered from 0 again. */
+void rp_files_restart(struct rp_files *files);
+
+/* What blocks of a checked file must hash to is taken from the sidecar when a ticket is planned,
+ * and goes with the ticket: the sidecar is looked at before the ticket is handed on, and is not
+ * asked later. Hashes of several blocks become one number, in their order. */
+static inline uint64_t rp_files_add_hash(uint64_t all, uint64_t hash)
+{
+    return (all + hash) * 0x9e3779b97f4a7c15u; /* odd: nothing is lost */
+}
+uint64_t rp_files_expected(const struct rp_files *files, uint32_t shard, uint64_t offset,
+                           uint64_t bytes);
+/** Compare what was read of a checked file with what was expected. offset is block-aligned; `bytes`
+ * ends on a block or at the end of the file. -RP_E_CORRUPT names the file and the block. */
 RP_MUST_CHECK int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
-                                  const uint8_t *data, uint32_t bytes, struct rp_error *error);
+                                  const uint8_t *data, uint64_t bytes, uint64_t expected,
+                                  struct rp_error *error);
+/** What is wrong with bytes that were not as expected. */
+int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offset,
+                     const uint8_t *data, uint64_t bytes, struct rp_error *error);
 
 /** Map every file. On failure (one is missing, say) none is, and the caller reads them instead. */
 RP_MUST_CHECK int rp_files_map(struct rp_files *files, struct rp_error *error);
@@ -77,6 +105,11 @@ static inline bool rp_files_are_mapped(const struct rp_files *files)
     return files->files[0].map != NULL;
 }
 
+/** The bytes of its file, in whole blocks, that a piece in a mapped file lies in. */
+struct rp_block_range {
+    uint64_t first, end;
+};
+struct rp_block_range rp_files_blocks(const struct rp_files *files, const struct rp_piece *piece);
 /** Has any mapped file hashes? */
 bool rp_files_have_hashes(const struct rp_files *files);
 /** Does a piece lie in a mapped file that has hashes? Then its tokens are taken by verified.h. */

@@ -36,6 +36,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     rp_space_reset(&reads->space);
     rp_descriptors_restart(&reads->files->descriptors);
     rp_bulks_close(&reads->bulks);
+    rp_files_restart(reads->files);
     reads->from_corpus = false;
     reads->ticket = NULL;
     if (reads->no_bulks || rp_files_are_mapped(reads->files))
@@ -48,6 +49,16 @@ void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t n
     reads->ticket = ticket;
     reads->number = number;
     reads->ticket_bytes = 0;
+}
+
+void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket)
+{
+    for (uint32_t i = 0; i < ticket->read_count; i++) {
+        struct rp_read *read = &ticket->reads[i];
+        if (read->shard != RP_READ_CONTENTS && reads->files->files[read->shard].checked)
+            read->expected = rp_files_expected(reads->files, read->shard, read->offset,
+                                               read->bytes_needed);
+    }
 }
 
 static uint64_t retired(const struct rp_reads *reads)
@@ -210,12 +221,18 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
     if (code != RP_FILES_OPEN)
         return code < 0 ? code : RP_READS_FULL;
     reads->file_room_at = 0;
+    rp_files_note_use(reads->files, extent.shard, reads->number);
     uint64_t first = extent.byte_offset + fragment->offset * extent.width;
     uint64_t last = first + (uint64_t)fragment->length * extent.width;
     piece->width = (uint16_t)extent.width;
     if (file->map) {
         piece->mapped_shard = extent.shard + 1;
         piece->data_offset = first;
+        if (file->checked) {
+            struct rp_block_range blocks = rp_files_blocks(reads->files, piece);
+            piece->expected = rp_files_expected(reads->files, extent.shard, blocks.first,
+                                                blocks.end - blocks.first);
+        }
         return RP_READS_PLACED;
     }
     reads->from_corpus = true;

@@ -42,6 +42,9 @@ RP_MUST_CHECK int rp_reads_start(struct rp_reads *reads, const struct rp_plan *p
 /** The next pieces are for this ticket. */
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number);
 
+/** Take what the reads of a complete ticket must hash to from the sidecars. */
+void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket);
+
 enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
 /** Set data_offset, loaded_by, mapped_shard, width and id_bits of a piece of `row`; its fragment
  * and offset are set. FULL: the ticket takes no more; an empty one does when the tickets

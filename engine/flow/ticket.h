@@ -66,12 +66,14 @@ struct rp_read {
     uint32_t bytes_needed; /* up to the file's end */
     uint32_t shard;
     uint32_t reserved;
+    uint64_t expected; /* of a file with hashes: rp_files_expected of what is needed */
 };
 
 /* `fragment.length` tokens to be copied into a row, from the data or from a mapped token file. */
 struct rp_piece {
     struct rp_fragment fragment; /* provenance */
     uint64_t data_offset;        /* of its first token in the data, or in the file */
+    uint64_t expected;           /* of a mapped file with hashes: of the blocks around it */
     uint64_t loaded_by;          /* ticket whose reads bring it: this one or an earlier one. I5 */
     uint32_t mapped_shard;       /* 0: in the data; else 1 + the shard whose mapping holds it */
     uint16_t width;              /* bytes a token there */

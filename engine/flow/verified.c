@@ -12,13 +12,19 @@
 int rp_verified_open(struct rp_verified *verified, uint64_t piece_bytes_max, struct rp_error *error)
 {
     uint64_t capacity = rp_align_up(piece_bytes_max, RP_BLOCK_BYTES) + RP_BLOCK_BYTES;
-    *verified = (struct rp_verified){.bytes = rp_take_pages(capacity), .capacity = capacity};
-    return verified->bytes ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a packer");
+    *verified = (struct rp_verified){.bytes = rp_take_pages(capacity),
+                                     .hashes = rp_calloc(capacity / RP_BLOCK_BYTES, 8),
+                                     .capacity = capacity};
+    if (verified->bytes && verified->hashes)
+        return 0;
+    rp_verified_close(verified);
+    return rp_fail(error, -ENOMEM, NULL, "out of memory for a packer");
 }
 
 void rp_verified_close(struct rp_verified *verified)
 {
     rp_give_pages(verified->bytes, verified->capacity);
+    free(verified->hashes);
     *verified = (struct rp_verified){0};
 }
 
@@ -30,8 +36,11 @@ static uint64_t keep_shared(struct rp_verified *verified, uint32_t shard, uint64
     verified->held = 0; /* until the rest is compared */
     if (verified->shard != shard || first < verified->first || first >= end)
         return 0;
-    memmove(verified->bytes, verified->bytes + (first - verified->first), end - first);
-    return end - first;
+    uint64_t skipped = first - verified->first, kept = end - first;
+    memmove(verified->bytes, verified->bytes + skipped, kept);
+    memmove(verified->hashes, verified->hashes + skipped / RP_BLOCK_BYTES,
+            rp_div_up(kept, RP_BLOCK_BYTES) * sizeof *verified->hashes);
+    return kept;
 }
 
 /* The planted defect: a block that was compared once is trusted from then on. */
@@ -46,22 +55,25 @@ const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_fi
                                 const struct rp_piece *piece, struct rp_error *error)
 {
     uint32_t shard = piece->mapped_shard - 1;
-    uint64_t length = (uint64_t)piece->fragment.length * piece->width;
-    uint64_t first = rp_align_down(piece->data_offset, RP_BLOCK_BYTES);
-    uint64_t end = rp_min_u64(rp_align_up(piece->data_offset + length, RP_BLOCK_BYTES),
-                              rp_corpus_shard(files->corpus, shard)->bytes);
-    uint64_t kept = keep_shared(verified, shard, first);
-    RP_ASSERT(piece->mapped_shard && end - first <= verified->capacity);
-    if (first + kept < end) {
-        uint8_t *copy = verified->bytes + kept;
-        uint64_t bytes = end - first - kept;
-        memcpy(copy, files->files[shard].map + first + kept, bytes);
-        if (!is_trusted(first) &&
-            rp_files_verify(files, shard, first + kept, copy, (uint32_t)bytes, error) < 0)
-            return NULL;
+    struct rp_block_range blocks = rp_files_blocks(files, piece);
+    uint64_t bytes = blocks.end - blocks.first, all = 0;
+    uint64_t kept = keep_shared(verified, shard, blocks.first);
+    RP_ASSERT(piece->mapped_shard && bytes <= verified->capacity);
+    if (kept < bytes)
+        memcpy(verified->bytes + kept, files->files[shard].map + blocks.first + kept, bytes - kept);
+    for (uint64_t at = 0; at < bytes; at += RP_BLOCK_BYTES) {
+        uint64_t *hash = &verified->hashes[at / RP_BLOCK_BYTES];
+        if (at >= kept)
+            *hash = rp_hash64(verified->bytes + at, rp_min_u64(RP_BLOCK_BYTES, bytes - at));
+        all = rp_files_add_hash(all, *hash);
+    }
+    bool is_good = is_trusted(blocks.first) || all == piece->expected;
+    if (!is_good && !RP_DEFECT(ignore_block_hash)) {
+        rp_files_explain(files, shard, blocks.first, verified->bytes, bytes, error);
+        return NULL;
     }
     verified->shard = shard;
-    verified->first = first;
-    verified->held = rp_max_u64(end - first, kept);
-    return verified->bytes + (piece->data_offset - first);
+    verified->first = blocks.first;
+    verified->held = rp_max_u64(bytes, kept);
+    return verified->bytes + (piece->data_offset - blocks.first);
 }

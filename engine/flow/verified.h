@@ -4,7 +4,7 @@
  * A mapped page may change at any time: somebody writes to the file, or the kernel drops the page
  * and the disk gives it back with other bits. So a packer takes no token from such a mapping. It
  * copies the blocks that hold the tokens into memory of its own, compares the copy with the
- * sidecar, and packs from the copy.
+ * hashes that the ticket brought, and packs from the copy.
  *
  * Invariant: what is packed is what was compared. Nothing lies between the two that could change,
  * and no result of an earlier comparison is used for bytes that are read again. */
@@ -16,6 +16,7 @@
 /* The blocks that a packer copied last. Only that packer uses it. */
 struct rp_verified {
     uint8_t *bytes;    /* [capacity] */
+    uint64_t *hashes;  /* [capacity / RP_BLOCK_BYTES], of what is held */
     uint64_t capacity; /* bytes of the longest piece with the whole blocks around it */
     uint32_t shard;
     uint64_t first; /* where `held` bytes begin in the file: at a block */

@@ -274,7 +274,10 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->config_text = engine->config_text;
     saver->contract = &engine->contract;
     saver->lower_priority = engine->phase == RP_ENGINE_RUNNING;
-    saver->state = engine->config->checkpoint_contents ? RP_SAVER_COPYING : RP_SAVER_COPIED;
+    /* what was read of a file that changed unnoticed until now may be wrong */
+    bool is_doubtful = engine->exit_code == -RP_E_CHANGED;
+    saver->state = engine->config->checkpoint_contents && !is_doubtful ? RP_SAVER_COPYING
+                                                                       : RP_SAVER_COPIED;
     if (saver->state == RP_SAVER_COPYING) {
         rp_flow_hold(engine->flow, consumed);
         rp_engine_list_contents(engine);

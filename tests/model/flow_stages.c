@@ -61,23 +61,26 @@ void stage_plan(struct rp_arena *arena, uint64_t batches, bool with_reads, bool 
 {
     struct rp_dispatch d = {.arena = arena};
     if (with_empty) {
-        if (open_ticket(&d) < 0)
+        if (open_ticket(&d, NULL) < 0)
             return;
         close_ticket(&d);
+        publish_closed(&d);
     }
     for (planned = 0; planned < batches;) {
-        if (open_ticket(&d) < 0)
+        if (open_ticket(&d, NULL) < 0)
             return;
         fill_ticket(arena, d.ticket, d.next_ticket, with_reads);
         d.batch = ++planned;
         save_state(&d);
         d.ticket->batch_ends = 1;
         close_ticket(&d);
+        publish_closed(&d);
     }
-    if (open_ticket(&d) < 0)
+    if (open_ticket(&d, NULL) < 0)
         return;
     d.ticket->stream_ends = 1;
     close_ticket(&d);
+    publish_closed(&d);
 }
 
 void stage_read(struct rp_arena *arena)

@@ -9,6 +9,7 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy
 import pytest
 import ringpack
 from failure_kit import SEQ_LEN, Tape, assert_ended_by, finish
@@ -126,6 +127,93 @@ def test_a_block_is_compared_each_time(reading, way):
     it.restore_and_finish()
 
 
+def rewrite_index(path):
+    """Every document of the index lies where another one lay: all of its sizes are as before."""
+    before = os.stat(path)
+    with open(path, "r+b") as file:
+        data = bytearray(file.read())
+        count = int.from_bytes(data[18:26], "little")
+        first = 34 + 4 * count  # behind the lengths
+        places = numpy.frombuffer(data, "<u8", count, first)
+        data[first : first + 8 * count] = numpy.roll(places, count // 3 * 2 + 2).tobytes()
+        file.seek(0)
+        file.write(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@ways
+@pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
+def test_an_index_that_is_overwritten(reading, way, indexed):
+    it = reading(way, indexed)
+    rewrite_index(it.index_path)
+    it.read_until_told(it.index_path, "hash: expected")
+    it.restore_and_finish()
+
+
+@pytest.mark.parametrize("io", ["pread", "mapped"])
+@pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
+def test_an_index_that_is_touched(reading, io, indexed):
+    """Its content decides."""
+    it = reading({"io": io}, indexed)
+    os.utime(it.index_path)
+    os.link(it.index_path, f"{it.index_path}.linked")
+    if indexed:
+        os.chmod(f"{it.tape.path}.rpx", 0o400)
+    it.tape.read(it.ranks)
+    it.tape.assert_whole()
+
+
+@pytest.mark.parametrize("io", ["pread", "mapped"])
+def test_a_corpus_and_its_sidecar_that_are_overwritten(reading, folder, program, io):
+    """In place, as `rsync --inplace` brings another version: what was planned before is compared
+    with the hashes of then."""
+    it = reading({"io": io}, indexed=True)
+    (folder / "other").mkdir()
+    other = Tape(folder / "other", LONG_TAPE, seed=8)
+    other.index(program)
+    for suffix in "", ".rpx":
+        with open(other.path + suffix, "rb") as source, open(it.tape.path + suffix, "r+b") as file:
+            shutil.copyfileobj(source, file)
+    with pytest.raises((ringpack.CorruptError, ringpack.FileChangedError)):
+        it.tape.read(it.ranks)
+
+
+def test_a_plain_file_whose_times_are_set_back(reading):
+    it = reading({"io": "pread"})
+    overwrite(it.tape.path, 2 * LONG_TAPE - 65536, 65536)
+    time.sleep(1.1 * LOOK)
+    it.read_until_told("change time")
+    it.restore_and_finish()
+
+
+@ways
+def test_a_plain_file_that_is_overwritten_at_the_end(reading, way):
+    """Less than half a second before the stream ends: changed tokens come, and an error; never an
+    end as if nothing had happened."""
+    it = reading(way, tokens=20000)
+    overwrite(it.tape.path, 8192, 65536)
+    with pytest.raises(ringpack.FileChangedError):
+        for _ in it.ranks.turns():
+            pass
+    assert_ended_by(it.engine, "RP_E_CHANGED", "change time")
+
+
+@pytest.mark.parametrize("io", ["pread", "mapped"])
+def test_the_last_checkpoint_has_nothing_of_a_plain_file_that_changed(reading, io):
+    """The rows in the ring were read before anybody looked. Once the file is restored they come
+    from the file."""
+    it = reading({"io": io}, prefetch_factor=16)
+    token = it.ranks.tokens()[0]
+    overwrite(it.tape.path, 8192, 2 * LONG_TAPE - 8192)
+    with pytest.raises(ringpack.FileChangedError):
+        for _ in it.ranks.turns():
+            pass
+    assert_ended_by(it.engine, "RP_E_CHANGED", "change time")
+    it.ranks.close()
+    os.replace(f"{it.tape.path}.kept", it.tape.path)
+    finish(it.program, it.folder, it.tape, token)
+
+
 def save_of_an_overwritten_file(it):
     """The rows behind the ring are planned, not packed, when the file under them changes and a
     checkpoint is taken. Its contents must not bring back the changed bytes once the file is good
@@ -177,6 +265,14 @@ def test_a_block_that_is_trusted_is_delivered_when_it_has_changed(broken, folder
     )
     read_an_epoch(it)
     overwrite(it.tape.path, 65536, 65536)
+    with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
+        it.tape.read(it.ranks)
+
+
+@pytest.mark.parametrize("io", ["pread", "mapped"])
+def test_an_index_that_is_not_looked_at_gives_other_documents(broken, folder, io):
+    it = Reading(broken("forget_indexes"), folder, {"io": io}, True)
+    rewrite_index(it.index_path)
     with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
         it.tape.read(it.ranks)
 

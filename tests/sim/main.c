@@ -198,11 +198,11 @@ static int tell_many(void)
 
 /* Found elsewhere: the simulator's files and trainers are never wrong in that way. */
 static const char *const not_ours[] = {
-    "count_equal_saves",      "prune_before_copy",      "close_files_in_use",
-    "forget_contract_field",  "forget_names",           "ignore_changed_files",
-    "ignore_short_documents", "ignore_unknown_options", "map_small_files",
-    "save_mapped_tokens",     "take_ignored_signals",   "trust_expected_shape",
-    "trust_index_extents",    "trust_seen_blocks",      "write_beyond_struct"};
+    static const char *const not_ours[] = {
+        "close_files_in_use", "count_equal_saves", "forget_contract_field", "forget_indexes",
+        "forget_names", "ignore_changed_files", "ignore_short_documents", "ignore_unknown_options",
+        "map_small_files", "prune_before_copy", "save_mapped_tokens", "take_ignored_signals",
+        "trust_expected_shape", "trust_index_extents", "trust_seen_blocks", "write_beyond_struct"};
 
 static bool is_ours(size_t defect)
 {

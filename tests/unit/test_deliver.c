@@ -20,6 +20,7 @@
 struct bench {
     struct rp_flow_options options;
     struct rp_arena arena;
+    struct rp_files files; /* none */
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
@@ -84,6 +85,7 @@ static void bench_open(struct bench *bench)
     bench->deliver = (struct rp_deliver){.options = &bench->options,
                                          .arena = &bench->arena,
                                          .rings = bench->rings,
+                                         .files = &bench->files,
                                          .base_row = BASE_ROW};
 }
 
