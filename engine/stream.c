@@ -151,3 +151,28 @@ bool rp_stream_docs_per_row_text(const struct rp_docs_per_row *found,
              found->wanted);
     return true;
 }
+
+/* ---- what nothing verifies ------------------------------------------------------------------- */
+
+struct rp_unverified rp_stream_unverified(const struct rp_config *config,
+                                          const struct rp_corpus *corpus, uint32_t number)
+{
+    const struct rp_source *source = rp_corpus_source(corpus, number);
+    struct rp_unverified found;
+    found.tokens = rp_source_unverified(source, &found.shards);
+    if (config->verify_blocks == RP_SWITCH_OFF)
+        found = (struct rp_unverified){rp_source_tokens(source), rp_source_shards(source)};
+    return found;
+}
+
+double rp_stream_unverified_share(const struct rp_config *config, const struct rp_corpus *corpus)
+{
+    double weights = 0, unverified = 0;
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        double weight = (double)config->sources[i].weight;
+        double tokens = (double)rp_source_tokens(rp_corpus_source(corpus, i));
+        weights += weight;
+        unverified += weight * (double)rp_stream_unverified(config, corpus, i).tokens / tokens;
+    }
+    return unverified / weights;
+}

@@ -225,6 +225,23 @@ uint64_t rp_source_tokens(const struct rp_source *source)
     return source->tokens;
 }
 
+uint32_t rp_source_shards(const struct rp_source *source)
+{
+    return source->shard_count;
+}
+
+uint64_t rp_source_unverified(const struct rp_source *source, uint32_t *shards)
+{
+    uint64_t tokens = 0;
+    *shards = 0;
+    for (uint32_t i = 0; i < source->shard_count; i++) {
+        const struct rp_opened *opened = &source->shards[i];
+        tokens += opened->found.has_sidecar ? 0 : opened->shard.tokens;
+        *shards += !opened->found.has_sidecar;
+    }
+    return tokens;
+}
+
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source)
 {
     RP_ASSERT(source < corpus->source_count);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "server/seats.h"
 #include "server/stat.h"
+#include "stream.h"
 
 /* One replica of a rank. `holds`: others wait for batches for which there is no room because of
  * what it has not given back, or because it has not come. */
@@ -38,6 +39,17 @@ static json_t *contract_array(const struct rp_contract *contract)
     return array;
 }
 
+/* How much of a source is compared with no hash as it is read. */
+static json_t *source_object(const struct rp_engine *engine, uint32_t number)
+{
+    const struct rp_source *source = rp_corpus_source(engine->corpus, number);
+    struct rp_unverified found = rp_stream_unverified(engine->config, engine->corpus, number);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I}", "source", rp_source_name(source), "shards",
+                     (json_int_t)rp_source_shards(source), "no_hashes", (json_int_t)found.shards,
+                     "tokens", (json_int_t)rp_source_tokens(source), "unverified",
+                     (json_int_t)found.tokens);
+}
+
 char *rp_engine_stat(const struct rp_engine *engine)
 {
     struct rp_flow_counts counts;
@@ -49,9 +61,12 @@ char *rp_engine_stat(const struct rp_engine *engine)
     json_t *ranks = json_array();
     for (uint32_t s = 0; s < engine->seat_count; s++)
         json_array_append_new(ranks, seat_object(engine, &engine->seats[s]));
+    json_t *sources = json_array();
+    for (uint32_t s = 0; s < engine->config->source_count; s++)
+        json_array_append_new(sources, source_object(engine, s));
     json_t *object = json_pack(
         "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, s:I, "
-        "s:I, s:I, s:I, s:b, s:o, s:o}",
+        "s:I, s:I, s:I, s:b, s:f, s:o, s:o, s:o}",
         "run", engine->config->run, "pid", (int)getpid(), "stream",
         rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint, "world",
         (json_int_t)engine->config->dp_world_size, "batch_size",
@@ -66,7 +81,9 @@ char *rp_engine_stat(const struct rp_engine *engine)
         "reads", (json_int_t)counts.reads, "read_bytes", (json_int_t)counts.read_bytes,
         "short_reads", (json_int_t)counts.short_reads, "read_retries",
         (json_int_t)counts.read_retries, "packers_replaced", (json_int_t)counts.packers_replaced,
-        "ended", engine->flow_ended, "ranks", ranks, "contract", contract_array(&engine->contract));
+        "ended", engine->flow_ended, "unverified_share",
+        rp_stream_unverified_share(engine->config, engine->corpus), "sources", sources, "ranks",
+        ranks, "contract", contract_array(&engine->contract));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;

@@ -45,13 +45,13 @@ PROGRAM
 expect "help" 0 "Check this machine" "$RINGPACK" help doctor
 expect "a healthy machine" 0 "^ready: " doctor
 for name in kernel "page size" io_uring "locked memory" "huge pages" "shared memory" memory \
-    /dev/shm "open files" "run directory" processors allocator corpus; do
+    /dev/shm "open files" "run directory" processors allocator corpus verification; do
     expect "a line for $name" 0 "^(ok|warn) +$name " doctor
 done
 expect "nothing left of the run directory" 2 "No such file" ls "$work/run"
 
 doctor --json >"$work/report"
-expect "JSON" 0 "^13 True$" "$PYTHON" -c '
+expect "JSON" 0 "^14 True$" "$PYTHON" -c '
 import json, sys
 report = json.load(open(sys.argv[1]))
 print(len(report["checks"]), report["ready"])
@@ -79,6 +79,12 @@ printf '%s\n' 'seq_len: 1048576' 'batch_size: 64' 'dp_world_size: 2' \
     >"$work/run.yaml"
 expect "the rings of a config: 64 MiB, and 4 slots of 64 rows of 4 MiB for each of 2 ranks" 0 \
     "^ok +memory .*, 2\.[0-9]+ GiB wanted for all rings" doctor -c "$work/run.yaml"
+expect "what nothing verifies" 0 \
+    "^warn +verification +nothing verifies 100.0 % .*32,?768 tokens in 1 of 1 shards" \
+    doctor -c "$work/run.yaml"
+"$RINGPACK" index -q --format raw --dtype u16 --eos 1 "$work/tokens.bin"
+expect "an indexed corpus" 0 "^ok +verification +every block that is read is compared" \
+    doctor -c "$work/run.yaml"
 expect "a config that is not there" 2 "$work/none.yaml" doctor -c "$work/none.yaml"
 
 [ "$failures" = 0 ] && echo "doctor: all as expected"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_doctor — `ringpack doctor`: look at this machine as the engine will, say what to change. */
 #include <argp.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 
@@ -61,6 +62,25 @@ static int read_config(struct rp_cmd_config *arguments)
     return RP_EXIT_FINE;
 }
 
+/* Which sources are read without being compared with hashes. */
+static void look_at_verification(const struct rp_config *config, const struct rp_corpus *corpus,
+                                 struct rp_doctor_needs *needs)
+{
+    size_t used = 0;
+    needs->has_corpus = true;
+    needs->unverified_share = rp_stream_unverified_share(config, corpus);
+    for (uint32_t i = 0; i < config->source_count && used < sizeof needs->unverified; i++) {
+        struct rp_unverified found = rp_stream_unverified(config, corpus, i);
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        if (found.shards)
+            used += (size_t)snprintf(needs->unverified + used, sizeof needs->unverified - used,
+                                     "%ssource `%s`: %" PRIu64 " tokens in %" PRIu32 " of %" PRIu32
+                                     " shards",
+                                     used ? "; " : "", rp_source_name(source), found.tokens,
+                                     found.shards, rp_source_shards(source));
+    }
+}
+
 /* The most documents in a row, and what that costs; 0 if the corpus cannot be opened. */
 static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
 {
@@ -71,6 +91,8 @@ static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_
         code = rp_stream_docs_per_row(&found, config, corpus, &needs->corpus_error);
     if (code >= 0)
         (void)rp_stream_docs_per_row_text(&found, config, needs->packing, sizeof needs->packing);
+    if (code >= 0)
+        look_at_verification(config, corpus, needs);
     rp_corpus_close(corpus);
     needs->corpus_code = code;
     return config->max_docs_per_row ? config->max_docs_per_row : found.standard;

@@ -3,6 +3,7 @@
 #ifndef RP_TOOLS_DOCTOR_H
 #define RP_TOOLS_DOCTOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,9 @@ struct rp_doctor_needs {
     int corpus_code;
     struct rp_error corpus_error;
     char packing[512];
+    bool has_corpus;
+    double unverified_share; /* of the tokens that are delivered */
+    char unverified[256];    /* the sources that it comes from */
 };
 
 struct rp_doctor_finding {

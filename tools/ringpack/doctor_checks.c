@@ -303,6 +303,21 @@ static void look_at_corpus(const struct rp_doctor_needs *needs, struct rp_doctor
         find(finding, RP_DOCTOR_OK, NULL, "rows have room for its documents");
 }
 
+static void look_at_verification(const struct rp_doctor_needs *needs,
+                                 struct rp_doctor_finding *finding)
+{
+    if (!needs->has_corpus)
+        find(finding, RP_DOCTOR_OK, NULL, "no corpus to look at: give a config with -c");
+    else if (needs->unverified[0])
+        find(finding, RP_DOCTOR_WARN,
+             "`ringpack index` on these shards (and verify_blocks not `off`): a changed token is "
+             "then never delivered",
+             "nothing verifies %.1f %% of what is read: %s", 100 * needs->unverified_share,
+             needs->unverified);
+    else
+        find(finding, RP_DOCTOR_OK, NULL, "every block that is read is compared with its hash");
+}
+
 const struct rp_doctor_check rp_doctor_checks[] = {
     {"kernel", look_at_kernel},         {"page size", look_at_page_size},
     {"io_uring", look_at_io_uring},     {"locked memory", look_at_locked_memory},
@@ -310,6 +325,6 @@ const struct rp_doctor_check rp_doctor_checks[] = {
     {"memory", look_at_memory},         {"/dev/shm", look_at_dev_shm},
     {"open files", look_at_open_files}, {"run directory", look_at_run_directory},
     {"processors", look_at_processors}, {"allocator", look_at_allocator},
-    {"corpus", look_at_corpus},
+    {"corpus", look_at_corpus},         {"verification", look_at_verification},
 };
 const size_t rp_doctor_check_count = RP_ARRAY_COUNT(rp_doctor_checks);
