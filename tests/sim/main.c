@@ -198,11 +198,12 @@ static int tell_many(void)
 
 /* Found elsewhere: the simulator's files and trainers are never wrong in that way. */
 static const char *const not_ours[] = {
-    static const char *const not_ours[] = {
-        "close_files_in_use", "count_equal_saves", "forget_contract_field", "forget_indexes",
-        "forget_names", "ignore_changed_files", "ignore_short_documents", "ignore_unknown_options",
-        "map_small_files", "prune_before_copy", "save_mapped_tokens", "take_ignored_signals",
-        "trust_expected_shape", "trust_index_extents", "trust_seen_blocks", "write_beyond_struct"};
+    "close_files_in_use",     "count_equal_saves",      "forget_contract_field",
+    "forget_indexes",         "forget_names",           "ignore_changed_files",
+    "ignore_short_documents", "ignore_unknown_options", "map_small_files",
+    "prune_before_copy",      "save_mapped_tokens",     "take_ignored_signals",
+    "trust_expected_shape",   "trust_index_extents",    "trust_seen_blocks",
+    "write_beyond_struct"};
 
 static bool is_ours(size_t defect)
 {
