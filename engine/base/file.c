@@ -41,6 +41,13 @@ static int fail_errno(struct rp_error *error, const char *path, const char *verb
     return rp_fail(error, code, hint, "%s: cannot %s: %s", path, verb, strerror(-code));
 }
 
+const char *rp_proc_hint(void)
+{
+    return access("/proc/self/fd", F_OK) == 0
+               ? NULL
+               : "mount /proc (`mount -t proc proc /proc`): without it open files have no names";
+}
+
 static const char *kind_name(mode_t mode)
 {
     switch (mode & S_IFMT) {
@@ -227,6 +234,9 @@ static int new_file_link(struct rp_new_file *new_file, struct rp_error *error)
             return 0;
         }
         free(name);
+        if (errno == ENOENT && rp_proc_hint())
+            return rp_fail(error, -ENOENT, rp_proc_hint(), "%s: cannot name the new file: %s",
+                           new_file->path, strerror(ENOENT));
         if (errno != EEXIST)
             return fail_errno(error, new_file->path, "name the new file");
     }

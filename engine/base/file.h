@@ -11,6 +11,9 @@
 
 #include "base/fail.h"
 
+/** What to do where /proc is not mounted, by which open files are named; NULL where it is. */
+const char *rp_proc_hint(void);
+
 /** Open a regular file for reading; a directory, FIFO or device is refused by name without
  * blocking. *bytes_out (may be NULL) receives its size. Returns a file descriptor >= 0. */
 RP_MUST_CHECK int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *error);

@@ -32,16 +32,18 @@ bool rp_text_u64(const char *text, uint64_t *value)
     return true;
 }
 
-/* Skips one letter of "kmgt" and returns base to the power of its place, or 1. */
+/* Skips one letter of "kmgt", and an i behind it, which makes the base 1024. Returns the base to
+ * the power of the letter's place, or 1. */
 static uint64_t suffix_scale(const char **text, uint64_t base)
 {
     static const char letters[] = "kmgt";
     const char *found = **text ? strchr(letters, tolower((unsigned char)**text)) : NULL;
     uint64_t scale = 1;
     if (found) {
+        bool is_binary = (*text)[1] == 'i' || (*text)[1] == 'I';
         for (const char *letter = letters; letter <= found; letter++)
-            scale *= base;
-        ++*text;
+            scale *= is_binary ? 1024 : base;
+        *text += is_binary ? 2 : 1;
     }
     return scale;
 }
@@ -63,7 +65,7 @@ bool rp_text_bytes(const char *text, uint64_t *value)
     if (!leading_digits(text, &number, &rest))
         return false;
     uint64_t scale = suffix_scale(&rest, 1024);
-    bool unit = *rest == '\0' || !strcasecmp(rest, "b") || (scale > 1 && !strcasecmp(rest, "ib"));
+    bool unit = *rest == '\0' || !strcasecmp(rest, "b");
     return unit && rp_mul_u64(number, scale, value);
 }
 

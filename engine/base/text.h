@@ -11,7 +11,8 @@
  * fit. */
 bool rp_text_u64(const char *text, uint64_t *value);
 
-/** The same with an optional suffix k, m, g or t of either case: powers of 1000. */
+/** The same with an optional suffix of either case: k, m, g or t for powers of 1000, or one of
+ * these and an i for powers of 1024. */
 bool rp_text_count(const char *text, uint64_t *value);
 
 /** The same with powers of 1024; 64m, 64mb and 64MiB are equal, and so are 100 and 100b. */

@@ -117,6 +117,9 @@ void rp_checkpoint_prune(struct rp_checkpoint_dir *dir);
 
 struct rp_checkpoint; /* an open, verified file, read into private memory */
 
+/** Does the file at this path begin as a checkpoint does? */
+bool rp_checkpoint_is_file(const char *path);
+
 /** Read and verify one file. A damaged critical section or frame is -RP_E_CORRUPT with the offset;
  * damaged contents are left out by rp_checkpoint_section (rp_checkpoint_contents_bad says so). */
 RP_MUST_CHECK int rp_checkpoint_open(struct rp_checkpoint **out, const char *path,

@@ -62,12 +62,17 @@ RP_STATIC_ASSERT(sizeof(struct head_entry) == 64, "FORMAT.md, table");
 RP_STATIC_ASSERT(sizeof(struct head_bytes) == RP_FORMAT_HEAD_BYTES, "FORMAT.md, head");
 RP_STATIC_ASSERT(sizeof(struct footer_bytes) == RP_FORMAT_FOOTER_BYTES, "FORMAT.md, footer");
 
-static const char rewrite_hint[] = "an earlier checkpoint is taken instead where there is one: see "
-                                   "`ringpack checkpoint list DIR`";
+const char rp_format_damaged_hint[] =
+    "an earlier checkpoint is taken instead where there is one: see `ringpack checkpoint list DIR`";
 
 #define fail_damaged(error, path, offset, format, ...)                                             \
-    rp_fail(error, -RP_E_CORRUPT, rewrite_hint, "%s: damaged at byte %" PRIu64 ": " format, path,  \
-            (uint64_t)(offset), __VA_ARGS__)
+    rp_fail(error, -RP_E_CORRUPT, rp_format_damaged_hint,                                          \
+            "%s: damaged at byte %" PRIu64 ": " format, path, (uint64_t)(offset), __VA_ARGS__)
+
+bool rp_format_is_head(const void *bytes)
+{
+    return memcmp(bytes, head_magic, sizeof head_magic) == 0;
+}
 
 static bool all_zero(const void *data, size_t bytes)
 {
@@ -353,7 +358,7 @@ static int verify_contents(const struct rp_format_head *head, const uint8_t *con
             return 0;
         if (code < 0 || record.row < row || record.row >= head->info.contents_end_row ||
             (record.row == row && record.offset < offset_min))
-            return rp_fail(error, -RP_E_CORRUPT, NULL,
+            return rp_fail(error, -RP_E_CORRUPT, rp_format_damaged_hint,
                            "%s: the contents make no sense at byte %zu of them", path, at);
         row = record.row;
         offset_min = (uint64_t)record.offset + record.count;

@@ -42,6 +42,12 @@ RP_MUST_CHECK int rp_format_layout(struct rp_format_head *head, struct rp_error 
 void rp_format_encode_head(struct rp_format_head *head, void *bytes);
 void rp_format_encode_footer(const struct rp_format_head *head, void *bytes);
 
+/* What to do about a damaged checkpoint. */
+extern const char rp_format_damaged_hint[];
+
+/** Do these bytes, 8 at least, begin as a checkpoint does? */
+bool rp_format_is_head(const void *bytes);
+
 /** Decode the first RP_FORMAT_HEAD_BYTES of a file of `file_bytes`; `path` is for messages. On
  * success every section lies inside the file. Errors: -RP_E_FORMAT (no checkpoint at all),
  * -RP_E_CORRUPT, -RP_E_VERSION. */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/format.h"
 #include "checkpoint/storage.h"
@@ -50,7 +51,7 @@ static int read_exactly(int fd, uint8_t *data, uint64_t bytes, uint64_t offset, 
         if (got < 0)
             return fail_code(error, (int)got, path, "read");
         if (got == 0)
-            return rp_fail(error, -RP_E_CORRUPT, NULL,
+            return rp_fail(error, -RP_E_CORRUPT, rp_format_damaged_hint,
                            "%s: damaged at byte %" PRIu64
                            ": the file became shorter while it was read",
                            path, offset);
@@ -74,7 +75,7 @@ static int check_kind(int fd, const char *path, uint64_t *file_bytes, struct rp_
                        "%s: not a checkpoint: expected a regular file", path);
     *file_bytes = (uint64_t)info.st_size;
     if (*file_bytes < RP_FORMAT_BYTES_MIN)
-        return rp_fail(error, -RP_E_CORRUPT, NULL,
+        return rp_fail(error, -RP_E_CORRUPT, rp_format_damaged_hint,
                        "%s: damaged at byte %" PRIu64
                        ": expected at least %u bytes, found %" PRIu64,
                        path, *file_bytes, RP_FORMAT_BYTES_MIN, *file_bytes);
@@ -148,6 +149,17 @@ static int open_at(struct rp_checkpoint **out, int dir, const char *name, int fl
         checkpoint->head.info.contents_end_row = checkpoint->head.info.next_row;
     *out = checkpoint;
     return 0;
+}
+
+bool rp_checkpoint_is_file(const char *path)
+{
+    char magic[8];
+    int fd = rp_file_open_read(path, NULL, NULL);
+    bool is_one = fd >= 0 && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
+                  rp_format_is_head(magic);
+    if (fd >= 0)
+        close(fd);
+    return is_one;
 }
 
 int rp_checkpoint_open(struct rp_checkpoint **out, const char *path, struct rp_error *error)

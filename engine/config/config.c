@@ -134,6 +134,7 @@ static const char *type_text(const struct rp_key *key)
     case RP_KIND_SOURCES:
         return "list";
     case RP_KIND_COUNT:
+    case RP_KIND_LENGTH:
     case RP_KIND_SIGNED:
     case RP_KIND_WEIGHT:
         return "number";

@@ -187,12 +187,25 @@ static void tidy_matches(struct rp_config_source *found, uint32_t first)
     found->shard_count = kept;
 }
 
+/* PREFIX names a Megatron dataset that is there, whatever letters are in it. */
+static bool is_prefix(const char *path)
+{
+    static const char *const suffixes[] = {".idx", ".bin"};
+    bool exists = false;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(suffixes) && !exists; i++) {
+        char *file = rp_format("%s%s", path, suffixes[i]);
+        exists = file && access(file, F_OK) == 0;
+        free(file);
+    }
+    return exists;
+}
+
 static int expand_pattern(struct rp_config_source *found, const char *pattern,
                           struct rp_place place, struct rp_error *error)
 {
     struct stat info;
     bool exists = stat(pattern, &info) == 0;
-    bool wild = !exists && strpbrk(pattern, "*?[{") != NULL;
+    bool wild = !exists && strpbrk(pattern, "*?[{") != NULL && !is_prefix(pattern);
     if (!wild && !(exists && S_ISDIR(info.st_mode)))
         return rp_source_add_shard(found, NULL, pattern, error);
     if (wild && !is_shallow(pattern))

@@ -36,7 +36,8 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
 {
     for (size_t i = 0; i < RP_KEY_COUNT; i++) {
         const struct rp_key *key = &rp_config_key_table[i];
-        if (key->kind != RP_KIND_COUNT && key->kind != RP_KIND_BYTES && key->kind != RP_KIND_EPOCHS)
+        if (key->kind != RP_KIND_COUNT && key->kind != RP_KIND_LENGTH &&
+            key->kind != RP_KIND_BYTES && key->kind != RP_KIND_EPOCHS)
             continue;
         struct rp_place place = key_place(config, (enum rp_key_index)i);
         uint64_t value = number_of(config, key);

@@ -4,6 +4,7 @@
  * Fails: -RP_E_CONFIG with the place, the key, what was expected and what was found. */
 #include "config/key.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -137,6 +138,39 @@ static void store_number(const struct rp_key *key, void *object, uint64_t value)
         rp_store_u32(field, (uint32_t)value);
 }
 
+/* What a number of this kind looks like. */
+static const char *number_words(enum rp_key_kind kind)
+{
+    switch (kind) {
+    case RP_KIND_BYTES:
+        return "a size such as 4096, 64m or 1g";
+    case RP_KIND_LENGTH:
+        return "a whole number such as 2048 or 8Ki";
+    case RP_KIND_EPOCHS:
+        return "a whole number or `endless`";
+    default:
+        return "a whole number such as 64 or 100k";
+    }
+}
+
+/* `8k` where it is not said whether a k is 1000 or 1024. */
+static int check_length(const struct rp_key *key, const char *text, uint64_t value,
+                        struct rp_place place, struct rp_error *error)
+{
+    size_t length = strlen(text);
+    if (key->kind != RP_KIND_LENGTH || !isalpha((unsigned char)text[length - 1]) ||
+        tolower((unsigned char)text[length - 1]) == 'i')
+        return 0;
+    uint64_t binary;
+    char hint[96];
+    if (!rp_text_bytes(text, &binary))
+        binary = value;
+    snprintf(hint, sizeof hint, "write %" PRIu64 ", or %.20s%s for %" PRIu64, value, text, "i",
+             binary);
+    return rp_place_fail(place, key->name, hint, error, "`%.120s` could be %" PRIu64 " or %" PRIu64,
+                         text, value, binary);
+}
+
 static int set_number(const struct rp_key *key, void *object, const char *text,
                       struct rp_place place, struct rp_error *error)
 {
@@ -145,11 +179,10 @@ static int set_number(const struct rp_key *key, void *object, const char *text,
         value = 0;
     else if (key->kind == RP_KIND_BYTES ? !rp_text_bytes(text, &value)
                                         : !rp_text_count(text, &value))
-        return expected(place, key,
-                        key->kind == RP_KIND_BYTES   ? "a size such as 4096, 64m or 1g"
-                        : key->kind == RP_KIND_COUNT ? "a whole number such as 64 or 100k"
-                                                     : "a whole number or `endless`",
-                        text, error);
+        return expected(place, key, number_words(key->kind), text, error);
+    int code = check_length(key, text, value, place, error);
+    if (code < 0)
+        return code;
     if (key->size < sizeof value && value > UINT32_MAX)
         return expected(place, key, "at most 4294967295", text, error);
     store_number(key, object, value);
@@ -285,6 +318,7 @@ int rp_key_set(const struct rp_key *key, void *object, const char *text, struct 
 {
     switch (key->kind) {
     case RP_KIND_COUNT:
+    case RP_KIND_LENGTH:
     case RP_KIND_BYTES:
     case RP_KIND_EPOCHS:
         return set_number(key, object, text, place, error);

@@ -12,7 +12,8 @@
 #include "config/config.h"
 
 enum rp_key_kind {
-    RP_KIND_COUNT,    /* whole number, k m g t = powers of 1000 */
+    RP_KIND_COUNT,    /* whole number, k m g t = powers of 1000, Ki Mi Gi Ti = of 1024 */
+    RP_KIND_LENGTH,   /* the same, but without k m g t: 8k is meant as 8192 as often as 8000 */
     RP_KIND_BYTES,    /* whole number, k m g t = powers of 1024 */
     RP_KIND_SIGNED,   /* whole number, may be negative */
     RP_KIND_EPOCHS,   /* whole number or `endless` */
@@ -39,7 +40,7 @@ enum rp_key_kind {
     X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
       "where the tokens are: paths, or a mapping of name, weight, shards, format, dtype, eos")     \
     X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                \
-    X(seq_len, seq_len, COUNT, NULL, "(required)", 1, 1u << 24, "tokens in a row")                 \
+    X(seq_len, seq_len, LENGTH, NULL, "(required)", 1, 1u << 24, "tokens in a row")                \
     X(shuffle, shuffle, CHOICE, "none|document|block", "document", 0, 0,                           \
       "order of documents; block keeps reads of cold disks in large runs")                         \
     X(block_documents, block_documents, COUNT, NULL, "1024", 1, RP_COUNT_MAX,                      \

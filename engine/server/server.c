@@ -109,7 +109,9 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
 
 static uint64_t token_limit(const struct rp_config *config)
 {
-    uint64_t limit = config->token_dtype == RP_DTYPE_U16 ? 1u << 16 : 1u << 31;
+    uint64_t limit = config->token_dtype == RP_DTYPE_U16   ? 1u << 16
+                     : config->token_dtype == RP_DTYPE_I32 ? 1u << 31
+                                                           : 1ull << 32; /* as vocab_size */
     return config->vocab_size ? rp_min_u64(limit, config->vocab_size) : limit;
 }
 

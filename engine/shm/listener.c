@@ -135,7 +135,8 @@ static int listen_at(int directory_fd, const char *run, struct rp_error *error)
         return fd;
     int code = -errno;
     close(fd);
-    return rp_fail(error, code, NULL, "run `%s`: listening on its socket: %s", run,
+    const char *hint = code == -ENOENT ? rp_proc_hint() : NULL; /* the name goes through /proc */
+    return rp_fail(error, code, hint, "run `%s`: listening on its socket: %s", run,
                    strerror(-code));
 }
 

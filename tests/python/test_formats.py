@@ -8,6 +8,7 @@ import subprocess
 
 import numpy
 import pytest
+import ringpack
 
 DTYPES = {1: "u1", 4: "<i4", 5: "<i8", 8: "<u2"}
 TEXTS = ["One line.\n", "Ünïcödé, and more of it.\n" * 9, "a", "long " * 400]
@@ -111,3 +112,19 @@ def test_datasets_and_back(table, converted, program, tmp_path):
     subprocess.run([*command, "-o", back, tmp_path / "back.jsonl"], check=True)
     for end in ".bin", ".idx":
         assert back.with_suffix(end).read_bytes() == prefix.with_suffix(end).read_bytes()
+
+
+def test_ids_above_2_to_the_31_where_the_output_has_room(program, folder):
+    """token_dtype i64 takes what vocab_size can declare; a narrower one refuses it by name."""
+    ids = numpy.array([3_000_000_000, 2**32 - 1, 5, 0], "<u4")
+    ids.tofile(folder / "wide.bin")
+    corpus = [{"path": folder / "wide.bin", "format": "raw", "dtype": "u32", "eos": 0}]
+    known = {"run_dir": folder, "corpus": corpus, "seq_len": 4, "batch_size": 1}
+    with ringpack.Loader(**known, token_dtype="i64", sections=["input_ids"]) as loader:
+        assert next(loader)["input_ids"][0].tolist() == ids.tolist()
+    with ringpack.Loader(**known, sections=["input_ids"]) as loader:
+        with pytest.raises(ringpack.VocabularyError, match="3000000000"):
+            next(loader)
+    with ringpack.Loader(**known, token_dtype="i64", vocab_size=2**32 - 1) as loader:
+        with pytest.raises(ringpack.VocabularyError, match="4294967295"):
+            next(loader)

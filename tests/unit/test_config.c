@@ -250,7 +250,7 @@ static void a_file_in_memory_has_the_name_it_was_made_with(void **state)
     assert_int_equal(rp_config_read(&config, path, &error), -RP_E_CONFIG);
     assert_string_equal(
         error.message,
-        "the corpus:1:10: seq_len: expected a whole number such as 64 or 100k, found `x`");
+        "the corpus:1:10: seq_len: expected a whole number such as 2048 or 8Ki, found `x`");
     assert_string_equal(config.path, path); /* it can be read again */
     close(memory);
 }

@@ -27,7 +27,11 @@ static void counts_have_powers_of_1000(void **state)
     uint64_t value;
     assert_true(rp_text_count("3M", &value) && value == 3000000);
     assert_true(rp_text_count("7", &value) && value == 7);
+    assert_true(rp_text_count("8Ki", &value) && value == 8192);
+    assert_true(rp_text_count("2mi", &value) && value == 2 << 20);
     assert_false(rp_text_count("3mb", &value));
+    assert_false(rp_text_count("3Kib", &value));
+    assert_false(rp_text_count("3i", &value));
     assert_false(rp_text_count("18446745t", &value));
 }
 

@@ -18,10 +18,11 @@
 #include "base/row_digest.h"
 #include "base/text.h"
 #include "cmd.h"
+#include "cmd_options.h"
+#include "cmd_state.h"
 #include "interrupt.h"
 #include "ringpack/client.h"
 
-#define STATE_BYTES_MAX (64u << 20)
 #define LOOK_UP_NS 200000000 /* how often a waiting drain looks whether Ctrl-C was pressed */
 #define SECOND_NS 1000000000u
 #define SILENCE_NS (5 * (uint64_t)SECOND_NS) /* without a batch, before that is said */
@@ -52,7 +53,7 @@ static const struct argp_option options[] = {
     {"world", OPTION_WORLD, "N", 0, "refuse an engine with another dp_world_size", 0},
     {"batches", OPTION_BATCHES, "N", 0, "stop after N batches (default: at the end of the stream)",
      0},
-    {"state", OPTION_STATE, "FILE", 0, "go on from the state token in FILE", 0},
+    {"state", OPTION_STATE, "FILE", 0, "go on from the state token, or the checkpoint, in FILE", 0},
     {"save-state", OPTION_SAVE_STATE, "FILE", 0,
      "at the end, write the state token after the last batch to FILE", 0},
     {"save-every", OPTION_SAVE_EVERY, "N", 0, "write the state token after every N batches too", 0},
@@ -116,6 +117,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_BATCHES:
         parse_number(state, "batches", text, UINT64_MAX, &a->batches);
+        if (a->batches == 0)
+            argp_error(state, "--batches: expected 1 or more, found `%s`", text);
         return 0;
     case OPTION_STATE:
         a->state_path = text;
@@ -402,7 +405,7 @@ static int open_files(struct drain *drain, char **state, struct rp_client_option
         return rp_fail(error, -errno, NULL, "%s: %s", a->log_path, strerror(errno));
     if (!a->state_path)
         return 0;
-    int code = rp_file_read_all(a->state_path, STATE_BYTES_MAX, state, &client->state_bytes, error);
+    int code = rp_cmd_read_state(a->state_path, state, &client->state_bytes, error);
     client->state = *state;
     if (code >= 0 && client->state_bytes == 0)
         return rp_fail(error, -RP_E_CORRUPT, "nothing was read; give the file of a state token",
@@ -472,7 +475,8 @@ int rp_cmd_attach(int argc, char **argv)
     const struct argp argp = {.options = options, .parser = parse, .args_doc = "[RUN]", .doc = doc};
     struct arguments arguments = {.client = {.struct_size = sizeof arguments.client}};
     argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
+        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
         return RP_EXIT_TROUBLE;
     if (!arguments.client.run)
         arguments.client.run = "default";

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "checkpoint_show.h"
 
 enum { OPTION_JSON = 0x1000, OPTION_TO, OPTION_TO_ROW };
@@ -287,7 +288,8 @@ int rp_cmd_checkpoint(int argc, char **argv)
             "`rewind` renames later checkpoints to NAME.rewound: rename them back to undo it."};
     struct arguments arguments = {0};
     argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
+        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
         return RP_EXIT_TROUBLE;
     for (size_t i = 0; i < RP_ARRAY_COUNT(actions); i++)
         if (strcmp(actions[i].name, arguments.action) == 0)

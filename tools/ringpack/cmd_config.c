@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "cmd.h"
+#include "cmd_options.h"
 
 #define KEYS_MAX 64
 #define NAME_BYTES 40
@@ -94,7 +95,8 @@ int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc,
     first->verb = verb;
     argp_err_exit_status = RP_EXIT_TROUBLE;
     int status = RP_EXIT_TROUBLE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, arguments) == 0)
+    if (rp_cmd_check_argp(&argp, argc, argv) == RP_EXIT_FINE &&
+        argp_parse(&argp, argc, argv, 0, NULL, arguments) == 0)
         status = verb->finish ? verb->finish(first) : rp_cmd_config_finish(first);
     if (status == RP_EXIT_FINE)
         status = verb->run(arguments, &config);

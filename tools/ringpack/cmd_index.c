@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "declared.h"
 #include "inspection.h"
 
@@ -51,6 +52,8 @@ int rp_cmd_index(int argc, char **argv)
 {
     static const struct option options[] = {RP_DECLARED_OPTIONS, {0}};
     struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
+    if (rp_cmd_check_getopt(options, argc, argv) != RP_EXIT_FINE)
+        return RP_EXIT_TROUBLE;
     for (int option; (option = getopt_long(argc, argv, "qh", options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(help, stdout);

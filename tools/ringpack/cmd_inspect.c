@@ -2,7 +2,9 @@
 /* cmd_inspect — `ringpack inspect PATH...`: what each path is, why, and what is in it. */
 #include <stdio.h>
 
+#include "checkpoint/checkpoint.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "declared.h"
 #include "inspection.h"
 
@@ -20,8 +22,12 @@ static int inspect_one(const char *path, const struct rp_declared *declared, jso
     struct rp_cmd_progress progress;
     rp_cmd_progress_begin(&progress, path, true);
     progress.shown &= !declared->quiet;
-    int code = rp_inspect(path, &declared->hints, declared->index_dir, declared->scan,
-                          rp_cmd_progress, &progress, &inspection, &error);
+    int code = rp_checkpoint_is_file(path)
+                   ? rp_fail(&error, -RP_E_FORMAT,
+                             "`ringpack checkpoint show PATH` says what is in it",
+                             "%s: a checkpoint of a run: expected token files", path)
+                   : rp_inspect(path, &declared->hints, declared->index_dir, declared->scan,
+                                rp_cmd_progress, &progress, &inspection, &error);
     rp_cmd_progress_end(&progress);
     if (code < 0)
         return rp_cmd_report(&error);
@@ -37,6 +43,8 @@ int rp_cmd_inspect(int argc, char **argv)
     static const struct option options[] = {
         RP_DECLARED_OPTIONS, {"scan", no_argument, NULL, 's'}, {0}};
     struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
+    if (rp_cmd_check_getopt(options, argc, argv) != RP_EXIT_FINE)
+        return RP_EXIT_TROUBLE;
     for (int option; (option = getopt_long(argc, argv, "qh", options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(help, stdout);

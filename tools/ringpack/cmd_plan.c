@@ -20,6 +20,8 @@
 #include "stream.h"
 
 #define ROWS_STANDARD 1000000u
+#define SHARE_APART 0.01          /* a realised share that is so far from the asked one is told */
+#define SHARE_APART_RELATIVE 0.10 /* or by such a part of it */
 #define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
 enum { OPTION_ROWS = 0x1000, OPTION_JSON };
@@ -36,7 +38,8 @@ struct tally {
     uint64_t fragments, fragments_max;
     uint64_t histogram[BUCKETS];
     uint64_t *source_tokens; /* [sources] emitted */
-    bool complete;           /* the stream ended */
+    const struct rp_corpus *corpus;
+    bool complete; /* the stream ended */
     /* Documents that the plan had no need to take, since no token of theirs is used: empty or
      * dropped. */
     uint64_t trailing_documents, trailing_tokens;
@@ -123,6 +126,18 @@ static double ratio(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
+static double realised_share(const struct tally *tally, uint32_t source)
+{
+    return ratio((double)tally->source_tokens[source], (double)tally->counts.emitted);
+}
+
+/* How often each token of the source is read, on average. */
+static double times_read(const struct tally *tally, uint32_t source)
+{
+    return ratio((double)tally->source_tokens[source],
+                 (double)rp_source_tokens(rp_corpus_source(tally->corpus, source)));
+}
+
 /* What the counts amount to. */
 struct summary {
     double efficiency, cuts_per_100, documents_per_row, ns_per_document;
@@ -149,6 +164,35 @@ static double asked_share(const struct rp_config *config, uint32_t source)
     for (uint32_t i = 0; i < config->source_count; i++)
         sum += config->sources[i].weight;
     return ratio((double)config->sources[source].weight, (double)sum);
+}
+
+/* Does the source get another share than was asked for? Then sources have ended before the stream
+ * does, and from there on those that are left share what is left. */
+static bool misses_share(const struct rp_config *config, const struct tally *tally, uint32_t source)
+{
+    double asked = asked_share(config, source), realised = realised_share(tally, source);
+    double apart = realised > asked ? realised - asked : asked - realised;
+    return tally->complete && (apart > SHARE_APART || apart > SHARE_APART_RELATIVE * asked);
+}
+
+static void print_mixture(const struct rp_config *config, const struct tally *tally)
+{
+    char text[RP_CMD_TEXT_BYTES];
+    bool misses = false;
+    printf("mixture                  asked  realised         tokens  times read\n");
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        printf("  %-20.20s%7.3f %%%8.3f %% %14s%12.2f\n", config->sources[i].name,
+               100 * asked_share(config, i), 100 * realised_share(tally, i),
+               rp_cmd_count_text(tally->source_tokens[i], text), times_read(tally, i));
+        misses |= misses_share(config, tally, i);
+    }
+    if (misses)
+        printf(
+            "  warning: the weights do not hold to the end: a source is used up after num_epochs "
+            "(%" PRIu64
+            "),\n           and the others go on without it; `num_epochs: endless` keeps "
+            "them, and repeats sources\n",
+            config->num_epochs);
 }
 
 static void print_count(const char *label, uint64_t count, const char *rest)
@@ -217,12 +261,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     printf("documents per row     mean %.2f, most %" PRIu64 " of %u\n", summary.documents_per_row,
            tally->fragments_max, tally->max_docs_per_row);
     print_histogram(tally);
-    printf("mixture                  asked  realised         tokens\n");
-    for (uint32_t i = 0; i < config->source_count; i++)
-        printf("  %-20.20s%7.3f %%%8.3f %% %14s\n", config->sources[i].name,
-               100 * asked_share(config, i),
-               100 * ratio((double)tally->source_tokens[i], (double)counts->emitted),
-               rp_cmd_count_text(tally->source_tokens[i], text));
+    print_mixture(config, tally);
     print_memory(&tally->memory);
 }
 
@@ -245,12 +284,13 @@ static void print_json(const struct rp_config *config, const struct tally *tally
                                   json_pack("{s:I, s:I}", "least", (json_int_t)1 << (b - 1), "rows",
                                             (json_int_t)tally->histogram[b]));
     for (uint32_t i = 0; i < config->source_count; i++)
-        json_array_append_new(
-            mixture,
-            json_pack("{s:o, s:f, s:f, s:I}", "source", rp_cmd_json_text(config->sources[i].name),
-                      "asked", asked_share(config, i), "realised",
-                      ratio((double)tally->source_tokens[i], (double)counts->emitted), "tokens",
-                      (json_int_t)tally->source_tokens[i]));
+        json_array_append_new(mixture, json_pack("{s:o, s:f, s:f, s:I, s:f, s:b}", "source",
+                                                 rp_cmd_json_text(config->sources[i].name), "asked",
+                                                 asked_share(config, i), "realised",
+                                                 realised_share(tally, i), "tokens",
+                                                 (json_int_t)tally->source_tokens[i], "times_read",
+                                                 times_read(tally, i), "misses_share",
+                                                 misses_share(config, tally, i)));
     json_t *report = json_pack(
         "{sb sI so sf sI sI sI sI sI sI sI sI sI sI sf sf sI sI sf so so so}", "complete",
         tally->complete, "rows", (json_int_t)tally->rows, "steps",
@@ -292,6 +332,7 @@ static int plan(void *argument, const struct rp_config *config)
     struct tally tally = {.source_tokens = rp_calloc(config->source_count, sizeof(uint64_t))};
     int code = tally.source_tokens ? rp_stream_open_corpus(&corpus, config, true, &error)
                                    : rp_fail(&error, -ENOMEM, NULL, "out of memory for the counts");
+    tally.corpus = corpus;
     if (code >= 0)
         code = rp_stream_open_plan(&plan, config, corpus, &error);
     if (code >= 0)

@@ -11,14 +11,12 @@
 #include <string.h>
 
 #include "base/cpus.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
+#include "cmd_state.h"
 #include "server/server.h"
-
-#define STATE_BYTES_MAX (64u << 20)
 
 enum {
     OPTION_STATE = 0x1000,
@@ -36,7 +34,8 @@ struct arguments {
 };
 
 static const struct argp_option own_options[] = {
-    {"state", OPTION_STATE, "FILE", 0, "start at the position of this state token", 0},
+    {"state", OPTION_STATE, "FILE", 0,
+     "start at the position of this state token, or of this checkpoint", 0},
     {"fresh", OPTION_FRESH, NULL, 0,
      "set aside what checkpoint_dir has, and start at row 0: as resume=fresh", 0},
     {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0,
@@ -95,8 +94,7 @@ static int serve(void *argument, const struct rp_config *config)
     if (config->cpus && rp_cpus_parse(&cpus, config->cpus)) /* before there is any thread */
         code = rp_cpus_pin(&cpus, &error);
     if (code >= 0 && arguments->state_path) {
-        code = rp_file_read_all(arguments->state_path, STATE_BYTES_MAX, &state,
-                                &options.state_bytes, &error);
+        code = rp_cmd_read_state(arguments->state_path, &state, &options.state_bytes, &error);
         options.state = state;
     }
     if (code >= 0)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cmd.h"
+#include "cmd_options.h"
 #include "ringpack/client.h"
 
 enum { OPTION_RUN_DIR = 0x1000, OPTION_JSON };
@@ -159,7 +160,8 @@ int rp_cmd_stat(int argc, char **argv)
                               .doc = "Show what a running engine is doing."};
     struct arguments arguments = {0};
     argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
+        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
         return RP_EXIT_TROUBLE;
     return stat_run(&arguments);
 }

@@ -245,12 +245,12 @@ class Engine:
         self._reader.join(timeout=2)
         status = self.process.returncode
         lines = list(self._lines)
-        printed = error_in(lines)
-        if printed is not None:
-            return printed
         unknown = re.search(r"unrecognized option '--([^'=]*)", "\n".join(lines))
         if unknown:
             return self._no_such_key(unknown[1].replace("-", "_"))
+        printed = error_in(lines)
+        if printed is not None:
+            return printed
         how = f"exited with status {status}"
         if status < 0:
             how = f"was killed by {signal.Signals(-status).name}"

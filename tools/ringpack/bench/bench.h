@@ -43,7 +43,7 @@ double rp_bench_threads_sum(const struct rp_bench_threads *threads);
 
 /* Who holds a run back. */
 enum rp_bench_holder {
-    RP_BENCH_HELD_UNKNOWN,
+    RP_BENCH_HELD_WAITS,
     RP_BENCH_HELD_TRAINER,
     RP_BENCH_HELD_PROCESSOR,
     RP_BENCH_HELD_PLANNING,

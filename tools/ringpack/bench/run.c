@@ -234,7 +234,7 @@ static int hold_window(struct live *live, struct rp_bench_run *run, struct rp_er
 const char *rp_bench_holder_name(enum rp_bench_holder holder)
 {
     static const char *const names[] = {
-        [RP_BENCH_HELD_UNKNOWN] = "nothing in particular",
+        [RP_BENCH_HELD_WAITS] = "stages that wait for each other",
         [RP_BENCH_HELD_TRAINER] = "trainer",
         [RP_BENCH_HELD_PROCESSOR] = "processor",
         [RP_BENCH_HELD_PLANNING] = "planning",
@@ -302,10 +302,11 @@ static void judge(const struct rp_bench *bench, struct rp_bench_run *run)
                  read->tokens_per_second / run->tokens_per_second);
         run->holder = RP_BENCH_HELD_READING;
     } else {
-        snprintf(
-            run->why, sizeof run->why,
-            "no thread is busy: the stages wait for each other; more prefetch_factor may help");
-        run->holder = RP_BENCH_HELD_UNKNOWN;
+        snprintf(run->why, sizeof run->why,
+                 "trainers wait %.0f %% of the time, and no thread is busy: more prefetch_factor "
+                 "may help",
+                 100 * run->trainer_waits);
+        run->holder = RP_BENCH_HELD_WAITS;
     }
 }
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "convert/convert.h"
 #include "interrupt.h"
 
@@ -26,6 +27,8 @@ static const char help[] =
     "                       a Hugging Face tokenizer.json (needs the Python package `tokenizers`)\n"
     "  --eos ID|TOKEN       the token that ends a document (default: the tokenizer's)\n"
     "  --no-append-eos      do not append it (default: --append-eos)\n"
+    "  --drop-labels        of lines whose `labels` or masks leave tokens out of the loss, convert\n"
+    "                       the ids: every token is trained on (default: they are refused)\n"
     "  --vocab-size N       of the tokenizer that made `tokens`; from 65500 on they become i32\n"
     "  --as text|jsonl      what the inputs are (default: jsonl for *.jsonl, *.ndjson, also .gz)\n"
     "  --glob PATTERN       in directories, take only files whose name matches; may be repeated\n"
@@ -39,7 +42,7 @@ struct arguments {
     const char **globs;
     size_t glob_count;
     uint64_t vocab_size, min_bytes, split_bytes, max_tokens;
-    bool force, no_append_eos, quiet;
+    bool force, no_append_eos, drop_labels, quiet;
     int as; /* 0 by name, 't' text, 'j' JSONL */
 };
 
@@ -156,6 +159,7 @@ static int run(const struct arguments *arguments, char **paths, int path_count)
     struct rp_convert convert = {
         .output.tokens.fd = -1,
         .tokenizer.socket = -1,
+        .drop_labels = arguments->drop_labels,
         .min_bytes = arguments->min_bytes,
         .split_bytes = arguments->split_bytes,
         .max_tokens = arguments->max_tokens ? arguments->max_tokens : UINT64_MAX,
@@ -194,6 +198,7 @@ static const struct option options[] = {
     {"eos", required_argument, NULL, 'e'},
     {"append-eos", no_argument, NULL, 'a'},
     {"no-append-eos", no_argument, NULL, 'A'},
+    {"drop-labels", no_argument, NULL, 'd'},
     {"vocab-size", required_argument, NULL, 'v'},
     {"as", required_argument, NULL, 'k'},
     {"glob", required_argument, NULL, 'g'},
@@ -225,6 +230,9 @@ static int take_option(struct arguments *arguments, int option)
         return 0;
     case 'A':
         arguments->no_append_eos = true;
+        return 0;
+    case 'd':
+        arguments->drop_labels = true;
         return 0;
     case 'k':
         return take_as(arguments, optarg);
@@ -258,7 +266,8 @@ int rp_cmd_convert(int argc, char **argv)
     struct arguments arguments = {.tokenizer = "bytes"};
     /* One per argument is more than enough. */
     arguments.globs = calloc((size_t)argc, sizeof *arguments.globs);
-    int status = arguments.globs ? RP_EXIT_FINE : rp_cmd_misuse("convert", "out of memory");
+    int status = arguments.globs ? rp_cmd_check_getopt(options, argc, argv)
+                                 : rp_cmd_misuse("convert", "out of memory");
     for (int option; status == RP_EXIT_FINE &&
                      (option = getopt_long(argc, argv, "o:qh", options, NULL)) != -1;) {
         if (option == 'h') {

@@ -114,6 +114,7 @@ struct rp_convert {
     int64_t eos; /* appended to every document; -1 = none */
     bool append_eos;
     bool eos_declared; /* by --eos: tokens that somebody else made need it */
+    bool drop_labels;  /* labels and masks beside the tokens are left out, and that is meant */
     const char *path;  /* of the file being read, for messages */
     uint64_t line;     /* of a JSONL file; 0 in a text file */
 };

@@ -23,6 +23,45 @@ static int fail_line(const struct rp_convert *convert, int code, const char *exp
                    expected, found);
 }
 
+/* Does a list beside the ids say that every token is trained on? Labels do where they are the ids,
+ * masks where they are ones. */
+static bool says_nothing(json_t *beside, json_t *ids, bool is_mask)
+{
+    if (!is_mask || !json_is_array(beside))
+        return json_equal(beside, ids) || json_is_null(beside);
+    size_t count = json_array_size(beside), ones = 0;
+    for (size_t i = 0; i < count; i++) {
+        json_t *item = json_array_get(beside, i);
+        ones += json_is_true(item) || json_number_value(item) == 1;
+    }
+    return ones == count;
+}
+
+/* What is written has ids alone: labels that leave tokens out of the loss would be lost. */
+static int check_labels(const struct rp_convert *convert, json_t *object, json_t *ids,
+                        struct rp_error *error)
+{
+    static const struct {
+        const char *key;
+        bool is_mask;
+    } columns[] = {{"labels", false},
+                   {"loss_mask", true},
+                   {"completion_mask", true},
+                   {"assistant_masks", true}};
+    for (size_t i = 0; !convert->drop_labels && i < RP_ARRAY_COUNT(columns); i++) {
+        json_t *beside = json_object_get(object, columns[i].key);
+        if (beside && !says_nothing(beside, ids, columns[i].is_mask))
+            return rp_fail(error, -RP_E_FORMAT,
+                           "give --drop-labels if every token is to be trained on; nothing was "
+                           "written",
+                           "%s:%" PRIu64
+                           ": `%s` leaves tokens out of the loss: expected ids alone, "
+                           "for nothing else is kept",
+                           convert->path, convert->line, columns[i].key);
+    }
+    return 0;
+}
+
 static int add_tokens(struct rp_convert *convert, json_t *list, const char *key,
                       struct rp_error *error)
 {
@@ -86,8 +125,11 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
     static const char *const keys[] = {"tokens", "input_ids"};
     code = RP_CONVERT_ENOUGH + 1; /* nothing found yet */
     for (size_t i = 0; i < RP_ARRAY_COUNT(keys) && code > RP_CONVERT_ENOUGH; i++)
-        if (json_object_get(object, keys[i]))
-            code = add_tokens(convert, json_object_get(object, keys[i]), keys[i], error);
+        if (json_object_get(object, keys[i])) {
+            json_t *ids = json_object_get(object, keys[i]);
+            code = check_labels(convert, object, ids, error);
+            code = code < 0 ? code : add_tokens(convert, ids, keys[i], error);
+        }
     if (code > RP_CONVERT_ENOUGH && json_object_get(object, "text"))
         code = add_text(convert, json_object_get(object, "text"), error);
     if (code > RP_CONVERT_ENOUGH)

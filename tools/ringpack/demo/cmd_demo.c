@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "demo/demo.h"
 
 #define SECONDS_STANDARD 6u
@@ -295,7 +296,8 @@ int rp_cmd_demo(int argc, char **argv)
     struct demo demo = {.seconds = SECONDS_STANDARD, .engine = RP_NO_CHILD};
     struct rp_error error = {0};
     argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &demo) != 0)
+    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
+        argp_parse(&argp, argc, argv, 0, NULL, &demo) != 0)
         return RP_EXIT_TROUBLE;
     int code = rp_job_open(&demo.job, NULL, demo.verbose, &error);
     if (code >= 0)

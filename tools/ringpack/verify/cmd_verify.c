@@ -134,8 +134,9 @@ static void print_text(struct rp_verify *v)
     printf("continuous run   %s rows, %s\n", rp_cmd_count_text(v->rows, a),
            rp_cmd_seconds_text(v->reference_seconds, b));
     printf("kills            %" PRIu64 " in %" PRIu64 " lives and %" PRIu64
-           " passes, %s; seed %" PRIu64 "\n",
-           v->kill_count, v->lives, v->passes, rp_cmd_seconds_text(v->lives_seconds, a), v->seed);
+           " pass%s, %s; seed %" PRIu64 "\n",
+           v->kill_count, v->lives, v->passes, v->passes == 1 ? "" : "es",
+           rp_cmd_seconds_text(v->lives_seconds, a), v->seed);
     for (enum rp_kill kind = 0; kind < RP_KILL_COUNT; kind++)
         if (kind != RP_KILL_OWN || v->points)
             printf("  %-34s%6" PRIu64 "\n", rp_kill_name(kind), v->kill_counts[kind]);

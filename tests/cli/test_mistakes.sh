@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What people get wrong without noticing: each is refused, or told, by name.
+source "${0%/*}/kit.sh"
+
+engine=
+trap 'kill $engine 2>/dev/null || :; rm -rf "$scratch"' EXIT
+
+# --- options that are misspelt
+refuses "unrecognized option '--seqlen'; did you mean \`--seq-len\`?|ringpack help serve" \
+    "$ringpack" serve --seqlen 8
+refuses 'did you mean `--batches`?' "$ringpack" attach x --batch 3 --batchez=4
+refuses 'did you mean `--force`?' "$ringpack" convert --forec -o x y
+refuses 'did you mean `--scan`?' "$ringpack" inspect --scna x
+refuses "unrecognized option '--zzzzzzzzzz'|ringpack help stat" "$ringpack" stat --zzzzzzzzzz
+! grep -q 'did you mean' said || fail "a suggestion out of nothing: $(cat said)"
+
+# --- a number that could be two numbers
+head -c 60000 /dev/urandom | base64 >a.txt
+"$ringpack" convert -q --split-bytes 500 -o a a.txt
+cat >c.yaml <<'YAML'
+sources: [a]
+seq_len: 8k
+batch_size: 1
+YAML
+refuses 'c.yaml:2:10: seq_len: `8k` could be 8000 or 8192|write 8000, or 8ki for 8192' \
+    "$ringpack" plan -c c.yaml
+sed -i "s/8k/128/" c.yaml
+refuses 'seq_len: `1M` could be 1000000 or 1048576' "$ringpack" plan -c c.yaml --seq-len 1M
+status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8000
+status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8Ki
+
+# --- labels that would be lost
+echo '{"input_ids": [1, 2, 3], "labels": [1, 2, 3]}' >plain.jsonl
+echo '{"input_ids": [1, 2, 3], "loss_mask": [1, 1, true], "labels": null}' >>plain.jsonl
+"$ringpack" convert -q --no-append-eos -o plain plain.jsonl
+cp plain.jsonl masked.jsonl
+echo '{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}' >>masked.jsonl
+refuses 'masked.jsonl:3: `labels` leaves tokens out of the loss|--drop-labels|nothing was written' \
+    "$ringpack" convert --no-append-eos -o masked masked.jsonl
+[ ! -e masked.bin ] || fail 'a corpus was written'
+for mask in loss_mask completion_mask assistant_masks; do
+    echo "{\"tokens\": [1, 2], \"$mask\": [0, 1]}" >mask.jsonl
+    refuses "mask.jsonl:1: \`$mask\` leaves" "$ringpack" convert --no-append-eos -o m mask.jsonl
+done
+"$ringpack" convert -q --no-append-eos --drop-labels -o masked masked.jsonl
+
+# --- weights that a source is too short for
+head -c 3000 a.txt >b.txt
+"$ringpack" convert -q --split-bytes 500 -o b b.txt
+cat >w.yaml <<'YAML'
+sources: [{path: a, weight: 0.25}, {path: b, weight: 0.75}]
+seq_len: 128
+batch_size: 1
+YAML
+status 0 'times read|warning: the weights do not hold to the end' "$ringpack" plan -c w.yaml
+"$ringpack" plan -c w.yaml --json --num-epochs endless --rows 1k >report
+"$python" - <<'PYTHON' || fail "$(cat report)"
+import json
+a, b = json.load(open("report"))["mixture"]
+assert not a["misses_share"] and not b["misses_share"]
+assert 28 < b["times_read"] < 34 and a["times_read"] < 0.5, (a, b)
+PYTHON
+"$ringpack" plan -c w.yaml >said
+grep -Eq '^  b .* 1\.00$' said || fail "b is read once: $(cat said)"
+sed -i 's/0.75/0.00925/' w.yaml # as much as b has
+"$ringpack" plan -c w.yaml >said
+! grep -q warning said || fail "the weights hold: $(cat said)"
+
+# --- a dataset in a folder whose name is a pattern
+mkdir 'g[1]'
+cp a.bin a.idx 'g[1]/'
+status 0 'rows' "$ringpack" plan --source 'g[1]/a' --seq-len 128 --batch-size 1
+status 2 'g[1]/none: no file matches' "$ringpack" plan --source 'g[1]/none' --seq-len 128 --batch-size 1
+
+# --- states: of a checkpoint, of a state_dict with its zeros
+printf 'run: x\nrun_dir: run\ncheckpoint_dir: saved\n' >>c.yaml
+"$ringpack" serve -c c.yaml 2>serve.log &
+engine=$!
+wait_for grep -q 'serving run' serve.log
+refuses '--batches: expected 1 or more, found `0`' "$ringpack" attach x --run-dir run --batches 0
+"$ringpack" attach x --run-dir run --batches 7 --save-state token >/dev/null
+kill "$engine"
+wait "$engine" || fail "$(cat serve.log)"
+saved=$(echo saved/*.rpc)
+head -c 512 /dev/zero | cat token - >padded
+for state in "$saved" token padded; do
+    "$ringpack" serve -c c.yaml --checkpoint-dir "again-$state" --state "$state" 2>serve.log &
+    engine=$!
+    wait_for grep -q 'from row 7' serve.log
+    kill "$engine"
+    wait "$engine" || fail "$(cat serve.log)"
+done
+status 2 "$saved: a checkpoint of a run|ringpack checkpoint show" "$ringpack" inspect "$saved"
+printf x | dd of="$saved" bs=1 seek=100 conv=notrunc status=none
+status 2 'RP_E_CORRUPT|ringpack checkpoint list' "$ringpack" checkpoint show "$saved"
+status 2 'RP_E_CORRUPT|ringpack checkpoint list' "$ringpack" serve -c c.yaml --state "$saved"
+truncate -s 100 "$saved"
+status 2 'RP_E_CORRUPT|ringpack checkpoint list' "$ringpack" checkpoint show "$saved"
+
+# --- a machine without /proc
+hidden=(unshare -rm sh -c 'mount -t tmpfs none /proc && exec "$@"' sh)
+if "${hidden[@]}" true 2>/dev/null; then
+    refuses 'mount /proc' "${hidden[@]}" timeout 60 "$ringpack" serve -c c.yaml --checkpoint-dir other
+    refuses 'mount /proc' "${hidden[@]}" "$ringpack" convert -q -o hidden a.txt
+fi
+echo 'mistakes: fine'

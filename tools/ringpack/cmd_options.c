@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_options — see cmd_options.h. */
+#include "cmd_options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/text.h"
+#include "cmd.h"
+
+#define OPTIONS_MAX 128u
+
+/* The long options of a verb. */
+struct known {
+    struct option options[OPTIONS_MAX];
+    size_t count;
+};
+
+static void add(struct known *known, const char *name, bool takes_value)
+{
+    if (known->count < OPTIONS_MAX)
+        known->options[known->count++] = (struct option){
+            name, takes_value ? required_argument : no_argument, NULL, 0};
+}
+
+static void add_argp(struct known *known, const struct argp *argp)
+{
+    for (const struct argp_option *o = argp->options; o && (o->name || o->key || o->doc); o++)
+        if (o->name)
+            add(known, o->name, o->arg != NULL);
+    for (const struct argp_child *child = argp->children; child && child->argp; child++)
+        add_argp(known, child->argp);
+}
+
+/* The option that `name`, of `length` bytes, begins; NULL: none. */
+static const struct option *find(const struct known *known, const char *name, size_t length)
+{
+    for (size_t i = 0; i < known->count; i++)
+        if (!strncmp(known->options[i].name, name, length))
+            return &known->options[i];
+    return NULL;
+}
+
+static int refuse(const struct known *known, const char *program, const char *name, size_t length)
+{
+    char word[RP_TEXT_WORD_MAX];
+    snprintf(word, sizeof word, "%.*s", (int)rp_min_u64(length, sizeof word - 1), name);
+    struct rp_text_near near = {.word = word};
+    for (size_t i = 0; i < known->count; i++)
+        rp_text_offer(&near, known->options[i].name);
+    const char *verb = strchr(program, ' ') ? strchr(program, ' ') + 1 : program;
+    if (near.best)
+        return rp_cmd_misuse(verb, "unrecognized option '--%s'; did you mean `--%s`?", word,
+                             near.best);
+    return rp_cmd_misuse(verb, "unrecognized option '--%s'", word);
+}
+
+static int check(const struct known *known, int argc, char *const *argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        const char *name = argv[i] + 2;
+        size_t length = strcspn(name, "=");
+        const struct option *option = find(known, name, length);
+        if (!option)
+            return refuse(known, argv[0], name, length);
+        i += option->has_arg == required_argument && name[length] == '\0'; /* its value */
+    }
+    return RP_EXIT_FINE;
+}
+
+int rp_cmd_check_argp(const struct argp *argp, int argc, char *const *argv)
+{
+    static const char *const usual[] = {"help", "usage", "version"}; /* argp has these itself */
+    struct known known = {.count = 0};
+    add_argp(&known, argp);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(usual); i++)
+        add(&known, usual[i], false);
+    return check(&known, argc, argv);
+}
+
+int rp_cmd_check_getopt(const struct option *options, int argc, char *const *argv)
+{
+    struct known known = {.count = 0};
+    for (; options->name; options++)
+        add(&known, options->name, options->has_arg == required_argument);
+    return check(&known, argc, argv);
+}
