@@ -71,7 +71,8 @@ sed -i 's/0.75/0.00925/' w.yaml # as much as b has
 mkdir 'g[1]'
 cp a.bin a.idx 'g[1]/'
 status 0 'rows' "$ringpack" plan --source 'g[1]/a' --seq-len 128 --batch-size 1
-status 2 'g[1]/none: no file matches' "$ringpack" plan --source 'g[1]/none' --seq-len 128 --batch-size 1
+status 2 'g[1]/none: no file matches' \
+    "$ringpack" plan --source 'g[1]/none' --seq-len 128 --batch-size 1
 
 # --- states: of a checkpoint, of a state_dict with its zeros
 printf 'run: x\nrun_dir: run\ncheckpoint_dir: saved\n' >>c.yaml
@@ -101,7 +102,8 @@ status 2 'RP_E_CORRUPT|ringpack checkpoint list' "$ringpack" checkpoint show "$s
 # --- a machine without /proc
 hidden=(unshare -rm sh -c 'mount -t tmpfs none /proc && exec "$@"' sh)
 if "${hidden[@]}" true 2>/dev/null; then
-    refuses 'mount /proc' "${hidden[@]}" timeout 60 "$ringpack" serve -c c.yaml --checkpoint-dir other
+    refuses 'mount /proc' \
+        "${hidden[@]}" timeout 60 "$ringpack" serve -c c.yaml --checkpoint-dir other
     refuses 'mount /proc' "${hidden[@]}" "$ringpack" convert -q -o hidden a.txt
 fi
 echo 'mistakes: fine'

@@ -27,7 +27,7 @@ static const char help[] =
     "                       a Hugging Face tokenizer.json (needs the Python package `tokenizers`)\n"
     "  --eos ID|TOKEN       the token that ends a document (default: the tokenizer's)\n"
     "  --no-append-eos      do not append it (default: --append-eos)\n"
-    "  --drop-labels        of lines whose `labels` or masks leave tokens out of the loss, convert\n"
+    "  --drop-labels        of lines whose `labels` or masks leave tokens out, convert\n"
     "                       the ids: every token is trained on (default: they are refused)\n"
     "  --vocab-size N       of the tokenizer that made `tokens`; from 65500 on they become i32\n"
     "  --as text|jsonl      what the inputs are (default: jsonl for *.jsonl, *.ndjson, also .gz)\n"
