@@ -150,10 +150,9 @@ long __wrap_syscall(long number, ...)
     return (long)explore_step((struct step){STEP_SLEEP, timeout != NULL, 4, at, value, NULL});
 }
 
-long __wrap_sysconf(int name);
-long __wrap_sysconf(int name)
+uint32_t __wrap_rp_cpus_allowed(void);
+uint32_t __wrap_rp_cpus_allowed(void)
 {
-    (void)name;
     return 1; /* one processor: nobody spins */
 }
 
