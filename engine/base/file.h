@@ -88,8 +88,8 @@ const char *rp_stamp_difference(const struct rp_stamp *expected, const struct rp
 struct rp_map {
     const uint8_t *data; /* aligned as malloc does */
     uint64_t bytes;
-    struct rp_mapping *mapping; /* NULL: a copy, which the file cannot change */
-    struct rp_stamp stamp;      /* when it was mapped */
+    struct rp_mapped_file *mapping; /* NULL: a copy, which the file cannot change */
+    struct rp_stamp stamp;          /* when it was mapped */
 };
 #define RP_MAP_COPY_BYTES_MAX (32u << 10)
 RP_MUST_CHECK int rp_map_open(struct rp_map *map, const char *path, struct rp_error *error);

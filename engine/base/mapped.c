@@ -25,33 +25,33 @@
 /* Of the program, its libraries, rings and threads. */
 #define OTHER_MAPPINGS 1024u
 
-struct rp_mapping {
-    struct rp_mapping *_Atomic next;
-    struct rp_mapping *before;
+struct rp_mapped_file {
+    struct rp_mapped_file *_Atomic next;
+    struct rp_mapped_file *before;
     const uint8_t *start;
     uint64_t bytes;
     char path[];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of those who change the list */
-static struct rp_mapping *_Atomic mappings;
+static struct rp_mapped_file *_Atomic mappings;
 static uint64_t mapping_count;
 /* In memory shared with forked children: the mapping that was met lost. It is an address, which
  * means the same to them, because files are mapped before they are forked. NULL: nobody watches. */
 static struct rp_a64 *lost;
 static _Thread_local sigjmp_buf *guard;
 
-struct rp_mapping *rp_mapped_add(const void *start, uint64_t bytes, const char *path)
+struct rp_mapped_file *rp_mapped_add(const void *start, uint64_t bytes, const char *path)
 {
     size_t path_bytes = strlen(path) + 1;
-    struct rp_mapping *mapping = rp_calloc(1, sizeof *mapping + path_bytes);
+    struct rp_mapped_file *mapping = rp_calloc(1, sizeof *mapping + path_bytes);
     if (!mapping)
         return NULL;
     mapping->start = start;
     mapping->bytes = bytes;
     memcpy(mapping->path, path, path_bytes);
     pthread_mutex_lock(&lock);
-    struct rp_mapping *first = mappings;
+    struct rp_mapped_file *first = mappings;
     mapping->next = first;
     if (first)
         first->before = mapping;
@@ -61,12 +61,12 @@ struct rp_mapping *rp_mapped_add(const void *start, uint64_t bytes, const char *
     return mapping;
 }
 
-void rp_mapped_remove(struct rp_mapping *mapping)
+void rp_mapped_remove(struct rp_mapped_file *mapping)
 {
     if (!mapping)
         return;
     pthread_mutex_lock(&lock);
-    struct rp_mapping *next = mapping->next;
+    struct rp_mapped_file *next = mapping->next;
     if (mapping->before)
         mapping->before->next = next;
     else
@@ -118,15 +118,15 @@ int rp_mapped_check_room(uint64_t more, struct rp_error *error)
                    wanted, limit);
 }
 
-static const struct rp_mapping *find(const void *address)
+static const struct rp_mapped_file *find(const void *address)
 {
-    const struct rp_mapping *mapping = mappings;
+    const struct rp_mapped_file *mapping = mappings;
     while (mapping && (uint64_t)((const uint8_t *)address - mapping->start) >= mapping->bytes)
         mapping = mapping->next;
     return mapping;
 }
 
-static int fail_lost(const struct rp_mapping *mapping, struct rp_error *error)
+static int fail_lost(const struct rp_mapped_file *mapping, struct rp_error *error)
 {
     struct stat now = {0};
     char found[64] = "no such file";
@@ -144,10 +144,10 @@ static int fail_lost(const struct rp_mapping *mapping, struct rp_error *error)
 int rp_mapped_lost(struct rp_error *error)
 {
     uint64_t address = lost ? rp_a64_load_acquire(lost) : 0; /* PAIRS mapping-lost */
-    return address ? fail_lost((const struct rp_mapping *)(uintptr_t)address, error) : 0;
+    return address ? fail_lost((const struct rp_mapped_file *)(uintptr_t)address, error) : 0;
 }
 
-static void end_process(const struct rp_mapping *mapping)
+static void end_process(const struct rp_mapped_file *mapping)
 {
     struct rp_error error = {.message = "memory that was mapped is no longer there",
                              .hint = "check the disk (dmesg) and start again"};
@@ -162,7 +162,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)number;
     (void)context;
-    const struct rp_mapping *mapping = find(info->si_addr);
+    const struct rp_mapped_file *mapping = find(info->si_addr);
     if (!mapping || !guard)
         end_process(mapping);
     rp_a64_store_release(lost, (uintptr_t)mapping); /* PAIRS mapping-lost */

@@ -23,12 +23,13 @@
 void rp_mapped_watch(void);
 
 /* A file that is mapped; the list of them is this module's. */
-struct rp_mapping;
+struct rp_mapped_file;
 
 /** A file was mapped at `start`; NULL when out of memory. Not while a guard is at work on it. */
-RP_MUST_CHECK struct rp_mapping *rp_mapped_add(const void *start, uint64_t bytes, const char *path);
+RP_MUST_CHECK struct rp_mapped_file *rp_mapped_add(const void *start, uint64_t bytes,
+                                                   const char *path);
 /** It is about to be unmapped. NULL is fine. Takes the same time however many there are. */
-void rp_mapped_remove(struct rp_mapping *mapping);
+void rp_mapped_remove(struct rp_mapped_file *mapping);
 
 /** -RP_E_RESOURCE unless the kernel's limit of mappings (vm.max_map_count) has room for `more`
  * files beside those that are mapped, and for the memory of an engine. The hint is for so many. */

@@ -60,20 +60,21 @@ struct rp_checkpoint_part {
     enum rp_checkpoint_section_type type;
     const struct rp_checkpoint_piece *pieces;
     size_t piece_count;
-    struct rp_checkpoint_feed *feed; /* in place of pieces, or NULL */
+    struct rp_growing_section *growing; /* in place of pieces, or NULL */
 };
 
 /* A section whose bytes are made while those before them are written already, by another thread
  * than the one that saves. */
-struct rp_checkpoint_feed;
+struct rp_growing_section;
 
 /** `bytes` at `data`, none of which are there yet. NULL when out of memory. */
-struct rp_checkpoint_feed *rp_checkpoint_feed_open(const void *data, size_t bytes);
+struct rp_growing_section *rp_growing_section_open(const void *data, size_t bytes);
 /** The next so many are there, and do not change any more. */
-void rp_checkpoint_feed_add(struct rp_checkpoint_feed *feed, size_t bytes);
+void rp_growing_section_add(struct rp_growing_section *growing, size_t bytes);
 /** No more will come. If some are missing, a save that waits for them fails with -RP_E_STOPPED. */
-void rp_checkpoint_feed_end(struct rp_checkpoint_feed *feed);
-void rp_checkpoint_feed_close(struct rp_checkpoint_feed *feed); /* after the save; NULL is fine */
+void rp_growing_section_end(struct rp_growing_section *growing);
+void rp_growing_section_close(
+    struct rp_growing_section *growing); /* after the save; NULL is fine */
 
 /* ---- a directory of checkpoints -------------------------------------------------------------- */
 

@@ -17,8 +17,8 @@
 #include "checkpoint/reader.h"
 
 struct rp_copier {
-    const struct rp_place *source;
-    struct rp_place target;
+    const struct rp_locked_dir *source;
+    struct rp_locked_dir target;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -48,7 +48,7 @@ static int copy_one(struct rp_copier *copier, uint64_t sequence, uint64_t *row_o
     struct rp_name name;
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
     struct rp_checkpoint *checkpoint;
-    int code = rp_place_check(&copier->target, error);
+    int code = rp_locked_dir_check(&copier->target, error);
     if (code < 0)
         return code;
     code = rp_reader_open(&checkpoint, copier->source->dir, copier->source->path, &name, error);
@@ -88,8 +88,8 @@ static void *copier_run(void *argument)
             rp_log(RP_LOG_ERROR, "checkpoint %" PRIu64 " is saved but not copied: %s", sequence,
                    error.message);
         } else {
-            rp_place_note_verified(&copier->target, sequence, row);
-            rp_place_prune(&copier->target, UINT64_MAX);
+            rp_locked_dir_note_verified(&copier->target, sequence, row);
+            rp_locked_dir_prune(&copier->target, UINT64_MAX);
         }
         pthread_mutex_lock(&copier->mutex);
         if (is_copied_now)
@@ -99,15 +99,15 @@ static void *copier_run(void *argument)
     return NULL;
 }
 
-int rp_copier_open(struct rp_copier **copier_out, const struct rp_place *source, const char *path,
-                   uint64_t *newest_sequence_out, struct rp_error *error)
+int rp_copier_open(struct rp_copier **copier_out, const struct rp_locked_dir *source,
+                   const char *path, uint64_t *newest_sequence_out, struct rp_error *error)
 {
     struct rp_copier *copier = rp_calloc(1, sizeof *copier);
     if (!copier)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to copy checkpoints to it", path);
     copier->source = source;
-    int code = rp_place_open(&copier->target, path, source->keep, true, source->writer.storage,
-                             error);
+    int code = rp_locked_dir_open(&copier->target, path, source->keep, true, source->writer.storage,
+                                  error);
     if (code < 0) {
         free(copier);
         return rp_fail_context(error, code, "second location");
@@ -117,7 +117,7 @@ int rp_copier_open(struct rp_copier **copier_out, const struct rp_place *source,
     pthread_cond_init(&copier->changed, NULL);
     code = -pthread_create(&copier->thread, NULL, copier_run, copier);
     if (code < 0) {
-        rp_place_close(&copier->target);
+        rp_locked_dir_close(&copier->target);
         free(copier);
         return rp_fail(error, code, NULL, "%s: cannot start the thread that copies: %s", path,
                        rp_strerror(code));
@@ -148,7 +148,7 @@ uint64_t rp_copier_newest(struct rp_copier *copier)
 
 int rp_copier_set_aside(struct rp_copier *copier, struct rp_error *error)
 {
-    return rp_place_set_aside(&copier->target, error);
+    return rp_locked_dir_set_aside(&copier->target, error);
 }
 
 void rp_copier_keep_every(struct rp_copier *copier, uint64_t rows)
@@ -168,7 +168,7 @@ uint64_t rp_copier_close(struct rp_copier *copier)
     uint64_t newest = copier->newest;
     pthread_cond_destroy(&copier->changed);
     pthread_mutex_destroy(&copier->mutex);
-    rp_place_close(&copier->target);
+    rp_locked_dir_close(&copier->target);
     free(copier);
     return newest;
 }

@@ -17,14 +17,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/copy.h"
-#include "checkpoint/feed.h"
+#include "checkpoint/growing_section.h"
 #include "checkpoint/format.h"
-#include "checkpoint/place.h"
+#include "checkpoint/locked_dir.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/scan.h"
+#include "checkpoint/listing.h"
 
 struct rp_checkpoint_dir {
-    struct rp_place place;
+    struct rp_locked_dir place;
     struct rp_copier *copier; /* NULL = no second location */
 };
 
@@ -33,22 +33,23 @@ struct rp_checkpoint_dir {
 /* A checkpoint about to be written. It points into itself. */
 struct image {
     struct rp_writer_file file; /* first: sealed with a pointer to it */
-    struct rp_format_head head;
+    struct rp_checkpoint_head head;
     /* Head, then each section and its padding, then the footer. */
     struct rp_writer_span spans[SPANS_MAX];
     struct rp_checkpoint_piece own[SPANS_MAX]; /* pieces of the spans that are no section */
-    uint8_t head_bytes[RP_FORMAT_HEAD_BYTES];
-    uint8_t footer_bytes[RP_FORMAT_FOOTER_BYTES];
+    uint8_t head_bytes[RP_CHECKPOINT_HEAD_BYTES];
+    uint8_t footer_bytes[RP_CHECKPOINT_FOOTER_BYTES];
 };
 
-static const uint8_t padding[RP_FORMAT_PAGE_BYTES];
+static const uint8_t padding[RP_CHECKPOINT_PAGE_BYTES];
 
-static void hash_section(struct rp_format_section *section, const struct rp_checkpoint_part *part)
+static void hash_section(struct rp_checkpoint_format_section *section,
+                         const struct rp_checkpoint_part *part)
 {
     section->type = part->type;
     section->bytes = 0;
-    if (part->feed) { /* it hashes what it brings */
-        section->bytes = rp_feed_piece(part->feed)->bytes;
+    if (part->growing) { /* it hashes what it brings */
+        section->bytes = rp_growing_section_piece(part->growing)->bytes;
         return;
     }
     struct rp_hasher hasher;
@@ -72,7 +73,7 @@ static int lay_out(struct image *image, const struct rp_checkpoint_info *info,
     image->head.section_count = (uint32_t)part_count;
     for (size_t i = 0; i < part_count; i++)
         hash_section(&image->head.sections[i], &parts[i]);
-    return rp_format_layout(&image->head, error);
+    return rp_checkpoint_layout(&image->head, error);
 }
 
 static void add_span(struct image *image, const struct rp_writer_span *span)
@@ -91,14 +92,14 @@ static void add_own(struct image *image, const void *data, size_t bytes)
 static void seal(struct rp_writer_file *file)
 {
     struct image *image = (struct image *)file;
-    struct rp_format_head *head = &image->head;
+    struct rp_checkpoint_head *head = &image->head;
     for (uint32_t i = 0; i < head->section_count; i++) {
         struct rp_writer_span *span = &image->spans[1 + 2 * i];
-        if (span->feed)
-            span->hash = head->sections[i].hash = rp_feed_hash(span->feed);
+        if (span->growing)
+            span->hash = head->sections[i].hash = rp_growing_section_hash(span->growing);
     }
-    rp_format_encode_head(head, image->head_bytes);
-    rp_format_encode_footer(head, image->footer_bytes);
+    rp_checkpoint_encode_head(head, image->head_bytes);
+    rp_checkpoint_encode_footer(head, image->footer_bytes);
     image->spans[0].hash = rp_hash128(image->head_bytes, sizeof image->head_bytes);
     image->spans[file->span_count - 1].hash = rp_hash128(image->footer_bytes,
                                                          sizeof image->footer_bytes);
@@ -108,33 +109,34 @@ static void seal(struct rp_writer_file *file)
  * then. */
 static void make_spans(struct image *image, const struct rp_checkpoint_part *parts)
 {
-    const struct rp_format_head *head = &image->head;
+    const struct rp_checkpoint_head *head = &image->head;
     image->file = (struct rp_writer_file){.spans = image->spans, .seal = seal};
     add_own(image, image->head_bytes, sizeof image->head_bytes);
     for (uint32_t i = 0; i < head->section_count; i++) {
-        const struct rp_format_section *section = &head->sections[i];
+        const struct rp_checkpoint_format_section *section = &head->sections[i];
         const struct rp_checkpoint_part *part = &parts[i];
         add_span(image, &(struct rp_writer_span){
-                            .pieces = part->feed ? rp_feed_piece(part->feed) : part->pieces,
-                            .piece_count = part->feed ? 1 : part->piece_count,
+                            .pieces = part->growing ? rp_growing_section_piece(part->growing)
+                                                    : part->pieces,
+                            .piece_count = part->growing ? 1 : part->piece_count,
                             .bytes = section->bytes,
                             .hash = section->hash,
-                            .feed = part->feed,
+                            .growing = part->growing,
                         });
         add_own(image, padding,
-                (size_t)(rp_align_up(section->bytes, RP_FORMAT_PAGE_BYTES) - section->bytes));
+                (size_t)(rp_align_up(section->bytes, RP_CHECKPOINT_PAGE_BYTES) - section->bytes));
     }
     add_own(image, image->footer_bytes, sizeof image->footer_bytes);
 }
 
-static int put_image(struct rp_place *place, struct image *image,
+static int put_image(struct rp_locked_dir *place, struct image *image,
                      const struct rp_checkpoint_part *parts, struct rp_error *error)
 {
     if (place->newest_sequence >= RP_SEQUENCE_MAX)
         return rp_fail(error, -RP_E_RESOURCE, "move the checkpoints to keep to a new directory",
                        "%s: there is no number above %" PRIu64 " for another checkpoint",
                        place->path, RP_SEQUENCE_MAX);
-    int code = rp_place_check(place, error);
+    int code = rp_locked_dir_check(place, error);
     if (code < 0)
         return code;
     struct rp_name name;
@@ -144,7 +146,7 @@ static int put_image(struct rp_place *place, struct image *image,
     return rp_writer_put(&place->writer, name.text, &image->file, error);
 }
 
-static int save_image(struct rp_place *place, struct image *image,
+static int save_image(struct rp_locked_dir *place, struct image *image,
                       const struct rp_checkpoint_part *parts, struct rp_error *error)
 {
     for (unsigned attempt = 0;; attempt++) {
@@ -187,7 +189,7 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     }
 
     info->sequence = sequence;
-    rp_place_note_verified(&dir->place, sequence, info->next_row);
+    rp_locked_dir_note_verified(&dir->place, sequence, info->next_row);
     if (dir->copier)
         rp_copier_offer(dir->copier, sequence);
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
@@ -203,12 +205,12 @@ int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir, struct rp_error *
 {
     /* The copies first: were they left alone, the next start would go on from them. */
     int code = dir->copier ? rp_copier_set_aside(dir->copier, error) : 0;
-    return code < 0 ? code : rp_place_set_aside(&dir->place, error);
+    return code < 0 ? code : rp_locked_dir_set_aside(&dir->place, error);
 }
 
 void rp_checkpoint_prune(struct rp_checkpoint_dir *dir)
 {
-    rp_place_prune(&dir->place, dir->copier ? rp_copier_newest(dir->copier) : UINT64_MAX);
+    rp_locked_dir_prune(&dir->place, dir->copier ? rp_copier_newest(dir->copier) : UINT64_MAX);
 }
 
 void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows)
@@ -222,10 +224,10 @@ void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows)
 static int open_newest_at(const struct rp_checkpoint_dir *dir, uint64_t row,
                           struct rp_checkpoint **out)
 {
-    const struct rp_place *place = &dir->place;
-    struct rp_scan scan;
+    const struct rp_locked_dir *place = &dir->place;
+    struct rp_listing scan;
     *out = NULL;
-    int code = rp_scan_open(&scan, place->dir, place->path, NULL);
+    int code = rp_listing_open(&scan, place->dir, place->path, NULL);
     for (size_t i = 0; i < scan.count && code == 0; i++) {
         uint64_t found;
         if (scan.names[i].kind != RP_NAME_CURRENT)
@@ -235,7 +237,7 @@ static int open_newest_at(const struct rp_checkpoint_dir *dir, uint64_t row,
             code = rp_reader_open(out, place->dir, place->path, &scan.names[i], NULL);
         break;
     }
-    rp_scan_free(&scan);
+    rp_listing_free(&scan);
     return *out ? 0 : -ENOENT;
 }
 
@@ -245,7 +247,7 @@ bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_check
     struct rp_checkpoint *newest;
     size_t bytes;
     *path_out = NULL;
-    if (RP_DEFECT(count_equal_saves) || rp_place_check(&dir->place, NULL) < 0 ||
+    if (RP_DEFECT(count_equal_saves) || rp_locked_dir_check(&dir->place, NULL) < 0 ||
         open_newest_at(dir, info->next_row, &newest) < 0)
         return false;
     const struct rp_checkpoint_info *found = rp_checkpoint_info(newest);
@@ -264,12 +266,12 @@ int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *
                                 size_t buffer_bytes, struct rp_error *error)
 {
     *dir_out = NULL;
-    RP_ASSERT(buffer_bytes % (2 * RP_FORMAT_PAGE_BYTES) == 0 &&
+    RP_ASSERT(buffer_bytes % (2 * RP_CHECKPOINT_PAGE_BYTES) == 0 &&
               buffer_bytes <= RP_WRITER_BUFFER_BYTES);
     struct rp_checkpoint_dir *dir = rp_calloc(1, sizeof *dir);
     if (!dir)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
-    int code = rp_place_open(&dir->place, path, keep, true, storage, error);
+    int code = rp_locked_dir_open(&dir->place, path, keep, true, storage, error);
     uint64_t copied_sequence = 0;
     if (code == 0 && copy_path)
         code = rp_copier_open(&dir->copier, &dir->place, copy_path, &copied_sequence, error);
@@ -298,7 +300,7 @@ void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)
         return;
     uint64_t newest_copied = rp_copier_close(dir->copier);
     if (newest_copied > 0) /* what waited for the last copy */
-        rp_place_prune(&dir->place, newest_copied);
-    rp_place_close(&dir->place);
+        rp_locked_dir_prune(&dir->place, newest_copied);
+    rp_locked_dir_close(&dir->place);
     free(dir);
 }

@@ -59,17 +59,17 @@ struct footer_bytes {
 };
 RP_STATIC_ASSERT(sizeof(struct head_fields) == 512, "FORMAT.md, head");
 RP_STATIC_ASSERT(sizeof(struct head_entry) == 64, "FORMAT.md, table");
-RP_STATIC_ASSERT(sizeof(struct head_bytes) == RP_FORMAT_HEAD_BYTES, "FORMAT.md, head");
-RP_STATIC_ASSERT(sizeof(struct footer_bytes) == RP_FORMAT_FOOTER_BYTES, "FORMAT.md, footer");
+RP_STATIC_ASSERT(sizeof(struct head_bytes) == RP_CHECKPOINT_HEAD_BYTES, "FORMAT.md, head");
+RP_STATIC_ASSERT(sizeof(struct footer_bytes) == RP_CHECKPOINT_FOOTER_BYTES, "FORMAT.md, footer");
 
-const char rp_format_damaged_hint[] =
+const char rp_checkpoint_damaged_hint[] =
     "an earlier checkpoint is taken instead where there is one: see `ringpack checkpoint list DIR`";
 
 #define fail_damaged(error, path, offset, format, ...)                                             \
-    rp_fail(error, -RP_E_CORRUPT, rp_format_damaged_hint,                                          \
+    rp_fail(error, -RP_E_CORRUPT, rp_checkpoint_damaged_hint,                                      \
             "%s: damaged at byte %" PRIu64 ": " format, path, (uint64_t)(offset), __VA_ARGS__)
 
-bool rp_format_is_head(const void *bytes)
+bool rp_checkpoint_is_head(const void *bytes)
 {
     return memcmp(bytes, head_magic, sizeof head_magic) == 0;
 }
@@ -102,13 +102,14 @@ static bool type_critical(uint32_t type)
 static bool next_offset(uint64_t offset, uint64_t bytes, uint64_t *next)
 {
     uint64_t end;
-    if (!rp_add_u64(offset, bytes, &end) || end > INT64_MAX - 2 * RP_FORMAT_PAGE_BYTES)
+    if (!rp_add_u64(offset, bytes, &end) || end > INT64_MAX - 2 * RP_CHECKPOINT_PAGE_BYTES)
         return false;
-    *next = rp_align_up(end, RP_FORMAT_PAGE_BYTES);
+    *next = rp_align_up(end, RP_CHECKPOINT_PAGE_BYTES);
     return true;
 }
 
-const struct rp_format_section *rp_format_find(const struct rp_format_head *head, uint32_t type)
+const struct rp_checkpoint_format_section *rp_checkpoint_find(const struct rp_checkpoint_head *head,
+                                                              uint32_t type)
 {
     for (uint32_t i = 0; i < head->section_count; i++)
         if (head->sections[i].type == type)
@@ -116,7 +117,7 @@ const struct rp_format_section *rp_format_find(const struct rp_format_head *head
     return NULL;
 }
 
-static int check_info(const struct rp_format_head *head, struct rp_error *error)
+static int check_info(const struct rp_checkpoint_head *head, struct rp_error *error)
 {
     const struct rp_checkpoint_info *info = &head->info;
     if (!text_fits(info->run, sizeof info->run) || !text_fits(info->version, sizeof info->version))
@@ -127,7 +128,8 @@ static int check_info(const struct rp_format_head *head, struct rp_error *error)
         return rp_fail(error, -RP_E_USAGE, NULL,
                        "checkpoint: contents end at row %" PRIu64 ", before the next row %" PRIu64,
                        info->contents_end_row, info->next_row);
-    if (info->contents_end_row != info->next_row && !rp_format_find(head, RP_CHECKPOINT_CONTENTS))
+    if (info->contents_end_row != info->next_row &&
+        !rp_checkpoint_find(head, RP_CHECKPOINT_CONTENTS))
         return rp_fail(error, -RP_E_USAGE, NULL,
                        "checkpoint: contents up to row %" PRIu64
                        " are announced, but there are none",
@@ -135,15 +137,15 @@ static int check_info(const struct rp_format_head *head, struct rp_error *error)
     return 0;
 }
 
-int rp_format_layout(struct rp_format_head *head, struct rp_error *error)
+int rp_checkpoint_layout(struct rp_checkpoint_head *head, struct rp_error *error)
 {
-    uint64_t offset = RP_FORMAT_HEAD_BYTES;
+    uint64_t offset = RP_CHECKPOINT_HEAD_BYTES;
     uint32_t last_type = 0;
     if (head->section_count > RP_CHECKPOINT_SECTIONS_MAX)
         return rp_fail(error, -RP_E_USAGE, NULL, "checkpoint: %" PRIu32 " sections, at most %u",
                        head->section_count, RP_CHECKPOINT_SECTIONS_MAX);
     for (uint32_t i = 0; i < head->section_count; i++) {
-        struct rp_format_section *section = &head->sections[i];
+        struct rp_checkpoint_format_section *section = &head->sections[i];
         if (section->type <= last_type)
             return rp_fail(error, -RP_E_USAGE, NULL,
                            "checkpoint: section types must ascend: %" PRIu32 " after %" PRIu32,
@@ -157,8 +159,9 @@ int rp_format_layout(struct rp_format_head *head, struct rp_error *error)
                            " bytes: too many for a file",
                            section->type, section->bytes);
     }
-    head->file_bytes = offset + RP_FORMAT_FOOTER_BYTES;
-    const struct rp_format_section *state = rp_format_find(head, RP_CHECKPOINT_STATE);
+    head->file_bytes = offset + RP_CHECKPOINT_FOOTER_BYTES;
+    const struct rp_checkpoint_format_section *state = rp_checkpoint_find(head,
+                                                                          RP_CHECKPOINT_STATE);
     if (!state || state->bytes == 0)
         return rp_fail(error, -RP_E_USAGE, NULL, "checkpoint: there is no state token to save");
     return check_info(head, error);
@@ -166,14 +169,14 @@ int rp_format_layout(struct rp_format_head *head, struct rp_error *error)
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-void rp_format_encode_head(struct rp_format_head *head, void *bytes)
+void rp_checkpoint_encode_head(struct rp_checkpoint_head *head, void *bytes)
 {
     struct head_bytes *out = bytes;
     const struct rp_checkpoint_info *info = &head->info;
     memset(out, 0, sizeof *out);
     memcpy(out->fields.magic, head_magic, sizeof head_magic);
-    out->fields.version = RP_FORMAT_VERSION;
-    out->fields.head_bytes = RP_FORMAT_HEAD_BYTES;
+    out->fields.version = RP_CHECKPOINT_VERSION;
+    out->fields.head_bytes = RP_CHECKPOINT_HEAD_BYTES;
     out->fields.file_bytes = head->file_bytes;
     out->fields.sequence = info->sequence;
     out->fields.next_row = info->next_row;
@@ -185,7 +188,7 @@ void rp_format_encode_head(struct rp_format_head *head, void *bytes)
     memcpy(out->fields.run, info->run, strlen(info->run));
     memcpy(out->fields.version_text, info->version, strlen(info->version));
     for (uint32_t i = 0; i < head->section_count; i++) {
-        const struct rp_format_section *section = &head->sections[i];
+        const struct rp_checkpoint_format_section *section = &head->sections[i];
         out->table[i].type = section->type;
         out->table[i].flags = section->critical ? FLAG_CRITICAL : 0;
         out->table[i].offset = section->offset;
@@ -195,12 +198,12 @@ void rp_format_encode_head(struct rp_format_head *head, void *bytes)
     out->hash = head->hash = rp_hash128(out, offsetof(struct head_bytes, hash));
 }
 
-void rp_format_encode_footer(const struct rp_format_head *head, void *bytes)
+void rp_checkpoint_encode_footer(const struct rp_checkpoint_head *head, void *bytes)
 {
     struct footer_bytes *out = bytes;
     memset(out, 0, sizeof *out);
     memcpy(out->magic, footer_magic, sizeof footer_magic);
-    out->version = RP_FORMAT_VERSION;
+    out->version = RP_CHECKPOINT_VERSION;
     out->file_bytes = head->file_bytes;
     out->sequence = head->info.sequence;
     out->head_hash = head->hash;
@@ -219,15 +222,15 @@ static int parse_frame(const struct head_bytes *in, uint64_t file_bytes, const c
                        "%s: not a checkpoint: expected the magic RPCHECK at byte 0", path);
     if (!rp_hash128_equal(in->hash, rp_hash128(in, offsetof(struct head_bytes, hash)))) /* F2 */
         return fail_damaged(error, path, 0, "the hash of the head (%u bytes) does not match",
-                            RP_FORMAT_HEAD_BYTES);
-    if (fields->version != RP_FORMAT_VERSION)
+                            RP_CHECKPOINT_HEAD_BYTES);
+    if (fields->version != RP_CHECKPOINT_VERSION)
         return rp_fail(
             error, -RP_E_VERSION,
             "use the ringpack that wrote it, or a newer one; the file is intact",
             "%s: written in format %" PRIu32 " by ringpack %.31s; this one reads format %u", path,
             fields->version, text_fits(fields->version_text, 32) ? fields->version_text : "?",
-            RP_FORMAT_VERSION);
-    if (fields->head_bytes != RP_FORMAT_HEAD_BYTES || fields->zero != 0 ||
+            RP_CHECKPOINT_VERSION);
+    if (fields->head_bytes != RP_CHECKPOINT_HEAD_BYTES || fields->zero != 0 ||
         !all_zero(fields->zeros, sizeof fields->zeros) || !all_zero(in->zeros, sizeof in->zeros))
         return fail_damaged(error, path, 12, "reserved fields of the %s are not zero", "head");
     if (fields->file_bytes != file_bytes)
@@ -241,10 +244,10 @@ static int parse_frame(const struct head_bytes *in, uint64_t file_bytes, const c
     return 0;
 }
 
-static int parse_table(struct rp_format_head *head, const struct head_bytes *in, const char *path,
-                       struct rp_error *error)
+static int parse_table(struct rp_checkpoint_head *head, const struct head_bytes *in,
+                       const char *path, struct rp_error *error)
 {
-    uint64_t offset = RP_FORMAT_HEAD_BYTES;
+    uint64_t offset = RP_CHECKPOINT_HEAD_BYTES;
     uint32_t last_type = 0;
     for (uint32_t i = 0; i < RP_CHECKPOINT_SECTIONS_MAX; i++) {
         const struct head_entry *entry = &in->table[i];
@@ -271,33 +274,33 @@ static int parse_table(struct rp_format_head *head, const struct head_bytes *in,
                            entry->type);
         uint64_t next; /* F1: the footer must still fit behind the section */
         if (entry->offset != offset || !next_offset(offset, entry->bytes, &next) ||
-            next > head->file_bytes - RP_FORMAT_FOOTER_BYTES)
+            next > head->file_bytes - RP_CHECKPOINT_FOOTER_BYTES)
             return fail_damaged(error, path, at,
                                 "section %" PRIu32 " (%" PRIu64 " bytes at %" PRIu64
                                 ") does not fit into the file",
                                 entry->type, entry->bytes, entry->offset);
-        head->sections[i] = (struct rp_format_section){entry->type, critical, offset, entry->bytes,
-                                                       entry->hash};
+        head->sections[i] = (struct rp_checkpoint_format_section){entry->type, critical, offset,
+                                                                  entry->bytes, entry->hash};
         offset = next;
     }
-    if (offset + RP_FORMAT_FOOTER_BYTES != head->file_bytes)
+    if (offset + RP_CHECKPOINT_FOOTER_BYTES != head->file_bytes)
         return fail_damaged(error, path, offset,
                             "the sections end here, the file has %" PRIu64 " bytes",
                             head->file_bytes);
     return 0;
 }
 
-int rp_format_parse_head(struct rp_format_head *head, const void *bytes, uint64_t file_bytes,
-                         const char *path, struct rp_error *error)
+int rp_checkpoint_parse_head(struct rp_checkpoint_head *head, const void *bytes,
+                             uint64_t file_bytes, const char *path, struct rp_error *error)
 {
-    RP_ASSERT(file_bytes >= RP_FORMAT_BYTES_MIN);
+    RP_ASSERT(file_bytes >= RP_CHECKPOINT_BYTES_MIN);
     struct head_bytes copy; /* aligned, and cannot change while it is checked */
     memcpy(&copy, bytes, sizeof copy);
     int code = parse_frame(&copy, file_bytes, path, error);
     if (code < 0)
         return code;
     const struct head_fields *fields = &copy.fields;
-    *head = (struct rp_format_head){
+    *head = (struct rp_checkpoint_head){
         .info = {.sequence = fields->sequence,
                  .next_row = fields->next_row,
                  .contents_end_row = fields->contents_end_row,
@@ -320,7 +323,8 @@ int rp_format_parse_head(struct rp_format_head *head, const void *bytes, uint64_
     code = parse_table(head, &copy, path, error);
     if (code < 0)
         return code;
-    const struct rp_format_section *state = rp_format_find(head, RP_CHECKPOINT_STATE);
+    const struct rp_checkpoint_format_section *state = rp_checkpoint_find(head,
+                                                                          RP_CHECKPOINT_STATE);
     if (!state || state->bytes == 0 || check_info(head, NULL) < 0)
         return fail_damaged(error, path, 0,
                             "there is no %s, or the rows of its contents are impossible",
@@ -330,21 +334,21 @@ int rp_format_parse_head(struct rp_format_head *head, const void *bytes, uint64_
 
 /* ---- verifying ------------------------------------------------------------------------------- */
 
-static int verify_footer(const struct rp_format_head *head, const void *bytes, const char *path,
+static int verify_footer(const struct rp_checkpoint_head *head, const void *bytes, const char *path,
                          struct rp_error *error)
 {
     struct footer_bytes expected;
-    rp_format_encode_footer(head, &expected);
+    rp_checkpoint_encode_footer(head, &expected);
     if (memcmp(bytes, &expected, sizeof expected) != 0)
-        return fail_damaged(error, path, head->file_bytes - RP_FORMAT_FOOTER_BYTES,
+        return fail_damaged(error, path, head->file_bytes - RP_CHECKPOINT_FOOTER_BYTES,
                             "the footer (%u bytes) does not belong to this head",
-                            RP_FORMAT_FOOTER_BYTES);
+                            RP_CHECKPOINT_FOOTER_BYTES);
     return 0;
 }
 
 /* A good hash says that the contents are what was written; this says that they make sense. */
-static int verify_contents(const struct rp_format_head *head, const uint8_t *contents, size_t bytes,
-                           const char *path, struct rp_error *error)
+static int verify_contents(const struct rp_checkpoint_head *head, const uint8_t *contents,
+                           size_t bytes, const char *path, struct rp_error *error)
 {
     struct rp_content_record record;
     const void *tokens;
@@ -358,19 +362,19 @@ static int verify_contents(const struct rp_format_head *head, const uint8_t *con
             return 0;
         if (code < 0 || record.row < row || record.row >= head->info.contents_end_row ||
             (record.row == row && record.offset < offset_min))
-            return rp_fail(error, -RP_E_CORRUPT, rp_format_damaged_hint,
+            return rp_fail(error, -RP_E_CORRUPT, rp_checkpoint_damaged_hint,
                            "%s: the contents make no sense at byte %zu of them", path, at);
         row = record.row;
         offset_min = (uint64_t)record.offset + record.count;
     }
 }
 
-static int verify_section(const struct rp_format_head *head,
-                          const struct rp_format_section *section, const uint8_t *file,
+static int verify_section(const struct rp_checkpoint_head *head,
+                          const struct rp_checkpoint_format_section *section, const uint8_t *file,
                           const char *path, struct rp_error *error)
 {
     const uint8_t *data = file + section->offset;
-    uint64_t padded = rp_align_up(section->bytes, RP_FORMAT_PAGE_BYTES);
+    uint64_t padded = rp_align_up(section->bytes, RP_CHECKPOINT_PAGE_BYTES);
     RP_ASSERT(rp_range_inside(section->offset, padded, head->file_bytes));
     struct rp_hash128 hash = rp_hash128(data, (size_t)section->bytes);
     if (!rp_hash128_equal(section->hash, hash) && !RP_DEFECT(ignore_section_hash))
@@ -385,12 +389,13 @@ static int verify_section(const struct rp_format_head *head,
                : 0;
 }
 
-int rp_format_verify(const struct rp_format_head *head, const void *file, const char *path,
-                     bool *contents_bad, struct rp_error *error)
+int rp_checkpoint_verify(const struct rp_checkpoint_head *head, const void *file, const char *path,
+                         bool *contents_bad, struct rp_error *error)
 {
     const uint8_t *bytes = file;
     *contents_bad = false;
-    int code = verify_footer(head, bytes + head->file_bytes - RP_FORMAT_FOOTER_BYTES, path, error);
+    int code = verify_footer(head, bytes + head->file_bytes - RP_CHECKPOINT_FOOTER_BYTES, path,
+                             error);
     for (uint32_t i = 0; code == 0 && i < head->section_count; i++)
         if (head->sections[i].critical)
             code = verify_section(head, &head->sections[i], bytes, path, error);
@@ -398,7 +403,8 @@ int rp_format_verify(const struct rp_format_head *head, const void *file, const 
         return code;
     /* Last, so that a message about contents is not lost; sections that we do not know are not
      * used. */
-    const struct rp_format_section *contents = rp_format_find(head, RP_CHECKPOINT_CONTENTS);
+    const struct rp_checkpoint_format_section *contents = rp_checkpoint_find(
+        head, RP_CHECKPOINT_CONTENTS);
     if (contents)
         *contents_bad = verify_section(head, contents, bytes, path, error) < 0;
     return 0;

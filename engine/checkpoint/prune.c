@@ -22,9 +22,9 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "checkpoint/place.h"
+#include "checkpoint/locked_dir.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/scan.h"
+#include "checkpoint/listing.h"
 
 enum fate { FATE_REMOVED, FATE_KEPT };
 
@@ -36,12 +36,12 @@ struct file {
 };
 
 struct pruning {
-    struct rp_place *place;
+    struct rp_locked_dir *place;
     struct file *files; /* newest first */
     size_t count;
 };
 
-void rp_place_note_verified(struct rp_place *place, uint64_t sequence, uint64_t row)
+void rp_locked_dir_note_verified(struct rp_locked_dir *place, uint64_t sequence, uint64_t row)
 {
     place->newest_sequence = rp_max_u64(place->newest_sequence, sequence);
     struct rp_known *known = reallocarray(place->known, place->known_count + 1, sizeof *known);
@@ -56,7 +56,7 @@ void rp_place_note_verified(struct rp_place *place, uint64_t sequence, uint64_t 
 /* What this process knows of them already. Both lists are newest first. */
 static void recall(struct pruning *pruning)
 {
-    const struct rp_place *place = pruning->place;
+    const struct rp_locked_dir *place = pruning->place;
     size_t k = 0;
     for (size_t i = 0; i < pruning->count; i++) {
         struct file *file = &pruning->files[i];
@@ -71,7 +71,7 @@ static void recall(struct pruning *pruning)
 
 static bool verify(const struct pruning *pruning, struct file *file)
 {
-    const struct rp_place *place = pruning->place;
+    const struct rp_locked_dir *place = pruning->place;
     struct rp_checkpoint *checkpoint;
     struct rp_error error;
     if (file->known.is_verified)
@@ -144,7 +144,7 @@ static void keep_history(const struct pruning *pruning, size_t newer)
 
 static void remove_rest(const struct pruning *pruning, uint64_t newest_copied)
 {
-    const struct rp_place *place = pruning->place;
+    const struct rp_locked_dir *place = pruning->place;
     struct rp_storage *storage = place->writer.storage;
     size_t waiting = 0;
     for (size_t i = 0; i < pruning->count; i++) {
@@ -170,7 +170,7 @@ static void remove_rest(const struct pruning *pruning, uint64_t newest_copied)
 
 static void remember(const struct pruning *pruning)
 {
-    struct rp_place *place = pruning->place;
+    struct rp_locked_dir *place = pruning->place;
     struct rp_known *known = rp_calloc(pruning->count, sizeof *known);
     size_t count = 0;
     for (size_t i = 0; known && i < pruning->count; i++)
@@ -181,10 +181,10 @@ static void remember(const struct pruning *pruning)
     place->known_count = count;
 }
 
-static void prune(struct pruning *pruning, const struct rp_scan *scan, uint64_t *rows,
+static void prune(struct pruning *pruning, const struct rp_listing *scan, uint64_t *rows,
                   uint64_t newest_copied)
 {
-    struct rp_place *place = pruning->place;
+    struct rp_locked_dir *place = pruning->place;
     for (size_t i = 0; i < scan->count; i++) {
         const struct rp_name *name = &scan->names[i];
         place->newest_sequence = rp_max_u64(place->newest_sequence, name->sequence);
@@ -205,11 +205,11 @@ static void prune(struct pruning *pruning, const struct rp_scan *scan, uint64_t 
     remember(pruning);
 }
 
-void rp_place_prune(struct rp_place *place, uint64_t newest_copied)
+void rp_locked_dir_prune(struct rp_locked_dir *place, uint64_t newest_copied)
 {
-    struct rp_scan scan;
+    struct rp_listing scan;
     struct rp_error error;
-    int code = rp_scan_open(&scan, place->dir, place->path, &error);
+    int code = rp_listing_open(&scan, place->dir, place->path, &error);
     if (code < 0) {
         rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", place->path, error.message);
         return;
@@ -222,5 +222,5 @@ void rp_place_prune(struct rp_place *place, uint64_t newest_copied)
         rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", place->path, rp_strerror(-ENOMEM));
     free(rows);
     free(pruning.files);
-    rp_scan_free(&scan);
+    rp_listing_free(&scan);
 }

@@ -65,8 +65,9 @@ static int read_part(const struct rp_writer *writer, int fd, uint8_t *buffer, si
     return 0;
 }
 
-int rp_read_back(const struct rp_writer *writer, int fd, const struct rp_writer_file *file,
-                 const struct rp_writer_span **bad_out)
+int rp_checkpoint_read_back(const struct rp_writer *writer, int fd,
+                            const struct rp_writer_file *file,
+                            const struct rp_writer_span **bad_out)
 {
     struct comparison comparison = {.span = file->spans, .end = file->spans + file->span_count};
     size_t part = writer->buffer_bytes / 2;

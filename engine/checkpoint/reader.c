@@ -20,7 +20,7 @@
 #define EIO_TRIES 3u
 
 struct rp_checkpoint {
-    struct rp_format_head head;
+    struct rp_checkpoint_head head;
     char *path;
     uint8_t *bytes; /* the file: head.file_bytes */
     bool contents_bad;
@@ -51,7 +51,7 @@ static int read_exactly(int fd, uint8_t *data, uint64_t bytes, uint64_t offset, 
         if (got < 0)
             return fail_code(error, (int)got, path, "read");
         if (got == 0)
-            return rp_fail(error, -RP_E_CORRUPT, rp_format_damaged_hint,
+            return rp_fail(error, -RP_E_CORRUPT, rp_checkpoint_damaged_hint,
                            "%s: damaged at byte %" PRIu64
                            ": the file became shorter while it was read",
                            path, offset);
@@ -74,30 +74,30 @@ static int check_kind(int fd, const char *path, uint64_t *file_bytes, struct rp_
                        "give a file named checkpoint-*.rpc, or a directory of them",
                        "%s: not a checkpoint: expected a regular file", path);
     *file_bytes = (uint64_t)info.st_size;
-    if (*file_bytes < RP_FORMAT_BYTES_MIN)
-        return rp_fail(error, -RP_E_CORRUPT, rp_format_damaged_hint,
+    if (*file_bytes < RP_CHECKPOINT_BYTES_MIN)
+        return rp_fail(error, -RP_E_CORRUPT, rp_checkpoint_damaged_hint,
                        "%s: damaged at byte %" PRIu64
                        ": expected at least %u bytes, found %" PRIu64,
-                       path, *file_bytes, RP_FORMAT_BYTES_MIN, *file_bytes);
+                       path, *file_bytes, RP_CHECKPOINT_BYTES_MIN, *file_bytes);
     return 0;
 }
 
 /* `bytes` is as encoded in the file, `head` is what it says. */
-static int read_head(struct rp_format_head *head, uint8_t bytes[RP_FORMAT_HEAD_BYTES], int fd,
-                     const char *path, uint64_t *file_bytes, struct rp_error *error)
+static int read_head(struct rp_checkpoint_head *head, uint8_t bytes[RP_CHECKPOINT_HEAD_BYTES],
+                     int fd, const char *path, uint64_t *file_bytes, struct rp_error *error)
 {
     int code = check_kind(fd, path, file_bytes, error);
     if (code < 0)
         return code;
     if (*file_bytes >= DIRECT_BYTES_MIN) /* the page cache is the corpus's */
         rp_storage_direct(fd);
-    code = read_exactly(fd, bytes, RP_FORMAT_HEAD_BYTES, 0, path, error);
-    return code < 0 ? code : rp_format_parse_head(head, bytes, *file_bytes, path, error);
+    code = read_exactly(fd, bytes, RP_CHECKPOINT_HEAD_BYTES, 0, path, error);
+    return code < 0 ? code : rp_checkpoint_parse_head(head, bytes, *file_bytes, path, error);
 }
 
 static int read_checkpoint(struct rp_checkpoint *checkpoint, int fd, struct rp_error *error)
 {
-    _Alignas(RP_FORMAT_PAGE_BYTES) uint8_t head[RP_FORMAT_HEAD_BYTES];
+    _Alignas(RP_CHECKPOINT_PAGE_BYTES) uint8_t head[RP_CHECKPOINT_HEAD_BYTES];
     const char *path = checkpoint->path;
     uint64_t file_bytes = 0;
     int code = read_head(&checkpoint->head, head, fd, path, &file_bytes, error);
@@ -110,8 +110,8 @@ static int read_checkpoint(struct rp_checkpoint *checkpoint, int fd, struct rp_e
     code = read_exactly(fd, checkpoint->bytes + sizeof head, file_bytes - sizeof head, sizeof head,
                         path, error);
     return code < 0 ? code
-                    : rp_format_verify(&checkpoint->head, checkpoint->bytes, path,
-                                       &checkpoint->contents_bad, error);
+                    : rp_checkpoint_verify(&checkpoint->head, checkpoint->bytes, path,
+                                           &checkpoint->contents_bad, error);
 }
 
 /* Takes `path`, which may be NULL for lack of memory. */
@@ -156,7 +156,7 @@ bool rp_checkpoint_is_file(const char *path)
     char magic[8];
     int fd = rp_file_open_read(path, NULL, NULL);
     bool is_one = fd >= 0 && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
-                  rp_format_is_head(magic);
+                  rp_checkpoint_is_head(magic);
     if (fd >= 0)
         close(fd);
     return is_one;
@@ -186,8 +186,8 @@ int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
 int rp_reader_row(uint64_t *row_out, int dir, const char *path, const struct rp_name *name,
                   struct rp_error *error)
 {
-    _Alignas(RP_FORMAT_PAGE_BYTES) uint8_t bytes[RP_FORMAT_HEAD_BYTES];
-    struct rp_format_head head;
+    _Alignas(RP_CHECKPOINT_PAGE_BYTES) uint8_t bytes[RP_CHECKPOINT_HEAD_BYTES];
+    struct rp_checkpoint_head head;
     uint64_t file_bytes;
     int fd = openat(dir, name->text, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0)
@@ -239,7 +239,7 @@ bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint)
 
 /* Of an advisory section: then it counts as one that is not there. */
 static bool is_damaged(const struct rp_checkpoint *checkpoint,
-                       const struct rp_format_section *section)
+                       const struct rp_checkpoint_format_section *section)
 {
     if (section->type == RP_CHECKPOINT_CONTENTS)
         return checkpoint->contents_bad;
@@ -251,7 +251,8 @@ static bool is_damaged(const struct rp_checkpoint *checkpoint,
 const void *rp_checkpoint_section(const struct rp_checkpoint *checkpoint,
                                   enum rp_checkpoint_section_type type, size_t *bytes_out)
 {
-    const struct rp_format_section *section = rp_format_find(&checkpoint->head, type);
+    const struct rp_checkpoint_format_section *section = rp_checkpoint_find(&checkpoint->head,
+                                                                            type);
     if (!section || is_damaged(checkpoint, section)) {
         *bytes_out = 0;
         return NULL;

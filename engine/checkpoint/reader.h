@@ -4,7 +4,7 @@
 #define RP_CHECKPOINT_READER_H
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/scan.h"
+#include "checkpoint/listing.h"
 
 /** Read and verify `name` in `dir`, never through a symbolic link; its header must carry the
  * sequence of its name. `path` of the directory is for messages. Errors: as rp_checkpoint_open. */

@@ -23,9 +23,9 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "checkpoint/place.h"
+#include "checkpoint/locked_dir.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/scan.h"
+#include "checkpoint/listing.h"
 
 #define LISTINGS_MAX 10u /* of a directory in which checkpoints come and go meanwhile */
 
@@ -58,7 +58,8 @@ static void set_aside(int dir, const char *path, const struct rp_name *name)
 /* *is_stale is set, and nothing else done, when one that was listed is gone: a run saves and
  * prunes, so the newest is not in this list any more. NULL: take what is left of it. */
 static int newest_of(struct rp_checkpoint **out, int dir, const char *path,
-                     const struct rp_scan *scan, bool aside, bool *is_stale, struct rp_error *error)
+                     const struct rp_listing *scan, bool aside, bool *is_stale,
+                     struct rp_error *error)
 {
     size_t bad_count = 0, good = scan->count;
     for (size_t i = 0; i < scan->count && good == scan->count; i++) {
@@ -109,13 +110,13 @@ int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool
     int code = 0;
     bool is_stale = true;
     for (unsigned listing = 1; is_stale; listing++) {
-        struct rp_scan scan;
+        struct rp_listing scan;
         is_stale = false;
-        code = rp_scan_open(&scan, dir, directory, error);
+        code = rp_listing_open(&scan, dir, directory, error);
         if (code == 0 && (scan.count > 0 || listing > 1)) /* R3: names of any kind */
             code = newest_of(out, dir, directory, &scan, aside,
                              listing < LISTINGS_MAX ? &is_stale : NULL, error);
-        rp_scan_free(&scan);
+        rp_listing_free(&scan);
     }
     close(dir);
     return code;
@@ -167,8 +168,8 @@ int rp_checkpoint_list(const char *directory, struct rp_checkpoint_entry **entri
     int dir = open_directory(directory, error);
     if (dir < 0)
         return dir;
-    struct rp_scan scan;
-    int code = rp_scan_open(&scan, dir, directory, error);
+    struct rp_listing scan;
+    int code = rp_listing_open(&scan, dir, directory, error);
     struct rp_checkpoint_entry *entries = code == 0 ? rp_calloc(scan.count, sizeof *entries) : NULL;
     size_t count = 0;
     if (code == 0 && !entries)
@@ -180,7 +181,7 @@ int rp_checkpoint_list(const char *directory, struct rp_checkpoint_entry **entri
         else
             count += (size_t)listed;
     }
-    rp_scan_free(&scan);
+    rp_listing_free(&scan);
     close(dir);
     if (code < 0) {
         rp_checkpoint_list_free(entries, count);
@@ -214,7 +215,8 @@ int rp_checkpoint_set_asides(const char *directory, struct rp_set_aside **list_o
 /* ---- rewind ---------------------------------------------------------------------------------- */
 
 /* Somebody may look for a checkpoint from before a fresh start. */
-static int fail_no_target(const struct rp_place *place, uint64_t sequence, struct rp_error *error)
+static int fail_no_target(const struct rp_locked_dir *place, uint64_t sequence,
+                          struct rp_error *error)
 {
     struct rp_set_aside *list;
     size_t count;
@@ -236,8 +238,8 @@ static int fail_no_target(const struct rp_place *place, uint64_t sequence, struc
                    place->path, sequence);
 }
 
-static int check_target(const struct rp_place *place, const struct rp_scan *scan, uint64_t sequence,
-                        struct rp_error *error)
+static int check_target(const struct rp_locked_dir *place, const struct rp_listing *scan,
+                        uint64_t sequence, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint;
     for (size_t i = 0; i < scan->count; i++) {
@@ -253,7 +255,7 @@ static int check_target(const struct rp_place *place, const struct rp_scan *scan
 
 /* Newest first: stopped half-way, the newest that is left is still one of the later ones, and the
  * same command goes on from there. */
-static int set_back(struct rp_place *place, const struct rp_scan *scan, uint64_t sequence,
+static int set_back(struct rp_locked_dir *place, const struct rp_listing *scan, uint64_t sequence,
                     struct rp_error *error)
 {
     struct rp_storage *storage = place->writer.storage;
@@ -276,18 +278,18 @@ static int set_back(struct rp_place *place, const struct rp_scan *scan, uint64_t
 
 int rp_checkpoint_rewind(const char *directory, uint64_t sequence, struct rp_error *error)
 {
-    struct rp_place place; /* so that no run writes here meanwhile */
-    int code = rp_place_open(&place, directory, RP_PLACE_KEEP_MIN, false, &rp_storage_system,
-                             error);
+    struct rp_locked_dir place; /* so that no run writes here meanwhile */
+    int code = rp_locked_dir_open(&place, directory, RP_LOCKED_DIR_KEEP_MIN, false,
+                                  &rp_storage_system, error);
     if (code < 0)
         return code;
-    struct rp_scan scan;
-    code = rp_scan_open(&scan, place.dir, place.path, error);
+    struct rp_listing scan;
+    code = rp_listing_open(&scan, place.dir, place.path, error);
     if (code == 0)
         code = check_target(&place, &scan, sequence, error);
     if (code == 0)
         code = set_back(&place, &scan, sequence, error);
-    rp_scan_free(&scan);
-    rp_place_close(&place);
+    rp_listing_free(&scan);
+    rp_locked_dir_close(&place);
     return code;
 }

@@ -24,8 +24,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "checkpoint/place.h"
-#include "checkpoint/scan.h"
+#include "checkpoint/locked_dir.h"
+#include "checkpoint/listing.h"
 
 #define NAMES_MAX 100000u
 
@@ -36,7 +36,7 @@ static bool is_name(const char *name)
 
 /* Make the first set-aside-DATE-N that is not there yet: under the lock, so nobody comes between.
  * The date is for people, N for order. */
-static int make_directory(const struct rp_place *place, char name[RP_SET_ASIDE_NAME_BYTES],
+static int make_directory(const struct rp_locked_dir *place, char name[RP_SET_ASIDE_NAME_BYTES],
                           struct rp_error *error)
 {
     time_t now = time(NULL);
@@ -54,7 +54,7 @@ static int make_directory(const struct rp_place *place, char name[RP_SET_ASIDE_N
                     : 0;
 }
 
-static int sync_both(const struct rp_place *place, const char *name)
+static int sync_both(const struct rp_locked_dir *place, const char *name)
 {
     struct rp_storage *storage = place->writer.storage;
     int fd = openat(place->dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -64,8 +64,8 @@ static int sync_both(const struct rp_place *place, const char *name)
     return code < 0 ? code : storage->sync_dir(storage, place->dir);
 }
 
-static int move_all(const struct rp_place *place, const struct rp_scan *scan, const char *name,
-                    struct rp_error *error)
+static int move_all(const struct rp_locked_dir *place, const struct rp_listing *scan,
+                    const char *name, struct rp_error *error)
 {
     struct rp_storage *storage = place->writer.storage;
     int code = 0;
@@ -82,11 +82,11 @@ static int move_all(const struct rp_place *place, const struct rp_scan *scan, co
                     : 0;
 }
 
-int rp_place_set_aside(const struct rp_place *place, struct rp_error *error)
+int rp_locked_dir_set_aside(const struct rp_locked_dir *place, struct rp_error *error)
 {
-    struct rp_scan scan;
+    struct rp_listing scan;
     char name[RP_SET_ASIDE_NAME_BYTES];
-    int code = rp_scan_open(&scan, place->dir, place->path, error);
+    int code = rp_listing_open(&scan, place->dir, place->path, error);
     if (code == 0 && scan.count > 0) {
         code = make_directory(place, name, error);
         if (code == 0)
@@ -95,7 +95,7 @@ int rp_place_set_aside(const struct rp_place *place, struct rp_error *error)
             rp_log(RP_LOG_WARNING, "%zu checkpoints were set aside in %s/%s", scan.count,
                    place->path, name);
     }
-    rp_scan_free(&scan);
+    rp_listing_free(&scan);
     return code;
 }
 
@@ -117,18 +117,18 @@ int rp_set_aside_list(int dir, const char *path, struct rp_set_aside **list_out,
         if (!is_name(entry->d_name) || strlen(entry->d_name) >= RP_SET_ASIDE_NAME_BYTES)
             continue;
         struct rp_set_aside found = {.count = 0};
-        struct rp_scan scan;
+        struct rp_listing scan;
         int inner = openat(dir, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (inner < 0)
             continue;
         snprintf(found.name, sizeof found.name, "%s", entry->d_name);
-        code = rp_scan_open(&scan, inner, entry->d_name, error);
+        code = rp_listing_open(&scan, inner, entry->d_name, error);
         if (code == 0 && scan.count > 0) {
             found.count = scan.count;
             found.newest_sequence = scan.names[0].sequence;
             found.oldest_sequence = scan.names[scan.count - 1].sequence;
         }
-        rp_scan_free(&scan);
+        rp_listing_free(&scan);
         close(inner);
         struct rp_set_aside *list = reallocarray(*list_out, *count_out + 1, sizeof found);
         if (!list) {

@@ -19,7 +19,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
-#include "checkpoint/feed.h"
+#include "checkpoint/growing_section.h"
 #include "checkpoint/read_back.h"
 
 #define PAGE_BYTES 4096u
@@ -143,8 +143,8 @@ static int stream_add_feed(struct stream *stream, const struct rp_writer_span *s
     const uint8_t *data = span->pieces[0].data;
     uint64_t done = 0;
     while (done < span->bytes) {
-        int64_t there = rp_feed_wait(span->feed,
-                                     rp_min_u64(span->bytes, done + least_piece(stream->writer)));
+        int64_t there = rp_growing_section_wait(
+            span->growing, rp_min_u64(span->bytes, done + least_piece(stream->writer)));
         if (there < 0)
             return (int)there;
         uint64_t end = (uint64_t)there;
@@ -160,7 +160,7 @@ static int stream_add_feed(struct stream *stream, const struct rp_writer_span *s
 
 static int stream_add_span(struct stream *stream, const struct rp_writer_span *span)
 {
-    if (span->feed)
+    if (span->growing)
         return stream_add_feed(stream, span);
     int code = 0;
     for (size_t i = 0; i < span->piece_count && code == 0; i++)
@@ -235,7 +235,7 @@ static int verify_file(const struct rp_writer *writer, const char *temporary,
     int fd = storage->reopen(storage, writer->dir, temporary);
     if (fd < 0)
         return fail_step(writer, error, fd, temporary, "open the file to read it back");
-    int code = rp_read_back(writer, fd, file, &bad);
+    int code = rp_checkpoint_read_back(writer, fd, file, &bad);
     if (bad)
         code = fail_compare(writer, temporary, file, bad, error);
     else if (code < 0)

@@ -28,7 +28,8 @@ struct rp_writer_span {
     size_t piece_count;
     uint64_t bytes; /* of the pieces together; may be 0 */
     struct rp_hash128 hash;
-    struct rp_checkpoint_feed *feed; /* brings the bytes of the only piece; NULL: they are there */
+    struct rp_growing_section
+        *growing; /* brings the bytes of the only piece; NULL: they are there */
 };
 
 /* A file: spans one after the other, a multiple of 4096 bytes in all and, where there are others,

@@ -32,8 +32,8 @@ struct rp_config_source *rp_config_add_source(struct rp_config *config)
     return source;
 }
 
-int rp_source_add_shard(struct rp_config_source *source, const char *directory, const char *path,
-                        struct rp_error *error)
+int rp_config_source_add_shard(struct rp_config_source *source, const char *directory,
+                               const char *path, struct rp_error *error)
 {
     static const char no_memory[] = "out of memory while listing shards";
     uint32_t count = source->shard_count;
@@ -43,14 +43,14 @@ int rp_source_add_shard(struct rp_config_source *source, const char *directory, 
             return rp_fail(error, -ENOMEM, NULL, no_memory);
         source->shards = grown;
     }
-    char *copy = rp_path_behind(directory, path);
+    char *copy = rp_config_path_behind(directory, path);
     if (!copy)
         return rp_fail(error, -ENOMEM, NULL, no_memory);
     source->shards[source->shard_count++] = copy;
     return 0;
 }
 
-void rp_source_free(struct rp_config_source *source)
+void rp_config_source_free(struct rp_config_source *source)
 {
     for (uint32_t i = 0; i < source->shard_count; i++)
         free(source->shards[i]);
@@ -62,7 +62,7 @@ void rp_source_free(struct rp_config_source *source)
 static void free_sources(struct rp_config *config)
 {
     for (uint32_t i = 0; i < config->source_count; i++)
-        rp_source_free(&config->sources[i]);
+        rp_config_source_free(&config->sources[i]);
     free(config->sources);
     config->sources = NULL;
     config->source_count = 0;
@@ -87,7 +87,7 @@ static int set_sources(struct rp_config *config, const char *text, bool again,
             code = rp_fail(error, -RP_E_CONFIG, NULL,
                            "sources: expected paths separated by commas, found `%.200s`", text);
         else
-            code = rp_source_add_shard(source, NULL, path, error);
+            code = rp_config_source_add_shard(source, NULL, path, error);
     }
     free(copy);
     return code;
@@ -96,7 +96,7 @@ static int set_sources(struct rp_config *config, const char *text, bool again,
 int rp_config_set(struct rp_config *config, const char *name, const char *text,
                   struct rp_error *error)
 {
-    static const struct rp_place option = {0};
+    static const struct rp_key_place option = {0};
     const struct rp_key *key;
     int code = rp_key_find(rp_config_key_table, RP_KEY_COUNT, name, option, &key, error);
     if (code < 0)

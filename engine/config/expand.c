@@ -65,7 +65,7 @@ static int add_token_file(struct rp_config_source *found, const char *directory,
         return rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
     int code = 0;
     if (!directory || rp_text_has_suffix(file, ".bin") || rp_text_has_suffix(file, ".npy"))
-        code = rp_source_add_shard(found, directory, file, error);
+        code = rp_config_source_add_shard(found, directory, file, error);
     free(file);
     return code;
 }
@@ -201,37 +201,38 @@ static bool is_prefix(const char *path)
 }
 
 static int expand_pattern(struct rp_config_source *found, const char *pattern,
-                          struct rp_place place, struct rp_error *error)
+                          struct rp_key_place place, struct rp_error *error)
 {
     struct stat info;
     bool exists = stat(pattern, &info) == 0;
     bool wild = !exists && strpbrk(pattern, "*?[{") != NULL && !is_prefix(pattern);
     if (!wild && !(exists && S_ISDIR(info.st_mode)))
-        return rp_source_add_shard(found, NULL, pattern, error);
+        return rp_config_source_add_shard(found, NULL, pattern, error);
     if (wild && !is_shallow(pattern))
-        return rp_place_fail(place, "shards", "use `*`, or name a directory", error,
-                             "%.200s: a pattern has at most %u slashes and braces, and %u bytes",
-                             pattern, GLOB_DEPTH_MAX, PATH_MAX - 1);
+        return rp_key_fail(place, "shards", "use `*`, or name a directory", error,
+                           "%.200s: a pattern has at most %u slashes and braces, and %u bytes",
+                           pattern, GLOB_DEPTH_MAX, PATH_MAX - 1);
     if (wild && !braces_are_few(pattern))
-        return rp_place_fail(place, "shards", "use `*`, or name a directory", error,
-                             "%.200s: its braces stand for more than %u patterns", pattern,
-                             BRACE_PATTERNS_MAX);
+        return rp_key_fail(place, "shards", "use `*`, or name a directory", error,
+                           "%.200s: its braces stand for more than %u patterns", pattern,
+                           BRACE_PATTERNS_MAX);
     uint32_t first = found->shard_count;
     int code = wild ? expand_glob(found, pattern, error) : expand_directory(found, pattern, error);
     if (code < 0)
         return code;
     if (found->shard_count == first)
-        return rp_place_fail(
-            place, "shards", "check the path: those in a config begin at its folder", error,
-            wild ? "%s: no file matches"
-                 : "%s: the directory holds no NAME.bin with NAME.idx, no *.bin and"
-                   " no *.npy",
-            pattern);
+        return rp_key_fail(place, "shards", "check the path: those in a config begin at its folder",
+                           error,
+                           wild ? "%s: no file matches"
+                                : "%s: the directory holds no NAME.bin with NAME.idx, no *.bin and"
+                                  " no *.npy",
+                           pattern);
     tidy_matches(found, first);
     return 0;
 }
 
-int rp_source_expand(struct rp_config_source *source, struct rp_place place, struct rp_error *error)
+int rp_config_source_expand(struct rp_config_source *source, struct rp_key_place place,
+                            struct rp_error *error)
 {
     struct rp_config_source found = {0};
     const char *twin = NULL;
@@ -241,8 +242,8 @@ int rp_source_expand(struct rp_config_source *source, struct rp_place place, str
     if (code == 0)
         code = rp_first_twin(found.shards, found.shard_count, &twin, error);
     if (code == 0 && twin)
-        code = rp_place_fail(place, "shards", "name every shard once; use weight for more of it",
-                             error, "%s: the source has this shard twice", twin);
+        code = rp_key_fail(place, "shards", "name every shard once; use weight for more of it",
+                           error, "%s: the source has this shard twice", twin);
     struct rp_config_source *loser = code == 0 ? source : &found;
     for (uint32_t i = 0; i < loser->shard_count; i++)
         free(loser->shards[i]);

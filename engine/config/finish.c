@@ -14,15 +14,15 @@
 #include "base/mem.h"
 #include "config/key.h"
 
-static struct rp_place key_place(const struct rp_config *config, enum rp_key_index key)
+static struct rp_key_place key_place(const struct rp_config *config, enum rp_key_index key)
 {
     uint32_t line = config->lines[key];
-    return line == RP_CONFIG_OPTION ? (struct rp_place){0}
-                                    : (struct rp_place){config->called, line, 0};
+    return line == RP_CONFIG_OPTION ? (struct rp_key_place){0}
+                                    : (struct rp_key_place){config->called, line, 0};
 }
 
 #define FAIL_AT(config, key, hint, error, ...)                                                     \
-    rp_place_fail(key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
+    rp_key_fail(key_place(config, RP_KEY_##key), #key, hint, error, __VA_ARGS__)
 
 static uint64_t number_of(const struct rp_config *config, const struct rp_key *key)
 {
@@ -39,15 +39,15 @@ static int check_ranges(const struct rp_config *config, struct rp_error *error)
         if (key->kind != RP_KIND_COUNT && key->kind != RP_KIND_LENGTH &&
             key->kind != RP_KIND_BYTES && key->kind != RP_KIND_EPOCHS)
             continue;
-        struct rp_place place = key_place(config, (enum rp_key_index)i);
+        struct rp_key_place place = key_place(config, (enum rp_key_index)i);
         uint64_t value = number_of(config, key);
         if (config->lines[i] == 0 && value == 0 && !strcmp(key->standard, "(required)"))
-            return rp_place_fail(place, key->name, "add it to the config, or give it as an option",
-                                 error, "required, but not given: %s", key->help);
+            return rp_key_fail(place, key->name, "add it to the config, or give it as an option",
+                               error, "required, but not given: %s", key->help);
         if (config->lines[i] != 0 && (value < key->least || value > key->most))
-            return rp_place_fail(place, key->name, NULL, error,
-                                 "expected %" PRIu64 " … %" PRIu64 ", found %" PRIu64, key->least,
-                                 key->most, value);
+            return rp_key_fail(place, key->name, NULL, error,
+                               "expected %" PRIu64 " … %" PRIu64 ", found %" PRIu64, key->least,
+                               key->most, value);
     }
     return 0;
 }
@@ -69,10 +69,11 @@ static int check_run(const struct rp_config *config, struct rp_error *error)
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
-static struct rp_place source_place(const struct rp_config *config,
-                                    const struct rp_config_source *source)
+static struct rp_key_place source_place(const struct rp_config *config,
+                                        const struct rp_config_source *source)
 {
-    return source->line ? (struct rp_place){config->called, source->line, 0} : (struct rp_place){0};
+    return source->line ? (struct rp_key_place){config->called, source->line, 0}
+                        : (struct rp_key_place){0};
 }
 
 /* corpus/part-0.bin -> part-0; of a folder that is not there, c4/ -> c4 */
@@ -91,14 +92,14 @@ static char *stem_of(const char *path)
 static int finish_source(struct rp_config *config, struct rp_config_source *source,
                          struct rp_error *error)
 {
-    struct rp_place place = source_place(config, source);
+    struct rp_key_place place = source_place(config, source);
     if (source->shard_count == 0)
-        return rp_place_fail(place, "sources", "give it `shards:`", error,
-                             "the source names no shard");
+        return rp_key_fail(place, "sources", "give it `shards:`", error,
+                           "the source names no shard");
     if (source->eos < -1)
-        return rp_place_fail(place, "eos", NULL, error,
-                             "expected a token id, or -1 for none; found %" PRId64, source->eos);
-    int code = rp_source_expand(source, place, error);
+        return rp_key_fail(place, "eos", NULL, error,
+                           "expected a token id, or -1 for none; found %" PRId64, source->eos);
+    int code = rp_config_source_expand(source, place, error);
     if (code == 0)
         code = rp_key_fill_texts(rp_source_key_table, rp_source_key_count, source, error);
     if (code == 0 && !source->name && !(source->name = stem_of(source->shards[0])))
@@ -130,10 +131,10 @@ static int finish_weights(struct rp_config *config, struct rp_error *error)
     for (uint32_t i = 0; i < config->source_count; i++) {
         struct rp_config_source *source = &config->sources[i];
         source->weight /= divisor;
-        struct rp_place place = source_place(config, source);
+        struct rp_key_place place = source_place(config, source);
         if (source->weight > UINT32_MAX)
-            return rp_place_fail(place, "weight", "use fewer decimals", error,
-                                 "the weights have no common scale below 2^32");
+            return rp_key_fail(place, "weight", "use fewer decimals", error,
+                               "the weights have no common scale below 2^32");
     }
     return 0;
 }

@@ -41,8 +41,8 @@ const struct rp_key rp_source_key_table[] = {
 };
 const size_t rp_source_key_count = RP_ARRAY_COUNT(rp_source_key_table);
 
-int rp_place_fail(struct rp_place place, const char *key, const char *hint, struct rp_error *error,
-                  const char *format, ...)
+int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
+                struct rp_error *error, const char *format, ...)
 {
     char message[512], where[300];
     va_list arguments;
@@ -69,8 +69,8 @@ static void undashed(char out[RP_TEXT_WORD_MAX], const char *name)
     out[i] = '\0';
 }
 
-int rp_key_find(const struct rp_key *table, size_t count, const char *name, struct rp_place place,
-                const struct rp_key **key_out, struct rp_error *error)
+int rp_key_find(const struct rp_key *table, size_t count, const char *name,
+                struct rp_key_place place, const struct rp_key **key_out, struct rp_error *error)
 {
     char wanted[RP_TEXT_WORD_MAX];
     undashed(wanted, name);
@@ -85,9 +85,8 @@ int rp_key_find(const struct rp_key *table, size_t count, const char *name, stru
         rp_text_offer(&near, table[i].name);
     const char *hint = "`ringpack help serve` lists the keys";
     if (near.best)
-        return rp_place_fail(place, name, hint, error, "unknown key; did you mean `%s`?",
-                             near.best);
-    return rp_place_fail(place, name, hint, error, "unknown key");
+        return rp_key_fail(place, name, hint, error, "unknown key; did you mean `%s`?", near.best);
+    return rp_key_fail(place, name, hint, error, "unknown key");
 }
 
 int rp_word_index(const char *words, const char *word)
@@ -102,13 +101,13 @@ int rp_word_index(const char *words, const char *word)
     return -1;
 }
 
-static int expected(struct rp_place place, const struct rp_key *key, const char *what,
+static int expected(struct rp_key_place place, const struct rp_key *key, const char *what,
                     const char *found, struct rp_error *error)
 {
-    return rp_place_fail(place, key->name, NULL, error, "expected %s, found `%.120s`", what, found);
+    return rp_key_fail(place, key->name, NULL, error, "expected %s, found `%.120s`", what, found);
 }
 
-static int expected_word(struct rp_place place, const struct rp_key *key, const char *words,
+static int expected_word(struct rp_key_place place, const struct rp_key *key, const char *words,
                          const char *found, struct rp_error *error)
 {
     char list[256];
@@ -122,11 +121,11 @@ static int expected_word(struct rp_place place, const struct rp_key *key, const 
         RP_ASSERT(used < sizeof list);
     }
     if (near.best)
-        return rp_place_fail(place, key->name, NULL, error,
-                             "expected one of %s, found `%.120s`; did you mean `%s`?", list, found,
-                             near.best);
-    return rp_place_fail(place, key->name, NULL, error, "expected one of %s, found `%.120s`", list,
-                         found);
+        return rp_key_fail(place, key->name, NULL, error,
+                           "expected one of %s, found `%.120s`; did you mean `%s`?", list, found,
+                           near.best);
+    return rp_key_fail(place, key->name, NULL, error, "expected one of %s, found `%.120s`", list,
+                       found);
 }
 
 static void store_number(const struct rp_key *key, void *object, uint64_t value)
@@ -155,7 +154,7 @@ static const char *number_words(enum rp_key_kind kind)
 
 /* `8k` where it is not said whether a k is 1000 or 1024. */
 static int check_length(const struct rp_key *key, const char *text, uint64_t value,
-                        struct rp_place place, struct rp_error *error)
+                        struct rp_key_place place, struct rp_error *error)
 {
     size_t length = strlen(text);
     if (key->kind != RP_KIND_LENGTH || !isalpha((unsigned char)text[length - 1]) ||
@@ -167,12 +166,12 @@ static int check_length(const struct rp_key *key, const char *text, uint64_t val
         binary = value;
     snprintf(hint, sizeof hint, "write %" PRIu64 ", or %.20s%s for %" PRIu64, value, text, "i",
              binary);
-    return rp_place_fail(place, key->name, hint, error, "`%.120s` could be %" PRIu64 " or %" PRIu64,
-                         text, value, binary);
+    return rp_key_fail(place, key->name, hint, error, "`%.120s` could be %" PRIu64 " or %" PRIu64,
+                       text, value, binary);
 }
 
 static int set_number(const struct rp_key *key, void *object, const char *text,
-                      struct rp_place place, struct rp_error *error)
+                      struct rp_key_place place, struct rp_error *error)
 {
     uint64_t value;
     if (key->kind == RP_KIND_EPOCHS && !strcmp(text, "endless"))
@@ -190,7 +189,7 @@ static int set_number(const struct rp_key *key, void *object, const char *text,
 }
 
 static int set_signed(const struct rp_key *key, void *object, const char *text,
-                      struct rp_place place, struct rp_error *error)
+                      struct rp_key_place place, struct rp_error *error)
 {
     uint64_t magnitude;
     bool negative = text[0] == '-';
@@ -200,8 +199,8 @@ static int set_signed(const struct rp_key *key, void *object, const char *text,
     return 0;
 }
 
-static int set_bool(const struct rp_key *key, void *object, const char *text, struct rp_place place,
-                    struct rp_error *error)
+static int set_bool(const struct rp_key *key, void *object, const char *text,
+                    struct rp_key_place place, struct rp_error *error)
 {
     static const char *const spellings[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(spellings); i++) {
@@ -215,7 +214,7 @@ static int set_bool(const struct rp_key *key, void *object, const char *text, st
 
 /* Millionths of a decimal number, exactly: digits, then at most six decimals. */
 static int set_weight(const struct rp_key *key, void *object, const char *text,
-                      struct rp_place place, struct rp_error *error)
+                      struct rp_key_place place, struct rp_error *error)
 {
     const char *what = "a number above 0 with at most 6 decimals, such as 2 or 0.25";
     uint64_t value = 0;
@@ -243,7 +242,7 @@ static int set_weight(const struct rp_key *key, void *object, const char *text,
 }
 
 static int set_ranks(const struct rp_key *key, struct rp_config *config, const char *text,
-                     struct rp_place place, struct rp_error *error)
+                     struct rp_key_place place, struct rp_error *error)
 {
     char first_text[24] = "";
     const char *dash = strchr(text, '-');
@@ -264,7 +263,7 @@ static int set_ranks(const struct rp_key *key, struct rp_config *config, const c
     "rows|doc_lens|input_ids|labels|position_ids|segment_ids|loss_mask|cu_seqlens|provenance"
 
 static int set_sections(const struct rp_key *key, struct rp_config *config, const char *text,
-                        struct rp_place place, struct rp_error *error)
+                        struct rp_key_place place, struct rp_error *error)
 {
     uint32_t sections = 0;
     char *copy = strdup(text), *rest = copy;
@@ -286,15 +285,15 @@ static int set_sections(const struct rp_key *key, struct rp_config *config, cons
     return code;
 }
 
-char *rp_path_behind(const char *directory, const char *path)
+char *rp_config_path_behind(const char *directory, const char *path)
 {
     if (!directory || !strcmp(directory, ".") || path[0] == '/')
         return strdup(path);
     return rp_format("%s/%s", directory, path);
 }
 
-static int set_text(const struct rp_key *key, void *object, const char *text, struct rp_place place,
-                    struct rp_error *error)
+static int set_text(const struct rp_key *key, void *object, const char *text,
+                    struct rp_key_place place, struct rp_error *error)
 {
     if (!*text)
         return expected(place, key, "a text that is not empty", text, error);
@@ -303,7 +302,7 @@ static int set_text(const struct rp_key *key, void *object, const char *text, st
                         text, error);
     bool beside_file = key->kind == RP_KIND_PATH && place.path;
     char *directory = beside_file ? rp_path_directory(place.path) : NULL;
-    char *copy = beside_file && !directory ? NULL : rp_path_behind(directory, text);
+    char *copy = beside_file && !directory ? NULL : rp_config_path_behind(directory, text);
     free(directory);
     if (!copy)
         return rp_fail(error, -ENOMEM, NULL, "out of memory while reading the config");
@@ -313,7 +312,7 @@ static int set_text(const struct rp_key *key, void *object, const char *text, st
     return 0;
 }
 
-int rp_key_set(const struct rp_key *key, void *object, const char *text, struct rp_place place,
+int rp_key_set(const struct rp_key *key, void *object, const char *text, struct rp_key_place place,
                struct rp_error *error)
 {
     switch (key->kind) {
@@ -406,7 +405,7 @@ static bool is_text(const struct rp_key *key)
 
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object)
 {
-    static const struct rp_place nowhere = {0};
+    static const struct rp_key_place nowhere = {0};
     for (size_t i = 0; i < count; i++)
         if (table[i].standard[0] != '(' && !is_text(&table[i])) {
             int code = rp_key_set(&table[i], object, table[i].standard, nowhere, NULL);
@@ -417,7 +416,7 @@ void rp_key_set_standards(const struct rp_key *table, size_t count, void *object
 int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object,
                       struct rp_error *error)
 {
-    static const struct rp_place nowhere = {0};
+    static const struct rp_key_place nowhere = {0};
     for (size_t i = 0; i < count; i++) {
         const struct rp_key *key = &table[i];
         if (key->standard[0] == '(' || !is_text(key) || *(char **)((char *)object + key->offset))

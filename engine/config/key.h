@@ -147,23 +147,24 @@ extern const struct rp_key rp_source_key_table[];
 extern const size_t rp_source_key_count;
 
 /* Where a value stands. No path: it was given by rp_config_set. */
-struct rp_place {
+struct rp_key_place {
     const char *path;
     uint32_t line, column; /* from 1; column 0 = not known */
 };
 
 /** -RP_E_CONFIG with "place: key: message". */
-int rp_place_fail(struct rp_place place, const char *key, const char *hint, struct rp_error *error,
-                  const char *format, ...) __attribute__((format(printf, 5, 6)));
+int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
+                struct rp_error *error, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /** The key of that name; unknown: an error that names the nearest. Dashes count as underscores. */
 RP_MUST_CHECK int rp_key_find(const struct rp_key *table, size_t count, const char *name,
-                              struct rp_place place, const struct rp_key **key_out,
+                              struct rp_key_place place, const struct rp_key **key_out,
                               struct rp_error *error);
 
 /** Set the field of `key` in `object` from one text. Not for shards and sources. */
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
-                             struct rp_place place, struct rp_error *error);
+                             struct rp_key_place place, struct rp_error *error);
 
 /** Give every number its default; cannot fail. */
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object);
@@ -177,18 +178,18 @@ int rp_word_index(const char *words, const char *word);
 
 /** `path` on the heap, behind `directory` (may be NULL) when it is relative. NULL when out of
  * memory. */
-char *rp_path_behind(const char *directory, const char *path);
+char *rp_config_path_behind(const char *directory, const char *path);
 
 /** A source at the end of the list; NULL when out of memory. */
 struct rp_config_source *rp_config_add_source(struct rp_config *config);
 /** A copy of `path`, behind `directory` when it is relative, at the end of the source's shards. */
-RP_MUST_CHECK int rp_source_add_shard(struct rp_config_source *source, const char *directory,
-                                      const char *path, struct rp_error *error);
-void rp_source_free(struct rp_config_source *source);
+RP_MUST_CHECK int rp_config_source_add_shard(struct rp_config_source *source, const char *directory,
+                                             const char *path, struct rp_error *error);
+void rp_config_source_free(struct rp_config_source *source);
 
 /** Replace the patterns of a source by the files they stand for (expand.c). */
-RP_MUST_CHECK int rp_source_expand(struct rp_config_source *source, struct rp_place place,
-                                   struct rp_error *error);
+RP_MUST_CHECK int rp_config_source_expand(struct rp_config_source *source,
+                                          struct rp_key_place place, struct rp_error *error);
 
 /** *twin_out is a text that is in the list twice, or NULL. */
 RP_MUST_CHECK int rp_first_twin(char *const *texts, size_t count, const char **twin_out,

@@ -34,10 +34,10 @@ struct reader {
     struct rp_error *error;
 };
 
-static struct rp_place place_of(const struct reader *reader, const yaml_node_t *node)
+static struct rp_key_place place_of(const struct reader *reader, const yaml_node_t *node)
 {
-    return (struct rp_place){reader->path, (uint32_t)node->start_mark.line + 1,
-                             (uint32_t)node->start_mark.column + 1};
+    return (struct rp_key_place){reader->path, (uint32_t)node->start_mark.line + 1,
+                                 (uint32_t)node->start_mark.column + 1};
 }
 
 static const char *node_word(const yaml_node_t *node)
@@ -56,17 +56,17 @@ static yaml_node_t *node_at(struct reader *reader, int index)
 static int scalar_text(struct reader *reader, const yaml_node_t *node, const char *key,
                        const char **text)
 {
-    struct rp_place place = place_of(reader, node);
+    struct rp_key_place place = place_of(reader, node);
     if (node->type != YAML_SCALAR_NODE)
-        return rp_place_fail(place, key, NULL, reader->error, "expected a value, found %s",
-                             node_word(node));
+        return rp_key_fail(place, key, NULL, reader->error, "expected a value, found %s",
+                           node_word(node));
     *text = (const char *)node->data.scalar.value;
     if (strlen(*text) != node->data.scalar.length)
-        return rp_place_fail(place, key, NULL, reader->error, "the text contains a NUL character");
+        return rp_key_fail(place, key, NULL, reader->error, "the text contains a NUL character");
     bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (plain && (!**text || !strcmp(*text, "~") || !strcmp(*text, "null")))
-        return rp_place_fail(place, key, "give it a value, or leave the key out", reader->error,
-                             "expected a value, found nothing");
+        return rp_key_fail(place, key, "give it a value, or leave the key out", reader->error,
+                           "expected a value, found nothing");
     return 0;
 }
 
@@ -75,7 +75,7 @@ static int read_key(struct reader *reader, const struct rp_key *table, size_t co
                     const yaml_node_pair_t *pair, uint64_t *seen, const struct rp_key **key)
 {
     const yaml_node_t *node = node_at(reader, pair->key);
-    struct rp_place place = place_of(reader, node);
+    struct rp_key_place place = place_of(reader, node);
     const char *name = NULL;
     int code = scalar_text(reader, node, "key", &name);
     if (code == 0)
@@ -84,8 +84,8 @@ static int read_key(struct reader *reader, const struct rp_key *table, size_t co
         return code;
     uint64_t bit = UINT64_C(1) << (*key - table);
     if (*seen & bit)
-        return rp_place_fail(place, name, "keep one of the two", reader->error,
-                             "the key is given twice");
+        return rp_key_fail(place, name, "keep one of the two", reader->error,
+                           "the key is given twice");
     *seen |= bit;
     return 0;
 }
@@ -93,26 +93,26 @@ static int read_key(struct reader *reader, const struct rp_key *table, size_t co
 static int add_shard(struct reader *reader, struct rp_config_source *source,
                      const yaml_node_t *node)
 {
-    struct rp_place place = place_of(reader, node);
+    struct rp_key_place place = place_of(reader, node);
     const char *path = NULL;
     int code = scalar_text(reader, node, "shards", &path);
     if (code < 0)
         return code;
     if (!*path)
-        return rp_place_fail(place, "shards", NULL, reader->error, "the path is empty");
+        return rp_key_fail(place, "shards", NULL, reader->error, "the path is empty");
     if (++reader->shards > SHARDS_MAX)
-        return rp_place_fail(place, "shards", "name a directory or a glob instead", reader->error,
-                             "more than %u paths", SHARDS_MAX);
-    return rp_source_add_shard(source, reader->directory, path, reader->error);
+        return rp_key_fail(place, "shards", "name a directory or a glob instead", reader->error,
+                           "more than %u paths", SHARDS_MAX);
+    return rp_config_source_add_shard(source, reader->directory, path, reader->error);
 }
 
 static int read_shards(struct reader *reader, struct rp_config_source *source,
                        const yaml_node_t *node)
 {
-    struct rp_place place = place_of(reader, node);
+    struct rp_key_place place = place_of(reader, node);
     if (source->shard_count)
-        return rp_place_fail(place, "shards", "keep one of the two", reader->error,
-                             "shards and path mean the same, and both are given");
+        return rp_key_fail(place, "shards", "keep one of the two", reader->error,
+                           "shards and path mean the same, and both are given");
     if (node->type != YAML_SEQUENCE_NODE)
         return add_shard(reader, source, node);
     int code = 0;
@@ -124,10 +124,10 @@ static int read_shards(struct reader *reader, struct rp_config_source *source,
 
 static int read_source(struct reader *reader, const yaml_node_t *node)
 {
-    struct rp_place place = place_of(reader, node);
+    struct rp_key_place place = place_of(reader, node);
     if (reader->config->source_count == SOURCES_MAX)
-        return rp_place_fail(place, "sources", NULL, reader->error, "more than %u sources",
-                             SOURCES_MAX);
+        return rp_key_fail(place, "sources", NULL, reader->error, "more than %u sources",
+                           SOURCES_MAX);
     struct rp_config_source *source = rp_config_add_source(reader->config);
     if (!source)
         return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading the config");
@@ -143,7 +143,7 @@ static int read_source(struct reader *reader, const yaml_node_t *node)
         if (code < 0)
             break;
         const yaml_node_t *value = node_at(reader, pair->value);
-        struct rp_place value_place = place_of(reader, value);
+        struct rp_key_place value_place = place_of(reader, value);
         const char *text;
         if (key->kind == RP_KIND_SHARDS)
             code = read_shards(reader, source, value);
@@ -175,14 +175,14 @@ static int joined_text(struct reader *reader, const yaml_node_t *node, const str
     for (yaml_node_item_t *item = node->data.sequence.items.start;
          item < node->data.sequence.items.top; item++) {
         const yaml_node_t *element = node_at(reader, *item);
-        struct rp_place place = place_of(reader, element);
+        struct rp_key_place place = place_of(reader, element);
         const char *word;
         int code = scalar_text(reader, element, key->name, &word);
         if (code < 0)
             return code;
         int more = snprintf(buffer + used, bytes - used, "%s%s", used ? "," : "", word);
         if ((size_t)more >= bytes - used)
-            return rp_place_fail(place, key->name, NULL, reader->error, "the list is too long");
+            return rp_key_fail(place, key->name, NULL, reader->error, "the list is too long");
         used += (size_t)more;
     }
     *text = buffer;
@@ -192,14 +192,14 @@ static int joined_text(struct reader *reader, const yaml_node_t *node, const str
 static int read_document(struct reader *reader)
 {
     const yaml_node_t *root = yaml_document_get_root_node(&reader->document);
-    struct rp_place top = {reader->path, 0, 0};
+    struct rp_key_place top = {reader->path, 0, 0};
     const char *hint = "a config starts with `sources:`, `seq_len:` and `batch_size:`";
     if (!root)
-        return rp_place_fail(top, "config", hint, reader->error, "the file is empty");
+        return rp_key_fail(top, "config", hint, reader->error, "the file is empty");
     if (root->type != YAML_MAPPING_NODE) {
         top = place_of(reader, root);
-        return rp_place_fail(top, "config", hint, reader->error, "expected `key: value`, found %s",
-                             node_word(root));
+        return rp_key_fail(top, "config", hint, reader->error, "expected `key: value`, found %s",
+                           node_word(root));
     }
     uint64_t seen = 0;
     for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
@@ -209,7 +209,7 @@ static int read_document(struct reader *reader)
         if (code < 0)
             return code;
         const yaml_node_t *value = node_at(reader, pair->value);
-        struct rp_place place = place_of(reader, value);
+        struct rp_key_place place = place_of(reader, value);
         char list[512];
         const char *text;
         if (key->kind == RP_KIND_SOURCES)
@@ -236,8 +236,8 @@ static const char *character_at(const char *text, size_t number)
 /* What libyaml says, with the place where it noticed. */
 static int syntax_error(const struct reader *reader, const yaml_parser_t *parser, const char *text)
 {
-    struct rp_place place = {reader->path, (uint32_t)parser->problem_mark.line + 1,
-                             (uint32_t)parser->problem_mark.column + 1};
+    struct rp_key_place place = {reader->path, (uint32_t)parser->problem_mark.line + 1,
+                                 (uint32_t)parser->problem_mark.column + 1};
     if (parser->error == YAML_MEMORY_ERROR || !parser->problem) /* it does not always say which */
         return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s",
                        reader->path);
@@ -247,10 +247,10 @@ static int syntax_error(const struct reader *reader, const yaml_parser_t *parser
         for (size_t i = 0; i < parser->problem_offset && text[i]; i++)
             place.line += text[i] == '\n';
     } else if (*character_at(text, parser->problem_mark.index) == '\t') {
-        return rp_place_fail(place, "YAML", "indent with spaces", reader->error, "found a tab");
+        return rp_key_fail(place, "YAML", "indent with spaces", reader->error, "found a tab");
     }
-    return rp_place_fail(place, "YAML", NULL, reader->error, "%s%s%s", parser->problem,
-                         parser->context ? " " : "", parser->context ? parser->context : "");
+    return rp_key_fail(place, "YAML", NULL, reader->error, "%s%s%s", parser->problem,
+                       parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
 /* What the first pass has seen of the document so far. */
@@ -260,12 +260,12 @@ struct survey {
 
 static int survey_event(struct reader *reader, struct survey *survey, const yaml_event_t *event)
 {
-    struct rp_place place = {reader->path, (uint32_t)event->start_mark.line + 1,
-                             (uint32_t)event->start_mark.column + 1};
+    struct rp_key_place place = {reader->path, (uint32_t)event->start_mark.line + 1,
+                                 (uint32_t)event->start_mark.column + 1};
     const yaml_char_t *anchor = NULL;
     if (event->type == YAML_DOCUMENT_START_EVENT && ++survey->documents > 1)
-        return rp_place_fail(place, "config", "put each config into a file of its own",
-                             reader->error, "the file holds more than one YAML document");
+        return rp_key_fail(place, "config", "put each config into a file of its own", reader->error,
+                           "the file holds more than one YAML document");
     if (event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT)
         survey->depth++;
     if (event->type == YAML_SEQUENCE_END_EVENT || event->type == YAML_MAPPING_END_EVENT)
@@ -278,11 +278,11 @@ static int survey_event(struct reader *reader, struct survey *survey, const yaml
         anchor = event->data.mapping_start.anchor;
     survey->anchors += anchor != NULL;
     if (survey->depth > DEPTH_MAX)
-        return rp_place_fail(place, "config", NULL, reader->error,
-                             "lists and mappings are nested more than %u deep", DEPTH_MAX);
+        return rp_key_fail(place, "config", NULL, reader->error,
+                           "lists and mappings are nested more than %u deep", DEPTH_MAX);
     if (survey->anchors > ANCHORS_MAX)
-        return rp_place_fail(place, "config", NULL, reader->error, "more than %u anchors",
-                             ANCHORS_MAX);
+        return rp_key_fail(place, "config", NULL, reader->error, "more than %u anchors",
+                           ANCHORS_MAX);
     return 0;
 }
 

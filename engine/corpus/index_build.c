@@ -8,7 +8,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "corpus/scan.h"
+#include "corpus/document_scan.h"
 #include "corpus/shard.h"
 
 /* Hash the blocks of a piece and pass its document starts on. */
@@ -16,7 +16,7 @@ static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, con
                      size_t start_count, struct rp_error *error)
 {
     struct rp_sidecar_writer *writer = context;
-    uint64_t hashes[RP_SCAN_BYTES / RP_BLOCK_BYTES];
+    uint64_t hashes[RP_DOCUMENT_SCAN_BYTES / RP_BLOCK_BYTES];
     size_t blocks = 0;
     for (size_t at = 0; at < byte_count; at += RP_BLOCK_BYTES)
         hashes[blocks++] = rp_hash64(bytes + at,
@@ -30,13 +30,13 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
 {
     bool megatron = opened->found.format == RP_FORMAT_MEGATRON;
     struct rp_sidecar_writer writer;
-    struct rp_scan scan;
+    struct rp_document_scan scan;
     int code = rp_sidecar_begin(&writer, path, rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES),
                                 error);
     if (code < 0)
         return code;
-    rp_scan_begin(&scan, opened->shard.type, megatron ? RP_EOS_NONE : opened->found.eos,
-                  opened->found.format == RP_FORMAT_LLMC);
+    rp_document_scan_begin(&scan, opened->shard.type, megatron ? RP_EOS_NONE : opened->found.eos,
+                           opened->found.format == RP_FORMAT_LLMC);
     code = rp_tokens_read(opened, fd, &scan, add_piece, &writer, progress, error);
     if (code == 0) /* what was hashed must be what the sidecar will be compared with */
         code = rp_shard_check(&opened->shard, &opened->shard.stamp, fd, error);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "corpus/scan.h"
+#include "corpus/document_scan.h"
 #include "corpus/shard.h"
 
 static void count_lengths(const struct rp_opened *opened, struct rp_inspection *inspection)
@@ -38,8 +38,8 @@ static int ignore_piece(void *context, const uint8_t *bytes, size_t byte_count,
 static int scan_largest(const struct rp_opened *opened, const struct rp_progress *progress,
                         uint64_t *token_max, struct rp_error *error)
 {
-    struct rp_scan scan;
-    rp_scan_begin(&scan, opened->shard.type, RP_EOS_NONE, false);
+    struct rp_document_scan scan;
+    rp_document_scan_begin(&scan, opened->shard.type, RP_EOS_NONE, false);
     int fd = rp_file_open_read(opened->shard.path, NULL, error);
     if (fd < 0)
         return fd;

@@ -136,7 +136,7 @@ RP_MUST_CHECK int rp_raw_check_eos(const struct rp_opened *opened, struct rp_err
 
 /* read_tokens.c */
 
-struct rp_scan;
+struct rp_document_scan;
 /* Called for every piece of the token file in order. `bytes` starts at a multiple of RP_BLOCK_BYTES
  * in the file and is one but in the last piece. `starts` are entries of the document table that
  * became known. */
@@ -148,8 +148,9 @@ struct rp_progress {
     void *context;
 };
 /** Read a whole token file once, in order, through `scan`. */
-RP_MUST_CHECK int rp_tokens_read(const struct rp_opened *opened, int fd, struct rp_scan *scan,
-                                 rp_piece_function piece, void *context,
-                                 const struct rp_progress *progress, struct rp_error *error);
+RP_MUST_CHECK int rp_tokens_read(const struct rp_opened *opened, int fd,
+                                 struct rp_document_scan *scan, rp_piece_function piece,
+                                 void *context, const struct rp_progress *progress,
+                                 struct rp_error *error);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "base/bits.h"
 #include "corpus/npy.h"
-#include "corpus/scan.h"
+#include "corpus/document_scan.h"
 #include "corpus/shard.h"
 
 #define LLMC_HEADER_BYTES 1024u
@@ -159,10 +159,10 @@ static int keep_starts(void *context, const uint8_t *bytes, size_t byte_count,
 
 static int scan_documents(struct rp_opened *opened, int fd, struct rp_error *error)
 {
-    struct rp_scan scan;
+    struct rp_document_scan scan;
     struct starts_list list = {0};
-    rp_scan_begin(&scan, opened->shard.type, opened->found.eos,
-                  opened->found.format == RP_FORMAT_LLMC);
+    rp_document_scan_begin(&scan, opened->shard.type, opened->found.eos,
+                           opened->found.format == RP_FORMAT_LLMC);
     int code = rp_tokens_read(opened, fd, &scan, keep_starts, &list, NULL, error);
     opened->starts = opened->starts_scanned = list.entries;
     if (code == 0) {

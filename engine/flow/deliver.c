@@ -115,33 +115,35 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
 static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *ticket,
                             struct rp_error *error)
 {
-    const struct rp_piece *piece = &ticket->pieces[ticket->bad_piece - 1];
-    const uint8_t *tokens = rp_files_tokens(d->files, d->arena->data, piece);
-    const struct rp_source *source = rp_corpus_source(d->options->corpus, piece->fragment.source);
+    const struct rp_transfer *transfer = &ticket->transfers[ticket->bad_transfer - 1];
+    const uint8_t *tokens = rp_files_tokens(d->files, d->arena->data, transfer);
+    const struct rp_source *source = rp_corpus_source(d->options->corpus,
+                                                      transfer->fragment.source);
     struct rp_extent extent;
-    int code = rp_source_extent(source, piece->fragment.document, &extent, error);
+    int code = rp_source_extent(source, transfer->fragment.document, &extent, error);
     if (code < 0)
         return code;
     const char *path = rp_corpus_shard(d->options->corpus, extent.shard)->path;
-    uint64_t limit = rp_piece_token_limit(piece, d->options->token_limit), token = 0;
+    uint64_t limit = rp_transfer_token_limit(transfer, d->options->token_limit), token = 0;
     uint32_t t = 0;
-    while (t < piece->fragment.length && (token = rp_token_at(tokens, piece->width, t)) < limit)
+    while (t < transfer->fragment.length &&
+           (token = rp_widen_token_at(tokens, transfer->width, t)) < limit)
         t++;
-    if (t == piece->fragment.length)
+    if (t == transfer->fragment.length)
         return rp_fail(error, -RP_E_CHANGED,
                        "restore the file and restart; what was delivered is valid",
                        "%s: source %s, document %" PRIu64 ": a token id that is not below %" PRIu64
                        " was there, and is gone: the file was changed while it was in use",
-                       path, rp_source_name(source), piece->fragment.document, limit);
-    bool is_negative = token >> piece->id_bits != 0;
+                       path, rp_source_name(source), transfer->fragment.document, limit);
+    bool is_negative = token >> transfer->id_bits != 0;
     return rp_fail(
         error, -RP_E_VOCABULARY,
         "compare the dtype of the source, vocab_size and token_dtype with the tokenizer; "
         "batches before this one were delivered",
         "%s: source %s, document %" PRIu64 ", token %" PRIu64 ": expected a token id below %" PRIu64
         ", found %" PRId64,
-        path, rp_source_name(source), piece->fragment.document, piece->fragment.offset + t, limit,
-        (int64_t)(is_negative ? token - (2ull << piece->id_bits) : token));
+        path, rp_source_name(source), transfer->fragment.document, transfer->fragment.offset + t,
+        limit, (int64_t)(is_negative ? token - (2ull << transfer->id_bits) : token));
 }
 
 static bool is_packed(const struct rp_arena *arena, uint64_t number)
@@ -163,7 +165,7 @@ static void retire(struct rp_deliver *d)
 /* Is it more than rows of a batch, so that only the engine can retire it? Of a packed ticket. */
 static bool is_special(const struct rp_ticket *ticket)
 {
-    return ticket->error || ticket->bad_piece || ticket->stream_ends;
+    return ticket->error || ticket->bad_transfer || ticket->stream_ends;
 }
 
 static bool waits_for_engine(const struct rp_deliver *d)
@@ -192,13 +194,13 @@ static bool retire_rows(struct rp_deliver *d)
 static int retire_special(struct rp_deliver *d, struct rp_error *error)
 {
     const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
-    if (ticket->is_bulk) {
+    if (ticket->is_block_read) {
         rp_log(RP_LOG_WARNING, "documents are read one by one from now on: %s", ticket->message);
         return RP_FLOW_RESTART;
     }
     if (ticket->error)
         return rp_fail(error, ticket->error, ticket->hint, "%s", ticket->message);
-    if (ticket->bad_piece)
+    if (ticket->bad_transfer)
         return report_bad_token(d, ticket, error);
     int code = rp_files_last_look(d->files, error);
     if (code < 0)

@@ -2,8 +2,8 @@
 /* dispatch — plans micro-batches in order and turns the rows of local ranks into tickets.
  *
  * Flow: for each micro-batch: remember the plan's state (it travels with the batch) → plan its rows
- * → for each row of a local rank, one piece per fragment, with the reads that bring it (reads.h) →
- * close the ticket when it is full and at the end of the micro-batch. Rows of other nodes are
+ * → for each row of a local rank, one transfer per fragment, with the reads that bring it (reads.h)
+ * → close the ticket when it is full and at the end of the micro-batch. Rows of other nodes are
  * planned and dropped: 30-60 ns a document, no I/O.
  *
  * What a ticket says comes from indexes and sidecars, which are mapped and may change. So a ticket
@@ -113,10 +113,10 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
         return code;
     struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
     ticket->batch = d->batch;
-    ticket->piece_count = ticket->read_count = ticket->row_count = 0;
-    ticket->batch_ends = ticket->stream_ends = ticket->is_bulk = 0;
+    ticket->transfer_count = ticket->read_count = ticket->row_count = 0;
+    ticket->batch_ends = ticket->stream_ends = ticket->is_block_read = 0;
     ticket->error = 0;
-    ticket->bad_piece = 0;
+    ticket->bad_transfer = 0;
     d->ticket = ticket;
     rp_reads_begin(&d->reads, ticket, d->next_ticket);
     return 0;
@@ -131,23 +131,24 @@ static void close_ticket(struct rp_dispatch *d)
 
 /* How many blocks are read before the next ticket: all that are due, but at the start fewer, so
  * that the first rows need not wait for a whole window. */
-static uint64_t most_bulks(const struct rp_bulks *bulks)
+static uint64_t most_bulks(const struct rp_block_reads *block_reads)
 {
-    const struct rp_plan_blocks *blocks = &bulks->blocks;
+    const struct rp_plan_blocks *blocks = &block_reads->blocks;
     if (blocks->documents == 0)
         return 0;
-    uint64_t window = (uint64_t)blocks->window * bulks->pair_count;
-    return bulks->count < window ? 1 + RP_TICKET_PIECES_MAX / blocks->documents : window;
+    uint64_t window = (uint64_t)blocks->window * block_reads->pair_count;
+    return block_reads->count < window ? 1 + RP_TICKET_TRANSFERS_MAX / blocks->documents : window;
 }
 
 /* Tickets for the blocks that are due. Where the data is full of blocks and rows want one more, the
  * oldest window is waited for. */
 static int add_bulks(struct rp_dispatch *d, struct rp_error *error)
 {
-    uint64_t most = most_bulks(&d->reads.bulks);
-    struct rp_bulk bulk;
+    uint64_t most = most_bulks(&d->reads.block_reads);
+    struct rp_block_read block_read;
     while (most > 0) {
-        enum rp_reads_bulk next = rp_reads_next_bulk(&d->reads, d->plan, d->next_ticket, &bulk);
+        enum rp_reads_bulk next = rp_reads_next_bulk(&d->reads, d->plan, d->next_ticket,
+                                                     &block_read);
         if (next == RP_READS_NO_BULK)
             return 0;
         if (next == RP_READS_BULK_WAITS) {
@@ -159,7 +160,7 @@ static int add_bulks(struct rp_dispatch *d, struct rp_error *error)
         int code = open_ticket(d, error);
         if (code < 0)
             return code;
-        rp_reads_fill_bulk(&d->reads, d->ticket, &bulk);
+        rp_reads_fill_bulk(&d->reads, d->ticket, &block_read);
         close_ticket(d);
         most--;
     }
@@ -177,20 +178,20 @@ static int need_ticket(struct rp_dispatch *d, struct rp_error *error)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int add_piece(struct rp_dispatch *d, uint64_t row, struct rp_piece *piece,
-                     struct rp_error *error)
+static int add_transfer(struct rp_dispatch *d, uint64_t row, struct rp_transfer *transfer,
+                        struct rp_error *error)
 {
     for (;;) {
         int code = need_ticket(d, error);
-        if (code >= 0 && d->ticket->piece_count < RP_TICKET_PIECES_MAX)
-            code = rp_reads_place(&d->reads, row, piece, error);
+        if (code >= 0 && d->ticket->transfer_count < RP_TICKET_TRANSFERS_MAX)
+            code = rp_reads_place(&d->reads, row, transfer, error);
         if (code < 0)
             return code;
         if (code == RP_READS_PLACED) {
-            d->ticket->pieces[d->ticket->piece_count++] = *piece;
+            d->ticket->transfers[d->ticket->transfer_count++] = *transfer;
             return 0;
         }
-        if (d->ticket->piece_count > 0)
+        if (d->ticket->transfer_count > 0)
             close_ticket(d);
         else
             code = wait_for_room(d, error);
@@ -215,15 +216,15 @@ static int add_row(struct rp_dispatch *d, uint32_t ring, uint32_t row_in_batch,
     expect_extents(d, row);
     uint32_t offset = 0;
     for (uint32_t i = 0; i < row->count; i++) {
-        struct rp_piece piece = {.fragment = row->fragments[i],
-                                 .ring = ring,
-                                 .row = row_in_batch,
-                                 .offset = offset,
-                                 .index = i};
-        int code = add_piece(d, row->row, &piece, error);
+        struct rp_transfer transfer = {.fragment = row->fragments[i],
+                                       .ring = ring,
+                                       .row = row_in_batch,
+                                       .offset = offset,
+                                       .index = i};
+        int code = add_transfer(d, row->row, &transfer, error);
         if (code < 0)
             return code;
-        offset += piece.fragment.length;
+        offset += transfer.fragment.length;
     }
     int code = need_ticket(d, error);
     if (code >= 0 && d->ticket->row_count == RP_TICKET_ROWS_MAX) {

@@ -28,7 +28,7 @@
 /* A tag is the ticket and the read in it. */
 static uint64_t tag_of(uint64_t ticket, uint32_t read)
 {
-    return ticket * RP_TICKET_PIECES_MAX + read;
+    return ticket * RP_TICKET_TRANSFERS_MAX + read;
 }
 
 static void finish_ticket(struct rp_fetcher *f, uint64_t number)
@@ -62,9 +62,9 @@ static int check_read(const struct rp_fetcher *f, const struct rp_read *read, co
 
 static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)
 {
-    uint64_t number = done->tag / RP_TICKET_PIECES_MAX;
+    uint64_t number = done->tag / RP_TICKET_TRANSFERS_MAX;
     struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
-    const struct rp_read *read = &ticket->reads[done->tag % RP_TICKET_PIECES_MAX];
+    const struct rp_read *read = &ticket->reads[done->tag % RP_TICKET_TRANSFERS_MAX];
     struct rp_error error = {0};
     int code = check_read(f, read, f->arena->data + read->data_offset, done->result, &error);
     if (code < 0)

@@ -270,12 +270,13 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
     return code;
 }
 
-struct rp_block_range rp_files_blocks(const struct rp_files *files, const struct rp_piece *piece)
+struct rp_block_range rp_files_blocks(const struct rp_files *files,
+                                      const struct rp_transfer *transfer)
 {
-    const struct rp_shard *shard = rp_corpus_shard(files->corpus, piece->mapped_shard - 1);
-    uint64_t end = piece->data_offset + (uint64_t)piece->fragment.length * piece->width;
+    const struct rp_shard *shard = rp_corpus_shard(files->corpus, transfer->mapped_shard - 1);
+    uint64_t end = transfer->data_offset + (uint64_t)transfer->fragment.length * transfer->width;
     return (struct rp_block_range){
-        .first = rp_align_down(piece->data_offset, RP_BLOCK_BYTES),
+        .first = rp_align_down(transfer->data_offset, RP_BLOCK_BYTES),
         .end = rp_min_u64(rp_align_up(end, RP_BLOCK_BYTES), shard->bytes)};
 }
 

@@ -24,7 +24,7 @@ struct rp_file {
     bool direct;        /* reads must be aligned, also at the end of the file */
     bool checked;       /* blocks are compared with the sidecar's hashes, at each use */
     const uint8_t *map; /* the whole file, or NULL */
-    struct rp_mapping *mapping;
+    struct rp_mapped_file *mapping;
     struct rp_stamp stamp; /* of a file that is not checked: what it is known to be */
     bool is_watched;       /* in rp_files.watched */
     uint64_t last_ticket;  /* the last one that uses it, if it is watched */
@@ -40,12 +40,13 @@ struct rp_files {
     uint64_t watched_ns; /* when rp_files_watch last looked */
 };
 
-/** Where a piece's tokens are: in the prefetch ring's data, or in a mapped file. */
+/** Where a transfer's tokens are: in the prefetch ring's data, or in a mapped file. */
 static inline const uint8_t *rp_files_tokens(const struct rp_files *files, const uint8_t *data,
-                                             const struct rp_piece *piece)
+                                             const struct rp_transfer *transfer)
 {
-    const uint8_t *start = piece->mapped_shard ? files->files[piece->mapped_shard - 1].map : data;
-    return start + piece->data_offset;
+    const uint8_t *start = transfer->mapped_shard ? files->files[transfer->mapped_shard - 1].map
+                                                  : data;
+    return start + transfer->data_offset;
 }
 
 RP_MUST_CHECK int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
@@ -105,17 +106,20 @@ static inline bool rp_files_are_mapped(const struct rp_files *files)
     return files->files[0].map != NULL;
 }
 
-/** The bytes of its file, in whole blocks, that a piece in a mapped file lies in. */
+/** The bytes of its file, in whole blocks, that a transfer in a mapped file lies in. */
 struct rp_block_range {
     uint64_t first, end;
 };
-struct rp_block_range rp_files_blocks(const struct rp_files *files, const struct rp_piece *piece);
+struct rp_block_range rp_files_blocks(const struct rp_files *files,
+                                      const struct rp_transfer *transfer);
 /** Has any mapped file hashes? */
 bool rp_files_have_hashes(const struct rp_files *files);
-/** Does a piece lie in a mapped file that has hashes? Then its tokens are taken by verified.h. */
-static inline bool rp_files_is_checked(const struct rp_files *files, const struct rp_piece *piece)
+/** Does a transfer lie in a mapped file that has hashes? Then its tokens are taken by verified.h.
+ */
+static inline bool rp_files_is_checked(const struct rp_files *files,
+                                       const struct rp_transfer *transfer)
 {
-    return piece->mapped_shard && files->files[piece->mapped_shard - 1].checked;
+    return transfer->mapped_shard && files->files[transfer->mapped_shard - 1].checked;
 }
 
 /** Whether the page cache holds (nearly) all of the corpus: 64 places of every file are looked at,

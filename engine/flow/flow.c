@@ -9,7 +9,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "flow/bulk.h"
+#include "flow/block_reads.h"
 #include "flow/deliver.h"
 #include "flow/dispatch.h"
 #include "flow/fetch.h"
@@ -63,7 +63,7 @@ static int open_files(struct rp_flow *flow, struct rp_error *error)
     return code;
 }
 
-/* The longest piece: a whole row of the widest tokens, rounded out to blocks at both ends. */
+/* The longest transfer: a whole row of the widest tokens, rounded out to blocks at both ends. */
 static uint64_t piece_bytes_max(const struct rp_flow_options *o)
 {
     return (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
@@ -114,7 +114,8 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
 {
     if (options->prefetch_bytes)
         return options->prefetch_bytes;
-    uint64_t windows = rp_bulks_data_bytes(plan, options, base_row, PREFETCH_BYTES_STANDARD_MAX);
+    uint64_t windows = rp_block_reads_data_bytes(plan, options, base_row,
+                                                 PREFETCH_BYTES_STANDARD_MAX);
     return rp_max_u64(windows, RP_PREFETCH_BYTES_STANDARD);
 }
 
@@ -306,7 +307,8 @@ uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
     for (uint64_t t = first; t < last; t++) {
         const struct rp_ticket *ticket = rp_arena_ticket(&flow->arena, t);
         uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
-        if (word == rp_ticket_word(t, RP_TICKET_PACKED) && ticket->piece_count + ticket->row_count)
+        if (word == rp_ticket_word(t, RP_TICKET_PACKED) &&
+            ticket->transfer_count + ticket->row_count)
             end = rp_max_u64(end, ticket->batch + 1);
     }
     /* a ticket may be of other rings alone, which have more room */
@@ -413,9 +415,10 @@ void rp_flow_release_hold(struct rp_flow *flow)
     }
 }
 
-const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, const struct rp_piece *piece)
+const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
+                                       const struct rp_transfer *transfer)
 {
-    return rp_files_tokens(&flow->files, flow->arena.data, piece);
+    return rp_files_tokens(&flow->files, flow->arena.data, transfer);
 }
 
 /* An earlier start may have been further, and left states that dispatch overwrites on its way: it

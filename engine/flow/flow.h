@@ -55,8 +55,8 @@ struct rp_flow_options {
 };
 
 /** options->prefetch_bytes, or where nobody says (0): 64 MiB, or what a disk at full speed needs
- * for the windows of a plan that stands at base_row (bulk.h), at most 1 GiB. Of the other options
- * it looks at the corpus, and at what says which rows are this node's. */
+ * for the windows of a plan that stands at base_row (block_reads.h), at most 1 GiB. Of the other
+ * options it looks at the corpus, and at what says which rows are this node's. */
 uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
                                 uint64_t base_row);
 
@@ -134,8 +134,9 @@ const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size
  * stopped. */
 void rp_flow_forget_states(struct rp_flow *flow);
 struct rp_arena *rp_flow_arena(struct rp_flow *flow);
-/** Where the tokens of a piece of an unretired ticket are, once they are loaded. */
-const uint8_t *rp_flow_piece_tokens(const struct rp_flow *flow, const struct rp_piece *piece);
+/** Where the tokens of a transfer of an unretired ticket are, once they are loaded. */
+const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
+                                       const struct rp_transfer *transfer);
 /** Tickets that deliver has not retired: [first, last) as of now. */
 void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last);
 

@@ -2,11 +2,11 @@
 /* pack — copy and widen the tokens of READY tickets into their final addresses in the batch slots.
  *
  * Flow: wait for the ticket → wait until the slot of its micro-batch is free in every ring it
- * writes to → copy every piece once, writing all sections that depend on it while its tokens are in
- * cache → finish the rows that end here → PACKED. What depends on a whole batch (cu_seqlens, slot
- * header) is deliver's, which publishes it.
+ * writes to → copy the tokens of every transfer once, writing all sections that depend on it while
+ * its tokens are in cache → finish the rows that end here → PACKED. What depends on a whole batch
+ * (cu_seqlens, slot header) is deliver's, which publishes it.
  *
- * Invariants: packers share no batch position (a piece is in one ticket), so there is no order
+ * Invariants: packers share no batch position (a transfer is in one ticket), so there is no order
  * among them; and packing a ticket twice writes the same bytes, so a killed packer's ticket is
  * simply done again. */
 #include "flow/pack.h"
@@ -26,9 +26,9 @@
 #include "flow/deliver.h"
 #include "flow/widen.h"
 
-/* How long before a piece is packed its tokens are asked for. Documents lie anywhere in memory;
+/* How long before a transfer is packed its tokens are asked for. Documents lie anywhere in memory;
  * more than two were no faster. */
-#define PIECES_AHEAD 2u
+#define TRANSFERS_AHEAD 2u
 
 void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring)
 {
@@ -59,19 +59,19 @@ static uint8_t *slot_of(const struct rp_pack_target *target, uint64_t batch)
     return target->slots + (batch & (target->geometry.slots - 1)) * target->geometry.slot_bytes;
 }
 
-/* ---- one piece ------------------------------------------------------------------------------- */
+/* ---- one transfer ---------------------------------------------------------------------------- */
 
-/* Returns the largest token id of the piece. `ahead` as in widen.h. */
-static uint64_t pack_piece(const struct rp_pack_target *target, uint8_t *slot,
-                           const uint8_t *source, const struct rp_piece *piece,
-                           const uint8_t *ahead)
+/* Returns the largest token id of the transfer. `ahead` as in widen.h. */
+static uint64_t pack_transfer(const struct rp_pack_target *target, uint8_t *slot,
+                              const uint8_t *source, const struct rp_transfer *transfer,
+                              const uint8_t *ahead)
 {
     const struct rp_geometry *g = &target->geometry;
-    size_t n = piece->fragment.length;
-    uint64_t at = (uint64_t)piece->row * g->seq_len + piece->offset;
-    uint64_t fragment_at = (uint64_t)piece->row * g->max_docs_per_row + piece->index;
-    RP_DASSERT(piece->row < g->rows && piece->offset + n <= g->seq_len);
-    RP_DASSERT(piece->index < g->max_docs_per_row);
+    size_t n = transfer->fragment.length;
+    uint64_t at = (uint64_t)transfer->row * g->seq_len + transfer->offset;
+    uint64_t fragment_at = (uint64_t)transfer->row * g->max_docs_per_row + transfer->index;
+    RP_DASSERT(transfer->row < g->rows && transfer->offset + n <= g->seq_len);
+    RP_DASSERT(transfer->index < g->max_docs_per_row);
 
     enum rp_dtype dtype = target->ids_dtype;
     const struct rp_widen_target to = {
@@ -82,16 +82,16 @@ static uint64_t pack_piece(const struct rp_pack_target *target, uint8_t *slot,
                                 rp_dtype_bytes(target->positions_dtype)),
         .segments = section_at(target, slot, RP_SECTION_SEGMENT_IDS, at, sizeof(int32_t)),
         .mask = section_at(target, slot, RP_SECTION_LOSS_MASK, at, sizeof(float)),
-        .segment = (int32_t)piece->index + 1,
+        .segment = (int32_t)transfer->index + 1,
         .labels_shifted = g->label_mode == RP_LABELS_SHIFTED,
     };
-    uint64_t largest = rp_widen_fragment(&to, dtype, source, piece->width, n, ahead);
+    uint64_t largest = rp_widen_fragment(&to, dtype, source, transfer->width, n, ahead);
     int32_t *lengths = section_at(target, slot, RP_SECTION_DOC_LENS, fragment_at, sizeof(int32_t));
     *lengths = (int32_t)n;
     struct rp_provenance *provenance = section_at(target, slot, RP_SECTION_PROVENANCE, fragment_at,
                                                   sizeof *provenance);
     if (provenance)
-        memcpy(provenance, &piece->fragment, sizeof *provenance);
+        memcpy(provenance, &transfer->fragment, sizeof *provenance);
     return largest;
 }
 
@@ -106,13 +106,13 @@ static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64
     uint64_t at = (uint64_t)end->row_in_batch * g->seq_len + end->tokens;
     size_t pads = g->seq_len - end->tokens;
     if (pads) {
-        rp_fill_value(
+        rp_widen_fill(
             section_at(target, slot, RP_SECTION_INPUT_IDS, at, rp_dtype_bytes(target->ids_dtype)),
             target->ids_dtype, pad_id, pads);
         void *labels = section_at(target, slot, RP_SECTION_LABELS, at,
                                   rp_dtype_bytes(target->labels_dtype));
         if (labels)
-            rp_fill_value(labels, target->labels_dtype, RP_LABEL_IGNORED, pads);
+            rp_widen_fill(labels, target->labels_dtype, RP_LABEL_IGNORED, pads);
         void *positions = section_at(target, slot, RP_SECTION_POSITION_IDS, at,
                                      rp_dtype_bytes(target->positions_dtype));
         if (positions)
@@ -188,37 +188,37 @@ static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
     }
 }
 
-/* Where the packer takes the tokens of a piece. NULL: they are not those that were indexed. */
+/* Where the packer takes the tokens of a transfer. NULL: they are not those that were indexed. */
 static const uint8_t *piece_tokens(const struct rp_pack_plan *plan, uint32_t index,
-                                   const struct rp_piece *piece, struct rp_error *error)
+                                   const struct rp_transfer *transfer, struct rp_error *error)
 {
-    if (rp_files_is_checked(plan->files, piece))
-        return rp_verified_take(&plan->verified[index], plan->files, piece, error);
-    return rp_files_tokens(plan->files, plan->arena->data, piece);
+    if (rp_files_is_checked(plan->files, transfer))
+        return rp_verified_take(&plan->verified[index], plan->files, transfer, error);
+    return rp_files_tokens(plan->files, plan->arena->data, transfer);
 }
 
 static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct rp_ticket *ticket)
 {
     const struct rp_arena *arena = plan->arena;
-    uint32_t bad_piece = 0;
-    for (uint32_t i = 0; i < ticket->piece_count; i++) {
-        const struct rp_piece *piece = &ticket->pieces[i];
-        if (!wait_for_space(plan, piece->ring, ticket->batch) ||
-            wait_for_ticket(arena, piece->loaded_by) == 0)
+    uint32_t bad_transfer = 0;
+    for (uint32_t i = 0; i < ticket->transfer_count; i++) {
+        const struct rp_transfer *transfer = &ticket->transfers[i];
+        if (!wait_for_space(plan, transfer->ring, ticket->batch) ||
+            wait_for_ticket(arena, transfer->loaded_by) == 0)
             return false;
         struct rp_error error;
-        const uint8_t *source = piece_tokens(plan, index, piece, &error);
+        const uint8_t *source = piece_tokens(plan, index, transfer, &error);
         if (!source) {
             rp_ticket_fail(ticket, error.code, &error);
             return true;
         }
-        const struct rp_pack_target *target = &plan->targets[piece->ring];
-        const struct rp_piece *ahead =
-            &ticket->pieces[rp_min_u64(i + PIECES_AHEAD, ticket->piece_count - 1)];
-        uint64_t largest = pack_piece(target, slot_of(target, ticket->batch), source, piece,
-                                      rp_files_tokens(plan->files, arena->data, ahead));
-        if (bad_piece == 0 && largest >= rp_piece_token_limit(piece, plan->token_limit))
-            bad_piece = i + 1;
+        const struct rp_pack_target *target = &plan->targets[transfer->ring];
+        const struct rp_transfer *ahead =
+            &ticket->transfers[rp_min_u64(i + TRANSFERS_AHEAD, ticket->transfer_count - 1)];
+        uint64_t largest = pack_transfer(target, slot_of(target, ticket->batch), source, transfer,
+                                         rp_files_tokens(plan->files, arena->data, ahead));
+        if (bad_transfer == 0 && largest >= rp_transfer_token_limit(transfer, plan->token_limit))
+            bad_transfer = i + 1;
     }
     for (uint32_t i = 0; i < ticket->row_count; i++) {
         const struct rp_row_end *end = &ticket->rows[i];
@@ -227,7 +227,7 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct 
         const struct rp_pack_target *target = &plan->targets[end->ring];
         finish_row(target, slot_of(target, ticket->batch), plan->pad_id, end);
     }
-    ticket->bad_piece = bad_piece;
+    ticket->bad_transfer = bad_transfer;
     return true;
 }
 

@@ -19,29 +19,30 @@ int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
                   struct rp_files *files, const struct rp_arena *arena, struct rp_error *error)
 {
     *reads = (struct rp_reads){.options = options, .files = files, .arena = arena};
-    /* a region for every ticket that is not retired, and for every bulk */
-    uint64_t regions = rp_pow2_at_least(arena->slot_count + RP_BULKS_MAX);
-    return rp_space_open(&reads->space, arena->data_bytes, regions, error);
+    /* a region for every ticket that is not retired, and for every block read */
+    uint64_t regions = rp_pow2_at_least(arena->slot_count + RP_BLOCK_READS_MAX);
+    return rp_data_ring_open(&reads->space, arena->data_bytes, regions, error);
 }
 
 void rp_reads_close(struct rp_reads *reads)
 {
-    rp_bulks_close(&reads->bulks);
-    rp_space_close(&reads->space);
+    rp_block_reads_close(&reads->block_reads);
+    rp_data_ring_close(&reads->space);
 }
 
 int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t base_row,
                    struct rp_error *error)
 {
-    rp_space_reset(&reads->space);
+    rp_data_ring_reset(&reads->space);
     rp_descriptors_restart(&reads->files->descriptors);
-    rp_bulks_close(&reads->bulks);
+    rp_block_reads_close(&reads->block_reads);
     rp_files_restart(reads->files);
     reads->from_corpus = false;
     reads->ticket = NULL;
     if (reads->no_bulks || rp_files_are_mapped(reads->files))
         return 0;
-    return rp_bulks_open(&reads->bulks, plan, reads->options, base_row, reads->space.bytes, error);
+    return rp_block_reads_open(&reads->block_reads, plan, reads->options, base_row,
+                               reads->space.bytes, error);
 }
 
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number)
@@ -68,7 +69,8 @@ static uint64_t retired(const struct rp_reads *reads)
 
 uint64_t rp_reads_room_at(const struct rp_reads *reads)
 {
-    return reads->file_room_at ? reads->file_room_at : rp_space_oldest_ticket(&reads->space) + 1;
+    return reads->file_room_at ? reads->file_room_at
+                               : rp_data_ring_oldest_ticket(&reads->space) + 1;
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -80,7 +82,7 @@ struct range {
     uint64_t first, last; /* [first, last) in the file */
     uint64_t file_bytes;  /* where the file ends */
     bool beyond_end;      /* O_DIRECT: ask past the end rather than for an unaligned length */
-    uint64_t wanted;      /* first byte of the piece */
+    uint64_t wanted;      /* first byte of the transfer */
 };
 
 static struct range file_range(const struct rp_reads *reads, const struct rp_file *file,
@@ -120,7 +122,7 @@ static bool extend_last_read(struct rp_reads *reads, const struct range *range,
     if (range->last > end) {
         uint64_t more = range->last - end;
         if (reads->ticket_bytes + more > TICKET_DATA_BYTES ||
-            !rp_space_extend(&reads->space, more, retired(reads)))
+            !rp_data_ring_extend(&reads->space, more, retired(reads)))
             return false;
         set_read_end(read, range, range->last);
         reads->ticket_bytes += more;
@@ -138,10 +140,10 @@ static bool place_range(struct rp_reads *reads, const struct range *range, uint6
     uint64_t bytes = range->last - range->first, start;
     uint64_t alignment = rp_max_u64(range->alignment, 64);
     bool is_first = ticket->read_count == 0;
-    if (ticket->read_count == RP_TICKET_PIECES_MAX ||
+    if (ticket->read_count == RP_TICKET_TRANSFERS_MAX ||
         (!is_first && reads->ticket_bytes + bytes > TICKET_DATA_BYTES) ||
-        !rp_space_take(&reads->space, rp_align_up(bytes, range->alignment), alignment,
-                       reads->number, !is_first, retired(reads), &start))
+        !rp_data_ring_take(&reads->space, rp_align_up(bytes, range->alignment), alignment,
+                           reads->number, !is_first, retired(reads), &start))
         return false;
     struct rp_read *read = &ticket->reads[ticket->read_count++];
     *read = (struct rp_read){.offset = range->first, .shard = range->shard, .data_offset = start};
@@ -151,33 +153,34 @@ static bool place_range(struct rp_reads *reads, const struct range *range, uint6
     return true;
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static int place_contents(struct rp_reads *reads, const struct rp_content_run *run,
-                          struct rp_piece *piece)
+                          struct rp_transfer *transfer)
 {
-    uint64_t skip = (uint64_t)(piece->offset - run->offset) * run->width;
+    uint64_t skip = (uint64_t)(transfer->offset - run->offset) * run->width;
     struct range range = {.shard = RP_READ_CONTENTS,
                           .alignment = 1,
                           .first = run->byte_offset + skip,
                           .wanted = run->byte_offset + skip};
-    range.last = range.first + (uint64_t)piece->fragment.length * run->width;
+    range.last = range.first + (uint64_t)transfer->fragment.length * run->width;
     (void)rp_contents_bytes(reads->options->contents, &range.file_bytes);
-    piece->width = (uint16_t)run->width;
-    return place_range(reads, &range, &piece->data_offset) ? RP_READS_PLACED : RP_READS_FULL;
+    transfer->width = (uint16_t)run->width;
+    return place_range(reads, &range, &transfer->data_offset) ? RP_READS_PLACED : RP_READS_FULL;
 }
 
-/* The bytes [first, last) of a shard, out of the bulk that has the document. */
+/* The bytes [first, last) of a shard, out of the block read that has the document. */
 static bool place_in_bulk(struct rp_reads *reads, uint32_t shard, uint64_t first, uint64_t last,
-                          struct rp_piece *piece)
+                          struct rp_transfer *transfer)
 {
-    const struct rp_bulk *bulk = rp_bulks_find(&reads->bulks, &reads->space, piece->fragment.source,
-                                               piece->fragment.document);
-    if (!bulk || bulk->shard != shard || first < bulk->first || last > bulk->last)
+    const struct rp_block_read *block_read = rp_block_reads_find(
+        &reads->block_reads, &reads->space, transfer->fragment.source, transfer->fragment.document);
+    if (!block_read || block_read->shard != shard || first < block_read->first ||
+        last > block_read->last)
         return false;
-    piece->data_offset = bulk->data_offset + (first - bulk->first);
-    piece->loaded_by = bulk->ticket;
-    rp_space_use(&reads->space, bulk->region, reads->number);
+    transfer->data_offset = block_read->data_offset + (first - block_read->first);
+    transfer->loaded_by = block_read->ticket;
+    rp_data_ring_use(&reads->space, block_read->region, reads->number);
     return true;
 }
 
@@ -197,23 +200,23 @@ static int fragment_extent(const struct rp_reads *reads, const struct rp_fragmen
                    extent->tokens);
 }
 
-int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
+int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
                    struct rp_error *error)
 {
-    const struct rp_fragment *fragment = &piece->fragment;
+    const struct rp_fragment *fragment = &transfer->fragment;
     const struct rp_contents *contents = reads->options->contents;
     const struct rp_content_run *run =
-        contents ? rp_contents_find(contents, row, piece->offset, fragment->length) : NULL;
+        contents ? rp_contents_find(contents, row, transfer->offset, fragment->length) : NULL;
     struct rp_extent extent;
     int code = fragment_extent(reads, fragment, &extent, error);
     if (code < 0)
         return code;
     reads->file_room_at = 0;
-    piece->loaded_by = reads->number;
-    piece->id_bits = (uint16_t)rp_token_bits(
+    transfer->loaded_by = reads->number;
+    transfer->id_bits = (uint16_t)rp_token_bits(
         rp_corpus_shard(reads->options->corpus, extent.shard)->type);
     if (run)
-        return place_contents(reads, run, piece);
+        return place_contents(reads, run, transfer);
 
     const struct rp_file *file;
     code = rp_files_get(reads->files, extent.shard, retired(reads), &file, &reads->file_room_at,
@@ -224,28 +227,28 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
     rp_files_note_use(reads->files, extent.shard, reads->number);
     uint64_t first = extent.byte_offset + fragment->offset * extent.width;
     uint64_t last = first + (uint64_t)fragment->length * extent.width;
-    piece->width = (uint16_t)extent.width;
+    transfer->width = (uint16_t)extent.width;
     if (file->map) {
-        piece->mapped_shard = extent.shard + 1;
-        piece->data_offset = first;
+        transfer->mapped_shard = extent.shard + 1;
+        transfer->data_offset = first;
         if (file->checked) {
-            struct rp_block_range blocks = rp_files_blocks(reads->files, piece);
-            piece->expected = rp_files_expected(reads->files, extent.shard, blocks.first,
-                                                blocks.end - blocks.first);
+            struct rp_block_range blocks = rp_files_blocks(reads->files, transfer);
+            transfer->expected = rp_files_expected(reads->files, extent.shard, blocks.first,
+                                                   blocks.end - blocks.first);
         }
         return RP_READS_PLACED;
     }
     reads->from_corpus = true;
-    if (place_in_bulk(reads, extent.shard, first, last, piece))
+    if (place_in_bulk(reads, extent.shard, first, last, transfer))
         return RP_READS_PLACED;
     struct range range = file_range(reads, file, extent.shard, first, last);
-    if (!place_range(reads, &range, &piece->data_offset))
+    if (!place_range(reads, &range, &transfer->data_offset))
         return RP_READS_FULL;
     rp_files_use(reads->files, extent.shard, reads->number);
     return RP_READS_PLACED;
 }
 
-/* ---- bulks ----------------------------------------------------------------------------------- */
+/* ---- block reads ----------------------------------------------------------------------------- */
 
 /* What a block takes up in its file. False if it is not one run of bytes in one file, or too long,
  * or a document of it is damaged: its documents are then read one by one, as far as they are used.
@@ -269,47 +272,49 @@ static bool block_range(const struct rp_reads *reads, const struct rp_plan_block
         return false;
     *range = file_range(reads, file, first.shard, first.byte_offset, end);
     return range->last - range->first <=
-           rp_min_u64((uint64_t)RP_TICKET_PIECES_MAX * BULK_READ_BYTES, reads->space.bytes / 8);
+           rp_min_u64((uint64_t)RP_TICKET_TRANSFERS_MAX * BULK_READ_BYTES, reads->space.bytes / 8);
 }
 
 enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan,
-                                      uint64_t number, struct rp_bulk *bulk)
+                                      uint64_t number, struct rp_block_read *block_read)
 {
     struct rp_plan_block block;
     struct range range;
     reads->file_room_at = 0;
-    if (!reads->from_corpus || reads->bulks.blocks.documents == 0 ||
-        !rp_bulks_due(&reads->bulks, &reads->space, plan, &block) ||
+    if (!reads->from_corpus || reads->block_reads.blocks.documents == 0 ||
+        !rp_block_reads_due(&reads->block_reads, &reads->space, plan, &block) ||
         !block_range(reads, &block, &range))
         return RP_READS_NO_BULK;
-    *bulk = (struct rp_bulk){.source = block.source,
-                             .number = block.number,
-                             .epoch = block.epoch,
-                             .shard = range.shard,
-                             .first = range.first,
-                             .last = rp_min_u64(range.last, range.file_bytes),
-                             .ticket = number};
+    *block_read = (struct rp_block_read){.source = block.source,
+                                         .number = block.number,
+                                         .epoch = block.epoch,
+                                         .shard = range.shard,
+                                         .first = range.first,
+                                         .last = rp_min_u64(range.last, range.file_bytes),
+                                         .ticket = number};
     uint64_t bytes = rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
-    if (!rp_space_take(&reads->space, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
-                       &bulk->data_offset))
-        return rp_bulks_put_back(&reads->bulks, plan) ? RP_READS_BULK_WAITS : RP_READS_NO_BULK;
+    if (!rp_data_ring_take(&reads->space, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
+                           &block_read->data_offset))
+        return rp_block_reads_put_back(&reads->block_reads, plan) ? RP_READS_BULK_WAITS
+                                                                  : RP_READS_NO_BULK;
     rp_files_use(reads->files, range.shard, number);
-    bulk->region = rp_space_youngest(&reads->space);
-    rp_bulks_add(&reads->bulks, bulk);
+    block_read->region = rp_data_ring_youngest(&reads->space);
+    rp_block_reads_add(&reads->block_reads, block_read);
     return RP_READS_BULK;
 }
 
 void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
-                        const struct rp_bulk *bulk)
+                        const struct rp_block_read *block_read)
 {
-    const struct rp_file *file = &reads->files->files[bulk->shard];
-    ticket->is_bulk = 1;
-    struct range range = file_range(reads, file, bulk->shard, bulk->first, bulk->last);
+    const struct rp_file *file = &reads->files->files[block_read->shard];
+    ticket->is_block_read = 1;
+    struct range range = file_range(reads, file, block_read->shard, block_read->first,
+                                    block_read->last);
     for (uint64_t at = range.first; at < range.last; at += BULK_READ_BYTES) {
         struct rp_read *read = &ticket->reads[ticket->read_count++];
         *read = (struct rp_read){.offset = at,
-                                 .shard = bulk->shard,
-                                 .data_offset = bulk->data_offset + (at - range.first)};
+                                 .shard = block_read->shard,
+                                 .data_offset = block_read->data_offset + (at - range.first)};
         set_read_end(read, &range, rp_min_u64(at + BULK_READ_BYTES, range.last));
     }
 }

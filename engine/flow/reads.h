@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reads.h — where the tokens of a piece come from, and the reads of a ticket that bring them.
+/* reads.h — where the tokens of a transfer come from, and the reads of a ticket that bring them.
  *
  *     a checkpoint's contents  ── copied by the reader
  *     a mapped token file      ── stay where they are
- *     a bulk (bulk.h)          ── stay in the region of the ticket that read it
+ *     a block read (block_reads.h)          ── stay in the region of the ticket that read it
  *     else                     ── a read of this ticket, or part of one: a range that begins inside
  *                                 or just behind the last read extends it
  *
@@ -11,17 +11,17 @@
 #ifndef RP_FLOW_READS_H
 #define RP_FLOW_READS_H
 
-#include "flow/bulk.h"
+#include "flow/block_reads.h"
 #include "flow/files.h"
-#include "flow/space.h"
+#include "flow/data_ring.h"
 
 struct rp_reads {
     const struct rp_flow_options *options;
     struct rp_files *files;
     const struct rp_arena *arena;
-    struct rp_space space;
-    struct rp_bulks bulks;
-    bool from_corpus; /* a document had to be read: until then there is no bulk */
+    struct rp_data_ring space;
+    struct rp_block_reads block_reads;
+    bool from_corpus; /* a document had to be read: until then there is no block_read */
     bool no_bulks;    /* one could not be read */
 
     /* After a refusal: 0, or it was for want of a descriptor until tickets below are retired. */
@@ -39,17 +39,17 @@ void rp_reads_close(struct rp_reads *reads);
 RP_MUST_CHECK int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan,
                                  uint64_t base_row, struct rp_error *error);
 
-/** The next pieces are for this ticket. */
+/** The next transfers are for this ticket. */
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number);
 
 /** Take what the reads of a complete ticket must hash to from the sidecars. */
 void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket);
 
 enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
-/** Set data_offset, loaded_by, mapped_shard, width and id_bits of a piece of `row`; its fragment
+/** Set data_offset, loaded_by, mapped_shard, width and id_bits of a transfer of `row`; its fragment
  * and offset are set. FULL: the ticket takes no more; an empty one does when the tickets
  * below rp_reads_room_at are retired. Or a negative code: the token file cannot be opened. */
-RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_piece *piece,
+RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
                                  struct rp_error *error);
 
 enum rp_reads_bulk { RP_READS_NO_BULK, RP_READS_BULK, RP_READS_BULK_WAITS };
@@ -57,10 +57,10 @@ enum rp_reads_bulk { RP_READS_NO_BULK, RP_READS_BULK, RP_READS_BULK_WAITS };
  * with rp_reads_fill_bulk next. WAITS: the next rows want it, and there is no room before the
  * tickets below rp_reads_room_at are retired. */
 enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan,
-                                      uint64_t number, struct rp_bulk *bulk);
+                                      uint64_t number, struct rp_block_read *block_read);
 /** After a FULL that an empty ticket met, or after WAITS. */
 uint64_t rp_reads_room_at(const struct rp_reads *reads);
 void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
-                        const struct rp_bulk *bulk);
+                        const struct rp_block_read *block_read);
 
 #endif

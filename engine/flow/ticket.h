@@ -2,11 +2,11 @@
 /* ticket.h — the prefetch ring: a reorder ring of tickets in shared memory.
  *
  * A ticket is a unit of work in plan order: some rows of one micro-batch, the reads that bring
- * their tokens, and the pieces that say where each run of tokens goes; or only the reads of a bulk
- * (bulk.h), which pieces of later tickets use. Ticket t lives in slot t mod slot_count; what it
- * reads lies in the data, a ring of bytes of its own (space.h). Readers finish tickets in any order
- * and packers take them in any order; dispatch and deliver go in order. There is no queue and no
- * CAS:
+ * their tokens, and the transfers that say where each run of tokens goes; or only the reads of a
+ * block read (block_reads.h), which transfers of later tickets use. Ticket t lives in slot t mod
+ * slot_count; what it reads lies in the data, a ring of bytes of its own (data_ring.h). Readers
+ * finish tickets in any order and packers take them in any order; dispatch and deliver go in order.
+ * There is no queue and no CAS:
  *
  *     dispatch ──PLANNED──► fetch ──READY──► pack ──PACKED──► deliver
  *         ▲     (reader t mod readers)  (packer t mod packers)     │
@@ -18,7 +18,7 @@
  *       the ticket then.
  *
  *   I2  Before PLANNED the slot is dispatch's, then fetch's (and the kernel's, while reads are in
- *       flight), then after READY everything in it but `bad_piece` is immutable until deliver
+ *       flight), then after READY everything in it but `bad_transfer` is immutable until deliver
  *       retires the ticket. What it read is immutable until the last ticket that uses it is
  *       retired.
  *
@@ -27,7 +27,8 @@
  *
  *   I4  dispatch reuses the slot of ticket t only when t < retired.
  *
- *   I5  A piece may be packed when the ticket that loaded it is READY: its own, or an earlier one.
+ *   I5  A transfer may be packed when the ticket that loaded it is READY: its own, or an earlier
+ * one.
  *
  * Packers may be processes, so everything here is offsets and indices, no pointers. */
 #ifndef RP_FLOW_TICKET_H
@@ -43,10 +44,10 @@
 #include "shm/wait.h"
 
 #ifdef RP_SIMULATION /* so few that short stories meet the limits */
-#define RP_TICKET_PIECES_MAX 6u
+#define RP_TICKET_TRANSFERS_MAX 6u
 #define RP_TICKET_ROWS_MAX 2u
 #else
-#define RP_TICKET_PIECES_MAX 128u
+#define RP_TICKET_TRANSFERS_MAX 128u
 #define RP_TICKET_ROWS_MAX 64u
 #endif
 
@@ -70,7 +71,7 @@ struct rp_read {
 };
 
 /* `fragment.length` tokens to be copied into a row, from the data or from a mapped token file. */
-struct rp_piece {
+struct rp_transfer {
     struct rp_fragment fragment; /* provenance */
     uint64_t data_offset;        /* of its first token in the data, or in the file */
     uint64_t expected;           /* of a mapped file with hashes: of the blocks around it */
@@ -85,12 +86,14 @@ struct rp_piece {
 };
 
 /** Its token ids must be below this, where those of the run must be below `token_limit`. */
-static inline uint64_t rp_piece_token_limit(const struct rp_piece *piece, uint64_t token_limit)
+static inline uint64_t rp_transfer_token_limit(const struct rp_transfer *transfer,
+                                               uint64_t token_limit)
 {
-    return rp_min_u64(token_limit, 1ull << piece->id_bits);
+    return rp_min_u64(token_limit, 1ull << transfer->id_bits);
 }
 
-/* A row whose last piece is in this ticket: the packer writes its padding and its rp_row_info. */
+/* A row whose last transfer is in this ticket: the packer writes its padding and its rp_row_info.
+ */
 struct rp_row_end {
     uint64_t row; /* global number */
     uint32_t ring, row_in_batch;
@@ -100,14 +103,15 @@ struct rp_row_end {
 struct rp_ticket {
     RP_LINE_ALIGNED struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
     uint64_t batch;
-    uint32_t piece_count, read_count, row_count;
+    uint32_t transfer_count, read_count, row_count;
     uint32_t batch_ends;  /* 1: the last ticket of its micro-batch */
-    uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no pieces */
-    uint32_t is_bulk;     /* 1: reads a block of documents for later tickets; no pieces either */
-    int32_t error;        /* negative code: the reads or the plan failed; message says why */
-    uint32_t bad_piece;   /* 1 + the first one with a token id that is not allowed; 0: none */
-    struct rp_read reads[RP_TICKET_PIECES_MAX];
-    struct rp_piece pieces[RP_TICKET_PIECES_MAX];
+    uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no transfers */
+    uint32_t
+        is_block_read; /* 1: reads a block of documents for later tickets; no transfers either */
+    int32_t error;     /* negative code: the reads or the plan failed; message says why */
+    uint32_t bad_transfer; /* 1 + the first one with a token id that is not allowed; 0: none */
+    struct rp_read reads[RP_TICKET_TRANSFERS_MAX];
+    struct rp_transfer transfers[RP_TICKET_TRANSFERS_MAX];
     struct rp_row_end rows[RP_TICKET_ROWS_MAX];
     char message[768], hint[384];
 };
@@ -180,13 +184,13 @@ static inline int rp_arena_is_loaded(const struct rp_arena *arena, uint64_t tick
     return rp_a64_load_acquire(&rp_arena_ticket(arena, ticket)->state) >=
            rp_ticket_word(ticket, RP_TICKET_READY); /* PAIRS ticket-state */
 }
-/** Are the tokens of a piece there, and good? Of tickets from `first` on, which are not retired: a
- * bulk that failed never is, but later tickets are packed all the same. */
+/** Are the tokens of a transfer there, and good? Of tickets from `first` on, which are not retired:
+ * a block_read that failed never is, but later tickets are packed all the same. */
 static inline int rp_arena_has_tokens(const struct rp_arena *arena, uint64_t first,
-                                      const struct rp_piece *piece)
+                                      const struct rp_transfer *transfer)
 {
-    return piece->loaded_by < first || (rp_arena_is_loaded(arena, piece->loaded_by) &&
-                                        rp_arena_ticket(arena, piece->loaded_by)->error == 0);
+    return transfer->loaded_by < first || (rp_arena_is_loaded(arena, transfer->loaded_by) &&
+                                           rp_arena_ticket(arena, transfer->loaded_by)->error == 0);
 }
 static inline struct rp_state_slot *rp_arena_state(const struct rp_arena *arena, uint64_t position)
 {

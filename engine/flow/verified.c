@@ -52,13 +52,13 @@ static bool is_trusted(uint64_t first)
 }
 
 const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_files *files,
-                                const struct rp_piece *piece, struct rp_error *error)
+                                const struct rp_transfer *transfer, struct rp_error *error)
 {
-    uint32_t shard = piece->mapped_shard - 1;
-    struct rp_block_range blocks = rp_files_blocks(files, piece);
+    uint32_t shard = transfer->mapped_shard - 1;
+    struct rp_block_range blocks = rp_files_blocks(files, transfer);
     uint64_t bytes = blocks.end - blocks.first, all = 0;
     uint64_t kept = keep_shared(verified, shard, blocks.first);
-    RP_ASSERT(piece->mapped_shard && bytes <= verified->capacity);
+    RP_ASSERT(transfer->mapped_shard && bytes <= verified->capacity);
     if (kept < bytes)
         memcpy(verified->bytes + kept, files->files[shard].map + blocks.first + kept, bytes - kept);
     for (uint64_t at = 0; at < bytes; at += RP_BLOCK_BYTES) {
@@ -67,7 +67,7 @@ const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_fi
             *hash = rp_hash64(verified->bytes + at, rp_min_u64(RP_BLOCK_BYTES, bytes - at));
         all = rp_files_add_hash(all, *hash);
     }
-    bool is_good = is_trusted(blocks.first) || all == piece->expected;
+    bool is_good = is_trusted(blocks.first) || all == transfer->expected;
     if (!is_good && !RP_DEFECT(ignore_block_hash)) {
         rp_files_explain(files, shard, blocks.first, verified->bytes, bytes, error);
         return NULL;
@@ -75,5 +75,5 @@ const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_fi
     verified->shard = shard;
     verified->first = blocks.first;
     verified->held = rp_max_u64(bytes, kept);
-    return verified->bytes + (piece->data_offset - blocks.first);
+    return verified->bytes + (transfer->data_offset - blocks.first);
 }

@@ -17,7 +17,7 @@
 struct rp_verified {
     uint8_t *bytes;    /* [capacity] */
     uint64_t *hashes;  /* [capacity / RP_BLOCK_BYTES], of what is held */
-    uint64_t capacity; /* bytes of the longest piece with the whole blocks around it */
+    uint64_t capacity; /* bytes of the longest transfer with the whole blocks around it */
     uint32_t shard;
     uint64_t first; /* where `held` bytes begin in the file: at a block */
     uint64_t held;  /* bytes that were copied and compared; 0: none */
@@ -27,9 +27,9 @@ RP_MUST_CHECK int rp_verified_open(struct rp_verified *verified, uint64_t piece_
                                    struct rp_error *error);
 void rp_verified_close(struct rp_verified *verified);
 
-/** The verified tokens of a piece that lies in a mapped file with hashes (rp_files_is_checked).
+/** The verified tokens of a transfer that lies in a mapped file with hashes (rp_files_is_checked).
  * Valid until the next call. NULL: they differ from the sidecar, and *error names the block. */
 const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_files *files,
-                                const struct rp_piece *piece, struct rp_error *error);
+                                const struct rp_transfer *transfer, struct rp_error *error);
 
 #endif

@@ -108,7 +108,7 @@ uint64_t rp_widen(void *ids, enum rp_dtype dtype, const void *source, uint32_t w
     return n ? rp_widen_fragment(&target, dtype, source, width, n, source) : 0;
 }
 
-uint64_t rp_token_at(const void *source, uint32_t width, size_t i)
+uint64_t rp_widen_token_at(const void *source, uint32_t width, size_t i)
 {
     uint64_t token = 0;
     RP_ASSERT(width <= sizeof token);
@@ -139,7 +139,7 @@ void rp_count_up(void *target, enum rp_dtype dtype, int64_t first, size_t n)
         count_int64_t(target, first, n);
 }
 
-void rp_fill_value(void *target, enum rp_dtype dtype, int64_t value, size_t n)
+void rp_widen_fill(void *target, enum rp_dtype dtype, int64_t value, size_t n)
 {
     if (dtype == RP_DTYPE_I32) {
         fill_int32_t(target, (int32_t)value, n);

@@ -41,11 +41,11 @@ uint64_t rp_widen_fragment_baseline(const struct rp_widen_target *target, enum r
 uint64_t rp_widen(void *ids, enum rp_dtype dtype, const void *source, uint32_t width, size_t n);
 
 /** Token i of a stored run. */
-uint64_t rp_token_at(const void *source, uint32_t width, size_t i);
+uint64_t rp_widen_token_at(const void *source, uint32_t width, size_t i);
 
 /** target[i] = first + i, and target[i] = value, for i < n, as I32 or I64 (fill: also U16). */
 void rp_count_up(void *target, enum rp_dtype dtype, int64_t first, size_t n);
-void rp_fill_value(void *target, enum rp_dtype dtype, int64_t value, size_t n);
+void rp_widen_fill(void *target, enum rp_dtype dtype, int64_t value, size_t n);
 
 /** Bytes of one element. */
 size_t rp_dtype_bytes(enum rp_dtype dtype);

@@ -40,13 +40,13 @@ static uint64_t position_in_epoch(const struct rp_cursor *cursor)
 
 uint64_t rp_plan_block_position(const struct rp_plan *plan, uint32_t lane, uint32_t source)
 {
-    const struct rp_cursor *cursor = &plan->lanes[lane].feed.cursors[source];
+    const struct rp_cursor *cursor = &plan->lanes[lane].piece_source.cursors[source];
     return cursor->epoch * blocks_in_epoch(&cursor->order) + position_in_epoch(cursor);
 }
 
 uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_t source)
 {
-    const struct rp_cursor *cursor = &plan->lanes[lane].feed.cursors[source];
+    const struct rp_cursor *cursor = &plan->lanes[lane].piece_source.cursors[source];
     uint64_t in_epoch = position_in_epoch(cursor);
     if (cursor->order.shuffle == RP_SHUFFLE_BLOCK)
         in_epoch -= in_epoch % cursor->order.window_units;
@@ -56,7 +56,7 @@ uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_
 bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
                       struct rp_plan_block *block)
 {
-    struct rp_order order = plan->lanes[lane].feed.cursors[source].order;
+    struct rp_order order = plan->lanes[lane].piece_source.cursors[source].order;
     uint64_t count = blocks_in_epoch(&order), epoch = position / count, number = position % count;
     if (plan->config.num_epochs > 0 && epoch >= plan->config.num_epochs)
         return false;

@@ -37,7 +37,8 @@ int rp_lane_open(struct rp_lane *lane, const struct rp_plan_config *config,
                  uint32_t source_count, uint32_t number, struct rp_error *error)
 {
     *lane = (struct rp_lane){.config = config};
-    int failed = rp_feed_open(&lane->feed, config, sources, weight, source_count, number, error);
+    int failed = rp_piece_source_open(&lane->piece_source, config, sources, weight, source_count,
+                                      number, error);
     if (failed == 0)
         failed = open_packing(lane, error);
     if (failed < 0)
@@ -47,7 +48,7 @@ int rp_lane_open(struct rp_lane *lane, const struct rp_plan_config *config,
 
 void rp_lane_close(struct rp_lane *lane)
 {
-    rp_feed_close(&lane->feed);
+    rp_piece_source_close(&lane->piece_source);
     rp_window_close(&lane->window);
     free(lane->pieces);
     free(lane->open_rows);
@@ -70,7 +71,8 @@ uint64_t rp_lane_buffered(const struct rp_lane *lane)
 
 bool rp_lane_is_over(const struct rp_lane *lane)
 {
-    return lane->window.count == 0 && lane->pending.length == 0 && !rp_feed_has_more(&lane->feed);
+    return lane->window.count == 0 && lane->pending.length == 0 &&
+           !rp_piece_source_has_more(&lane->piece_source);
 }
 
 void rp_lane_add_piece(struct rp_lane *lane, const struct rp_piece *piece)

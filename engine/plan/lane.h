@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.h — one lane: a feed, and what its packing holds back between two rows (STREAM.md section
- * 5).
+/* lane.h — one lane: the source of its pieces, and what its packing holds back between two rows
+ * (STREAM.md section 5).
  *
  * All three packings use the same struct; what a packing does not use stays empty. So the state
  * token has one layout, and its checks one place. */
 #ifndef RP_PLAN_LANE_H
 #define RP_PLAN_LANE_H
 
-#include "plan/feed.h"
+#include "plan/piece_source.h"
 #include "plan/window.h"
 
 /* best_fit closes a row when so many windows of documents have been placed since it was opened. So
@@ -22,7 +22,7 @@ struct rp_open_row {
 
 struct rp_lane {
     const struct rp_plan_config *config;
-    struct rp_feed feed;
+    struct rp_piece_source piece_source;
     struct rp_lane_counts counts;
 
     struct rp_window window;            /* lookahead: the FIFO; best_fit: the open rows */

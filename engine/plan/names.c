@@ -7,9 +7,9 @@
 #include "base/bits.h"
 #include "plan/plan.h"
 
-struct rp_source_word rp_source_word(const struct rp_plan_source *source, uint32_t number)
+struct rp_plan_source_word rp_plan_source_word(const struct rp_plan_source *source, uint32_t number)
 {
-    struct rp_source_word word;
+    struct rp_plan_source_word word;
     if (source->name)
         snprintf(word.text, sizeof word.text, "%s", source->name);
     else
@@ -32,7 +32,7 @@ const char *rp_packing_name(enum rp_packing packing)
     return NAME(names, packing);
 }
 
-const char *rp_fill_name(enum rp_fill fill)
+const char *rp_plan_fill_name(enum rp_fill fill)
 {
     static const char *const names[] = {"pad", "split"};
     return NAME(names, fill);

@@ -36,7 +36,7 @@ static inline void rp_draft_take(struct rp_draft *draft, struct rp_lane *lane,
 }
 
 /* Fill an empty draft with the lane's next row; no fragments mean that the lane has ended. They
- * fail as rp_feed_next does, and the lane is then unusable. */
+ * fail as rp_piece_source_next does, and the lane is then unusable. */
 RP_MUST_CHECK int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row,
                                    struct rp_error *error);
 RP_MUST_CHECK int rp_concat_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error *error);

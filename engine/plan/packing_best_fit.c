@@ -83,7 +83,8 @@ int rp_best_fit_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error 
 {
     for (;;) {
         if (lane->pending.length == 0) {
-            int delivered = rp_feed_next(&lane->feed, &lane->pending, &lane->counts, error);
+            int delivered = rp_piece_source_next(&lane->piece_source, &lane->pending, &lane->counts,
+                                                 error);
             if (delivered < 0)
                 return delivered;
             if (delivered == 0) {

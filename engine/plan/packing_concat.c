@@ -8,7 +8,8 @@ int rp_concat_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error *e
     struct rp_piece *pending = &lane->pending;
     while (rp_draft_has_room(row, lane)) {
         if (pending->length == 0) {
-            int delivered = rp_feed_next(&lane->feed, pending, &lane->counts, error);
+            int delivered = rp_piece_source_next(&lane->piece_source, pending, &lane->counts,
+                                                 error);
             if (delivered <= 0)
                 return delivered;
         }

@@ -53,7 +53,7 @@ static inline __attribute__((always_inline)) int top_up(struct rp_lane *lane, ui
     struct rp_window *window = &lane->window;
     while (window->count < window->capacity && lane->pending.length == 0) {
         struct rp_piece *piece = &lane->pieces[rp_window_next_slot(window)];
-        int delivered = rp_feed_next(&lane->feed, piece, &lane->counts, error);
+        int delivered = rp_piece_source_next(&lane->piece_source, piece, &lane->counts, error);
         if (delivered <= 0)
             return delivered;
         if (piece->length > lane->config->seq_len) {

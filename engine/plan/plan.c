@@ -69,13 +69,14 @@ static int check_sources(const struct rp_plan_config *config, const struct rp_pl
         if (failed == 0)
             failed = check_range("weight", sources[s].weight, 1, UINT32_MAX, error);
         if (failed < 0)
-            return rp_fail_context(error, failed, "source %s", rp_source_word(&sources[s], s).text);
+            return rp_fail_context(error, failed, "source %s",
+                                   rp_plan_source_word(&sources[s], s).text);
         uint64_t units = rp_order_units(config, sources[s].documents);
         if (units < config->lanes)
             return rp_fail(
                 error, -RP_E_CONFIG, "use fewer lanes, or smaller blocks",
                 "source %s has %" PRIu64 " %s for %" PRIu32 " lanes; each lane needs one",
-                rp_source_word(&sources[s], s).text, units,
+                rp_plan_source_word(&sources[s], s).text, units,
                 config->shuffle == RP_SHUFFLE_BLOCK ? "blocks" : "documents", config->lanes);
     }
     return failed;
@@ -84,7 +85,7 @@ static int check_sources(const struct rp_plan_config *config, const struct rp_pl
 static int check_token_bytes(const struct rp_plan_config *config, uint32_t source_count,
                              struct rp_error *error)
 {
-    uint64_t bytes = rp_token_bytes_max(config, source_count);
+    uint64_t bytes = rp_state_bytes_max(config, source_count);
     if (bytes <= UINT32_MAX)
         return 0;
     return rp_fail(error, -RP_E_CONFIG, "lower window, max_docs_per_row or lanes",
@@ -262,5 +263,5 @@ void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
 
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan)
 {
-    return (size_t)rp_token_bytes_max(&plan->config, plan->source_count);
+    return (size_t)rp_state_bytes_max(&plan->config, plan->source_count);
 }

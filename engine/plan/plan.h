@@ -144,14 +144,15 @@ RP_MUST_CHECK int rp_state_info(const void *token, size_t bytes, struct rp_state
                                 struct rp_error *error);
 
 /* What messages call a source. */
-struct rp_source_word {
+struct rp_plan_source_word {
     char text[80];
 };
-struct rp_source_word rp_source_word(const struct rp_plan_source *source, uint32_t number);
+struct rp_plan_source_word rp_plan_source_word(const struct rp_plan_source *source,
+                                               uint32_t number);
 
 const char *rp_shuffle_name(enum rp_shuffle shuffle);
 const char *rp_packing_name(enum rp_packing packing);
-const char *rp_fill_name(enum rp_fill fill);
+const char *rp_plan_fill_name(enum rp_fill fill);
 const char *rp_long_doc_name(enum rp_long_doc long_doc);
 
 #endif

@@ -36,6 +36,6 @@ static inline void rp_plan_counts_add(struct rp_plan_counts *sum, const struct r
 }
 
 /** rp_plan_state_bytes_max for a configuration that was checked. */
-uint64_t rp_token_bytes_max(const struct rp_plan_config *config, uint32_t source_count);
+uint64_t rp_state_bytes_max(const struct rp_plan_config *config, uint32_t source_count);
 
 #endif

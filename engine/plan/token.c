@@ -13,48 +13,6 @@
 
 enum { HASH_BYTES = sizeof(struct rp_hash128) };
 
-uint64_t rp_token_bytes_max(const struct rp_plan_config *config, uint32_t source_count)
-{
-    /* Nothing overflows: 2^10 lanes, 2^12 rows or pieces in a window, less than 2^11 bytes each. */
-    uint64_t held = sizeof(struct rp_token_piece); /* concat */
-    if (config->packing == RP_PACKING_LOOKAHEAD)   /* a pending piece leaves room in the FIFO */
-        held = sizeof(struct rp_token_piece) * (uint64_t)config->window;
-    if (config->packing == RP_PACKING_BEST_FIT)
-        held += config->window * (sizeof(struct rp_token_open_row) +
-                                  sizeof(struct rp_fragment) *
-                                      rp_min_u64(config->max_docs_per_row - 1, RP_AGE_MAX_WINDOWS));
-    uint64_t lane = sizeof(struct rp_token_lane) + held +
-                    sizeof(struct rp_token_cursor) * (uint64_t)source_count;
-    return sizeof(struct rp_token_header) +
-           sizeof(struct rp_token_source) * (uint64_t)source_count + config->lanes * lane +
-           HASH_BYTES;
-}
-
-struct rp_token_header rp_token_header_of(const struct rp_plan *plan)
-{
-    const struct rp_plan_config *config = &plan->config;
-    return (struct rp_token_header){
-        .magic = RP_TOKEN_MAGIC,
-        .version = RP_TOKEN_VERSION,
-        .corpus_sampled = config->corpus_sampled,
-        .corpus_full = config->corpus_full,
-        .seed = config->seed,
-        .seq_len = config->seq_len,
-        .shuffle = (uint8_t)config->shuffle,
-        .packing = (uint8_t)config->packing,
-        .fill = (uint8_t)config->fill,
-        .long_doc = (uint8_t)config->long_doc,
-        .window = config->window,
-        .max_docs_per_row = config->max_docs_per_row,
-        .block_documents = config->block_documents,
-        .window_blocks = config->window_blocks,
-        .lanes = config->lanes,
-        .source_count = plan->source_count,
-        .num_epochs = config->num_epochs,
-        .next_row = plan->next_row,
-    };
-}
-
 /* ---- writing --------------------------------------------------------------------------------- */
 
 struct writer {
@@ -70,14 +28,14 @@ static void put(struct writer *writer, const void *record, size_t bytes)
 static void put_sources(struct writer *writer, const struct rp_plan *plan)
 {
     for (uint32_t s = 0; s < plan->source_count; s++) {
-        struct rp_token_source source = {plan->weights[s], plan->sources[s].documents};
+        struct rp_state_source source = {plan->weights[s], plan->sources[s].documents};
         put(writer, &source, sizeof source);
     }
 }
 
 static void put_piece(struct writer *writer, const struct rp_piece *piece)
 {
-    struct rp_token_piece record = {piece->document, piece->offset, piece->length, piece->source,
+    struct rp_state_piece record = {piece->document, piece->offset, piece->length, piece->source,
                                     0};
     put(writer, &record, sizeof record);
 }
@@ -85,7 +43,7 @@ static void put_piece(struct writer *writer, const struct rp_piece *piece)
 static void put_open_row(struct writer *writer, const struct rp_lane *lane, uint16_t slot)
 {
     const struct rp_open_row *row = &lane->open_rows[slot];
-    struct rp_token_open_row record = {row->opened_at, row->count, 0};
+    struct rp_state_open_row record = {row->opened_at, row->count, 0};
     put(writer, &record, sizeof record);
     put(writer, rp_open_fragments(lane, slot), row->count * sizeof(struct rp_fragment));
 }
@@ -94,17 +52,17 @@ static void put_lane(struct writer *writer, const struct rp_lane *lane)
 {
     const struct rp_window *window = &lane->window;
     bool is_fifo = lane->config->packing == RP_PACKING_LOOKAHEAD;
-    struct rp_token_lane record = {
+    struct rp_state_lane record = {
         .counts = lane->counts,
         .fifo = is_fifo ? window->count : 0,
         .pending = lane->pending.length > 0,
         .open_rows = is_fifo ? 0 : window->count,
     };
     put(writer, &record, sizeof record);
-    for (uint32_t s = 0; s < lane->feed.source_count; s++) {
-        const struct rp_cursor *cursor = &lane->feed.cursors[s];
-        struct rp_token_cursor place = {cursor->epoch, cursor->position,
-                                        lane->feed.mixing.mixed[s]};
+    for (uint32_t s = 0; s < lane->piece_source.source_count; s++) {
+        const struct rp_cursor *cursor = &lane->piece_source.cursors[s];
+        struct rp_state_cursor place = {cursor->epoch, cursor->position,
+                                        lane->piece_source.mixing.mixed[s]};
         put(writer, &place, sizeof place);
     }
     uint16_t slot = RP_WINDOW_NONE;
@@ -123,14 +81,14 @@ static void put_lane(struct writer *writer, const struct rp_lane *lane)
 size_t rp_plan_save(const struct rp_plan *plan, void *token)
 {
     struct writer writer = {token};
-    struct rp_token_header header = rp_token_header_of(plan);
+    struct rp_state_header header = rp_state_header_of(plan);
     put(&writer, &header, sizeof header);
     put_sources(&writer, plan);
     for (uint32_t lane = 0; lane < plan->config.lanes; lane++)
         put_lane(&writer, &plan->lanes[lane]);
 
     size_t hashed = (size_t)(writer.at - (uint8_t *)token);
-    rp_store_u32((uint8_t *)token + offsetof(struct rp_token_header, bytes),
+    rp_store_u32((uint8_t *)token + offsetof(struct rp_state_header, bytes),
                  (uint32_t)(hashed + HASH_BYTES));
     struct rp_hash128 hash = rp_hash128(token, hashed);
     put(&writer, &hash, sizeof hash);
@@ -139,60 +97,26 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-int rp_token_open(struct rp_token_reader *reader, struct rp_token_header *header, const void *token,
-                  size_t bytes, struct rp_error *error)
-{
-    if (bytes < sizeof *header + HASH_BYTES)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: %zu bytes; even an empty one has %zu", bytes,
-                       sizeof *header + HASH_BYTES);
-    memcpy(header, token, sizeof *header);
-    if (memcmp(header->magic, RP_TOKEN_MAGIC, sizeof header->magic) != 0)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: these bytes are not a state token (they do not begin with %s)",
-                       RP_TOKEN_MAGIC);
-    if (header->bytes != bytes)
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: it says that it has %" PRIu32 " bytes; %zu are there",
-                       header->bytes, bytes);
-    size_t hashed = bytes - HASH_BYTES;
-    struct rp_hash128 expected, found = rp_hash128(token, hashed);
-    memcpy(&expected, (const uint8_t *)token + hashed, sizeof expected);
-    if (!rp_hash128_equal(expected, found)) {
-        char expected_hex[RP_HASH_HEX_BYTES], found_hex[RP_HASH_HEX_BYTES];
-        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: its hash is %s; its bytes hash to %s",
-                       rp_hash128_hex(expected, expected_hex), rp_hash128_hex(found, found_hex));
-    }
-    if (header->version != RP_TOKEN_VERSION)
-        return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it",
-                       "state token: version %" PRIu32 "; this ringpack reads version %u",
-                       header->version, RP_TOKEN_VERSION);
-    *reader = (struct rp_token_reader){(const uint8_t *)token + sizeof *header,
-                                       hashed - sizeof *header};
-    return 0;
-}
-
 /* Reading of verified bytes cannot fail. */
-static void get(struct rp_token_reader *reader, void *record, size_t bytes)
+static void get(struct rp_state_reader *reader, void *record, size_t bytes)
 {
-    bool read = rp_token_read(reader, record, bytes);
+    bool read = rp_state_read(reader, record, bytes);
     RP_ASSERT(read);
 }
 
-static struct rp_piece get_piece(struct rp_token_reader *reader)
+static struct rp_piece get_piece(struct rp_state_reader *reader)
 {
-    struct rp_token_piece record;
+    struct rp_state_piece record;
     get(reader, &record, sizeof record);
     return (struct rp_piece){record.document, record.offset, record.length, record.source};
 }
 
-static void get_open_row(struct rp_token_reader *reader, struct rp_lane *lane)
+static void get_open_row(struct rp_state_reader *reader, struct rp_lane *lane)
 {
-    struct rp_token_open_row record;
+    struct rp_state_open_row record;
     get(reader, &record, sizeof record);
     /* The gap is known when the fragments are, and the window needs the gap: read them twice. */
-    struct rp_token_reader fragments = *reader;
+    struct rp_state_reader fragments = *reader;
     uint32_t gap = lane->config->seq_len;
     for (uint32_t i = 0; i < record.fragments; i++) {
         struct rp_fragment fragment;
@@ -204,19 +128,19 @@ static void get_open_row(struct rp_token_reader *reader, struct rp_lane *lane)
     get(reader, rp_open_fragments(lane, slot), record.fragments * sizeof(struct rp_fragment));
 }
 
-static void take_lane(struct rp_token_reader *reader, struct rp_lane *lane, bool forget_mixed)
+static void take_lane(struct rp_state_reader *reader, struct rp_lane *lane, bool forget_mixed)
 {
-    struct rp_token_lane record;
+    struct rp_state_lane record;
     get(reader, &record, sizeof record);
     lane->counts = record.counts;
-    for (uint32_t s = 0; s < lane->feed.source_count; s++) {
-        struct rp_token_cursor place;
+    for (uint32_t s = 0; s < lane->piece_source.source_count; s++) {
+        struct rp_state_cursor place;
         get(reader, &place, sizeof place);
-        lane->feed.cursors[s].epoch = place.epoch;
-        lane->feed.cursors[s].position = place.position;
-        lane->feed.mixing.mixed[s] = forget_mixed ? 0 : place.mixed;
+        lane->piece_source.cursors[s].epoch = place.epoch;
+        lane->piece_source.cursors[s].position = place.position;
+        lane->piece_source.mixing.mixed[s] = forget_mixed ? 0 : place.mixed;
     }
-    rp_feed_place(&lane->feed);
+    rp_piece_source_place(&lane->piece_source);
     if (lane->window.capacity > 0)
         rp_window_clear(&lane->window);
     for (uint32_t i = 0; i < record.fifo; i++) {
@@ -231,14 +155,14 @@ static void take_lane(struct rp_token_reader *reader, struct rp_lane *lane, bool
 int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool accept_weights,
                  struct rp_error *error)
 {
-    struct rp_token_reader reader = {0};
-    struct rp_token_header header;
+    struct rp_state_reader reader = {0};
+    struct rp_state_header header;
     bool weights_differ = false;
-    int failed = rp_token_open(&reader, &header, token, bytes, error);
+    int failed = rp_state_open(&reader, &header, token, bytes, error);
     if (failed == 0)
-        failed = rp_token_match(&reader, &header, plan, accept_weights, &weights_differ, error);
+        failed = rp_state_match(&reader, &header, plan, accept_weights, &weights_differ, error);
     if (failed == 0)
-        failed = rp_token_verify(reader, &header, plan, error);
+        failed = rp_state_verify(reader, &header, plan, error);
     if (failed < 0)
         return failed;
 
@@ -253,22 +177,22 @@ int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool acc
 
 /* Add up the counts of all lanes, passing over everything else. False if the records do not add up.
  */
-static bool sum_counts(struct rp_token_reader *reader, const struct rp_token_header *header,
+static bool sum_counts(struct rp_state_reader *reader, const struct rp_state_header *header,
                        struct rp_plan_counts *counts)
 {
-    if (!rp_token_skip(reader, header->source_count, sizeof(struct rp_token_source)))
+    if (!rp_state_skip(reader, header->source_count, sizeof(struct rp_state_source)))
         return false;
     for (uint32_t i = 0; i < header->lanes; i++) {
-        struct rp_token_lane lane;
-        if (!rp_token_read(reader, &lane, sizeof lane) ||
-            !rp_token_skip(reader, header->source_count, sizeof(struct rp_token_cursor)) ||
-            !rp_token_skip(reader, (uint64_t)lane.fifo + lane.pending,
-                           sizeof(struct rp_token_piece)))
+        struct rp_state_lane lane;
+        if (!rp_state_read(reader, &lane, sizeof lane) ||
+            !rp_state_skip(reader, header->source_count, sizeof(struct rp_state_cursor)) ||
+            !rp_state_skip(reader, (uint64_t)lane.fifo + lane.pending,
+                           sizeof(struct rp_state_piece)))
             return false;
         for (uint32_t row = 0; row < lane.open_rows; row++) {
-            struct rp_token_open_row open;
-            if (!rp_token_read(reader, &open, sizeof open) ||
-                !rp_token_skip(reader, open.fragments, sizeof(struct rp_fragment)))
+            struct rp_state_open_row open;
+            if (!rp_state_read(reader, &open, sizeof open) ||
+                !rp_state_skip(reader, open.fragments, sizeof(struct rp_fragment)))
                 return false;
         }
         rp_plan_counts_add(counts, &lane.counts);
@@ -280,9 +204,9 @@ static bool sum_counts(struct rp_token_reader *reader, const struct rp_token_hea
 int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                   struct rp_error *error)
 {
-    struct rp_token_reader reader = {0};
-    struct rp_token_header header;
-    int failed = rp_token_open(&reader, &header, token, bytes, error);
+    struct rp_state_reader reader = {0};
+    struct rp_state_header header;
+    int failed = rp_state_open(&reader, &header, token, bytes, error);
     if (failed < 0)
         return failed;
     *info = (struct rp_state_info){

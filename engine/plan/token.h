@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token.h — the records of a state token, as they lie in its bytes (STREAM.md section 8).
  *
- * A token comes from a file or from a trainer: it is hostile until rp_token_verify has been over
+ * A token comes from a file or from a trainer: it is hostile until rp_state_verify has been over
  * it. The hash finds damage, not malice, so nothing in a token is believed because its hash is
  * right. */
 #ifndef RP_PLAN_TOKEN_H
@@ -14,7 +14,7 @@
 #define RP_TOKEN_MAGIC "RPSTATE" /* with its zero byte: 8 bytes */
 #define RP_TOKEN_VERSION 1u
 
-struct rp_token_header {
+struct rp_state_header {
     char magic[8];
     uint32_t version, bytes;
     struct rp_hash128 corpus_sampled, corpus_full;
@@ -25,41 +25,41 @@ struct rp_token_header {
     uint64_t num_epochs;
     uint64_t next_row;
 };
-RP_STATIC_ASSERT(sizeof(struct rp_token_header) == 104, "STREAM.md section 8");
+RP_STATIC_ASSERT(sizeof(struct rp_state_header) == 104, "STREAM.md section 8");
 
-struct rp_token_source {
+struct rp_state_source {
     uint64_t weight, documents;
 };
 
-struct rp_token_lane {
+struct rp_state_lane {
     struct rp_lane_counts counts;
     uint32_t fifo, pending, open_rows, zero;
 };
-RP_STATIC_ASSERT(sizeof(struct rp_token_lane) == 80, "STREAM.md section 8");
+RP_STATIC_ASSERT(sizeof(struct rp_state_lane) == 80, "STREAM.md section 8");
 
-struct rp_token_cursor {
+struct rp_state_cursor {
     uint64_t epoch, position, mixed;
 };
 
-struct rp_token_piece {
+struct rp_state_piece {
     uint64_t document, offset, length;
     uint32_t source, zero;
 };
-RP_STATIC_ASSERT(sizeof(struct rp_token_piece) == 32, "STREAM.md section 8");
+RP_STATIC_ASSERT(sizeof(struct rp_state_piece) == 32, "STREAM.md section 8");
 
-struct rp_token_open_row {
+struct rp_state_open_row {
     uint64_t opened_at;
     uint32_t fragments, zero; /* the fragments follow as struct rp_fragment */
 };
-RP_STATIC_ASSERT(sizeof(struct rp_token_open_row) == 16, "STREAM.md section 8");
+RP_STATIC_ASSERT(sizeof(struct rp_state_open_row) == 16, "STREAM.md section 8");
 
 /* Walks the records between the header and the hash. */
-struct rp_token_reader {
+struct rp_state_reader {
     const uint8_t *at;
     size_t left;
 };
 /** Copy the next record out; false if fewer bytes are left. */
-static inline bool rp_token_read(struct rp_token_reader *reader, void *record, size_t bytes)
+static inline bool rp_state_read(struct rp_state_reader *reader, void *record, size_t bytes)
 {
     if (reader->left < bytes)
         return false;
@@ -69,7 +69,7 @@ static inline bool rp_token_read(struct rp_token_reader *reader, void *record, s
     return true;
 }
 /** Pass over `count` records. */
-static inline bool rp_token_skip(struct rp_token_reader *reader, uint64_t count, size_t bytes)
+static inline bool rp_state_skip(struct rp_state_reader *reader, uint64_t count, size_t bytes)
 {
     if (count > reader->left / bytes)
         return false;
@@ -79,22 +79,22 @@ static inline bool rp_token_skip(struct rp_token_reader *reader, uint64_t count,
 }
 
 /** Check magic, length, hash and version; read the header and stand behind it. */
-RP_MUST_CHECK int rp_token_open(struct rp_token_reader *reader, struct rp_token_header *header,
+RP_MUST_CHECK int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header,
                                 const void *token, size_t bytes, struct rp_error *error);
 
 /** The header that `plan` writes at its present row; `bytes` is left 0. */
-struct rp_token_header rp_token_header_of(const struct rp_plan *plan);
+struct rp_state_header rp_state_header_of(const struct rp_plan *plan);
 
 /** Is the token of the plan's stream? -RP_E_MISMATCH, -RP_E_CORRUPT, -ENOMEM. *weights_differ is
  * set on success. Reads the source table. */
-RP_MUST_CHECK int rp_token_match(struct rp_token_reader *reader,
-                                 const struct rp_token_header *header, const struct rp_plan *plan,
+RP_MUST_CHECK int rp_state_match(struct rp_state_reader *reader,
+                                 const struct rp_state_header *header, const struct rp_plan *plan,
                                  bool accept_weights, bool *weights_differ, struct rp_error *error);
 
 /** Check every value of every lane against plan and corpus. -RP_E_CORRUPT. `reader` stands behind
  * the source table and must end with the last lane. */
-RP_MUST_CHECK int rp_token_verify(struct rp_token_reader reader,
-                                  const struct rp_token_header *header, const struct rp_plan *plan,
+RP_MUST_CHECK int rp_state_verify(struct rp_state_reader reader,
+                                  const struct rp_state_header *header, const struct rp_plan *plan,
                                   struct rp_error *error);
 
 #define RP_TOKEN_DAMAGED_HINT "nothing was changed; take another state token or an older checkpoint"

@@ -13,21 +13,22 @@
 #define STREAM_VERSION 1u
 
 /* Names are in alphabetical order, as a record wants them. */
-static void add_sources(struct rp_record_writer *writer, const struct rp_token_source *sources,
+static void add_sources(struct rp_record_writer *writer, const struct rp_state_source *sources,
                         uint32_t source_count, const struct rp_plan_source *named)
 {
     for (uint32_t s = 0; s < source_count; s++) {
         rp_contract_add_of_source(writer, s, "documents", "%" PRIu64, sources[s].documents);
         if (named && named[s].name)
-            rp_contract_add_of_source(writer, s, "name", "%s", rp_source_word(&named[s], s).text);
+            rp_contract_add_of_source(writer, s, "name", "%s",
+                                      rp_plan_source_word(&named[s], s).text);
         rp_contract_add_of_source(writer, s, "weight", "%" PRIu64, sources[s].weight);
     }
 }
 
 /* `sources` is NULL where the token's table cannot be read; `named` is NULL where names are not
  * known. */
-static void add_stream(struct rp_record_writer *writer, const struct rp_token_header *header,
-                       const struct rp_token_source *sources, const struct rp_plan_source *named)
+static void add_stream(struct rp_record_writer *writer, const struct rp_state_header *header,
+                       const struct rp_state_source *sources, const struct rp_plan_source *named)
 {
     char hex[RP_HASH_HEX_BYTES];
     const struct rp_hash128 unknown = {0, 0};
@@ -35,7 +36,7 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_token_he
     if (!rp_hash128_equal(header->corpus_full, unknown))
         rp_contract_add(writer, "corpus_full", "%s", rp_hash128_hex(header->corpus_full, hex));
     rp_contract_add(writer, "corpus_sampled", "%s", rp_hash128_hex(header->corpus_sampled, hex));
-    rp_contract_add(writer, "fill", "%s", rp_fill_name((enum rp_fill)header->fill));
+    rp_contract_add(writer, "fill", "%s", rp_plan_fill_name((enum rp_fill)header->fill));
     rp_contract_add(writer, "lanes", "%" PRIu32, header->lanes);
     rp_contract_add(writer, "long_doc", "%s", rp_long_doc_name((enum rp_long_doc)header->long_doc));
     rp_contract_add(writer, "max_docs_per_row", "%" PRIu32, header->max_docs_per_row);
@@ -54,14 +55,14 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_token_he
 
 void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *writer)
 {
-    struct rp_token_header header = rp_token_header_of(plan);
-    struct rp_token_source *sources = rp_calloc(plan->source_count, sizeof *sources);
+    struct rp_state_header header = rp_state_header_of(plan);
+    struct rp_state_source *sources = rp_calloc(plan->source_count, sizeof *sources);
     if (!sources) {
         writer->out_of_memory = true;
         return;
     }
     for (uint32_t s = 0; s < plan->source_count; s++)
-        sources[s] = (struct rp_token_source){plan->weights[s], plan->sources[s].documents};
+        sources[s] = (struct rp_state_source){plan->weights[s], plan->sources[s].documents};
     add_stream(writer, &header, sources, plan->sources);
     free(sources);
 }
@@ -83,12 +84,12 @@ static int compare(const struct both *both, bool accept_weights, struct rp_error
 }
 
 /* The source table of a token of as many sources as the plan has. */
-static int read_sources(struct rp_token_reader *reader, struct rp_token_source *sources,
+static int read_sources(struct rp_state_reader *reader, struct rp_state_source *sources,
                         const struct rp_plan *plan, bool *weights_differ, struct rp_error *error)
 {
     *weights_differ = false;
     for (uint32_t s = 0; s < plan->source_count; s++) {
-        if (!rp_token_read(reader, &sources[s], sizeof sources[s]))
+        if (!rp_state_read(reader, &sources[s], sizeof sources[s]))
             return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
                            "state token: it ends in its table of %" PRIu32 " sources",
                            plan->source_count);
@@ -97,12 +98,12 @@ static int read_sources(struct rp_token_reader *reader, struct rp_token_source *
     return 0;
 }
 
-int rp_token_match(struct rp_token_reader *reader, const struct rp_token_header *header,
+int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header *header,
                    const struct rp_plan *plan, bool accept_weights, bool *weights_differ,
                    struct rp_error *error)
 {
     struct both both = {.token = {.bytes = 0}};
-    struct rp_token_source *sources = rp_calloc(plan->source_count, sizeof *sources);
+    struct rp_state_source *sources = rp_calloc(plan->source_count, sizeof *sources);
     if (!sources)
         return rp_fail(error, -ENOMEM, NULL, "no memory for the %" PRIu32 " sources of a token",
                        plan->source_count);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token_verify — could the plan have written a state token?
  *
- * Flow: rp_token_match has compared the header with the plan (token_contract.c; a difference is the
- * user's and has a way out); rp_token_verify goes over the lanes (a difference is damage). Only
+ * Flow: rp_state_match has compared the header with the plan (token_contract.c; a difference is the
+ * user's and has a way out); rp_state_verify goes over the lanes (a difference is damage). Only
  * then is the plan touched.
  *
  * Invariants: every number that later indexes, is subtracted or bounds a loop is checked here
@@ -24,9 +24,9 @@ struct check {
     const struct rp_plan *plan;
     const struct rp_lane *lane;
     uint32_t number; /* of the lane */
-    struct rp_token_reader *reader;
+    struct rp_state_reader *reader;
     struct rp_error *error;
-    struct rp_token_lane record;
+    struct rp_state_lane record;
 
     wide documents_min, documents_max, mixed, buffered;
     uint64_t opened_min;               /* an open row was opened after the ones before it */
@@ -42,7 +42,7 @@ struct check {
 
 static int read_record(struct check *check, void *record, size_t bytes)
 {
-    if (rp_token_read(check->reader, record, bytes))
+    if (rp_state_read(check->reader, record, bytes))
         return 0;
     return DAMAGED(check, "%zu bytes are left, a record of %zu is expected", check->reader->left,
                    bytes);
@@ -51,7 +51,7 @@ static int read_record(struct check *check, void *record, size_t bytes)
 static int check_held(const struct check *check)
 {
     const struct rp_plan_config *config = &check->plan->config;
-    const struct rp_token_lane *record = &check->record;
+    const struct rp_state_lane *record = &check->record;
     uint32_t fifo_max = config->packing == RP_PACKING_LOOKAHEAD ? config->window : 0;
     uint32_t open_max = config->packing == RP_PACKING_BEST_FIT ? config->window : 0;
     /* lookahead keeps room in the FIFO for the rest of the pending piece. */
@@ -70,14 +70,14 @@ static int check_held(const struct check *check)
 static int check_cursor(struct check *check, uint32_t source)
 {
     uint64_t epochs = check->plan->config.num_epochs;
-    struct rp_token_cursor cursor;
+    struct rp_state_cursor cursor;
     int failed = read_record(check, &cursor, sizeof cursor);
     if (failed < 0)
         return failed;
     if (epochs > 0 && cursor.epoch > epochs)
         return DAMAGED(check, "source %" PRIu32 " is in epoch %" PRIu64 " of %" PRIu64, source,
                        cursor.epoch, epochs);
-    struct rp_order order = check->lane->feed.cursors[source].order;
+    struct rp_order order = check->lane->piece_source.cursors[source].order;
     bool finished = epochs > 0 && cursor.epoch == epochs;
     uint64_t positions = 1; /* a finished source stands at 0 */
     if (!finished) {
@@ -112,7 +112,7 @@ static int check_tail(const struct check *check, const char *what, uint32_t inde
     if (stored == RP_LENGTH_BAD)
         return rp_fail(check->error, -RP_E_CORRUPT, "repair or rebuild this source's index",
                        "source %s: the index entry of document %" PRIu64 " is damaged",
-                       rp_source_word(&plan->sources[source], source).text, document);
+                       rp_plan_source_word(&plan->sources[source], source).text, document);
     uint64_t kept = rp_length_kept(&plan->config, stored);
     if (length == 0 || offset > kept || length != kept - offset)
         return DAMAGED(check,
@@ -128,7 +128,7 @@ static int check_piece(struct check *check, const char *what, uint32_t index, bo
                        uint64_t length_min, uint64_t length_max)
 {
     uint32_t seq_len = check->plan->config.seq_len;
-    struct rp_token_piece piece;
+    struct rp_state_piece piece;
     int failed = read_record(check, &piece, sizeof piece);
     if (failed < 0)
         return failed;
@@ -162,7 +162,7 @@ static int check_open_row(struct check *check, uint32_t index)
 {
     const struct rp_plan_config *config = &check->plan->config;
     uint64_t placed = check->record.counts.placed;
-    struct rp_token_open_row row;
+    struct rp_state_open_row row;
     int failed = read_record(check, &row, sizeof row);
     if (failed < 0)
         return failed;
@@ -199,7 +199,7 @@ static int check_open_row(struct check *check, uint32_t index)
 }
 
 /* Every document of an open row was placed after that row was opened, and the first one is not too
- * old: this is what bounds the length of the next token (rp_token_bytes_max). */
+ * old: this is what bounds the length of the next token (rp_state_bytes_max). */
 static int check_open_rows(struct check *check)
 {
     uint64_t placed = check->record.counts.placed;
@@ -280,7 +280,7 @@ static int check_lane(struct check *check, uint64_t next_row)
     return failed < 0 ? failed : check_counts(check, next_row);
 }
 
-int rp_token_verify(struct rp_token_reader reader, const struct rp_token_header *header,
+int rp_state_verify(struct rp_state_reader reader, const struct rp_state_header *header,
                     const struct rp_plan *plan, struct rp_error *error)
 {
     uint64_t next_row = header->next_row;

@@ -124,7 +124,7 @@ bool rp_engine_rebuilds_beside(const struct rp_engine *engine, uint32_t ring, ui
     const struct rp_ring *old = &engine->rings[ring];
     if (replica == RP_ALL_SEATS || !engine->flow_running)
         return false;
-    uint64_t lowest = rp_ring_lowest_position(old, replica, batch);
+    uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
     return lowest >= old->release && lowest <= old->tail;
 }
 

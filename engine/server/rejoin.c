@@ -75,7 +75,7 @@ static struct rp_rejoin_facts facts_of(const struct rp_engine *engine, const str
         .ring_has_consumer = rp_engine_has_consumer(engine, ring),
         .release = ring->release,
         .tail = ring->tail,
-        .lowest_other = rp_ring_lowest_position(ring, seat->replica, UINT64_MAX),
+        .lowest_other = rp_seat_lowest_position(ring, seat->replica, UINT64_MAX),
         .position_is_known = rp_seat_position_is_known(seat),
         .memory_may_be_read = rp_ring_may_be_read(seat->ring, seat->replica),
         .position = rp_seat_position(seat),
@@ -188,19 +188,19 @@ static int apply(struct rp_engine *engine, const struct asked *asked,
                  const struct rp_placement *placement, struct rp_error *error)
 {
     switch (placement->action) {
-    case RP_PLACE_REFUSE:
+    case RP_LOCKED_DIR_REFUSE:
         return refuse(engine, placement, error);
-    case RP_PLACE_KEEP:
+    case RP_LOCKED_DIR_KEEP:
         return 0;
-    case RP_PLACE_REBUILD:
+    case RP_LOCKED_DIR_REBUILD:
         return replace_ring(engine, asked->seat, placement->batch, false, error);
-    case RP_PLACE_MOVE_RING:
+    case RP_LOCKED_DIR_MOVE_RING:
         RP_ASSERT(!rp_engine_has_consumer(engine, asked->seat->ring));
         return replace_ring(engine, asked->seat, placement->batch, true, error);
-    case RP_PLACE_MOVE_ALL:
+    case RP_LOCKED_DIR_MOVE_ALL:
         break;
     }
-    RP_ASSERT(placement->action == RP_PLACE_MOVE_ALL);
+    RP_ASSERT(placement->action == RP_LOCKED_DIR_MOVE_ALL);
     return move_all(engine, asked, placement, error);
 }
 

@@ -81,11 +81,11 @@ struct rp_rejoin_facts {
 };
 
 enum rp_placement_action {
-    RP_PLACE_REFUSE,
-    RP_PLACE_KEEP,
-    RP_PLACE_REBUILD,
-    RP_PLACE_MOVE_RING,
-    RP_PLACE_MOVE_ALL
+    RP_LOCKED_DIR_REFUSE,
+    RP_LOCKED_DIR_KEEP,
+    RP_LOCKED_DIR_REBUILD,
+    RP_LOCKED_DIR_MOVE_RING,
+    RP_LOCKED_DIR_MOVE_ALL
 };
 
 enum rp_refusal {

@@ -23,7 +23,7 @@ static void copy_unreleased(const struct rp_ring *from, struct rp_ring *to)
     rp_ring_publish(to, from->tail);
 }
 
-uint64_t rp_ring_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch)
+uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch)
 {
     for (uint32_t r = 0; r < ring->replicas && replica != RP_ALL_SEATS; r++)
         if (r != replica)
@@ -96,7 +96,7 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     }
     (void)rp_ring_poll_release(old); /* the last releases of consumers that are to migrate */
     int code = rp_ring_create(&fresh, &geometry, replicas, rp_contract_hash(&engine->contract),
-                              engine->generation, rp_ring_lowest_position(old, replica, batch),
+                              engine->generation, rp_seat_lowest_position(old, replica, batch),
                               error);
     if (code < 0)
         return code;
@@ -116,7 +116,7 @@ uint64_t rp_engine_lowest_tail(const struct rp_engine *engine, uint32_t ring, ui
     uint64_t lowest = UINT64_MAX;
     for (uint32_t r = 0; r < engine->ring_count; r++) {
         const struct rp_ring *other = &engine->rings[r];
-        uint64_t position = rp_ring_lowest_position(other, replica, batch);
+        uint64_t position = rp_seat_lowest_position(other, replica, batch);
         bool is_emptied = r == ring && position - other->release > other->tail - other->release;
         lowest = rp_min_u64(lowest, is_emptied ? position : other->tail);
     }

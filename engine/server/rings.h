@@ -21,7 +21,7 @@ RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring
 /** Put a ring that is complete in the place of one. Consumers of the old one migrate. */
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
-uint64_t rp_ring_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
+uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
 /** The lowest tail of all rings if seat `replica` of `ring` (RP_NO_RING: of none) were moved to
  * `batch`. */
 #define RP_NO_RING UINT32_MAX

@@ -74,13 +74,13 @@ struct copying {
     uint8_t *contents;
     size_t room, bytes; /* of the contents: in all, and copied by now */
     size_t count;       /* sources that are copied */
-    struct rp_checkpoint_feed *feed;
+    struct rp_growing_section *growing;
 };
 
 static void feed_on(struct copying *copying, size_t *fed)
 {
-    if (copying->feed)
-        rp_checkpoint_feed_add(copying->feed, copying->bytes - *fed);
+    if (copying->growing)
+        rp_growing_section_add(copying->growing, copying->bytes - *fed);
     *fed = copying->bytes;
 }
 
@@ -112,9 +112,10 @@ static void copy_contents(struct copying *copying)
     feed_on(copying, &fed);
 }
 
-/* Save `bytes` of contents, which hold `count` sources: copied, or what the feed will bring. */
+/* Save `bytes` of contents, which hold `count` sources: copied, or what will be copied while it is
+ * written. */
 static void put_checkpoint(struct copying *copying, size_t bytes, size_t count,
-                           struct rp_checkpoint_feed *feed)
+                           struct rp_growing_section *growing)
 {
     struct rp_saver *saver = copying->saver;
     saver->was_there = rp_checkpoint_is_saved(saver->directory, &saver->info, saver->token,
@@ -134,7 +135,7 @@ static void put_checkpoint(struct copying *copying, size_t bytes, size_t count,
     size_t part_count = 2;
     if (count)
         parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTENTS, &pieces[2], 1,
-                                                          feed};
+                                                          growing};
     parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTRACT, &pieces[3], 1, NULL};
     saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, part_count,
                                      &saver->path, &saver->error);
@@ -150,7 +151,7 @@ static void *put_fed(void *argument)
 {
     struct copying *copying = argument;
     apply_priority(copying->saver);
-    put_checkpoint(copying, copying->room, copying->saver->source_count, copying->feed);
+    put_checkpoint(copying, copying->room, copying->saver->source_count, copying->growing);
     return NULL;
 }
 
@@ -165,19 +166,19 @@ static void save(struct rp_saver *saver)
     if (copying.room) /* whole pages: the writer need not copy them */
         copying.contents = rp_take_pages(copying.room);
     if (copying.contents)
-        copying.feed = rp_checkpoint_feed_open(copying.contents, copying.room);
-    bool beside = copying.feed && pthread_create(&thread, NULL, put_fed, &copying) == 0;
+        copying.growing = rp_growing_section_open(copying.contents, copying.room);
+    bool beside = copying.growing && pthread_create(&thread, NULL, put_fed, &copying) == 0;
     if (copying.contents)
         copy_contents(&copying);
-    if (copying.feed)
-        rp_checkpoint_feed_end(copying.feed);
+    if (copying.growing)
+        rp_growing_section_end(copying.growing);
     announce(saver, RP_SAVER_COPIED);
     apply_priority(saver);
     if (beside)
         pthread_join(thread, NULL);
     if (!beside || copying.bytes < copying.room)
         put_checkpoint(&copying, copying.bytes, copying.count, NULL);
-    rp_checkpoint_feed_close(copying.feed);
+    rp_growing_section_close(copying.growing);
     rp_give_pages(copying.contents, copying.room);
 }
 

@@ -73,14 +73,15 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
 
 /* Are all tokens of a ticket in our own memory, and good? Those of a mapped file lie in the file,
  * where they may have changed since they were compared: they are left out, and read again after a
- * restart. Those of a bulk come with an earlier ticket, which may have failed since it was listed.
+ * restart. Those of a block read come with an earlier ticket, which may have failed since it was
+ * listed.
  */
 static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct rp_ticket *ticket)
 {
-    for (uint32_t i = 0; i < ticket->piece_count; i++) {
-        const struct rp_piece *piece = &ticket->pieces[i];
-        if (piece->mapped_shard ? !RP_DEFECT(save_mapped_tokens)
-                                : !rp_arena_has_tokens(arena, first, piece))
+    for (uint32_t i = 0; i < ticket->transfer_count; i++) {
+        const struct rp_transfer *transfer = &ticket->transfers[i];
+        if (transfer->mapped_shard ? !RP_DEFECT(save_mapped_tokens)
+                                   : !rp_arena_has_tokens(arena, first, transfer))
             return false;
     }
     return true;
@@ -101,17 +102,17 @@ static int add_tickets(struct rp_engine *engine, struct source_list *list)
             continue;
         if (ticket->error)
             break;
-        for (uint32_t i = 0; i < ticket->piece_count && code >= 0; i++) {
-            const struct rp_piece *piece = &ticket->pieces[i];
+        for (uint32_t i = 0; i < ticket->transfer_count && code >= 0; i++) {
+            const struct rp_transfer *transfer = &ticket->transfers[i];
             const struct rp_config *c = engine->config;
-            uint64_t rank = c->rank_first + piece->ring;
+            uint64_t rank = c->rank_first + transfer->ring;
             struct rp_content_source source = {
                 .row = engine->base_row +
-                       (ticket->batch * c->dp_world_size + rank) * c->batch_size + piece->row,
-                .offset = piece->offset,
-                .count = piece->fragment.length,
-                .width = piece->width,
-                .tokens = rp_flow_piece_tokens(engine->flow, piece)};
+                       (ticket->batch * c->dp_world_size + rank) * c->batch_size + transfer->row,
+                .offset = transfer->offset,
+                .count = transfer->fragment.length,
+                .width = transfer->width,
+                .tokens = rp_flow_transfer_tokens(engine->flow, transfer)};
             code = add_source(list, &source);
         }
     }

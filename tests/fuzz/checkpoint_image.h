@@ -21,12 +21,12 @@ void *__wrap_rp_take_pages(size_t bytes)
 {
     static uint8_t *pages;
     if (!pages) {
-        pages = __real_rp_take_pages(FILE_BYTES_MAX + RP_FORMAT_PAGE_BYTES);
+        pages = __real_rp_take_pages(FILE_BYTES_MAX + RP_CHECKPOINT_PAGE_BYTES);
         FUZZ_REQUIRE(pages);
-        FUZZ_REQUIRE(mprotect(pages + FILE_BYTES_MAX, RP_FORMAT_PAGE_BYTES, PROT_NONE) == 0);
+        FUZZ_REQUIRE(mprotect(pages + FILE_BYTES_MAX, RP_CHECKPOINT_PAGE_BYTES, PROT_NONE) == 0);
     }
     FUZZ_REQUIRE(bytes <= FILE_BYTES_MAX);
-    return pages + FILE_BYTES_MAX - rp_align_up(bytes, RP_FORMAT_PAGE_BYTES);
+    return pages + FILE_BYTES_MAX - rp_align_up(bytes, RP_CHECKPOINT_PAGE_BYTES);
 }
 
 void __wrap_rp_give_pages(void *memory, size_t bytes);
@@ -38,14 +38,14 @@ void __wrap_rp_give_pages(void *memory, size_t bytes)
 /* Returns the length of the file; 0 when there can be none of that description. */
 FUZZ uint64_t make_file(struct fuzz_input *input)
 {
-    struct rp_format_head head = {.info = {.next_row = fuzz_number(input, 8), .run = "fuzz"}};
+    struct rp_checkpoint_head head = {.info = {.next_row = fuzz_number(input, 8), .run = "fuzz"}};
     head.info.contents_end_row = head.info.next_row + fuzz_number(input, 2);
     uint64_t lengths[SECTIONS];
     for (unsigned i = 0; i < SECTIONS; i++)
         lengths[i] = fuzz_number(input, 2) % 4200;
     for (uint32_t i = 0; i < SECTIONS; i++) {
-        struct rp_format_section section = {.type = i + 1,
-                                            .bytes = rp_min_u64(lengths[i], input->left)};
+        struct rp_checkpoint_format_section section = {
+            .type = i + 1, .bytes = rp_min_u64(lengths[i], input->left)};
         section.hash = rp_hash128(input->at, section.bytes);
         if (i == 0 || section.bytes > 0)
             head.sections[head.section_count++] = section;
@@ -53,7 +53,7 @@ FUZZ uint64_t make_file(struct fuzz_input *input)
         input->left -= section.bytes;
     }
     const uint8_t *data = input->at;
-    if (rp_format_layout(&head, NULL) < 0)
+    if (rp_checkpoint_layout(&head, NULL) < 0)
         return 0;
     FUZZ_REQUIRE(head.file_bytes <= sizeof image);
     memset(image, 0, head.file_bytes);
@@ -61,8 +61,8 @@ FUZZ uint64_t make_file(struct fuzz_input *input)
         data -= head.sections[i].bytes;
         memcpy(image + head.sections[i].offset, data, head.sections[i].bytes);
     }
-    rp_format_encode_head(&head, image);
-    rp_format_encode_footer(&head, image + head.file_bytes - RP_FORMAT_FOOTER_BYTES);
+    rp_checkpoint_encode_head(&head, image);
+    rp_checkpoint_encode_footer(&head, image + head.file_bytes - RP_CHECKPOINT_FOOTER_BYTES);
     return head.file_bytes;
 }
 
@@ -74,7 +74,7 @@ FUZZ void mend_hash(uint8_t *part, size_t bytes)
 
 FUZZ void mend(uint64_t bytes)
 {
-    uint8_t *footer = image + bytes - RP_FORMAT_FOOTER_BYTES;
+    uint8_t *footer = image + bytes - RP_CHECKPOINT_FOOTER_BYTES;
     for (uint32_t i = 0; i < SECTIONS; i++) {
         uint8_t *entry = image + 512 + 64 * i; /* FORMAT.md, table: offset, bytes, hash */
         uint64_t offset = rp_load_u64(entry + 8), length = rp_load_u64(entry + 16);
@@ -83,9 +83,9 @@ FUZZ void mend(uint64_t bytes)
         struct rp_hash128 hash = rp_hash128(image + offset, length);
         memcpy(entry + 24, &hash, HASH_BYTES);
     }
-    mend_hash(image, RP_FORMAT_HEAD_BYTES);
-    memcpy(footer + 32, image + RP_FORMAT_HEAD_BYTES - HASH_BYTES, HASH_BYTES);
-    mend_hash(footer, RP_FORMAT_FOOTER_BYTES);
+    mend_hash(image, RP_CHECKPOINT_HEAD_BYTES);
+    memcpy(footer + 32, image + RP_CHECKPOINT_HEAD_BYTES - HASH_BYTES, HASH_BYTES);
+    mend_hash(footer, RP_CHECKPOINT_FOOTER_BYTES);
 }
 
 #endif

@@ -12,17 +12,17 @@ static _Alignas(8) uint8_t good[FILE_BYTES_MAX];
 
 static void check_accepted(const struct rp_checkpoint *checkpoint)
 {
-    static _Alignas(8) uint8_t again[RP_FORMAT_HEAD_BYTES];
+    static _Alignas(8) uint8_t again[RP_CHECKPOINT_HEAD_BYTES];
     const struct rp_checkpoint_info *info = rp_checkpoint_info(checkpoint);
     size_t bytes, cursor = 0;
     const void *state = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes), *tokens;
     FUZZ_REQUIRE(state && bytes > 0);
-    struct rp_format_head head;
-    FUZZ_REQUIRE(rp_format_parse_head(&head, image, rp_load_u64(image + 16), "", NULL) == 0);
-    rp_format_encode_head(&head, again);
+    struct rp_checkpoint_head head;
+    FUZZ_REQUIRE(rp_checkpoint_parse_head(&head, image, rp_load_u64(image + 16), "", NULL) == 0);
+    rp_checkpoint_encode_head(&head, again);
     FUZZ_REQUIRE(memcmp(again, image, sizeof again) == 0);
     for (uint32_t i = 0; i < head.section_count && head.sections[i].type <= SECTIONS; i++) {
-        const struct rp_format_section *section = &head.sections[i];
+        const struct rp_checkpoint_format_section *section = &head.sections[i];
         enum rp_checkpoint_section_type type = (enum rp_checkpoint_section_type)section->type;
         const void *found = rp_checkpoint_section(checkpoint, type, &bytes);
         FUZZ_REQUIRE(found || (type == RP_CHECKPOINT_CONTENTS && bytes == 0));
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(good, image, bytes);
     if (!(mode & 1))
         fuzz_edit(&input, image, bytes);
-    if (mode & 2 && bytes >= RP_FORMAT_BYTES_MIN)
+    if (mode & 2 && bytes >= RP_CHECKPOINT_BYTES_MIN)
         mend(bytes);
     struct rp_checkpoint *checkpoint;
     int code = rp_checkpoint_open(&checkpoint, fuzz_file("checkpoint", image, bytes), &error);

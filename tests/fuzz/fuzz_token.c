@@ -14,7 +14,7 @@ static void check_taken(struct variant *v, size_t bytes)
     struct rp_error error = {0};
     struct rp_state_info info;
     FUZZ_REQUIRE(rp_plan_save(v->plan, after) == bytes);
-    memset(token + offsetof(struct rp_token_header, corpus_full), 0, sizeof(struct rp_hash128));
+    memset(token + offsetof(struct rp_state_header, corpus_full), 0, sizeof(struct rp_hash128));
     mend(bytes); /* a full fingerprint is taken on trust where the plan has none */
     FUZZ_REQUIRE(memcmp(after, token, bytes) == 0);
     FUZZ_REQUIRE(rp_state_info(fuzz_at_edge(token, bytes), bytes, &info, &error) == 0);

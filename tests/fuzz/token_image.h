@@ -43,9 +43,9 @@ FUZZ struct variant *variant_at(unsigned number)
 
 FUZZ void mend(size_t bytes)
 {
-    if (bytes < sizeof(struct rp_token_header) + sizeof(struct rp_hash128))
+    if (bytes < sizeof(struct rp_state_header) + sizeof(struct rp_hash128))
         return;
-    rp_store_u32(token + offsetof(struct rp_token_header, bytes), (uint32_t)bytes);
+    rp_store_u32(token + offsetof(struct rp_state_header, bytes), (uint32_t)bytes);
     struct rp_hash128 hash = rp_hash128(token, bytes - sizeof hash);
     memcpy(token + bytes - sizeof hash, &hash, sizeof hash);
 }

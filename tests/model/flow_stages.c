@@ -44,14 +44,14 @@ static void write_data(const struct rp_arena *arena, uint64_t number)
 static void fill_ticket(const struct rp_arena *arena, struct rp_ticket *ticket, uint64_t number,
                         bool with_reads)
 {
-    ticket->pieces[0] = (struct rp_piece){.fragment.length = STAGE_TOKENS,
-                                          .data_offset = data_of(arena, number),
-                                          .loaded_by = number,
-                                          .width = sizeof(uint32_t),
-                                          .id_bits = 31};
+    ticket->transfers[0] = (struct rp_transfer){.fragment.length = STAGE_TOKENS,
+                                                .data_offset = data_of(arena, number),
+                                                .loaded_by = number,
+                                                .width = sizeof(uint32_t),
+                                                .id_bits = 31};
     ticket->rows[0] = (struct rp_row_end){
         .row = ticket->batch, .fragments = 1, .tokens = STAGE_TOKENS};
-    ticket->piece_count = ticket->row_count = 1;
+    ticket->transfer_count = ticket->row_count = 1;
     ticket->read_count = with_reads;
     if (!with_reads)
         write_data(arena, number);

@@ -150,6 +150,84 @@ def cycles(files):
         yield from visit(path, [])
 
 
+# A function that other files can see, at its definition.
+DEFINITION = re.compile(r"^(?!static\b|typedef\b)[a-z][\w \t*]*?\b(rp_\w+)\s*\([^;{]*\)\n\{", re.M)
+
+
+def folder_of(path):
+    return os.path.dirname(path) if path.startswith(("engine/", "tools/ringpack")) else None
+
+
+def definitions(files):
+    """function -> file that defines it, for the engine and the program."""
+    found = {}
+    for path, text in files.items():
+        if path.endswith(".c") and folder_of(path):
+            for name in DEFINITION.findall(code_of(text)):
+                found[name] = path
+    return found
+
+
+@rule({"engine/server/a.c": "int rp_a(void)\n{\n    return rp_b();\n}\n",
+       "engine/server/b.c": "int rp_b(void)\n{\n    return rp_a();\n}\n"})
+def one_way(files):
+    """Calls among the files of a folder go one way: no file calls one that calls it."""
+    owner = definitions(files)
+    calls = {}
+    for path, text in files.items():
+        if path.endswith(".c") and folder_of(path):
+            names = set(re.findall(r"(?<!struct )(?<!enum )\b(rp_\w+)\b", code_of(text)))
+            calls[path] = sorted({owner[n] for n in names if n in owner and owner[n] != path
+                                  and folder_of(owner[n]) == folder_of(path)})
+    done = set()
+
+    def visit(path, trail):
+        if path in trail:
+            circle = [*trail[trail.index(path):], path]
+            yield Finding(path, 1, "circle of calls: " + " -> ".join(map(os.path.basename, circle)))
+        elif path not in done:
+            for target in calls[path]:
+                yield from visit(target, [*trail, path])
+            done.add(path)
+
+    for path in sorted(calls):
+        yield from visit(path, [])
+
+
+def module_name(path):
+    return path.split("/")[1] if path.startswith("engine/") else "the program"
+
+
+@rule({"engine/io/a.c": "int rp_wood_cut(void)\n{\n}\n",
+       "engine/shm/b.c": "int rp_wood_burn(void)\n{\n}\n"})
+def one_owner(files):
+    """The first word of a function's name belongs to one module; installed names are apart."""
+    first = {}
+    public = {name for path, text in files.items() if path.startswith("include/")
+              for name in re.findall(r"\b(rp_\w+)\s*\(", text)}
+    for name, path in sorted(definitions(files).items(), key=lambda item: item[1]):
+        if name.count("_") == 1 or name in public:
+            continue
+        word, owner = name.split("_")[1], module_name(path)
+        other = first.setdefault(word, (owner, path, name))
+        if other[0] != owner:
+            yield Finding(path, 1, f"{name}: the prefix rp_{word}_ is that of {other[1]}")
+
+
+@rule({"engine/io/a.h": "struct rp_a {\n};\n", "engine/shm/b.h": "struct rp_a {\n};\n"})
+def one_layout(files):
+    """A struct tag names one struct."""
+    first = {}
+    for path, text in files.items():
+        if path.endswith((".c", ".h")) and path.startswith(("engine/", "tools/", "include/")):
+            code = code_of(text)
+            for match in re.finditer(r"^struct (rp_\w+) \{", code, re.M):
+                other = first.setdefault(match.group(1), path)
+                if other != path:
+                    yield Finding(path, code.count("\n", 0, match.start()) + 1,
+                                  f"struct {match.group(1)} is another one in {other}")
+
+
 DOORS = {
     "liburing.h": "engine/io/",
     "xxhash.h": "engine/base/hash",

@@ -104,7 +104,7 @@ static inline const char *plan_describe(const struct rp_plan_config *config)
 {
     static char text[160];
     snprintf(text, sizeof text, "%s fill %s long_doc %s shuffle %s lanes %" PRIu32 " D %" PRIu32,
-             rp_packing_name(config->packing), rp_fill_name(config->fill),
+             rp_packing_name(config->packing), rp_plan_fill_name(config->fill),
              rp_long_doc_name(config->long_doc), rp_shuffle_name(config->shuffle), config->lanes,
              config->max_docs_per_row);
     return text;

@@ -22,7 +22,7 @@ static struct {
 
 /* Brings the contents bit by bit, from a thread. */
 struct maker {
-    struct rp_checkpoint_feed *feed;
+    struct rp_growing_section *growing;
     unsigned seed;
     size_t stop_at;      /* brings no more than so many bytes */
     size_t spoil;        /* changes this byte after it was brought; SIZE_MAX: none */
@@ -41,18 +41,18 @@ static void *make(void *argument)
         rp_a64_store_release(&m->there, done + bytes); /* before the writer can know */
         bool spoils = m->spoil >= done && m->spoil < done + bytes;
         if (spoils) { /* what is added below is hashed first; the writer sees it only then */
-            rp_checkpoint_feed_add(m->feed, m->spoil - done);
+            rp_growing_section_add(m->growing, m->spoil - done);
             bytes -= m->spoil - done;
             done = m->spoil;
         }
-        rp_checkpoint_feed_add(m->feed, bytes);
+        rp_growing_section_add(m->growing, bytes);
         if (spoils)
             ((uint8_t *)&contents)[m->spoil] ^= 1;
         done += bytes;
         if (rand_r(&m->seed) % 4 == 0)
             rp_sleep_ns(50000);
     }
-    rp_checkpoint_feed_end(m->feed);
+    rp_growing_section_end(m->growing);
     return NULL;
 }
 
@@ -60,15 +60,15 @@ static void start_maker(unsigned seed, size_t stop_at, size_t spoil)
 {
     memset(&contents, 0xee, sizeof contents);
     maker = (struct maker){.seed = seed, .stop_at = stop_at, .spoil = spoil};
-    maker.feed = rp_checkpoint_feed_open(&contents, sizeof contents);
-    assert_non_null(maker.feed);
+    maker.growing = rp_growing_section_open(&contents, sizeof contents);
+    assert_non_null(maker.growing);
     assert_int_equal(pthread_create(&maker.thread, NULL, make, &maker), 0);
 }
 
 static void end_maker(void)
 {
     pthread_join(maker.thread, NULL);
-    rp_checkpoint_feed_close(maker.feed);
+    rp_growing_section_close(maker.growing);
 }
 
 static void make_contents(void)
@@ -78,8 +78,8 @@ static void make_contents(void)
         made.tokens[i] = (uint16_t)(i * 2654435761u >> 11);
 }
 
-/* The sample, but with these contents: fed, or of `made` when there is no feed. */
-static int save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_feed *feed,
+/* The sample, but with these contents: fed, or of `made` when there is no growing. */
+static int save(struct rp_checkpoint_dir *dir, struct rp_growing_section *growing,
                 struct rp_error *error)
 {
     struct sample sample;
@@ -87,7 +87,7 @@ static int save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_feed *feed,
     sample.info.contents_end_row = 11;
     sample.pieces[2] = (struct rp_checkpoint_piece){&made, sizeof made};
     sample.parts[2].piece_count = 1;
-    sample.parts[2].feed = feed;
+    sample.parts[2].growing = growing;
     return rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, error);
 }
 
@@ -127,7 +127,7 @@ static void test_the_file_is_that_of_finished_memory(void **state)
     for (unsigned seed = 1; seed <= 50; seed++) {
         dir = open_dir("fed", &storage);
         start_maker(seed, sizeof contents, SIZE_MAX);
-        assert_int_equal(save(dir, maker.feed, &error), 0);
+        assert_int_equal(save(dir, maker.growing, &error), 0);
         end_maker();
         rp_checkpoint_dir_close(dir);
         uint8_t *fed = read_file("fed", &fed_bytes);
@@ -140,7 +140,7 @@ static void test_the_file_is_that_of_finished_memory(void **state)
 }
 
 /* Where the contents begin: head, state and config have their pages before them. */
-#define CONTENTS_OFFSET (RP_FORMAT_HEAD_BYTES + 2 * RP_FORMAT_PAGE_BYTES)
+#define CONTENTS_OFFSET (RP_CHECKPOINT_HEAD_BYTES + 2 * RP_CHECKPOINT_PAGE_BYTES)
 
 static uint64_t head_written_at, other_writes;
 
@@ -168,7 +168,7 @@ static void test_nothing_is_written_before_it_is_there(void **state)
     for (unsigned seed = 1; seed <= 50; seed++) {
         head_written_at = other_writes = 0;
         start_maker(seed, sizeof contents, SIZE_MAX);
-        assert_int_equal(save(dir, maker.feed, &error), 0);
+        assert_int_equal(save(dir, maker.growing, &error), 0);
         end_maker();
         assert_true(other_writes >= 2);
         assert_int_equal(head_written_at, other_writes); /* the head last: it knows all hashes */
@@ -187,7 +187,7 @@ static void test_what_does_not_come_whole_is_not_saved(void **state)
     for (size_t i = 0; i < RP_ARRAY_COUNT(stops); i++) {
         faulty_arm(&faulty, FAULT_CODE, 0, UINT32_MAX, false);
         start_maker((unsigned)i + 1, stops[i], SIZE_MAX);
-        assert_int_equal(save(dir, maker.feed, &error), -RP_E_STOPPED);
+        assert_int_equal(save(dir, maker.growing, &error), -RP_E_STOPPED);
         end_maker();
         assert_int_equal(faulty.creates, 1); /* it would not come at a second attempt either */
         assert_int_equal(count_names("short", "checkpoint-"), 0);
@@ -206,8 +206,8 @@ static void test_what_changes_after_it_was_brought_is_found_out(void **state)
     for (size_t i = 0; i < RP_ARRAY_COUNT(places); i++) {
         start_maker((unsigned)i + 1, sizeof contents, places[i]);
         pthread_join(maker.thread, NULL);
-        assert_int_equal(save(dir, maker.feed, &error), -RP_E_CORRUPT);
-        rp_checkpoint_feed_close(maker.feed);
+        assert_int_equal(save(dir, maker.growing, &error), -RP_E_CORRUPT);
+        rp_growing_section_close(maker.growing);
     }
     rp_checkpoint_dir_close(dir);
 }
@@ -222,7 +222,7 @@ static void test_every_call_fails_once(void **state)
         struct rp_checkpoint_dir *dir = open_dir("fault", &faulty.storage);
         faulty_arm(&faulty, FAULT_CODE, -EIO, at, false);
         start_maker(at, sizeof contents, SIZE_MAX);
-        assert_int_equal(save(dir, maker.feed, &error), 0); /* by another attempt */
+        assert_int_equal(save(dir, maker.growing, &error), 0); /* by another attempt */
         end_maker();
         faulty.armed = false;
         rp_checkpoint_dir_close(dir);

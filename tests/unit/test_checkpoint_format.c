@@ -29,13 +29,13 @@ static uint8_t *sample_file(uint64_t next_row, size_t *bytes)
 
 enum verdict { REFUSED, WHOLE, WITHOUT_CONTENTS };
 
-static enum verdict judge(const uint8_t *file, size_t bytes, struct rp_format_head *head)
+static enum verdict judge(const uint8_t *file, size_t bytes, struct rp_checkpoint_head *head)
 {
     struct rp_error error;
     bool contents_bad;
-    if (bytes < RP_FORMAT_BYTES_MIN ||
-        rp_format_parse_head(head, file, bytes, "test", &error) < 0 ||
-        rp_format_verify(head, file, "test", &contents_bad, &error) < 0) {
+    if (bytes < RP_CHECKPOINT_BYTES_MIN ||
+        rp_checkpoint_parse_head(head, file, bytes, "test", &error) < 0 ||
+        rp_checkpoint_verify(head, file, "test", &contents_bad, &error) < 0) {
         return REFUSED;
     }
     return contents_bad ? WITHOUT_CONTENTS : WHOLE;
@@ -177,10 +177,11 @@ static void test_every_bit_flip(void **state)
     (void)state;
     size_t bytes;
     uint8_t *file = sample_file(7, &bytes);
-    struct rp_format_head head;
+    struct rp_checkpoint_head head;
     assert_int_equal(judge(file, bytes, &head), WHOLE);
-    const struct rp_format_section *contents = rp_format_find(&head, RP_CHECKPOINT_CONTENTS);
-    size_t begin = contents->offset, end = bytes - RP_FORMAT_FOOTER_BYTES, without = 0;
+    const struct rp_checkpoint_format_section *contents = rp_checkpoint_find(
+        &head, RP_CHECKPOINT_CONTENTS);
+    size_t begin = contents->offset, end = bytes - RP_CHECKPOINT_FOOTER_BYTES, without = 0;
     for (size_t i = 0; i < bytes; i++) {
         for (unsigned bit = 0; bit < 8; bit++) {
             file[i] ^= (uint8_t)(1u << bit);
@@ -215,22 +216,22 @@ static void test_every_truncation_and_appended_bytes(void **state)
 
 static bool page_is_zero(const uint8_t *page)
 {
-    return page[0] == 0 && memcmp(page, page + 1, RP_FORMAT_PAGE_BYTES - 1) == 0;
+    return page[0] == 0 && memcmp(page, page + 1, RP_CHECKPOINT_PAGE_BYTES - 1) == 0;
 }
 
 static void test_zero_pages(void **state)
 {
     (void)state;
     size_t bytes;
-    uint8_t *file = sample_file(7, &bytes), saved[RP_FORMAT_PAGE_BYTES];
-    struct rp_format_head head;
-    for (size_t page = 0; page < bytes; page += RP_FORMAT_PAGE_BYTES) {
+    uint8_t *file = sample_file(7, &bytes), saved[RP_CHECKPOINT_PAGE_BYTES];
+    struct rp_checkpoint_head head;
+    for (size_t page = 0; page < bytes; page += RP_CHECKPOINT_PAGE_BYTES) {
         assert_false(page_is_zero(file + page)); /* so zeroing it is damage */
         memcpy(saved, file + page, sizeof saved);
         memset(file + page, 0, sizeof saved);
         enum verdict verdict = judge(file, bytes, &head);
         assert_int_equal(verdict,
-                         page == bytes - 2 * RP_FORMAT_PAGE_BYTES ? WITHOUT_CONTENTS : REFUSED);
+                         page == bytes - 2 * RP_CHECKPOINT_PAGE_BYTES ? WITHOUT_CONTENTS : REFUSED);
         memcpy(file + page, saved, sizeof saved);
     }
     free(file);
@@ -244,13 +245,13 @@ static void test_stale_page_mixtures(void **state)
     uint8_t *file = sample_file(7, &bytes), *other = sample_file(8, &bytes_other);
     uint8_t *mixed = malloc(bytes);
     assert_int_equal(bytes, bytes_other);
-    unsigned pages = (unsigned)(bytes / RP_FORMAT_PAGE_BYTES), whole = 0, without = 0;
+    unsigned pages = (unsigned)(bytes / RP_CHECKPOINT_PAGE_BYTES), whole = 0, without = 0;
     for (unsigned mask = 0; mask < 1u << pages; mask++) {
         for (unsigned page = 0; page < pages; page++)
-            memcpy(mixed + page * RP_FORMAT_PAGE_BYTES,
-                   (mask >> page & 1 ? other : file) + page * RP_FORMAT_PAGE_BYTES,
-                   RP_FORMAT_PAGE_BYTES);
-        struct rp_format_head head;
+            memcpy(mixed + page * RP_CHECKPOINT_PAGE_BYTES,
+                   (mask >> page & 1 ? other : file) + page * RP_CHECKPOINT_PAGE_BYTES,
+                   RP_CHECKPOINT_PAGE_BYTES);
+        struct rp_checkpoint_head head;
         enum verdict verdict = judge(mixed, bytes, &head);
         whole += verdict == WHOLE;
         without += verdict == WITHOUT_CONTENTS;
@@ -275,7 +276,7 @@ static void rehash(uint8_t *file, size_t bytes)
 {
     struct rp_hash128 hash = rp_hash128(file, HEAD_HASH_AT);
     memcpy(file + HEAD_HASH_AT, &hash, sizeof hash);
-    uint8_t *footer = file + bytes - RP_FORMAT_FOOTER_BYTES;
+    uint8_t *footer = file + bytes - RP_CHECKPOINT_FOOTER_BYTES;
     memcpy(footer + 16, file + 16, 16); /* length and sequence */
     memcpy(footer + FOOTER_HEAD_HASH_AT, &hash, sizeof hash);
     hash = rp_hash128(footer, FOOTER_HASH_AT);
@@ -309,7 +310,7 @@ static void test_hostile_numbers_behind_right_hashes(void **state)
                 memcpy(forged, file, bytes);
                 memcpy(forged + at, &hostile[i], width);
                 rehash(forged, bytes);
-                struct rp_format_head head;
+                struct rp_checkpoint_head head;
                 enum verdict verdict = judge(forged, bytes, &head);
                 refused += verdict == REFUSED;
                 accepted += verdict != REFUSED;
@@ -329,12 +330,12 @@ static void test_versions_and_unknown_sections(void **state)
     (void)state;
     size_t bytes;
     uint8_t *file = sample_file(7, &bytes);
-    struct rp_format_head head;
+    struct rp_checkpoint_head head;
     struct rp_error error;
     rp_store_u32(file + 8, 3); /* not hashed again: damage, not another version */
-    assert_int_equal(rp_format_parse_head(&head, file, bytes, "test", &error), -RP_E_CORRUPT);
+    assert_int_equal(rp_checkpoint_parse_head(&head, file, bytes, "test", &error), -RP_E_CORRUPT);
     rehash(file, bytes);
-    assert_int_equal(rp_format_parse_head(&head, file, bytes, "test", &error), -RP_E_VERSION);
+    assert_int_equal(rp_checkpoint_parse_head(&head, file, bytes, "test", &error), -RP_E_VERSION);
     assert_non_null(strstr(error.message, "format 3"));
     rp_store_u32(file + 8, 1);
 
@@ -347,7 +348,7 @@ static void test_versions_and_unknown_sections(void **state)
     assert_int_equal(judge(file, bytes, &head), WHOLE);
     rp_store_u32(file + 512 + 2 * 64 + 4, 1); /* critical: we cannot do without */
     rehash(file, bytes);
-    assert_int_equal(rp_format_parse_head(&head, file, bytes, "test", &error), -RP_E_VERSION);
+    assert_int_equal(rp_checkpoint_parse_head(&head, file, bytes, "test", &error), -RP_E_VERSION);
     assert_non_null(strstr(error.message, "section 99"));
     free(file);
 }

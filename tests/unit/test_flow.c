@@ -104,7 +104,7 @@ static void rows_over_several_tickets(void **state)
             config.window_blocks = 3;
             struct kit kit;
             kit_open(&kit, crumbs, 1, &config);
-            assert_true(kit.rows[0].expected.count > RP_TICKET_PIECES_MAX);
+            assert_true(kit.rows[0].expected.count > RP_TICKET_TRANSFERS_MAX);
             struct rp_flow_options options = small_flow(&rp_io_method_pread);
             options.packers = options.readers = 2;
             options.verify_blocks = verified;
@@ -270,12 +270,12 @@ static size_t keep_tickets(struct stream *s, struct kept_piece *kept, size_t mos
         if (word != rp_ticket_word(t, RP_TICKET_READY) &&
             word != rp_ticket_word(t, RP_TICKET_PACKED))
             continue;
-        for (uint32_t i = 0; i < ticket->piece_count && count < most; i++) {
-            const struct rp_piece *piece = &ticket->pieces[i];
+        for (uint32_t i = 0; i < ticket->transfer_count && count < most; i++) {
+            const struct rp_transfer *piece = &ticket->transfers[i];
             if (!rp_arena_is_loaded(arena, piece->loaded_by))
                 continue;
             struct kept_piece *k = &kept[count++];
-            k->tokens = rp_flow_piece_tokens(s->flow, piece);
+            k->tokens = rp_flow_transfer_tokens(s->flow, piece);
             k->bytes = (size_t)piece->fragment.length * piece->width;
             k->copy = malloc(k->bytes);
             memcpy(k->copy, k->tokens, k->bytes);

@@ -58,14 +58,15 @@ static void fill_ticket(struct bench *bench, uint32_t width)
     *ticket = (struct rp_ticket){.batch = BATCH, .batch_ends = 1};
     for (uint32_t ring = 0; ring < RINGS; ring++) {
         for (uint32_t f = 0; f < RP_ARRAY_COUNT(fragments); f++, at++) {
-            ticket->pieces[ticket->piece_count++] = (struct rp_piece){.fragment = fragments[f],
-                                                                      .data_offset = at,
-                                                                      .width = (uint16_t)width,
-                                                                      .id_bits = 63,
-                                                                      .ring = ring,
-                                                                      .row = fragment_rows[f],
-                                                                      .offset = fragment_offsets[f],
-                                                                      .index = fragment_indices[f]};
+            ticket->transfers[ticket->transfer_count++] = (struct rp_transfer){
+                .fragment = fragments[f],
+                .data_offset = at,
+                .width = (uint16_t)width,
+                .id_bits = 63,
+                .ring = ring,
+                .row = fragment_rows[f],
+                .offset = fragment_offsets[f],
+                .index = fragment_indices[f]};
             for (uint32_t i = 0; i < fragments[f].length; i++, at += width) {
                 uint64_t token = token_of(NULL, &fragments[f], i);
                 memcpy(data + at, &token, width);
@@ -247,9 +248,9 @@ static void a_token_at_the_limit_is_reported(void **state)
         bench_open(&bench, 0, RP_DTYPE_I32, RP_LABELS_SHIFTED, 4);
         struct rp_ticket *ticket = rp_arena_ticket(&bench.arena, 0);
         uint32_t token = 64999 + (uint32_t)over;
-        memcpy(bench.arena.data + ticket->pieces[6].data_offset + 20, &token, 4);
+        memcpy(bench.arena.data + ticket->transfers[6].data_offset + 20, &token, 4);
         pack_once(&bench, false);
-        assert_int_equal(ticket->bad_piece, over ? 7 : 0);
+        assert_int_equal(ticket->bad_transfer, over ? 7 : 0);
         bench_close(&bench);
     }
 }

@@ -5,7 +5,7 @@
 #include "processor_model.h"
 
 #include "base/bits.h"
-#include "corpus/scan.h"
+#include "corpus/document_scan.h"
 #include "plan/permutation.h"
 
 #define TOKENS 1000u
@@ -46,11 +46,11 @@ struct result {
 
 static struct result scan(enum rp_token_type type, const void *tokens, size_t count)
 {
-    struct rp_scan scan;
+    struct rp_document_scan scan;
     struct result result = {.count = 0};
-    rp_scan_begin(&scan, type, 5, false);
-    result.count = rp_scan_add(&scan, tokens, count, result.starts);
-    result.count += rp_scan_finish(&scan, result.starts + result.count);
+    rp_document_scan_begin(&scan, type, 5, false);
+    result.count = rp_document_scan_add(&scan, tokens, count, result.starts);
+    result.count += rp_document_scan_finish(&scan, result.starts + result.count);
     result.token_max = scan.token_max;
     return result;
 }

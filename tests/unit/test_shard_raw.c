@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "corpus/scan.h"
+#include "corpus/document_scan.h"
 
 #define EOS 7
 
@@ -315,14 +315,14 @@ static void test_scan_against_the_obvious(void **state)
         }
         if (count > 0 && (leads || expected[n - 1] != count))
             expected[n++] = count;
-        struct rp_scan scan;
-        rp_scan_begin(&scan, type, 1, leads);
+        struct rp_document_scan scan;
+        rp_document_scan_begin(&scan, type, 1, leads);
         while (at < count) {
             size_t part = 1 + (unsigned)rand_r(&seed) % (count - at);
-            f += rp_scan_add(&scan, stored + at * width, part, found + f);
+            f += rp_document_scan_add(&scan, stored + at * width, part, found + f);
             at += part;
         }
-        f += rp_scan_finish(&scan, found + f);
+        f += rp_document_scan_finish(&scan, found + f);
         assert_int_equal(f, n);
         assert_memory_equal(found, expected, n * sizeof found[0]);
         assert_int_equal(scan.token_max, largest);

@@ -107,21 +107,21 @@ static void a_state_is_found_under_its_own_position(void **state)
     rp_arena_close(&arena);
 }
 
-/* A bulk that failed is not retired, but later tickets are packed from what it left. */
+/* A block read that failed is not retired, but later tickets are packed from what it left. */
 static void tokens_of_a_failed_bulk_are_not_there(void **state)
 {
     (void)state;
     struct rp_arena arena;
     open_arena(&arena);
-    struct rp_ticket *bulk = rp_arena_ticket(&arena, 11);
-    struct rp_piece piece = {.loaded_by = 11};
+    struct rp_ticket *block_read = rp_arena_ticket(&arena, 11);
+    struct rp_transfer piece = {.loaded_by = 11};
     struct rp_error error;
     (void)rp_fail(&error, -RP_E_CORRUPT, NULL, "rot");
-    rp_a64_store_relaxed(&bulk->state, rp_ticket_word(11, RP_TICKET_PLANNED));
+    rp_a64_store_relaxed(&block_read->state, rp_ticket_word(11, RP_TICKET_PLANNED));
     assert_false(rp_arena_has_tokens(&arena, 9, &piece));
-    rp_a64_store_relaxed(&bulk->state, rp_ticket_word(11, RP_TICKET_READY));
+    rp_a64_store_relaxed(&block_read->state, rp_ticket_word(11, RP_TICKET_READY));
     assert_true(rp_arena_has_tokens(&arena, 9, &piece));
-    rp_ticket_fail(bulk, -RP_E_CORRUPT, &error);
+    rp_ticket_fail(block_read, -RP_E_CORRUPT, &error);
     assert_false(rp_arena_has_tokens(&arena, 9, &piece));
     piece.loaded_by = 3; /* retired, so it was good; the slot is the other one's now */
     assert_true(rp_arena_has_tokens(&arena, 9, &piece));

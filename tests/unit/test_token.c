@@ -132,7 +132,7 @@ static void a_foreign_version_is_told_apart_from_damage(void **state)
     struct rp_state_info info;
     size_t bytes;
     struct rp_plan *plan = open_in_midstream(4, &corpus, token, &bytes);
-    rp_store_u32(token + offsetof(struct rp_token_header, version), 2);
+    rp_store_u32(token + offsetof(struct rp_state_header, version), 2);
     rehash(token, bytes);
     refuse(plan, token, bytes, -RP_E_VERSION);
     assert_int_equal(rp_state_info(token, bytes, &info, &error), -RP_E_VERSION);
@@ -242,9 +242,9 @@ static void weights_can_change_at_a_row(void **state)
     assert_int_equal(rp_plan_load(other, token, bytes, false, &error), -RP_E_MISMATCH);
     assert_int_equal(rp_plan_load(other, token, bytes, true, &error), 0);
     assert_int_equal(rp_plan_row(other), 13);
-    assert_int_equal(other->lanes[0].feed.mixing.mixed[0], 0);
-    assert_int_equal(other->lanes[0].feed.cursors[1].position,
-                     plan->lanes[0].feed.cursors[1].position);
+    assert_int_equal(other->lanes[0].piece_source.mixing.mixed[0], 0);
+    assert_int_equal(other->lanes[0].piece_source.cursors[1].position,
+                     plan->lanes[0].piece_source.cursors[1].position);
     size_t changed_bytes = save(other, changed);
     load(other, changed, changed_bytes);
     struct rp_row row;
@@ -283,8 +283,8 @@ static void the_bound_of_a_token_is_met_and_kept(void **state)
             most = rp_max_u64(most, save(plan, token)); /* which looks at the bound */
         }
         size_t spare = (RP_AGE_MAX_WINDOWS * window / 24 + 3) * sizeof(struct rp_fragment) +
-                       (window - 1) * sizeof(struct rp_token_open_row) +
-                       sizeof(struct rp_token_piece);
+                       (window - 1) * sizeof(struct rp_state_open_row) +
+                       sizeof(struct rp_state_piece);
         assert_true(most + spare >= rp_plan_state_bytes_max(plan));
         rp_plan_close(plan);
     }

@@ -44,9 +44,9 @@ static void lying_tokens_do_no_harm(void **state)
             memcpy(lie, token, bytes);
             mutate(lie, bytes, &random);
             if (i % 8 != 0)
-                memcpy(lie, token, offsetof(struct rp_token_header, next_row));
+                memcpy(lie, token, offsetof(struct rp_state_header, next_row));
             size_t length = i % 16 == 3 ? bytes - 8 * draw_below(&random, 5) : bytes;
-            rp_store_u32(lie + offsetof(struct rp_token_header, bytes), (uint32_t)length);
+            rp_store_u32(lie + offsetof(struct rp_state_header, bytes), (uint32_t)length);
             rehash(lie, length);
             struct rp_error error = {0};
             struct rp_state_info info;
@@ -73,7 +73,7 @@ static void lying_tokens_do_no_harm(void **state)
 
 static size_t lane_offset(const struct corpus *corpus)
 {
-    return sizeof(struct rp_token_header) + corpus->source_count * sizeof(struct rp_token_source);
+    return sizeof(struct rp_state_header) + corpus->source_count * sizeof(struct rp_state_source);
 }
 
 static void each_value_is_checked_against_the_corpus(void **state)
@@ -83,17 +83,17 @@ static void each_value_is_checked_against_the_corpus(void **state)
     struct corpus corpus;
     size_t bytes;
     struct rp_plan *plan = open_in_midstream(18, &corpus, token, &bytes); /* lookahead, one lane */
-    size_t lane = lane_offset(&corpus), cursor = lane + sizeof(struct rp_token_lane);
-    size_t piece = cursor + corpus.source_count * sizeof(struct rp_token_cursor);
+    size_t lane = lane_offset(&corpus), cursor = lane + sizeof(struct rp_state_lane);
+    size_t piece = cursor + corpus.source_count * sizeof(struct rp_state_cursor);
     uint64_t one_fewer = rp_load_u64(token + lane + offsetof(struct rp_lane_counts, documents)) - 1;
     const struct {
         size_t at, bytes;
         uint64_t value;
         const char *word;
     } lies[] = {
-        {lane + offsetof(struct rp_token_lane, fifo), 4, 10, "FIFO"},
-        {lane + offsetof(struct rp_token_lane, pending), 4, 2, "pending"},
-        {lane + offsetof(struct rp_token_lane, open_rows), 4, 1, "open rows"},
+        {lane + offsetof(struct rp_state_lane, fifo), 4, 10, "FIFO"},
+        {lane + offsetof(struct rp_state_lane, pending), 4, 2, "pending"},
+        {lane + offsetof(struct rp_state_lane, open_rows), 4, 1, "open rows"},
         {lane + offsetof(struct rp_lane_counts, documents), 8, 9999, "documents"},
         {lane + offsetof(struct rp_lane_counts, documents), 8, one_fewer, "documents"},
         {lane + offsetof(struct rp_lane_counts, tokens_read), 8, 9999, "tokens were read"},
@@ -107,7 +107,7 @@ static void each_value_is_checked_against_the_corpus(void **state)
         {piece + 32 + 8, 8, 1, "expected a multiple of 61"},
         {piece + 16, 8, 100000, "100000 tokens"},
         {piece + 24, 4, 3, "source 3"},
-        {offsetof(struct rp_token_header, next_row), 8, 12, "row 12"},
+        {offsetof(struct rp_state_header, next_row), 8, 12, "row 12"},
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(lies); i++) {
         memcpy(lie, token, bytes);
@@ -137,7 +137,7 @@ static void an_epoch_behind_the_only_one_is_refused(void **state)
     size_t bytes = save(plan, token);
     load(plan, token, bytes); /* control */
     uint64_t epoch = 2;
-    memcpy(token + lane_offset(&corpus) + sizeof(struct rp_token_lane), &epoch, sizeof epoch);
+    memcpy(token + lane_offset(&corpus) + sizeof(struct rp_state_lane), &epoch, sizeof epoch);
     rehash(token, bytes);
     assert_int_equal(rp_plan_load(plan, token, bytes, false, &error), -RP_E_CORRUPT);
     assert_non_null(strstr(error.message, "source 0 is in epoch 2 of 1"));
@@ -162,7 +162,7 @@ static void a_row_behind_the_end_is_refused(void **state)
         size_t bytes = save(plan, token);
         uint64_t end = rp_plan_row(plan), behind = end + 1 + variant % 3;
         load(plan, token, bytes); /* control */
-        memcpy(token + offsetof(struct rp_token_header, next_row), &behind, sizeof behind);
+        memcpy(token + offsetof(struct rp_state_header, next_row), &behind, sizeof behind);
         rehash(token, bytes);
         assert_int_equal(rp_plan_load(plan, token, bytes, false, &error), -RP_E_CORRUPT);
         assert_int_equal(rp_plan_row(plan), end);
@@ -188,11 +188,11 @@ static void open_rows_with_too_many_documents_are_refused(void **state)
     config.window = 1;
     config.num_epochs = 0;
     struct rp_plan *plan = plan_open(&config, &corpus);
-    size_t at = lane_offset(&corpus) + sizeof(struct rp_token_lane) +
-                sizeof(struct rp_token_cursor);
+    size_t at = lane_offset(&corpus) + sizeof(struct rp_state_lane) +
+                sizeof(struct rp_state_cursor);
     for (int i = 0; i < 300; i++)
         assert_true(plan_next(plan, &row));
-    struct rp_token_open_row open = {0};
+    struct rp_state_open_row open = {0};
     while (open.fragments < 9) {
         assert_true(plan_next(plan, &row));
         (void)save(plan, token);
@@ -238,11 +238,11 @@ static void a_long_piece_is_only_taken_as_pending(void **state)
     size_t bytes = save(plan, token);
 
     size_t lane = lane_offset(&corpus);
-    size_t pieces = lane + sizeof(struct rp_token_lane) + sizeof(struct rp_token_cursor);
-    size_t fifo_at = lane + offsetof(struct rp_token_lane, fifo);
-    size_t pending_at = lane + offsetof(struct rp_token_lane, pending);
-    size_t long_at = pieces + 3 * sizeof(struct rp_token_piece);
-    struct rp_token_piece piece;
+    size_t pieces = lane + sizeof(struct rp_state_lane) + sizeof(struct rp_state_cursor);
+    size_t fifo_at = lane + offsetof(struct rp_state_lane, fifo);
+    size_t pending_at = lane + offsetof(struct rp_state_lane, pending);
+    size_t long_at = pieces + 3 * sizeof(struct rp_state_piece);
+    struct rp_state_piece piece;
     memcpy(&piece, token + long_at, sizeof piece);
     assert_int_equal(rp_load_u32(token + fifo_at), 3);
     assert_int_equal(rp_load_u32(token + pending_at), 1);
@@ -276,7 +276,7 @@ static void a_long_piece_is_only_taken_as_pending(void **state)
     config.window = 3; /* a FIFO without room for the rest of the pending piece */
     plan = plan_open(&config, &corpus);
     memcpy(lie, token, bytes);
-    rp_store_u32(lie + offsetof(struct rp_token_header, window), 3);
+    rp_store_u32(lie + offsetof(struct rp_state_header, window), 3);
     rehash(lie, bytes);
     assert_int_equal(rp_plan_load(plan, lie, bytes, false, &error), -RP_E_CORRUPT);
     assert_non_null(strstr(error.message, "in the place of one of the FIFO"));

@@ -43,7 +43,7 @@ static void check_widen(enum rp_dtype dtype, uint32_t width, size_t shift, size_
         tokens[i] = low_bytes(io_fake_random(&seed), width);
         largest = tokens[i] > largest ? tokens[i] : largest;
         memcpy(source + shift + i * width, &tokens[i], width);
-        assert_int_equal(rp_token_at(source + shift, width, i), tokens[i]);
+        assert_int_equal(rp_widen_token_at(source + shift, width, i), tokens[i]);
     }
     memset(target, GUARD, sizeof target);
     assert_int_equal(rp_widen(target, dtype, source + shift, width, n), largest);
@@ -86,7 +86,7 @@ static void filling_and_counting(void **state)
         for (size_t n = 0; n <= 40; n++) {
             size_t size = rp_dtype_bytes(dtypes[d]);
             memset(target, GUARD, sizeof target);
-            rp_fill_value(target, dtypes[d], -100, n);
+            rp_widen_fill(target, dtypes[d], -100, n);
             for (size_t i = 0; i < n; i++)
                 assert_int_equal(element(target, dtypes[d], i), low_bytes((uint64_t)-100, size));
             assert_int_equal(target[n * size], GUARD);

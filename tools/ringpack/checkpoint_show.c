@@ -11,8 +11,8 @@
 #include "base/contract.h"
 #include "cmd.h"
 
-int rp_checkpoint_token(const struct rp_checkpoint *checkpoint, struct rp_state_info *token,
-                        struct rp_error *error)
+int rp_show_checkpoint_token(const struct rp_checkpoint *checkpoint, struct rp_state_info *token,
+                             struct rp_error *error)
 {
     size_t bytes;
     const void *state = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
@@ -84,7 +84,7 @@ static void print_token(const struct rp_state_info *token)
     print_count("seq_len", config->seq_len);
     printf(LABEL "%s\n", "shuffle", rp_shuffle_name(config->shuffle));
     printf(LABEL "%s, window %" PRIu32 ", fill %s, long documents %s\n", "packing",
-           rp_packing_name(config->packing), config->window, rp_fill_name(config->fill),
+           rp_packing_name(config->packing), config->window, rp_plan_fill_name(config->fill),
            rp_long_doc_name(config->long_doc));
     printf(LABEL "%" PRIu32 "\n", "sources", token->source_count);
     printf(LABEL "%" PRIu32 "\n", "lanes", config->lanes);
@@ -142,7 +142,8 @@ static void print_config(const struct rp_checkpoint *checkpoint)
         putchar('\n');
 }
 
-void rp_checkpoint_print(const struct rp_checkpoint *checkpoint, const struct rp_state_info *token)
+void rp_show_checkpoint_print(const struct rp_checkpoint *checkpoint,
+                              const struct rp_state_info *token)
 {
     const struct rp_checkpoint_info *info = rp_checkpoint_info(checkpoint);
     char hex[RP_HASH_HEX_BYTES];
@@ -160,7 +161,7 @@ void rp_checkpoint_print(const struct rp_checkpoint *checkpoint, const struct rp
     print_config(checkpoint);
 }
 
-void rp_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count)
+void rp_show_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count)
 {
     static const char *const words[] = {[RP_CHECKPOINT_GOOD] = "good",
                                         [RP_CHECKPOINT_BAD] = "damaged",
@@ -212,19 +213,19 @@ static json_t *json_token(const struct rp_state_info *token)
 {
     const struct rp_plan_config *config = &token->config;
     const struct rp_plan_counts *counts = &token->counts;
-    return json_pack("{s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:I, "
-                     "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "bytes", (json_int_t)token->bytes, "seed", json_u64(config->seed), "seq_len",
-                     (json_int_t)config->seq_len, "shuffle", rp_shuffle_name(config->shuffle),
-                     "packing", rp_packing_name(config->packing), "window",
-                     (json_int_t)config->window, "fill", rp_fill_name(config->fill), "long_doc",
-                     rp_long_doc_name(config->long_doc), "sources", (json_int_t)token->source_count,
-                     "lanes", (json_int_t)config->lanes, "num_epochs", json_u64(config->num_epochs),
-                     "corpus_sampled", json_hash(config->corpus_sampled), "corpus_full",
-                     json_hash(config->corpus_full), "documents", json_u64(counts->documents),
-                     "tokens_read", json_u64(counts->tokens_read), "emitted",
-                     json_u64(counts->emitted), "buffered", json_u64(counts->buffered), "dropped",
-                     json_u64(counts->dropped), "truncated", json_u64(counts->truncated));
+    return json_pack(
+        "{s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:I, "
+        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "bytes", (json_int_t)token->bytes, "seed", json_u64(config->seed), "seq_len",
+        (json_int_t)config->seq_len, "shuffle", rp_shuffle_name(config->shuffle), "packing",
+        rp_packing_name(config->packing), "window", (json_int_t)config->window, "fill",
+        rp_plan_fill_name(config->fill), "long_doc", rp_long_doc_name(config->long_doc), "sources",
+        (json_int_t)token->source_count, "lanes", (json_int_t)config->lanes, "num_epochs",
+        json_u64(config->num_epochs), "corpus_sampled", json_hash(config->corpus_sampled),
+        "corpus_full", json_hash(config->corpus_full), "documents", json_u64(counts->documents),
+        "tokens_read", json_u64(counts->tokens_read), "emitted", json_u64(counts->emitted),
+        "buffered", json_u64(counts->buffered), "dropped", json_u64(counts->dropped), "truncated",
+        json_u64(counts->truncated));
 }
 
 static json_t *json_contract(const struct rp_checkpoint *checkpoint)
@@ -244,8 +245,8 @@ static json_t *json_contract(const struct rp_checkpoint *checkpoint)
     return object;
 }
 
-json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
-                           const struct rp_state_info *token)
+json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
+                                const struct rp_state_info *token)
 {
     struct contents contents = contents_of(checkpoint);
     size_t bytes;
@@ -264,7 +265,7 @@ json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
     return value;
 }
 
-json_t *rp_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, size_t count)
+json_t *rp_show_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, size_t count)
 {
     static const char *const words[] = {[RP_CHECKPOINT_GOOD] = "good",
                                         [RP_CHECKPOINT_BAD] = "damaged",

@@ -9,15 +9,16 @@
 #include "plan/plan.h"
 
 /** The header of its state token, which must stand at the row that the checkpoint says. */
-RP_MUST_CHECK int rp_checkpoint_token(const struct rp_checkpoint *checkpoint,
-                                      struct rp_state_info *token, struct rp_error *error);
+RP_MUST_CHECK int rp_show_checkpoint_token(const struct rp_checkpoint *checkpoint,
+                                           struct rp_state_info *token, struct rp_error *error);
 
 /* `token` NULL: it could not be read, and is left out. */
-void rp_checkpoint_print(const struct rp_checkpoint *checkpoint, const struct rp_state_info *token);
-json_t *rp_checkpoint_json(const struct rp_checkpoint *checkpoint,
-                           const struct rp_state_info *token);
+void rp_show_checkpoint_print(const struct rp_checkpoint *checkpoint,
+                              const struct rp_state_info *token);
+json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
+                                const struct rp_state_info *token);
 
-void rp_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count);
-json_t *rp_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, size_t count);
+void rp_show_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count);
+json_t *rp_show_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, size_t count);
 
 #endif

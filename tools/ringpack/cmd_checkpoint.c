@@ -88,9 +88,9 @@ static int list(const struct arguments *arguments)
     if (rp_checkpoint_list(arguments->path, &entries, &count, &error) < 0)
         return rp_cmd_report(&error);
     if (arguments->json)
-        rp_cmd_print_json(rp_checkpoint_entries_json(entries, count));
+        rp_cmd_print_json(rp_show_checkpoint_entries_json(entries, count));
     else
-        rp_checkpoint_entries_print(entries, count);
+        rp_show_checkpoint_entries_print(entries, count);
     rp_checkpoint_list_free(entries, count);
     return arguments->json ? RP_EXIT_FINE : list_set_aside(arguments->path);
 }
@@ -118,11 +118,11 @@ static int show(const struct arguments *arguments)
         return rp_cmd_report(&error);
     struct rp_state_info token;
     struct rp_error token_error;
-    bool token_fine = rp_checkpoint_token(checkpoint, &token, &token_error) == 0;
+    bool token_fine = rp_show_checkpoint_token(checkpoint, &token, &token_error) == 0;
     if (arguments->json)
-        rp_cmd_print_json(rp_checkpoint_json(checkpoint, token_fine ? &token : NULL));
+        rp_cmd_print_json(rp_show_checkpoint_json(checkpoint, token_fine ? &token : NULL));
     else
-        rp_checkpoint_print(checkpoint, token_fine ? &token : NULL);
+        rp_show_checkpoint_print(checkpoint, token_fine ? &token : NULL);
     rp_checkpoint_close(checkpoint);
     return token_fine ? RP_EXIT_FINE : rp_cmd_report(&token_error);
 }
@@ -136,7 +136,7 @@ static int verify_one(const char *path, char message[static 256], struct rp_erro
     struct rp_state_info token;
     int code = rp_checkpoint_open(&checkpoint, path, error);
     if (code == 0)
-        code = rp_checkpoint_token(checkpoint, &token, error);
+        code = rp_show_checkpoint_token(checkpoint, &token, error);
     message[0] = 0;
     if (code == -RP_E_CORRUPT || code == -RP_E_FORMAT) {
         snprintf(message, 256, "%.255s", error->message);

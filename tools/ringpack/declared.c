@@ -50,9 +50,9 @@ int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
 static int find_shards(const char *path, struct rp_config_source *found)
 {
     struct rp_error error;
-    int code = rp_source_add_shard(found, NULL, path, &error);
+    int code = rp_config_source_add_shard(found, NULL, path, &error);
     if (code >= 0)
-        code = rp_source_expand(found, (struct rp_place){0}, &error);
+        code = rp_config_source_expand(found, (struct rp_key_place){0}, &error);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
@@ -69,7 +69,7 @@ int rp_declared_walk(const struct rp_declared *declared, char *const *paths, int
             for (uint32_t k = 0; k < found.shard_count; k++)
                 if (one(found.shards[k], declared, list) != RP_EXIT_FINE)
                     status = RP_EXIT_TROUBLE;
-        rp_source_free(&found);
+        rp_config_source_free(&found);
     }
     if (declared->json)
         rp_cmd_print_json(list);

@@ -129,6 +129,6 @@ RP_MUST_CHECK int rp_convert_jsonl(struct rp_convert *convert, const struct rp_i
 int rp_convert_sink(void *convert, const uint32_t *tokens, size_t count, struct rp_error *error);
 
 /** Whether `text` is UTF-8 (no surrogates, nothing overlong, nothing above U+10FFFF). */
-bool rp_text_is_utf8(const char *text, size_t bytes);
+bool rp_convert_is_utf8(const char *text, size_t bytes);
 
 #endif

@@ -13,7 +13,7 @@
 #define ZLIB_BUFFER_BYTES (256u << 10)
 
 /* Eight ASCII bytes at a time, then one character at a time. */
-bool rp_text_is_utf8(const char *text, size_t bytes)
+bool rp_convert_is_utf8(const char *text, size_t bytes)
 {
     const uint8_t *p = (const uint8_t *)text, *end = p + bytes;
     while (p < end) {
@@ -154,7 +154,7 @@ int rp_convert_text(struct rp_convert *convert, const struct rp_input *input,
     convert->counts.files++;
     if (memchr(text, 0, bytes))
         code = refuse(convert, input, &convert->counts.binary, "a NUL byte, so binary data", error);
-    else if (!rp_text_is_utf8(text, bytes))
+    else if (!rp_convert_is_utf8(text, bytes))
         code = refuse(convert, input, &convert->counts.not_utf8, "bytes that are no UTF-8", error);
     else if (bytes < convert->min_bytes || bytes == 0)
         convert->counts.too_small++, convert->counts.files--;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan — see scan.h. Clocks play no part: the order is the sequence number in the name. */
-#include "checkpoint/scan.h"
+/* scan — see listing.h. Clocks play no part: the order is the sequence number in the name. */
+#include "checkpoint/listing.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -56,7 +56,7 @@ static int newest_first(const void *a, const void *b)
     return (int)left->kind - (int)right->kind;
 }
 
-static int scan_add(struct rp_scan *scan, const struct rp_name *name)
+static int scan_add(struct rp_listing *scan, const struct rp_name *name)
 {
     if (rp_is_pow2(scan->count) ||
         scan->count == 0) { /* full: the capacity is always a power of two */
@@ -70,9 +70,9 @@ static int scan_add(struct rp_scan *scan, const struct rp_name *name)
     return 0;
 }
 
-int rp_scan_open(struct rp_scan *scan, int dir, const char *path, struct rp_error *error)
+int rp_listing_open(struct rp_listing *scan, int dir, const char *path, struct rp_error *error)
 {
-    *scan = (struct rp_scan){0};
+    *scan = (struct rp_listing){0};
     int fd = openat(
         dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* of its own: the position is not shared */
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
@@ -97,7 +97,7 @@ int rp_scan_open(struct rp_scan *scan, int dir, const char *path, struct rp_erro
     }
     closedir(stream);
     if (code < 0) {
-        rp_scan_free(scan);
+        rp_listing_free(scan);
         return rp_fail(error, code, NULL, "%s: cannot list: %s", path, rp_strerror(code));
     }
     if (scan->count > 0)
@@ -105,8 +105,8 @@ int rp_scan_open(struct rp_scan *scan, int dir, const char *path, struct rp_erro
     return 0;
 }
 
-void rp_scan_free(struct rp_scan *scan)
+void rp_listing_free(struct rp_listing *scan)
 {
     free(scan->names);
-    *scan = (struct rp_scan){0};
+    *scan = (struct rp_listing){0};
 }

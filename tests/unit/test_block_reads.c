@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_bulk.c — how much memory a flow takes where a config does not say. */
-#include "flow/bulk.h"
+/* test_block_reads.c — how much memory a flow takes where a config does not say. */
+#include "flow/block_reads.h"
 #include "flow_kit.h"
 
 /* 3000 documents of about 100 tokens of 2 bytes. */
@@ -18,7 +18,7 @@ static struct rp_plan_config plan_of(enum rp_shuffle shuffle, uint32_t lanes)
 }
 
 struct sums {
-    uint64_t bulks, flow;
+    uint64_t block_reads, flow;
 };
 
 static struct sums bytes_of(enum rp_shuffle shuffle, uint32_t lanes, uint32_t world,
@@ -33,7 +33,7 @@ static struct sums bytes_of(enum rp_shuffle shuffle, uint32_t lanes, uint32_t wo
     options.rank_count = options.rows = 1;
     options.prefetch_bytes = 0; /* nobody says */
     struct rp_plan *plan = kit_plan(&kit);
-    struct sums sums = {.bulks = rp_bulks_data_bytes(plan, &options, 0, bytes_max),
+    struct sums sums = {.block_reads = rp_block_reads_data_bytes(plan, &options, 0, bytes_max),
                         .flow = rp_flow_prefetch_bytes(&options, plan, 0)};
     options.prefetch_bytes = 4096;
     assert_int_equal(rp_flow_prefetch_bytes(&options, plan, 0), 4096);
@@ -46,27 +46,27 @@ static void four_windows_of_every_lane_of_this_node(void **state)
 {
     (void)state;
     for (uint32_t lanes = 1; lanes <= 4; lanes++) {
-        uint64_t bytes = bytes_of(RP_SHUFFLE_BLOCK, lanes, 1, UINT64_MAX).bulks;
+        uint64_t bytes = bytes_of(RP_SHUFFLE_BLOCK, lanes, 1, UINT64_MAX).block_reads;
         uint64_t expected = 4ull * WINDOW_BYTES * lanes;
         assert_in_range(bytes, expected - expected / 20, expected + expected / 20);
     }
-    assert_int_equal(bytes_of(RP_SHUFFLE_BLOCK, 4, 4, UINT64_MAX).bulks,
-                     bytes_of(RP_SHUFFLE_BLOCK, 1, 1, UINT64_MAX).bulks);
+    assert_int_equal(bytes_of(RP_SHUFFLE_BLOCK, 4, 4, UINT64_MAX).block_reads,
+                     bytes_of(RP_SHUFFLE_BLOCK, 1, 1, UINT64_MAX).block_reads);
 }
 
 static void fewer_where_there_is_a_limit_and_none_below_two(void **state)
 {
     (void)state;
-    uint64_t window = bytes_of(RP_SHUFFLE_BLOCK, 1, 1, UINT64_MAX).bulks / 4;
-    assert_int_equal(bytes_of(RP_SHUFFLE_BLOCK, 1, 1, 3 * window).bulks, 3 * window);
-    assert_int_equal(bytes_of(RP_SHUFFLE_BLOCK, 1, 1, 2 * window).bulks, 0);
+    uint64_t window = bytes_of(RP_SHUFFLE_BLOCK, 1, 1, UINT64_MAX).block_reads / 4;
+    assert_int_equal(bytes_of(RP_SHUFFLE_BLOCK, 1, 1, 3 * window).block_reads, 3 * window);
+    assert_int_equal(bytes_of(RP_SHUFFLE_BLOCK, 1, 1, 2 * window).block_reads, 0);
 }
 
 static void nothing_for_documents_in_any_order(void **state)
 {
     (void)state;
     struct sums sums = bytes_of(RP_SHUFFLE_DOCUMENT, 1, 1, UINT64_MAX);
-    assert_int_equal(sums.bulks, 0);
+    assert_int_equal(sums.block_reads, 0);
     assert_int_equal(sums.flow, RP_PREFETCH_BYTES_STANDARD);
     /* less than the standard is never taken */
     assert_int_equal(bytes_of(RP_SHUFFLE_BLOCK, 1, 1, 0).flow, RP_PREFETCH_BYTES_STANDARD);

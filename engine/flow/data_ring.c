@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space — see space.h. */
-#include "flow/space.h"
+/* space — see data_ring.h. */
+#include "flow/data_ring.h"
 
 #include <errno.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
 
-int rp_space_open(struct rp_space *space, uint64_t bytes, uint64_t regions, struct rp_error *error)
+int rp_data_ring_open(struct rp_data_ring *space, uint64_t bytes, uint64_t regions,
+                      struct rp_error *error)
 {
     RP_ASSERT(rp_is_pow2(regions));
-    *space = (struct rp_space){.bytes = bytes, .capacity = regions};
+    *space = (struct rp_data_ring){.bytes = bytes, .capacity = regions};
     space->regions = rp_calloc(regions, sizeof *space->regions);
     return space->regions ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
 }
 
-void rp_space_close(struct rp_space *space)
+void rp_data_ring_close(struct rp_data_ring *space)
 {
     free(space->regions);
-    *space = (struct rp_space){0};
+    *space = (struct rp_data_ring){0};
 }
 
-void rp_space_reset(struct rp_space *space)
+void rp_data_ring_reset(struct rp_data_ring *space)
 {
     space->first = space->next = 0;
     space->region_first = space->region_next = 0;
 }
 
-static struct rp_region *region_at(const struct rp_space *space, uint64_t region)
+static struct rp_region *region_at(const struct rp_data_ring *space, uint64_t region)
 {
     return &space->regions[region & (space->capacity - 1)];
 }
 
 /* Forget regions from the oldest on, until positions [start, end) and one more region fit. */
-static bool make_room(struct rp_space *space, uint64_t start, uint64_t end, uint64_t retired)
+static bool make_room(struct rp_data_ring *space, uint64_t start, uint64_t end, uint64_t retired)
 {
     for (;;) {
         if (space->region_first == space->region_next)
@@ -51,8 +52,8 @@ static bool make_room(struct rp_space *space, uint64_t start, uint64_t end, uint
     }
 }
 
-bool rp_space_take(struct rp_space *space, uint64_t bytes, uint64_t alignment, uint64_t ticket,
-                   bool grow, uint64_t retired, uint64_t *offset)
+bool rp_data_ring_take(struct rp_data_ring *space, uint64_t bytes, uint64_t alignment,
+                       uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset)
 {
     RP_ASSERT(bytes <= space->bytes && space->bytes % alignment == 0);
     uint64_t start = rp_align_up(space->next, alignment);
@@ -63,13 +64,13 @@ bool rp_space_take(struct rp_space *space, uint64_t bytes, uint64_t alignment, u
         return false;
     if (!grow || space->region_first == space->region_next)
         space->region_next++;
-    *region_at(space, rp_space_youngest(space)) = (struct rp_region){start + bytes, ticket};
+    *region_at(space, rp_data_ring_youngest(space)) = (struct rp_region){start + bytes, ticket};
     space->next = start + bytes;
     *offset = start % space->bytes;
     return true;
 }
 
-bool rp_space_extend(struct rp_space *space, uint64_t bytes, uint64_t retired)
+bool rp_data_ring_extend(struct rp_data_ring *space, uint64_t bytes, uint64_t retired)
 {
     struct rp_region *youngest = region_at(space, space->region_next - 1);
     RP_ASSERT(space->region_next > space->region_first && youngest->end == space->next);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space.h — the data of the prefetch ring: bytes taken in order, in regions that become free in
+/* data_ring.h — the data of the prefetch ring: bytes taken in order, in regions that become free in
  * order.
  *
- * A region is what one ticket reads for itself, or one bulk (bulk.h), which later tickets use too.
- * The oldest region may be taken over as soon as the last ticket that uses it is retired.
+ * A region is what one ticket reads for itself, or one block read (block_reads.h), which later
+ * tickets use too. The oldest region may be taken over as soon as the last ticket that uses it is
+ * retired.
  *
  * Invariants: positions only grow, and stand at `position mod bytes`; a piece of memory handed out
  * is contiguous; regions are in order of their positions. Thread: dispatch's own. */
-#ifndef RP_FLOW_SPACE_H
-#define RP_FLOW_SPACE_H
+#ifndef RP_FLOW_DATA_RING_H
+#define RP_FLOW_DATA_RING_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +21,7 @@ struct rp_region {
     uint64_t last_ticket; /* that uses it, as far as is planned */
 };
 
-struct rp_space {
+struct rp_data_ring {
     uint64_t bytes;
     uint64_t first, next;      /* positions [first, next) are taken */
     struct rp_region *regions; /* number n is at n mod capacity */
@@ -28,43 +29,43 @@ struct rp_space {
     uint64_t region_first, region_next;
 };
 
-RP_MUST_CHECK int rp_space_open(struct rp_space *space, uint64_t bytes, uint64_t regions,
-                                struct rp_error *error);
-void rp_space_close(struct rp_space *space);
+RP_MUST_CHECK int rp_data_ring_open(struct rp_data_ring *space, uint64_t bytes, uint64_t regions,
+                                    struct rp_error *error);
+void rp_data_ring_close(struct rp_data_ring *space);
 /** Nothing is taken any more. No read may be in flight. */
-void rp_space_reset(struct rp_space *space);
+void rp_data_ring_reset(struct rp_data_ring *space);
 
 /** Take bytes at an offset that is a multiple of `alignment` (a power of two), as a region of its
  * own, or, with `grow`, as part of the youngest one. Tickets below `retired` are. False if that has
- * to wait until rp_space_oldest_ticket is retired too; nothing has changed then but that free
+ * to wait until rp_data_ring_oldest_ticket is retired too; nothing has changed then but that free
  * regions are forgotten. */
-bool rp_space_take(struct rp_space *space, uint64_t bytes, uint64_t alignment, uint64_t ticket,
-                   bool grow, uint64_t retired, uint64_t *offset);
+bool rp_data_ring_take(struct rp_data_ring *space, uint64_t bytes, uint64_t alignment,
+                       uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset);
 
 /** Make the youngest region `bytes` longer, right behind its end. False if there is no room. */
-bool rp_space_extend(struct rp_space *space, uint64_t bytes, uint64_t retired);
+bool rp_data_ring_extend(struct rp_data_ring *space, uint64_t bytes, uint64_t retired);
 
 /** The region that was taken last. */
-static inline uint64_t rp_space_youngest(const struct rp_space *space)
+static inline uint64_t rp_data_ring_youngest(const struct rp_data_ring *space)
 {
     return space->region_next - 1;
 }
 
 /** Is it still there? */
-static inline bool rp_space_has(const struct rp_space *space, uint64_t region)
+static inline bool rp_data_ring_has(const struct rp_data_ring *space, uint64_t region)
 {
     return region >= space->region_first;
 }
 
 /** A ticket uses what lies in a region that is there: it stays until that ticket is retired. */
-static inline void rp_space_use(struct rp_space *space, uint64_t region, uint64_t ticket)
+static inline void rp_data_ring_use(struct rp_data_ring *space, uint64_t region, uint64_t ticket)
 {
-    RP_DASSERT(rp_space_has(space, region));
+    RP_DASSERT(rp_data_ring_has(space, region));
     space->regions[region & (space->capacity - 1)].last_ticket = ticket;
 }
 
 /** The ticket that keeps the oldest region. Only after a refusal: then there is one. */
-static inline uint64_t rp_space_oldest_ticket(const struct rp_space *space)
+static inline uint64_t rp_data_ring_oldest_ticket(const struct rp_data_ring *space)
 {
     RP_ASSERT(space->region_first < space->region_next);
     return space->regions[space->region_first & (space->capacity - 1)].last_ticket;

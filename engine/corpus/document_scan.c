@@ -7,7 +7,7 @@
  * The entry of a document table is the first token of a document: one behind a trailing EOS, or a
  * leading EOS itself. Entry 0 is always 0, and no other is, so that an EOS at the very start makes
  * no empty document. */
-#include "corpus/scan.h"
+#include "corpus/document_scan.h"
 
 #include <string.h>
 
@@ -64,13 +64,13 @@ FOR_EVERY_WIDTH(BASELINE)
 FOR_EVERY_WIDTH(WITH_AVX2)
 #endif
 
-static rp_scan_function *choose(enum rp_token_type type)
+static rp_document_scan_function *choose(enum rp_token_type type)
 {
-    static rp_scan_function *const baseline[9] = {
+    static rp_document_scan_function *const baseline[9] = {
         [1] = scan_u8, [2] = scan_u16, [4] = scan_u32, [8] = scan_u64};
     uint32_t width = rp_token_width(type);
 #if defined(__x86_64__)
-    static rp_scan_function *const avx2[9] = {
+    static rp_document_scan_function *const avx2[9] = {
         [1] = scan_u8_avx2, [2] = scan_u16_avx2, [4] = scan_u32_avx2, [8] = scan_u64_avx2};
     if (__builtin_cpu_supports("avx2"))
         return avx2[width];
@@ -78,15 +78,17 @@ static rp_scan_function *choose(enum rp_token_type type)
     return baseline[width];
 }
 
-void rp_scan_begin(struct rp_scan *scan, enum rp_token_type type, int64_t eos, bool eos_leads)
+void rp_document_scan_begin(struct rp_document_scan *scan, enum rp_token_type type, int64_t eos,
+                            bool eos_leads)
 {
-    *scan = (struct rp_scan){.function = choose(type),
-                             .split = eos != RP_EOS_NONE,
-                             .eos_leads = eos_leads,
-                             .eos = (uint64_t)eos};
+    *scan = (struct rp_document_scan){.function = choose(type),
+                                      .split = eos != RP_EOS_NONE,
+                                      .eos_leads = eos_leads,
+                                      .eos = (uint64_t)eos};
 }
 
-size_t rp_scan_add(struct rp_scan *scan, const void *tokens, size_t count, uint64_t *starts)
+size_t rp_document_scan_add(struct rp_document_scan *scan, const void *tokens, size_t count,
+                            uint64_t *starts)
 {
     bool first = scan->position == 0;
     starts[0] = 0;
@@ -108,7 +110,7 @@ size_t rp_scan_add(struct rp_scan *scan, const void *tokens, size_t count, uint6
     return written;
 }
 
-size_t rp_scan_finish(struct rp_scan *scan, uint64_t *starts)
+size_t rp_document_scan_finish(struct rp_document_scan *scan, uint64_t *starts)
 {
     /* With trailing EOS the table may be complete; with a leading one a document is always open. */
     if (!scan->split || scan->position == 0 ||

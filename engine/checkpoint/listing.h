@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan.h — which files of a directory are checkpoints, and in what order. Names only; nothing is
+/* listing.h — which files of a directory are checkpoints, and in what order. Names only; nothing is
  * opened. */
-#ifndef RP_CHECKPOINT_SCAN_H
-#define RP_CHECKPOINT_SCAN_H
+#ifndef RP_CHECKPOINT_LISTING_H
+#define RP_CHECKPOINT_LISTING_H
 
 #include "checkpoint/checkpoint.h"
 
@@ -23,14 +23,15 @@ void rp_name_make(struct rp_name *name, uint64_t sequence, enum rp_name_kind kin
 /** False if `text` is not exactly what rp_name_make writes. */
 bool rp_name_parse(struct rp_name *name, const char *text);
 
-struct rp_scan {
+struct rp_listing {
     struct rp_name *names; /* newest first, of all kinds */
     size_t count;
 };
-/** Scan the directory `dir` (`path` is for messages). Free with rp_scan_free, also after a failure.
+/** Scan the directory `dir` (`path` is for messages). Free with rp_listing_free, also after a
+ * failure.
  */
-RP_MUST_CHECK int rp_scan_open(struct rp_scan *scan, int dir, const char *path,
-                               struct rp_error *error);
-void rp_scan_free(struct rp_scan *scan);
+RP_MUST_CHECK int rp_listing_open(struct rp_listing *scan, int dir, const char *path,
+                                  struct rp_error *error);
+void rp_listing_free(struct rp_listing *scan);
 
 #endif

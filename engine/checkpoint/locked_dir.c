@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* place — see place.h.
+/* locked_dir.c — see locked_dir.h.
  *
  * Invariants
  *
@@ -7,7 +7,7 @@
  *       drops when the holder dies, however it dies. The pid inside is for people only.
  *
  *   P2  Whoever holds the lock may remove every temporary file of ringpack: its writer is dead. */
-#include "checkpoint/place.h"
+#include "checkpoint/locked_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/scan.h"
+#include "checkpoint/listing.h"
 
 #define LOCK_NAME ".lock"
 #define PROBE_NAME ".probe"
@@ -44,7 +44,7 @@ static int fail_errno(struct rp_error *error, const char *path, const char *verb
 
 /* ---- the lock -------------------------------------------------------------------------------- */
 
-static int fail_busy(const struct rp_place *place, struct rp_error *error)
+static int fail_busy(const struct rp_locked_dir *place, struct rp_error *error)
 {
     char holder[HOLDER_BYTES + 1] = {0};
     ssize_t bytes = pread(place->lock, holder, HOLDER_BYTES, 0);
@@ -56,7 +56,7 @@ static int fail_busy(const struct rp_place *place, struct rp_error *error)
                    holder[0] ? holder : "(not known)");
 }
 
-static int take_lock(struct rp_place *place, struct rp_error *error)
+static int take_lock(struct rp_locked_dir *place, struct rp_error *error)
 {
     place->lock = openat(place->dir, LOCK_NAME,
                          O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
@@ -92,7 +92,7 @@ static bool is_left_over(const char *entry)
 
 /* P2. What cannot be removed is in nobody's way: names carry a sequence that is never used again.
  */
-static int sweep(struct rp_place *place, struct rp_error *error)
+static int sweep(struct rp_locked_dir *place, struct rp_error *error)
 {
     int fd = openat(place->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
@@ -113,7 +113,7 @@ static int sweep(struct rp_place *place, struct rp_error *error)
 }
 
 /* A save in small: what would fail at the first checkpoint, an hour from now, fails here. */
-static int probe(struct rp_place *place, struct rp_error *error)
+static int probe(struct rp_locked_dir *place, struct rp_error *error)
 {
     static const uint8_t zeros[4096];
     int code = rp_writer_put_bytes(&place->writer, PROBE_NAME, zeros, sizeof zeros, error);
@@ -123,13 +123,13 @@ static int probe(struct rp_place *place, struct rp_error *error)
     return 0;
 }
 
-static int find_newest_sequence(struct rp_place *place, struct rp_error *error)
+static int find_newest_sequence(struct rp_locked_dir *place, struct rp_error *error)
 {
-    struct rp_scan scan;
-    int code = rp_scan_open(&scan, place->dir, place->path, error);
+    struct rp_listing scan;
+    int code = rp_listing_open(&scan, place->dir, place->path, error);
     if (code == 0 && scan.count > 0)
         place->newest_sequence = scan.names[0].sequence;
-    rp_scan_free(&scan);
+    rp_listing_free(&scan);
     struct rp_set_aside *asides = NULL;
     size_t count = 0;
     if (code == 0)
@@ -143,7 +143,7 @@ static int find_newest_sequence(struct rp_place *place, struct rp_error *error)
 /* ---- is it still there? ---------------------------------------------------------------------- */
 
 /* Trouble with looking is not an answer: the save itself will meet it, and say it better. */
-static bool is_elsewhere(const struct rp_place *place)
+static bool is_elsewhere(const struct rp_locked_dir *place)
 {
     struct stat held, found;
     if (fstat(place->dir, &held) < 0)
@@ -154,7 +154,7 @@ static bool is_elsewhere(const struct rp_place *place)
 }
 
 /* Somebody has removed the lock, and another process has made one of its own. */
-static bool is_taken(const struct rp_place *place)
+static bool is_taken(const struct rp_locked_dir *place)
 {
     struct stat held, found;
     return fstat(place->lock, &held) == 0 &&
@@ -162,7 +162,7 @@ static bool is_taken(const struct rp_place *place)
            held.st_ino != found.st_ino;
 }
 
-int rp_place_check(const struct rp_place *place, struct rp_error *error)
+int rp_locked_dir_check(const struct rp_locked_dir *place, struct rp_error *error)
 {
     if (!place->is_watched)
         return 0;
@@ -183,7 +183,7 @@ int rp_place_check(const struct rp_place *place, struct rp_error *error)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static int open_directory(struct rp_place *place, const char *path, bool make,
+static int open_directory(struct rp_locked_dir *place, const char *path, bool make,
                           struct rp_error *error)
 {
     int code = make ? rp_dir_make(path, error) : 0;
@@ -199,14 +199,14 @@ static int open_directory(struct rp_place *place, const char *path, bool make,
     return 0;
 }
 
-int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool make,
-                  struct rp_storage *storage, struct rp_error *error)
+int rp_locked_dir_open(struct rp_locked_dir *place, const char *path, uint32_t keep, bool make,
+                       struct rp_storage *storage, struct rp_error *error)
 {
-    *place = (struct rp_place){.dir = -1, .lock = -1, .keep = keep};
-    if (keep < RP_PLACE_KEEP_MIN || keep > RP_PLACE_KEEP_MAX)
+    *place = (struct rp_locked_dir){.dir = -1, .lock = -1, .keep = keep};
+    if (keep < RP_LOCKED_DIR_KEEP_MIN || keep > RP_LOCKED_DIR_KEEP_MAX)
         return rp_fail(error, -RP_E_CONFIG, "set checkpoint_keep to 3",
                        "%s: cannot keep %" PRIu32 " checkpoints: expected %u to %u", path, keep,
-                       RP_PLACE_KEEP_MIN, RP_PLACE_KEEP_MAX);
+                       RP_LOCKED_DIR_KEEP_MIN, RP_LOCKED_DIR_KEEP_MAX);
     int code = open_directory(place, path, make, error);
     if (code == 0) {
         place->path = strdup(path);
@@ -228,13 +228,13 @@ int rp_place_open(struct rp_place *place, const char *path, uint32_t keep, bool 
     if (code == 0)
         code = probe(place, error);
     if (code < 0)
-        rp_place_close(place);
+        rp_locked_dir_close(place);
     else /* not on a file system whose numbers change from look to look */
         place->is_watched = !is_elsewhere(place) && !is_taken(place);
     return code;
 }
 
-void rp_place_close(struct rp_place *place)
+void rp_locked_dir_close(struct rp_locked_dir *place)
 {
     if (place->lock >= 0)
         close(place->lock);
@@ -243,5 +243,5 @@ void rp_place_close(struct rp_place *place)
     rp_give_pages(place->writer.buffer, RP_WRITER_BUFFER_BYTES);
     free(place->known);
     free(place->path);
-    *place = (struct rp_place){.dir = -1, .lock = -1};
+    *place = (struct rp_locked_dir){.dir = -1, .lock = -1};
 }

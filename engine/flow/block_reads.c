@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* block_read — see block_reads.h. */
+#include "flow/block_reads.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define PERIOD_ROWS_MAX (1u << 20)
+#define PAIRS_A_LOOK 16u
+/* A window that packers finish, one that the plan draws from, one that was read, one being read. */
+#define WINDOWS_AT_EASE 4u
+
+/* ---- whether --------------------------------------------------------------------------------- */
+
+/* Rows go round lanes and ranks with one period: count there how many of a lane's are ours. */
+static void find_local_lanes(struct rp_block_reads *block_reads, const struct rp_flow_options *o,
+                             uint64_t base_row)
+{
+    uint32_t lanes = block_reads->blocks.lanes;
+    uint64_t batch_rows = (uint64_t)o->rows * o->world;
+    uint64_t period = batch_rows / rp_gcd_u64(batch_rows, lanes) * lanes;
+    for (uint32_t lane = 0; lane < lanes; lane++) {
+        uint64_t ours = 0, all = 0;
+        /* the lane's rows are every lanes-th one, first the one whose number is lane mod lanes */
+        uint64_t first = (lane + lanes - base_row % lanes) % lanes;
+        for (uint64_t i = first; i < rp_min_u64(period, PERIOD_ROWS_MAX); i += lanes, all++)
+            ours += i / o->rows % o->world - o->rank_first < o->rank_count;
+        block_reads->is_local[lane] = 2 * ours >= all;
+    }
+}
+
+static uint64_t mean_block_bytes(const struct rp_corpus *corpus, uint32_t source,
+                                 uint64_t documents)
+{
+    const struct rp_source *s = rp_corpus_source(corpus, source);
+    struct rp_extent extent;
+    struct rp_error ignored;
+    if (rp_source_extent(s, 0, &extent, &ignored) < 0)
+        extent.width = sizeof(uint64_t); /* a damaged document may never be met */
+    double mean = (double)rp_source_tokens(s) / (double)rp_source_documents(s);
+    return (uint64_t)(mean * (double)documents * extent.width) + RP_BLOCK_BYTES;
+}
+
+/* A window of every local lane and source. */
+static uint64_t window_bytes(const struct rp_block_reads *block_reads,
+                             const struct rp_flow_options *o)
+{
+    uint64_t lanes = 0, bytes = 0;
+    for (uint32_t lane = 0; lane < block_reads->blocks.lanes; lane++)
+        lanes += block_reads->is_local[lane];
+    if (block_reads->blocks.are_shared)
+        lanes = rp_min_u64(lanes, 1);
+    for (uint32_t s = 0; s < block_reads->blocks.sources; s++)
+        bytes += mean_block_bytes(o->corpus, s, block_reads->blocks.documents);
+    return bytes * block_reads->blocks.window * lanes;
+}
+
+/* Two windows, and room for tickets' own reads beside them. */
+static uint64_t least_bytes(uint64_t window)
+{
+    return window * 2 + window / 4;
+}
+
+static bool are_too_many(const struct rp_block_reads *block_reads)
+{
+    return 2ull * block_reads->blocks.window * block_reads->pair_count > RP_BLOCK_READS_MAX;
+}
+
+static void place_ahead(struct rp_block_reads *block_reads, const struct rp_plan *plan)
+{
+    for (uint32_t pair = 0; pair < block_reads->pair_count; pair++)
+        block_reads->ahead[pair] = rp_plan_block_window(plan, pair / block_reads->blocks.sources,
+                                                        pair % block_reads->blocks.sources);
+}
+
+static bool are_of_use(struct rp_block_reads *block_reads, const struct rp_flow_options *options,
+                       uint64_t data_bytes)
+{
+    uint64_t wanted = least_bytes(window_bytes(block_reads, options));
+    if (wanted == 0 || are_too_many(block_reads))
+        return false;
+    if (wanted > data_bytes)
+        rp_log(RP_LOG_INFO,
+               "documents are read one by one; with prefetch_bytes: %" PRIu64 "k, found %" PRIu64
+               "k, whole blocks would be",
+               rp_div_up(wanted, 1024), data_bytes / 1024);
+    return wanted <= data_bytes;
+}
+
+int rp_block_reads_open(struct rp_block_reads *block_reads, const struct rp_plan *plan,
+                        const struct rp_flow_options *options, uint64_t base_row,
+                        uint64_t data_bytes, struct rp_error *error)
+{
+    *block_reads = (struct rp_block_reads){.blocks = rp_plan_blocks(plan)};
+    if (block_reads->blocks.documents == 0)
+        return 0;
+    block_reads->pair_count = block_reads->blocks.lanes * block_reads->blocks.sources;
+    block_reads->block_reads = rp_calloc(RP_BLOCK_READS_MAX, sizeof *block_reads->block_reads);
+    block_reads->buckets = rp_calloc(RP_BLOCK_READS_MAX, sizeof *block_reads->buckets);
+    block_reads->ahead = rp_calloc(block_reads->pair_count, sizeof *block_reads->ahead);
+    block_reads->is_local = rp_calloc(block_reads->blocks.lanes, sizeof *block_reads->is_local);
+    if (!block_reads->block_reads || !block_reads->buckets || !block_reads->ahead ||
+        !block_reads->is_local) {
+        rp_block_reads_close(block_reads);
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
+    }
+    find_local_lanes(block_reads, options, base_row);
+    place_ahead(block_reads, plan);
+    if (!are_of_use(block_reads, options, data_bytes))
+        rp_block_reads_close(block_reads);
+    return 0;
+}
+
+void rp_block_reads_close(struct rp_block_reads *block_reads)
+{
+    free(block_reads->block_reads);
+    free(block_reads->buckets);
+    free(block_reads->ahead);
+    free(block_reads->is_local);
+    *block_reads = (struct rp_block_reads){0};
+}
+
+uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
+                                   const struct rp_flow_options *options, uint64_t base_row,
+                                   uint64_t bytes_max)
+{
+    struct rp_block_reads block_reads = {.blocks = rp_plan_blocks(plan)};
+    if (block_reads.blocks.documents == 0)
+        return 0;
+    block_reads.pair_count = block_reads.blocks.lanes * block_reads.blocks.sources;
+    block_reads.is_local = rp_calloc(block_reads.blocks.lanes, sizeof *block_reads.is_local);
+    if (!block_reads.is_local || are_too_many(&block_reads)) {
+        rp_block_reads_close(&block_reads);
+        return 0;
+    }
+    find_local_lanes(&block_reads, options, base_row);
+    uint64_t window = window_bytes(&block_reads, options);
+    rp_block_reads_close(&block_reads);
+    return least_bytes(window) <= bytes_max ? rp_min_u64(WINDOWS_AT_EASE * window, bytes_max) : 0;
+}
+
+/* ---- which ----------------------------------------------------------------------------------- */
+
+static uint32_t bucket_of(uint32_t source, uint64_t number)
+{
+    return (uint32_t)((number * 0x9e3779b97f4a7c15u + source * 0xbf58476d1ce4e5b9u) >> 52);
+}
+RP_STATIC_ASSERT(RP_BLOCK_READS_MAX == 1u << 12, "bucket_of keeps 12 bits");
+
+static const struct rp_block_read *find(const struct rp_block_reads *block_reads,
+                                        const struct rp_data_ring *space, uint32_t source,
+                                        uint64_t number)
+{
+    uint32_t at = block_reads->buckets[bucket_of(source, number)];
+    for (; at; at = block_reads->block_reads[at - 1].next_in_bucket) {
+        const struct rp_block_read *block_read = &block_reads->block_reads[at - 1];
+        if (block_read->number == number && block_read->source == source &&
+            rp_data_ring_has(space, block_read->region))
+            return block_read;
+    }
+    return NULL;
+}
+
+const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *block_reads,
+                                                const struct rp_data_ring *space, uint32_t source,
+                                                uint64_t document)
+{
+    return block_reads->count
+               ? find(block_reads, space, source, document / block_reads->blocks.documents)
+               : NULL;
+}
+
+bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *space,
+                        const struct rp_plan *plan, struct rp_plan_block *block)
+{
+    uint32_t looks = (uint32_t)rp_min_u64(block_reads->pair_count, PAIRS_A_LOOK);
+    for (uint32_t i = 0; i < looks;
+         i++, block_reads->pair = (block_reads->pair + 1) % block_reads->pair_count) {
+        uint32_t lane = block_reads->pair / block_reads->blocks.sources;
+        uint32_t source = block_reads->pair % block_reads->blocks.sources;
+        uint64_t *ahead = &block_reads->ahead[block_reads->pair];
+        if (!block_reads->is_local[lane])
+            continue;
+        uint64_t until = rp_plan_block_position(plan, lane, source) + block_reads->blocks.window;
+        while (*ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block)) {
+            ++*ahead;
+            const struct rp_block_read *found = find(block_reads, space, source, block->number);
+            if (!found || found->epoch != block->epoch) /* else it came for another lane */
+                return true;
+        }
+    }
+    return false;
+}
+
+bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp_plan *plan)
+{
+    uint32_t pair = block_reads->pair;
+    uint64_t position = --block_reads->ahead[pair];
+    uint64_t window = rp_plan_block_window(plan, pair / block_reads->blocks.sources,
+                                           pair % block_reads->blocks.sources);
+    block_reads->pair = (pair + 1) % block_reads->pair_count;
+    return position < window + block_reads->blocks.window;
+}
+
+static void unlink_bulk(struct rp_block_reads *block_reads, uint32_t index)
+{
+    const struct rp_block_read *block_read = &block_reads->block_reads[index];
+    uint32_t *link = &block_reads->buckets[bucket_of(block_read->source, block_read->number)];
+    while (*link != index + 1)
+        link = &block_reads->block_reads[*link - 1].next_in_bucket;
+    *link = block_read->next_in_bucket;
+}
+
+void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read)
+{
+    uint32_t index = (uint32_t)(block_reads->count % RP_BLOCK_READS_MAX);
+    if (block_reads->count >= RP_BLOCK_READS_MAX)
+        unlink_bulk(block_reads, index);
+    uint32_t *bucket = &block_reads->buckets[bucket_of(block_read->source, block_read->number)];
+    block_reads->block_reads[index] = *block_read;
+    block_reads->block_reads[index].next_in_bucket = *bucket;
+    *bucket = index + 1;
+    block_reads->count++;
+}

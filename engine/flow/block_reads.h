@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* block_reads.h — whole blocks of documents, read as one and kept while the plan draws from them.
+ *
+ * Where the plan uses neighbouring documents at about the same time (`block` shuffle, or none), one
+ * long read brings what would else be a thousand short ones: a disk gives many times more bytes a
+ * second that way. A block read is read by a ticket of its own, which has no transfers and goes
+ * through the prefetch ring like any other; later tickets take their tokens from its region
+ * (data_ring.h), and packers wait for the ticket that reads it.
+ *
+ * Which blocks come next is the plan's to say (plan/blocks.h): a window of them ahead of where it
+ * takes documents from. A block read that is not there, or not any more, costs a read of the
+ * document alone and nothing else.
+ *
+ * Used only if two windows fit in the prefetch ring, and for lanes at least half of whose rows go
+ * to ranks of this node. A window stays until its last document is packed, so with two of them the
+ * disk has to wait for the packers at the end of each. Thread: dispatch's own. */
+#ifndef RP_FLOW_BLOCK_READS_H
+#define RP_FLOW_BLOCK_READS_H
+
+#include "flow/flow.h"
+#include "flow/data_ring.h"
+#include "plan/blocks.h"
+
+#define RP_BLOCK_READS_MAX 4096u
+
+struct rp_block_read {
+    uint32_t source, shard;
+    uint64_t number;      /* of the block in its source */
+    uint64_t epoch;       /* it is kept for: at the next one it may be gone before it is needed */
+    uint64_t first, last; /* bytes of the token file that it holds */
+    uint64_t data_offset; /* of byte `first` */
+    uint64_t region, ticket;
+    uint32_t next_in_bucket; /* 1 + index, or 0 */
+};
+
+struct rp_block_reads {
+    struct rp_plan_blocks blocks; /* documents = 0: there are no block_reads */
+    struct rp_block_read
+        *block_reads;  /* [RP_BLOCK_READS_MAX], the youngest at (count - 1) mod that */
+    uint32_t *buckets; /* [RP_BLOCK_READS_MAX]: 1 + index, or 0 */
+    uint64_t count;
+    uint64_t *ahead;     /* [lane, source]: position of the next block to read */
+    bool *is_local;      /* [lane] */
+    uint32_t pair_count; /* lanes x sources */
+    uint32_t pair;       /* looked at next */
+};
+
+/** Decide whether block_reads are of use for a stream, with `data_bytes` to keep them. If only
+ * memory is missing, that is logged. */
+RP_MUST_CHECK int rp_block_reads_open(struct rp_block_reads *block_reads,
+                                      const struct rp_plan *plan,
+                                      const struct rp_flow_options *options, uint64_t base_row,
+                                      uint64_t data_bytes, struct rp_error *error);
+void rp_block_reads_close(struct rp_block_reads *block_reads);
+
+/** Bytes of data with which reading and packing seldom wait for each other's window; 0 where
+ * block_reads are of no use to the stream, or would want more than `bytes_max`. Of the options it
+ * looks at the corpus, and at what says which rows are this node's. */
+uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
+                                   const struct rp_flow_options *options, uint64_t base_row,
+                                   uint64_t bytes_max);
+
+/** The next block that should be read now; it counts as taken. False if none is due. */
+bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *space,
+                        const struct rp_plan *plan, struct rp_plan_block *block);
+/** The block could not be read now: it is due again, once others had their turn. Only right after
+ * rp_block_reads_due. True if the plan draws from its window already: going on without it would
+ * mean a read for each of its documents. */
+bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp_plan *plan);
+
+void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read);
+
+/** The block_read that has a document's block, or NULL. */
+const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *block_reads,
+                                                const struct rp_data_ring *space, uint32_t source,
+                                                uint64_t document);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* token_format.c — the header of a state token, how long a token can be, and the checks that need
+ * no plan: the magic bytes, the length and the hash over all of it. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/bits.h"
+#include "plan/token.h"
+
+enum { HASH_BYTES = sizeof(struct rp_hash128) };
+
+uint64_t rp_state_bytes_max(const struct rp_plan_config *config, uint32_t source_count)
+{
+    /* Nothing overflows: 2^10 lanes, 2^12 rows or pieces in a window, less than 2^11 bytes each. */
+    uint64_t held = sizeof(struct rp_state_piece); /* concat */
+    if (config->packing == RP_PACKING_LOOKAHEAD)   /* a pending piece leaves room in the FIFO */
+        held = sizeof(struct rp_state_piece) * (uint64_t)config->window;
+    if (config->packing == RP_PACKING_BEST_FIT)
+        held += config->window * (sizeof(struct rp_state_open_row) +
+                                  sizeof(struct rp_fragment) *
+                                      rp_min_u64(config->max_docs_per_row - 1, RP_AGE_MAX_WINDOWS));
+    uint64_t lane = sizeof(struct rp_state_lane) + held +
+                    sizeof(struct rp_state_cursor) * (uint64_t)source_count;
+    return sizeof(struct rp_state_header) +
+           sizeof(struct rp_state_source) * (uint64_t)source_count + config->lanes * lane +
+           HASH_BYTES;
+}
+
+struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
+{
+    const struct rp_plan_config *config = &plan->config;
+    return (struct rp_state_header){
+        .magic = RP_TOKEN_MAGIC,
+        .version = RP_TOKEN_VERSION,
+        .corpus_sampled = config->corpus_sampled,
+        .corpus_full = config->corpus_full,
+        .seed = config->seed,
+        .seq_len = config->seq_len,
+        .shuffle = (uint8_t)config->shuffle,
+        .packing = (uint8_t)config->packing,
+        .fill = (uint8_t)config->fill,
+        .long_doc = (uint8_t)config->long_doc,
+        .window = config->window,
+        .max_docs_per_row = config->max_docs_per_row,
+        .block_documents = config->block_documents,
+        .window_blocks = config->window_blocks,
+        .lanes = config->lanes,
+        .source_count = plan->source_count,
+        .num_epochs = config->num_epochs,
+        .next_row = plan->next_row,
+    };
+}
+
+int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header, const void *token,
+                  size_t bytes, struct rp_error *error)
+{
+    if (bytes < sizeof *header + HASH_BYTES)
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: %zu bytes; even an empty one has %zu", bytes,
+                       sizeof *header + HASH_BYTES);
+    memcpy(header, token, sizeof *header);
+    if (memcmp(header->magic, RP_TOKEN_MAGIC, sizeof header->magic) != 0)
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: these bytes are not a state token (they do not begin with %s)",
+                       RP_TOKEN_MAGIC);
+    if (header->bytes != bytes)
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: it says that it has %" PRIu32 " bytes; %zu are there",
+                       header->bytes, bytes);
+    size_t hashed = bytes - HASH_BYTES;
+    struct rp_hash128 expected, found = rp_hash128(token, hashed);
+    memcpy(&expected, (const uint8_t *)token + hashed, sizeof expected);
+    if (!rp_hash128_equal(expected, found)) {
+        char expected_hex[RP_HASH_HEX_BYTES], found_hex[RP_HASH_HEX_BYTES];
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: its hash is %s; its bytes hash to %s",
+                       rp_hash128_hex(expected, expected_hex), rp_hash128_hex(found, found_hex));
+    }
+    if (header->version != RP_TOKEN_VERSION)
+        return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it",
+                       "state token: version %" PRIu32 "; this ringpack reads version %u",
+                       header->version, RP_TOKEN_VERSION);
+    *reader = (struct rp_state_reader){(const uint8_t *)token + sizeof *header,
+                                       hashed - sizeof *header};
+    return 0;
+}
