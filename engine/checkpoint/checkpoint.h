@@ -88,6 +88,9 @@ struct rp_checkpoint_dir;
 RP_MUST_CHECK int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path,
                                          uint32_t keep, const char *copy_path /* NULL */,
                                          struct rp_error *error);
+/** Whether the directory did not exist, and rp_checkpoint_dir_open made it. */
+bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir);
+
 /** Waits for the copy of the last save. NULL is fine. */
 void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir);
 

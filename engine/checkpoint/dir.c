@@ -294,6 +294,11 @@ int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path,
                                        error);
 }
 
+bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir)
+{
+    return dir->place.is_new;
+}
+
 void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)
 {
     if (!dir)

@@ -186,13 +186,14 @@ int rp_locked_dir_check(const struct rp_locked_dir *place, struct rp_error *erro
 static int open_directory(struct rp_locked_dir *place, const char *path, bool make,
                           struct rp_error *error)
 {
+    struct stat info;
+    place->is_new = stat(path, &info) < 0 && errno == ENOENT;
     int code = make ? rp_dir_make(path, error) : 0;
     if (code < 0)
         return code;
     place->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (place->dir < 0)
         return fail_errno(error, path, "open the directory");
-    struct stat info;
     if (fstat(place->dir, &info) == 0 && (info.st_mode & S_IWOTH))
         rp_log(RP_LOG_WARNING,
                "%s: everybody can write into this checkpoint directory: chmod 700 is safer", path);

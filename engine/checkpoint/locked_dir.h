@@ -20,6 +20,7 @@ struct rp_locked_dir {
     int dir;         /* file descriptors; -1 while not open */
     int lock;        /* held while it is open */
     bool is_watched; /* its path led to it when it was opened: see rp_locked_dir_check */
+    bool is_new;     /* the directory did not exist before it was opened */
     struct rp_writer writer;
     uint64_t newest_sequence; /* of all names that are or were here, 0 = none */
     uint32_t keep;            /* positions */

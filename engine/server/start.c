@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* start.c — where a run begins: a given state token, the newest checkpoint that verifies, or
- * row 0 (said aloud).
+ * row 0 (with a warning where there could have been a checkpoint).
  *
  * Order matters: the checkpoint is opened before the corpus, because with its contents a run can
  * begin although token files are unreachable; and before the plan, which then checks the token
@@ -143,6 +143,18 @@ int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *erro
     return 0;
 }
 
+/* A new run begins like this, and so does an old one whose checkpoints are on a file system that is
+ * not mounted. Which of the two it is cannot be known here. */
+static void warn_of_row_0(const struct rp_engine *engine)
+{
+    bool is_new = rp_checkpoint_dir_is_new(engine->checkpoints);
+    rp_log(RP_LOG_WARNING,
+           "no checkpoint in %s%s: starting at row 0; if this run has been trained before, stop it "
+           "now: is the file system of that directory mounted? (`resume: required` refuses such a "
+           "start)",
+           engine->config->checkpoint_dir, is_new ? ", which was made just now" : "");
+}
+
 /* The newest checkpoint, if one is to be used. *out stays NULL otherwise. A directory that is empty
  * while there are copies was lost: to begin anew would be a step back to zero, and the copies would
  * be pruned. */
@@ -165,7 +177,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     if (code == 0 && engine->config->resume == RP_RESUME_REQUIRED)
         return fail_required(engine, "has no checkpoint", error);
     if (code == 0)
-        rp_log(RP_LOG_INFO, "no checkpoint in %s: starting at row 0", directory);
+        warn_of_row_0(engine);
     return code < 0 ? code : 0;
 }
 

@@ -143,6 +143,37 @@ def test_required_without_a_directory(program, folder, engines):
     assert_ended_by(engine, "resume", "checkpoint_dir")
 
 
+def warnings_of_a_start(program, folder, engines, config, *options):
+    """The lines about row 0 in the log of an engine that is killed once it is ready."""
+    (folder / "e2e.log").unlink(missing_ok=True)
+    engine = engines(program, folder, config, *options)
+    engine.kill()
+    return [line for line in engine.log().splitlines() if "no checkpoint in" in line]
+
+
+def test_a_start_at_row_0_warns(program, folder, engines):
+    """Where a checkpoint directory has none: it may be one that is not mounted. Silent where the
+    user asked for row 0, where no directory is given, and where there is a checkpoint."""
+    place = folder / "checkpoints"
+    tape = Tape(folder, 100000, checkpoint_dir=str(place))
+    begin = f"ringpack: warning: no checkpoint in {place}"
+    made = ", which was made just now"
+    for middle in (made, ""):  # the second start finds the directory that the first one made
+        (line,) = warnings_of_a_start(program, folder, engines, tape.config)
+        assert line.startswith(f"{begin}{middle}: starting at row 0; "), line
+        assert "is the file system of that directory mounted?" in line
+        assert "`resume: required`" in line
+    assert not warnings_of_a_start(program, folder, engines, tape.config, "--fresh")
+    alone = {key: value for key, value in tape.config.items() if key != "checkpoint_dir"}
+    assert not warnings_of_a_start(program, folder, engines, alone)
+    read_and_save(program, folder, tape, engines, 1)
+    assert not warnings_of_a_start(program, folder, engines, tape.config)
+    place.rename(folder / "elsewhere")  # as a file system that is not mounted
+    place.mkdir()
+    (line,) = warnings_of_a_start(program, folder, engines, tape.config)
+    assert line.startswith(f"{begin}: starting at row 0; "), line
+
+
 @pytest.mark.parametrize("how", ["option", "key"])
 def test_a_fresh_start_sets_aside(program, folder, engines, how):
     """What was there is there under its own names, copies included; nothing goes on from it, and
