@@ -285,7 +285,9 @@ int rp_cmd_checkpoint(int argc, char **argv)
         .doc =
             "Look at the checkpoints of a run, or go back to an earlier one.\v"
             "`show DIR` shows the newest that verifies. `verify` exits 1 if anything is damaged. "
-            "`rewind` renames later checkpoints to NAME.rewound: rename them back to undo it."};
+            "`rewind` renames later checkpoints to NAME.rewound: rename them back to undo it. "
+            "Where trainers went back to older state tokens and ended before any progress, the "
+            "newest checkpoint is ahead of them: `rewind` before a start without tokens."};
     struct arguments arguments = {0};
     argp_err_exit_status = RP_EXIT_TROUBLE;
     if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
