@@ -314,7 +314,7 @@ static void tell_result(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
     if (saver->code == 0 && saver->was_there)
-        rp_log(RP_LOG_INFO, "saved already, as %s: row %" PRIu64, saver->path,
+        rp_log(RP_LOG_INFO, "nothing new to save: %s has row %" PRIu64, saver->path,
                saver->info.next_row);
     else if (saver->code == 0)
         rp_log(RP_LOG_INFO, "saved %s: row %" PRIu64 ", contents to row %" PRIu64, saver->path,

@@ -115,6 +115,7 @@ KIT void kit_walk(struct kit *kit)
         made->state = malloc(KIT_STATE_MAX);
         assert_true(rp_plan_state_bytes_max(plan) <= KIT_STATE_MAX);
         made->state_bytes = rp_plan_save(plan, made->state);
+        made->state = realloc(made->state, made->state_bytes); /* the largest is 100 times that */
         code = rp_plan_next(plan, &row, &error);
         assert_true(code >= 0 && kit->row_count < 99999);
         if (code == 0)
