@@ -188,19 +188,19 @@ static int apply(struct rp_engine *engine, const struct asked *asked,
                  const struct rp_placement *placement, struct rp_error *error)
 {
     switch (placement->action) {
-    case RP_LOCKED_DIR_REFUSE:
+    case RP_PLACEMENT_REFUSE:
         return refuse(engine, placement, error);
-    case RP_LOCKED_DIR_KEEP:
+    case RP_PLACEMENT_KEEP:
         return 0;
-    case RP_LOCKED_DIR_REBUILD:
+    case RP_PLACEMENT_REBUILD:
         return replace_ring(engine, asked->seat, placement->batch, false, error);
-    case RP_LOCKED_DIR_MOVE_RING:
+    case RP_PLACEMENT_MOVE_RING:
         RP_ASSERT(!rp_engine_has_consumer(engine, asked->seat->ring));
         return replace_ring(engine, asked->seat, placement->batch, true, error);
-    case RP_LOCKED_DIR_MOVE_ALL:
+    case RP_PLACEMENT_MOVE_ALL:
         break;
     }
-    RP_ASSERT(placement->action == RP_LOCKED_DIR_MOVE_ALL);
+    RP_ASSERT(placement->action == RP_PLACEMENT_MOVE_ALL);
     return move_all(engine, asked, placement, error);
 }
 

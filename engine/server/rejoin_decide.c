@@ -57,7 +57,7 @@ static bool is_in_ring(const struct rp_rejoin_facts *facts, uint64_t batch)
 
 static struct rp_placement refuse(struct rp_placement placement, enum rp_refusal refusal)
 {
-    placement.action = RP_LOCKED_DIR_REFUSE;
+    placement.action = RP_PLACEMENT_REFUSE;
     placement.refusal = refusal;
     return placement;
 }
@@ -71,15 +71,15 @@ static struct rp_placement decide_beside_others(const struct rp_rejoin_facts *fa
     if (!is_numbered(facts, placement.row))
         return refuse(placement, RP_REFUSAL_NOT_NUMBERED);
     bool is_ahead = placement.batch > facts->tail;
-    placement.action = is_ahead && !facts->ring_has_consumer ? RP_LOCKED_DIR_MOVE_RING
-                                                             : RP_LOCKED_DIR_REBUILD;
+    placement.action = is_ahead && !facts->ring_has_consumer ? RP_PLACEMENT_MOVE_RING
+                                                             : RP_PLACEMENT_REBUILD;
     return placement;
 }
 
 static struct rp_placement decide_alone(const struct rp_rejoin_facts *facts,
                                         struct rp_placement placement, uint64_t step_row)
 {
-    placement.action = RP_LOCKED_DIR_MOVE_ALL;
+    placement.action = RP_PLACEMENT_MOVE_ALL;
     placement.begins_stream = facts->stream == RP_STREAM_OTHER;
     placement.forgets_contents = facts->stream != RP_STREAM_OURS;
     if (step_row != facts->base_row)
@@ -111,7 +111,7 @@ struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
     if (facts->has_failed && (!in_ring || facts->memory_may_be_read))
         return refuse(placement, RP_REFUSAL_FAILED);
     if (in_ring) {
-        placement.action = facts->memory_may_be_read ? RP_LOCKED_DIR_REBUILD : RP_LOCKED_DIR_KEEP;
+        placement.action = facts->memory_may_be_read ? RP_PLACEMENT_REBUILD : RP_PLACEMENT_KEEP;
         return placement;
     }
     if (facts->has_consumer)

@@ -81,11 +81,11 @@ struct rp_rejoin_facts {
 };
 
 enum rp_placement_action {
-    RP_LOCKED_DIR_REFUSE,
-    RP_LOCKED_DIR_KEEP,
-    RP_LOCKED_DIR_REBUILD,
-    RP_LOCKED_DIR_MOVE_RING,
-    RP_LOCKED_DIR_MOVE_ALL
+    RP_PLACEMENT_REFUSE,
+    RP_PLACEMENT_KEEP,
+    RP_PLACEMENT_REBUILD,
+    RP_PLACEMENT_MOVE_RING,
+    RP_PLACEMENT_MOVE_ALL
 };
 
 enum rp_refusal {

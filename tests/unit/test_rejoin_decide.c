@@ -60,17 +60,17 @@ static struct rp_placement specified(const struct rp_rejoin_facts *f)
     if (f->has_failed && !(in_ring && !f->memory_may_be_read))
         p.refusal = RP_REFUSAL_FAILED;
     else if (in_ring)
-        p.action = f->memory_may_be_read ? RP_LOCKED_DIR_REBUILD : RP_LOCKED_DIR_KEEP;
+        p.action = f->memory_may_be_read ? RP_PLACEMENT_REBUILD : RP_PLACEMENT_KEEP;
     else if (f->has_consumer && f->stream == RP_STREAM_OTHER)
         p.refusal = RP_REFUSAL_OTHER_STREAM;
     else if (f->has_consumer && !fits)
         p.refusal = RP_REFUSAL_NOT_NUMBERED;
     else if (f->has_consumer)
-        p.action = row > tail_row && !f->ring_has_consumer ? RP_LOCKED_DIR_MOVE_RING
-                                                           : RP_LOCKED_DIR_REBUILD;
+        p.action = row > tail_row && !f->ring_has_consumer ? RP_PLACEMENT_MOVE_RING
+                                                           : RP_PLACEMENT_REBUILD;
     else
-        p.action = RP_LOCKED_DIR_MOVE_ALL;
-    if (p.action == RP_LOCKED_DIR_MOVE_ALL) {
+        p.action = RP_PLACEMENT_MOVE_ALL;
+    if (p.action == RP_PLACEMENT_MOVE_ALL) {
         p.begins_stream = f->stream == RP_STREAM_OTHER;
         p.forgets_contents = f->stream != RP_STREAM_OURS;
         if (!fits || !same_steps)
@@ -100,7 +100,7 @@ static void fail_with(const struct rp_rejoin_facts *f, const struct rp_placement
  * attached loses anything. */
 static const char *what_is_broken(const struct rp_rejoin_facts *f, const struct rp_placement *p)
 {
-    if (p->action == RP_LOCKED_DIR_REFUSE)
+    if (p->action == RP_PLACEMENT_REFUSE)
         return p->refusal == RP_REFUSAL_NONE ? "refused without a reason" : NULL;
     if (p->refusal != RP_REFUSAL_NONE)
         return "a reason to refuse, and not refused";
@@ -108,16 +108,16 @@ static const char *what_is_broken(const struct rp_rejoin_facts *f, const struct 
         return "another row than that of the batch";
     if (f->row != ANY && f->follows != RP_FOLLOWS_END && p->row != f->row)
         return "another row than was asked for";
-    if (f->has_consumer && (p->action == RP_LOCKED_DIR_MOVE_ALL || p->base_row != f->base_row))
+    if (f->has_consumer && (p->action == RP_PLACEMENT_MOVE_ALL || p->base_row != f->base_row))
         return "all are moved though others are attached";
-    if (f->ring_has_consumer && p->action == RP_LOCKED_DIR_MOVE_RING)
+    if (f->ring_has_consumer && p->action == RP_PLACEMENT_MOVE_RING)
         return "the ring of others is moved";
-    if (p->action == RP_LOCKED_DIR_KEEP && f->memory_may_be_read)
+    if (p->action == RP_PLACEMENT_KEEP && f->memory_may_be_read)
         return "memory that may be read is given away";
     bool unread = rp_min_u64(p->batch, f->lowest_other) >= f->release;
-    if (p->action == RP_LOCKED_DIR_KEEP && (!unread || p->begins_stream))
+    if (p->action == RP_PLACEMENT_KEEP && (!unread || p->begins_stream))
         return "the ring does not have the batch";
-    if (f->has_failed && p->action != RP_LOCKED_DIR_KEEP)
+    if (f->has_failed && p->action != RP_PLACEMENT_KEEP)
         return "a failed engine makes rings";
     return NULL;
 }
@@ -129,7 +129,7 @@ static void judge(const struct rp_rejoin_facts *f)
     if (broken)
         fail_with(f, &p, broken);
     bool same_base = p.base_row == wanted.base_row ||
-                     (p.action == RP_LOCKED_DIR_MOVE_ALL && p.base_row == wanted.base_row % STEP);
+                     (p.action == RP_PLACEMENT_MOVE_ALL && p.base_row == wanted.base_row % STEP);
     if (p.action != wanted.action || p.refusal != wanted.refusal || p.row != wanted.row ||
         !same_base || p.begins_stream != wanted.begins_stream ||
         p.forgets_contents != wanted.forgets_contents) {
@@ -237,60 +237,60 @@ static void cases_by_name(void **state)
     (void)state;
     struct rp_rejoin_facts f;
     enum rp_refusal none = RP_REFUSAL_NONE;
-    check("it says nothing", middle, RP_LOCKED_DIR_KEEP, none, 8, 4);
-    check("its predecessor may live", WITH(f.memory_may_be_read = true), RP_LOCKED_DIR_REBUILD,
-          none, 8, 4);
+    check("it says nothing", middle, RP_PLACEMENT_KEEP, none, 8, 4);
+    check("its predecessor may live", WITH(f.memory_may_be_read = true), RP_PLACEMENT_REBUILD, none,
+          8, 4);
     check("nothing is known, nothing is said", WITH(f.position_is_known = false),
-          RP_LOCKED_DIR_MOVE_ALL, none, 4, 4);
+          RP_PLACEMENT_MOVE_ALL, none, 4, 4);
     check("the same beside others", WITH(f.position_is_known = false, f.has_consumer = true),
-          RP_LOCKED_DIR_REBUILD, none, 4, 4);
-    check("its next batch is the ring's", WITH(f.row = 12, f.names_row = true), RP_LOCKED_DIR_KEEP,
+          RP_PLACEMENT_REBUILD, none, 4, 4);
+    check("its next batch is the ring's", WITH(f.row = 12, f.names_row = true), RP_PLACEMENT_KEEP,
           none, 12, 4);
-    check("far ahead, alone", WITH(f.row = 20, f.names_row = true), RP_LOCKED_DIR_MOVE_ALL, none,
-          20, 4);
+    check("far ahead, alone", WITH(f.row = 20, f.names_row = true), RP_PLACEMENT_MOVE_ALL, none, 20,
+          4);
     check("far ahead, beside others", WITH(f.row = 20, f.names_row = true, f.has_consumer = true),
-          RP_LOCKED_DIR_MOVE_RING, none, 20, 4);
+          RP_PLACEMENT_MOVE_RING, none, 20, 4);
     check("ahead of a replica that reads",
           WITH(f.row = 20, f.names_row = true, f.has_consumer = f.ring_has_consumer = true,
                f.lowest_other = 2),
-          RP_LOCKED_DIR_KEEP, none, 20, 4);
+          RP_PLACEMENT_KEEP, none, 20, 4);
     check("between two batches, beside others",
-          WITH(f.row = 9, f.names_row = true, f.has_consumer = true), RP_LOCKED_DIR_REFUSE,
+          WITH(f.row = 9, f.names_row = true, f.has_consumer = true), RP_PLACEMENT_REFUSE,
           RP_REFUSAL_NOT_NUMBERED, 9, 4);
     check("between two batches, alone: a new numbering", WITH(f.row = 9, f.names_row = true),
-          RP_LOCKED_DIR_MOVE_ALL, none, 9, 3);
+          RP_PLACEMENT_MOVE_ALL, none, 9, 3);
     check("its steps begin elsewhere", WITH(f.row = 8, f.step_row = 6, f.names_row = true),
-          RP_LOCKED_DIR_MOVE_ALL, none, 8, 0);
+          RP_PLACEMENT_MOVE_ALL, none, 8, 0);
     check("a step row that cannot be one", WITH(f.row = 8, f.step_row = 5, f.names_row = true),
-          RP_LOCKED_DIR_KEEP, none, 8, 4);
+          RP_PLACEMENT_KEEP, none, 8, 4);
     check("the first token begins a step",
           WITH(f.row = 6, f.has_consumed = false, f.follows = RP_FOLLOWS_ROW),
-          RP_LOCKED_DIR_MOVE_ALL, none, 6, 0);
+          RP_PLACEMENT_MOVE_ALL, none, 6, 0);
     check("a later one does not", WITH(f.row = 6, f.follows = RP_FOLLOWS_ROW),
-          RP_LOCKED_DIR_MOVE_ALL, none, 6, 4);
+          RP_PLACEMENT_MOVE_ALL, none, 6, 4);
     check("a token of the end, in the padding, beside others",
           WITH(f.row = 9, f.follows = RP_FOLLOWS_END, f.position = f.release = 3,
                f.has_consumer = true),
-          RP_LOCKED_DIR_KEEP, none, 10, 4);
+          RP_PLACEMENT_KEEP, none, 10, 4);
     check("a token of the end, alone, is finished",
           WITH(f.row = 9, f.follows = RP_FOLLOWS_END, f.position = f.release = 3),
-          RP_LOCKED_DIR_KEEP, none, 10, 4);
+          RP_PLACEMENT_KEEP, none, 10, 4);
     check("the same with steps that it had not",
           WITH(f.row = 21, f.follows = RP_FOLLOWS_END, f.has_consumed = false),
-          RP_LOCKED_DIR_MOVE_ALL, none, 22, 4);
+          RP_PLACEMENT_MOVE_ALL, none, 22, 4);
     check("another stream, beside others",
           WITH(f.row = 8, f.follows = RP_FOLLOWS_ROW, f.stream = RP_STREAM_OTHER,
                f.has_consumer = true),
-          RP_LOCKED_DIR_REFUSE, RP_REFUSAL_OTHER_STREAM, 8, 4);
+          RP_PLACEMENT_REFUSE, RP_REFUSAL_OTHER_STREAM, 8, 4);
     check("another stream, alone",
           WITH(f.row = 8, f.follows = RP_FOLLOWS_ROW, f.stream = RP_STREAM_OTHER),
-          RP_LOCKED_DIR_MOVE_ALL, none, 8, 4);
-    check("a failed engine gives what there is", WITH(f.has_failed = true), RP_LOCKED_DIR_KEEP,
-          none, 8, 4);
+          RP_PLACEMENT_MOVE_ALL, none, 8, 4);
+    check("a failed engine gives what there is", WITH(f.has_failed = true), RP_PLACEMENT_KEEP, none,
+          8, 4);
     check("and nothing else", WITH(f.has_failed = true, f.row = 20, f.names_row = true),
-          RP_LOCKED_DIR_REFUSE, RP_REFUSAL_FAILED, 20, 4);
+          RP_PLACEMENT_REFUSE, RP_REFUSAL_FAILED, 20, 4);
     check("a seat ahead of its ring, alone, which says nothing",
-          WITH(f.position = 6, f.lowest_other = 2), RP_LOCKED_DIR_MOVE_ALL, none, 16, 4);
+          WITH(f.position = 6, f.lowest_other = 2), RP_PLACEMENT_MOVE_ALL, none, 16, 4);
 }
 
 int main(void)
