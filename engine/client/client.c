@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client.c — a trainer borrows batches and returns them; the engine's death is a pause.
+/* client.c — a trainer takes batches and releases them; it waits while an engine is replaced.
  *
- *   next      Take what is published; else spin, sleep on tail, look at the socket; if the engine
- *             is gone, attach to its successor at our row and go on. What a dead engine had
- *             published is still delivered first: it is whole, because tail moves only after the
- *             slot is written.
+ *   next      Take a published batch. If there is none: spin, sleep on `tail`, check the socket. If
+ *             the engine is dead, attach to its successor at this client's row. Batches that the
+ *             dead engine had published are taken first: they are complete, because `tail` grows
+ *             only after the slot is written.
  *
- *   release   Leases come back in any order, and the ring wants them in order: the watermark moves
- *             over the slots that nobody holds any more. */
+ *   release   Leases are released in any order, and the ring needs them in order: the release
+ *             watermark advances over the slots on which no lease is held. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@
 
 #define RP_CONNECT_TIMEOUT_NS (10ull * RP_SECOND_NS)
 #define RP_RESTART_TIMEOUT_NS (60ull * RP_SECOND_NS)
-#define RP_LOOK_UP_NS 100000000u /* how often a sleeping trainer looks whether the engine lives */
-#define RP_STOPPED_PAUSE_NS 5000000u /* before the next successor, when one says that it stops */
+#define RP_LOOK_UP_NS 100000000u     /* between two checks of a sleeper that the engine lives */
+#define RP_STOPPED_PAUSE_NS 5000000u /* before the next attach, if a successor was stopping */
 
 /* Beside enum rp_next, inside this file: the engine is gone and its ring is empty. */
 enum { NEXT_LOST = 0 };
@@ -86,8 +86,8 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
         return rp_fail(error, -RP_E_USAGE, NULL, "a state token of %zu bytes is longer than any",
                        options->state_bytes);
     if (!options->state != !options->state_bytes)
-        return rp_fail(error, -RP_E_USAGE, "give both, or neither to begin where the engine stands",
-                       "of state and state_bytes (%zu) one was given alone: a state that is empty?",
+        return rp_fail(error, -RP_E_USAGE, "give both, or neither to begin at the seat's position",
+                       "state without state_bytes, or state_bytes (%zu) without state",
                        options->state_bytes);
     client->run = rp_format("%s", options->run ? options->run : "default");
     client->run_dir = options->run_dir ? rp_format("%s", options->run_dir) : NULL;
@@ -127,7 +127,7 @@ int rp_client_attach(struct rp_client **client_out, const struct rp_client_optio
 void rp_client_detach(struct rp_client *client)
 {
     if (!client || client->forked)
-        return; /* a child has nothing to unmap, and must not unmap what lies there now */
+        return; /* a child did not inherit the mappings; other memory may be at their addresses */
     pthread_mutex_lock(&client->lock);
     client->detached = true;
     bool last = client->leases == 0;
@@ -144,7 +144,8 @@ const struct rp_geometry *rp_client_geometry(const struct rp_client *client)
 
 /* ---- next ------------------------------------------------------------------------------------ */
 
-/* Fill in the lease on a slot that was just taken. With `lock` held. */
+/* Record a lease on a slot that was just taken, fill in `batch`, and advance the client's state to
+ * behind it. With `lock` held. */
 static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_slot_header *header,
                  struct rp_batch *batch)
 {
@@ -182,7 +183,7 @@ static void lend(struct rp_client *client, const uint8_t *slot, const struct rp_
     client->counts.tokens += header->tokens_real;
 }
 
-/* What a ring that gives no more batches means to the trainer. */
+/* The ring will publish no more batches: why? The answer is what rp_client_next returns. */
 static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
 {
     char text[sizeof(((struct rp_ring_engine *)0)->message) + 1];
@@ -201,8 +202,8 @@ static int judge_closed(const struct rp_ring_view *view, struct rp_error *error)
     }
 }
 
-/* The ring's window is full: nothing comes until the oldest lease is returned. A dead engine needs
- * no return. */
+/* The trainer holds leases on all slots, so no batch can follow until the oldest is released: an
+ * error, unless the engine is dead. A successor makes a new ring. */
 static int judge_full(const struct rp_client *client, uint64_t oldest, struct rp_error *error)
 {
     if (rp_socket_hung_up(client->socket))
@@ -214,7 +215,7 @@ static int judge_full(const struct rp_client *client, uint64_t oldest, struct rp
                    client->options.rank, oldest, client->current->view.geometry.slots);
 }
 
-/* One look at the ring, without waiting. */
+/* Take a batch if there is one, without waiting. */
 static int look(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
 {
     if (!client->current)
@@ -224,7 +225,7 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
     struct rp_ring_view *view = &client->current->view;
     pthread_mutex_lock(&client->lock);
     int code = rp_ring_view_take(view, &slot, &header, error);
-    uint64_t oldest = view->release; /* another thread may be returning it */
+    uint64_t oldest = view->release; /* another thread may be releasing it */
     bool full = view->next - oldest == view->geometry.slots;
     if (code == RP_RING_TAKEN)
         lend(client, slot, &header, batch);
@@ -239,8 +240,8 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
 }
 
 /* Attach to the successor: 0, -RP_E_TIMEOUT when there is none by the caller's deadline, or a
- * failure that is final. `restart_timeout` counts from the death to the next batch, over however
- * many calls and over successors that only stop. */
+ * failure that is final. `restart_timeout` is the time from the engine's death to the next batch,
+ * over any number of calls, and of successors that stop before they deliver one. */
 static int follow_engine(struct rp_client *client, uint64_t deadline, struct rp_error *error)
 {
     uint64_t patience = client->options.restart_timeout_ns;
@@ -271,7 +272,7 @@ static int follow_engine(struct rp_client *client, uint64_t deadline, struct rp_
     return code;
 }
 
-/* Nothing was ready, or the engine was gone (`found`): wait. */
+/* Wait for the next batch. `found` is the result of the last look: RP_NEXT_EMPTY or NEXT_LOST. */
 static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
                          struct rp_batch *batch, struct rp_error *error)
 {
@@ -282,7 +283,7 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
             found = look(client, batch, error);
         }
         if (found == RP_NEXT_EMPTY && rp_socket_hung_up(client->socket)) {
-            found = look(client, batch, error); /* its last words may have come in between */
+            found = look(client, batch, error); /* it may have published before it hung up */
             if (found == RP_NEXT_EMPTY)
                 found = NEXT_LOST;
         }
@@ -301,7 +302,7 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
     }
 }
 
-/* A look that the engine sees. */
+/* Check the call, write the heartbeat that the engine sees, and look. */
 static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
                  struct rp_error *error)
 {
@@ -347,7 +348,7 @@ static struct rp_mapping *find_lease(const struct rp_client *client, const struc
     return NULL;
 }
 
-/* Move the watermark over the slots that nobody holds; ring if the engine waits for them. */
+/* Advance the watermark over slots without a lease; ring the doorbell if the engine waits. */
 static void give_back(struct rp_client *client, struct rp_mapping *mapping)
 {
     struct rp_ring_view *view = &mapping->view;
@@ -360,8 +361,7 @@ static void give_back(struct rp_client *client, struct rp_mapping *mapping)
         return;
     if (rp_ring_view_release(view, release) && client->socket >= 0) {
         ssize_t sent = send(client->socket, "r", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        (void)sent; /* full: the engine has bells to answer already; dead: the next call of next
-                       sees it */
+        (void)sent; /* a full socket has doorbells already; rp_client_next finds a dead engine */
     }
 }
 

@@ -115,7 +115,7 @@ static int check_reply(struct reply *reply, uint64_t bytes, struct rp_error *err
     memcpy(&reply->head, reply->buffer, sizeof reply->head);
     if (reply->head.magic != RP_MESSAGE_MAGIC)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
-                       "the engine's reply is none of ringpack's");
+                       "the peer's reply is not of ringpack's protocol");
     if (reply->head.abi_version != RP_ABI_VERSION)
         return rp_fail(error, -RP_E_VERSION, RP_HINT_VERSION,
                        "the engine's memory layout is %" PRIu32 ", ours is %u",
@@ -132,7 +132,7 @@ static int check_reply(struct reply *reply, uint64_t bytes, struct rp_error *err
     return 0;
 }
 
-/* The reply of kind `kind`; a refusal becomes the failure that it tells of. */
+/* Receive a reply of kind `kind`. A reply of kind REFUSED becomes the error that it contains. */
 static int receive_reply(int fd, uint32_t kind, int timeout_ms, struct reply *reply,
                          struct rp_error *error)
 {
@@ -202,7 +202,7 @@ static int send_attach(const struct rp_client *client, int fd, struct rp_error *
     return code;
 }
 
-/* The new ring must be of our rank and go on at our row. */
+/* The new ring must be of this client's rank, and its first batch must be at this client's row. */
 static int check_continuation(const struct rp_client *client, const struct rp_ring_view *view,
                               uint64_t row, struct rp_error *error)
 {
@@ -212,7 +212,7 @@ static int check_continuation(const struct rp_client *client, const struct rp_ri
                        client->options.rank, view->geometry.rank);
     if (client->attaches > 0 && row != client->attach_row)
         return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
-                       "the restarted engine goes on at row %" PRIu64 ", expected was row %" PRIu64,
+                       "the new engine begins at row %" PRIu64 ", row %" PRIu64 " was expected",
                        row, client->attach_row);
     return 0;
 }
@@ -234,8 +234,8 @@ static int reserve_state(struct rp_client *client, size_t bytes, struct rp_error
     return 0;
 }
 
-/* The ring is at `row`. Behind the last row of the stream rows of padding are counted on, and the
- * state stays at the last row's end. */
+/* The first attach is at `row`. Rows of padding behind the stream are numbered as well, but the
+ * state token and next_row stay at the end of the last row. */
 static void take_first_row(struct rp_client *client, uint64_t row)
 {
     uint64_t state_row = row;
@@ -245,7 +245,7 @@ static void take_first_row(struct rp_client *client, uint64_t row)
     client->next_row = rp_min_u64(row, state_row);
 }
 
-/* Make the mapping the current one; the client's position is not moved but for the first attach. */
+/* Make the mapping the current one. Only the first attach sets the client's position. */
 static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
                  const struct reply *reply, struct rp_error *error)
 {
@@ -307,9 +307,9 @@ static uint64_t time_left(uint64_t deadline_ns)
     return deadline_ns > now ? deadline_ns - now : 0;
 }
 
-/* The engine may have to plan its way to our row before it replies. The first attach waits for that
- * until its own deadline. At a successor the deadline is that of a call of rp_client_next, which
- * may ask for no wait at all: there the reply has the time of a restart. */
+/* The engine may have to plan to this client's row before it replies. The first attach waits for
+ * the reply until its deadline. Later attaches are part of a call of rp_client_next, whose timeout
+ * may be 0, so they wait for restart_timeout_ns instead. */
 static int await_welcome(const struct rp_client *client, int fd, uint64_t deadline_ns,
                          struct reply *reply, struct rp_error *error)
 {
@@ -326,7 +326,7 @@ static int await_welcome(const struct rp_client *client, int fd, uint64_t deadli
                        "connect timeout; else look there for what holds it up",
                        "run `%s`: its engine did not place this trainer within %.3g s", client->run,
                        seconds);
-    /* for whoever waits, no better than one that is not there */
+    /* treated as an engine that is not there: the caller may try again */
     return rp_fail(error, -RP_E_GONE, RP_HINT_LOG, "the engine did not reply within %.3g s",
                    seconds);
 }
@@ -362,7 +362,7 @@ int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_err
         struct rp_error found;
         bool is_short = last < 0 && time_left(deadline_ns) < RP_RETRY_MAX_NS;
         int code = join_once(client, deadline_ns, &found);
-        if (code == -RP_E_TIMEOUT && is_short) /* it says less than the try before it */
+        if (code == -RP_E_TIMEOUT && is_short) /* the failure before it tells more */
             return last;
         last = code;
         if (code < 0 && error)

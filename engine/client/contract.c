@@ -2,8 +2,9 @@
 /* contract.c — what a trainer and the engines that it meets agree on (base/contract.h).
  *
  * Invariant: from the first WELCOME on the client has a contract, and every later engine agrees
- * with it in each field that may not differ at a re-attachment. The one that it has is the newest
- * of those that know the most: an engine whose corpus was indexed meanwhile adds a field. */
+ * with it in each field that may not differ at a re-attachment. The client keeps the newest
+ * contract, but none without the full fingerprint of the corpus once it has one with it: an engine
+ * has that fingerprint only if its corpus was indexed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,8 @@ static bool sections_differ(const struct rp_geometry *a, const struct rp_geometr
     return false;
 }
 
-/* Equal contracts make equal batches. An engine that says one thing and does another could make a
- * trainer read beyond a section, so that the shape is looked at, too. */
+/* Equal contracts mean equal batches. But a trainer could read beyond a section if an engine's ring
+ * differed from its contract, so the shape of the ring is compared, too. */
 static int check_shape(const struct rp_geometry *was, const struct rp_geometry *is,
                        struct rp_error *error)
 {

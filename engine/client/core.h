@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core.h — what the two halves of the trainer's library share: client.c borrows and returns,
- * and connect.c finds engines.
+/* core.h — what the two halves of the trainer's library share: client.c takes and releases
+ * batches, connect.c finds engines.
  *
- * Invariants
- *   A mapping lives while it is the current one or a lease on it is held; leases outlive the engine
- * that made them, the mapping's turn as the current one, and the client's detachment. `state` and
- * `next_row` always stand behind the last batch that was lent: a re-attach begins there. Threads:
- * everything belongs to the thread that uses the client, but that leases may be returned by any
- * thread (garbage collectors do), at any time: `lock` guards the mappings, their leases and the
- * socket. */
+ * Invariants:
+ *
+ *   - A mapping exists while it is the current one or a lease on it is held. A lease stays valid
+ *     after its engine has died, after another mapping has become the current one, and after
+ *     rp_client_detach.
+ *   - `state` and `next_row` are those behind the last batch that was taken. An attach to a
+ *     successor begins there.
+ *   - Threads: one thread uses the client, but any thread may release a lease, at any time
+ *     (garbage collectors do). `lock` guards the mappings, their leases and the socket. */
 #ifndef RP_CLIENT_CORE_H
 #define RP_CLIENT_CORE_H
 
@@ -21,7 +23,7 @@
 
 #define RP_SECOND_NS 1000000000u
 
-/* One attach: a ring and who holds what of it. */
+/* One attach: the ring that it mapped, and the leases on it. */
 struct rp_mapping {
     struct rp_ring_view view;
     uint64_t number; /* of this attach, from 1: rp_batch.lease */
@@ -32,7 +34,7 @@ struct rp_mapping {
 
 struct rp_client {
     pid_t pid;   /* of the process that attached */
-    bool forked; /* this is a child of it. Asking for the pid would be a system call a batch */
+    bool forked; /* in a forked child of it. getpid would be a system call for each batch */
     char *run, *run_dir;
     struct rp_client_options options; /* run, run_dir and state are not used */
 
@@ -49,8 +51,8 @@ struct rp_client {
     uint8_t *state, *before;     /* `before`: the token before the last batch that was lent */
     size_t state_bytes, before_bytes, state_capacity; /* each has room for state_capacity */
     uint64_t next_row;   /* of the state; RP_NEXT_ROW_ANY before the first attach */
-    uint64_t attach_row; /* where to go on: the same, or farther in the padding behind the stream */
-    uint64_t lost_ns;    /* when the engine was found dead; 0 = a batch came since */
+    uint64_t attach_row; /* to attach at: next_row, or farther in the padding behind the stream */
+    uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
     struct rp_client_counts counts;
 
     struct rp_client *next; /* in the list of connect.c */
@@ -63,11 +65,12 @@ RP_MUST_CHECK int rp_client_join(struct rp_client *client, uint64_t deadline_ns,
                                  struct rp_error *error);
 /** Whether a later try may succeed after this failure. */
 bool rp_client_may_retry(int code);
-/** Leave the engine: close the socket, let the current mapping go. */
+/** Leave the engine: close the socket, and unmap the current mapping unless it has leases. */
 void rp_client_leave(struct rp_client *client);
 /** Unmap a mapping that nobody needs any more. With `lock` held. */
 void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping);
-/** Known clients: a forked child closes their sockets, or the engine would not see their end. */
+/** Add to or remove from the list of clients. A forked child closes the sockets of all of them;
+ * otherwise the engine would not see a connection's end while the child lives. */
 RP_MUST_CHECK int rp_client_enlist(struct rp_client *client, struct rp_error *error);
 void rp_client_delist(struct rp_client *client);
 /** Check the contract of a WELCOME against the ring that came with it and, at a re-attachment,

@@ -30,8 +30,9 @@ int rp_sized_read(void *to, size_t known, const void *from, const char *name,
                            "use a library at least as new as the header that the program was "
                            "compiled with, or leave that field 0",
                            "struct %s: this library (%s) knows %zu bytes of it, and byte %" PRIu64
-                           " of the %" PRIu64 " that were given is not 0: a field that it does not "
-                           "know",
+                           " of the %" PRIu64
+                           " that were given is not 0: a field that this library "
+                           "does not know",
                            name, RP_VERSION, known, i, struct_size);
     memset(to, 0, known);
     memcpy(to, from, rp_min_u64(known, struct_size));

@@ -11,7 +11,7 @@
 
 #include "ringpack/error.h"
 
-#define RP_STRUCT_SIZE_MAX 4096u /* beyond it, struct_size was never set */
+#define RP_STRUCT_SIZE_MAX 4096u /* a larger struct_size was never set */
 
 /* Bytes of struct `type` up to and with `field`. */
 #define RP_SIZE_WITH(type, field) (offsetof(struct type, field) + sizeof(((struct type *)0)->field))
@@ -20,13 +20,14 @@
 RP_MUST_CHECK int rp_sized_check(uint64_t struct_size, size_t required, const char *name,
                                  struct rp_error *error);
 
-/** Copy a struct of the caller whose struct_size was checked: what it does not have becomes 0, and
- * what this library does not know must be 0. */
+/** Copy a struct of the caller whose struct_size was checked. Fields beyond the caller's
+ * struct_size become 0. Bytes beyond `known` must be 0, else the caller uses a field that is
+ * unknown here. */
 RP_MUST_CHECK int rp_sized_read(void *to, size_t known, const void *from, const char *name,
                                 struct rp_error *error);
 
-/** Fill in a struct of the caller whose struct_size was checked, and stays as it is: what this
- * library does not know becomes 0. */
+/** Fill in a struct of the caller whose struct_size was checked. struct_size does not change, and
+ * bytes beyond `known` become 0. */
 void rp_sized_write(void *to, const void *from, size_t known);
 
 #endif
