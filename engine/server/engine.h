@@ -35,8 +35,8 @@ struct rp_connection {
 };
 #define RP_CONNECTIONS_MAX 1024u
 
-/* How far a save is; in this order. The saver's thread says what it has reached, and the engine's
- * thread follows with what is to be done then: see rp_engine_continue_save. */
+/* The states of a save, in this order. The saver's thread writes which one it has reached; the
+ * engine's thread then does its part of it: see rp_engine_continue_save. */
 enum rp_saver_state {
     RP_SAVER_IDLE,    /* there is no thread */
     RP_SAVER_COPYING, /* the flow holds what is copied */
@@ -107,7 +107,7 @@ struct rp_engine {
     struct rp_plan *plan, *scout;  /* the flow's while it runs */
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
-    struct rp_far_row *far; /* of whom the probe works for now; NULL: who can have only near rows */
+    struct rp_far_row *far; /* of the request that is served; NULL: it can have near rows only */
     uint32_t placing_count; /* connections that wait for a far row */
     struct rp_contract contract; /* a view of: */
     char *contract_text;
@@ -138,7 +138,7 @@ struct rp_engine {
     bool direct;
 
     struct rp_listener listener;
-    bool accept_deferred; /* no descriptor was free for who has connected */
+    bool accept_deferred; /* a peer has connected, and no descriptor was free for it */
     struct rp_connection *connections;
     int epoll_fd, wake_fd, signal_fd;
     sigset_t
@@ -156,7 +156,7 @@ struct rp_engine {
     uint64_t started_ns, failed_ns;
     uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
-    bool skipping_absent; /* a seat that nobody has taken was passed over since the last attach */
+    bool skipping_absent;             /* a seat was skipped since the last attach */
 };
 
 #define RP_ENGINE_TEXT_BYTES (sizeof(struct rp_error))

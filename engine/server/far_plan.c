@@ -14,8 +14,8 @@
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* A slice that fails, at the end of the stream or at a damaged index, is left undone: whoever wants
- * the row meets the same failure, and reports it. */
+/* A slice that fails, at the end of the stream or at a damaged index, is not reported here: the
+ * owner of the row plans it again, meets the same failure, and reports that. */
 static void plan_slices(void *argument)
 {
     struct rp_far_planner *planner = argument;
@@ -39,7 +39,8 @@ static void *planner_main(void *argument)
 {
     struct rp_far_planner *planner = argument;
     prctl(PR_SET_NAME, "far plan");
-    (void)!rp_mapped_guard(plan_slices, planner); /* the engine looks for lost files itself */
+    /* a lost file is reported by the engine's thread, which finds it itself */
+    (void)!rp_mapped_guard(plan_slices, planner);
     rp_fd_wake(planner->done_fd);
     return NULL;
 }
@@ -116,7 +117,7 @@ int rp_far_planner_serve(struct rp_far_planner *planner, struct rp_far_row *far,
     if (!planner->is_busy)
         return far ? start(planner, far, error) : 0;
     if (!far || planner->served != far || planner->work.row != far->row)
-        rp_a32_store_relaxed(&planner->yield, 1); /* and the next one when it has */
+        rp_a32_store_relaxed(&planner->yield, 1); /* when it has, this function is called again */
     return 0;
 }
 
@@ -127,7 +128,8 @@ void rp_far_planner_continue(struct rp_far_planner *planner)
     pthread_join(planner->thread, NULL);
     planner->is_busy = false;
     struct rp_far_row *far = planner->served, *work = &planner->work;
-    if (far && work->at >= far->at && work->at < far->row) { /* it may want another row by now */
+    /* the owner may want another row by now */
+    if (far && work->at >= far->at && work->at < far->row) {
         free(far->state);
         far->state = work->state;
         far->bytes = work->bytes;

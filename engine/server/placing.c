@@ -23,7 +23,7 @@ int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connectio
     }
     if (engine->placing_count == PLACINGS_MAX)
         return rp_fail(error, -RP_E_BUSY, "try again later, or bring a state token",
-                       "%u trainers wait for rows that are far from the one the engine is at",
+                       "%u trainers wait for rows that are far from the engine's row",
                        PLACINGS_MAX);
     struct rp_placing *placing = malloc(sizeof *placing + request->state_bytes);
     if (!placing)
@@ -58,7 +58,7 @@ void rp_engine_forget_far(struct rp_engine *engine)
         if (connection->fd < 0 || !connection->placing)
             continue;
         rp_far_row_forget(&engine->planner, &connection->placing->far);
-        connection->placing->far.is_near = true; /* try it again, from other states */
+        connection->placing->far.is_near = true; /* serve the request again, by the new stream */
     }
     rp_far_row_forget(&engine->planner, &engine->saver.far);
     rp_fd_wake(engine->planner.done_fd);
@@ -74,5 +74,5 @@ void rp_engine_plan_far(struct rp_engine *engine)
             sooner = rp_far_row_sooner(sooner, &connection->placing->far);
     }
     if (rp_far_planner_serve(&engine->planner, sooner, &error) < 0)
-        rp_log(RP_LOG_WARNING, "rows that are far are not planned to: %s", error.message);
+        rp_log(RP_LOG_WARNING, "cannot plan to rows that are far away: %s", error.message);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* placing.h — trainers whose row is far: each waits, unanswered, until its row has been planned to.
+/* placing.h — attach requests for rows that are far (far_plan.h). A trainer gets no reply until the
+ * engine has planned to its row.
  *
- * Such a trainer owns nothing. It has no seat, so whoever asks for the same seat and is ready first
- * gets it; it is not attached, so others may move the stream meanwhile. When its row is near its
- * request is served from the beginning, by what is true then. A request that nobody can fulfil, for
- * a row that somebody made up, ends with its connection or with the engine. */
+ * Such a trainer owns nothing. It has no seat, so another trainer may attach to the seat first; it
+ * is not attached, so other consumers may move the stream. When its row is near, its request is
+ * served from the beginning, with the facts of that moment. A request for a row that does not exist
+ * waits until its connection or the engine ends. */
 #ifndef RP_SERVER_PLACING_H
 #define RP_SERVER_PLACING_H
 
@@ -16,13 +17,14 @@ struct rp_placing {
     uint8_t token[]; /* [request.state_bytes] */
 };
 
-/** The request waits in the connection until `far`, which moves there, is near. */
+/** Keep the request in the connection until `far`, which moves there, is near. */
 RP_MUST_CHECK int rp_engine_postpone(struct rp_engine *engine, struct rp_connection *connection,
                                      const struct rp_request *request, const void *token,
                                      struct rp_far_row *far, struct rp_error *error);
-/** The connection waits no longer. Without a request in it, does nothing. */
+/** Free the request that waits in the connection, if there is one. */
 void rp_engine_forget_placing(struct rp_engine *engine, struct rp_connection *connection);
-/** The stream becomes another one: what was planned towards far rows is not of it. */
+/** Forget the states that were planned towards far rows, because the engine is about to serve
+ * another stream. Their requests are served again. */
 void rp_engine_forget_far(struct rp_engine *engine);
 /** Plan towards the wanted row that has the fewest rows left, if any is wanted. */
 void rp_engine_plan_far(struct rp_engine *engine);

@@ -2,16 +2,19 @@
 /* rebuild.c — a ring gets new memory while the flow runs, because a process that has left it may
  * still read the old memory.
  *
- *     a thread         makes the new ring, and copies what is published
- *     engine's thread  delivers meanwhile; then copies what was published since
- *     engine's thread  pauses packers, copies what is packed but not published, puts the new ring
- * in the place of the old one, and starts packers
+ *   1. A thread makes the new ring, and copies the published batches. Meanwhile the engine's thread
+ *      delivers.
+ *   2. The engine's thread copies the batches that were published since.
+ *   3. The engine's thread pauses packers, copies the batches that are packed and not published,
+ *      replaces the old ring by the new one, and starts packers again.
  *
- * Invariants: published slots are immutable from the ring's `release` on, and the seat that is
- * being placed holds `release` at or below its batch until the end. Nobody writes to a ring while
- * packers are paused; a thread or process that is started then sees the new ring, because it is
- * started after the change. Plans, reads and tickets are not touched, so nothing that was
- * prefetched is lost. */
+ * Invariants:
+ *
+ *   - Published slots from the ring's `release` on are immutable. The seat that attaches keeps
+ *     `release` at or below its batch until the new ring is in place.
+ *   - Nobody writes to a ring while packers are paused. Packers, threads or processes, end in a
+ *     pause and are started after the change, so they see the new ring.
+ *   - Plans, reads and tickets are not touched, so nothing that was prefetched is lost. */
 #include "server/rebuild.h"
 
 #include <pthread.h>
@@ -26,7 +29,7 @@
 #include "server/save.h"
 #include "server/seats.h"
 
-#define LOOK_NS 50000u /* between two looks at the thread while there is nothing to deliver */
+#define LOOK_NS 50000u /* between two checks of is_done while there is nothing to deliver */
 
 struct build {
     struct rp_ring from, fresh; /* from: as it was when the build began */
@@ -59,7 +62,8 @@ static void *build_main(void *argument)
     return NULL;
 }
 
-/* What ends or changes the stream is met again by the engine's loop. */
+/* Deliver until the thread is done. If delivery meets the end of the stream or an error it stops
+ * here, and nothing else: the engine's loop meets the same again, and handles it. */
 static void deliver_meanwhile(struct rp_engine *engine, const struct build *build)
 {
     int step = RP_FLOW_WORKED;
@@ -71,8 +75,8 @@ static void deliver_meanwhile(struct rp_engine *engine, const struct build *buil
     }
 }
 
-/* Consumers of the old ring have released batches meanwhile: the new one, which has none yet,
- * begins where they are. */
+/* Consumers of the old ring may have released batches since the new one was made. The new ring, of
+ * which no batch is published yet, begins at the old one's `release`. */
 static void begin_at_release(struct rp_ring *fresh, const struct rp_ring *old)
 {
     RP_ASSERT(fresh->tail == fresh->release && fresh->release <= old->release);
@@ -81,7 +85,7 @@ static void begin_at_release(struct rp_ring *fresh, const struct rp_ring *old)
     RP_ASSERT(fresh->tail == old->release && fresh->release == old->release);
 }
 
-/* The last part of the copy, and the positions. Packers are paused. */
+/* Copy the packed batches, publish in the new ring, and set its positions. Packers are paused. */
 static void finish_build(struct rp_engine *engine, struct rp_ring *old, struct rp_ring *fresh,
                          uint32_t replica, uint64_t batch)
 {
@@ -136,7 +140,7 @@ int rp_engine_rebuild_beside(struct rp_engine *engine, uint32_t ring, uint32_t r
     uint64_t position = old->seats[replica].release;
     RP_ASSERT(rp_engine_rebuilds_beside(engine, ring, replica, batch));
     RP_ASSERT(!rp_ring_is_taken(old, replica));
-    if (batch < position) /* it holds the ring there from now on */
+    if (batch < position) /* slots from `batch` on are not written again from now on */
         rp_ring_place_seat(old, replica, batch);
     int code = build_ring(engine, old, &build, error);
     if (code < 0) {

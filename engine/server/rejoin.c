@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rejoin.c — gathers the facts of an attach, and applies what rejoin_decide.c decides.
  *
- * Every ring that is replaced is replaced while the flow is stopped: planning to a row costs 30 to
- * 60 ns a document and no I/O, and what was prefetched is read again.
+ * One ring is rebuilt while the flow runs, where that is possible (rebuild.h). Otherwise the flow
+ * is stopped, and started again at the lowest tail of all rings: planning to a row costs 30 to 60
+ * ns a document and no I/O, and what was prefetched is read again.
  *
  * Invariants:
  *
@@ -10,11 +11,11 @@
  *     process of the first one is proven to have ended (shm/peer.h): a process that lost its
  *     connection may still read its leases.
  *   - A rebuilt ring has copies of the batches that were not released. Consumers of its other seats
- *     migrate: their old ring says that it has stopped, they take what it still has, and attach to
- *     the new one as they would to another engine.
+ *     migrate: the status of their old ring becomes STOPPED, they take the batches that it still
+ *     has, and attach to the new ring as they would to another engine.
  *   - If an action fails, either rings, seats and flow are as they were, or the flow is stopped and
  *     the caller makes the engine fail.
- *   - When an attach has been served no seat is MIGRATING, whether or not it succeeded. */
+ *   - After an attach, successful or not, no seat is MIGRATING. */
 #include "server/rejoin.h"
 
 #include <inttypes.h>
@@ -42,11 +43,12 @@ struct asked {
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/* What the state token is of. Fails if it cannot be planned on from, at the row that was asked for.
- * Moves the probe. */
+/* Sets the facts of the state token: what follows its row, and of which stream it is. Fails if the
+ * token cannot be loaded, or is not of the row that was asked for. Moves the probe. */
 static int look_at_token(struct rp_engine *engine, const struct asked *asked,
                          struct rp_rejoin_facts *facts, struct rp_error *error)
 {
+    /* by the result of rp_plan_next */
     static const enum rp_token_follows kinds[] = {RP_FOLLOWS_END, RP_FOLLOWS_ROW};
     struct rp_row next;
     size_t bytes = asked->request->state_bytes;
@@ -95,26 +97,25 @@ static int refuse(const struct rp_engine *engine, const struct rp_placement *pla
                        engine->error->message);
     case RP_REFUSAL_OTHER_STREAM:
         return rp_fail(error, -RP_E_BUSY,
-                       "let all ranks go on from the same state: detach the others first",
+                       "let all ranks resume from one state: detach the others first",
                        "the state at row %" PRIu64
-                       " is of a stream whose weights change at another row than those of the "
-                       "stream that other ranks are in",
+                       " is of a stream whose weights change at another row than in the stream "
+                       "that the other ranks read",
                        placement->row);
     case RP_REFUSAL_NOT_NUMBERED:
     case RP_REFUSAL_NONE:
         break;
     }
     RP_ASSERT(placement->refusal == RP_REFUSAL_NOT_NUMBERED);
-    return rp_fail(error, -RP_E_BUSY,
-                   "let all ranks go on from the same row: detach the others first",
-                   "row %" PRIu64 " does not begin a micro-batch of the run that other ranks are "
-                   "in (base row %" PRIu64 ", %" PRIu64 " rows each)",
+    return rp_fail(error, -RP_E_BUSY, "let all ranks resume from one row: detach the others first",
+                   "row %" PRIu64 " does not begin a micro-batch, as the attached ranks count them "
+                   "(base row %" PRIu64 ", %" PRIu64 " rows each)",
                    placement->row, engine->base_row, engine->batch_rows);
 }
 
 /* ---- actions --------------------------------------------------------------------------------- */
 
-/* The position of the seat, or of all seats of its ring, is another one than before. */
+/* Event MOVE for the seat, or for all seats of its ring: the action has changed their position. */
 static void move_seats(struct rp_engine *engine, struct rp_seat *seat, bool all_of_ring)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++)
@@ -122,8 +123,8 @@ static void move_seats(struct rp_engine *engine, struct rp_seat *seat, bool all_
             rp_engine_move_seat(engine, &engine->seats[s]);
 }
 
-/* REBUILD and MOVE_RING. A ring that cannot be made leaves everything as it was; and so does a
- * place to begin the flow from that is not at hand. */
+/* REBUILD and MOVE_RING. If the ring cannot be made, or if the row at which the flow would start
+ * again is far (far_plan.h), rings and seats are as they were. */
 static int replace_ring(struct rp_engine *engine, struct rp_seat *seat, uint64_t batch,
                         bool all_of_ring, struct rp_error *error)
 {
@@ -148,7 +149,7 @@ static int replace_ring(struct rp_engine *engine, struct rp_seat *seat, uint64_t
     return code < 0 ? code : restarted;
 }
 
-/* From here on the stream is what follows from the state that the probe is at. */
+/* The state of the probe, which is at `row`, becomes the start of the stream. */
 static void begin_stream(struct rp_engine *engine, uint64_t row)
 {
     rp_engine_forget_far(engine);
@@ -156,8 +157,8 @@ static void begin_stream(struct rp_engine *engine, uint64_t row)
     engine->start_row = row;
 }
 
-/* Memory of the old rings is free before that of new ones is taken, so a failure here ends the
- * engine. */
+/* MOVE_ALL. The old rings are closed first, so that their memory is free when new ones are made. So
+ * if a new ring cannot be made there is none to return to, and the engine fails. */
 static int move_all(struct rp_engine *engine, const struct asked *asked,
                     const struct rp_placement *placement, struct rp_error *error)
 {
@@ -204,8 +205,8 @@ static int apply(struct rp_engine *engine, const struct asked *asked,
     return move_all(engine, asked, placement, error);
 }
 
-/* Place and attach. A consumer that names its row has not restarted, so only the others begin or
- * join a rollback. */
+/* Decide, apply, attach. A consumer that names its row has not restarted. One that brings only a
+ * state token has, so it begins or joins a rollback epoch. */
 static int rejoin(struct rp_engine *engine, const struct asked *asked, uint64_t *batch_out,
                   struct rp_error *error)
 {
@@ -243,7 +244,7 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
     struct asked asked = {seat, request, names_row, token};
     RP_ASSERT(!rp_seat_is_attached(seat) && seat->seat_state != RP_SEAT_MIGRATING);
     RP_ASSERT(engine->phase < RP_ENGINE_STOPPING && (token == NULL) == (request->state_bytes == 0));
-    end_skipping(engine); /* other consumers may be on their way, too */
+    end_skipping(engine); /* consumers of skipped seats may be about to attach, too */
     int code = rejoin(engine, &asked, batch_out, error);
     rp_engine_end_migrations(engine);
     return code;
@@ -251,11 +252,11 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
 
 /* ---- skipping absent seats ------------------------------------------------------------------- */
 
-/* The consumer of a rank, or of a replica, may never come: it was done with an earlier engine.
- * While nothing is known of it, nothing in the ring is its own, so its seat is skipped when others
- * have waited for long: from then on it follows the tail as batches are delivered, and nobody waits
- * for it. When its consumer does come it says which row it needs, or begins at the start row, and
- * its ring is rebuilt there. */
+/* The consumer of a seat may never attach, because it was done with an earlier engine. While
+ * nothing is known of that consumer, no batch is kept for it. So when other consumers have waited
+ * for SKIP_ABSENT_AFTER_NS the seat is skipped: its position follows the ring's tail as batches are
+ * delivered. If the consumer attaches after all, it names the row that it needs or begins at the
+ * start row, and the ring is rebuilt there. */
 void rp_engine_skip_absent(struct rp_engine *engine)
 {
     uint64_t published = 0, now = rp_now_ns();
@@ -274,7 +275,8 @@ void rp_engine_skip_absent(struct rp_engine *engine)
         if (!rp_seat_may_be_skipped(seat) || !rp_seat_fills_ring(seat))
             continue;
         if (!engine->skipping_absent)
-            rp_log(RP_LOG_WARNING, "%s has not attached and others wait: they go on without it",
+            rp_log(RP_LOG_WARNING,
+                   "%s has not attached and other trainers wait: they continue without it",
                    rp_seat_name(seat, name));
         engine->skipping_absent = true;
         rp_seat_transition(seat, RP_SEAT_SKIP);

@@ -14,8 +14,8 @@ RP_MUST_CHECK int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *sea
                                    const struct rp_request *request, bool names_row,
                                    const void *token, uint64_t *batch_out, struct rp_error *error);
 
-/** Advance seats without a consumer, of which nothing is known, when they keep attached consumers
- * waiting. To be called while the engine is idle. */
+/** Advance the positions of absent seats of which nothing is known, if attached consumers have
+ * waited long because of them. To be called while the engine is idle. */
 void rp_engine_skip_absent(struct rp_engine *engine);
 
 #endif

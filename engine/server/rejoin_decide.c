@@ -22,8 +22,8 @@ static uint64_t row_of_batch(const struct rp_rejoin_facts *facts, uint64_t batch
     return facts->base_row + batch * facts->batch_rows;
 }
 
-/* Of a token of the end. Beside others: the seat's position, if that is in the padding of the same
- * step. */
+/* The row for a token of the end of the stream: behind the last step or, where others are attached,
+ * the seat's position if that is in the padding of the last step. */
 static uint64_t row_behind_end(const struct rp_rejoin_facts *facts)
 {
     uint64_t rows = facts->row - facts->base_row;
@@ -45,9 +45,10 @@ static uint64_t row_asked_for(const struct rp_rejoin_facts *facts)
     return tells ? facts->row : row_behind_end(facts);
 }
 
-/* Does the ring have the batch and all that its other seats have yet to release, or will the batch
- * be its next one? A consumer that is ahead of the ring waits for the others that are attached to
- * it, and not for seats whose consumers may be elsewhere. */
+/* Does the ring have the batch and every batch that its other seats have not released, or will it
+ * publish the batch next? A batch beyond that counts as in the ring, too, while another consumer is
+ * attached to it: the ring will get there as that consumer releases batches. Without one, nobody
+ * may ever release the batches before it. */
 static bool is_in_ring(const struct rp_rejoin_facts *facts, uint64_t batch)
 {
     uint64_t lowest = rp_min_u64(facts->lowest_other, batch);
@@ -62,7 +63,7 @@ static struct rp_placement refuse(struct rp_placement placement, enum rp_refusal
     return placement;
 }
 
-/* While others are attached: within their stream and their numbering. */
+/* While others are attached, neither the stream nor the numbering may change. */
 static struct rp_placement decide_beside_others(const struct rp_rejoin_facts *facts,
                                                 struct rp_placement placement)
 {

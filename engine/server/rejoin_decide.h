@@ -1,48 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rejoin_decide.h — where a consumer that attaches gets its first batch, and what that means for
- * the rings: a pure function of a few facts. rejoin.c gathers the facts and carries out the
- * decision.
+ * the rings: a pure function of a few facts. rejoin.c gathers the facts and applies the decision.
  *
  * Rows and batches. A consumer asks for a row of the stream. The engine counts batches from
  * `base_row`: batch k begins at row base_row + k * batch_rows. A row is *numbered* if a batch
  * begins there. Steps begin at base_row, and at every step_rows-th row from it.
  *
- * The row asked for. A consumer that names a row gets that row. One that brings a state token and
- * names none gets the row of the token; but behind the last row the state does not change while
- * padding fills the step, so a token of the end of the stream does not tell how much padding its
- * consumer has had. If nobody else is attached, the stream is finished for it: it gets no batch,
- * and is placed behind that step. Beside others it ends with them: the seat's position is taken if
- * it is in that step, else the first batch behind the last row. A consumer that brings neither goes
- * on at the seat's position; if that is unknown (seat.h) it gets the row at which the engine
- * started, because it has released nothing.
+ * The row asked for depends on what the consumer sends:
+ *
+ *   a row          That row.
+ *   a token only   The row of the token. But the last step is filled with padding, which does not
+ *                  change the state; so a token of the end of the stream does not tell how much
+ *                  padding its consumer has released. If no other consumer is attached, the stream
+ *                  is finished for this one: it is placed behind that step, and gets no batch. If
+ *                  others are attached, it ends with them: it gets the seat's position if that is
+ *                  in the padding of that step, else the first batch behind the last row.
+ *   neither        The seat's position; where that is unknown (seat.h), the row at which the engine
+ *                  started, because this consumer has released nothing.
  *
  * The action:
  *
- *   KEEP         the ring has the batch, or will have it next, and no earlier consumer of this seat
- *                can still read the ring's memory: nothing changes
- *   REBUILD      the ring gets new memory and a copy of its unreleased batches. This seat is at the
- *                batch asked for, the others stay where they are, and attached ones migrate. If the
- *                batch was released already the new ring begins there, and has no batches yet
- *   MOVE_RING    the ring gets new memory, and all of its seats are at the batch asked for, which
- * is behind its last one. Nobody is attached to it MOVE_ALL     all rings get new memory and are at
- * the row asked for. Nobody is attached. Batches are counted from a new base row unless the row is
- * numbered already REFUSE       nothing changes
+ *   KEEP       The ring has the batch, or will have it next, and no earlier consumer of this seat
+ *              can still read the ring's memory: nothing changes.
+ *   REBUILD    The ring gets new memory and a copy of its unreleased batches. This seat's position
+ *              is the batch asked for. The ring's other seats keep theirs; those that are attached
+ *              migrate. If the batch was released already, the new ring begins at it, without any
+ *              batch.
+ *   MOVE_RING  The ring gets new memory, and the position of all its seats is the batch asked for,
+ *              which is higher than any batch of the ring. No consumer is attached to the ring.
+ *   MOVE_ALL   All rings get new memory and begin at the row asked for. No consumer is attached to
+ *              any. Batches are counted from a new base row unless the row is numbered already.
+ *   REFUSE     Nothing changes.
  *
- * While another consumer is attached, batches are counted as before, so rows that are not numbered
- * are refused; and so are state tokens of a stream whose weights changed at other rows.
+ * While another consumer is attached, batches are counted as before. A row that is not numbered is
+ * refused then, and so is a state token of a stream whose weights changed at other rows.
  *
- * Steps begin where the consumers count them, so that the engines of all nodes agree: a consumer
- * that names its row was attached to an earlier engine or ring, and sends a row at which a step
- * began (a step_row that cannot be one is ignored); else a state token that is brought to an engine
- * before any consumer of that engine has released a batch begins a step. */
+ * The engines of all nodes must begin steps at the same rows, so a step begins where the consumers
+ * say that it does:
+ *
+ *   - A consumer that names its row was attached before, to an earlier engine or ring. It also
+ *     sends a row at which a step began; a step_row that cannot be one is ignored.
+ *   - A state token that comes without a named row begins a step, if no consumer of this engine has
+ *     released a batch yet. */
 #ifndef RP_SERVER_REJOIN_DECIDE_H
 #define RP_SERVER_REJOIN_DECIDE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of the token of a consumer, compared with the stream that is served. UNKNOWN: its row is too far
- * from those whose states are at hand. */
+/* Is a consumer's state token of the stream that is served? UNKNOWN: the token's row is too far
+ * from every row whose state is known. */
 enum rp_stream_of { RP_STREAM_OURS, RP_STREAM_OTHER, RP_STREAM_UNKNOWN };
 
 /* What follows the row of a state token. */
@@ -58,24 +65,24 @@ struct rp_rejoin_facts {
     /* of the engine */
     uint64_t base_row, start_row;
     uint64_t batch_rows, step_rows; /* step_rows is a multiple of batch_rows */
-    bool has_failed;                /* it publishes nothing any more */
-    bool has_consumed;              /* a consumer that has left had released a batch */
-    bool has_consumer;              /* now, at any ring */
+    bool has_failed;                /* the engine publishes no more batches */
+    bool has_consumed;              /* some consumer released a batch and has detached */
+    bool has_consumer;              /* one is attached, to any ring */
 
     /* of the ring */
-    bool ring_has_consumer; /* in another seat */
+    bool ring_has_consumer; /* one is attached, in another seat */
     uint64_t release, tail;
-    uint64_t lowest_other; /* position of its other seats, or UINT64_MAX */
+    uint64_t lowest_other; /* the lowest position of its other seats, or UINT64_MAX */
 
     /* of the seat */
     bool position_is_known;
-    bool memory_may_be_read; /* of the ring, by the process of the seat's last consumer */
+    bool memory_may_be_read; /* the process of the seat's last consumer may read the ring */
     uint64_t position;
 
     /* of the request */
     bool names_row;
     uint64_t row;      /* named, or the token's; RP_NEXT_ROW_ANY where there is neither */
-    uint64_t step_row; /* where a step began, or any other number */
+    uint64_t step_row; /* at which a step began; not trusted */
     enum rp_token_follows follows;
     enum rp_stream_of stream; /* OURS without a token */
 };
@@ -90,9 +97,9 @@ enum rp_placement_action {
 
 enum rp_refusal {
     RP_REFUSAL_NONE,
-    RP_REFUSAL_FAILED,       /* the engine has failed: it makes no ring, and publishes nothing */
+    RP_REFUSAL_FAILED,       /* the engine has failed: it makes no ring and publishes nothing */
     RP_REFUSAL_OTHER_STREAM, /* others are attached to a stream with other weights */
-    RP_REFUSAL_NOT_NUMBERED  /* others are attached, and no batch of theirs begins at the row */
+    RP_REFUSAL_NOT_NUMBERED  /* others are attached, and no batch begins at the row */
 };
 
 struct rp_placement {
@@ -100,7 +107,7 @@ struct rp_placement {
     enum rp_refusal refusal; /* of REFUSE */
     uint64_t row;            /* the row asked for */
     uint64_t base_row;       /* as batches are counted from now on */
-    uint64_t batch;          /* row = base_row + batch * batch_rows, but for NOT_NUMBERED */
+    uint64_t batch;          /* row = base_row + batch * batch_rows; unset for NOT_NUMBERED */
     bool begins_stream;      /* the token's state is the start of the stream from now on */
     bool forgets_contents;   /* a checkpoint's prefetched rows may be of another stream */
 };

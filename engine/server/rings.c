@@ -31,8 +31,8 @@ uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, u
     return batch;
 }
 
-/* They see that the ring has stopped, take what it still has, and attach to the one in its place.
- */
+/* Tell the ring's consumers that it has stopped, and close their connections. They take the batches
+ * that it still has, and attach to the ring that replaces it. */
 static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
@@ -117,6 +117,7 @@ uint64_t rp_engine_lowest_tail(const struct rp_engine *engine, uint32_t ring, ui
     for (uint32_t r = 0; r < engine->ring_count; r++) {
         const struct rp_ring *other = &engine->rings[r];
         uint64_t position = rp_seat_lowest_position(other, replica, batch);
+        /* a ring that has no batch at `position` is rebuilt without any; differences wrap */
         bool is_emptied = r == ring && position - other->release > other->tail - other->release;
         lowest = rp_min_u64(lowest, is_emptied ? position : other->tail);
     }

@@ -3,9 +3,10 @@
  *
  * Invariants:
  *
- *   - A ring changes only while the flow is stopped: packers and deliver hold its addresses.
- *   - The flow starts at the lowest tail of all rings. Rings that have batches from there on are
- * not written again until the flow has come to their tails.
+ *   - A ring is replaced only while no packer runs: the flow is stopped, or its packers are paused
+ *     (rebuild.h). Packers and flow/deliver.c use the ring's addresses.
+ *   - The flow starts at the lowest tail of all rings. A ring with a higher tail has the batches
+ *     up to its tail already, and is not written until the flow reaches it.
  *   - All rings have the base row of the engine. */
 #ifndef RP_SERVER_RINGS_H
 #define RP_SERVER_RINGS_H
@@ -13,12 +14,12 @@
 #include "server/engine.h"
 
 #define RP_ALL_SEATS UINT32_MAX
-/** Make or rebuild a ring, with seat `replica`, or all of them, at `batch` of the present base.
- * Batches that were not released are copied, and attached consumers migrate. Memory that nobody can
- * read any more is used again as it is. On failure nothing has changed. */
+/** Make or rebuild a ring, with seat `replica`, or all of them, at `batch`, counted from the
+ * engine's base row. Batches that were not released are copied, and attached consumers migrate. If
+ * no process can read the old memory any more, it is reused. On failure nothing has changed. */
 RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t replica,
                                          uint64_t batch, struct rp_error *error);
-/** Put a ring that is complete in the place of one. Consumers of the old one migrate. */
+/** Replace a ring by `fresh`, which is complete. Consumers of the old ring migrate. */
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
 uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
@@ -29,9 +30,10 @@ uint64_t rp_engine_lowest_tail(const struct rp_engine *engine, uint32_t ring, ui
                                uint64_t batch);
 /** Start the flow at the lowest tail of all rings, where the probe must be. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
-/** The engine's loop hears of the death of packer processes. After each start of them. */
+/** Let the end of a packer process wake the engine's loop. To be called whenever packer processes
+ * were started. */
 void rp_engine_watch_packers(struct rp_engine *engine);
-/** Stop the flow, after the copy of a save under way. Kept states stay. */
+/** Wait for the copy of a save under way, and stop the flow. It keeps its states of rows. */
 void rp_engine_stop_flow(struct rp_engine *engine);
 /** Stop the flow, if it runs, and start it at the lowest tail of all rings. */
 RP_MUST_CHECK int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error);

@@ -73,8 +73,8 @@ void rp_engine_end_migrations(struct rp_engine *engine)
             rp_seat_transition(&engine->seats[s], RP_SEAT_MIGRATE_END);
 }
 
-/* Consumers that attach from the same state token, each seat once, are one rollback epoch. The next
- * one begins when a consumer comes from another state, or a second time. */
+/* Consumers that attach from state tokens of one row, each seat once, form one rollback epoch. The
+ * next epoch begins when a consumer attaches from another row, or a seat a second time. */
 void rp_engine_note_rollback(struct rp_engine *engine, struct rp_seat *seat, uint64_t row)
 {
     RP_ASSERT(rp_seat_is_attached(seat) && seat->rollback_epoch <= engine->rollback_epoch);
