@@ -6,13 +6,15 @@
  *   - What a peer sends is checked here before anything uses it. A message that is no request of
  *     this protocol ends the connection without an answer. A request gets one answer, or the end of
  *     its connection.
- *   - A connection is in one of three conditions: its request is awaited; its answer is owed
- *     (pending_request: a checkpoint, the end, or a row that is planned to, placing.h), and
- * whatever else it sends ends it; or it is a consumer's (seat), and all that it sends are
- * doorbells.
  *   - A seat is ATTACHED if and only if one connection has it (rp_engine_check_seats).
  *   - The connections of consumers that died before a request came are closed before that request
- *     is served: their seats are absent, and a rollback applies to them. */
+ *     is served, so that a rollback finds their seats absent.
+ *   - Each connection is in one of three conditions:
+ *
+ *       new       neither of the two below: its first message is its request
+ *       pending   pending_request is set: the answer waits for a checkpoint, for the engine's end,
+ *                 or for a row that is planned to (placing.h). Another message closes it
+ *       consumer  `seat` is set: all that the peer sends are doorbells */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -32,7 +34,7 @@
 #include "server/stat.h"
 #include "shm/peer.h"
 
-/* More than a consumer's socket holds, so that the end of its connection is seen behind them. */
+/* More than a socket's buffer holds, so that the end of the connection behind them is read, too. */
 #define DOORBELLS_AT_ONCE 1024u
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -57,7 +59,7 @@ static int check_number(const char *what, uint64_t engines, uint64_t trainers,
                    trainers);
 }
 
-/* A trainer that lives on brings the contract that it began with, behind the state token. */
+/* A trainer that attaches again sends the contract that it has, behind the state token. */
 static int check_contract(const struct rp_engine *engine, const struct rp_request *request,
                           const uint8_t *body, struct rp_error *error)
 {
@@ -93,7 +95,7 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
     if (rp_seat_is_attached(*seat_out)) {
         char name[RP_SEAT_NAME_BYTES];
         return rp_fail(error, -RP_E_BUSY,
-                       "stop the other one first; or several are to read it: option `replicas`",
+                       "stop that trainer first; option `replicas` lets several read one rank",
                        "%s is taken by a live trainer, process %" PRId32,
                        rp_seat_name(*seat_out, name), rp_seat_pid(engine, *seat_out));
     }
@@ -107,8 +109,8 @@ static int check_attach(struct rp_engine *engine, const struct rp_request *reque
     return code;
 }
 
-/* The state token at the ring's next batch, so that the trainer can tell its state before the first
- * batch. */
+/* The state token of the first batch that the trainer gets, so that the trainer has a state before
+ * it takes that batch. */
 static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
                                  const struct rp_request *request, const void *token, void *scratch,
                                  size_t *bytes)
@@ -127,7 +129,7 @@ static const void *welcome_state(struct rp_engine *engine, uint64_t batch,
     return scratch;
 }
 
-/* A trainer that brings a token need not say which row it is of. */
+/* A trainer that sends a token need not name a row: the token has one. */
 static int take_row_of_token(struct rp_request *request, const void *token, struct rp_error *error)
 {
     struct rp_state_info info;
@@ -137,8 +139,8 @@ static int take_row_of_token(struct rp_request *request, const void *token, stru
     return code;
 }
 
-/* Put the ring where the trainer wants to go on; -EINPROGRESS: that is far. A flow that cannot be
- * started again is the end. */
+/* Check the request, and attach the trainer to its seat, at its row; -EINPROGRESS: the row is far.
+ * If the flow cannot be started again the engine fails. */
 static int place_trainer(struct rp_engine *engine, struct rp_request *request, const void *token,
                          struct rp_seat **seat_out, uint64_t *batch_out, struct rp_error *error)
 {
@@ -191,7 +193,7 @@ static int welcome(struct rp_engine *engine, const struct rp_connection *connect
 
 static void drain_doorbells(struct rp_engine *engine, struct rp_connection *connection)
 {
-    char doorbell[64]; /* it only wakes the loop, which reads the release words */
+    char doorbell[64]; /* its bytes mean nothing: the loop, now awake, reads the release words */
     ssize_t got = 1;
     for (unsigned rung = 0; got > 0 && rung < DOORBELLS_AT_ONCE; rung++)
         got = recv(connection->fd, doorbell, sizeof doorbell, MSG_DONTWAIT);
@@ -201,7 +203,7 @@ static void drain_doorbells(struct rp_engine *engine, struct rp_connection *conn
     rp_engine_check_seats(engine);
 }
 
-/* Close the connections of consumers that are dead, though their events are yet to be served. */
+/* Close the connections of dead consumers whose epoll events have not been served yet. */
 static void reap_dead_connections(struct rp_engine *engine)
 {
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++)
@@ -209,7 +211,7 @@ static void reap_dead_connections(struct rp_engine *engine)
             drain_doorbells(engine, &engine->connections[i]);
 }
 
-/* The trainer has its seat. */
+/* The seat is attached: give it to the connection, and send WELCOME. */
 static void begin_serving(struct rp_engine *engine, struct rp_connection *connection,
                           struct rp_seat *seat, uint64_t batch, const struct rp_request *request,
                           const void *token)
@@ -228,7 +230,7 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
            connection->pid, engine->base_row + batch * engine->batch_rows);
 }
 
-/* Give the trainer its seat, refuse it, or have it wait until its row has been planned to. */
+/* Attach the trainer, refuse it, or keep its request until its row has been planned to. */
 static void attach_trainer(struct rp_engine *engine, struct rp_connection *connection,
                            const struct rp_request *request, const void *token)
 {
@@ -267,7 +269,7 @@ void rp_engine_retry_placing(struct rp_engine *engine)
     rp_engine_plan_far(engine);
 }
 
-/* Is it of this protocol, this release and this run? */
+/* Is the request of this protocol version and for this run? */
 static int check_header(const struct rp_engine *engine, const struct rp_request *request,
                         struct rp_error *error)
 {
@@ -277,13 +279,14 @@ static int check_header(const struct rp_engine *engine, const struct rp_request 
                        "shared-memory version: the engine has %u, the trainer %u", RP_ABI_VERSION,
                        request->abi_version);
     if (strncmp(request->run, engine->config->run, sizeof request->run) != 0)
-        return rp_fail(error, -RP_E_MISMATCH, "somebody moved or linked its socket: remove that",
+        return rp_fail(error, -RP_E_MISMATCH,
+                       "its socket was moved or linked to another name: remove that name",
                        "run %.64s: the engine behind its name serves run %s", request->run,
                        engine->config->run);
     return 0;
 }
 
-/* Can the engine do now what is asked? `body_bytes` follow the request. */
+/* Can the engine serve this kind of request now? `body_bytes` bytes follow the request. */
 static int check_kind(const struct rp_engine *engine, const struct rp_request *request,
                       uint64_t body_bytes, struct rp_error *error)
 {
@@ -291,7 +294,7 @@ static int check_kind(const struct rp_engine *engine, const struct rp_request *r
     bool is_checkpoint = request->kind == RP_REQUEST_CHECKPOINT;
     bool is_whole = (uint64_t)request->state_bytes + request->contract_bytes == body_bytes;
     if (is_checkpoint && engine->phase >= RP_ENGINE_STOPPING && !engine->save_wanted)
-        return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping"); /* the last has begun */
+        return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping"); /* the last save began */
     if (request->kind == RP_REQUEST_STAT || request->kind == RP_REQUEST_STOP ||
         (is_attach && is_whole) || (is_checkpoint && engine->checkpoints))
         return 0;
@@ -336,8 +339,8 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
     }
 }
 
-/* A message that does not speak this protocol gets no answer. Requests of other versions have other
- * sizes. */
+/* A message of another protocol gets no answer. A request of another version of this one, which may
+ * have another size, does. */
 static void serve_message(struct rp_engine *engine, struct rp_connection *connection,
                           const uint8_t *message, size_t bytes)
 {
@@ -368,7 +371,7 @@ void rp_engine_serve_connection(struct rp_engine *engine, struct rp_connection *
     int64_t bytes = rp_socket_receive_message(connection->fd, &message, fds, 0, NULL);
     for (int i = 0; i < 2; i++)
         if (fds[i] >= 0)
-            close(fds[i]); /* nobody has a reason to send us descriptors */
+            close(fds[i]); /* no request has descriptors */
     if (bytes > 0 && !connection->pending_request)
         serve_message(engine, connection, message, (size_t)bytes);
     else if (bytes != -EAGAIN && bytes != -RP_E_TIMEOUT)

@@ -3,12 +3,12 @@
  *
  * Invariants:
  *
- *   - A slot of `connections` is free if and only if its fd is -1. Everything else in a free slot
- * is meaningless, and is set anew when the next peer is accepted.
- *   - A consumer detaches here and nowhere else: the descriptor is closed, its last releases are
- *     read, its control page goes and its seat's state changes in one step, which cannot fail.
- *   - Closing a descriptor takes it out of the epoll set. Events of it that were fetched already
- * find the slot free. */
+ *   - A slot of `connections` is free if and only if its fd is -1. Its other fields mean nothing
+ *     then, and are set when the next peer is accepted.
+ *   - A consumer detaches here and nowhere else, in one step that cannot fail: its descriptor is
+ *     closed, its last releases are read, its control page is unmapped, its seat's state changes.
+ *   - Closing a descriptor takes it out of the epoll set. Events of it that epoll_wait has already
+ *     returned find the slot free. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -63,7 +63,8 @@ void rp_engine_accept(struct rp_engine *engine)
     bool waited = engine->accept_deferred;
     engine->accept_deferred = fd != -EAGAIN;
     if (engine->accept_deferred && !waited)
-        rp_log(RP_LOG_WARNING, "%s: peers that connect have to wait", error.message);
+        rp_log(RP_LOG_WARNING, "%s: new peers have to wait until a descriptor is free",
+               error.message);
 }
 
 static void close_descriptor(struct rp_connection *connection)
@@ -73,7 +74,7 @@ static void close_descriptor(struct rp_connection *connection)
     connection->fd = -1;
 }
 
-/* The consumer's last releases are read before its control page goes. */
+/* The last releases are in the control page, so they are read before it is unmapped. */
 static void detach(struct rp_engine *engine, const struct rp_connection *connection, bool migrates)
 {
     struct rp_seat *seat = connection->seat;

@@ -7,16 +7,17 @@
 
 /** Wake the loop when fd is readable. Closing fd ends it. Returns 0 or -errno. */
 int rp_engine_watch(struct rp_engine *engine, int fd, enum rp_watch watch, uint32_t index);
-/** Accept all peers that have connected; those for which no descriptor is free, at a later call. */
+/** Accept all peers that have connected. Those for which no descriptor is free are accepted by a
+ * later call. */
 void rp_engine_accept(struct rp_engine *engine);
-/** Close it, if it is open, and detach its consumer, if it has one. */
+/** Close the connection, if it is open, and detach its consumer, if it has one. */
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection);
-/** The same for a consumer whose ring is rebuilt, and which has been told so. */
+/** Close the connection of a consumer that is to migrate. Its ring's status is STOPPED already. */
 void rp_engine_migrate_consumer(struct rp_engine *engine, struct rp_connection *connection);
 void rp_engine_reply(struct rp_engine *engine, struct rp_connection *connection, uint32_t kind,
                      int code, const char *text);
-/** When the engine ends: close the connections of peers that asked it to stop, with an answer
- * (waiting), or all others. */
+/** The engine ends. waiting: answer the peers that asked it to stop, and close their connections.
+ * Otherwise close all other connections. */
 void rp_engine_close_connections(struct rp_engine *engine, bool waiting);
 
 #endif

@@ -8,7 +8,7 @@
 #include "server/ending.h"
 #include "server/seats.h"
 
-#define ABSENT_WAIT_MINUTES 10u /* a long step, or until somebody starts the next rank by hand */
+#define ABSENT_WAIT_MINUTES 10u /* enough for a long step, or to start a rank by hand */
 
 void rp_engine_begin_stop(struct rp_engine *engine)
 {
@@ -30,23 +30,23 @@ void rp_engine_fail(struct rp_engine *engine, int code)
     rp_log(RP_LOG_ERROR, "%s", engine->error->message);
     engine->exit_code = code;
     for (uint32_t r = 0; r < engine->ring_count; r++)
-        if (engine->rings[r].data.data) /* else it could not be made, which is the failure */
+        if (engine->rings[r].data.data) /* else the failure is that the ring could not be made */
             rp_ring_set_status(&engine->rings[r], RP_RING_FAILED, (uint64_t)(int64_t)code, text);
     engine->failed_ns = rp_now_ns();
     if (engine->phase == RP_ENGINE_RUNNING)
         engine->phase = RP_ENGINE_FAILED;
 }
 
-/* Whom the engine still serves, now that the stream may have ended. */
+/* Has every seat's consumer got all batches? */
 enum delivery {
-    IN_USE,          /* batches are to come, or a consumer is attached, or has not had all */
-    AWAITS_ABSENT,   /* a seat may have a consumer that is late, or none */
-    DELIVERED_TO_ALL /* every seat had a consumer that released all batches */
+    IN_USE,          /* batches will follow, or a consumer is attached, or has not released all */
+    AWAITS_ABSENT,   /* a seat's consumer is not attached: it may be late, or done */
+    DELIVERED_TO_ALL /* every seat's consumer has released all batches */
 };
 
-/* *missing: the first seat of which nobody knows what its consumer has had. Such a consumer may be
- * done with an earlier engine, or late. One that has finished may come again (seat.h), but the end
- * does not wait for it. */
+/* *missing: the first seat of which it is unknown what its consumer has released. That consumer may
+ * be done since an earlier engine, or late. A consumer that has finished may attach again (seat.h),
+ * but the end of the stream does not wait for it. */
 static enum delivery delivery_of(const struct rp_engine *engine, const struct rp_seat **missing)
 {
     *missing = NULL;

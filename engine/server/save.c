@@ -3,7 +3,7 @@
  *
  * A checkpoint has two positions.
  *
- *   cut       where a run that begins from it goes on: the end of the last step whose batches every
+ *   cut       where a run that resumes from it begins: the end of the last step whose batches every
  *             local rank has released. A step boundary, because an engine that begins there counts
  *             its steps from there, and must end them where the engines of other nodes do.
  *   consumed  where its contents begin: the first batch that some local rank has not released.
@@ -16,10 +16,10 @@
  * Invariant: no checkpoint counts a batch that a consumer may ask for again. So none is made while
  * the position of any seat is unknown (seat.h).
  *
- * The state token of the cut is kept by the flow, so what the engine's thread does is a copy of a
- * few KB and the list of contents. A thread copies those behind the hold, while the stream runs on;
- * another one gives the disk what is copied by then. The hold ends with the copy, and never waits
- * for the disk. */
+ * The flow keeps the state token of the cut, so the engine's thread only copies a few KB and lists
+ * the contents. The saver's thread copies the contents while the stream runs and the hold keeps
+ * them. A second thread writes to disk what is copied by then. The hold ends with the copy, so it
+ * never waits for the disk. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static uint64_t record_bytes(const struct rp_content_source *source)
            rp_align_up((uint64_t)source->count * source->kept, 8);
 }
 
-/* Copying out of shared memory, and the disk that takes what is copied meanwhile. */
+/* The copy out of shared memory, and the file's section that grows with it. */
 struct copying {
     struct rp_saver *saver;
     uint8_t *contents;
@@ -77,6 +77,7 @@ struct copying {
     struct rp_growing_section *growing;
 };
 
+/* Let the section grow by what was copied since the last call. */
 static void feed_on(struct copying *copying, size_t *fed)
 {
     if (copying->growing)
@@ -100,7 +101,7 @@ static void copy_contents(struct copying *copying)
         uint64_t largest = rp_widen(at + sizeof record, dtype, source->tokens, source->width,
                                     source->count);
         if (largest >> 8 * width)
-            break; /* cut short it could pass for a token: it is read from the corpus again */
+            break; /* does not fit `kept`: contents end here; the rest is read from the corpus */
         size_t used = sizeof record + (size_t)source->count * width;
         memset(at + used, 0, record_bytes(source) - used);
         copying->bytes += record_bytes(source);
@@ -112,8 +113,8 @@ static void copy_contents(struct copying *copying)
     feed_on(copying, &fed);
 }
 
-/* Save `bytes` of contents, which hold `count` sources: copied, or what will be copied while it is
- * written. */
+/* Write the checkpoint, with `bytes` of contents from `count` sources: they are copied already, or
+ * with `growing` the writer waits for their copy. */
 static void put_checkpoint(struct copying *copying, size_t bytes, size_t count,
                            struct rp_growing_section *growing)
 {
@@ -147,6 +148,7 @@ static void apply_priority(const struct rp_saver *saver)
         (void)nice(SAVER_NICE); /* of this thread, and those that it starts */
 }
 
+/* The second thread: writes the checkpoint while its contents are being copied. */
 static void *put_fed(void *argument)
 {
     struct copying *copying = argument;
@@ -155,6 +157,8 @@ static void *put_fed(void *argument)
     return NULL;
 }
 
+/* Copy the contents, while a second thread writes them. If that thread cannot be started, or if the
+ * copy ended early, the checkpoint is written here, after the copy. */
 static void save(struct rp_saver *saver)
 {
     struct copying copying = {.saver = saver};
@@ -195,7 +199,7 @@ static void *saver_main(void *argument)
 
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
-/* Move the probe to the cut. Returns 1, 0 when that is far and is planned to, or a code. */
+/* Move the probe to the cut. Returns 1; 0 if the cut is far and is now planned to; or a code. */
 static int probe_cut(struct rp_engine *engine, uint64_t position)
 {
     struct rp_saver *saver = &engine->saver;
@@ -207,7 +211,7 @@ static int probe_cut(struct rp_engine *engine, uint64_t position)
     return code == -EINPROGRESS ? 0 : code < 0 ? code : 1;
 }
 
-/* Returns 1 with the state in the saver, 0 when it is not at hand yet, or a code. */
+/* Give the saver the state token of `position`. Returns 1; 0 if it is not known yet; or a code. */
 static int take_state(struct rp_engine *engine, uint64_t position)
 {
     struct rp_saver *saver = &engine->saver;
@@ -220,7 +224,7 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     if (!kept && is_start)
         kept = engine->start_state;
     if (!kept && comes_later && rows_to_plan > NEAR_ROWS)
-        return 0; /* retry: the state of a later step's end will be kept */
+        return 0; /* try again: the flow keeps the states at the ends of later steps */
     if (!kept) {
         int code = probe_cut(engine, position);
         if (code <= 0)
@@ -241,17 +245,17 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     return 1;
 }
 
-/* What a consumer may ask for again is in no checkpoint; of an unknown position that may be
- * anything.
- */
+/* No checkpoint counts a batch that a consumer may ask for again. A consumer whose position is
+ * unknown may ask for any. */
 static int check_ranks(const struct rp_engine *engine, struct rp_error *error)
 {
     char name[RP_SEAT_NAME_BYTES];
     for (uint32_t s = 0; s < engine->seat_count; s++)
         if (!rp_seat_position_is_known(&engine->seats[s]))
-            return rp_fail(error, -RP_E_BUSY, "the checkpoints there are stay valid",
-                           "%s has not attached since another one came from a state or moved the "
-                           "stream, so nobody knows what it has consumed",
+            return rp_fail(error, -RP_E_BUSY,
+                           "earlier checkpoints stay valid; a save succeeds once it has attached",
+                           "%s has not attached since another trainer attached from a state token "
+                           "or moved the stream, so what it has consumed is unknown",
                            rp_seat_name(&engine->seats[s], name));
     return 0;
 }
@@ -275,7 +279,7 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->config_text = engine->config_text;
     saver->contract = &engine->contract;
     saver->lower_priority = engine->phase == RP_ENGINE_RUNNING;
-    /* what was read of a file that changed unnoticed until now may be wrong */
+    /* a file has changed: tokens that were read before that was noticed may be wrong */
     bool is_doubtful = engine->exit_code == -RP_E_CHANGED;
     saver->state = engine->config->checkpoint_contents && !is_doubtful ? RP_SAVER_COPYING
                                                                        : RP_SAVER_COPIED;
@@ -309,7 +313,7 @@ static void answer_requesters(struct rp_engine *engine)
     }
 }
 
-/* Report the result, which the saver's thread has left. */
+/* Log the result of the save, and answer the peers that asked for it. */
 static void tell_result(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
@@ -365,7 +369,7 @@ bool rp_engine_begin_save(struct rp_engine *engine)
                                                 RP_REQUEST_CHECKPOINT;
     if (code > 0)
         code = start_saver(engine, consumed);
-    if (code < 0) { /* else it is the thread's from now on */
+    if (code < 0) { /* else the saver's thread has these fields from now on */
         saver->code = code;
         tell_result(engine);
         forget_save(saver);
@@ -394,7 +398,7 @@ void rp_engine_want_due_save(struct rp_engine *engine)
     rp_engine_schedule_save(engine);
 }
 
-/* The saver's thread has reached the next state: do what is to be done then. */
+/* The saver's thread has reached the next state: do the engine's part of it. */
 static void follow(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;

@@ -7,16 +7,17 @@
 
 /** The next checkpoint is due when the next multiple of checkpoint_steps is consumed. */
 void rp_engine_schedule_save(struct rp_engine *engine);
-/** If a checkpoint is due, want it. To be called before steps are counted anew. */
+/** Set save_wanted if a checkpoint is due. To be called before the flow stops, since
+ * rp_engine_start_flow sets the next due step anew. */
 void rp_engine_want_due_save(struct rp_engine *engine);
 /** Begin a checkpoint. Returns true if one was begun, or failed at once and was reported; false if
  * it has to be tried again later, because one is under way or the state token is not at hand yet.
  */
 bool rp_engine_begin_save(struct rp_engine *engine);
-/** done_fd was written: follow the saver's thread to the state that it has reached. */
+/** done_fd was written: do the engine's part of each state that the saver's thread has reached. */
 void rp_engine_continue_save(struct rp_engine *engine);
-/** Wait until a save under way has copied what it wants from shared memory, which is about to
- * change. */
+/** Wait until a save under way has copied its contents from shared memory. To be called before
+ * that memory changes. */
 void rp_engine_finish_copy(struct rp_engine *engine);
 
 #endif

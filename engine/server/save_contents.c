@@ -4,7 +4,7 @@
  *
  * Invariants: the flow holds what is listed before it is listed (save.c), so it is immutable until
  * the saver has copied it. A row that is listed twice, from a batch and from a ticket, has the same
- * tokens in both. Contents are a help and no promise: what is missing is read from the corpus. */
+ * tokens in both. Contents may be incomplete: rows that they lack are read from the corpus. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,10 +17,10 @@
 struct source_list {
     struct rp_content_source *sources;
     size_t count, capacity;
-    bool narrow; /* two bytes hold every token, whatever those of batches and files have */
+    bool narrow; /* two bytes hold every token, though batches and files may have wider ones */
 };
 
-/* Sets how wide its tokens are kept; the caller has set the rest. */
+/* Append a copy of `source`, with `kept` set: how many bytes a token has in the checkpoint. */
 static int add_source(struct source_list *list, const struct rp_content_source *source)
 {
     if (list->count == list->capacity) {
@@ -71,11 +71,11 @@ static int add_batches(const struct rp_ring *ring, struct source_list *list)
     return code;
 }
 
-/* Are all tokens of a ticket in our own memory, and good? Those of a mapped file lie in the file,
- * where they may have changed since they were compared: they are left out, and read again after a
- * restart. Those of a block read come with an earlier ticket, which may have failed since it was
- * listed.
- */
+/* Are all tokens of a ticket in the engine's own memory, and read without an error?
+ *
+ *   - Tokens of a mapped file are not: the file may have changed since it was checked. The contents
+ *     leave them out, and they are read again after a restart.
+ *   - Tokens of a block read may not be: an earlier ticket has read them, and may have failed. */
 static bool is_whole(const struct rp_arena *arena, uint64_t first, const struct rp_ticket *ticket)
 {
     for (uint32_t i = 0; i < ticket->transfer_count; i++) {
@@ -128,7 +128,7 @@ void rp_engine_list_contents(struct rp_engine *engine)
         code = add_batches(&engine->rings[r], &list);
     if (code >= 0 && engine->flow_running)
         code = add_tickets(engine, &list);
-    if (code < 0) { /* contents are no promise */
+    if (code < 0) { /* a checkpoint may have no contents */
         rp_log(RP_LOG_WARNING, "checkpoint without contents: out of memory for their list");
         list.count = 0;
     }

@@ -5,7 +5,7 @@
 
 #include "server/engine.h"
 
-/** Set the saver's sources. Behind a hold, which keeps them as they are. */
+/** Set the saver's sources. The flow must hold them already, so that they stay as they are. */
 void rp_engine_list_contents(struct rp_engine *engine);
 
 #endif

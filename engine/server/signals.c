@@ -63,7 +63,7 @@ void rp_engine_serve_signal(struct rp_engine *engine)
 {
     struct signalfd_siginfo info;
     while (read(engine->signal_fd, &info, sizeof info) == sizeof info) {
-        if (engine->signalled) /* the second one: now; the last checkpoint is intact */
+        if (engine->signalled) /* the second one; the last checkpoint on disk stays intact */
             _exit(128 + (int)info.ssi_signo);
         engine->signalled = true;
         rp_log(RP_LOG_INFO, "SIG%s: stopping%s", sigabbrev_np((int)info.ssi_signo),

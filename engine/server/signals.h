@@ -6,7 +6,7 @@
 #include "server/engine.h"
 
 /** Block the signals that end the engine, ignore those that it has no use for, and return a
- * descriptor from which the former are read, or -1 with errno. Before any thread. */
+ * signalfd of the blocked ones, or -1 with errno. To be called before any thread is started. */
 int rp_engine_take_signals(struct rp_engine *engine);
 
 /** Read what the descriptor has: the first signal stops the engine after a checkpoint, the second

@@ -16,7 +16,7 @@
 #include "server/start.h"
 #include "stream.h"
 
-#define WEIGHTS_HOLD_PERCENT 90 /* of the stream: a source that ends later ends with the others */
+#define WEIGHTS_HOLD_PERCENT 90 /* warn if a source ends before this part of the stream */
 
 static int open_plans(struct rp_engine *engine, struct rp_error *error)
 {
@@ -67,9 +67,8 @@ static int warn_of_docs_per_row(const struct rp_config *config, const struct rp_
     return code;
 }
 
-/* What a run that goes on from a checkpoint delivers otherwise than the one that wrote it: all of
- * that may change, and somebody may not have meant it. A checkpoint of an older ringpack has no
- * contract. */
+/* Log the settings in which this run differs from the run that wrote the checkpoint. All of these
+ * may change, but a change may be a mistake. A checkpoint of an older ringpack has no contract. */
 static void tell_changes(const struct rp_engine *engine, const struct rp_checkpoint *checkpoint)
 {
     static const struct rp_contract_sides sides = {RP_ON_NODES, "the checkpoint", "this run"};
@@ -106,7 +105,7 @@ static int load_contents(struct rp_engine *engine, const struct rp_checkpoint *c
         if (code < 0)
             break;
     }
-    if (code < 0) { /* lost contents cost re-reading, never exactness */
+    if (code < 0) { /* without contents the rows are read from the corpus: the same tokens */
         rp_log(RP_LOG_WARNING,
                "%s: contents are unusable (%s); their rows are read from the corpus again",
                rp_checkpoint_path(checkpoint), rp_strerror(code));
@@ -143,8 +142,8 @@ int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *erro
     return 0;
 }
 
-/* A new run begins like this, and so does an old one whose checkpoints are on a file system that is
- * not mounted. Which of the two it is cannot be known here. */
+/* A directory without a checkpoint is that of a new run, or of an old run whose file system is not
+ * mounted. The engine cannot tell which. */
 static void warn_of_row_0(const struct rp_engine *engine)
 {
     bool is_new = rp_checkpoint_dir_is_new(engine->checkpoints);
@@ -155,9 +154,9 @@ static void warn_of_row_0(const struct rp_engine *engine)
            engine->config->checkpoint_dir, is_new ? ", which was made just now" : "");
 }
 
-/* The newest checkpoint, if one is to be used. *out stays NULL otherwise. A directory that is empty
- * while there are copies was lost: to begin anew would be a step back to zero, and the copies would
- * be pruned. */
+/* The newest checkpoint, if one is to be used. *out stays NULL otherwise. If the directory has none
+ * but its copies do, the directory was lost, and the newest copy is used: a run that began at row 0
+ * would lose all progress, and its checkpoints would replace the copies. */
 static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
                            struct rp_error *error)
 {
@@ -171,7 +170,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     if (code == 0 && copies) {
         code = rp_checkpoint_newest(out, copies, true, error);
         if (code == 1)
-            rp_log(RP_LOG_WARNING, "no checkpoint in %s: going on from its copies in %s", directory,
+            rp_log(RP_LOG_WARNING, "no checkpoint in %s: resuming from its copies in %s", directory,
                    copies);
     }
     if (code == 0 && engine->config->resume == RP_RESUME_REQUIRED)
@@ -181,7 +180,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     return code < 0 ? code : 0;
 }
 
-/* *reweighted: the state is of other weights, which were accepted. */
+/* *reweighted: the state was saved with other weights, and accept_weights allows the change. */
 static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint *checkpoint,
                             bool *reweighted, struct rp_error *error)
 {
