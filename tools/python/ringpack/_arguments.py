@@ -5,7 +5,7 @@ import contextlib
 import operator
 import os
 
-from .batch import KINDS, import_jax
+from ._views import KINDS, import_jax
 
 
 def whole(name, value):

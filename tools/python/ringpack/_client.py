@@ -45,8 +45,6 @@ END = object()
 """What Client.next returns at the end of the stream."""
 _EMPTY = bytes(BatchInfo(struct_size=ctypes.sizeof(BatchInfo)))
 _new_batch = BatchInfo.from_buffer_copy
-ROWS, FLAT, ONE_ROW = 0, 1, 2
-"""Shapes of a view: (rows, n), (rows * n,), (1, rows * n)."""
 
 _process = os.getpid()
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `batch[name]` gives, from what the user asked for and what the run has."""
 
-from ._client import FLAT, ROWS
 from ._library import RECORDS
-from .batch import Form, tensor_of
+from ._views import FLAT, ROWS, tensor_of
+from .batch import Form
 from .errors import UsageError
 from .profiles import PROFILES, check_sections
 

@@ -18,7 +18,7 @@ import logging
 from collections import deque
 from typing import Any
 
-from .batch import import_torch
+from ._views import import_torch
 
 logger = logging.getLogger("ringpack")
 _PORTABLE_READ_ONLY = 0x01 | 0x08  # cudaHostRegisterPortable | cudaHostRegisterReadOnly

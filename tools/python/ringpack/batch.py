@@ -24,30 +24,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import numpy
 
-from ._client import FLAT, ROWS, Lease
+from ._client import Lease
 from ._library import RECORDS
+from ._views import FLAT, ROWS, import_jax, import_torch, tensor_of
 from .errors import LeaseError, ReleasedError
 
 if TYPE_CHECKING:
     from .profiles import Field
-
-KINDS = ("numpy", "torch", "jax")
-
-
-def import_torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise ImportError("return_type='torch' needs PyTorch: pip install torch") from None
-    return torch
-
-
-def import_jax() -> Any:
-    try:
-        import jax
-    except ImportError:
-        raise ImportError("return_type='jax' needs JAX: pip install jax") from None
-    return jax
 
 
 def _copy(view: Any) -> Any:
@@ -57,15 +40,6 @@ def _copy(view: Any) -> Any:
         return view.clone()
     jax = sys.modules.get("jax")  # nobody can write to its arrays, but they lie in the batch
     return view.copy() if jax is not None and isinstance(view, jax.Array) else view
-
-
-def tensor_of(kind: str) -> Callable[[Any], Any]:
-    """What makes a tensor over the memory of a numpy array."""
-    if kind == "torch":
-        return import_torch().from_numpy
-    if kind == "jax":
-        return import_jax().dlpack.from_dlpack
-    raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")
 
 
 class Form(NamedTuple):

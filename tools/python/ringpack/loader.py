@@ -17,7 +17,8 @@ from ._form import form_of
 from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
 from ._state import STATE_KEY, epochs_of, state_of, text_of, token_of
-from .batch import Batch, import_torch
+from ._views import import_torch
+from .batch import Batch
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
 from .profiles import PROFILES
 

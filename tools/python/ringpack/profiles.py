@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 import numpy
 
-from ._client import ONE_ROW
+from ._views import ONE_ROW
 from .errors import UsageError
 
 if TYPE_CHECKING:
