@@ -170,7 +170,7 @@ static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
     if (code == 0 && copies) {
         code = rp_checkpoint_newest(out, copies, true, error);
         if (code == 1)
-            rp_log(RP_LOG_WARNING, "no checkpoint in %s: resuming from its copies in %s", directory,
+            rp_log(RP_LOG_WARNING, "no checkpoint in %s: going on from its copies in %s", directory,
                    copies);
     }
     if (code == 0 && engine->config->resume == RP_RESUME_REQUIRED)
