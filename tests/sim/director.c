@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* director — starts and ends everything in a story, and knows where each trainer may go on.
+/* director — starts and ends the processes of a story, and knows at which rows each trainer may
+ * begin. story.h explains its words.
  *
- * It looks at the story every now and then, in simulated time, and in between lets it run. Kills
- * are set to a step of the victim, so every place where a shared word is used is one where it may
- * die. */
+ * The director sleeps in simulated time, and acts when it wakes. A kill is set for one of the
+ * victim's next steps, and each use of a shared word is a step, so a process may die at any of
+ * them.
+ */
 #include "story.h"
 
 #include <signal.h>
@@ -36,7 +38,7 @@ static bool has_saved(const struct trainer *trainer)
     return trainer->saved.size > 0;
 }
 
-/* But for what the last step may lack. */
+/* The rows of an incomplete last step may be missing. */
 static bool has_had_all(const struct trainer *trainer)
 {
     const struct story *story = trainer->story;
@@ -53,7 +55,7 @@ static void await_batches(struct story *story)
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
-/* An engine of another stream must not go on from our checkpoints. */
+/* An engine of another stream, which must not resume from this story's checkpoints. */
 static void *intruder_main(void *argument)
 {
     struct story *story = argument;
@@ -66,10 +68,10 @@ static void *intruder_main(void *argument)
     sim_exit(2);
 }
 
-/* It has ended by itself, and not before everybody has had everything. */
+/* An engine that was not told to stop may end only when all trainers have had all rows. */
 static void check_end(const struct story *story)
 {
-    if (story->engine_told || story->returns || story->end_is_open) /* it has not heard of that */
+    if (story->engine_told || story->returns || story->end_is_open)
         return;
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *trainer = &story->trainers[r];
@@ -100,7 +102,7 @@ static void *engine_main(void *argument)
     sim_exit(code < 0 ? 2 : 0);
 }
 
-/* What may change whenever an engine starts, and must not be seen in any row. */
+/* The options that differ from engine to engine; none of them may change a row. */
 static void draw_engine(struct story *story)
 {
     const struct life *life = &story->life;
@@ -166,7 +168,7 @@ void director_start_trainer(struct story *story, uint32_t number)
     story->counts.trainers++;
 }
 
-/* Go on from what it put away, as a job would start it again. */
+/* Restart a trainer from the state that it put away last. */
 static void come_back(struct story *story, uint32_t number)
 {
     struct trainer *trainer = &story->trainers[number];
@@ -180,7 +182,7 @@ static void come_back(struct story *story, uint32_t number)
 
 /* ---- what happens in a life ------------------------------------------------------------------ */
 
-/* A step in the near or far future of the victim. */
+/* Kill the victim at one of its next steps, near or far. */
 static void doom(struct story *story, struct sim_process *victim)
 {
     uint64_t reach = 1ull << (4 + story_below(story, 9));
@@ -223,8 +225,6 @@ static void stop_engine_cleanly(struct story *story)
             sim_fail("the engine does not stop at SIGTERM");
 }
 
-/* Who goes on from an earlier row makes checkpoints of earlier rows: of where that row's step
- * began. */
 void director_expect_earlier(struct story *story, uint64_t row)
 {
     row -= rp_min_u64(row, story->life.global - 1);
@@ -232,12 +232,12 @@ void director_expect_earlier(struct story *story, uint64_t row)
         story->row_safe = row;
 }
 
-/* A checkpoint that the engine says is saved must be found, whatever comes. */
+/* Ask for a checkpoint. If the engine says that one is saved, it or a later one must be found. */
 static void ask_checkpoint(struct story *story)
 {
     char *path = NULL;
     struct rp_error error = {0};
-    uint64_t row_now = story->row_now; /* all may go back meanwhile */
+    uint64_t row_now = story->row_now; /* all may go back while the engine saves */
     if (rp_run_checkpoint("/run", NULL, &path, &error) < 0) {
         sim_trace("no checkpoint: %s", error.message);
         return;
@@ -256,7 +256,7 @@ static void ask_checkpoint(struct story *story)
                      (unsigned)info.next_row, (unsigned)row_now);
         story->row_safe = info.next_row;
         for (uint32_t r = 0; r < story->life.trainers;
-             r++) /* who is not there yet may be behind it */
+             r++) /* a trainer that is not attached may resume at an earlier row */
             director_expect_earlier(story, story->trainers[r].at);
         story->counts.saves++;
         rp_checkpoint_close(checkpoint);
@@ -264,8 +264,8 @@ static void ask_checkpoint(struct story *story)
     rp_text_free(path);
 }
 
-/* What a job that goes back goes on from: the oldest state of all, of those that were put away last
- * or of those before. */
+/* The state from which a job restarts that goes back: the oldest of all trainers' newest states, or
+ * of those before the newest. */
 static struct token oldest_state(const struct story *story, bool last)
 {
     struct token oldest = {.row = UINT64_MAX};
@@ -277,9 +277,9 @@ static struct token oldest_state(const struct story *story, bool last)
     return oldest;
 }
 
-/* Has somebody who came from that state had everything? Then nobody can tell ranks that come from
- * it again from those that have yet to come for the first time: the engine may end without them,
- * but no checkpoint may count on it. */
+/* Has a trainer that began from this state had all rows? If trainers now begin from it again, the
+ * engine cannot tell them from trainers that are late: it may end without them, but no checkpoint
+ * may count what they had released. */
 static bool is_done_from(const struct story *story, struct token token)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++) {
@@ -304,10 +304,9 @@ static void forget_progress(struct story *story, struct token token)
     story->counts.returns++;
 }
 
-/* The job goes back: all trainers die and go on from one state, some at once and some when
- * everybody is revived; the engine lives on, or dies as well. If they put their states away before
- * they gave anything back, and always went on from the last ones, no checkpoint of this life is of
- * a later row. */
+/* The job goes back: all trainers die and restart from one state, some now and the others in
+ * revive. The engine may die as well. If the trainers put their states away before they release the
+ * batches, and always restart from the newest, no checkpoint of this life is of a later row. */
 static void return_all(struct story *story)
 {
     struct life *life = &story->life;
@@ -317,7 +316,7 @@ static void return_all(struct story *story)
         if (!story->trainers[r].process->dead)
             doom(story, story->trainers[r].process);
     if (engine_lives(story) && story_chance(story, 300)) {
-        director_send_stranger(story); /* nobody is attached: its row is planned towards */
+        director_send_stranger(story); /* no trainer is attached, so its row is planned to */
         rp_sleep_ns(1 + story_below(story, SIM_MS));
     }
     bool last = story_chance(story, 700);
@@ -408,11 +407,11 @@ static void live_dangerously(struct story *story)
         if (story_chance(story, 800))
             revive(story);
         if (sim.now_ns > until)
-            sim_fail("a life takes for ever");
+            sim_fail("the life does not end");
     }
 }
 
-/* Until all trainers are gone. Who came back after the end was delivered needs an engine again. */
+/* Until all trainers have ended. A trainer that restarts after its engine's end needs a new one. */
 static void await_trainers(struct story *story)
 {
     uint64_t until = sim.now_ns + PATIENCE_NS;
@@ -421,7 +420,7 @@ static void await_trainers(struct story *story)
             director_start_engine(story);
         rp_sleep_ns(SIM_MS);
         if (sim.now_ns > until)
-            sim_fail("the trainers do not come to their end");
+            sim_fail("the trainers do not end");
     }
 }
 
@@ -430,7 +429,7 @@ static void await_engine(struct story *story)
     uint64_t until = sim.now_ns + PATIENCE_NS;
     while (engine_lives(story))
         if (rp_sleep_ns(SIM_MS), sim.now_ns > until)
-            sim_fail("the engine does not come to its end");
+            sim_fail("the engine does not end");
 }
 
 static void end_life(struct story *story)

@@ -6,14 +6,15 @@
 
 #include "story.h"
 
-/** A new job: its shape, its faults, where its ranks go on; starts its engine and its trainers. */
+/** Draw a life: its shape, its faults, where its ranks begin. Start its engine and trainers. */
 void director_begin_life(struct story *story, uint32_t number, bool calm);
-/** Try to start an engine of another stream on our checkpoints, while nobody is there. */
+/** Start an engine of another stream on the story's checkpoints, which must refuse to run. */
 void director_intrude(struct story *story);
 void director_start_engine(struct story *story);
 void director_start_trainer(struct story *story, uint32_t number);
-/** Somebody asks for a row that there is not. */
+/** Start a peer that asks for a row that cannot be delivered (stranger.c). */
 void director_send_stranger(struct story *story);
+/** Lower row_safe: a trainer may resume at `row`, so checkpoints may be of its step's start. */
 void director_expect_earlier(struct story *story, uint64_t row);
 
 #endif

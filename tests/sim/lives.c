@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lives — the shape of the next life, what goes wrong in it, and where its trainers go on. */
+/* lives — draws the shape of the next life, the faults in it, and where its trainers begin. */
 #include <string.h>
 
 #include "director.h"
@@ -56,8 +56,8 @@ static void draw_faults(struct story *story)
     }
 }
 
-/* All ranks from one token, that of the rank that was farthest behind: what a job's own checkpoint
- * would hold. NULL: there is none. */
+/* The token of the rank that is farthest behind, from which all ranks begin, as from a checkpoint
+ * of the model. NULL: no rank has put one away. */
 static const struct token *common_token(const struct story *story)
 {
     const struct token *found = NULL;

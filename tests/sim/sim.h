@@ -77,17 +77,17 @@ uint64_t sim_below(uint64_t *random, uint64_t limit);
 /** True `per_1000` times of 1000. */
 bool sim_chance(uint64_t *random, unsigned per_1000);
 
-/** Forget everything and begin anew; slice_mean: steps between two switches, on average. */
+/** Reset the machine for a new seed; slice_mean: the mean number of steps between two switches. */
 void sim_begin(uint64_t seed, uint32_t slice_mean);
 /** Run `entry` as the first process until it returns or something fails. */
 void sim_run(void *(*entry)(void *), void *argument);
-/** Give back what the machine holds. */
+/** Free everything that the machine holds. */
 void sim_end(void);
 
 struct sim_process *sim_spawn(const char *name, void *(*entry)(void *), void *argument);
 struct sim_fiber *sim_fiber_start(struct sim_process *process, void *(*entry)(void *),
                                   void *argument);
-/** Nothing of the process runs from here on; what the kernel holds for it is closed. */
+/** Kill the process: none of its fibers runs again, and its descriptors are closed. */
 void sim_kill(struct sim_process *process);
 /** End the calling process. */
 void sim_exit(int status) __attribute__((noreturn));
@@ -109,12 +109,12 @@ void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/** Memory that lasts until it is given back, or the machine is. */
+/** Memory that lasts until sim_give, or until the machine is reset. */
 void *sim_take(size_t bytes, size_t alignment);
 void sim_give(void *memory);
 bool sim_owns(const void *memory);
 void sim_memory_reset(void);
-/** What the process mapped last of that length, or NULL. */
+/** The process's newest mapping of that length, or NULL. */
 void *sim_find_map(const struct sim_process *process, uint64_t bytes);
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -147,7 +147,7 @@ struct sim_entries {
     uint32_t count, capacity;
 };
 
-/* What a descriptor is about, and what a name in a directory stands for. */
+/* What a descriptor, or a name in a directory, refers to: an inode. */
 struct sim_node {
     enum sim_kind kind;
     uint32_t descriptors, maps, names;
@@ -188,9 +188,9 @@ void sim_files_reset(void);
 /** A file that is on the disk for good. */
 void sim_file_put(const char *path, const void *data, uint64_t bytes);
 struct sim_node *sim_lookup(const char *path);
-/** Everything that fsync did not make safe may be lost, or half there. Only while nothing runs. */
+/** Whatever was not fsynced may be lost, in whole or in part. Only while nothing runs. */
 void sim_power_cut(void);
-/** A bit of a file whose name begins so flips; false if there are fewer than two of them. */
+/** Flip a bit of a file whose name begins with `prefix`; false if fewer than two files do. */
 bool sim_rot(const char *directory, const char *prefix);
 
 /* ---- sockets, and what is waited for --------------------------------------------------------- */
@@ -200,7 +200,7 @@ void sim_channel_close(struct sim_node *node);
 /** All connections of the process break, on both sides. */
 void sim_hang_up(struct sim_process *process);
 void sim_connection_break(struct sim_node *node);
-/** The node is closed: nobody watches it, nor by it. */
+/** The node is closed: remove the epoll entries for it and in it. */
 void sim_watches_forget(const struct sim_node *node);
 void sim_watches_reset(void);
 
@@ -217,7 +217,7 @@ struct sim_faults {
     uint64_t injected;
 };
 extern struct sim_faults sim_faults;
-/** Draw; counts and tells. */
+/** Draw whether a fault happens; if so count and trace it. */
 bool sim_fault(unsigned per_1000, const char *what);
 
 #endif

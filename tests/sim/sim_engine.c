@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_engine — the few places where the engine itself is stood in for: what it cannot have without
- * fork(2) and huge pages. */
+/* sim_engine — replaces the few functions of the engine that cannot run on the simulated machine,
+ * which has no fork(2) and no huge pages. */
 #include "sim_wrap.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_events — poll, epoll, eventfd and signalfd. Whoever waits is woken by any change and looks
- * again; events come in an order that is drawn. */
+/* sim_events — poll, epoll, eventfd and signalfd. Each change wakes all fibers that
+ * wait, and they look again. The order of events is drawn. */
 #include "sim_wrap.h"
 
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_seats — judges that nobody but rp_seat_transition writes the state of a seat: it keeps what
- * that function has made of each seat, and compares before the next transition and whenever the
- * engine checks its seats. */
+/* sim_seats — checks that only rp_seat_transition writes the state of a seat: keeps the state that
+ * each transition has set, and compares it before the next transition and whenever the engine
+ * checks its seats. */
 #include "server/seats.h"
 #include "server/server.h"
 #include "sim_wrap.h"

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* story.h — what happens in one seed: a stream, some lives of a job, and a judge.
+/* story.h — what one seed runs: a story, which is a stream and some lives of a job that reads it.
  *
- * A life is a job as a cluster would start it: an engine and one trainer for each rank, or in some
- * lives several, which need the same batches. In it the
- * engine and the trainers are killed, stopped and started again; at its end all of them are gone,
- * and perhaps the power was. The next life may have other ranks, batches, threads and ways of
- * reading. The last life is left in peace and must reach the end of the stream.
+ *   life       A job as a cluster would start it: an engine and one trainer for each rank, or in
+ *              some lives several replicas. The director (director.c) kills, stops and restarts
+ *              the engine and the trainers. At the end of a life all of them are killed, and the
+ *              power may be cut. The next life may have other ranks, batches, threads and readers.
+ *   calm life  The last one: nothing is killed, and the trainers must reach the end of the stream.
+ *   put away   A trainer puts its state away: it keeps its state token, as a job that saves a
+ *              checkpoint of its model does.
+ *   go back    All trainers restart from one older state token: a rollback.
+ *   reference  All rows, from a plan that was never resumed and a formula for tokens (reference.c).
  *
- * The judge compares every row that a trainer takes with the reference, which comes from a plan
- * that was never resumed and from a formula for tokens that needs no file; and holds where a
- * trainer goes on against where its state says that it was. */
+ * A trainer compares each row that it takes with the reference, and the row at which it begins with
+ * its state token. */
 #ifndef RP_TESTS_STORY_H
 #define RP_TESTS_STORY_H
 
@@ -57,15 +60,15 @@ struct trainer {
     struct sim_process *process;
     struct token start;             /* to attach with; size 0: none */
     uint64_t start_low, start_high; /* where it may begin */
-    struct token saved, older;      /* the newest that it put away, and the one before */
+    struct token saved, older;      /* the newest that it has put away, and the one before */
     uint64_t at;                    /* first row of the micro-batch that it takes next */
-    uint64_t began;                 /* the first of them in this life of its process */
-    uint64_t farthest;              /* that `at` was in this life, since all went back last */
+    uint64_t began;                 /* `at` when its process attached */
+    uint64_t farthest;              /* the highest `at` of this life, since all last went back */
     bool done, failed, ended;
 };
 
-/* When trainers put their state away: as a job that saves its model now and then, as one that keeps
- * a journal, as one that saves its model between two steps. */
+/* When trainers put their states away: after some batches, after every batch, or only between two
+ * steps. */
 enum keeping { NOW_AND_THEN, ALWAYS, BETWEEN_STEPS, KEEPINGS };
 
 /* What is the same in one life. */
@@ -77,16 +80,16 @@ struct life {
     uint32_t replicas, trainers; /* of each rank; of all */
     uint64_t global;
     uint32_t lease_max;
-    uint64_t work_ns; /* that a trainer spends on a batch */
+    uint64_t work_ns; /* the mean time that a trainer spends on a batch */
     enum keeping keeping;
-    unsigned hang_up, lies; /* of 1000 batches, after how many a trainer does so */
-    bool leave;             /* trainers are to go */
+    unsigned hang_up, lies; /* of 1000 batches, after how many a trainer hangs up, or lies */
+    bool leave;             /* trainers are to detach */
     uint64_t batches;
     bool begun; /* a trainer has begun, and the first of its steps: */
     uint64_t step_row;
     uint64_t row_high; /* of the story, when the life began */
-    bool went_far;     /* behind checkpoints of this life, perhaps, when all went back */
-    uint64_t end_row;  /* behind the padding, as the first one found it that came there; or 0 */
+    bool went_far;     /* all went back; checkpoints of this life may be of later rows */
+    uint64_t end_row;  /* where the first trainer reached the end, with padding; or 0 */
 };
 
 struct counts {
@@ -103,16 +106,16 @@ struct story {
     struct sim_process *engine;
     int engine_code;         /* of the intruder */
     struct keys engine_keys; /* of the next engine */
-    bool engine_faults;      /* it may fail for what the machine did */
+    bool engine_faults;      /* it may fail, because of injected faults */
     bool checkpoints;
     bool sidecars;     /* token files have them, so that their bits may flip */
-    bool has_rotted;   /* a checkpoint; once in a story, or none might be left */
-    uint64_t row_high; /* all ranks have taken what lies below, at some time */
-    uint64_t row_now;  /* the same, since all went back last: no checkpoint to come is later */
-    bool returns;      /* all are to go back, and nobody has come yet */
-    bool engine_told;  /* to stop */
-    bool end_is_open;  /* it may end before all who went back have come */
-    uint64_t row_safe; /* a checkpoint of this row was promised; a later one has no earlier row */
+    bool has_rotted;   /* a bit of a checkpoint has flipped; once in a story, to leave one intact */
+    uint64_t row_high; /* all ranks have taken the rows below it, at some time */
+    uint64_t row_now;  /* the same, since all last went back: no new checkpoint is later */
+    bool returns;      /* all are to go back, and none has attached since */
+    bool engine_told;  /* the engine was told to stop */
+    bool end_is_open;  /* the engine may end before all that went back have attached */
+    uint64_t row_safe; /* a checkpoint of this row or later must be found */
     struct counts counts;
 };
 
@@ -128,7 +131,7 @@ int keys_configure(const struct keys *keys, struct rp_config *config, struct rp_
 
 /* reference.c */
 void reference_make(struct story *story);
-/** Compare a batch; the story fails if it differs. `when` says at what occasion. */
+/** Compare a batch; the story fails if it differs. `when`, for the message: "taken", "on lease". */
 void reference_compare(const struct story *story, const struct rp_geometry *geometry,
                        const struct rp_batch *batch, const char *when);
 void reference_compare_state(const struct story *story, const struct rp_client *client);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer — one rank: takes batches, compares them when they come and again before it gives them
- * back, in any order, and puts its state away now and then. It may die at any step; what it has put
- * away is what its next life begins with. */
+/* trainer — one replica of a rank: takes batches, compares them when it takes them and again before
+ * it releases them, in any order, and puts its state away (story.h). It may die at any step; its
+ * next process begins from the state that was put away last. */
 #include "story.h"
 
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include "shm/layout.h"
 
 #define LEASES_MAX 4u
-#define WAIT_MAX_NS (50 * SIM_MS) /* a wait that is not woken goes on for 100 */
+#define WAIT_MAX_NS (50 * SIM_MS) /* a sleep that is not woken ends after 100 ms */
 
 static void put_away(struct trainer *trainer, const struct rp_client *client, uint64_t row)
 {
@@ -62,9 +62,9 @@ static struct rp_client *attach(struct trainer *trainer)
     return NULL;
 }
 
-/* All ranks have taken what lies below this row, so no checkpoint is of a later one. (Given back
- * may be less: a ring that a trainer gets after the death of an engine begins behind its leases.
- * And the ring of a dead trainer stands where that was.) */
+/* All ranks have taken the rows below the lowest `farthest`, so no checkpoint is of a later row.
+ * They may not have released them all: after the death of an engine a trainer's new ring begins
+ * behind its leases. */
 static void note_progress(struct story *story)
 {
     uint64_t lowest = UINT64_MAX;
@@ -78,8 +78,8 @@ static void note_progress(struct story *story)
     story->row_now = lowest > story->row_now ? lowest : story->row_now;
 }
 
-/* Where it begins is where its state says that it was; without one, where the engine may stand.
- * Behind the last row there is only the end. */
+/* Check the row at which a trainer begins: the row of its state token or, without one, a row at
+ * which the engine may be. All rows behind the last one count as the end. */
 static void begin(struct trainer *trainer, uint64_t row)
 {
     bool at_end = row >= trainer->story->reference.row_count &&
@@ -92,21 +92,21 @@ static void begin(struct trainer *trainer, uint64_t row)
     if (!life->begun)
         life->step_row = row;
     life->begun = true;
-    if (trainer->story->returns) /* the first one of them: now the engine knows */
+    if (trainer->story->returns) /* the first that goes back: now the engine knows of it */
         trainer->story->row_now = 0;
     trainer->story->returns = false;
     note_progress(trainer->story);
 }
 
-/* All ranks end at the same row, whoever died and came back, if they come back between two steps.
- * In peace the steps are counted from where everybody began: all ranks, here and on other nodes,
- * end behind the last one, and that is padded or dropped. */
+/* Check the row at which a trainer ends. If states are put away only between steps, all ranks end
+ * at the same row. In the calm life steps are counted from the row at which all trainers began, so
+ * the row is known: the end of the last step, which is padded or dropped. */
 static void end(const struct trainer *trainer)
 {
     const struct reference *reference = &trainer->story->reference;
     struct life *life = &trainer->story->life;
     uint64_t count = reference->row_count, began = trainer->began;
-    if (began >= count) /* a state at the end does not tell how much of the last step it has had */
+    if (began >= count) /* its token does not tell how much of the padding it has had */
         return;
     if (life->keeping == BETWEEN_STEPS && life->end_row && trainer->at != life->end_row)
         sim_fail("%s ends at row %u, the first rank that came to the end at row %u", trainer->name,
@@ -130,7 +130,8 @@ static void take(struct trainer *trainer, struct rp_client *client, const struct
     uint64_t row = batch->first_row - (uint64_t)trainer->rank * life->batch;
     sim_trace("takes row %u", (unsigned)batch->first_row);
     bool pads = trainer->at == trainer->began && row >= story->reference.row_count;
-    if (pads && trainer->at >= story->reference.row_count) /* a state does not tell how far it is */
+    /* a token does not tell where in the padding its trainer was */
+    if (pads && trainer->at >= story->reference.row_count)
         trainer->at = row;
     if (row != trainer->at)
         sim_fail("%s: the micro-batch at row %u expected, at row %u found", trainer->name,
@@ -145,8 +146,7 @@ static void take(struct trainer *trainer, struct rp_client *client, const struct
         put_away(trainer, client, trainer->at);
 }
 
-/* Give back one of the leases, which are in the order in which they came; returns how many are
- * left. */
+/* Release one of the leases, which are in the order of their batches. Returns how many are left. */
 static uint32_t give_back(struct trainer *trainer, struct rp_client *client,
                           struct rp_batch *leases, uint32_t count, uint32_t pick)
 {
@@ -160,15 +160,15 @@ static uint32_t give_back(struct trainer *trainer, struct rp_client *client,
     return count;
 }
 
-/* Its connection breaks while it lives and reads: the engine takes it for dead. */
+/* Break the trainer's connection while the trainer runs and reads. */
 static void lose_connection(const struct trainer *trainer)
 {
     if (story_chance(trainer->story, trainer->story->life.hang_up))
         sim_hang_up(trainer->process);
 }
 
-/* Junk in its control page, and then its death. It gets no more batches, and the others must not
- * notice. */
+/* Write a wrong release watermark, and die. The engine must give this trainer no more batches, and
+ * other trainers must not notice. */
 static void lie(const struct trainer *trainer)
 {
     if (!story_chance(trainer->story, trainer->story->life.lies))
@@ -211,7 +211,7 @@ static void run(struct trainer *trainer, struct rp_client *client)
             end(trainer);
             break;
         }
-        if (code == -RP_E_USAGE && count) { /* the ring is full from the oldest lease on */
+        if (code == -RP_E_USAGE && count) { /* all slots are on lease */
             count = give_back(trainer, client, leases, count, 0);
             continue;
         }
@@ -240,7 +240,7 @@ void *trainer_main(void *argument)
     if (!client)
         return NULL;
     begin(trainer, rp_client_next_row(client));
-    if (trainer->at <= trainer->story->reference.row_count) /* in the padding behind, it has that */
+    if (trainer->at <= trainer->story->reference.row_count) /* else it has that state already */
         put_away(trainer, client, trainer->at);
     run(trainer, client);
     rp_client_detach(client);
