@@ -40,6 +40,7 @@ int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count
 {
     RP_ASSERT(rp_is_pow2(slot_count) && rp_is_pow2(state_count));
     RP_ASSERT(data_bytes % 4096 == 0);
+    RP_ASSERT(ring_count > 0);
     *arena = (struct rp_arena){.segment.fd = -1,
                                .slot_count = slot_count,
                                .state_count = state_count,
@@ -51,6 +52,7 @@ int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count
                           : rp_segment_create(&arena->segment, NAME, p.end, true, error);
     if (code < 0)
         return code;
+    RP_ASSERT(p.end <= arena->segment.bytes);
     uint8_t *memory = arena->segment.data;
     arena->words = (struct rp_arena_words *)(void *)memory;
     arena->free_until = (struct rp_a64 *)(void *)(memory + p.free_until);
@@ -86,6 +88,7 @@ const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, s
     const struct rp_state_slot *slot = rp_arena_state(arena, position);
     if (rp_a64_load_acquire(&slot->position) != position + 1) /* PAIRS state-slot */
         return NULL;
+    RP_ASSERT(slot->bytes <= arena->state_bytes);
     *bytes_out = slot->bytes;
     *next_row_out = slot->next_row;
     return slot + 1;
@@ -93,6 +96,7 @@ const void *rp_arena_state_at(const struct rp_arena *arena, uint64_t position, s
 
 void rp_ticket_fail(struct rp_ticket *ticket, int code, const struct rp_error *error)
 {
+    RP_ASSERT(code < 0);
     if (ticket->error)
         return;
     ticket->error = code;

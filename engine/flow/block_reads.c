@@ -21,6 +21,7 @@ static void find_local_lanes(struct rp_block_reads *block_reads, const struct rp
                              uint64_t base_row)
 {
     uint32_t lanes = block_reads->blocks.lanes;
+    RP_ASSERT(lanes > 0 && o->rows > 0 && o->world > 0);
     uint64_t batch_rows = (uint64_t)o->rows * o->world;
     uint64_t period = batch_rows / rp_gcd_u64(batch_rows, lanes) * lanes;
     for (uint32_t lane = 0; lane < lanes; lane++) {
@@ -199,6 +200,7 @@ bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data
 bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp_plan *plan)
 {
     uint32_t pair = block_reads->pair;
+    RP_ASSERT(block_reads->ahead[pair] > 0);
     uint64_t position = --block_reads->ahead[pair];
     uint64_t window = rp_plan_block_window(plan, pair / block_reads->blocks.sources,
                                            pair % block_reads->blocks.sources);
@@ -210,13 +212,16 @@ static void unlink_bulk(struct rp_block_reads *block_reads, uint32_t index)
 {
     const struct rp_block_read *block_read = &block_reads->block_reads[index];
     uint32_t *link = &block_reads->buckets[bucket_of(block_read->source, block_read->number)];
-    while (*link != index + 1)
+    while (*link != index + 1) {
+        RP_ASSERT(*link != 0); /* every block read that is kept is in its bucket */
         link = &block_reads->block_reads[*link - 1].next_in_bucket;
+    }
     *link = block_read->next_in_bucket;
 }
 
 void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read)
 {
+    RP_ASSERT(block_read->first < block_read->last);
     uint32_t index = (uint32_t)(block_reads->count % RP_BLOCK_READS_MAX);
     if (block_reads->count >= RP_BLOCK_READS_MAX)
         unlink_bulk(block_reads, index);

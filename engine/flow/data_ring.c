@@ -10,7 +10,7 @@
 int rp_data_ring_open(struct rp_data_ring *space, uint64_t bytes, uint64_t regions,
                       struct rp_error *error)
 {
-    RP_ASSERT(rp_is_pow2(regions));
+    RP_ASSERT(bytes > 0 && rp_is_pow2(regions));
     *space = (struct rp_data_ring){.bytes = bytes, .capacity = regions};
     space->regions = rp_calloc(regions, sizeof *space->regions);
     return space->regions ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
@@ -36,6 +36,7 @@ static struct rp_region *region_at(const struct rp_data_ring *space, uint64_t re
 /* Forget regions from the oldest on, until positions [start, end) and one more region fit. */
 static bool make_room(struct rp_data_ring *space, uint64_t start, uint64_t end, uint64_t retired)
 {
+    RP_DASSERT(start <= end && end - start <= space->bytes);
     for (;;) {
         if (space->region_first == space->region_next)
             space->first = start; /* whatever was skipped is free */
@@ -56,6 +57,7 @@ bool rp_data_ring_take(struct rp_data_ring *space, uint64_t bytes, uint64_t alig
                        uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset)
 {
     RP_ASSERT(bytes <= space->bytes && space->bytes % alignment == 0);
+    RP_DASSERT(rp_is_pow2(alignment) && ticket >= retired);
     uint64_t start = rp_align_up(space->next, alignment);
     uint64_t in_lap = start % space->bytes;
     if (bytes > space->bytes - in_lap) /* contiguous: begin a new lap */

@@ -47,6 +47,7 @@ static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *s
     if (ends)
         ends[0] = 0;
     for (uint32_t i = 0; i < g->rows; i++, lengths += g->max_docs_per_row) {
+        RP_ASSERT(rows[i].fragments <= g->max_docs_per_row && rows[i].tokens <= g->seq_len);
         for (uint32_t f = 0; f < rows[i].fragments; f++) {
             uint32_t length = (uint32_t)lengths[f];
             add_segment(&totals, ends, &end, length);
@@ -58,6 +59,7 @@ static struct totals complete_boundaries(const struct rp_geometry *g, uint8_t *s
         totals.tokens_real += rows[i].tokens;
         totals.tokens_loss += rows[i].tokens - rows[i].fragments;
     }
+    RP_ASSERT(end == g->rows * g->seq_len); /* segments and pad tails cover every row */
     if (ends)
         for (uint64_t i = totals.segments + 1; i < layout->bytes / sizeof *ends; i++)
             ends[i] = (int32_t)end;
@@ -73,6 +75,7 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
     uint64_t next_row;
     const void *state = rp_arena_state_at(d->arena, batch + 1, &state_bytes, &next_row);
     RP_ASSERT(state); /* kept as long as a slot can wait: rp_flow_open sizes it so */
+    RP_ASSERT(state_bytes <= g->state_bytes);
     struct rp_slot_header *header = (struct rp_slot_header *)(void *)slot;
     *header = (struct rp_slot_header){
         .batch = batch,
@@ -115,6 +118,7 @@ static void publish_batch(struct rp_deliver *d, uint64_t batch)
 static int report_bad_token(const struct rp_deliver *d, const struct rp_ticket *ticket,
                             struct rp_error *error)
 {
+    RP_ASSERT(ticket->bad_transfer > 0 && ticket->bad_transfer <= ticket->transfer_count);
     const struct rp_transfer *transfer = &ticket->transfers[ticket->bad_transfer - 1];
     const uint8_t *tokens = rp_files_tokens(d->files, d->arena->data, transfer);
     const struct rp_source *source = rp_corpus_source(d->options->corpus,
@@ -156,6 +160,7 @@ static void retire(struct rp_deliver *d)
 {
     d->next_ticket++;
     uint64_t retired = d->held ? rp_min_u64(d->held_ticket, d->next_ticket) : d->next_ticket;
+    RP_ASSERT(!d->held || d->held_ticket < d->next_ticket); /* so `retired` only grows */
     rp_a64_store_release(&d->arena->words->retired, retired);
     rp_fence_seq_cst(); /* PAIRS retired-wanted */
     if (retired >= rp_a64_load_relaxed(&d->arena->words->retired_wanted))
@@ -194,6 +199,7 @@ static bool retire_rows(struct rp_deliver *d)
 static int retire_special(struct rp_deliver *d, struct rp_error *error)
 {
     const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
+    RP_ASSERT(is_special(ticket));
     if (ticket->is_block_read) {
         rp_log(RP_LOG_WARNING, "documents are read one by one from now on: %s", ticket->message);
         return RP_FLOW_RESTART;

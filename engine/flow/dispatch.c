@@ -35,10 +35,12 @@ static void publish_closed(struct rp_dispatch *d)
     struct rp_event *planned = &d->arena->words->planned, *ready = &d->arena->words->ready;
     bool reads = false, packs = false;
     for (uint64_t t = d->handed_on; t < d->next_ticket; t++) {
-        bool has_reads = rp_arena_ticket(d->arena, t)->read_count > 0;
+        struct rp_ticket *ticket = rp_arena_ticket(d->arena, t);
+        bool has_reads = ticket->read_count > 0;
+        RP_ASSERT(rp_a64_load_relaxed(&ticket->state) < rp_ticket_word(t, RP_TICKET_PLANNED));
         if (RP_DEFECT(signal_before_store))
             rp_event_signal(has_reads ? planned : ready);
-        rp_a64_store_release(&rp_arena_ticket(d->arena, t)->state, /* PAIRS ticket-state */
+        rp_a64_store_release(&ticket->state, /* PAIRS ticket-state */
                              rp_ticket_word(t, has_reads ? RP_TICKET_PLANNED : RP_TICKET_READY));
         reads |= has_reads;
         packs |= !has_reads;
@@ -73,6 +75,7 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
                             struct rp_error *error)
 {
     struct rp_arena_words *words = d->arena->words;
+    RP_ASSERT(needed <= wanted && needed <= d->next_ticket);
     while (rp_a64_load_acquire(&words->retired) < needed) {
         int code = hand_on(d, error);
         if (code < 0)
@@ -111,6 +114,8 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
     int code = wait_for_slot(d, error);
     if (code < 0)
         return code;
+    RP_ASSERT(d->next_ticket - rp_a64_load_relaxed(&d->arena->words->retired) <
+              d->arena->slot_count); /* I4 */
     struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
     ticket->batch = d->batch;
     ticket->transfer_count = ticket->read_count = ticket->row_count = 0;
@@ -125,6 +130,11 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
 /* It is complete, and goes on with the next look. */
 static void close_ticket(struct rp_dispatch *d)
 {
+    const struct rp_ticket *ticket = d->ticket;
+    RP_ASSERT(ticket == rp_arena_ticket(d->arena, d->next_ticket));
+    RP_ASSERT(ticket->transfer_count <= RP_TICKET_TRANSFERS_MAX);
+    RP_ASSERT(ticket->read_count <= RP_TICKET_TRANSFERS_MAX);
+    RP_ASSERT(ticket->row_count <= RP_TICKET_ROWS_MAX);
     d->ticket = NULL;
     d->next_ticket++;
 }
@@ -188,6 +198,7 @@ static int add_transfer(struct rp_dispatch *d, uint64_t row, struct rp_transfer 
         if (code < 0)
             return code;
         if (code == RP_READS_PLACED) {
+            RP_DASSERT(transfer->loaded_by <= d->next_ticket); /* I5 */
             d->ticket->transfers[d->ticket->transfer_count++] = *transfer;
             return 0;
         }
@@ -382,8 +393,10 @@ static void *dispatch_main(void *argument)
 
 int rp_dispatch_start(struct rp_dispatch *d, struct rp_error *error)
 {
+    RP_ASSERT(!d->started && !d->ticket);
     d->micro_batches = d->options->global_batch_rows /
                        ((uint64_t)d->options->rows * d->options->world);
+    RP_ASSERT(d->micro_batches > 0);
     int failed = pthread_create(&d->thread, NULL, dispatch_main, d);
     if (failed)
         return rp_fail(error, -failed, NULL, "cannot start the planning thread");

@@ -28,12 +28,15 @@
 /* A tag is the ticket and the read in it. */
 static uint64_t tag_of(uint64_t ticket, uint32_t read)
 {
+    RP_ASSERT(read < RP_TICKET_TRANSFERS_MAX);
     return ticket * RP_TICKET_TRANSFERS_MAX + read;
 }
 
 static void finish_ticket(struct rp_fetcher *f, uint64_t number)
 {
     struct rp_ticket *ticket = rp_arena_ticket(f->arena, number);
+    RP_ASSERT(RP_DEFECT(ready_before_read) ||
+              rp_a64_load_relaxed(&ticket->state) == rp_ticket_word(number, RP_TICKET_PLANNED));
     rp_a64_store_release(&ticket->state,
                          rp_ticket_word(number, RP_TICKET_READY)); /* PAIRS ticket-state */
     rp_event_signal(&f->arena->words->ready);
@@ -100,6 +103,8 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
             if (rp_io_room(f->io) == 0)
                 return false;
             const struct rp_file *file = &f->files->files[read->shard];
+            RP_ASSERT(rp_range_inside(read->data_offset, read->bytes, f->arena->data_bytes));
+            RP_ASSERT(read->bytes_needed > 0 && read->bytes_needed <= read->bytes);
             struct rp_io_read request = {.fd = file->fd,
                                          .bytes = read->bytes,
                                          .bytes_needed = read->bytes_needed,
@@ -205,6 +210,8 @@ static void *fetch_main(void *argument)
 
 int rp_fetcher_start(struct rp_fetcher *f, struct rp_error *error)
 {
+    RP_ASSERT(!f->started && !f->reads_left);
+    RP_ASSERT(f->index < f->options->readers);
     f->next_ticket = f->index;
     f->next_read = 0;
     f->has_region = false;

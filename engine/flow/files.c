@@ -141,6 +141,7 @@ void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
     struct rp_file *file = &files->files[shard];
     if (file->checked)
         return;
+    RP_DASSERT(file->is_watched || files->watched_count < rp_corpus_shard_count(files->corpus));
     if (!file->is_watched)
         files->watched[files->watched_count++] = shard;
     file->is_watched = true;
@@ -228,6 +229,7 @@ int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offse
                     const uint8_t *data, uint64_t bytes, uint64_t expected, struct rp_error *error)
 {
     uint64_t all = 0;
+    RP_ASSERT(offset % RP_BLOCK_BYTES == 0);
     for (uint64_t at = 0; at < bytes; at += RP_BLOCK_BYTES)
         all = rp_files_add_hash(all, rp_hash64(data + at, block_bytes(at, bytes)));
     if (all == expected || RP_DEFECT(ignore_block_hash))

@@ -148,6 +148,8 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
 {
     RP_ASSERT(options->readers >= 1 && options->readers <= RP_READERS_MAX);
     RP_ASSERT(options->packers >= 1 && options->packers <= RP_PACKERS_MAX);
+    RP_ASSERT(options->rows >= 1 && options->rank_count >= 1);
+    RP_ASSERT(options->rank_first + options->rank_count <= options->world);
     struct rp_flow *flow = rp_calloc(1, sizeof *flow);
     if (!flow)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
@@ -219,6 +221,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
         rp_arena_reset(&flow->arena);
     flow->has_run = true;
     for (uint32_t r = 0; r < o->rank_count; r++) {
+        RP_ASSERT(batch <= rings[r].tail);
         flow->start_batch[r] = rings[r].tail;
         rp_pack_target_init(&flow->targets[r], &rings[r]);
         rp_a64_store_relaxed(&flow->arena.free_until[r],
@@ -251,7 +254,8 @@ int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *sc
                   uint64_t base_row, uint64_t batch, struct rp_ring *rings, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
-    RP_ASSERT(!flow->running);
+    RP_ASSERT(!flow->running && !flow->is_parked);
+    RP_ASSERT(plan && rings);
     prepare_start(flow, plan, scout, base_row, batch, rings);
     int code = rp_reads_start(&flow->dispatch.reads, plan, base_row, error);
     flow->running = true;
@@ -301,6 +305,7 @@ void rp_flow_pause_packers(struct rp_flow *flow)
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
 {
     /* of the next batch there may be tickets that are packed and retired already */
+    RP_ASSERT(ring < flow->options.rank_count);
     uint64_t first, last, end = flow->deliver.rings[ring].tail + 1;
     RP_ASSERT(rp_a32_load_relaxed(&flow->arena.words->stop) == RP_ARENA_STOPS_PACKERS);
     rp_flow_tickets(flow, &first, &last);
@@ -400,6 +405,7 @@ int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_erro
 
 void rp_flow_hold(struct rp_flow *flow, uint64_t batch)
 {
+    RP_ASSERT(!flow->is_parked && !flow->deliver.held);
     flow->deliver.held_batch = batch;
     flow->deliver.held_ticket = flow->deliver.next_ticket;
     flow->deliver.held = true;

@@ -103,6 +103,8 @@ static void finish_row(const struct rp_pack_target *target, uint8_t *slot, int64
                        const struct rp_row_end *end)
 {
     const struct rp_geometry *g = &target->geometry;
+    RP_ASSERT(end->row_in_batch < g->rows);
+    RP_ASSERT(end->tokens <= g->seq_len && end->fragments <= g->max_docs_per_row);
     uint64_t at = (uint64_t)end->row_in_batch * g->seq_len + end->tokens;
     size_t pads = g->seq_len - end->tokens;
     if (pads) {
@@ -201,6 +203,8 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct 
 {
     const struct rp_arena *arena = plan->arena;
     uint32_t bad_transfer = 0;
+    RP_ASSERT(ticket->transfer_count <= RP_TICKET_TRANSFERS_MAX);
+    RP_ASSERT(ticket->row_count <= RP_TICKET_ROWS_MAX);
     for (uint32_t i = 0; i < ticket->transfer_count; i++) {
         const struct rp_transfer *transfer = &ticket->transfers[i];
         if (!wait_for_space(plan, transfer->ring, ticket->batch) ||
@@ -245,6 +249,7 @@ static void deliver_packed(const struct rp_pack_plan *plan)
 void rp_packer_run(const struct rp_pack_plan *plan, uint32_t index)
 {
     const struct rp_arena *arena = plan->arena;
+    RP_ASSERT(index < plan->packers);
     /* a replacement begins with the first ticket of ours that is not packed yet */
     uint64_t retired = rp_a64_load_acquire(&arena->words->retired);
     uint64_t number = retired + (index + plan->packers - retired % plan->packers) % plan->packers;
@@ -330,6 +335,7 @@ static int start_process(struct rp_packer *packer, struct rp_error *error)
 
 int rp_packer_start(struct rp_packer *packer, bool as_process, struct rp_error *error)
 {
+    RP_ASSERT(!packer->started && packer->index < packer->plan->packers);
     packer->is_process = as_process;
     packer->pidfd = -1;
     int code = 0;

@@ -47,6 +47,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
 
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number)
 {
+    RP_ASSERT(ticket->read_count == 0 && ticket->transfer_count == 0);
     reads->ticket = ticket;
     reads->number = number;
     reads->ticket_bytes = 0;
@@ -102,6 +103,8 @@ static struct range file_range(const struct rp_reads *reads, const struct rp_fil
 
 static void set_read_end(struct rp_read *read, const struct range *range, uint64_t end)
 {
+    RP_DASSERT(read->offset < end && end - read->offset <= UINT32_MAX);
+    RP_DASSERT(read->offset < range->file_bytes);
     uint64_t needed = rp_min_u64(end, range->file_bytes) - read->offset;
     read->bytes_needed = (uint32_t)needed;
     read->bytes = range->beyond_end ? (uint32_t)(end - read->offset) : (uint32_t)needed;
@@ -208,6 +211,7 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
     const struct rp_content_run *run =
         contents ? rp_contents_find(contents, row, transfer->offset, fragment->length) : NULL;
     struct rp_extent extent;
+    RP_DASSERT(reads->ticket && reads->ticket->transfer_count < RP_TICKET_TRANSFERS_MAX);
     int code = fragment_extent(reads, fragment, &extent, error);
     if (code < 0)
         return code;
@@ -307,10 +311,12 @@ void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
                         const struct rp_block_read *block_read)
 {
     const struct rp_file *file = &reads->files->files[block_read->shard];
+    RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);
     ticket->is_block_read = 1;
     struct range range = file_range(reads, file, block_read->shard, block_read->first,
                                     block_read->last);
     for (uint64_t at = range.first; at < range.last; at += BULK_READ_BYTES) {
+        RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
         struct rp_read *read = &ticket->reads[ticket->read_count++];
         *read = (struct rp_read){.offset = at,
                                  .shard = block_read->shard,

@@ -89,6 +89,7 @@ struct rp_transfer {
 static inline uint64_t rp_transfer_token_limit(const struct rp_transfer *transfer,
                                                uint64_t token_limit)
 {
+    RP_DASSERT(transfer->id_bits < 64);
     return rp_min_u64(token_limit, 1ull << transfer->id_bits);
 }
 

@@ -57,6 +57,7 @@ const uint8_t *rp_verified_take(struct rp_verified *verified, const struct rp_fi
     uint32_t shard = transfer->mapped_shard - 1;
     struct rp_block_range blocks = rp_files_blocks(files, transfer);
     uint64_t bytes = blocks.end - blocks.first, all = 0;
+    RP_ASSERT(blocks.first % RP_BLOCK_BYTES == 0 && blocks.first < blocks.end);
     uint64_t kept = keep_shared(verified, shard, blocks.first);
     RP_ASSERT(transfer->mapped_shard && bytes <= verified->capacity);
     if (kept < bytes)
