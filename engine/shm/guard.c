@@ -37,6 +37,7 @@ static bool name_make(struct name *name, const char *directory, const char *run)
         *name = (struct name){.address.sun_family = AF_UNIX};
         int length = snprintf(name->address.sun_path + 1, sizeof name->address.sun_path - 1,
                               "ringpack-%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
+        RP_ASSERT(length > 0 && (size_t)length < sizeof name->address.sun_path - 1);
         name->bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
     }
     free(text);
@@ -81,6 +82,7 @@ static enum holder ask_holder(const struct name *name, pid_t *pid)
 
 int rp_guard_take(const char *directory, const char *run, pid_t *holder)
 {
+    RP_ASSERT(directory && run && holder);
     struct name name;
     *holder = 0;
     if (!name_make(&name, directory, run))

@@ -40,7 +40,8 @@ static const struct rp_listener closed = RP_LISTENER_CLOSED;
 
 static void make_name(char name[RP_NAME_BYTES], const char *run, const char *suffix)
 {
-    snprintf(name, RP_NAME_BYTES, "%s.%s", run, suffix);
+    int length = snprintf(name, RP_NAME_BYTES, "%s.%s", run, suffix);
+    RP_ASSERT(length > 0 && (size_t)length < RP_NAME_BYTES); /* rp_run_name_check */
 }
 
 /* ---- taking a name --------------------------------------------------------------------------- */
@@ -144,6 +145,7 @@ static int listen_at(int directory_fd, const char *run, struct rp_error *error)
  * engine at any moment before we hold the lock; a directory that is never there stays -ENOENT. */
 static int try_name(struct rp_listener *listener, const char *path, struct rp_error *error)
 {
+    RP_ASSERT(listener->directory_fd < 0 && listener->lock_fd < 0);
     int code = rp_run_dir_open(path, error);
     if (code == -ENOENT) { /* made only then: that waits for the disk */
         code = rp_dir_make(path, error);
@@ -167,6 +169,7 @@ static int try_name(struct rp_listener *listener, const char *path, struct rp_er
 
 static int listen_again(struct rp_listener *listener, struct rp_error *error)
 {
+    RP_ASSERT(listener->lock_fd >= 0 && listener->fd < 0); /* L1 */
     int code = remove_stale_socket(listener->directory_fd, listener->run, error);
     if (code == 0)
         code = listen_at(listener->directory_fd, listener->run, error);
@@ -226,6 +229,7 @@ static void leave_names(struct rp_listener *listener)
 {
     char name[RP_NAME_BYTES];
     struct stat held, named;
+    RP_ASSERT(listener->directory_fd >= 0 || (listener->fd < 0 && listener->lock_fd < 0));
     make_name(name, listener->run, "sock");
     if (listener->fd >= 0 &&
         fstatat(listener->directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -335,6 +339,7 @@ bool rp_listener_check(struct rp_listener *listener, uint64_t now_ns)
 
 int rp_listener_renew(struct rp_listener *listener, struct rp_error *error)
 {
+    RP_ASSERT(listener->run && listener->run_dir);
     struct rp_run_dirs dirs;
     int code = rp_run_dirs_list(&dirs, listener->run_dir, error);
     if (code == 0)

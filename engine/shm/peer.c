@@ -36,6 +36,7 @@ static int open_by_number(int socket_fd)
 
 int rp_peer_open(int socket_fd)
 {
+    RP_ASSERT(socket_fd >= 0);
     int pidfd = -1;
     socklen_t length = sizeof pidfd;
     if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0 && pidfd >= 0)

@@ -64,6 +64,7 @@ int rp_ring_create(struct rp_ring *ring, const struct rp_geometry *geometry, uin
     int code = rp_segment_create(&ring->data, name, total, total >= RP_RING_HUGE_BYTES, error);
     if (code < 0)
         return code;
+    RP_ASSERT(ring->data.bytes >= total);
     rp_a64_store_relaxed(&engine_words(ring)->tail, first_batch);
     write_header(ring, contract, generation, total);
     code = rp_segment_seal_readers(&ring->data, error);
@@ -90,6 +91,7 @@ int rp_ring_attach_trainer(struct rp_ring *ring, uint32_t replica, uint64_t batc
         rp_segment_close(&seat->control);
         return code;
     }
+    RP_ASSERT(seat->control.bytes >= sizeof *seat->words);
     seat->words = (struct rp_ring_control *)(void *)seat->control.data;
     rp_a64_store_release(&seat->words->release, batch);
     rp_ring_place_seat(ring, replica, batch);
@@ -120,12 +122,14 @@ bool rp_ring_may_be_read(struct rp_ring *ring, uint32_t replica)
 
 void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica)
 {
+    RP_ASSERT(replica < ring->replicas);
     ring->seats[replica].words = NULL;
     rp_segment_close(&ring->seats[replica].control);
 }
 
 void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch)
 {
+    RP_ASSERT(replica < ring->replicas);
     uint64_t lowest = ring->seats[replica].release = batch;
     ring->seats[replica].is_skipped = false;
     for (uint32_t r = 0; r < ring->replicas; r++)
@@ -134,6 +138,7 @@ void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch)
         ring->tail = lowest;
         rp_a64_store_relaxed(&engine_words(ring)->tail, lowest); /* nobody is there to read it */
     }
+    RP_ASSERT(lowest <= ring->tail && ring->tail - lowest <= ring->geometry.slots); /* I1 */
     ring->release = lowest;
 }
 
@@ -156,6 +161,7 @@ static void follow_tail(const struct rp_ring *ring, struct rp_ring_seat *seat)
 void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64_t end,
                         const char *message)
 {
+    RP_ASSERT(status <= RP_RING_FAILED); /* a quarantine is told by its bit */
     struct rp_ring_engine *words = engine_words(ring);
     ring->status = status;
     rp_a64_store_relaxed(&words->end, end);
@@ -172,6 +178,7 @@ __attribute__((noinline)) static int quarantine(struct rp_ring *ring, struct rp_
 {
     if (!seat)
         return -RP_E_PROTOCOL;
+    RP_ASSERT(seat->words && (size_t)(seat - ring->seats) < ring->replicas);
     seat->words = NULL;
     set_quarantined(ring, ring->quarantined | 1u << (seat - ring->seats));
     rp_futex_wake_all(rp_a64_low(&engine_words(ring)->tail));

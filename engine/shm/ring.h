@@ -90,6 +90,7 @@ void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch);
 void rp_ring_skip_seat(struct rp_ring *ring, uint32_t replica, bool is_skipped);
 static inline bool rp_ring_is_taken(const struct rp_ring *ring, uint32_t replica)
 {
+    RP_ASSERT(replica < ring->replicas);
     return ring->seats[replica].control.fd >= 0;
 }
 /** Read each trainer's release word once, check it (I1), keep it; `release` is then the lowest.
@@ -107,11 +108,13 @@ void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64
 /** Has the ring no room for another batch, as of the last poll? */
 static inline bool rp_ring_is_full(const struct rp_ring *ring)
 {
+    RP_ASSERT(ring->tail - ring->release <= ring->geometry.slots); /* I1 */
     return ring->tail - ring->release == ring->geometry.slots;
 }
 /** Does the trainer in the seat sleep for a batch, also for one that keeps others? It may lie. */
 static inline bool rp_ring_is_awaited(const struct rp_ring *ring, uint32_t replica)
 {
+    RP_ASSERT(replica < ring->replicas);
     const struct rp_ring_control *words = ring->seats[replica].words;
     return words && rp_a32_load_relaxed(&words->want_data);
 }

@@ -84,11 +84,13 @@ uint64_t rp_geometry_layout(struct rp_geometry *g, uint32_t sections, uint32_t t
         if (!((sections | RP_SECTIONS_ALWAYS) & (1u << i)))
             continue;
         struct shape shape = section_shape(g, (enum rp_section)i, token_dtype);
+        RP_ASSERT(shape.elements > 0 && shape.element_bytes > 0);
         g->sections[i] = (struct rp_section_layout){
             .offset = offset, .bytes = shape.elements * shape.element_bytes, .dtype = shape.dtype};
         offset = rp_align_up(offset + g->sections[i].bytes, RP_SECTION_ALIGN);
     }
     g->slot_bytes = rp_align_up(offset, RP_PAGE_BYTES);
+    RP_ASSERT(g->slot_bytes <= (UINT64_MAX - RP_RING_SLOTS_OFFSET) / g->slots);
     return RP_RING_SLOTS_OFFSET + g->slots * g->slot_bytes;
 }
 

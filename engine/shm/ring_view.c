@@ -120,6 +120,7 @@ static int check_slot(const struct rp_ring_view *view, const struct rp_slot_head
 static int take_slot(struct rp_ring_view *view, const uint8_t **slot, struct rp_slot_header *header,
                      struct rp_error *error)
 {
+    RP_ASSERT(view->next < view->tail && view->next - view->release < view->geometry.slots);
     uint64_t index = view->next & (view->geometry.slots - 1);
     *slot = view->data.data + RP_RING_SLOTS_OFFSET + index * view->geometry.slot_bytes;
     memcpy(header, *slot, sizeof *header);
@@ -162,6 +163,7 @@ int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
 
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity)
 {
+    RP_ASSERT(text && capacity > 0);
     if (view->status == RP_RING_QUARANTINED) /* nobody knows better what it should be */
         snprintf(text, capacity,
                  "rank %" PRIu32

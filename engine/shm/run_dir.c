@@ -43,6 +43,7 @@ int rp_run_dirs_list(struct rp_run_dirs *dirs, const char *run_dir, struct rp_er
         dirs->paths[dirs->count++] = rp_format("%s/ringpack", runtime);
     if (dirs->is_default)
         dirs->paths[dirs->count++] = rp_format("/tmp/ringpack-%" PRIuMAX, (uintmax_t)geteuid());
+    RP_ASSERT(dirs->count > 0 && dirs->count <= RP_ARRAY_COUNT(dirs->paths));
     for (unsigned i = 0; i < dirs->count; i++)
         if (!dirs->paths[i]) {
             rp_run_dirs_free(dirs);
@@ -95,8 +96,10 @@ int rp_run_dir_open(const char *path, struct rp_error *error)
 struct sockaddr_un rp_run_socket_address(int directory_fd, const char *run)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s.sock", directory_fd,
-             run);
+    RP_ASSERT(directory_fd >= 0);
+    int length = snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s.sock",
+                          directory_fd, run);
+    RP_ASSERT(length > 0 && (size_t)length < sizeof address.sun_path); /* rp_run_name_check */
     return address;
 }
 

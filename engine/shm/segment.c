@@ -87,6 +87,7 @@ static int reserve(int fd, const char *name, size_t bytes, struct rp_error *erro
  */
 static uint8_t *map_aligned(int fd, size_t bytes, int protection, int flags, size_t alignment)
 {
+    RP_ASSERT(rp_is_pow2(alignment) && alignment >= RP_PAGE_BYTES);
     size_t span;
     if (__builtin_add_overflow(bytes, alignment, &span))
         return MAP_FAILED;
@@ -217,6 +218,7 @@ static bool huge_pages_are_off(void)
 int rp_segment_fill(const struct rp_segment *segment, const char *name, struct rp_error *error)
 {
     int code = 0;
+    RP_ASSERT(segment->data && segment->bytes % RP_HUGE_BYTES == 0);
     for (size_t at = 0; at < segment->bytes && code == 0; at += RP_HUGE_BYTES)
         code = touch(segment->data + at, RP_HUGE_BYTES);
     if (code == 0 && huge_pages_are_off()) /* they do not come, but can be asked for */
@@ -226,6 +228,7 @@ int rp_segment_fill(const struct rp_segment *segment, const char *name, struct r
 
 static int seal(struct rp_segment *segment, int seals, struct rp_error *error)
 {
+    RP_ASSERT(segment->fd >= 0);
     if (fcntl(segment->fd, F_ADD_SEALS, seals | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return 0;
     return rp_fail(error, -errno, NULL, "shared memory of %zu bytes: sealing it: %s",

@@ -35,6 +35,7 @@ static void attach_fds(struct msghdr *message, void *control, size_t control_byt
 {
     if (count == 0)
         return;
+    RP_ASSERT(fds && control_bytes >= CMSG_SPACE(count * sizeof(int)));
     message->msg_control = control;
     message->msg_controllen = control_bytes;
     struct cmsghdr *entry = CMSG_FIRSTHDR(message);
@@ -75,6 +76,7 @@ struct target {
  * both, or a code. What is not sealed may be anything, and reading it may wait for ever. */
 static int64_t unwrap_body(int fd, struct target *target, size_t bytes)
 {
+    RP_ASSERT(bytes <= target->capacity && target->capacity <= target->most);
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & RP_BODY_SEALS) != RP_BODY_SEALS || fstat(fd, &info) != 0 ||
@@ -123,6 +125,7 @@ int rp_socket_send(int fd, const void *header, size_t header_bytes, const void *
                    size_t body_bytes, const int *fds, unsigned fd_count, struct rp_error *error)
 {
     RP_ASSERT(fd_count <= RP_FDS_GIVEN);
+    RP_ASSERT(header && (body || body_bytes == 0));
     struct iovec parts[2] = {{(void *)(uintptr_t)header, header_bytes},
                              {(void *)(uintptr_t)body, body_bytes}};
     if (body_bytes <= RP_BODY_INLINE_MAX)
@@ -236,6 +239,7 @@ static int64_t receive(int fd, struct target *target, int fds[2], int timeout_ms
 int64_t rp_socket_receive(int fd, void *buffer, size_t capacity, int fds[2], int timeout_ms,
                           struct rp_error *error)
 {
+    RP_ASSERT(buffer && capacity > 0);
     struct target target = {buffer, capacity, capacity};
     return receive(fd, &target, fds, timeout_ms, error);
 }

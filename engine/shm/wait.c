@@ -12,11 +12,13 @@
 
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "base/fail.h"
 
 #define RP_SPIN_PAUSES 4 /* between two looks: a round trip takes 210 ns with 4 and 560 with 16 */
 
 void rp_futex_wait(const struct rp_a32 *word, uint32_t expected, uint64_t timeout_ns)
 {
+    RP_ASSERT((uintptr_t)word % sizeof *word == 0);
     struct timespec timeout = {(time_t)(timeout_ns / 1000000000u),
                                (long)(timeout_ns % 1000000000u)};
     if (timeout_ns)
@@ -25,6 +27,7 @@ void rp_futex_wait(const struct rp_a32 *word, uint32_t expected, uint64_t timeou
 
 void rp_futex_wake_all(const struct rp_a32 *word)
 {
+    RP_ASSERT((uintptr_t)word % sizeof *word == 0);
     syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
@@ -74,6 +77,7 @@ static bool has_one_cpu(void)
     uint32_t count = rp_a32_load_relaxed(&cpus);
     if (count == 0) {
         count = rp_cpus_allowed();
+        RP_ASSERT(count > 0);
         rp_a32_store_relaxed(&cpus, count);
     }
     return count == 1;
