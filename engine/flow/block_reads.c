@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* block_read — see block_reads.h. */
+/* block_reads — see block_reads.h. */
 #include "flow/block_reads.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 /* block_reads.h — whole blocks of documents, read as one and kept while the plan draws from them.
  *
  * Where the plan uses neighbouring documents at about the same time (`block` shuffle, or none), one
- * long read brings what would else be a thousand short ones: a disk gives many times more bytes a
- * second that way. A block read is read by a ticket of its own, which has no transfers and goes
+ * long read replaces about a thousand short ones: a disk delivers many times more bytes a second
+ * that way. A block is read by a ticket of its own, which has no transfers and goes
  * through the prefetch ring like any other; later tickets take their tokens from its region
  * (data_ring.h), and packers wait for the ticket that reads it.
  *
@@ -26,7 +26,7 @@
 struct rp_block_read {
     uint32_t source, shard;
     uint64_t number;      /* of the block in its source */
-    uint64_t epoch;       /* it is kept for: at the next one it may be gone before it is needed */
+    uint64_t epoch;       /* in which the block is used; the next epoch needs another read of it */
     uint64_t first, last; /* bytes of the token file that it holds */
     uint64_t data_offset; /* of byte `first` */
     uint64_t region, ticket;
@@ -45,8 +45,8 @@ struct rp_block_reads {
     uint32_t pair;       /* looked at next */
 };
 
-/** Decide whether block_reads are of use for a stream, with `data_bytes` to keep them. If only
- * memory is missing, that is logged. */
+/** Decide whether a stream benefits from block reads, with `data_bytes` of memory for them. If it
+ * would and the memory is too small, that is logged. */
 RP_MUST_CHECK int rp_block_reads_open(struct rp_block_reads *block_reads,
                                       const struct rp_plan *plan,
                                       const struct rp_flow_options *options, uint64_t base_row,
@@ -63,9 +63,10 @@ uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
 /** The next block that should be read now; it counts as taken. False if none is due. */
 bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *space,
                         const struct rp_plan *plan, struct rp_plan_block *block);
-/** The block could not be read now: it is due again, once others had their turn. Only right after
- * rp_block_reads_due. True if the plan draws from its window already: going on without it would
- * mean a read for each of its documents. */
+/** Undo the last rp_block_reads_due, whose block could not be read: the block is due again, after
+ * those of other lanes and sources. Only right after that call. True if the plan takes documents
+ * from the block's window already: then the caller waits, because without the block each of its
+ * documents would cost a read. */
 bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp_plan *plan);
 
 void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read);

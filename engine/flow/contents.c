@@ -80,7 +80,7 @@ const struct rp_content_run *rp_contents_find(const struct rp_contents *contents
                                               uint32_t offset, uint32_t count)
 {
     if (contents->count == 0 || row > contents->runs[contents->count - 1].row)
-        return NULL; /* soon, and then for as long as the engine runs */
+        return NULL; /* the usual answer, once the stream has passed the rows of the checkpoint */
     /* the last run at or before (row, offset) */
     size_t low = 0, high = contents->count;
     while (low < high) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space — see data_ring.h. */
+/* data_ring — see data_ring.h. */
 #include "flow/data_ring.h"
 
 #include <errno.h>

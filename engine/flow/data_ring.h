@@ -6,8 +6,8 @@
  * tickets use too. The oldest region may be taken over as soon as the last ticket that uses it is
  * retired.
  *
- * Invariants: positions only grow, and stand at `position mod bytes`; a piece of memory handed out
- * is contiguous; regions are in order of their positions. Thread: dispatch's own. */
+ * Invariants: positions only grow; position p is byte `p mod bytes` of the data; memory that is
+ * handed out is contiguous; regions are in order of their positions. Thread: dispatch's own. */
 #ifndef RP_FLOW_DATA_RING_H
 #define RP_FLOW_DATA_RING_H
 
@@ -36,9 +36,8 @@ void rp_data_ring_close(struct rp_data_ring *space);
 void rp_data_ring_reset(struct rp_data_ring *space);
 
 /** Take bytes at an offset that is a multiple of `alignment` (a power of two), as a region of its
- * own, or, with `grow`, as part of the youngest one. Tickets below `retired` are. False if that has
- * to wait until rp_data_ring_oldest_ticket is retired too; nothing has changed then but that free
- * regions are forgotten. */
+ * own, or, with `grow`, as part of the youngest one. Tickets below `retired` are retired. False if
+ * there is no room before rp_data_ring_oldest_ticket is retired, too; then nothing was taken. */
 bool rp_data_ring_take(struct rp_data_ring *space, uint64_t bytes, uint64_t alignment,
                        uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset);
 

@@ -74,7 +74,7 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
     size_t state_bytes;
     uint64_t next_row;
     const void *state = rp_arena_state_at(d->arena, batch + 1, &state_bytes, &next_row);
-    RP_ASSERT(state); /* kept as long as a slot can wait: rp_flow_open sizes it so */
+    RP_ASSERT(state); /* choose_sizes (flow.c) makes room for every batch that is not published */
     RP_ASSERT(state_bytes <= g->state_bytes);
     struct rp_slot_header *header = (struct rp_slot_header *)(void *)slot;
     *header = (struct rp_slot_header){
@@ -273,7 +273,8 @@ void rp_deliver_ask_for_space(struct rp_deliver *d)
     ask_trainers(d);
 }
 
-/* Ask, then look whether there is some already. A packer that needs more than it gets asks anew. */
+/* Ask trainers for the doorbell, then check whether they have released something already. A packer
+ * that needs more space than it gets asks again. */
 static void find_space(struct rp_deliver *d)
 {
     rp_deliver_ask_for_space(d);

@@ -23,7 +23,7 @@ struct rp_deliver {
     uint64_t base_row;
     uint64_t next_ticket; /* first ticket not yet retired */
     uint64_t wake_at;     /* wake the engine when every ring has released so many batches */
-    bool space_awaited;   /* a packer thread sleeps, and nothing has been freed since it said so */
+    bool space_awaited;   /* a packer thread sleeps, and no slot was freed since it asked */
     bool ended;
     bool held;
     uint64_t held_batch, held_ticket;

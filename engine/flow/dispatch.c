@@ -6,13 +6,15 @@
  * → close the ticket when it is full and at the end of the micro-batch. Rows of other nodes are
  * planned and dropped: 30-60 ns a document, no I/O.
  *
- * What a ticket says comes from indexes and sidecars, which are mapped and may change. So a ticket
- * that is closed is handed on only when they have been looked at since (rp_corpus_look): before
- * dispatch sleeps, and so often that the looks take a small share of its time.
+ * What a ticket says comes from indexes and sidecars, which are mapped and may change. So closed
+ * tickets are handed on together, after a check that these files are still the ones that were
+ * opened (rp_corpus_look). Dispatch makes that check before it sleeps, and otherwise at intervals
+ * that keep its cost a small share of dispatch's time.
  *
- * Invariants: everything about a ticket is written before its PLANNED store; no ticket is PLANNED
- * whose indexes had changed by the look behind it. Fails: a plan or open error becomes a ticket of
- * its own in the right place of the order, so all batches before it are delivered. */
+ * Invariants: everything about a ticket is written before its PLANNED store; a ticket becomes
+ * PLANNED only if a check after it was closed found the indexes unchanged. Failures: an error of
+ * the plan or of opening a file becomes a ticket of its own, in its place in the order, so all
+ * batches before it are delivered. */
 #include "flow/dispatch.h"
 
 #include <string.h>
@@ -23,7 +25,8 @@
 #include "base/defect.h"
 #include "base/mapped.h"
 
-/* Between two looks passes so many times what the last one took, and at most so long. */
+/* The next check is due LOOK_SHARE times as long after the last one as that one took, and at most
+ * LOOK_NS_MAX after it. */
 #define LOOK_SHARE 64u
 #define LOOK_NS_MAX 50000000u
 
@@ -69,8 +72,8 @@ static int hand_on(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-/* Sleep until tickets below `needed` are retired, or rather those below `wanted`, so that deliver
- * is not asked to wake us for every single one. */
+/* Sleep until the tickets below `needed` are retired. Deliver is asked for a wake-up only when
+ * those below `wanted` are, so that it does not wake dispatch for every single ticket. */
 static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wanted,
                             struct rp_error *error)
 {
@@ -127,7 +130,7 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-/* It is complete, and goes on with the next look. */
+/* The ticket is complete. The next hand_on gives it to its reader or packer. */
 static void close_ticket(struct rp_dispatch *d)
 {
     const struct rp_ticket *ticket = d->ticket;
@@ -150,8 +153,8 @@ static uint64_t most_bulks(const struct rp_block_reads *block_reads)
     return block_reads->count < window ? 1 + RP_TICKET_TRANSFERS_MAX / blocks->documents : window;
 }
 
-/* Tickets for the blocks that are due. Where the data is full of blocks and rows want one more, the
- * oldest window is waited for. */
+/* Make tickets for the blocks that are due. If the data has no room for a block that the next rows
+ * need, wait until the oldest region is free. */
 static int add_bulks(struct rp_dispatch *d, struct rp_error *error)
 {
     uint64_t most = most_bulks(&d->reads.block_reads);
@@ -259,8 +262,9 @@ static void save_state(struct rp_dispatch *d)
     struct rp_state_slot *slot = rp_arena_state(d->arena, d->batch);
     if (rp_a64_load_relaxed(&slot->position) == d->batch + 1)
         return; /* an earlier start has saved it, and the engine may be reading it */
-    /* It orders nothing behind it, and need not: so many are kept that nobody asks any more for the
-     * one that the slot had (choose_sizes and may_be_overwritten, flow.c). */
+    /* No barrier is needed between this store and the writes below it: no reader wants the old
+     * entry any more, because enough of them are kept (choose_sizes and may_be_overwritten,
+     * flow.c). */
     rp_a64_store_relaxed(&slot->position, 0);
     slot->bytes = rp_plan_save(d->plan, slot + 1);
     slot->next_row = rp_plan_row(d->plan);
@@ -353,8 +357,8 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
     return hand_on(d, error);
 }
 
-/* What was closed before the failure is good, unless its indexes have changed: then it is dropped,
- * and that is what is reported. */
+/* Tickets that were closed before the failure are valid and handed on, unless the indexes have
+ * changed: then those tickets are dropped, and the change is reported in place of the failure. */
 static int end_before_failure(struct rp_dispatch *d, int code, struct rp_error *error)
 {
     struct rp_error changed;
@@ -383,7 +387,8 @@ static void run_dispatch(void *argument)
     }
 }
 
-/* The plan reads mapped indexes. When one is lost it just ends: see packer_thread. */
+/* The plan reads mapped indexes. If a page of one cannot be read any more (the file was cut short),
+ * the thread ends, as packer_thread does, and the engine stops the stream. */
 static void *dispatch_main(void *argument)
 {
     prctl(PR_SET_NAME, "plan");

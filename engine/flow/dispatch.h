@@ -24,7 +24,7 @@ struct rp_dispatch {
     struct rp_ticket *ticket; /* under construction, or NULL */
     uint64_t next_ticket;
     uint64_t handed_on;  /* tickets below it have been given to readers and packers */
-    uint64_t look_at_ns; /* when the others are handed on at the latest, but for a sleep */
+    uint64_t look_at_ns; /* from this time on, a planned micro-batch ends with a hand_on */
 
     pthread_t thread;
     bool started;

@@ -7,9 +7,9 @@
  * takes the tokens from: there is no bounce copy.
  *
  * Invariant: memory with a read in flight is never reused, because its ticket is not READY, so not
- * retired. At stop the thread waits for its reads (nothing can cancel them) before any of it is
- * used again. Fails: a failed read marks its ticket; deliver meets it in order and stops the stream
- * there. */
+ * retired. When the flow stops, the thread waits for its reads (they cannot be cancelled) before
+ * that memory is used again. Failures: a failed read marks its ticket; deliver reaches that ticket
+ * in order and stops the stream there. */
 #include "flow/fetch.h"
 
 #include <errno.h>
@@ -122,7 +122,7 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
     return true;
 }
 
-/* Tickets without reads went by us. */
+/* Skip tickets that needed no reads: dispatch has made them READY itself. */
 static void skip_ready(struct rp_fetcher *f)
 {
     while (rp_a64_load_acquire(
@@ -142,15 +142,17 @@ static void sleep_until_planned(struct rp_fetcher *f)
     struct rp_event *planned = &f->arena->words->planned;
     uint32_t epoch = rp_event_prepare(planned);
     const struct rp_a64 *next = &rp_arena_ticket(f->arena, f->next_ticket)->state;
-    bool has_come = rp_a64_load_acquire(next) >= /* or gone by us: there may be one behind it */
+    /* a ticket that is READY already has no reads, but one behind it may be PLANNED */
+    bool has_news = rp_a64_load_acquire(next) >=
                     rp_ticket_word(f->next_ticket, RP_TICKET_PLANNED); /* PAIRS ticket-state */
-    if (has_come || rp_arena_stopping(f->arena))
+    if (has_news || rp_arena_stopping(f->arena))
         rp_event_cancel(planned);
     else
         rp_event_sleep(planned, epoch, 100000000);
 }
 
-/* To register memory is to touch it, so that waits until it is filled. */
+/* Registering memory with the kernel touches every page of it, so it is registered only after the
+ * filler (fill.h) is done. */
 static void use_region(struct rp_fetcher *f)
 {
     if (f->has_region || !rp_a32_load_acquire(&f->arena->filled)) /* PAIRS arena-filled */

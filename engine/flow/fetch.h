@@ -15,7 +15,7 @@ struct rp_fetcher {
     uint32_t index;
 
     struct rp_io *io;     /* opened and closed on the reader's own thread */
-    bool has_region;      /* it knows the data */
+    bool has_region;      /* the data is registered with `io` */
     uint32_t *reads_left; /* [slot]: reads of its ticket not yet done */
     uint64_t next_ticket; /* first ticket of ours not yet taken */
     uint32_t next_read;   /* of it, first not yet submitted */

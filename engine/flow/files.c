@@ -100,7 +100,7 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
     return 0;
 }
 
-/* Whoever closes a file looks at it first. */
+/* Check that a file is still what was opened. It is called before the file is closed, too. */
 static int look(struct rp_files *files, uint32_t shard, struct rp_error *error)
 {
     struct rp_file *file = &files->files[shard];

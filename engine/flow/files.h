@@ -54,10 +54,11 @@ RP_MUST_CHECK int rp_files_open(struct rp_files *files, const struct rp_flow_opt
 void rp_files_close(struct rp_files *files);
 
 enum rp_files_open { RP_FILES_WAIT, RP_FILES_OPEN };
-/** OPEN: *file is that of the shard, opened and checked against the corpus if it was not; it stays
- * open until another call, or, after rp_files_use, until tickets below `retired` are not behind
- * that ticket. WAIT: there is no descriptor before the tickets below *ticket are retired. Or a
- * negative code. */
+/** OPEN: *file is the file of the shard; if it was not open, it has been opened and checked against
+ * the corpus. It stays open until the next call of this function or, if rp_files_use(ticket) is
+ * called for it, at least until that ticket is retired. WAIT: no descriptor is free before the
+ * tickets below *ticket are retired. Tickets below `retired` are retired now. Or a negative code.
+ */
 RP_MUST_CHECK int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t retired,
                                const struct rp_file **file, uint64_t *ticket,
                                struct rp_error *error);
@@ -68,10 +69,10 @@ void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
  * they have been copied. */
 void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
 
-/** Twice a second, look whether the files without hashes whose tokens were used since the last look
- * are still what they were (rp_shard_check). A file is looked at until it has been looked at after
- * the ticket that used it last was retired (all below `retired` are): no change before the copy is
- * left unnoticed. By dispatch. */
+/** Twice a second, check that the files without hashes are still what they were (rp_shard_check). A
+ * file is checked from its first use until one check after the last ticket that used it was retired
+ * (all below `retired` are), so a change before the tokens were copied is always noticed. Called by
+ * dispatch. */
 RP_MUST_CHECK int rp_files_watch(struct rp_files *files, uint64_t retired, struct rp_error *error);
 /** The same now, of all of them: at the end of the stream, when dispatch is done. */
 RP_MUST_CHECK int rp_files_last_look(struct rp_files *files, struct rp_error *error);

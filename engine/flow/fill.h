@@ -3,12 +3,12 @@
  * has been delivered.
  *
  * Zeroing 64 MiB takes 4 ms, and 50 to 300 ms in a virtual machine that has given its free memory
- * back to the host. The first batch needs little of it, and a page that is touched before the
- * filler has come to it is zeroed then. Filling earlier would delay every thread that maps memory.
- * Readers register the memory with the kernel once all of it is filled.
+ * back to the host. The first batch needs few of these pages, and the kernel zeroes a page at its
+ * first touch if the filler has not reached it yet. Filling earlier would delay every thread that
+ * maps memory. Readers register the memory with the kernel once all of it is filled.
  *
- * Fails: the engine is woken, and rp_filler_check says why. If no thread can be started, the memory
- * is filled in the caller's. */
+ * If filling fails, the engine is woken, and rp_filler_check returns the error. If no thread can be
+ * started, the caller's thread fills the memory. */
 #ifndef RP_FLOW_FILL_H
 #define RP_FLOW_FILL_H
 

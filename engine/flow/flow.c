@@ -43,8 +43,9 @@ struct rp_flow {
     int wake_fd;
 };
 
-/* One ticket for so many bytes of data: what a micro-batch of a few thousand tokens reads. Tickets
- * and the states of their micro-batches may take up a quarter of the data, but there are some. */
+/* One ticket for every TICKET_BYTES of data, which is what a micro-batch of a few thousand tokens
+ * reads; but tickets and the states of their micro-batches take at most a quarter of the bytes that
+ * the data takes, as long as SLOTS_MIN tickets are left. */
 static uint32_t choose_slots(const struct rp_flow_options *o, uint64_t data_bytes)
 {
     uint64_t wanted = rp_min_u64(SLOTS_MAX, rp_pow2_at_least(data_bytes / TICKET_BYTES));
@@ -87,8 +88,8 @@ struct sizes {
     uint32_t slots, states;
 };
 
-/* A save wants the state of the last step's end: where a step is too long for all of it to be kept,
- * it has to be asked for soon after that. */
+/* A checkpoint needs the state at the end of the last step that every ring has consumed, so the
+ * states of one whole step are kept, as far as STEP_STATES_BYTES_MAX allows. */
 static uint64_t states_of_a_step(const struct rp_flow_options *o)
 {
     uint64_t micro_batches = o->global_batch_rows / ((uint64_t)o->rows * o->world);
@@ -427,8 +428,9 @@ const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
     return rp_files_tokens(&flow->files, flow->arena.data, transfer);
 }
 
-/* An earlier start may have been further, and left states that dispatch overwrites on its way: it
- * may be doing so for every position that is `state_count` or more ahead of what is published. */
+/* An earlier start of the flow may have planned further than this one, and its states are still in
+ * their slots. Dispatch may be overwriting any whose position is `state_count` or more ahead of
+ * what is published. */
 static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
 {
     uint64_t lowest_tail = UINT64_MAX;

@@ -54,9 +54,9 @@ struct rp_flow_options {
     uint32_t other_descriptors; /* that the engine needs beside those of token files */
 };
 
-/** options->prefetch_bytes, or where nobody says (0): 64 MiB, or what a disk at full speed needs
- * for the windows of a plan that stands at base_row (block_reads.h), at most 1 GiB. Of the other
- * options it looks at the corpus, and at what says which rows are this node's. */
+/** options->prefetch_bytes if it is set. If it is 0: what the windows of a plan that is positioned
+ * at base_row need to keep a disk busy (block_reads.h), at least 64 MiB and at most 1 GiB. Of the
+ * other options only the corpus and those that say which rows belong to this node are used. */
 uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
                                 uint64_t base_row);
 
@@ -73,23 +73,25 @@ RP_MUST_CHECK int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_o
                                int wake_fd, struct rp_error *error);
 void rp_flow_close(struct rp_flow *flow); /* stops it first; NULL is fine */
 
-/** Start at micro-batch `batch`, with `plan` (and, with drop_last, `scout`, an equal one) standing
- * at its first row. rings[rank_count] are the batch rings; ring r gets micro-batches from its tail
- * on. Borrowed until stop. */
+/** Start at micro-batch `batch`. `plan` must be positioned at the first row of that micro-batch,
+ * and so must `scout`, a second plan of the same stream that only drop_last needs (else NULL).
+ * rings[rank_count] are the batch rings; ring r gets the micro-batches from its tail on. The flow
+ * borrows all three until it is stopped. */
 RP_MUST_CHECK int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
                                 uint64_t base_row, uint64_t batch, struct rp_ring *rings,
                                 struct rp_error *error);
 /** Stop all stages and wait for reads in flight. What was published stays published. Idempotent. */
 void rp_flow_stop(struct rp_flow *flow);
 
-/** While packers are paused nobody writes to a batch ring, so rings[r] may become another one with
- * the same shape and tail: with what the old one holds below rp_flow_packed_end. Only between an
- * unpark and a park. Planning and reading go on, and nothing that was prefetched is lost: a ticket
- * that a packer had begun is packed again. On failure the flow has been stopped. */
+/** While packers are paused nobody writes to a batch ring, so the caller may replace rings[r] by a
+ * ring of the same geometry and tail, into which it has copied the batches of the old one below
+ * rp_flow_packed_end. Only between an unpark and a park. Planning and reading continue, and nothing
+ * that was prefetched is lost: a ticket that a packer had begun is packed again. If resuming fails,
+ * the flow has been stopped. */
 void rp_flow_pause_packers(struct rp_flow *flow);
 RP_MUST_CHECK int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error);
-/** Batches below it may have rows that are packed, though they are not published. While packers are
- * paused. */
+/** One more than the last batch of this ring of which rows may have been packed: these batches may
+ * lie above the tail. Only while packers are paused. */
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring);
 
 enum rp_flow_step {
@@ -130,8 +132,8 @@ void rp_flow_release_hold(struct rp_flow *flow);
 /** State token before micro-batch `position`, NULL when it is not kept. */
 const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
                              uint64_t *next_row_out);
-/** The numbering of micro-batches begins anew: no kept state stands for a position any more. While
- * stopped. */
+/** Forget all kept states, because micro-batches are going to be numbered from another base row.
+ * Only while the flow is stopped. */
 void rp_flow_forget_states(struct rp_flow *flow);
 struct rp_arena *rp_flow_arena(struct rp_flow *flow);
 /** Where the tokens of a transfer of an unretired ticket are, once they are loaded. */

@@ -26,8 +26,8 @@
 #include "flow/deliver.h"
 #include "flow/widen.h"
 
-/* How long before a transfer is packed its tokens are asked for. Documents lie anywhere in memory;
- * more than two were no faster. */
+/* While a transfer is packed, the tokens of the one this many places behind it are prefetched into
+ * cache, because documents lie anywhere in memory. More than two were no faster. */
 #define TRANSFERS_AHEAD 2u
 
 void rp_pack_target_init(struct rp_pack_target *target, const struct rp_ring *ring)
@@ -276,8 +276,8 @@ static void run_packer(void *argument)
     rp_packer_run(packer->plan, packer->index);
 }
 
-/* A packer that meets a lost file just ends: the engine sees the loss (rp_mapped_lost) and stops,
- * and its ticket is never packed. */
+/* If a mapped file cannot be read any more (it was cut short), the packer thread ends and its
+ * ticket is never packed; the engine notices (rp_mapped_lost) and stops the stream. */
 static void *packer_thread(void *argument)
 {
     prctl(PR_SET_NAME, "pack");
@@ -325,7 +325,7 @@ static int start_process(struct rp_packer *packer, struct rp_error *error)
     packer->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (packer->pidfd >= 0)
         return 0;
-    int code = -errno; /* its death would go unseen, and the stream would stand still */
+    int code = -errno; /* without a pidfd its death would go unnoticed and the stream would hang */
     kill(pid, SIGKILL);
     reap(pid);
     return rp_fail(error, code, "packer_processes: false needs no processes",

@@ -7,11 +7,11 @@
 #include "base/bits.h"
 #include "flow/contents.h"
 
-/* A hole of up to this many bytes between two ranges is read along rather than split off: a read of
- * its own costs about as much as copying 4 KiB. */
+/* Two ranges with a gap of at most this many bytes are read as one: a second read costs about as
+ * much as copying 4 KiB. */
 #define COALESCE_GAP_BYTES 4096u
-/* So much for one ticket: enough that its reads are in flight together, little enough that the
- * packer finds it in cache. */
+/* The most that one ticket reads, unless a single range is longer: enough for many reads in flight,
+ * little enough that the packer finds the bytes in cache. */
 #define TICKET_DATA_BYTES (256u << 10)
 #define BULK_READ_BYTES (512u << 10)
 
@@ -110,8 +110,8 @@ static void set_read_end(struct rp_read *read, const struct range *range, uint64
     read->bytes = range->beyond_end ? (uint32_t)(end - read->offset) : (uint32_t)needed;
 }
 
-/* Let the last read of the ticket reach over the range. False if they are not neighbours or there
- * is no room behind it. */
+/* Extend the last read of the ticket so that it covers the range. False if the range does not begin
+ * inside or just behind that read, or if there is no room to extend it. */
 static bool extend_last_read(struct rp_reads *reads, const struct range *range,
                              uint64_t *data_offset)
 {
@@ -187,7 +187,8 @@ static bool place_in_bulk(struct rp_reads *reads, uint32_t shard, uint64_t first
     return true;
 }
 
-/* The plan has asked the index before: what no longer fits was written over meanwhile. */
+/* The plan took the fragment's length from the same index. If the document is shorter now, the
+ * index was changed in between. */
 static int fragment_extent(const struct rp_reads *reads, const struct rp_fragment *fragment,
                            struct rp_extent *extent, struct rp_error *error)
 {

@@ -24,7 +24,8 @@ struct rp_reads {
     bool from_corpus; /* a document had to be read: until then there is no block_read */
     bool no_bulks;    /* one could not be read */
 
-    /* After a refusal: 0, or it was for want of a descriptor until tickets below are retired. */
+    /* After rp_reads_place or rp_reads_next_bulk refused for want of a descriptor: one is free when
+     * the tickets below this are retired. 0: they did not, or refused for want of data. */
     uint64_t file_room_at;
 
     struct rp_ticket *ticket; /* under construction; its number, and the bytes that it reads */
@@ -58,7 +59,8 @@ enum rp_reads_bulk { RP_READS_NO_BULK, RP_READS_BULK, RP_READS_BULK_WAITS };
  * tickets below rp_reads_room_at are retired. */
 enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan,
                                       uint64_t number, struct rp_block_read *block_read);
-/** After a FULL that an empty ticket met, or after WAITS. */
+/** The call that returned FULL for an empty ticket, or WAITS, succeeds when the tickets below this
+ * are retired. Only after such a return. */
 uint64_t rp_reads_room_at(const struct rp_reads *reads);
 void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
                         const struct rp_block_read *block_read);

@@ -17,18 +17,18 @@
  *   I1  A slot's state word is 4 t + phase and only grows; its one writer is the stage that owns
  *       the ticket then.
  *
- *   I2  Before PLANNED the slot is dispatch's, then fetch's (and the kernel's, while reads are in
- *       flight), then after READY everything in it but `bad_transfer` is immutable until deliver
- *       retires the ticket. What it read is immutable until the last ticket that uses it is
- *       retired.
+ *   I2  Before PLANNED dispatch owns the slot, then fetch (and the kernel, while reads are in
+ *       flight). From READY until deliver retires the ticket nothing in the slot changes, except
+ *       what the packer reports: `bad_transfer`, and `error` with its text. The data that the
+ *       ticket read does not change until the last ticket that uses it is retired.
  *
  *   I3  Packing a ticket twice writes the same bytes to the same places: a killed packer's ticket
  *       is done again.
  *
  *   I4  dispatch reuses the slot of ticket t only when t < retired.
  *
- *   I5  A transfer may be packed when the ticket that loaded it is READY: its own, or an earlier
- * one.
+ *   I5  A transfer may be packed when the ticket whose reads bring its tokens (`loaded_by`: its
+ *       own ticket or an earlier one) is READY.
  *
  * Packers may be processes, so everything here is offsets and indices, no pointers. */
 #ifndef RP_FLOW_TICKET_H
@@ -78,7 +78,7 @@ struct rp_transfer {
     uint64_t loaded_by;          /* ticket whose reads bring it: this one or an earlier one. I5 */
     uint32_t mapped_shard;       /* 0: in the data; else 1 + the shard whose mapping holds it */
     uint16_t width;              /* bytes a token there */
-    uint16_t id_bits;            /* of a token id: one that has more is a negative one */
+    uint16_t id_bits;            /* of a token id, without the sign: a longer one is negative */
     uint32_t ring;               /* local rank: index of the batch ring */
     uint32_t row;                /* in the batch */
     uint32_t offset;             /* in the row, in tokens */
@@ -131,8 +131,9 @@ struct rp_arena_words {
     RP_LINE_ALIGNED struct rp_event retired_event; /* dispatch sleeps here; deliver signals */
     RP_LINE_ALIGNED struct rp_event space; /* packers sleep here for a slot; deliver signals */
     RP_LINE_ALIGNED struct rp_a64 retired; /* writer: deliver. I4 */
-    /* writer: dispatch. It sleeps until retired reaches this: a quarter of the ring, not one slot,
-     * so that the two do not wake each other for every ticket. A hint; PAIRS retired-wanted */
+    /* writer: dispatch, which sleeps until `retired` reaches this. It waits for a quarter of the
+     * ring and not for one slot, so that dispatch and deliver do not wake each other for every
+     * ticket. A hint; PAIRS retired-wanted */
     RP_LINE_ALIGNED struct rp_a64 retired_wanted;
     RP_LINE_ALIGNED struct rp_a32 stop;   /* writer: deliver. enum rp_arena_stop */
     RP_LINE_ALIGNED struct rp_a32 parked; /* writer: deliver. 1: wake it after PACKED */
@@ -178,15 +179,16 @@ static inline struct rp_ticket *rp_arena_ticket(const struct rp_arena *arena, ui
 {
     return &arena->tickets[ticket & (arena->slot_count - 1)];
 }
-/** Is the ticket's last read done? Also asked of tickets long retired, whose slot has another one.
- */
+/** Are all reads of the ticket done? True also of a ticket that was retired and whose slot a later
+ * one has taken: the state word only grows. */
 static inline int rp_arena_is_loaded(const struct rp_arena *arena, uint64_t ticket)
 {
     return rp_a64_load_acquire(&rp_arena_ticket(arena, ticket)->state) >=
            rp_ticket_word(ticket, RP_TICKET_READY); /* PAIRS ticket-state */
 }
-/** Are the tokens of a transfer there, and good? Of tickets from `first` on, which are not retired:
- * a block_read that failed never is, but later tickets are packed all the same. */
+/** Are the tokens of a transfer there, and were they read without an error? `first` is the oldest
+ * ticket that is not retired: tickets below it were read without an error, or the stream would have
+ * stopped at them. */
 static inline int rp_arena_has_tokens(const struct rp_arena *arena, uint64_t first,
                                       const struct rp_transfer *transfer)
 {
