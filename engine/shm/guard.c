@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See guard.h. The socket listens and never accepts: that is how who asks for the name learns the
- * user and the process of its holder. */
+/* See guard.h. The socket listens and never accepts: another engine that finds the name taken
+ * connects to it, and learns user and pid of the holder from SO_PEERCRED. */
 #include "shm/guard.h"
 
 #include <errno.h>

@@ -14,8 +14,8 @@
 #include "base/fail.h"
 
 /** Take the name, trying for half a second while its holder may be a process that has just been
- * killed. Returns a descriptor; -1 where there is no such thing as a guard, or a stranger has the
- * name; or -RP_E_BUSY with *holder, which is 0 if it cannot be seen from here. */
+ * killed. Returns a descriptor; -1 if this system has no abstract sockets, or a process of another
+ * user holds the name; or -RP_E_BUSY, with the pid in *holder, or 0 if the pid is not known. */
 RP_MUST_CHECK int rp_guard_take(const char *directory, const char *run, pid_t *holder);
 
 #endif

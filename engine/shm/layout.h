@@ -61,7 +61,7 @@ enum rp_ring_status {
     RP_RING_END, /* batches end before number `end`; all of them have been or will be published */
     RP_RING_STOPPED, /* the engine was asked to stop: no more batches in this generation */
     RP_RING_FAILED,  /* the engine met an error: text in `message`, its negative code in `end` */
-    RP_RING_QUARANTINED, /* this trainer broke the protocol: said by its bit, not by `status` */
+    RP_RING_QUARANTINED, /* this trainer broke the protocol. Never in `status`: see `quarantined` */
 };
 
 /* Data segment, offset RP_PAGE_BYTES. Writer of every word: the engine. */
@@ -76,7 +76,7 @@ struct rp_ring_engine {
     RP_LINE_ALIGNED struct rp_a32 want_space;
     /* PAIRS ring-status: `end` and `message` are written before the release store of `status`. */
     RP_LINE_ALIGNED struct rp_a32 status; /* enum rp_ring_status */
-    struct rp_a32 quarantined; /* bit r: the trainer of replica r gets no more, until the next */
+    struct rp_a32 quarantined; /* bit r: replica r gets no batches until another trainer attaches */
     struct rp_a64 end;
     char message[1024];
 };
@@ -153,8 +153,9 @@ struct rp_request {
     uint32_t seq_len;  /* ATTACH: 0 = whatever it is */
     uint32_t replica;  /* ATTACH: which of the trainers of this rank, from 0 */
     uint32_t replicas; /* ATTACH: how many the trainer believes in, 0 = however many there are */
-    /* ATTACH: row boundary to go on from. RP_NEXT_ROW_ANY: that of the state token, or without one
-     * where the replica stands: behind what its last trainer released. */
+    /* ATTACH: the first row that the trainer wants, a batch boundary. RP_NEXT_ROW_ANY: that of the
+     * state token or, without one, the row behind the last batch that the replica's last trainer
+     * released. */
     uint64_t next_row;
     /* ATTACH, with next_row: a row at which a step began, as the trainer counts them;
      * RP_NEXT_ROW_ANY = it has not counted any yet. */

@@ -66,7 +66,7 @@ static int fail_locked(const char *run, int lock_fd, struct rp_error *error)
 static int take_guard(struct rp_listener *listener, const char *path, struct rp_error *error)
 {
     pid_t holder;
-    if (listener->guard_fd >= 0) /* of a directory that has vanished: it is as good for this one */
+    if (listener->guard_fd >= 0) /* taken for an earlier run directory; it keeps others away, too */
         return 0;
     int fd = rp_guard_take(path, listener->run, &holder);
     char pid[16] = "";

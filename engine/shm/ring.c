@@ -172,8 +172,8 @@ void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64
     rp_futex_wake_all(rp_a64_low(&words->tail));
 }
 
-/* The trainer's word stays where it was last believed, and the ring with it: the others go on as
- * far as there is room, as if it had stopped there. */
+/* The seat keeps the last valid value of the trainer's word, as if the trainer had stopped there:
+ * the ring's other trainers get batches as long as there is room above that value. */
 __attribute__((noinline)) static int quarantine(struct rp_ring *ring, struct rp_ring_seat *seat)
 {
     if (!seat)
@@ -188,7 +188,7 @@ __attribute__((noinline)) static int quarantine(struct rp_ring *ring, struct rp_
 int rp_ring_poll_release(struct rp_ring *ring)
 {
     uint64_t lowest = UINT64_MAX;
-    struct rp_ring_seat *liar = NULL; /* of several, the others are caught the next times */
+    struct rp_ring_seat *liar = NULL; /* if there are several, the next polls find the others */
     uint32_t r = 0, count = RP_DEFECT(release_of_one_frees) ? 1 : ring->replicas;
     do {
         struct rp_ring_seat *seat = &ring->seats[r];

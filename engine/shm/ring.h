@@ -2,14 +2,15 @@
 /* ring.h — a batch ring: one engine publishes batches in order, trainers borrow and return them.
  *
  * A ring has a *seat* for each replica: a trainer takes it at attach, gets a control page of its
- * own, and is given every batch. Each seat has a release word; an untaken seat's stands where its
- * trainer will begin. `release` alone means the lowest of all seats.
+ * own, and is given every batch. Each seat has a release word; while nobody is attached, its value
+ * is the batch at which the seat's next trainer will begin. `release` alone means the lowest of all
+ * seats.
  *
  * Invariants
  *
  *   I1  release <= tail <= release + slots. A seat's word only grows and stays at or below tail,
- *       which is checked at every load of it. One that was taken ahead of tail stands still until
- *       tail has reached it.
+ *       which is checked at every load of it. If a trainer attached at a batch above tail, its
+ *       word does not change until tail has reached it.
  *
  *   I2  A slot is written only while its batch is in [tail, release + slots), and read only below
  *       tail.
@@ -49,7 +50,7 @@ uint64_t rp_geometry_total(const struct rp_geometry *geometry);
 /* A replica's place at a ring. */
 struct rp_ring_seat {
     struct rp_segment control;     /* fd == -1: nobody is attached */
-    struct rp_ring_control *words; /* in it; NULL: nobody is listened to (or it is quarantined) */
+    struct rp_ring_control *words; /* in it; NULL: nobody is attached, or it is quarantined */
     uint64_t release;              /* private copy of its word, or where its trainer will begin */
     bool is_skipped;               /* nobody is there, and it follows the tail */
     int reader_fd; /* of the last process that got `data` in this seat: a pidfd, or as in peer.h */
@@ -94,8 +95,10 @@ static inline bool rp_ring_is_taken(const struct rp_ring *ring, uint32_t replica
     return ring->seats[replica].control.fd >= 0;
 }
 /** Read each trainer's release word once, check it (I1), keep it; `release` is then the lowest.
- * A trainer that violates it is quarantined: its word is not looked at any more, its bit is set and
- * it is woken. -RP_E_PROTOCOL while any is. A seat without a trainer stands still. */
+ * A trainer that violates it is quarantined: its word is not read any more, its bit is set and it
+ * is woken. -RP_E_PROTOCOL while any is. A seat without a trainer keeps its word, unless it is
+ * skipped.
+ */
 int rp_ring_poll_release(struct rp_ring *ring);
 /** The slot of batch k; k in [tail, release + slots). */
 uint8_t *rp_ring_slot(const struct rp_ring *ring, uint64_t batch);
@@ -111,7 +114,8 @@ static inline bool rp_ring_is_full(const struct rp_ring *ring)
     RP_ASSERT(ring->tail - ring->release <= ring->geometry.slots); /* I1 */
     return ring->tail - ring->release == ring->geometry.slots;
 }
-/** Does the trainer in the seat sleep for a batch, also for one that keeps others? It may lie. */
+/** Does the trainer in the seat say that it sleeps until a batch comes? It may still hold leases of
+ * others. The trainer wrote the word, so the answer may be false. */
 static inline bool rp_ring_is_awaited(const struct rp_ring *ring, uint32_t replica)
 {
     RP_ASSERT(replica < ring->replicas);
@@ -132,7 +136,7 @@ struct rp_ring_view {
     uint64_t generation;
     uint32_t replica;           /* its seat; set by the caller of rp_ring_view_open */
     uint64_t next;              /* next batch to take */
-    uint64_t tail;              /* last tail seen; below next: others have yet to come so far */
+    uint64_t tail;              /* last tail seen; may be below next until the ring reaches next */
     uint64_t release;           /* last release stored */
     uint32_t waits_in_vain;     /* how many ended in sleep */
     enum rp_ring_status status; /* last one seen by rp_ring_view_take, and its `end` */

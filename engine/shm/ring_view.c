@@ -78,7 +78,7 @@ int rp_ring_view_open(struct rp_ring_view *view, int data_fd, int control_fd, ui
         code = rp_segment_attach(&view->control, control_fd, true, RP_PAGE_BYTES, error);
     if (code == 0)
         code = open_header(view, error);
-    if (code == 0) /* the ring may have yet to come here: it waits for others of its trainers */
+    if (code == 0) /* tail may still be below first_batch: the ring waits for other trainers */
         view->tail = rp_min_u64(first_batch, rp_a64_load_relaxed(&engine_words(view)->tail));
     else
         rp_ring_view_close(view);
@@ -176,7 +176,7 @@ void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t ca
                  engine_words(view)->message);
 }
 
-/* Only whether a look is worth it: rp_ring_view_take looks, with acquire. */
+/* A hint without ordering: rp_ring_view_take reads the same words again, with acquire. */
 static bool nothing_new(const struct rp_ring_view *view)
 {
     const struct rp_ring_engine *words = engine_words(view);
@@ -184,9 +184,10 @@ static bool nothing_new(const struct rp_ring_view *view)
            rp_a32_load_relaxed(&words->status) == view->status && !is_quarantined(view);
 }
 
-/* A batch takes tens of microseconds to pack, so a trainer that wants one after the other does well
- * to look for that long: waking it would cost the packer more. Where that was in vain, because
- * batches are rarer or the CPUs are wanted, only every eighth wait tries it again. */
+/* A batch takes tens of microseconds to pack, so a trainer that takes batches without a pause spins
+ * for that long: a wake-up would cost the packer more. After a spin that found nothing, because
+ * batches are rarer or other threads need the CPUs, only every eighth wait spins that long again.
+ */
 #define LONG_SPIN_NS 50000u
 #define WAITS_A_TRY 8u
 

@@ -169,7 +169,8 @@ int rp_socket_connect_within(const char *run_dir, const char *run, uint64_t pati
         code = rp_run_dirs_list(&dirs, run_dir, error);
     if (code < 0)
         return code;
-    /* What an engine cannot use it passes over, and so do we; the last one has to be in order. */
+    /* An engine skips a directory that it cannot use, so a trainer does, too. The error that is
+     * reported is that of the last directory. */
     for (unsigned i = 0; i < dirs.count && (i == 0 || code < 0); i++)
         code = connect_in(dirs.paths[i], run, patience_ns, error);
     if (code == -RP_E_GONE)

@@ -29,9 +29,9 @@ struct rp_segment {
  * them. */
 RP_MUST_CHECK int rp_segment_create(struct rp_segment *segment, const char *name, size_t bytes,
                                     bool huge, struct rp_error *error);
-/** Memory in which huge pages come as they are touched, where the kernel has them: there is no
- * other way to huge pages of shared memory than to collapse them, for which the kernel waits for
- * all processors. bytes is rounded up to 2 MiB. Errors: as above. */
+/** Private memory, which the kernel backs by huge pages at their first touch, if it has them.
+ * (Shared memory gets huge pages only by collapsing small ones, for which the kernel waits for all
+ * processors.) bytes is rounded up to 2 MiB. Errors: as above. */
 RP_MUST_CHECK int rp_segment_create_private(struct rp_segment *segment, const char *name,
                                             size_t bytes, struct rp_error *error);
 /** Touch all of a private one, from its start on, while others may use it. Errors: as above. */

@@ -69,8 +69,9 @@ static inline void pause_cpu(void)
 #endif
 }
 
-/* Where the peer cannot run at the same time, every spin is stolen from it. Trainers and engine of
- * a container or of a launcher that binds them share the CPUs that this process may use. */
+/* On one CPU the peer cannot run while this thread spins, so a spin only delays it. The CPUs that
+ * this process may use are counted: in a container, or under a launcher that binds processes to
+ * CPUs, trainers and engine share them. */
 static bool has_one_cpu(void)
 {
     static struct rp_a32 cpus; /* 0 = not asked yet; every thread stores the same */

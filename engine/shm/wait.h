@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait.h — the one door to futex(2).
+/* wait.h — futexes and events. The only callers of futex(2) are in wait.c.
  *
  * Sleep only when there is nothing to do, wake only when somebody sleeps: a wake-up costs a syscall
  * only then. */
