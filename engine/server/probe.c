@@ -16,19 +16,20 @@
 #include "server/probe.h"
 #include "server/seats.h"
 
-/* Two states are compared where one can be planned to from the other so cheaply. */
+/* States of two rows are compared if at most so many rows have to be planned for that. */
 #define COMPARED_ROWS 4096u
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The last slice to a row that was far may fail, at the end of the stream or at a damaged index: it
- * does so here once more. */
+/* The planner's thread stopped before the row was near, because a slice failed: at the end of the
+ * stream, or at a damaged index. Plan that slice again, to return its error. If it succeeds now,
+ * from another state, the row is far still and the planner continues. */
 static int seek_last_slice(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
     int code = rp_plan_seek(engine->probe, rp_plan_row(engine->probe) + RP_NEAR_ROWS, NULL);
-    if (code >= 0) /* the state at hand changed: it is far again */
+    if (code >= 0)
         return rp_far_row_want(engine->far, row, engine->probe, error) < 0 ? -ENOMEM : -EINPROGRESS;
-    return rp_plan_seek(engine->probe, row, error); /* it names the row that is wanted */
+    return rp_plan_seek(engine->probe, row, error); /* fails again; its message names `row` */
 }
 
 static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *error)
@@ -41,13 +42,14 @@ static int seek_probe(struct rp_engine *engine, uint64_t row, struct rp_error *e
         return seek_last_slice(engine, row, error);
     int code = far ? rp_far_row_want(far, row, engine->probe, error)
                    : rp_fail(error, -RP_E_BUSY, NULL,
-                             "row %" PRIu64 " is far from every state at hand, the nearest of row "
+                             "row %" PRIu64 " is far from every known state, the nearest is of row "
                              "%" PRIu64,
                              row, at);
     return code < 0 ? code : -EINPROGRESS;
 }
 
-/* Behind the last row there are rows of padding up to the end of the step; the state stays. */
+/* A token of the end of the stream is also that of the padding rows behind it, up to the step's
+ * end: padding does not change the state. */
 static int load_token(struct rp_engine *engine, uint64_t row, const void *token, size_t bytes,
                       struct rp_error *error)
 {
@@ -76,8 +78,8 @@ static void prefer(struct known_state *best, uint64_t row, struct known_state ot
         *best = other;
 }
 
-/* The state that the flow keeps of the micro-batch in which the row is. Of those that all have
- * consumed it may be overwriting some while they are read. */
+/* The state that the flow keeps of the micro-batch of `row`. While the flow runs only states that
+ * are not consumed yet are used: the flow may be overwriting older ones. */
 static struct known_state state_of_flow(const struct rp_engine *engine, uint64_t row)
 {
     struct known_state kept = {0};
@@ -89,7 +91,7 @@ static struct known_state state_of_flow(const struct rp_engine *engine, uint64_t
     return kept;
 }
 
-/* The probe to the nearest state at or before `row` that the engine has of its own stream. */
+/* Load the nearest state at or before `row` that the engine has of its own stream. */
 static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error *error)
 {
     const struct rp_far_row *far = engine->far;
@@ -164,7 +166,7 @@ static enum rp_stream_of compare(struct rp_engine *engine, const void *token, si
 
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes)
 {
-    if (engine->config->source_count == 1) /* its weight says nothing */
+    if (engine->config->source_count == 1) /* one source has no weights to differ in */
         return RP_STREAM_OURS;
     uint8_t *states = rp_calloc(2, engine->state_bytes_max);
     enum rp_stream_of stream = states ? compare(engine, token, bytes, states) : RP_STREAM_UNKNOWN;

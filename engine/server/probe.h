@@ -2,7 +2,7 @@
 /* probe.h — the probe: a plan of the engine's thread, which checks state tokens and finds the state
  * of a row. The flow's plans are never used for that while the flow runs.
  *
- * Invariants: where the probe is means nothing between two requests; each use moves it first. No
+ * Invariants: nothing depends on the probe's row between two requests; each use moves it first. No
  * call plans more than RP_NEAR_ROWS rows (far_plan.h), because all consumers wait for this thread.
  */
 #ifndef RP_SERVER_PROBE_H
@@ -15,7 +15,7 @@
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes);
 /** Move the probe to `row`, from the nearest state at or before it, or from `token`, which must be
  * of that row, or, behind the end of the stream, of the end. -EINPROGRESS: the row is far from
- * every state at hand; engine->far wants it now, and when that is near it is to be tried again. */
+ * every known state; engine->far wants it now. The caller tries again when engine->far is near. */
 RP_MUST_CHECK int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *token,
                                       size_t bytes, struct rp_error *error);
 /** The same for the first row of a batch; behind the end of the stream the probe is at the end. */

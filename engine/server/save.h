@@ -11,7 +11,7 @@ void rp_engine_schedule_save(struct rp_engine *engine);
  * rp_engine_start_flow sets the next due step anew. */
 void rp_engine_want_due_save(struct rp_engine *engine);
 /** Begin a checkpoint. Returns true if one was begun, or failed at once and was reported; false if
- * it has to be tried again later, because one is under way or the state token is not at hand yet.
+ * it has to be tried again later, because one is under way or the cut's state is not known yet.
  */
 bool rp_engine_begin_save(struct rp_engine *engine);
 /** done_fd was written: do the engine's part of each state that the saver's thread has reached. */

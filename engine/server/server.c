@@ -213,7 +213,7 @@ static void close_engine(struct rp_engine *engine)
     rp_corpus_close(engine->corpus);
     rp_contents_free(engine->contents);
     rp_checkpoint_dir_close(engine->checkpoints);
-    rp_engine_close_connections(engine, true); /* whoever asked may start the next engine at once */
+    rp_engine_close_connections(engine, true); /* who asked may start an engine at once */
     int fds[] = {engine->epoll_fd, engine->wake_fd, engine->signal_fd, engine->saver.done_fd,
                  engine->planner.done_fd};
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
@@ -385,7 +385,7 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
         rp_engine_skip_absent(engine);
 }
 
-/* The stages that met a lost file have ended: nothing of what it held goes on. */
+/* The stages that met a lost file have ended, so no token of that file is delivered. */
 static void fail_when_lost(struct rp_engine *engine)
 {
     int code = engine->exit_code ? 0 : rp_mapped_lost(engine->error);
@@ -460,7 +460,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         code = open_engine(&engine, engine.error);
     if (code >= 0) {
         say_ready(&engine);
-        /* Once more, to say what was lost and to save; whoever meets it again there just ends. */
+        /* a lost file ends the first run; the second reports it and saves, or is ended by it too */
         if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
             fail_when_lost(&engine);
         code = engine.exit_code;

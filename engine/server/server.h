@@ -36,7 +36,7 @@ RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct 
 struct rp_engine_memory {
     uint64_t batch_rings, flow_reading, flow_mapped, process;
 };
-/** Of an engine that begins where the plan stands. */
+/** Of an engine that begins at the plan's row. */
 struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                          const struct rp_corpus *corpus,
                                          const struct rp_plan *plan);
