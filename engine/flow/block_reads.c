@@ -16,7 +16,8 @@
 
 /* ---- whether --------------------------------------------------------------------------------- */
 
-/* Rows go round lanes and ranks with one period: count there how many of a lane's are ours. */
+/* Which lane and which rank a row has repeats with one period: count, in one period, how many rows
+ * of each lane belong to ranks of this node. */
 static void find_local_lanes(struct rp_block_reads *block_reads, const struct rp_flow_options *o,
                              uint64_t base_row)
 {

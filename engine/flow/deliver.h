@@ -39,10 +39,10 @@ bool rp_deliver_poll_space(struct rp_deliver *deliver);
  * same. */
 bool rp_deliver_give_back(struct rp_deliver *deliver);
 
-/** Have trainers ring the engine's doorbell when they release a batch: all of them while a packer
- * sleeps, because what it waits for may lie behind batches that are packed but not published; those
- * that have been given the batch of wake_at; and, for packer processes, those whose ring is full.
- */
+/** Ask trainers to ring the engine's doorbell when they release a batch. All are asked while a
+ * packer thread sleeps, because the slot that it waits for may lie behind batches that are packed
+ * but not published. Otherwise those are asked to whom the batch of wake_at was published and,
+ * where packers are processes, those whose ring is full. */
 void rp_deliver_ask_for_space(struct rp_deliver *deliver);
 
 /** A packer thread has packed a ticket: deliver, if nobody has the turn. */

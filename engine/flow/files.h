@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.h — the token files of a flow.
+/* files.h — the token files of a flow, which are either all read or all mapped.
  *
- * Read: opened when a read of each is planned (descriptors.h). Writer: dispatch; readers see an
- * entry through the PLANNED store of a ticket that uses it.
+ * Files that are read: each is opened when a read of it is planned (descriptors.h). Dispatch writes
+ * its entry; readers see the entry through the PLANNED store of a ticket that uses it.
  *
- * Mapped: where the page cache holds the corpus, a system call for every document costs more than
- * its copy, so all files are mapped before the stages start (and before packer processes are
- * forked) and packers take tokens from the mapping, of a file that has hashes through a copy of
- * their own (verified.h). Nothing else differs: same plan, same tickets, same bytes. A packer that
- * meets a mapped file cut short ends there (base/mapped.h): the stream stops with the file's name,
- * and trainers keep what they hold. */
+ * Files that are mapped: where the page cache holds the corpus, a system call for every document
+ * costs more than its copy, so all files are mapped before the stages start (and before packer
+ * processes are forked) and packers take tokens from the mapping, of a file that has hashes through
+ * a copy of their own (verified.h). Nothing else differs: same plan, same tickets, same bytes. A
+ * packer that meets a mapped file cut short ends there (base/mapped.h): the stream stops with the
+ * file's name, and trainers keep what they hold. */
 #ifndef RP_FLOW_FILES_H
 #define RP_FLOW_FILES_H
 
@@ -74,7 +74,8 @@ void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
  * (all below `retired` are), so a change before the tokens were copied is always noticed. Called by
  * dispatch. */
 RP_MUST_CHECK int rp_files_watch(struct rp_files *files, uint64_t retired, struct rp_error *error);
-/** The same now, of all of them: at the end of the stream, when dispatch is done. */
+/** Check all files that rp_files_watch still has to check, at once: at the end of the stream, when
+ * dispatch is done. */
 RP_MUST_CHECK int rp_files_last_look(struct rp_files *files, struct rp_error *error);
 
 /** Tickets are numbered from 0 again. */

@@ -135,7 +135,7 @@ static int create_arena(struct rp_flow *flow, struct rp_error *error)
                            sizes.data_bytes, sizes.states, o->state_bytes, error);
 }
 
-/* Not before the first batch: it would be in its way. */
+/* Filling starts after the first batch, which it would delay. */
 static int watch_filling(struct rp_flow *flow, struct rp_error *error)
 {
     bool is_due = flow->deliver.batches > 0 && !rp_a32_load_relaxed(&flow->arena.filled);

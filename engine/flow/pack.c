@@ -3,8 +3,8 @@
  *
  * Flow: wait for the ticket → wait until the slot of its micro-batch is free in every ring it
  * writes to → copy the tokens of every transfer once, writing all sections that depend on it while
- * its tokens are in cache → finish the rows that end here → PACKED. What depends on a whole batch
- * (cu_seqlens, slot header) is deliver's, which publishes it.
+ * its tokens are in cache → finish the rows that end here → PACKED. Deliver writes what depends on
+ * a whole batch (cu_seqlens, slot header), and publishes it.
  *
  * Invariants: packers share no batch position (a transfer is in one ticket), so there is no order
  * among them; and packing a ticket twice writes the same bytes, so a killed packer's ticket is

@@ -9,8 +9,8 @@
  *
  *   L2  The names live as long as the engine. Others remove them: the last logout of a user takes
  *       $XDG_RUNTIME_DIR away, and cleaners of /tmp take what is old. So the engine compares them
- *       with what it holds once a second, and makes them again where trainers will look; and it
- *       dates them, so that they do not grow old.
+ *       with what it holds once a second, and makes them again where trainers will look. It also
+ *       updates their timestamps, so that cleaners never find them old.
  *
  *   L3  A name is removed only while it is still what this engine put there. */
 #include <errno.h>

@@ -75,16 +75,18 @@ RP_MUST_CHECK int rp_ring_create(struct rp_ring *ring, const struct rp_geometry 
  * seat's quarantine. Only after the last trainer's death is proven. */
 RP_MUST_CHECK int rp_ring_attach_trainer(struct rp_ring *ring, uint32_t replica, uint64_t batch,
                                          struct rp_error *error);
-/** The trainer in the seat is this process: its pidfd, which the ring takes, or RP_PEER_UNKNOWN.
- * Before it gets the descriptor of `data`. The last one is proven dead (rp_ring_may_be_read). */
+/** Note which process the trainer in the seat is, by its pidfd, which the ring owns from here on,
+ * or RP_PEER_UNKNOWN. Call it before the trainer gets the descriptor of `data`, and only if the
+ * seat's last trainer is proven dead (rp_ring_may_be_read). */
 void rp_ring_set_reader(struct rp_ring *ring, uint32_t replica, int pidfd);
 /** May the last trainer of a seat that is free still read the ring's data? False is a proof: there
  * was none, or its process has ended, and the memory may be the next one's. */
 bool rp_ring_may_be_read(struct rp_ring *ring, uint32_t replica);
 /** The trainer is dead: its control page is dropped; what it had not released stays. */
 void rp_ring_detach_trainer(struct rp_ring *ring, uint32_t replica);
-/** The next trainer in seat `replica` begins at `batch`. If the lowest of all seats is then not in
- * [release, tail] any more, the ring is emptied and begins there: nobody else may be attached. */
+/** The next trainer in seat `replica` begins at `batch`. If the lowest word of all seats leaves
+ * [release, tail] by that, the ring is emptied and starts at that word: then no other seat may have
+ * a trainer. */
 void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch);
 /** Others do not wait for a seat that is skipped and has no trainer: from the next poll on it
  * stands at most half a ring behind the tail. Placing the seat ends it. */

@@ -130,7 +130,7 @@ static int connect_at(int directory_fd, const char *run, uint64_t patience_ns,
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return rp_fail(error, -errno, NULL, "run `%s`: socket: %s", run, strerror(errno));
-    /* a stopped engine accepts nobody; zero would be for ever */
+    /* an engine that was sent SIGSTOP accepts nobody; a timeout of zero would mean none */
     uint64_t us = rp_max_u64(rp_min_u64(patience_ns, RP_CONNECT_NS) / 1000, 1000);
     struct timeval patience = {.tv_sec = (time_t)(us / 1000000),
                                .tv_usec = (suseconds_t)(us % 1000000)};

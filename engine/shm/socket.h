@@ -36,8 +36,9 @@ struct rp_listener {
  * its pid. */
 RP_MUST_CHECK int rp_listener_open(struct rp_listener *listener, const char *run_dir,
                                    const char *run, struct rp_error *error);
-/** Look after the names in the run directory: false when they have vanished or are others by now.
- * Looks once a second, however often it is called, and dates the names now and then. */
+/** Check the names in the run directory: false if one was removed or belongs to another file now.
+ * Checks once a second, however often it is called, and updates the names' timestamps every ten
+ * minutes. */
 bool rp_listener_check(struct rp_listener *listener, uint64_t now_ns);
 /** Make the names again, in the first run directory that can be used now. All connections that wait
  * must have been accepted: the old socket is closed. listener->fd is another one afterwards, or -1
@@ -52,8 +53,9 @@ void rp_listener_close(struct rp_listener *listener);
 /** Connect to an engine (blocking socket). -RP_E_GONE when none runs under that name (the hint says
  * how to start one), or when it accepts nobody for some seconds. */
 RP_MUST_CHECK int rp_socket_connect(const char *run_dir, const char *run, struct rp_error *error);
-/** The same, but wait no longer than that, or no longer than a moment, for an engine that accepts
- * nobody. The limit holds for whatever is sent later, too. */
+/** The same, but wait at most patience_ns (at least a millisecond, at most five seconds) for an
+ * engine that accepts nobody. The limit also holds for each message that is sent on the connection.
+ */
 RP_MUST_CHECK int rp_socket_connect_within(const char *run_dir, const char *run,
                                            uint64_t patience_ns, struct rp_error *error);
 
