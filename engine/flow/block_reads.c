@@ -209,7 +209,7 @@ bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp
     return position < window + block_reads->blocks.window;
 }
 
-static void unlink_bulk(struct rp_block_reads *block_reads, uint32_t index)
+static void unlink_block_read(struct rp_block_reads *block_reads, uint32_t index)
 {
     const struct rp_block_read *block_read = &block_reads->block_reads[index];
     uint32_t *link = &block_reads->buckets[bucket_of(block_read->source, block_read->number)];
@@ -225,7 +225,7 @@ void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_bloc
     RP_ASSERT(block_read->first < block_read->last);
     uint32_t index = (uint32_t)(block_reads->count % RP_BLOCK_READS_MAX);
     if (block_reads->count >= RP_BLOCK_READS_MAX)
-        unlink_bulk(block_reads, index);
+        unlink_block_read(block_reads, index);
     uint32_t *bucket = &block_reads->buckets[bucket_of(block_read->source, block_read->number)];
     block_reads->block_reads[index] = *block_read;
     block_reads->block_reads[index].next_in_bucket = *bucket;

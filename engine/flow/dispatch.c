@@ -144,7 +144,7 @@ static void close_ticket(struct rp_dispatch *d)
 
 /* How many blocks are read before the next ticket: all that are due, but at the start fewer, so
  * that the first rows need not wait for a whole window. */
-static uint64_t most_bulks(const struct rp_block_reads *block_reads)
+static uint64_t most_block_reads(const struct rp_block_reads *block_reads)
 {
     const struct rp_plan_blocks *blocks = &block_reads->blocks;
     if (blocks->documents == 0)
@@ -155,16 +155,16 @@ static uint64_t most_bulks(const struct rp_block_reads *block_reads)
 
 /* Make tickets for the blocks that are due. If the data has no room for a block that the next rows
  * need, wait until the oldest region is free. */
-static int add_bulks(struct rp_dispatch *d, struct rp_error *error)
+static int add_block_reads(struct rp_dispatch *d, struct rp_error *error)
 {
-    uint64_t most = most_bulks(&d->reads.block_reads);
+    uint64_t most = most_block_reads(&d->reads.block_reads);
     struct rp_block_read block_read;
     while (most > 0) {
-        enum rp_reads_bulk next = rp_reads_next_bulk(&d->reads, d->plan, d->next_ticket,
-                                                     &block_read);
-        if (next == RP_READS_NO_BULK)
+        enum rp_reads_block next = rp_reads_next_block(&d->reads, d->plan, d->next_ticket,
+                                                       &block_read);
+        if (next == RP_READS_NO_BLOCK)
             return 0;
-        if (next == RP_READS_BULK_WAITS) {
+        if (next == RP_READS_BLOCK_WAITS) {
             int code = wait_for_room(d, error);
             if (code < 0)
                 return code;
@@ -173,7 +173,7 @@ static int add_bulks(struct rp_dispatch *d, struct rp_error *error)
         int code = open_ticket(d, error);
         if (code < 0)
             return code;
-        rp_reads_fill_bulk(&d->reads, d->ticket, &block_read);
+        rp_reads_fill_block(&d->reads, d->ticket, &block_read);
         close_ticket(d);
         most--;
     }
@@ -185,7 +185,7 @@ static int need_ticket(struct rp_dispatch *d, struct rp_error *error)
 {
     if (d->ticket)
         return 0;
-    int code = add_bulks(d, error);
+    int code = add_block_reads(d, error);
     return code < 0 ? code : open_ticket(d, error);
 }
 

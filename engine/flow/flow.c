@@ -348,7 +348,7 @@ int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
         return code;
     int step = rp_deliver_step(&flow->deliver, error);
     if (step == RP_FLOW_RESTART)
-        flow->dispatch.reads.no_bulks = true; /* read by nobody before the next start */
+        flow->dispatch.reads.no_block_reads = true; /* read by nobody before the next start */
     return step;
 }
 

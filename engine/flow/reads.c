@@ -39,7 +39,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     rp_files_restart(reads->files);
     reads->from_corpus = false;
     reads->ticket = NULL;
-    if (reads->no_bulks || rp_files_are_mapped(reads->files))
+    if (reads->no_block_reads || rp_files_are_mapped(reads->files))
         return 0;
     return rp_block_reads_open(&reads->block_reads, plan, reads->options, base_row,
                                reads->space.bytes, error);
@@ -173,8 +173,8 @@ static int place_contents(struct rp_reads *reads, const struct rp_content_run *r
 }
 
 /* The bytes [first, last) of a shard, out of the block read that has the document. */
-static bool place_in_bulk(struct rp_reads *reads, uint32_t shard, uint64_t first, uint64_t last,
-                          struct rp_transfer *transfer)
+static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t first,
+                                uint64_t last, struct rp_transfer *transfer)
 {
     const struct rp_block_read *block_read = rp_block_reads_find(
         &reads->block_reads, &reads->space, transfer->fragment.source, transfer->fragment.document);
@@ -244,7 +244,7 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
         return RP_READS_PLACED;
     }
     reads->from_corpus = true;
-    if (place_in_bulk(reads, extent.shard, first, last, transfer))
+    if (place_in_block_read(reads, extent.shard, first, last, transfer))
         return RP_READS_PLACED;
     struct range range = file_range(reads, file, extent.shard, first, last);
     if (!place_range(reads, &range, &transfer->data_offset))
@@ -280,8 +280,8 @@ static bool block_range(const struct rp_reads *reads, const struct rp_plan_block
            rp_min_u64((uint64_t)RP_TICKET_TRANSFERS_MAX * BULK_READ_BYTES, reads->space.bytes / 8);
 }
 
-enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan,
-                                      uint64_t number, struct rp_block_read *block_read)
+enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
+                                        uint64_t number, struct rp_block_read *block_read)
 {
     struct rp_plan_block block;
     struct range range;
@@ -289,7 +289,7 @@ enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_pl
     if (!reads->from_corpus || reads->block_reads.blocks.documents == 0 ||
         !rp_block_reads_due(&reads->block_reads, &reads->space, plan, &block) ||
         !block_range(reads, &block, &range))
-        return RP_READS_NO_BULK;
+        return RP_READS_NO_BLOCK;
     *block_read = (struct rp_block_read){.source = block.source,
                                          .number = block.number,
                                          .epoch = block.epoch,
@@ -300,16 +300,16 @@ enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_pl
     uint64_t bytes = rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
     if (!rp_data_ring_take(&reads->space, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
                            &block_read->data_offset))
-        return rp_block_reads_put_back(&reads->block_reads, plan) ? RP_READS_BULK_WAITS
-                                                                  : RP_READS_NO_BULK;
+        return rp_block_reads_put_back(&reads->block_reads, plan) ? RP_READS_BLOCK_WAITS
+                                                                  : RP_READS_NO_BLOCK;
     rp_files_use(reads->files, range.shard, number);
     block_read->region = rp_data_ring_youngest(&reads->space);
     rp_block_reads_add(&reads->block_reads, block_read);
-    return RP_READS_BULK;
+    return RP_READS_BLOCK;
 }
 
-void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
-                        const struct rp_block_read *block_read)
+void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
+                         const struct rp_block_read *block_read)
 {
     const struct rp_file *file = &reads->files->files[block_read->shard];
     RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);

@@ -21,11 +21,11 @@ struct rp_reads {
     const struct rp_arena *arena;
     struct rp_data_ring space;
     struct rp_block_reads block_reads;
-    bool from_corpus; /* a document had to be read: until then there is no block_read */
-    bool no_bulks;    /* one could not be read */
+    bool from_corpus;    /* a document had to be read: until then there is no block_read */
+    bool no_block_reads; /* one could not be read */
 
-    /* After rp_reads_place or rp_reads_next_bulk refused for want of a descriptor: one is free when
-     * the tickets below this are retired. 0: they did not, or refused for want of data. */
+    /* After rp_reads_place or rp_reads_next_block refused for want of a descriptor: one is free
+     * when the tickets below this are retired. 0: they did not, or refused for want of data. */
     uint64_t file_room_at;
 
     struct rp_ticket *ticket; /* under construction; its number, and the bytes that it reads */
@@ -53,16 +53,16 @@ enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
 RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
                                  struct rp_error *error);
 
-enum rp_reads_bulk { RP_READS_NO_BULK, RP_READS_BULK, RP_READS_BULK_WAITS };
+enum rp_reads_block { RP_READS_NO_BLOCK, RP_READS_BLOCK, RP_READS_BLOCK_WAITS };
 /** The next block that is due. BULK: its place is taken for ticket `number`, which has to be filled
- * with rp_reads_fill_bulk next. WAITS: the next rows want it, and there is no room before the
+ * with rp_reads_fill_block next. WAITS: the next rows want it, and there is no room before the
  * tickets below rp_reads_room_at are retired. */
-enum rp_reads_bulk rp_reads_next_bulk(struct rp_reads *reads, const struct rp_plan *plan,
-                                      uint64_t number, struct rp_block_read *block_read);
+enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
+                                        uint64_t number, struct rp_block_read *block_read);
 /** The call that returned FULL for an empty ticket, or WAITS, succeeds when the tickets below this
  * are retired. Only after such a return. */
 uint64_t rp_reads_room_at(const struct rp_reads *reads);
-void rp_reads_fill_bulk(struct rp_reads *reads, struct rp_ticket *ticket,
-                        const struct rp_block_read *block_read);
+void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
+                         const struct rp_block_read *block_read);
 
 #endif

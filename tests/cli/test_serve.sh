@@ -25,6 +25,7 @@ refuses 'error RP_E_CORRUPT: state token: 0 bytes' \
 
 # serve OPTION...: in the background, until it says that trainers can attach
 serve() {
+    : >serve.log # else the words of the engine before are found in it
     "$ringpack" serve -c c.yaml "$@" >serve.log 2>&1 &
     engine=$!
     wait_for grep -q 'serving run' serve.log

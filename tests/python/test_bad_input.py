@@ -401,7 +401,7 @@ def test_bad_state_tokens(program, folder, good):
         token[:-1],
         token[:50],
         bytes(flipped),
-        token + b"\0",
+        token + b"\1",
         b"x" * 500,
         bytes(version),
     ):

@@ -108,7 +108,7 @@ static void a_state_is_found_under_its_own_position(void **state)
 }
 
 /* A block read that failed is not retired, but later tickets are packed from what it left. */
-static void tokens_of_a_failed_bulk_are_not_there(void **state)
+static void tokens_of_a_failed_block_read_are_not_there(void **state)
 {
     (void)state;
     struct rp_arena arena;
@@ -135,7 +135,7 @@ int main(void)
         cmocka_unit_test(parts_do_not_overlap),
         cmocka_unit_test(slots_go_round),
         cmocka_unit_test(a_state_is_found_under_its_own_position),
-        cmocka_unit_test(tokens_of_a_failed_bulk_are_not_there),
+        cmocka_unit_test(tokens_of_a_failed_block_read_are_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
