@@ -20,7 +20,6 @@ static void *fill_main(void *argument)
 int rp_filler_start(struct rp_filler *filler, struct rp_arena *arena, int wake_fd,
                     struct rp_error *error)
 {
-    RP_ASSERT(!filler->has_thread);
     *filler = (struct rp_filler){.arena = arena, .wake_fd = wake_fd, .started = true};
     filler->has_thread = pthread_create(&filler->thread, NULL, fill_main, filler) == 0;
     return filler->has_thread ? 0 : rp_arena_fill(arena, error); /* then it takes a pause */
