@@ -31,6 +31,7 @@
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
+    X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \
     X(pad_after_end, "who begins at the end of a stream gets the padding of a step")               \
     X(prune_before_copy, "a checkpoint is removed although it has not been copied")                \
     X(publish_before_complete, "tail is stored before the slot is complete")                       \

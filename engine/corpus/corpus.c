@@ -27,6 +27,7 @@ struct rp_source {
     uint64_t *first;  /* [shard_count + 1] first document of each shard, then documents */
     uint32_t *bucket; /* [b] shard of document b << bucket_shift, counted within the source */
     unsigned bucket_shift;
+    bool has_mask, drop_unmasked;
     struct rp_fingerprint fingerprint;
     struct rp_a64 *asked; /* of the corpus */
 };
@@ -314,8 +315,11 @@ int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error)
 static uint64_t length_of(const struct rp_source *source, uint64_t document)
 {
     uint32_t s = shard_of(source, document);
+    uint64_t own = document - source->first[s];
     note_asked(source, s);
-    return rp_shard_length(&source->shards[s], document - source->first[s]);
+    if (source->drop_unmasked && !rp_spans_any(&source->shards[s].spans, own))
+        return 0;
+    return rp_shard_length(&source->shards[s], own);
 }
 
 uint64_t rp_source_length(const void *source, uint64_t document)
@@ -330,6 +334,8 @@ void rp_source_length_many(const void *source_lengths, const uint64_t *documents
     for (uint32_t i = 0; i < count; i++) {
         uint32_t s = shard_of(source, documents[i]);
         rp_shard_expect(&source->shards[s], documents[i] - source->first[s]);
+        if (source->drop_unmasked)
+            rp_spans_expect(&source->shards[s].spans, documents[i] - source->first[s]);
     }
     /* While the cache misses are under way: learn about the shard of one of the documents, which is
      * a large one more often. */
@@ -364,8 +370,31 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
     return problem ? rp_source_explain(source, document, error) : 0;
 }
 
+bool rp_source_has_mask(const struct rp_source *source)
+{
+    return source->has_mask;
+}
+
+int rp_source_spans(const struct rp_source *source, const struct rp_part *part, struct rp_span *out,
+                    uint32_t *count_out, struct rp_error *error)
+{
+    RP_ASSERT(source->has_mask);
+    uint32_t s = shard_of(source, part->document);
+    const struct rp_opened *opened = &source->shards[s];
+    struct rp_part own = *part;
+    own.document -= source->first[s];
+    const char *problem = rp_spans_cut(&opened->spans, &own, out, count_out);
+    return problem
+               ? rp_fail(error, -RP_E_CORRUPT, "run `ringpack index` again with the same mask",
+                         "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
+                         source->name, part->document, own.document, opened->shard.path, problem)
+               : 0;
+}
+
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document)
 {
     uint32_t s = shard_of(source, document);
     rp_shard_expect_extent(&source->shards[s], document - source->first[s]);
+    if (source->has_mask)
+        rp_spans_expect(&source->shards[s].spans, document - source->first[s]);
 }

@@ -18,6 +18,7 @@
 #include "base/fail.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "corpus/spans.h"
 
 enum rp_format {
     RP_FORMAT_AUTO,     /* decided by magic, then by the files beside it; raw is never guessed */
@@ -113,6 +114,14 @@ RP_MUST_CHECK int rp_source_extent(const struct rp_source *source, uint64_t docu
 
 /** Prefetch the index entry of a document whose extent will be asked for next. */
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document);
+
+/** Whether the run uses a mask of this source. Without one, every token is trained. */
+bool rp_source_has_mask(const struct rp_source *source);
+
+/** The spans of a part of a document, as rp_spans_cut. Of a source that has a mask. -RP_E_CORRUPT
+ * where the sidecar's tables are damaged. */
+RP_MUST_CHECK int rp_source_spans(const struct rp_source *source, const struct rp_part *part,
+                                  struct rp_span *out, uint32_t *count_out, struct rp_error *error);
 
 /* One token file. Strings and hashes belong to the corpus. */
 struct rp_shard {

@@ -13,6 +13,7 @@
 #include "corpus/corpus.h"
 #include "corpus/fingerprint.h"
 #include "corpus/format.h"
+#include "corpus/spans.h"
 
 /* Up to this many documents every entry of an index is checked at open (3 ms); above, when it is
  * used, so that opening does not take longer with more of them. */
@@ -42,6 +43,7 @@ struct rp_opened {
     struct rp_megatron megatron;
     const uint64_t *starts; /* not Megatron: [documents + 1], first token of each, then `tokens` */
     uint64_t *starts_scanned; /* the same, when they were found by a scan and not in a sidecar */
+    struct rp_spans spans;    /* of the mask, if the run uses one */
     struct rp_fingerprint fingerprint;
     bool index_detached, sidecar_detached; /* look.c: copies in memory stand for the files */
 };

@@ -71,6 +71,9 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
     const struct rp_geometry *g = &d->rings[ring].geometry;
     uint8_t *slot = rp_ring_slot(&d->rings[ring], batch);
     struct totals totals = complete_boundaries(g, slot);
+    RP_ASSERT(d->unlabelled[ring] <= totals.tokens_loss);
+    totals.tokens_loss -= (uint32_t)d->unlabelled[ring];
+    d->unlabelled[ring] = 0;
     size_t state_bytes;
     uint64_t next_row;
     const void *state = rp_arena_state_at(d->arena, batch + 1, &state_bytes, &next_row);
@@ -179,6 +182,12 @@ static bool waits_for_engine(const struct rp_deliver *d)
            is_special(rp_arena_ticket(d->arena, d->next_ticket));
 }
 
+static void add_unlabelled(struct rp_deliver *d, const struct rp_ticket *ticket)
+{
+    for (uint32_t i = 0; i < ticket->mask_count; i++)
+        d->unlabelled[ticket->masks[i].ring] += ticket->masks[i].unlabelled;
+}
+
 /* Retire packed tickets up to a special one. True if there were any. */
 static bool retire_rows(struct rp_deliver *d)
 {
@@ -187,6 +196,7 @@ static bool retire_rows(struct rp_deliver *d)
         const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
         if (is_special(ticket))
             break;
+        add_unlabelled(d, ticket);
         if (ticket->batch_ends)
             publish_batch(d, ticket->batch);
         retire(d);

@@ -27,6 +27,7 @@ struct rp_deliver {
     bool ended;
     bool held;
     uint64_t held_batch, held_ticket;
+    uint64_t *unlabelled; /* [rank_count] of the next batch: what masks took away so far */
     uint64_t batches, rows, tokens; /* published since open */
 };
 

@@ -121,7 +121,7 @@ static int open_ticket(struct rp_dispatch *d, struct rp_error *error)
               d->arena->slot_count); /* I4 */
     struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
     ticket->batch = d->batch;
-    ticket->transfer_count = ticket->read_count = ticket->row_count = 0;
+    ticket->transfer_count = ticket->read_count = ticket->row_count = ticket->mask_count = 0;
     ticket->batch_ends = ticket->stream_ends = ticket->is_block_read = 0;
     ticket->error = 0;
     ticket->bad_transfer = 0;
@@ -138,6 +138,7 @@ static void close_ticket(struct rp_dispatch *d)
     RP_ASSERT(ticket->transfer_count <= RP_TICKET_TRANSFERS_MAX);
     RP_ASSERT(ticket->read_count <= RP_TICKET_TRANSFERS_MAX);
     RP_ASSERT(ticket->row_count <= RP_TICKET_ROWS_MAX);
+    RP_ASSERT(ticket->mask_count <= ticket->transfer_count);
     d->ticket = NULL;
     d->next_ticket++;
 }

@@ -15,6 +15,7 @@
 #include "flow/fetch.h"
 #include "flow/files.h"
 #include "flow/fill.h"
+#include "flow/masks.h"
 #include "flow/pack.h"
 
 #define TICKET_BYTES (64u << 10)
@@ -38,6 +39,7 @@ struct rp_flow {
     struct rp_verified *verified;   /* [packers], where a mapped file has hashes; else NULL */
     struct rp_deliver deliver;
     uint64_t *start_batch; /* [rank_count] */
+    uint64_t *unlabelled;  /* [rank_count] */
     uint64_t packers_replaced;
     bool running, has_run, is_parked;
     int wake_fd;
@@ -84,7 +86,7 @@ static int open_verified(struct rp_flow *flow, struct rp_error *error)
 }
 
 struct sizes {
-    uint64_t data_bytes;
+    uint64_t data_bytes; /* with what masks take of it */
     uint32_t slots, states;
 };
 
@@ -102,6 +104,7 @@ static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped
     uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
     /* mapped tokens stay where they are: only what a checkpoint brought is copied into the data */
     struct sizes sizes = {.data_bytes = is_mapped ? least : most};
+    sizes.data_bytes += rp_masks_bytes(o);
     sizes.slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, most);
     /* a position is asked for until every ring has released the step behind it, and planned at most
      * `slots` micro-batches ahead */
@@ -161,7 +164,9 @@ int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *option
     flow->packers = rp_calloc(options->packers, sizeof *flow->packers);
     flow->targets = rp_calloc(options->rank_count, sizeof *flow->targets);
     flow->start_batch = rp_calloc(options->rank_count, sizeof *flow->start_batch);
-    int code = flow->fetchers && flow->packers && flow->targets && flow->start_batch
+    flow->unlabelled = rp_calloc(options->rank_count, sizeof *flow->unlabelled);
+    int code = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
+                       flow->unlabelled
                    ? open_files(flow, error)
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
     if (code >= 0)
@@ -211,6 +216,7 @@ void rp_flow_close(struct rp_flow *flow)
     free(flow->packers);
     free(flow->targets);
     free(flow->start_batch);
+    free(flow->unlabelled);
     free(flow);
 }
 
@@ -224,6 +230,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
     for (uint32_t r = 0; r < o->rank_count; r++) {
         RP_ASSERT(batch <= rings[r].tail);
         flow->start_batch[r] = rings[r].tail;
+        flow->unlabelled[r] = 0;
         rp_pack_target_init(&flow->targets[r], &rings[r]);
         rp_a64_store_relaxed(&flow->arena.free_until[r],
                              rings[r].release + rings[r].geometry.slots);
@@ -237,6 +244,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .rings = rings,
                              .files = &flow->files,
                              .base_row = base_row,
+                             .unlabelled = flow->unlabelled,
                              .batches = d->batches,
                              .rows = d->rows,
                              .tokens = d->tokens};

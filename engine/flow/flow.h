@@ -61,8 +61,8 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
                                 uint64_t base_row);
 
 /** Shared memory that a flow of these options takes; is_mapped: with tokens from mapped files.
- * Looks at seq_len, prefetch_bytes, world, rank_count, rows, global_batch_rows, batch_slots and
- * state_bytes only. */
+ * Looks at corpus, seq_len, prefetch_bytes, world, rank_count, rows, global_batch_rows, batch_slots
+ * and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
 
 struct rp_flow;

@@ -95,6 +95,42 @@ static uint64_t pack_transfer(const struct rp_pack_target *target, uint8_t *slot
     return largest;
 }
 
+/* Remove the labels of tokens [begin, end) of a transfer. Its first token has none. */
+static void unlabel(const struct rp_pack_target *target, uint8_t *slot,
+                    const struct rp_transfer *transfer, uint32_t begin, uint32_t end)
+{
+    const struct rp_geometry *g = &target->geometry;
+    uint64_t row_at = (uint64_t)transfer->row * g->seq_len + transfer->offset;
+    begin = begin > 1 ? begin : 1;
+    if (begin >= end)
+        return;
+    uint64_t before = row_at + begin - 1; /* where the shifted label of token `begin` is */
+    uint64_t at = g->label_mode == RP_LABELS_SHIFTED ? before : row_at + begin;
+    void *labels = section_at(target, slot, RP_SECTION_LABELS, at,
+                              rp_dtype_bytes(target->labels_dtype));
+    if (labels)
+        rp_widen_fill(labels, target->labels_dtype, RP_LABEL_IGNORED, end - begin);
+    void *mask = section_at(target, slot, RP_SECTION_LOSS_MASK, before, sizeof(float));
+    if (mask)
+        memset(mask, 0, (end - begin) * sizeof(float));
+}
+
+/* Remove the labels of tokens that are in no span. */
+static void apply_mask(const struct rp_pack_target *target, uint8_t *slot,
+                       const struct rp_transfer *transfer, const struct rp_mask *mask,
+                       const uint8_t *data)
+{
+    const struct rp_span *spans = (const struct rp_span *)(const void *)(data + mask->data_offset);
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < mask->count; i++) {
+        RP_DASSERT(spans[i].begin >= end && spans[i].end > spans[i].begin);
+        unlabel(target, slot, transfer, end, spans[i].begin);
+        end = spans[i].end;
+    }
+    RP_ASSERT(end <= transfer->fragment.length);
+    unlabel(target, slot, transfer, end, transfer->fragment.length);
+}
+
 /* ---- the end of a row ------------------------------------------------------------------------ */
 
 /* Padding from the last token on, zeros behind the last fragment, and the row's line in the batch.
@@ -202,6 +238,7 @@ static const uint8_t *piece_tokens(const struct rp_pack_plan *plan, uint32_t ind
 static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct rp_ticket *ticket)
 {
     const struct rp_arena *arena = plan->arena;
+    const struct rp_mask *mask = ticket->masks, *masks_end = mask + ticket->mask_count;
     uint32_t bad_transfer = 0;
     RP_ASSERT(ticket->transfer_count <= RP_TICKET_TRANSFERS_MAX);
     RP_ASSERT(ticket->row_count <= RP_TICKET_ROWS_MAX);
@@ -221,6 +258,8 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct 
             &ticket->transfers[rp_min_u64(i + TRANSFERS_AHEAD, ticket->transfer_count - 1)];
         uint64_t largest = pack_transfer(target, slot_of(target, ticket->batch), source, transfer,
                                          rp_files_tokens(plan->files, arena->data, ahead));
+        if (mask < masks_end && mask->transfer == i)
+            apply_mask(target, slot_of(target, ticket->batch), transfer, mask++, arena->data);
         if (bad_transfer == 0 && largest >= rp_transfer_token_limit(transfer, plan->token_limit))
             bad_transfer = i + 1;
     }

@@ -21,19 +21,24 @@ int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
     *reads = (struct rp_reads){.options = options, .files = files, .arena = arena};
     /* a region for every ticket that is not retired, and for every block read */
     uint64_t regions = rp_pow2_at_least(arena->slot_count + RP_BLOCK_READS_MAX);
-    return rp_data_ring_open(&reads->space, arena->data_bytes, regions, error);
+    int code = rp_masks_open(&reads->masks, options, arena, error);
+    return code < 0 ? code
+                    : rp_data_ring_open(&reads->space, arena->data_bytes - rp_masks_bytes(options),
+                                        regions, error);
 }
 
 void rp_reads_close(struct rp_reads *reads)
 {
     rp_block_reads_close(&reads->block_reads);
     rp_data_ring_close(&reads->space);
+    rp_masks_close(&reads->masks);
 }
 
 int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t base_row,
                    struct rp_error *error)
 {
     rp_data_ring_reset(&reads->space);
+    rp_data_ring_reset(&reads->masks.space);
     rp_descriptors_restart(&reads->files->descriptors);
     rp_block_reads_close(&reads->block_reads);
     rp_files_restart(reads->files);
@@ -51,6 +56,7 @@ void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t n
     reads->ticket = ticket;
     reads->number = number;
     reads->ticket_bytes = 0;
+    reads->masks.has_region = false;
 }
 
 void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket)
@@ -70,8 +76,7 @@ static uint64_t retired(const struct rp_reads *reads)
 
 uint64_t rp_reads_room_at(const struct rp_reads *reads)
 {
-    return reads->file_room_at ? reads->file_room_at
-                               : rp_data_ring_oldest_ticket(&reads->space) + 1;
+    return reads->room_at ? reads->room_at : rp_data_ring_oldest_ticket(&reads->space) + 1;
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -204,53 +209,68 @@ static int fragment_extent(const struct rp_reads *reads, const struct rp_fragmen
                    extent->tokens);
 }
 
-int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
-                   struct rp_error *error)
+static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
+                        struct rp_extent *extent, struct rp_error *error)
 {
     const struct rp_fragment *fragment = &transfer->fragment;
     const struct rp_contents *contents = reads->options->contents;
     const struct rp_content_run *run =
         contents ? rp_contents_find(contents, row, transfer->offset, fragment->length) : NULL;
-    struct rp_extent extent;
     RP_DASSERT(reads->ticket && reads->ticket->transfer_count < RP_TICKET_TRANSFERS_MAX);
-    int code = fragment_extent(reads, fragment, &extent, error);
+    int code = fragment_extent(reads, fragment, extent, error);
     if (code < 0)
         return code;
-    reads->file_room_at = 0;
+    reads->room_at = 0;
     transfer->loaded_by = reads->number;
     transfer->id_bits = (uint16_t)rp_token_bits(
-        rp_corpus_shard(reads->options->corpus, extent.shard)->type);
+        rp_corpus_shard(reads->options->corpus, extent->shard)->type);
     if (run)
         return place_contents(reads, run, transfer);
 
     const struct rp_file *file;
-    code = rp_files_get(reads->files, extent.shard, retired(reads), &file, &reads->file_room_at,
-                        error);
+    code = rp_files_get(reads->files, extent->shard, retired(reads), &file, &reads->room_at, error);
     if (code != RP_FILES_OPEN)
         return code < 0 ? code : RP_READS_FULL;
-    reads->file_room_at = 0;
-    rp_files_note_use(reads->files, extent.shard, reads->number);
-    uint64_t first = extent.byte_offset + fragment->offset * extent.width;
-    uint64_t last = first + (uint64_t)fragment->length * extent.width;
-    transfer->width = (uint16_t)extent.width;
+    reads->room_at = 0;
+    rp_files_note_use(reads->files, extent->shard, reads->number);
+    uint64_t first = extent->byte_offset + fragment->offset * extent->width;
+    uint64_t last = first + (uint64_t)fragment->length * extent->width;
+    transfer->width = (uint16_t)extent->width;
     if (file->map) {
-        transfer->mapped_shard = extent.shard + 1;
+        transfer->mapped_shard = extent->shard + 1;
         transfer->data_offset = first;
         if (file->checked) {
             struct rp_block_range blocks = rp_files_blocks(reads->files, transfer);
-            transfer->expected = rp_files_expected(reads->files, extent.shard, blocks.first,
+            transfer->expected = rp_files_expected(reads->files, extent->shard, blocks.first,
                                                    blocks.end - blocks.first);
         }
         return RP_READS_PLACED;
     }
     reads->from_corpus = true;
-    if (place_in_block_read(reads, extent.shard, first, last, transfer))
+    if (place_in_block_read(reads, extent->shard, first, last, transfer))
         return RP_READS_PLACED;
-    struct range range = file_range(reads, file, extent.shard, first, last);
+    struct range range = file_range(reads, file, extent->shard, first, last);
     if (!place_range(reads, &range, &transfer->data_offset))
         return RP_READS_FULL;
-    rp_files_use(reads->files, extent.shard, reads->number);
+    rp_files_use(reads->files, extent->shard, reads->number);
     return RP_READS_PLACED;
+}
+
+/* The mask comes last: tokens that have their place keep it when there is no room for spans. */
+int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
+                   struct rp_error *error)
+{
+    struct rp_extent extent;
+    int code = place_tokens(reads, row, transfer, &extent, error);
+    const struct rp_source *source = rp_corpus_source(reads->options->corpus,
+                                                      transfer->fragment.source);
+    if (code != RP_READS_PLACED || !rp_source_has_mask(source))
+        return code;
+    const struct rp_masks_place place = {source, reads->ticket, reads->number, retired(reads)};
+    code = rp_masks_add(&reads->masks, &place, transfer, extent.tokens, error);
+    if (code == 0)
+        reads->room_at = rp_data_ring_oldest_ticket(&reads->masks.space) + 1;
+    return code == 1 ? RP_READS_PLACED : code < 0 ? code : RP_READS_FULL;
 }
 
 /* ---- block reads ----------------------------------------------------------------------------- */
@@ -285,7 +305,7 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
 {
     struct rp_plan_block block;
     struct range range;
-    reads->file_room_at = 0;
+    reads->room_at = 0;
     if (!reads->from_corpus || reads->block_reads.blocks.documents == 0 ||
         !rp_block_reads_due(&reads->block_reads, &reads->space, plan, &block) ||
         !block_range(reads, &block, &range))

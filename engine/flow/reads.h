@@ -14,6 +14,7 @@
 #include "flow/block_reads.h"
 #include "flow/files.h"
 #include "flow/data_ring.h"
+#include "flow/masks.h"
 
 struct rp_reads {
     const struct rp_flow_options *options;
@@ -21,12 +22,14 @@ struct rp_reads {
     const struct rp_arena *arena;
     struct rp_data_ring space;
     struct rp_block_reads block_reads;
+    struct rp_masks masks;
     bool from_corpus;    /* a document had to be read: until then there is no block_read */
     bool no_block_reads; /* one could not be read */
 
-    /* After rp_reads_place or rp_reads_next_block refused for want of a descriptor: one is free
-     * when the tickets below this are retired. 0: they did not, or refused for want of data. */
-    uint64_t file_room_at;
+    /* After rp_reads_place or rp_reads_next_block refused for want of a descriptor or of room for
+     * spans: there is one, or some, when the tickets below this are retired. 0: they did not, or
+     * refused for want of data. */
+    uint64_t room_at;
 
     struct rp_ticket *ticket; /* under construction; its number, and the bytes that it reads */
     uint64_t number, ticket_bytes;
@@ -47,9 +50,10 @@ void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t n
 void rp_reads_expect(const struct rp_reads *reads, struct rp_ticket *ticket);
 
 enum rp_reads_place { RP_READS_FULL, RP_READS_PLACED };
-/** Set data_offset, loaded_by, mapped_shard, width and id_bits of a transfer of `row`; its fragment
- * and offset are set. FULL: the ticket takes no more; an empty one does when the tickets
- * below rp_reads_room_at are retired. Or a negative code: the token file cannot be opened. */
+/** Set data_offset, loaded_by, mapped_shard, width and id_bits of a transfer of `row`; its
+ * fragment, ring and offset are set, and it is the next one of the ticket, which gets its mask.
+ * FULL: the ticket takes no more; an empty one does when the tickets below rp_reads_room_at are
+ * retired. Or a negative code: the token file cannot be opened. */
 RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *transfer,
                                  struct rp_error *error);
 

@@ -93,6 +93,15 @@ static inline uint64_t rp_transfer_token_limit(const struct rp_transfer *transfe
     return rp_min_u64(token_limit, 1ull << transfer->id_bits);
 }
 
+/* Not all tokens of transfer number `transfer` of the ticket are trained: those of `count` spans
+ * are, which lie at `data_offset` of the data. Transfers without a mask have labels throughout. */
+struct rp_mask {
+    uint64_t data_offset;
+    uint32_t transfer, count;
+    uint32_t ring;       /* of the transfer */
+    uint32_t unlabelled; /* labels that it would have without the mask */
+};
+
 /* A row whose last transfer is in this ticket: the packer writes its padding and its rp_row_info.
  */
 struct rp_row_end {
@@ -104,7 +113,7 @@ struct rp_row_end {
 struct rp_ticket {
     RP_LINE_ALIGNED struct rp_a64 state; /* I1. PAIRS ticket-state: release store / acquire load */
     uint64_t batch;
-    uint32_t transfer_count, read_count, row_count;
+    uint32_t transfer_count, read_count, row_count, mask_count;
     uint32_t batch_ends;  /* 1: the last ticket of its micro-batch */
     uint32_t stream_ends; /* 1: no micro-batch follows; the ticket has no transfers */
     uint32_t
@@ -114,6 +123,7 @@ struct rp_ticket {
     struct rp_read reads[RP_TICKET_TRANSFERS_MAX];
     struct rp_transfer transfers[RP_TICKET_TRANSFERS_MAX];
     struct rp_row_end rows[RP_TICKET_ROWS_MAX];
+    struct rp_mask masks[RP_TICKET_TRANSFERS_MAX]; /* in the order of their transfers */
     char message[768], hint[384];
 };
 

@@ -32,7 +32,8 @@ enum rp_section {
     /* [rows][seq_len] i32 | i64 | u16: tokens, then pad_id */
     RP_SECTION_INPUT_IDS = 2,
     /* [rows][seq_len] i32 | i64. RP_LABELS_SHIFTED: the next token of the fragment, -100 at its
-     * last token. RP_LABELS_ALIGNED: the token itself, -100 at its first. -100 on padding */
+     * last token. RP_LABELS_ALIGNED: the token itself, -100 at its first. -100 on padding, and in
+     * place of tokens that a mask says are not trained (engine/plan/STREAM.md, section 10) */
     RP_SECTION_LABELS = 3,
     /* [rows][seq_len] i32 | i64: 0, 1, … within each fragment, and within the padding */
     RP_SECTION_POSITION_IDS = 4,

@@ -11,12 +11,13 @@ checks the generator.
 
 spec.json holds the inputs of section 1 by name; "sources": [{"weight": 3, "lengths": [...]}] with
 lengths in tokens, or in its place "megatron": "prefix" of a .bin/.idx pair, or a list of them; and
-the fingerprints "corpus_sampled" and "corpus_full" as 32 hex digits, most significant first. The
+the fingerprints "corpus_sampled" and "corpus_full" as 32 hex digits, most significant first. A
+source may have "spans", a list of [begin, end] pairs for each document, and "drop_unmasked". The
 seed may be a string, for readers of JSON that have no u64. A source given by lengths has the tokens
 of rule_token. Output is JSON lines.
 
-stream.py is sections 1 to 6 of the page, state.py is sections 7 and 8; tokens and the command are
-here. Needs the `xxhash` package; everything else is the standard library.
+stream.py is sections 1 to 6 of the page, state.py is the others; tokens and the command are here.
+Needs the `xxhash` package; everything else is the standard library.
 """
 
 import argparse

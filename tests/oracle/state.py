@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sections 7 to 9 of engine/plan/STREAM.md: the digest of rows, the state token, the contract."""
+"""Sections 7 to 10 of engine/plan/STREAM.md: digests, state token, contract, labels."""
 
 import struct
 
@@ -15,8 +15,20 @@ def hash128(data):
     return value & (2**64 - 1), value >> 64
 
 
-def row_digest(spec, g, row):
-    """H(g); 0 for a row without fragments."""
+def labels_of(spec, fragment):
+    """Section 10: of each token of a fragment its label, or None."""
+    source, document, offset, length = fragment
+    tokens = spec.corpora[source].tokens(document, offset, length)
+    if spec.spans[source] is None:
+        return [None, *tokens[1:]]
+    trained = {t for begin, end in spec.spans[source][document] for t in range(begin, end)}
+    return [
+        token if t > 0 and offset + t in trained else None for t, token in enumerate(tokens)
+    ]
+
+
+def row_digest(spec, g, row, labelled=False):
+    """H(g), or the same with labels; 0 for a row without fragments."""
     if not row:
         return 0
     content = struct.pack("<I", len(row)) + b"".join(
@@ -25,6 +37,9 @@ def row_digest(spec, g, row):
     for source, document, offset, length in row:
         tokens = spec.corpora[source].tokens(document, offset, length)
         content += struct.pack("<%dI" % length, *tokens)
+    for fragment in row if labelled else []:
+        for label in labels_of(spec, fragment):
+            content += struct.pack("<I", 2**32 - 100 if label is None else label)
     return xxhash.xxh3_128_intdigest(struct.pack("<QQQ", g, *hash128(content)))
 
 

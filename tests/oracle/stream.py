@@ -42,10 +42,20 @@ class Spec:
         if self.packing == "concat":
             self.fill = "pad"
         self.corpora = corpora
-        self.lengths = [corpus.lengths for corpus in corpora]
+        # section 10; None: no mask
+        self.spans = [source.get("spans") for source in inputs["sources"]]
+        self.lengths = [
+            drop_unmasked(corpus.lengths, spans) if source.get("drop_unmasked") else corpus.lengths
+            for source, spans, corpus in zip(inputs["sources"], self.spans, corpora)
+        ]
         self.weights = [source["weight"] for source in inputs["sources"]]
         self.corpus_sampled = int(inputs.get("corpus_sampled", "0"), 16)
         self.corpus_full = int(inputs.get("corpus_full", "0"), 16)
+
+
+def drop_unmasked(lengths, spans):
+    """Section 1.1: the lengths of a source where documents without spans count as empty."""
+    return [n if own else 0 for n, own in zip(lengths, spans)]
 
 
 def default_max_docs_per_row(inputs, lengths):

@@ -33,6 +33,8 @@ struct expected_row {
 struct expected_tokens {
     uint64_t (*token)(const void *context, const struct rp_fragment *fragment, uint64_t i);
     const void *context;
+    /* Is token i of the fragment trained? NULL: all are. */
+    bool (*trained)(const void *context, const struct rp_fragment *fragment, uint64_t i);
 };
 
 /* Element `at` of a section, stored as what the geometry says; nothing where there is none. */
@@ -74,20 +76,23 @@ EXPECTED void put_fragment(const struct rp_geometry *g, uint8_t *slot,
                            const struct rp_fragment *fragment, uint32_t segment_id,
                            const struct expected_tokens *tokens, struct expected_place *place)
 {
+    int64_t aligned = -100;
     for (uint32_t i = 0; i < fragment->length; i++, place->at++) {
-        bool is_last = i + 1 == fragment->length;
-        int64_t shifted = is_last ? -100 : (int64_t)tokens->token(tokens->context, fragment, i + 1);
-        int64_t aligned = i == 0 ? -100 : (int64_t)tokens->token(tokens->context, fragment, i);
+        bool has_next = i + 1 < fragment->length &&
+                        (!tokens->trained || tokens->trained(tokens->context, fragment, i + 1));
+        int64_t shifted = has_next ? (int64_t)tokens->token(tokens->context, fragment, i + 1)
+                                   : -100;
         put(g, slot, RP_SECTION_INPUT_IDS, place->at,
             (int64_t)tokens->token(tokens->context, fragment, i));
         put(g, slot, RP_SECTION_LABELS, place->at,
             g->label_mode == RP_LABELS_SHIFTED ? shifted : aligned);
         put(g, slot, RP_SECTION_POSITION_IDS, place->at, i);
         put(g, slot, RP_SECTION_SEGMENT_IDS, place->at, segment_id);
-        put(g, slot, RP_SECTION_LOSS_MASK, place->at, !is_last);
+        put(g, slot, RP_SECTION_LOSS_MASK, place->at, has_next);
+        place->header->tokens_loss += has_next;
+        aligned = shifted;
     }
     place->header->tokens_real += fragment->length;
-    place->header->tokens_loss += fragment->length - 1;
     place->header->sum_len_squared += (uint64_t)fragment->length * fragment->length;
     end_segment(g, slot, place, fragment->length);
 }

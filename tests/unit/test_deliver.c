@@ -24,6 +24,7 @@ struct bench {
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
+    uint64_t unlabelled[RINGS];
     uint64_t next_ticket;
 };
 
@@ -39,7 +40,7 @@ static uint64_t token_of(const void *context, const struct rp_fragment *fragment
     (void)context;
     return fragment->document * 100 + i;
 }
-static const struct expected_tokens tokens = {token_of, NULL};
+static const struct expected_tokens tokens = {.token = token_of};
 
 static uint64_t first_row(uint64_t batch, uint32_t ring)
 {
@@ -86,6 +87,7 @@ static void bench_open(struct bench *bench)
                                          .arena = &bench->arena,
                                          .rings = bench->rings,
                                          .files = &bench->files,
+                                         .unlabelled = bench->unlabelled,
                                          .base_row = BASE_ROW};
 }
 

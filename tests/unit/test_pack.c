@@ -40,7 +40,20 @@ static uint64_t token_of(const void *context, const struct rp_fragment *fragment
     return (fragment->document * 31 + fragment->source * 7 + (fragment->offset + i) * 1009) % 65000;
 }
 
-static const struct expected_tokens tokens = {token_of, NULL};
+/* The masks of these tests: a random half, or all, or nothing, by document and token. */
+static uint32_t mask_seed; /* 0: none */
+
+static bool is_trained(const void *context, const struct rp_fragment *fragment, uint64_t i)
+{
+    (void)context;
+    uint64_t document = fragment->document % 64 + mask_seed;
+    uint64_t hash = (document * 64 + fragment->offset + i) * 0x9e3779b97f4a7c15;
+    if (mask_seed == 0 || document % 5 == 0)
+        return mask_seed == 0;
+    return document % 5 == 1 || hash >> 63;
+}
+
+static const struct expected_tokens tokens = {token_of, NULL, is_trained};
 
 struct bench {
     struct rp_arena arena;
@@ -82,6 +95,33 @@ static void fill_ticket(struct bench *bench, uint32_t width)
                           : r == 1 ? fragments[3].length
                                    : 0};
     }
+}
+
+/* What dispatch does for a transfer with a mask (flow/masks.c), the plainest way. */
+static void add_mask(struct rp_arena *arena, struct rp_ticket *ticket, uint32_t transfer,
+                     uint64_t *data_at)
+{
+    const struct rp_fragment *fragment = &ticket->transfers[transfer].fragment;
+    struct rp_mask mask = {
+        .data_offset = *data_at, .transfer = transfer, .ring = ticket->transfers[transfer].ring};
+    struct rp_span *spans = (struct rp_span *)(void *)(arena->data + *data_at);
+    for (uint32_t i = 0; i < fragment->length; i++) {
+        if (!is_trained(NULL, fragment, i))
+            continue;
+        if (mask.count == 0 || spans[mask.count - 1].end < i)
+            spans[mask.count++].begin = i;
+        spans[mask.count - 1].end = i + 1;
+    }
+    *data_at += mask.count * sizeof *spans;
+    ticket->masks[ticket->mask_count++] = mask;
+}
+
+static void add_masks(struct bench *bench)
+{
+    struct rp_ticket *ticket = rp_arena_ticket(&bench->arena, 0);
+    uint64_t data_at = 2048;
+    for (uint32_t i = 0; i < ticket->transfer_count; i++)
+        add_mask(&bench->arena, ticket, i, &data_at);
 }
 
 static void bench_open(struct bench *bench, uint32_t sections, uint32_t dtype, uint32_t labels,
@@ -210,6 +250,31 @@ static void every_section_dtype_and_width(void **state)
             }
 }
 
+static void masks_remove_labels_in_both_modes(void **state)
+{
+    (void)state;
+    static const uint32_t dtypes[] = {RP_DTYPE_U16, RP_DTYPE_I32, RP_DTYPE_I64};
+    for (mask_seed = 1; mask_seed <= 40; mask_seed++) {
+        struct bench bench;
+        bench_open(&bench, ALL_SECTIONS, dtypes[mask_seed % 3], mask_seed % 2, 2);
+        add_masks(&bench);
+        poison_slots(&bench);
+        pack_once(&bench, false);
+        check_slots(&bench);
+        bench_close(&bench);
+    }
+    for (unsigned s = 0; s < RP_SECTION_COUNT; s++) { /* what is not there must not be written */
+        struct bench bench;
+        bench_open(&bench, 1u << s, RP_DTYPE_I32, RP_LABELS_SHIFTED, 2);
+        add_masks(&bench);
+        poison_slots(&bench);
+        pack_once(&bench, false);
+        check_slots(&bench);
+        bench_close(&bench);
+    }
+    mask_seed = 0;
+}
+
 /* Each section alone: what is not there must not be written. */
 static void every_choice_of_sections(void **state)
 {
@@ -324,6 +389,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_section_dtype_and_width),
+        cmocka_unit_test(masks_remove_labels_in_both_modes),
         cmocka_unit_test(every_choice_of_sections),
         cmocka_unit_test(twice_gives_the_same_bytes),
         cmocka_unit_test(a_token_at_the_limit_is_reported),

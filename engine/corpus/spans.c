@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spans — see spans.h. Every entry is copied before it is checked, so that what was checked is what
+ * is used, whoever writes to the mapping meanwhile. */
+#include "corpus/spans.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+
+#define DAMAGED_ENDS "its entry in the table of spans is damaged"
+#define DAMAGED_SPAN "a span of it is damaged"
+
+static struct rp_span span_at(const struct rp_spans *spans, uint64_t number)
+{
+    struct rp_span span;
+    memcpy(&span, &spans->table[number], sizeof span);
+    return span;
+}
+
+/* The first span, of those from `first` to `end` - 1, that ends behind `token`. */
+static uint64_t find_span(const struct rp_spans *spans, uint64_t first, uint64_t end,
+                          uint64_t token)
+{
+    while (first < end) {
+        uint64_t middle = first + (end - first) / 2;
+        if (span_at(spans, middle).end <= token)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *part,
+                         struct rp_span *out, uint32_t *count_out)
+{
+    RP_ASSERT(part->document < spans->documents);
+    RP_ASSERT(rp_range_inside(part->first, part->tokens, part->length));
+    uint64_t first, end, last = part->first + part->tokens, behind = 0;
+    uint32_t count = 0;
+    memcpy(&first, &spans->ends[part->document], sizeof first);
+    memcpy(&end, &spans->ends[part->document + 1], sizeof end);
+    if (first > end || end > spans->count)
+        return DAMAGED_ENDS;
+    uint64_t i = part->tokens > 0 ? find_span(spans, first, end, part->first) : end;
+    for (; i < end; i++) {
+        struct rp_span span = span_at(spans, i);
+        if (span.begin <= behind || span.begin >= span.end || span.end > part->length ||
+            span.end <= part->first)
+            return DAMAGED_SPAN;
+        if (span.begin >= last)
+            break;
+        behind = span.end;
+        uint64_t cut = part->first + (RP_DEFECT(mask_one_off_at_cut) && part->first > 0);
+        uint64_t begin = rp_max_u64(span.begin, part->first) - part->first;
+        RP_ASSERT(count < rp_spans_max(part->tokens));
+        out[count++] = (struct rp_span){(uint32_t)begin,
+                                        (uint32_t)(rp_min_u64(span.end, last) - cut)};
+    }
+    *count_out = count;
+    return NULL;
+}
+
+struct rp_hash128 rp_spans_hash(const struct rp_spans *spans)
+{
+    struct rp_hasher hasher;
+    rp_hasher_begin(&hasher);
+    rp_hasher_add(&hasher, spans->ends, (spans->documents + 1) * sizeof spans->ends[0]);
+    rp_hasher_add(&hasher, spans->table, spans->count * sizeof spans->table[0]);
+    return rp_hasher_finish(&hasher);
+}

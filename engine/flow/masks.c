@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* masks — see masks.h. */
+#include "flow/masks.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+
+/* Room for the spans of all tickets, at one or two spans a document; with more of them, fewer
+ * tickets are planned ahead. */
+#define SPANS_BYTES (4u << 20)
+#define TRANSFERS_MIN 4u /* of the longest kind, whose spans have room together */
+
+uint64_t rp_masks_bytes(const struct rp_flow_options *options)
+{
+    bool is_masked = false;
+    for (uint32_t s = 0; s < rp_corpus_source_count(options->corpus); s++)
+        is_masked |= rp_source_has_mask(rp_corpus_source(options->corpus, s));
+    if (!is_masked)
+        return 0;
+    uint64_t longest = rp_spans_max(options->seq_len) * sizeof(struct rp_span);
+    return rp_align_up(rp_max_u64(SPANS_BYTES, TRANSFERS_MIN * longest), RP_BLOCK_BYTES);
+}
+
+int rp_masks_open(struct rp_masks *masks, const struct rp_flow_options *options,
+                  const struct rp_arena *arena, struct rp_error *error)
+{
+    uint64_t bytes = rp_masks_bytes(options);
+    *masks = (struct rp_masks){.data = arena->data, .data_offset = arena->data_bytes - bytes};
+    if (bytes == 0)
+        return 0;
+    masks->spans = rp_calloc(rp_spans_max(options->seq_len), sizeof *masks->spans);
+    return masks->spans ? rp_data_ring_open(&masks->space, bytes, arena->slot_count, error)
+                        : rp_fail(error, -ENOMEM, NULL, "out of memory for masks");
+}
+
+void rp_masks_close(struct rp_masks *masks)
+{
+    rp_data_ring_close(&masks->space);
+    free(masks->spans);
+    *masks = (struct rp_masks){.data = NULL};
+}
+
+/* How many tokens of a fragment are trained, but for its first, which has no label. */
+static uint32_t count_labels(const struct rp_span *spans, uint32_t count)
+{
+    uint32_t labels = 0;
+    for (uint32_t i = 0; i < count; i++)
+        labels += spans[i].end - (spans[i].begin > 0 ? spans[i].begin : 1);
+    return labels;
+}
+
+int rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
+                 const struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
+{
+    const struct rp_fragment *fragment = &transfer->fragment;
+    const struct rp_part part = {fragment->document, length, fragment->offset, fragment->length};
+    struct rp_ticket *ticket = place->ticket;
+    uint32_t count;
+    int code = rp_source_spans(place->source, &part, masks->spans, &count, error);
+    if (code < 0)
+        return code;
+    uint32_t labels = count_labels(masks->spans, count);
+    RP_ASSERT(labels < fragment->length && ticket->mask_count < RP_TICKET_TRANSFERS_MAX);
+    if (labels == fragment->length - 1)
+        return 1;
+    struct rp_mask mask = {.transfer = ticket->transfer_count,
+                           .count = count,
+                           .ring = transfer->ring,
+                           .unlabelled = fragment->length - 1 - labels};
+    uint64_t offset = 0;
+    if (count > 0 &&
+        !rp_data_ring_take(&masks->space, count * sizeof *masks->spans, sizeof *masks->spans,
+                           place->number, masks->has_region, place->retired, &offset))
+        return 0;
+    masks->has_region |= count > 0;
+    mask.data_offset = masks->data_offset + offset;
+    memcpy(masks->data + mask.data_offset, masks->spans, count * sizeof *masks->spans);
+    ticket->masks[ticket->mask_count++] = mask;
+    return 1;
+}

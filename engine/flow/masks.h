@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* masks.h — the masks of a ticket: which tokens of its transfers are trained.
+ *
+ * Dispatch copies the spans from the mapped tables of the corpus into the data of the prefetch
+ * ring, before the look that lets the ticket be handed on (dispatch.c). So packers, which may be
+ * processes with mappings of their own, get the spans that were opened.
+ *
+ * The spans of all tickets lie in a ring at the end of the data. A transfer whose tokens are all
+ * trained has no mask: it costs its packer nothing. Thread: dispatch's own. */
+#ifndef RP_FLOW_MASKS_H
+#define RP_FLOW_MASKS_H
+
+#include "corpus/spans.h"
+#include "flow/data_ring.h"
+#include "flow/flow.h"
+
+struct rp_masks {
+    struct rp_data_ring space; /* 0 bytes: no source has a mask */
+    uint8_t *data;             /* of the arena */
+    uint64_t data_offset;      /* where the ring is in it */
+    struct rp_span *spans;     /* [rp_spans_max(seq_len)]: of one transfer */
+    bool has_region;           /* the ticket under construction has one in the ring */
+};
+
+/** The bytes of the arena's data, at its end, that are for spans: 0 where no source has a mask. */
+uint64_t rp_masks_bytes(const struct rp_flow_options *options);
+
+RP_MUST_CHECK int rp_masks_open(struct rp_masks *masks, const struct rp_flow_options *options,
+                                const struct rp_arena *arena, struct rp_error *error);
+void rp_masks_close(struct rp_masks *masks);
+
+struct rp_masks_place {
+    const struct rp_source *source;
+    struct rp_ticket *ticket;
+    uint64_t number, retired; /* of the ticket; tickets below `retired` are retired */
+};
+
+/** Give the ticket the mask of its next transfer, of a document of `length` tokens, if it needs
+ * one. 1: done. 0: there is no room before the ticket of the oldest region is retired, too. Or a
+ * negative code. */
+RP_MUST_CHECK int rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
+                               const struct rp_transfer *transfer, uint64_t length,
+                               struct rp_error *error);
+
+#endif
