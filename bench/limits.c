@@ -424,8 +424,10 @@ static void run_stage(struct bench *b, const char *stage, const struct arguments
         if (!b->batches)
             make_batches(b);
         struct bench other = *b;
-        if (!strcmp(stage, "concat"))
+        if (!strcmp(stage, "concat")) {
             read_config(&other.config, a, "concat");
+            other.config.max_docs_per_row = b->config.max_docs_per_row; /* as the batches are cut */
+        }
         result = run_pack(&other, !strcmp(stage, "digest"));
     } else {
         refuse("the stages are memcpy, plan, pack, concat, digest and seek");
