@@ -135,12 +135,14 @@ static void forbid_system_calls(void)
 
 static void drain(struct rp_client *client, const struct arguments *a, uint64_t *log)
 {
-    struct rp_client_counts before, after;
+    struct rp_client_counts before = {.struct_size = sizeof before};
+    struct rp_client_counts after = {.struct_size = sizeof after};
     struct result result = {.slot_bytes = rp_client_geometry(client)->slot_bytes};
     for (uint64_t i = 0; i < a->warm; i++)
         take_one(client, a, &result, NULL);
     rp_sleep_ns(1000000 * a->rest_ms);
-    rp_client_counts(client, &before);
+    if (rp_client_counts(client, &before) < 0)
+        refuse("the library does not take the counts");
     getrusage(RUSAGE_SELF, &result.before);
     if (a->strict)
         forbid_system_calls();
@@ -152,7 +154,8 @@ static void drain(struct rp_client *client, const struct arguments *a, uint64_t 
             rp_sleep_ns(1000 * a->think_us);
     }
     result.ns = a->strict ? 0 : cpu_ns() - begin;
-    rp_client_counts(client, &after);
+    if (rp_client_counts(client, &after) < 0)
+        refuse("the library does not take the counts");
     result.waits = after.waits - before.waits;
     if (!a->strict)
         getrusage(RUSAGE_SELF, &result.after);
