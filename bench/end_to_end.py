@@ -114,44 +114,63 @@ def add_ratios(samples):
                 sample[name] = ratio(sample)
 
 
+SIZES = {
+    "full": {
+        "repeats": 5, "tokens": 200_000_000, "epochs": 10, "index_documents": 16_000_000,
+        "positions": [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
+        "memory_documents": [10_000, 4_000_000], "resume_rows": [1_000_000, 4_000_000, 16_000_000],
+    },
+    "quick": {
+        "repeats": 3, "tokens": 50_000_000, "epochs": 4, "index_documents": 1_000_000,
+        "positions": [0, 1_000_000], "memory_documents": [10_000, 1_000_000],
+        "resume_rows": [100_000, 1_000_000],
+    },
+    "once": {
+        "repeats": 1, "tokens": 8_200_000, "epochs": 2, "index_documents": 10_000,
+        "positions": [0, 10_000], "memory_documents": [1_000, 10_000],
+        "resume_rows": [10_000],
+    },
+}
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Measure ringpack end to end.")
     parser.add_argument("--build", required=True, help="folder of a Release build")
     parser.add_argument("--data", required=True, help="folder for corpora and scratch files")
     parser.add_argument("--output", required=True, help="JSON file to write")
-    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
-    parser.add_argument("--repeats", type=int, help="repetitions (5; with --quick 3)")
+    parser.add_argument("--size", choices=SIZES, default="full", help="quick: less of everything,"
+                        " under a minute; once: the least of everything, to see that all runs")
+    parser.add_argument("--repeats", type=int, help="repetitions (5; with --size quick 3)")
     parser.add_argument("--no-cold", action="store_true", help="leave out what reads the disk")
     parser.add_argument("--peers", action="store_true", help="measure the peers too")
     parser.add_argument("--only-start", action="store_true",
                         help="starts, positions and memory only")
     parser.add_argument("--documents", type=int, help="in the index of `positions`, 20 bytes each,"
-                        " and as many behind its last one (16 million; with --quick 1 million)")
+                        " and as many behind its last one (16 million; quick: 1 million)")
     return parser.parse_args()
 
 
-def main():
-    arguments = parse_arguments()
-    quick = arguments.quick
-    repeats = arguments.repeats or (3 if quick else 5)
+def make_settings(arguments):
     settings = {
-        "quick": quick,
-        "repeats": repeats,
-        "tokens": 50_000_000 if quick else 200_000_000,
-        "epochs": 4 if quick else 10,
+        "quick": arguments.size != "full",
         "seq_len": 4096,
         "batch_size": 8,
         "packing": "lookahead",
         "lengths": "lognormal, median 400, sigma 1.2, 16 to 16384",
-        "index_documents": 1_000_000 if quick else 16_000_000,
-        "positions": [0, 1_000_000] if quick else [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
-        "memory_documents": [10_000, 1_000_000 if quick else 4_000_000],
-        "resume_rows": [100_000, 1_000_000] if quick else [1_000_000, 4_000_000, 16_000_000],
+        **SIZES[arguments.size],
     }
+    if arguments.repeats:
+        settings["repeats"] = arguments.repeats
     if arguments.documents:
         settings["index_documents"] = arguments.documents
         for key in "positions", "memory_documents":
             settings[key] = sorted({*settings[key], arguments.documents})
+    return settings
+
+
+def main():
+    arguments = parse_arguments()
+    settings = make_settings(arguments)
     settings["corpus"] = str(make_corpus(arguments.data, settings["tokens"]))
     settings["index"] = str(make_index(arguments.data, settings["index_documents"]))
     load_before = os.getloadavg()
@@ -165,9 +184,9 @@ def main():
     if not arguments.no_cold and not arguments.only_start:
         cold = Cold(bench)
         turning += [cold.fio, cold.block, cold.document]
-    samples = run_repetitions(turning, repeats)
+    samples = run_repetitions(turning, settings["repeats"])
     positions = resume.positions()
-    peers = Peers(bench, quick).run() if arguments.peers else None
+    peers = Peers(bench, settings["quick"]).run() if arguments.peers else None
     add_ratios(samples)
     names = dict.fromkeys(name for sample in samples for name in sample)
     result = {
