@@ -18,7 +18,8 @@
 #include "flow/flow.h"
 
 struct rp_file {
-    int fd; /* -1 = not open yet */
+    struct rp_io_object object;
+    bool is_open;
     /* Of reads: 1, RP_BLOCK_BYTES where blocks are checked, or that of O_DIRECT. */
     uint32_t alignment;
     bool direct;        /* reads must be aligned, also at the end of the file */
@@ -32,6 +33,7 @@ struct rp_file {
 
 struct rp_files {
     const struct rp_corpus *corpus;
+    const struct rp_io_method *method;
     struct rp_file *files; /* [shards of the corpus] */
     struct rp_descriptors descriptors;
     bool direct, verify_blocks;
