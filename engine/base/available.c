@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* available — the kernel's own figures, from /proc and /sys. A file that is missing is no limit. */
+/* available.c — the kernel's figures, from /proc and /sys. A missing file counts as no limit. */
 #include "base/available.h"
 
 #include <inttypes.h>
@@ -11,9 +11,10 @@
 
 #define RP_CGROUP_PATH_BYTES 256
 
-/* The two generations of cgroups, told apart by the second field of /proc/self/cgroup. */
+/* The two versions of cgroups. The second field of /proc/self/cgroup tells which one a line is of.
+ */
 struct hierarchy {
-    const char *controllers; /* of the line to look for */
+    const char *controllers; /* second field of the line */
     const char *mount, *limit, *usage, *inactive_file, *active_file;
 };
 static const struct hierarchy hierarchies[] = {
@@ -44,7 +45,8 @@ static void lower(struct rp_available *available, uint64_t bytes, const char *li
     snprintf(available->limit, sizeof available->limit, "%s", limit);
 }
 
-/* What is left in the cgroup at `path` below the mount. Page cache counts as left: it gives way. */
+/* Apply what is left in the cgroup `path`, relative to the mount. Page cache counts as free,
+ * because the kernel can reclaim it. */
 static void apply_cgroup(struct rp_available *available, const struct hierarchy *h,
                          const char *path)
 {
@@ -62,9 +64,9 @@ static void apply_cgroup(struct rp_available *available, const struct hierarchy 
         lower(available, limit - rp_min_u64(limit, usage), file);
 }
 
-/* From our own cgroup up to the root of the mount: every ancestor's limit holds too. In a container
- * the path may be the host's and not exist here; the mount's root is then the container's own
- * cgroup. */
+/* From the cgroup of this process up to the root of the mount, because the limits of all ancestors
+ * apply. In a container the path may be that of the host and not exist here; then the root of the
+ * mount is the container's cgroup. */
 static void apply_hierarchy(struct rp_available *available, const struct hierarchy *h)
 {
     FILE *file = fopen("/proc/self/cgroup", "re");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpus — see cpus.h. The kernel takes CPUs that are not to be had out of a mask in silence, so they
- * are looked for before. */
+/* cpus.c — see cpus.h. sched_setaffinity ignores CPUs that are not available, so rp_cpus_pin first
+ * asks for all CPUs and reads back which of them it has got. */
 #include "base/cpus.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include "base/bits.h"
 
-/* Digits at *text, which moves behind them. */
+/* Parse the digits at *text, and move *text behind them. */
 static bool take_number(const char **text, uint64_t *number)
 {
     char *end;
@@ -86,7 +86,7 @@ uint32_t rp_cpus_allowed(void)
 {
     struct rp_cpus cpus;
     uint32_t count = 0;
-    if (get_mask(&cpus) < 0) /* more CPUs than RP_CPUS_MAX: many */
+    if (get_mask(&cpus) < 0) /* the mask has more than RP_CPUS_MAX bits */
         return (uint32_t)rp_max_u64(1, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     for (size_t i = 0; i < RP_ARRAY_COUNT(cpus.words); i++)
         count += (uint32_t)__builtin_popcountll(cpus.words[i]);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_digest — tokens are hashed as u32, so I32 goes in as it lies and the others a block at a
- * time. */
+/* row_digest.c — tokens are hashed as u32: I32 directly, other types converted block by block. */
 #include "base/row_digest.h"
 
 #include "base/bits.h"
