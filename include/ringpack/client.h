@@ -182,6 +182,12 @@ RP_API void rp_client_detach(struct rp_client *client);
 RP_API void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,
                             uint64_t sum[2]);
 
+/** The same with labels: the labelled digest of that section. -RP_E_USAGE where the run has neither
+ * labels nor a loss mask. */
+RP_API RP_MUST_CHECK int rp_batch_labelled_digest(const struct rp_geometry *geometry,
+                                                  const struct rp_batch *batch, uint64_t sum[2],
+                                                  struct rp_error *error);
+
 /* Questions to the engine of a run. run and run_dir are those of struct rp_client_options. The
  * caller frees a text with rp_text_free; it is NULL after a failure. Errors: -RP_E_GONE there is no
  * such engine; what the engine refuses. */

@@ -320,9 +320,13 @@ class Client:
             self._c.rp_client_counts(self._client, byref(counts))
         return {name: getattr(counts, name) for name, _ in Counts._fields_[1:]}
 
-    def digest(self, info):
-        halves = (ctypes.c_uint64 * 2)()
-        self._c.rp_batch_digest(byref(self.geometry), byref(info), halves)
+    def digest(self, info, labels):
+        halves, error = (ctypes.c_uint64 * 2)(), Error()
+        arguments = byref(self.geometry), byref(info), halves
+        if not labels:
+            self._c.rp_batch_digest(*arguments)
+        elif self._c.rp_batch_labelled_digest(*arguments, byref(error)) < 0:
+            raise_error(error)
         return halves[1] << 64 | halves[0]
 
     # ---- the end --------------------------------------------------------------------------------
