@@ -142,6 +142,12 @@ struct rp_state_info {
 RP_MUST_CHECK int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                                 struct rp_error *error);
 
+/** The stream record of a token's stream, as rp_plan_contract writes it, but for the names of the
+ * sources, which are not in a token: needs no plan and no corpus. Errors: as rp_state_info, and
+ * -ENOMEM. The caller frees writer->text, also after an error. */
+RP_MUST_CHECK int rp_state_contract(const void *token, size_t bytes,
+                                    struct rp_record_writer *writer, struct rp_error *error);
+
 /* The name of a source in messages. */
 struct rp_plan_source_word {
     char text[80];

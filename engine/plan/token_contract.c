@@ -83,19 +83,30 @@ static int compare(const struct records *records, bool accept_weights, struct rp
     return RP_DEFECT(accept_other_stream) ? 0 : rp_contract_compare(&had, &has, &sides, error);
 }
 
-/* Read the source table of a token, which has as many sources as the plan. */
-static int read_sources(struct rp_state_reader *reader, struct rp_state_source *sources,
-                        const struct rp_plan *plan, bool *weights_differ, struct rp_error *error)
+/* Read the source table of a token. *sources_out is on the heap; NULL after a failure. */
+static int read_sources(struct rp_state_reader *reader, uint32_t count,
+                        struct rp_state_source **sources_out, struct rp_error *error)
 {
-    *weights_differ = false;
-    for (uint32_t s = 0; s < plan->source_count; s++) {
-        if (!rp_state_read(reader, &sources[s], sizeof sources[s]))
-            return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                           "state token: it ends in its table of %" PRIu32 " sources",
-                           plan->source_count);
-        *weights_differ |= sources[s].weight != plan->weights[s];
-    }
+    *sources_out = NULL;
+    if (count > RP_SOURCES_MAX || count > reader->left / sizeof **sources_out)
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: a table of %" PRIu32 " sources does not fit into it", count);
+    struct rp_state_source *sources = rp_calloc((size_t)count + 1, sizeof *sources);
+    if (!sources)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for the %" PRIu32 " sources of a token",
+                       count);
+    bool is_read = rp_state_read(reader, sources, count * sizeof *sources);
+    RP_ASSERT(is_read);
+    *sources_out = sources;
     return 0;
+}
+
+static bool weights_differ_from(const struct rp_plan *plan, const struct rp_state_source *sources)
+{
+    for (uint32_t s = 0; s < plan->source_count; s++)
+        if (sources[s].weight != plan->weights[s])
+            return true;
+    return false;
 }
 
 int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header *header,
@@ -103,14 +114,12 @@ int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header 
                    struct rp_error *error)
 {
     struct records records = {.token = {.bytes = 0}};
-    struct rp_state_source *sources = rp_calloc(plan->source_count, sizeof *sources);
-    if (!sources)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for the %" PRIu32 " sources of a token",
-                       plan->source_count);
+    struct rp_state_source *sources = NULL;
     bool has_table = header->source_count == plan->source_count;
-    int code = has_table ? read_sources(reader, sources, plan, weights_differ, error) : 0;
+    int code = has_table ? read_sources(reader, plan->source_count, &sources, error) : 0;
+    *weights_differ = sources && weights_differ_from(plan, sources);
     if (code == 0) {
-        add_stream(&records.token, header, has_table ? sources : NULL, NULL);
+        add_stream(&records.token, header, sources, NULL);
         rp_plan_contract(plan, &records.plan);
         code = compare(&records, accept_weights, error);
     }
@@ -118,4 +127,22 @@ int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header 
     free(records.plan.text);
     free(sources);
     return code;
+}
+
+int rp_state_contract(const void *token, size_t bytes, struct rp_record_writer *writer,
+                      struct rp_error *error)
+{
+    struct rp_state_reader reader = {0};
+    struct rp_state_header header;
+    struct rp_state_source *sources = NULL;
+    int code = rp_state_open(&reader, &header, token, bytes, error);
+    if (code == 0)
+        code = read_sources(&reader, header.source_count, &sources, error);
+    if (code < 0)
+        return code;
+    add_stream(writer, &header, sources, NULL);
+    free(sources);
+    return writer->out_of_memory
+               ? rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a state token")
+               : 0;
 }
