@@ -153,10 +153,11 @@ RP_API void rp_client_identity(const struct rp_client *client, uint64_t identity
 RP_API size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity);
 
 /** Compare the contracts of two processes of a job, which messages call by their names. The ranks
- * of a job should compare contracts, and next_row, before the first step: nodes share no memory, so
- * no engine can. Returns 1 if they agree and both know the whole content of the corpus (it is
- * indexed), 0 if they agree and samples of it were compared; -RP_E_MISMATCH with every field that
- * differs; -RP_E_CORRUPT for text that is no contract. */
+ * of a job should compare contracts, next_row, and base_row modulo rows * world * micro_batches
+ * (where steps begin), before the first step: nodes share no memory, so no engine can. Returns 1 if
+ * they agree and both know the whole content of the corpus (it is indexed), 0 if they agree and
+ * samples of it were compared; -RP_E_MISMATCH with every field that differs; -RP_E_CORRUPT for text
+ * that is no contract. */
 RP_API RP_MUST_CHECK int rp_contract_agree(const char *name, const char *text, size_t bytes,
                                            const char *other_name, const char *other_text,
                                            size_t other_bytes, struct rp_error *error);

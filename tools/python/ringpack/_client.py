@@ -306,11 +306,14 @@ class Client:
 
     def facts(self):
         """What the ranks of a job compare before they begin."""
+        geometry = self.geometry
+        step_rows = geometry.rows * geometry.world * geometry.micro_batches
         return {
             "contract": self.contract(),
             "next_row": self.next_row(),
-            "dp_world_size": self.geometry.world,
-            "dp_rank": self.geometry.rank,
+            "step_origin": geometry.base_row % step_rows,
+            "dp_world_size": geometry.world,
+            "dp_rank": geometry.rank,
         }
 
     def counts(self):
