@@ -23,8 +23,13 @@ bool rp_cpus_parse(struct rp_cpus *cpus, const char *text);
  * names a CPU that does not exist or that this process may not use; then nothing has changed. */
 RP_MUST_CHECK int rp_cpus_pin(const struct rp_cpus *cpus, struct rp_error *error);
 
-/** How many CPUs are in the affinity mask of the calling thread, which launchers, containers and
- * cgroups narrow. At least 1. */
+/** How many CPUs the calling thread may keep busy: those of its affinity mask, which launchers and
+ * containers narrow, or fewer if the quota of one of its cgroups is worth fewer. At least 1. */
 uint32_t rp_cpus_allowed(void);
+
+/** How many whole CPUs the least quota of this process's cgroups is worth (cpu.max of version 2,
+ * cpu.cfs_quota_us of version 1): at least 1; UINT32_MAX without a quota. `root` is put before the
+ * paths of all files: "" for this machine. */
+uint32_t rp_cpus_quota(const char *root);
 
 #endif

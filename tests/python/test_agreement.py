@@ -125,7 +125,7 @@ def test_each_field_alone_is_refused_by_name(
     with pytest.raises(CheckpointMismatchError) as on_nodes:
         check_agreement(
             [
-                {"contract": text, "next_row": 0, "step_origin": 0}
+                {"contract": text, "next_row": 0, "step_boundary": 0}
                 | {"dp_world_size": 1, "dp_rank": 0}
                 for text in (contract, other.contract())
             ]

@@ -155,7 +155,7 @@ DELIVERY = ["label_mode=shifted", "pad_id=0"]
 
 def facts(stream=STREAM, delivery=DELIVERY, **changes):
     contract = "".join(f"{line}\n" for line in [*stream, "", *delivery])
-    place = {"next_row": 12, "step_origin": 0, "dp_world_size": 2, "dp_rank": 0}
+    place = {"next_row": 12, "step_boundary": 0, "dp_world_size": 2, "dp_rank": 0}
     return {"contract": contract, **place, **changes}
 
 
@@ -170,7 +170,7 @@ def facts(stream=STREAM, delivery=DELIVERY, **changes):
             "label_mode differs: .*; pad_id differs: process 0 has 0, process 1 has 9",
         ),
         ({"next_row": 24}, "next_row differs: process 0 has 12, process 1 has 24"),
-        ({"step_origin": 6}, "step origin differs: process 0 has 0, process 1 has 6; a step"),
+        ({"step_boundary": 6}, "step boundary differs: process 0 has 0, process 1 has 6; a step"),
         ({"dp_rank": 0}, "dp_rank: nobody has 1 of 2"),
     ],
 )
@@ -224,10 +224,10 @@ def test_nodes_whose_steps_begin_at_other_rows_are_told_apart(make, expected):
         old.load_state_dict(state)
         new.load_state_dict(state)
         facts = [loader.attach()._client.facts() for loader in (old, new)]
-        with pytest.raises(ringpack.CheckpointMismatchError, match="step origin differs") as raised:
+        with pytest.raises(ringpack.CheckpointMismatchError, match="step boundary") as raised:
             new.check_ranks(lambda fact: [facts[0], fact])
         error = raised.value
-        assert (error.field, error.expected, error.found) == ("step origin", "0", "3")
+        assert (error.field, error.expected, error.found) == ("step boundary", "0", "3")
         assert "restart the engine" in error.hint
         next(old)
         with make(run="third", **steps) as third:  # from a state between two steps of the first

@@ -311,7 +311,7 @@ class Client:
         return {
             "contract": self.contract(),
             "next_row": self.next_row(),
-            "step_origin": geometry.base_row % step_rows,
+            "step_boundary": geometry.base_row % step_rows,
             "dp_world_size": geometry.world,
             "dp_rank": geometry.rank,
         }

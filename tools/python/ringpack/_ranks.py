@@ -151,10 +151,10 @@ def check_agreement(facts):
                 f"{found['next_row']}",
                 "load the same state on every rank, before the first batch",
             )
-        if found["step_origin"] != first["step_origin"]:
+        if found["step_boundary"] != first["step_boundary"]:
             raise CheckpointMismatchError(
-                f"step origin differs: {name} has {first['step_origin']}, process {number} has "
-                f"{found['step_origin']}; a step begins at this row and at every "
+                f"step boundary differs: {name} has {first['step_boundary']}, process {number} has "
+                f"{found['step_boundary']}; a step begins at this row and at every "
                 "global_batch_size-th row from it",
                 "restart the engine of every node, and load one state on every rank: steps then "
                 "begin at its row on all nodes (a state that was saved between two steps needs no "
