@@ -141,11 +141,18 @@ void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
     rp_descriptors_use(&files->descriptors, shard, ticket);
 }
 
-void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
+static void add(struct rp_a64 *count, uint64_t bytes)
+{
+    rp_a64_store_relaxed(count, rp_a64_load_relaxed(count) + bytes);
+}
+
+void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes)
 {
     struct rp_file *file = &files->files[shard];
+    add(&files->taken_bytes, bytes);
     if (file->checked)
         return;
+    add(&files->unverified_bytes, bytes);
     RP_DASSERT(file->is_watched || files->watched_count < rp_corpus_shard_count(files->corpus));
     if (!file->is_watched)
         files->watched[files->watched_count++] = shard;

@@ -231,9 +231,9 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
     if (code != RP_FILES_OPEN)
         return code < 0 ? code : RP_READS_FULL;
     reads->room_at = 0;
-    rp_files_note_use(reads->files, extent->shard, reads->number);
     uint64_t first = extent->byte_offset + fragment->offset * extent->width;
     uint64_t last = first + (uint64_t)fragment->length * extent->width;
+    rp_files_note_use(reads->files, extent->shard, reads->number, last - first);
     transfer->width = (uint16_t)extent->width;
     if (file->map) {
         transfer->mapped_shard = extent->shard + 1;
