@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
-#include "plan/token.h"
+#include "plan/token_records.h"
 
 #define STATE_BYTES_MAX (64u << 20)
 #define LENGTH_AT 12u /* u32 of a token: its length in bytes */
