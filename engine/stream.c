@@ -28,7 +28,8 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
                                            .weight = source->weight,
                                            .shards = (const char *const *)source->shards,
                                            .shard_count = source->shard_count,
-                                           .eos = source->eos};
+                                           .eos = source->eos,
+                                           .column = source->column};
         /* rp_config_finish has checked both words */
         bool known = rp_format_parse(source->format, &specs[i].format) &&
                      (!source->dtype || rp_token_type_parse(source->dtype, &specs[i].type));
@@ -154,30 +155,25 @@ bool rp_stream_docs_per_row_text(const struct rp_docs_per_row *found,
 
 /* ---- what nothing verifies ------------------------------------------------------------------- */
 
-struct rp_source_part rp_stream_unverified(const struct rp_config *config,
-                                           const struct rp_corpus *corpus, uint32_t number)
+struct rp_unverified rp_stream_unverified(const struct rp_config *config,
+                                          const struct rp_corpus *corpus, uint32_t number)
 {
     const struct rp_source *source = rp_corpus_source(corpus, number);
-    return config->verify_blocks == RP_SWITCH_OFF ? rp_source_whole(source)
-                                                  : rp_source_unverified(source);
+    struct rp_unverified found;
+    found.tokens = rp_source_unverified(source, &found.shards);
+    if (config->verify_blocks == RP_SWITCH_OFF)
+        found = (struct rp_unverified){rp_source_tokens(source), rp_source_shards(source)};
+    return found;
 }
 
-/* Weights are shares of the tokens, so a source has bytes in proportion to its bytes a token. */
-struct rp_unverified_share rp_stream_unverified_share(const struct rp_config *config,
-                                                      const struct rp_corpus *corpus)
+double rp_stream_unverified_share(const struct rp_config *config, const struct rp_corpus *corpus)
 {
-    double all_tokens = 0, all_bytes = 0;
-    struct rp_unverified_share share = {0, 0};
+    double weights = 0, unverified = 0;
     for (uint32_t i = 0; i < config->source_count; i++) {
-        struct rp_source_part whole = rp_source_whole(rp_corpus_source(corpus, i));
-        struct rp_source_part found = rp_stream_unverified(config, corpus, i);
-        double weight = (double)config->sources[i].weight / (double)whole.tokens;
-        all_tokens += weight * (double)whole.tokens;
-        all_bytes += weight * (double)whole.bytes;
-        share.tokens += weight * (double)found.tokens;
-        share.bytes += weight * (double)found.bytes;
+        double weight = (double)config->sources[i].weight;
+        double tokens = (double)rp_source_tokens(rp_corpus_source(corpus, i));
+        weights += weight;
+        unverified += weight * (double)rp_stream_unverified(config, corpus, i).tokens / tokens;
     }
-    share.tokens /= all_tokens;
-    share.bytes /= all_bytes;
-    return share;
+    return unverified / weights;
 }

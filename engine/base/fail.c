@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fail.c — see fail.h. */
+/* fail — messages are formatted here and nowhere else. */
 #include "base/fail.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listing.c — see listing.h. Names are ordered by their sequence numbers, never by times. */
+/* scan — see listing.h. Clocks play no part: the order is the sequence number in the name. */
 #include "checkpoint/listing.h"
 
 #include <dirent.h>
@@ -17,8 +17,8 @@ static const char prefix[] = "checkpoint-";
 static const char suffix[] = ".rpc";
 static const char *const kind_suffix[] = {
     [RP_NAME_CURRENT] = "",
-    [RP_NAME_BAD] = ".bad",
-    [RP_NAME_REWOUND] = ".rewound",
+    [RP_NAME_SET_ASIDE] = RP_NAME_SUFFIX_SET_ASIDE,
+    [RP_NAME_REWOUND] = RP_NAME_SUFFIX_REWOUND,
 };
 
 void rp_name_make(struct rp_name *name, uint64_t sequence, enum rp_name_kind kind)
@@ -39,8 +39,7 @@ bool rp_name_parse(struct rp_name *name, const char *text)
     uint64_t sequence;
     if (!rp_text_u64(digits, &sequence) || sequence > RP_SEQUENCE_MAX)
         return false;
-    /* The name is made again and compared, so that 7, 007 and +7 are not taken for the same
-     * sequence. */
+    /* Written again and compared: so 7, 007 and +7 are no second names for the same sequence. */
     for (enum rp_name_kind kind = RP_NAME_CURRENT; kind <= RP_NAME_REWOUND; kind++) {
         rp_name_make(name, sequence, kind);
         if (strcmp(name->text, text) == 0)
@@ -57,25 +56,25 @@ static int newest_first(const void *a, const void *b)
     return (int)left->kind - (int)right->kind;
 }
 
-static int listing_add(struct rp_listing *listing, const struct rp_name *name)
+static int scan_add(struct rp_listing *scan, const struct rp_name *name)
 {
-    /* The capacity is always a power of two. */
-    if (rp_is_pow2(listing->count) || listing->count == 0) {
-        size_t capacity = listing->count ? listing->count * 2 : 1;
-        struct rp_name *names = reallocarray(listing->names, capacity, sizeof *names);
+    if (rp_is_pow2(scan->count) ||
+        scan->count == 0) { /* full: the capacity is always a power of two */
+        size_t capacity = scan->count ? scan->count * 2 : 1;
+        struct rp_name *names = reallocarray(scan->names, capacity, sizeof *names);
         if (!names)
             return -ENOMEM;
-        listing->names = names;
+        scan->names = names;
     }
-    listing->names[listing->count++] = *name;
+    scan->names[scan->count++] = *name;
     return 0;
 }
 
-int rp_listing_open(struct rp_listing *listing, int dir, const char *path, struct rp_error *error)
+int rp_listing_open(struct rp_listing *scan, int dir, const char *path, struct rp_error *error)
 {
-    *listing = (struct rp_listing){0};
-    /* Opened again, because all users of `dir` share one read position. */
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *scan = (struct rp_listing){0};
+    int fd = openat(
+        dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* of its own: the position is not shared */
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     if (!stream) {
         int code = -errno;
@@ -94,20 +93,20 @@ int rp_listing_open(struct rp_listing *listing, int dir, const char *path, struc
         }
         struct rp_name name;
         if (rp_name_parse(&name, entry->d_name))
-            code = listing_add(listing, &name);
+            code = scan_add(scan, &name);
     }
     closedir(stream);
     if (code < 0) {
-        rp_listing_free(listing);
+        rp_listing_free(scan);
         return rp_fail(error, code, NULL, "%s: cannot list: %s", path, rp_strerror(code));
     }
-    if (listing->count > 0)
-        qsort(listing->names, listing->count, sizeof *listing->names, newest_first);
+    if (scan->count > 0)
+        qsort(scan->names, scan->count, sizeof *scan->names, newest_first);
     return 0;
 }
 
-void rp_listing_free(struct rp_listing *listing)
+void rp_listing_free(struct rp_listing *scan)
 {
-    free(listing->names);
-    *listing = (struct rp_listing){0};
+    free(scan->names);
+    *scan = (struct rp_listing){0};
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expand.c — expand the patterns of a source to the paths of its shards.
+/* expand — the patterns of a source become the paths of its shards.
  *
- * A path without wildcards is kept even if no such file exists, because a run that resumes from
- * contents may have lost its token files. For the same reason an index or a sidecar that matches a
- * pattern counts as its token file. The matches of a pattern are sorted bytewise, whatever the
- * locale; the patterns keep their order.
+ * A path without wildcards stands for itself, also when there is nothing: a run that resumes from
+ * contents may have lost its token files. For the same reason an index or a sidecar speaks for its
+ * token file. Matches of one pattern are sorted bytewise, whatever the locale; the patterns keep
+ * their order. What a directory holds is for the readers of corpus/ to say, and in which order.
  *
- * Errors: -RP_E_CONFIG when a pattern matches nothing or a shard is named twice. */
-#include <dirent.h>
+ * Fails: -RP_E_CONFIG when a pattern matches nothing or a shard is named twice. */
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
@@ -17,10 +16,10 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "config/key.h"
+#include "corpus/folder.h"
 
 #define BRACE_PATTERNS_MAX 65536u
 #define GLOB_DEPTH_MAX 128u
@@ -46,8 +45,7 @@ int rp_first_twin(char *const *texts, size_t count, const char **twin_out, struc
     return 0;
 }
 
-/* The token file of an index (NAME.idx -> NAME.bin) or a sidecar (PATH.rpx -> PATH), or the path
- * itself. */
+/* The token file that a file belongs to: NAME.idx -> NAME.bin, PATH.rpx -> PATH, or itself. */
 static char *token_file(const char *path)
 {
     int stem = (int)strlen(path) - 4;
@@ -58,62 +56,33 @@ static char *token_file(const char *path)
     return strdup(path);
 }
 
-static int add_token_file(struct rp_config_source *found, const char *directory, const char *path,
-                          struct rp_error *error)
-{
-    char *file = token_file(path);
-    if (!file)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
-    int code = 0;
-    if (!directory || rp_text_has_suffix(file, ".bin") || rp_text_has_suffix(file, ".npy"))
-        code = rp_config_source_add_shard(found, directory, file, error);
-    free(file);
-    return code;
-}
-
-/* Warn of a token file without an index in a directory of Megatron shards. It is left out, and its
- * index may have been lost. */
-static void warn_of_no_index(const char *directory, const char *name)
-{
-    if (!rp_text_has_suffix(name, ".bin") && !rp_text_has_suffix(name, ".npy"))
-        return;
-    char *index = rp_format("%s/%.*s.idx", directory, (int)strlen(name) - 4, name);
-    if (index && access(index, F_OK) < 0)
-        rp_log(RP_LOG_WARNING, "%s/%s: left out: it has no .idx beside it, as others there have",
-               directory, name);
-    free(index);
-}
-
-/* The Megatron shards of a directory if it has any, otherwise its *.bin and *.npy files. */
+/* A folder stands for the files of the dataset that it holds, in their order. */
 static int expand_directory(struct rp_config_source *found, const char *path,
                             struct rp_error *error)
 {
-    struct dirent **entries;
-    int count = scandir(path, &entries, NULL, NULL);
-    if (count < 0)
-        return rp_fail(error, -errno, "check the permissions of the directory",
-                       "%s: cannot be listed: %s", path, strerror(errno));
-    bool megatron = false;
-    for (int i = 0; i < count; i++)
-        megatron |= entries[i]->d_name[0] != '.' && rp_text_has_suffix(entries[i]->d_name, ".idx");
-    int code = 0;
-    for (int i = 0; i < count; i++) {
-        const char *name = entries[i]->d_name;
-        if (code == 0 && name[0] != '.') {
-            if (!megatron || rp_text_has_suffix(name, ".idx"))
-                code = add_token_file(found, path, name, error);
-            else
-                warn_of_no_index(path, name);
-        }
-        free(entries[i]);
-    }
-    free(entries);
+    struct rp_paths files = {0};
+    int code = rp_folder_expand(path, &files, error);
+    for (size_t i = 0; code == 0 && i < files.count; i++)
+        code = rp_config_source_add_shard(found, NULL, files.paths[i], error);
+    rp_paths_release(&files);
     return code;
 }
 
-/* Whether braces expand to at most BRACE_PATTERNS_MAX patterns. {a,b}{a,b}… doubles with every
- * pair, so a pattern of 200 bytes could take years. The estimate is the worst case, in which all
- * pairs have the same number of alternatives. */
+static int fail_nothing(const char *pattern, bool wild, struct rp_key_place place,
+                        struct rp_error *error)
+{
+    char hint[384] = "check the path: those in a config begin at its folder";
+    if (wild)
+        return rp_key_fail(place, "shards", hint, error, "%s: no file matches", pattern);
+    size_t used = strlen(hint);
+    used += (size_t)snprintf(hint + used, sizeof hint - used, "; a directory holds one of: ");
+    rp_folder_forms(hint + used, sizeof hint - used);
+    return rp_key_fail(place, "shards", hint, error, "%s: the directory holds no token files",
+                       pattern);
+}
+
+/* {a,b}{a,b}… doubles with every pair: 200 bytes would be years of work. Pairs with as many
+ * alternatives each are the worst case. */
 static bool braces_are_few(const char *pattern)
 {
     uint64_t braces = 0, commas = 0, patterns = 1;
@@ -126,8 +95,8 @@ static bool braces_are_few(const char *pattern)
     return patterns <= BRACE_PATTERNS_MAX;
 }
 
-/* glob(3) recurses for every slash and every brace, with a copy of the pattern on the stack, so a
- * few thousand of them would overflow the stack. */
+/* glob calls itself for every slash and every brace, with the pattern on its stack: a few thousand
+ * are the end of it. */
 static bool is_shallow(const char *pattern)
 {
     unsigned depth = 0;
@@ -136,7 +105,7 @@ static bool is_shallow(const char *pattern)
     return depth <= GLOB_DEPTH_MAX && strlen(pattern) < PATH_MAX;
 }
 
-/* The directory that glob could not read; its callback has no argument for a result. */
+/* What glob could not look into; its callback has no other way out. */
 static _Thread_local char unread[512];
 static _Thread_local int unread_errno;
 
@@ -145,6 +114,15 @@ static int note_unread(const char *path, int number)
     snprintf(unread, sizeof unread, "%s", path);
     unread_errno = number;
     return number != ENOENT && number != ENOTDIR; /* these match nothing */
+}
+
+static int add_token_file(struct rp_config_source *found, const char *path, struct rp_error *error)
+{
+    char *file = token_file(path);
+    int code = file ? rp_config_source_add_shard(found, NULL, file, error)
+                    : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+    free(file);
+    return code;
 }
 
 static int expand_glob(struct rp_config_source *found, const char *pattern, struct rp_error *error)
@@ -167,14 +145,13 @@ static int expand_glob(struct rp_config_source *found, const char *pattern, stru
         struct stat info;
         bool directory = stat(matches.gl_pathv[i], &info) == 0 && S_ISDIR(info.st_mode);
         if (!directory)
-            code = add_token_file(found, NULL, matches.gl_pathv[i], error);
+            code = add_token_file(found, matches.gl_pathv[i], error);
     }
     globfree(&matches);
     return code;
 }
 
-/* Sort shards [first, count) and remove repetitions, which occur where an index and its token file
- * both match. */
+/* Sorts shards [first, count) and drops repetitions: an index and its token file both match. */
 static void tidy_matches(struct rp_config_source *found, uint32_t first)
 {
     uint32_t kept = first;
@@ -190,8 +167,7 @@ static void tidy_matches(struct rp_config_source *found, uint32_t first)
     found->shard_count = kept;
 }
 
-/* Whether a path is the PREFIX of an existing Megatron dataset; it may contain wildcard characters.
- */
+/* PREFIX names a Megatron dataset that is there, whatever letters are in it. */
 static bool is_prefix(const char *path)
 {
     static const char *const suffixes[] = {".idx", ".bin"};
@@ -225,13 +201,9 @@ static int expand_pattern(struct rp_config_source *found, const char *pattern,
     if (code < 0)
         return code;
     if (found->shard_count == first)
-        return rp_key_fail(place, "shards", "check the path: those in a config begin at its folder",
-                           error,
-                           wild ? "%s: no file matches"
-                                : "%s: the directory holds no NAME.bin with NAME.idx, no *.bin and"
-                                  " no *.npy",
-                           pattern);
-    tidy_matches(found, first);
+        return fail_nothing(pattern, wild, place, error);
+    if (wild) /* a folder's files have an order of their own */
+        tidy_matches(found, first);
     return 0;
 }
 

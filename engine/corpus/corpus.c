@@ -231,28 +231,16 @@ uint32_t rp_source_shards(const struct rp_source *source)
     return source->shard_count;
 }
 
-static struct rp_source_part part_of(const struct rp_source *source, bool with_sidecars)
+uint64_t rp_source_unverified(const struct rp_source *source, uint32_t *shards)
 {
-    struct rp_source_part part = {.tokens = 0};
+    uint64_t tokens = 0;
+    *shards = 0;
     for (uint32_t i = 0; i < source->shard_count; i++) {
         const struct rp_opened *opened = &source->shards[i];
-        if (opened->found.has_sidecar && !with_sidecars)
-            continue;
-        part.shards++;
-        part.tokens += opened->shard.tokens;
-        part.bytes += opened->shard.tokens * rp_token_width(opened->shard.type);
+        tokens += opened->found.has_sidecar ? 0 : opened->shard.tokens;
+        *shards += !opened->found.has_sidecar;
     }
-    return part;
-}
-
-struct rp_source_part rp_source_whole(const struct rp_source *source)
-{
-    return part_of(source, true);
-}
-
-struct rp_source_part rp_source_unverified(const struct rp_source *source)
-{
-    return part_of(source, false);
+    return tokens;
 }
 
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source)
@@ -363,7 +351,12 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
     uint64_t tokens, offset;
     const struct rp_opened *opened = &source->shards[s];
     const char *problem = rp_shard_locate(opened, document - source->first[s], &tokens, &offset);
-    return rp_fail(error, -RP_E_CORRUPT, "restore the index, or write the shard again",
+    char hint[sizeof error->hint];
+    snprintf(hint, sizeof hint,
+             opened->found.index_path ? "restore the index, or write the shard again"
+                                      : "restore the file and run `ringpack index %s` again",
+             opened->shard.path);
+    return rp_fail(error, -RP_E_CORRUPT, hint,
                    "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
                    source->name, document, document - source->first[s], opened->shard.path,
                    problem ? problem : "its index entry was bad and is good now");

@@ -6,8 +6,8 @@
  * extent table. It reads indexes and sampled blocks, never whole token files (rp_index_build does,
  * once, for the user).
  *
- * Indexes are mapped, so memory does not grow with the corpus. Threads: open and close on one
- * thread; everything else is read-only and may be called from any number of threads. */
+ * Indexes are mapped, so memory does not grow with a corpus that has them. Threads: open and close
+ * on one thread; everything else is read-only and may be called from any number of threads. */
 #ifndef RP_CORPUS_CORPUS_H
 #define RP_CORPUS_CORPUS_H
 
@@ -20,31 +20,46 @@
 #include "base/hash.h"
 #include "corpus/spans.h"
 
+/* The formats: identifier, name. Their order is that of the numbers in sidecars, so a new one comes
+ * last. Each has a reader (readers.h).
+ *
+ *     MEGATRON  NAME.bin + NAME.idx, MMIDIDX version 1
+ *     RAW       headerless tokens (nanoGPT .bin, OLMo .npy); needs dtype and eos
+ *     NPY       a true numpy .npy file, one dimension; needs eos
+ *     LLMC      llm.c .bin, magic 20240520 (u16) or 20240801 (u32); leading EOS */
+#define RP_FORMAT_LIST(X)                                                                          \
+    X(MEGATRON, "megatron")                                                                        \
+    X(RAW, "raw")                                                                                  \
+    X(NPY, "npy")                                                                                  \
+    X(LLMC, "llmc")
+#define RP_FORMAT_ENUM(id, name) RP_FORMAT_##id,
 enum rp_format {
-    RP_FORMAT_AUTO,     /* decided by magic, then by the files beside it; raw is never guessed */
-    RP_FORMAT_MEGATRON, /* NAME.bin + NAME.idx, MMIDIDX version 1 */
-    RP_FORMAT_RAW,      /* headerless tokens (nanoGPT .bin, OLMo .npy); needs dtype and eos */
-    RP_FORMAT_NPY,      /* a true numpy .npy file, one dimension; needs eos */
-    RP_FORMAT_LLMC,     /* llm.c .bin, magic 20240520 (u16) or 20240801 (u32); leading EOS */
+    RP_FORMAT_AUTO, /* decided by magic, then by the files beside it; raw is never guessed */
+    RP_FORMAT_LIST(RP_FORMAT_ENUM) RP_FORMAT_COUNT
 };
 
-/* How one token is stored. All are read as unsigned numbers, so that a negative one of a signed
- * type has more than the rp_token_bits of it. */
-enum rp_token_type {
-    RP_TOKEN_NONE,
-    RP_TOKEN_U8,
-    RP_TOKEN_U16,
-    RP_TOKEN_I16,
-    RP_TOKEN_I32,
-    RP_TOKEN_U32,
-    RP_TOKEN_I64
-};
+/* How one token is stored: identifier, name, bytes, bits of an id. All are read as unsigned
+ * numbers, so that a negative one of a signed type has more bits than an id may have; so have ids
+ * of u64 from 2^63 on. Numbered in sidecars, so a new one comes last. */
+#define RP_TOKEN_LIST(X)                                                                           \
+    X(U8, "u8", 1, 8)                                                                              \
+    X(U16, "u16", 2, 16)                                                                           \
+    X(I16, "i16", 2, 15)                                                                           \
+    X(I32, "i32", 4, 31)                                                                           \
+    X(U32, "u32", 4, 32)                                                                           \
+    X(I64, "i64", 8, 63)                                                                           \
+    X(I8, "i8", 1, 7)                                                                              \
+    X(U64, "u64", 8, 63)
+#define RP_TOKEN_ENUM(id, name, width, bits) RP_TOKEN_##id,
+enum rp_token_type { RP_TOKEN_NONE, RP_TOKEN_LIST(RP_TOKEN_ENUM) RP_TOKEN_COUNT };
 uint32_t rp_token_width(enum rp_token_type type); /* bytes; 0 for NONE */
 uint32_t rp_token_bits(enum rp_token_type type);  /* of an id: without the sign */
 
 #define RP_EOS_NONE (-1)
 /* Sidecar hashes cover blocks of this many bytes; checked reads are rounded to it. */
 #define RP_BLOCK_BYTES 4096u
+/* The name of a column, with its NUL. */
+#define RP_COLUMN_BYTES 64u
 
 /* What the user says about one source. Paths are files, Megatron prefixes, or directories/globs
  * that the config module has already expanded, in the canonical order (sorted bytewise within one
@@ -57,6 +72,7 @@ struct rp_source_spec {
     enum rp_format format;
     enum rp_token_type type; /* NONE = from the file */
     int64_t eos;             /* RP_EOS_NONE = not declared */
+    const char *column;      /* of token ids, where a file has several; NULL = not declared */
 };
 
 struct rp_corpus_spec {
@@ -69,10 +85,10 @@ struct rp_corpus_spec {
 struct rp_corpus;
 struct rp_source; /* one source, passed to the plan as its `lengths` */
 
-/** Open every index, check sizes, compute fingerprints. Formats that need a scan (RAW, NPY, LLMC)
- * need a sidecar; without one this returns -RP_E_FORMAT with the hint `ringpack index …` — unless
- * the file is small (<= 256 MiB), when it is scanned in memory. Errors name path, field, expected
- * and found. */
+/** Open every index, check sizes, compute fingerprints. Formats that need a scan of all tokens
+ * (RAW, NPY, LLMC) need a sidecar; without one this returns -RP_E_FORMAT with the hint `ringpack
+ * index …` — unless the file is small (<= 256 MiB), when it is scanned in memory. Of the others,
+ * more than 16 Mi documents in a shard need one. Errors name path, field, expected and found. */
 RP_MUST_CHECK int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *spec,
                                  struct rp_error *error);
 void rp_corpus_close(struct rp_corpus *corpus);
@@ -83,16 +99,10 @@ const char *rp_source_name(const struct rp_source *source);
 uint64_t rp_source_documents(const struct rp_source *source);
 uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documents */
 
+/** The tokens in its shards that have no sidecar, so that nothing verifies them, and how many of
+ * its shards that are. */
+uint64_t rp_source_unverified(const struct rp_source *source, uint32_t *shards);
 uint32_t rp_source_shards(const struct rp_source *source);
-
-/* Some of its shards, and what their tokens are in number and bytes. */
-struct rp_source_part {
-    uint64_t tokens, bytes;
-    uint32_t shards;
-};
-struct rp_source_part rp_source_whole(const struct rp_source *source);
-/** Its shards that have no sidecar, so that nothing verifies them. */
-struct rp_source_part rp_source_unverified(const struct rp_source *source);
 
 /** Tokens of a document, or UINT64_MAX when its index entry is damaged (outside the file,
  * negative). Signature fits struct rp_plan_source.length: `source` is a const struct rp_source *.
@@ -177,6 +187,7 @@ struct rp_inspection {
     enum rp_token_type type;
     int64_t eos; /* RP_EOS_NONE where the format needs none */
     char why[256];
+    char column[RP_COLUMN_BYTES]; /* of the token ids; empty where the format has none */
     uint64_t bytes, tokens, documents, empty_documents;
     uint64_t damaged_documents; /* whose length rp_source_length would not give */
     uint64_t length_min, length_max;

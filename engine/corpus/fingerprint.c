@@ -55,12 +55,16 @@ struct rp_fingerprint rp_identity_fingerprint(const struct rp_identity *identity
     struct rp_fingerprint fingerprint = {{0, 0}, {0, 0}};
     struct words words = begin_words(identity);
     add_hash(&words, identity->index_sample);
+    if (identity->has_table)
+        add_hash(&words, identity->table_root);
     for (uint32_t i = 0; i < identity->sample_count; i++)
         add_word(&words, identity->sample[i]);
     fingerprint.sampled = hash_words(&words);
     if (identity->full) {
         words = begin_words(identity);
         add_hash(&words, identity->index_content);
+        if (identity->has_table)
+            add_hash(&words, identity->table_root);
         add_hash(&words, identity->content);
         fingerprint.full = hash_words(&words);
     }

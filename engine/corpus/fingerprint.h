@@ -2,11 +2,12 @@
 /* fingerprint.h — is this the content we saw before? Paths, names and times are not part of the
  * answer.
  *
- * A shard's sampled fingerprint is the XXH3-128 of its geometry, the hash of its index and the
- * hashes of up to 64 blocks of its token file, spread evenly with the first and the last among
- * them. Its full fingerprint replaces the sampled blocks by the hash of all block hashes. Both can
- * be computed from a sidecar alone, so a corpus whose token files are gone still has its identity.
- * A source's is the hash over its shards' in order, a corpus' the hash over its sources'. */
+ * A shard's sampled fingerprint is the XXH3-128 of its geometry, the hash of its index or the root
+ * of its document table (table.h), and the hashes of up to 64 blocks of its token file, spread
+ * evenly with the first and the last among them. Its full fingerprint replaces the sampled blocks
+ * by the hash of all block hashes. Both can be computed from a sidecar alone, so a corpus whose
+ * token files are gone still has its identity. A source's is the hash over its shards' in order, a
+ * corpus' the hash over its sources'. */
 #ifndef RP_CORPUS_FINGERPRINT_H
 #define RP_CORPUS_FINGERPRINT_H
 
@@ -22,8 +23,10 @@ struct rp_identity {
     enum rp_token_type type;
     int64_t eos;
     uint64_t bytes, token_offset, documents, tokens;
-    uint64_t index_bytes;           /* of the .idx, or of the document table */
+    uint64_t index_bytes;           /* of the .idx; 0 where there is none */
     struct rp_hash128 index_sample; /* rp_index_sample of it */
+    bool has_table;
+    struct rp_hash128 table_root;
     uint64_t sample[RP_SAMPLE_BLOCKS];
     uint32_t sample_count;
     bool full; /* the next two are known */

@@ -92,72 +92,58 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
     return 0;
 }
 
-static int fail_foreign(const char *path, const char *name, const char *hint,
-                        struct rp_error *error)
-{
-    return rp_fail(error, -RP_E_FORMAT, hint, "%s: expected a file of tokens, found %s", path,
-                   name);
-}
-
 /* What the first bytes say, when nobody has declared a format. */
-static int find_magic(struct rp_found *found, const uint8_t head[16], struct rp_error *error)
+static int find_claim(struct rp_found *found, const struct rp_probe *probe, struct rp_error *error)
 {
-    uint32_t magic = rp_load_u32(head);
-    if (!memcmp(head, "\x93NUMPY", 6)) {
-        found->format = RP_FORMAT_NPY;
-        snprintf(found->why, sizeof found->why, "it begins with the magic of a numpy .npy file");
-    } else if (magic == 20240520 || magic == 20240801) {
-        found->format = RP_FORMAT_LLMC;
-        snprintf(found->why, sizeof found->why, "it begins with the magic %u of llm.c", magic);
-    } else if (!found->has_sidecar) { /* a sidecar knows better: any bytes can begin a file of raw
-                                         tokens */
-        for (size_t i = 0; i < RP_ARRAY_COUNT(foreign); i++)
-            if (!memcmp(head, foreign[i].magic, foreign[i].bytes))
-                return fail_foreign(found->token_path, foreign[i].name, foreign[i].hint, error);
-    }
+    const struct rp_reader *reader;
+    int code = rp_readers_claim(probe, &reader, found->why, error);
+    if (code > 0)
+        found->format = reader->format;
+    if (code != 0)
+        return code < 0 ? code : 0;
+    /* A sidecar knows better: any bytes can begin a file of raw tokens. */
+    for (size_t i = 0; i < RP_ARRAY_COUNT(foreign) && !found->has_sidecar; i++)
+        if (!memcmp(probe->head, foreign[i].magic, foreign[i].bytes))
+            return rp_readers_refuse(probe, foreign[i].name, foreign[i].hint, error);
     return 0;
 }
 
 /* A declared format that the first bytes contradict would give junk tokens without any error. */
-static int check_declared(const struct rp_found *found, const uint8_t head[16],
-                          struct rp_error *error)
+static int check_declared(struct rp_found *found, struct rp_probe *probe, struct rp_error *error)
 {
-    if (found->format == RP_FORMAT_RAW && !memcmp(head, "\x93NUMPY", 6))
-        return fail_foreign(found->token_path, "a numpy .npy file, though it was declared raw",
-                            "declare it as npy; raw is for .npy files without a header (OLMo)",
-                            error);
-    if (found->format == RP_FORMAT_RAW && !memcmp(head, "MMIDIDX\0\0", 9))
-        return fail_foreign(found->token_path, "a Megatron index, though it was declared raw",
-                            "give the .bin beside it, and no format", error);
-    if (found->format == RP_FORMAT_NPY && memcmp(head, "\x93NUMPY", 6))
-        return fail_foreign(
-            found->token_path, "no numpy header, though it was declared npy",
-            "OLMo's .npy files have no header: declare them raw, with dtype and eos", error);
-    return 0;
+    const struct rp_reader *reader = rp_readers_of(found->format);
+    char why[256];
+    probe->is_declared = true;
+    if (!reader->claim)
+        return 0;
+    int code = reader->claim(probe, why, error);
+    if (code == 0)
+        code = rp_fail(error, -RP_E_FORMAT, "declare another format, or none",
+                       "%s: expected %s, as declared, found something else", probe->path,
+                       reader->what);
+    return code < 0 ? code : 0;
 }
 
 /* Open the token file once: is it there, is it a file, how does it begin? */
 static int look_at_tokens(struct rp_found *found, const struct rp_find_options *options,
                           struct rp_error *error)
 {
-    uint8_t head[16] = {0};
-    uint64_t bytes;
-    int fd = rp_file_open_read(found->token_path, &bytes, error);
-    if (fd < 0) {
+    struct rp_probe probe = {.path = found->token_path};
+    probe.fd = rp_file_open_read(found->token_path, &probe.bytes, error);
+    if (probe.fd < 0) {
         found->data_missing = options->allow_missing_data && found->has_sidecar;
-        return found->data_missing ? 0 : fd;
+        return found->data_missing ? 0 : probe.fd;
     }
-    int code = rp_file_read_at(fd, found->token_path, head, (size_t)rp_min_u64(bytes, sizeof head),
-                               0, error);
-    close(fd);
-    if (code < 0)
-        return code;
-    if (bytes == 0)
-        return rp_fail(error, -RP_E_EMPTY, "remove it from the list of shards, or write it again",
+    int code = rp_file_read_at(probe.fd, probe.path, probe.head,
+                               (size_t)rp_min_u64(probe.bytes, sizeof probe.head), 0, error);
+    if (code == 0 && probe.bytes == 0)
+        code = rp_fail(error, -RP_E_EMPTY, "remove it from the list of shards, or write it again",
                        "%s: expected tokens, found an empty file", found->token_path);
-    if (found->format == RP_FORMAT_AUTO)
-        return find_magic(found, head, error);
-    return found->format == RP_FORMAT_MEGATRON ? 0 : check_declared(found, head, error);
+    if (code == 0)
+        code = found->format == RP_FORMAT_AUTO ? find_claim(found, &probe, error)
+                                               : check_declared(found, &probe, error);
+    close(probe.fd);
+    return code;
 }
 
 static int find_sidecar(struct rp_found *found, const struct rp_find_options *options,
@@ -236,7 +222,8 @@ int rp_find(struct rp_found *found, const char *path, const struct rp_find_optio
 {
     static const struct rp_source_spec nothing_declared = {.eos = RP_EOS_NONE};
     const struct rp_source_spec *hints = options->hints ? options->hints : &nothing_declared;
-    *found = (struct rp_found){.format = hints->format, .type = hints->type, .eos = hints->eos};
+    *found = (struct rp_found){
+        .format = hints->format, .type = hints->type, .eos = hints->eos, .column = hints->column};
     found->token_path = strdup(path);
     if (!found->token_path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
@@ -255,12 +242,8 @@ void rp_found_release(struct rp_found *found)
     *found = (struct rp_found){0};
 }
 
-int rp_found_check_type(const struct rp_found *found, enum rp_token_type type,
-                        struct rp_error *error)
+struct rp_reader_options rp_found_options(const struct rp_found *found)
 {
-    if (found->type == RP_TOKEN_NONE || found->type == type)
-        return 0;
-    return rp_fail(error, -RP_E_FORMAT, "leave the dtype away: this format knows its own",
-                   "%s: dtype: declared %s, found %s in the file", found->token_path,
-                   rp_token_type_name(found->type), rp_token_type_name(type));
+    return (struct rp_reader_options){
+        .type = found->type, .eos = found->eos, .column = found->column};
 }

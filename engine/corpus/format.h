@@ -7,13 +7,14 @@
 #ifndef RP_CORPUS_FORMAT_H
 #define RP_CORPUS_FORMAT_H
 
-#include "corpus/corpus.h"
+#include "corpus/readers.h"
 #include "corpus/sidecar.h"
 
 struct rp_found {
     enum rp_format format;   /* never AUTO */
     enum rp_token_type type; /* as declared by the user, else by the sidecar; NONE = neither */
     int64_t eos;             /* likewise; RP_EOS_NONE = neither */
+    const char *column;      /* as declared; the string is the caller's. NULL = not */
     char *token_path;        /* the file of tokens */
     char *index_path;        /* Megatron: its .idx; NULL for the others */
     bool data_missing;       /* the token file cannot be opened, and that was allowed */
@@ -34,8 +35,7 @@ RP_MUST_CHECK int rp_find(struct rp_found *found, const char *path,
                           const struct rp_find_options *options, struct rp_error *error);
 void rp_found_release(struct rp_found *found);
 
-/** -RP_E_FORMAT unless no type was declared or it is `type`. */
-RP_MUST_CHECK int rp_found_check_type(const struct rp_found *found, enum rp_token_type type,
-                                      struct rp_error *error);
+/** What was declared, or is in a sidecar, as a reader wants it. */
+struct rp_reader_options rp_found_options(const struct rp_found *found);
 
 #endif

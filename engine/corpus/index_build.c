@@ -11,56 +11,117 @@
 #include "corpus/document_scan.h"
 #include "corpus/shard.h"
 
-/* Hash the blocks of a piece and pass its document starts on. */
-static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, const uint64_t *starts,
-                     size_t start_count, struct rp_error *error)
+static int add_blocks(struct rp_sidecar_writer *writer, const uint8_t *bytes, size_t byte_count,
+                      struct rp_error *error)
 {
-    struct rp_sidecar_writer *writer = context;
     uint64_t hashes[RP_DOCUMENT_SCAN_BYTES / RP_BLOCK_BYTES];
     size_t blocks = 0;
     for (size_t at = 0; at < byte_count; at += RP_BLOCK_BYTES)
         hashes[blocks++] = rp_hash64(bytes + at,
                                      (size_t)rp_min_u64(RP_BLOCK_BYTES, byte_count - at));
-    int code = rp_sidecar_add(writer, &writer->blocks, hashes, blocks, error);
-    return code < 0 ? code : rp_sidecar_add(writer, &writer->starts, starts, start_count, error);
+    return rp_sidecar_add_blocks(writer, hashes, blocks, error);
+}
+
+/* Of a pass that looks for no documents. */
+static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, const uint64_t *starts,
+                     size_t start_count, struct rp_error *error)
+{
+    (void)starts, (void)start_count;
+    return add_blocks(context, bytes, byte_count, error);
+}
+
+/* Of a walk that reads every token. */
+struct indexing {
+    struct rp_sidecar_writer *writer;
+    const struct rp_sink *sink;
+};
+
+static int add_walked_piece(void *context, const uint8_t *bytes, size_t byte_count,
+                            struct rp_error *error)
+{
+    struct indexing *indexing = context;
+    return add_blocks(indexing->writer, bytes, byte_count, error);
+}
+
+static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_span *spans,
+                size_t span_count, struct rp_error *error)
+{
+    struct indexing *indexing = context;
+    indexing->writer->has_spans = indexing->sink->layout.has_spans;
+    return rp_sidecar_add_document(indexing->writer, byte, tokens, spans, span_count, error);
+}
+
+/* The documents of a format that is walked. */
+static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
+                         struct rp_sidecar_writer *writer, const struct rp_progress *progress,
+                         struct rp_sidecar_info *info, struct rp_error *error)
+{
+    const struct rp_reader *reader = rp_readers_of(opened->found.format);
+    struct rp_reader_options options = rp_found_options(&opened->found);
+    struct rp_sink sink = {.path = probe->path,
+                           .file_bytes = probe->bytes,
+                           .keep = keep,
+                           .piece = reader->reads_tokens ? add_walked_piece : NULL};
+    struct indexing indexing = {.writer = writer, .sink = &sink};
+    sink.context = &indexing;
+    if (reader->reads_tokens)
+        options.progress = *progress;
+    int code = reader->walk(probe, &options, &sink, error);
+    if (code == 0 && !reader->reads_tokens)
+        code = rp_tokens_read(probe, NULL, NULL, add_piece, writer, progress, error);
+    info->type = sink.layout.type;
+    info->eos = sink.layout.eos;
+    info->token_offset = sink.layout.token_offset;
+    info->tokens = sink.tokens;
+    info->token_max = sink.token_max;
+    info->table = (struct rp_table_shape){
+        .documents = sink.documents, .has_extents = true, .has_spans = sink.layout.has_spans};
+    memcpy(info->column, sink.layout.column, sizeof info->column);
+    return code;
+}
+
+/* A format that has an index of its own: of the token file only blocks and the largest id. */
+static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
+                      struct rp_sidecar_writer *writer, const struct rp_progress *progress,
+                      struct rp_sidecar_info *info, struct rp_error *error)
+{
+    const struct rp_layout layout = {.type = opened->shard.type};
+    const struct rp_map *index = &opened->megatron.map;
+    struct rp_document_scan scan;
+    rp_document_scan_begin(&scan, layout.type, RP_EOS_NONE, false);
+    int code = rp_tokens_read(probe, &layout, &scan, add_piece, writer, progress, error);
+    info->type = opened->shard.type;
+    info->eos = RP_EOS_NONE;
+    info->tokens = opened->shard.tokens;
+    info->token_max = scan.token_max;
+    info->table = (struct rp_table_shape){.documents = opened->shard.documents};
+    info->index_bytes = index->bytes;
+    info->index_sample = opened->megatron.sample;
+    info->index_content = rp_hash128(index->data, (size_t)index->bytes);
+    return code;
 }
 
 static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
                          const struct rp_progress *progress, struct rp_error *error)
 {
-    bool megatron = opened->found.format == RP_FORMAT_MEGATRON;
+    struct rp_sidecar_info info = {.format = opened->found.format, .bytes = opened->shard.bytes};
     struct rp_sidecar_writer writer;
-    struct rp_document_scan scan;
+    struct rp_probe probe;
     int code = rp_sidecar_begin(&writer, path, rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES),
                                 error);
     if (code < 0)
         return code;
-    rp_document_scan_begin(&scan, opened->shard.type, megatron ? RP_EOS_NONE : opened->found.eos,
-                           opened->found.format == RP_FORMAT_LLMC);
-    code = rp_tokens_read(opened, fd, &scan, add_piece, &writer, progress, error);
+    code = rp_shard_probe(opened, fd, &probe, error);
+    if (code == 0)
+        code = opened->found.format == RP_FORMAT_MEGATRON
+                   ? add_tokens(opened, &probe, &writer, progress, &info, error)
+                   : add_documents(opened, &probe, &writer, progress, &info, error);
     if (code == 0) /* what was hashed must be what the sidecar will be compared with */
         code = rp_shard_check(&opened->shard, &opened->shard.stamp, fd, error);
-    if (code < 0) {
-        rp_sidecar_discard(&writer);
-        return code;
-    }
-    struct rp_sidecar_info info = {
-        .format = opened->found.format,
-        .type = opened->shard.type,
-        .eos = opened->found.eos,
-        .bytes = opened->shard.bytes,
-        .token_offset = opened->token_offset,
-        .tokens = opened->shard.tokens,
-        .token_max = scan.token_max,
-        .documents = opened->shard.documents,
-    };
-    if (megatron) {
-        const struct rp_map *index = &opened->megatron.map;
-        info.index_bytes = index->bytes;
-        info.index_sample = opened->megatron.sample;
-        info.index_content = rp_hash128(index->data, (size_t)index->bytes);
-    }
-    return rp_sidecar_finish(&writer, &info, error);
+    if (code == 0)
+        return rp_sidecar_finish(&writer, &info, error);
+    rp_sidecar_discard(&writer);
+    return code;
 }
 
 int rp_index_build(const char *path, const struct rp_source_spec *hints, const char *index_dir,

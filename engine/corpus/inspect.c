@@ -44,9 +44,14 @@ static int scan_largest(const struct rp_opened *opened, const struct rp_progress
     if (fd < 0)
         return fd;
     struct rp_stamp known = opened->shard.stamp;
+    const struct rp_layout layout = {.type = opened->shard.type,
+                                     .token_offset = opened->layout.token_offset};
+    struct rp_probe probe;
     int code = rp_shard_check(&opened->shard, &known, fd, error);
     if (code == 0)
-        code = rp_tokens_read(opened, fd, &scan, ignore_piece, NULL, progress, error);
+        code = rp_shard_probe(opened, fd, &probe, error);
+    if (code == 0)
+        code = rp_tokens_read(&probe, &layout, &scan, ignore_piece, NULL, progress, error);
     close(fd);
     *token_max = scan.token_max;
     return code;
@@ -78,6 +83,7 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
         .fingerprint = opened.fingerprint,
     };
     memcpy(inspection->why, opened.found.why, sizeof inspection->why);
+    memcpy(inspection->column, opened.layout.column, sizeof inspection->column);
     count_lengths(&opened, inspection);
     if (scan_tokens)
         code = scan_largest(&opened, &report, &inspection->token_max, error);

@@ -49,14 +49,15 @@ static int compare_sidecar(const struct rp_opened *opened, struct rp_error *erro
     const struct rp_sidecar *sidecar = &opened->found.sidecar;
     const struct rp_sidecar_info *info = &sidecar->info; /* as it was at the start */
     struct rp_hash128 blocks = rp_hash128(sidecar->block_hashes, 8 * (size_t)info->block_count);
-    struct rp_hash128 starts = rp_hash128(sidecar->starts, 8 * (size_t)info->start_count);
     if (!rp_hash128_equal(blocks, info->content))
         return changed(sidecar->path, "hash of the block table", info->content.low, blocks.low,
                        error);
-    if (info->start_count && !rp_hash128_equal(starts, info->index_content))
-        return changed(sidecar->path, "hash of the document table", info->index_content.low,
-                       starts.low, error);
-    return 0;
+    struct rp_error ignored;
+    return rp_sidecar_check_table(sidecar, opened->shard.path, &ignored) == 0
+               ? 0
+               : changed(sidecar->path, "hash of the document table", info->table_root.low,
+                         rp_table_hash(sidecar->table.image, sidecar->table.image_bytes, NULL).low,
+                         error);
 }
 
 /* 1: its stamp differs, so that its content decides. */

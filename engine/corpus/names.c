@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names — formats and token types as people write them. */
+/* names — formats and token types as people write them, and what a token type is. */
 #include <string.h>
 
 #include "base/bits.h"
 #include "corpus/corpus.h"
 
-static const char *const format_names[] = {
-    [RP_FORMAT_AUTO] = "auto", [RP_FORMAT_MEGATRON] = "megatron", [RP_FORMAT_RAW] = "raw",
-    [RP_FORMAT_NPY] = "npy",   [RP_FORMAT_LLMC] = "llmc",
-};
-static const char *const type_names[] = {
-    [RP_TOKEN_NONE] = "none", [RP_TOKEN_U8] = "u8",   [RP_TOKEN_U16] = "u16",
-    [RP_TOKEN_I16] = "i16",   [RP_TOKEN_I32] = "i32", [RP_TOKEN_U32] = "u32",
-    [RP_TOKEN_I64] = "i64",
-};
-static const uint8_t type_widths[] = {
-    [RP_TOKEN_NONE] = 0, [RP_TOKEN_U8] = 1,  [RP_TOKEN_U16] = 2, [RP_TOKEN_I16] = 2,
-    [RP_TOKEN_I32] = 4,  [RP_TOKEN_U32] = 4, [RP_TOKEN_I64] = 8,
-};
+#define FORMAT_NAME(id, name) [RP_FORMAT_##id] = (name),
+static const char *const format_names[] = {[RP_FORMAT_AUTO] = "auto", RP_FORMAT_LIST(FORMAT_NAME)};
+
+#define TOKEN_TYPE(id, name, width, bits) [RP_TOKEN_##id] = {name, width, bits},
+static const struct {
+    const char *name;
+    uint8_t width, bits;
+} types[] = {[RP_TOKEN_NONE] = {"none", 0, 0}, RP_TOKEN_LIST(TOKEN_TYPE)};
 
 const char *rp_format_name(enum rp_format format)
 {
@@ -26,18 +21,17 @@ const char *rp_format_name(enum rp_format format)
 
 const char *rp_token_type_name(enum rp_token_type type)
 {
-    return (size_t)type < RP_ARRAY_COUNT(type_names) ? type_names[type] : "unknown";
+    return (size_t)type < RP_ARRAY_COUNT(types) ? types[type].name : "unknown";
 }
 
 uint32_t rp_token_width(enum rp_token_type type)
 {
-    return (size_t)type < RP_ARRAY_COUNT(type_widths) ? type_widths[type] : 0;
+    return (size_t)type < RP_ARRAY_COUNT(types) ? types[type].width : 0;
 }
 
 uint32_t rp_token_bits(enum rp_token_type type)
 {
-    bool is_signed = type == RP_TOKEN_I16 || type == RP_TOKEN_I32 || type == RP_TOKEN_I64;
-    return 8 * rp_token_width(type) - is_signed;
+    return (size_t)type < RP_ARRAY_COUNT(types) ? types[type].bits : 0;
 }
 
 bool rp_format_parse(const char *text, enum rp_format *format)
@@ -53,8 +47,8 @@ bool rp_format_parse(const char *text, enum rp_format *format)
 
 bool rp_token_type_parse(const char *text, enum rp_token_type *type)
 {
-    for (size_t i = RP_TOKEN_U8; i < RP_ARRAY_COUNT(type_names); i++) {
-        if (strcmp(text, type_names[i]))
+    for (size_t i = RP_TOKEN_U8; i < RP_ARRAY_COUNT(types); i++) {
+        if (strcmp(text, types[i].name))
             continue;
         *type = (enum rp_token_type)i;
         return true;

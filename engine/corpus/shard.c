@@ -2,8 +2,8 @@
 /* shard — opening one shard, whatever its format, and deciding whether it is still the same
  * content.
  *
- * Flow: find out what it is; look at the token file; read the layout; check that the sidecar
- * belongs to it; get the document table; compare sampled blocks with the sidecar; compute the
+ * Flow: find out what it is; look at the token file; get the index or the table of its documents;
+ * check that the sidecar belongs to it; compare sampled blocks with the sidecar; compute the
  * fingerprint. A sidecar that does not match is refused, never ignored: somebody relies on noticing
  * a change. */
 #include "corpus/shard.h"
@@ -66,25 +66,37 @@ static int stale_hash(const struct rp_opened *opened, const char *field, uint64_
     return stale(opened, field, expected_text, found_text, error);
 }
 
+static bool is_megatron(const struct rp_opened *opened)
+{
+    return opened->found.format == RP_FORMAT_MEGATRON;
+}
+
+/* Of a format that is walked, the sidecar knows what a walk would find. What was declared must
+ * agree with it, where the format looks at that at all. */
 static int check_sidecar(const struct rp_opened *opened, struct rp_error *error)
 {
     const struct rp_sidecar_info *info = &opened->found.sidecar.info;
+    bool eos_counts = info->eos != RP_EOS_NONE || is_megatron(opened);
+    uint64_t eos = (uint64_t)opened->found.eos;
     const struct {
         const char *field;
         uint64_t expected, found;
     } fields[] = {
         {"format number", info->format, opened->found.format},
-        {"token type number", info->type, opened->shard.type},
+        {"token type number", info->type,
+         is_megatron(opened) ? opened->shard.type : opened->found.type},
         {"bytes", info->bytes, opened->shard.bytes},
-        {"offset of the first token", info->token_offset, opened->token_offset},
-        {"eos", (uint64_t)info->eos, (uint64_t)opened->found.eos},
-        {"tokens", info->tokens, opened->shard.tokens},
+        {"eos", (uint64_t)info->eos, eos_counts ? eos : (uint64_t)info->eos},
+        {"tokens", info->tokens, is_megatron(opened) ? opened->shard.tokens : info->tokens},
     };
     for (size_t i = 0; i < RP_ARRAY_COUNT(fields); i++)
         if (fields[i].expected != fields[i].found)
             return stale_number(opened, fields[i].field, fields[i].expected, fields[i].found,
                                 error);
-    return 0;
+    const char *column = opened->found.column;
+    return !column || !info->column[0] || !strcmp(column, info->column)
+               ? 0
+               : stale(opened, "column", info->column, column, error);
 }
 
 /* The .idx is not in the sidecar, so it may have changed too. */
@@ -92,8 +104,8 @@ static int check_index(const struct rp_opened *opened, const struct rp_identity 
                        struct rp_error *error)
 {
     const struct rp_sidecar_info *info = &opened->found.sidecar.info;
-    if (info->documents != identity->documents)
-        return stale_number(opened, "documents", info->documents, identity->documents, error);
+    if (info->table.documents != identity->documents)
+        return stale_number(opened, "documents", info->table.documents, identity->documents, error);
     if (info->index_bytes != identity->index_bytes)
         return stale_number(opened, "bytes of the index", info->index_bytes, identity->index_bytes,
                             error);
@@ -139,21 +151,22 @@ static int take_sample(struct rp_opened *opened, int fd, uint64_t sample[RP_SAMP
 
 static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
 {
-    bool megatron = opened->found.format == RP_FORMAT_MEGATRON;
     const struct rp_shard *shard = &opened->shard;
     struct rp_identity identity = {
         .format = opened->found.format,
         .type = shard->type,
         .eos = opened->found.eos,
         .bytes = shard->bytes,
-        .token_offset = opened->token_offset,
+        .token_offset = opened->layout.token_offset,
         .documents = shard->documents,
         .tokens = shard->tokens,
-        .index_bytes = megatron ? opened->megatron.map.bytes : 8 * (shard->documents + 1),
+        .index_bytes = opened->megatron.map.bytes,
+        .index_sample = opened->megatron.sample,
+        .has_table = opened->table != NULL,
         .sample_count = rp_sample_count(rp_div_up(shard->bytes, RP_BLOCK_BYTES)),
     };
-    identity.index_sample = megatron ? opened->megatron.sample
-                                     : rp_index_sample(opened->starts, identity.index_bytes);
+    if (opened->table)
+        identity.table_root = opened->table->root;
     int code = 0;
     if (opened->found.has_sidecar) {
         identity.full = true;
@@ -167,32 +180,92 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
     return code;
 }
 
-static int open_layout(struct rp_opened *opened, int *fd, struct rp_error *error)
+/* ---- opening --------------------------------------------------------------------------------- */
+
+int rp_shard_probe(const struct rp_opened *opened, int fd, struct rp_probe *probe,
+                   struct rp_error *error)
 {
-    int code;
-    *fd = open_tokens(opened, &code, error);
-    if (code < 0)
-        return code;
-    return opened->found.format == RP_FORMAT_MEGATRON ? rp_megatron_open(opened, error)
-                                                      : rp_raw_layout(opened, *fd, error);
+    *probe = (struct rp_probe){
+        .path = opened->shard.path, .fd = fd, .bytes = opened->shard.bytes, .is_declared = true};
+    return rp_file_read_at(fd, probe->path, probe->head,
+                           (size_t)rp_min_u64(probe->bytes, sizeof probe->head), 0, error);
+}
+
+static void take_layout(struct rp_opened *opened, const struct rp_table *table, uint64_t tokens)
+{
+    opened->table = table;
+    opened->shard.type = opened->layout.type;
+    opened->shard.documents = table->shape.documents;
+    opened->shard.tokens = tokens;
+    opened->found.eos = opened->layout.eos;
+    opened->lengths = (const uint8_t *)table->lengths;
+    if (!table->page_hashes)
+        rp_a64_store_relaxed(&opened->plain, table->shape.documents);
+}
+
+static void open_table_of_sidecar(struct rp_opened *opened)
+{
+    const struct rp_sidecar_info *info = &opened->found.sidecar.info;
+    opened->layout = (struct rp_layout){.type = info->type,
+                                        .eos = info->eos,
+                                        .token_offset = info->token_offset,
+                                        .has_spans = info->table.has_spans};
+    memcpy(opened->layout.column, info->column, sizeof opened->layout.column);
+    take_layout(opened, &opened->found.sidecar.table, info->tokens);
+}
+
+static int fail_no_sidecar(const struct rp_opened *opened, struct rp_error *error)
+{
+    char hint[sizeof error->hint];
+    snprintf(hint, sizeof hint,
+             "run `ringpack index --format %s --dtype %s --eos %" PRId64 " %s` once",
+             rp_format_name(opened->found.format), rp_token_type_name(opened->found.type),
+             opened->found.eos, opened->shard.path);
+    return rp_fail(error, -RP_E_FORMAT, hint,
+                   "%s: %" PRIu64
+                   " bytes without an index of their documents: expected a sidecar, found none",
+                   opened->shard.path, opened->shard.bytes);
+}
+
+static int build_table(struct rp_opened *opened, const struct rp_open_options *options, int fd,
+                       struct rp_error *error)
+{
+    const struct rp_reader *reader = rp_readers_of(opened->found.format);
+    const struct rp_reader_options declared = rp_found_options(&opened->found);
+    struct rp_probe probe;
+    uint64_t tokens;
+    if (reader->reads_tokens && opened->shard.bytes > options->scan_bytes_max)
+        return fail_no_sidecar(opened, error);
+    int code = rp_shard_probe(opened, fd, &probe, error);
+    if (code == 0)
+        code = rp_table_build(&opened->built, &opened->layout, reader, &probe, &declared, &tokens,
+                              error);
+    if (code == 0)
+        take_layout(opened, &opened->built, tokens);
+    return code;
 }
 
 static int open_found(struct rp_opened *opened, const struct rp_open_options *options,
                       struct rp_error *error)
 {
-    int fd;
-    int code = open_layout(opened, &fd, error);
+    const struct rp_sidecar *sidecar = &opened->found.sidecar;
+    int code, fd = open_tokens(opened, &code, error);
+    if (code == 0 && is_megatron(opened))
+        code = rp_megatron_open(opened, error);
     if (code == 0 && opened->found.has_sidecar)
         code = check_sidecar(opened, error);
-    if (code == 0 && opened->found.format != RP_FORMAT_MEGATRON)
-        code = rp_raw_documents(opened, fd, options->scan_bytes_max, error);
+    if (code == 0 && is_megatron(opened))
+        opened->table = sidecar->table.shape.has_spans ? &sidecar->table : NULL;
+    else if (code == 0 && opened->found.has_sidecar)
+        open_table_of_sidecar(opened);
+    else if (code == 0)
+        code = build_table(opened, options, fd, error);
     if (code == 0)
         code = identify(opened, fd, error);
     if (fd >= 0)
         close(fd);
     opened->shard.block_count = rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES);
-    opened->shard.block_hashes = opened->found.has_sidecar ? opened->found.sidecar.block_hashes
-                                                           : NULL;
+    opened->shard.block_hashes = opened->found.has_sidecar ? sidecar->block_hashes : NULL;
     return code;
 }
 
@@ -216,7 +289,9 @@ int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
     *fd_out = -1;
     int code = rp_find(&opened->found, path, options, error);
     if (code == 0)
-        code = open_layout(opened, fd_out, error);
+        *fd_out = open_tokens(opened, &code, error);
+    if (code == 0 && is_megatron(opened))
+        code = rp_megatron_open(opened, error);
     if (code < 0) {
         if (*fd_out >= 0)
             close(*fd_out);
@@ -228,29 +303,53 @@ int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
 void rp_shard_close(struct rp_opened *opened)
 {
     rp_map_close(&opened->megatron.map);
-    free(opened->starts_scanned);
+    rp_table_close(&opened->built);
     rp_found_release(&opened->found);
     *opened = (struct rp_opened){0};
 }
 
+/* ---- documents ------------------------------------------------------------------------------- */
+
+/* Documents that are looked at while the misses of some 64 others are under way: at first so few
+ * that the first batch need not wait for them, then as many again as are known already. */
+#define LEARN_DOCUMENTS_MIN 1024u
+#define LEARN_DOCUMENTS_MAX (1u << 20)
+
 const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                             uint64_t *byte_offset)
 {
-    if (opened->found.format == RP_FORMAT_MEGATRON)
+    if (is_megatron(opened))
         return rp_megatron_locate(opened, document, tokens, byte_offset);
-    return rp_raw_locate(opened, document, tokens, byte_offset);
+    return rp_table_locate(opened->table, document, rp_token_width(opened->shard.type),
+                           opened->shard.bytes, tokens, byte_offset);
+}
+
+uint64_t rp_shard_find_length(const struct rp_opened *opened, uint64_t document)
+{
+    uint64_t tokens, offset;
+    if (!is_megatron(opened))
+        return rp_table_length(opened->table, document);
+    return rp_megatron_locate(opened, document, &tokens, &offset) ? UINT64_MAX : tokens;
 }
 
 void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document)
 {
-    if (opened->found.format == RP_FORMAT_MEGATRON) /* of another, the length is where it lies */
+    if (is_megatron(opened))
         rp_megatron_expect_extent(opened, document);
+    else
+        __builtin_prefetch(&opened->table->bytes[document]);
 }
 
 void rp_shard_learn(struct rp_opened *opened, uint64_t document)
 {
-    if (opened->found.format == RP_FORMAT_MEGATRON)
-        rp_megatron_learn(opened, document);
+    if (rp_shard_is_known(opened, document))
+        return;
+    uint64_t plain = rp_a64_load_relaxed(&opened->plain), least = LEARN_DOCUMENTS_MIN;
+    uint64_t count = rp_min_u64(rp_max_u64(plain, least), LEARN_DOCUMENTS_MAX);
+    if (is_megatron(opened))
+        rp_megatron_learn(opened, count);
+    else
+        rp_a64_store_relaxed(&opened->plain, rp_table_learn(opened->table, plain, count));
 }
 
 int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,

@@ -14,6 +14,7 @@
 #include "corpus/fingerprint.h"
 #include "corpus/format.h"
 #include "corpus/spans.h"
+#include "corpus/table.h"
 
 /* Up to this many documents every entry of an index is checked at open (3 ms); above, when it is
  * used, so that opening does not take longer with more of them. */
@@ -30,20 +31,22 @@ struct rp_megatron {
     const uint8_t *lengths;  /* i32[sequences], unaligned like the next two */
     const uint8_t *pointers; /* i64[sequences] */
     const uint8_t *first;    /* i64[documents + 1]: first sequence of each, then `sequences` */
-    /* A document is plain if it is one good sequence, of its own number; nearly all are. Those
-     * below `plain` are known to be: their lengths take a look into one array instead of three. It
-     * grows with use, so that opening does not take longer with more documents. */
-    struct rp_a64 plain;
 };
 
 struct rp_opened {
     struct rp_shard shard;
     struct rp_found found;
-    uint64_t token_offset; /* bytes before the first token */
+    struct rp_layout layout; /* not Megatron */
+    /* The tokens of documents below `plain` are what u32 lengths[] says, at any alignment: one
+     * look. Of Megatron's, those are known to be one good sequence each, of their own number, as
+     * nearly all are; of a table's, their page is known to be what was written. It grows with use,
+     * so that opening does not take longer with more documents. */
+    const uint8_t *lengths;
+    struct rp_a64 plain;
     struct rp_megatron megatron;
-    const uint64_t *starts; /* not Megatron: [documents + 1], first token of each, then `tokens` */
-    uint64_t *starts_scanned; /* the same, when they were found by a scan and not in a sidecar */
-    struct rp_spans spans;    /* of the mask, if the run uses one */
+    struct rp_table built;        /* not Megatron, without a sidecar: made at open */
+    const struct rp_table *table; /* that, or the sidecar's; of Megatron's without extents */
+    struct rp_spans spans;        /* of the mask, if the run uses one */
     struct rp_fingerprint fingerprint;
     bool index_detached, sidecar_detached; /* look.c: copies in memory stand for the files */
 };
@@ -56,7 +59,8 @@ struct rp_open_options {
 RP_MUST_CHECK int rp_shard_open(struct rp_opened *opened, const char *path, uint32_t source,
                                 const struct rp_open_options *options, struct rp_error *error);
 /** The same without a document table and a fingerprint, and with the token file left open in
- * *fd_out: the state from which a sidecar is built. An old sidecar serves as a declaration only. */
+ * *fd_out: the state from which a sidecar is built. An old sidecar serves as a declaration only.
+ * What only a walk finds out (type, tokens, documents) is not known of formats that are walked. */
 RP_MUST_CHECK int rp_shard_open_for_index(struct rp_opened *opened, const char *path,
                                           const struct rp_find_options *options, int *fd_out,
                                           struct rp_error *error);
@@ -74,6 +78,13 @@ void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document);
  * found faster from then on. For a moment in which there is nothing to do but wait. */
 void rp_shard_learn(struct rp_opened *opened, uint64_t document);
 
+/** rp_shard_length of a document that is not known to be plain. */
+uint64_t rp_shard_find_length(const struct rp_opened *opened, uint64_t document);
+
+/** The token file as its reader wants it; fd >= 0. */
+RP_MUST_CHECK int rp_shard_probe(const struct rp_opened *opened, int fd, struct rp_probe *probe,
+                                 struct rp_error *error);
+
 /* look.c */
 
 /** rp_corpus_look for one shard. */
@@ -87,70 +98,48 @@ RP_MUST_CHECK int rp_megatron_open(struct rp_opened *opened, struct rp_error *er
 /** rp_shard_expect of a document that is not known to be plain. */
 void rp_megatron_expect(const struct rp_opened *opened, uint64_t document);
 void rp_megatron_expect_extent(const struct rp_opened *opened, uint64_t document);
-void rp_megatron_learn(struct rp_opened *opened, uint64_t document);
+void rp_megatron_learn(struct rp_opened *opened, uint64_t count);
 const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                                uint64_t *byte_offset);
 
 /** Is the document known to be plain? Then its tokens are what the array of lengths says. */
-static inline bool rp_megatron_is_known(const struct rp_megatron *megatron, uint64_t document)
+static inline bool rp_shard_is_known(const struct rp_opened *opened, uint64_t document)
 {
-    return document < rp_a64_load_relaxed(&megatron->plain);
+    return document < rp_a64_load_relaxed(&opened->plain);
 }
-static inline uint32_t rp_megatron_plain_tokens(const struct rp_megatron *megatron,
-                                                uint64_t document)
+static inline uint32_t rp_shard_plain_tokens(const struct rp_opened *opened, uint64_t document)
 {
-    return rp_load_u32(megatron->lengths + 4 * document);
+    return rp_load_u32(opened->lengths + 4 * document);
 }
 
 /** The tokens of a document, or UINT64_MAX where rp_shard_locate finds something wrong. */
 static inline uint64_t rp_shard_length(const struct rp_opened *opened, uint64_t document)
 {
-    if (rp_megatron_is_known(&opened->megatron, document)) /* none is, of another format */
-        return rp_megatron_plain_tokens(&opened->megatron, document);
-    uint64_t tokens, offset;
-    return rp_shard_locate(opened, document, &tokens, &offset) ? UINT64_MAX : tokens;
+    return rp_shard_is_known(opened, document) ? rp_shard_plain_tokens(opened, document)
+                                               : rp_shard_find_length(opened, document);
 }
 
 /** Prefetch the memory that rp_shard_length will read. */
 static inline void rp_shard_expect(const struct rp_opened *opened, uint64_t document)
 {
-    if (rp_megatron_is_known(&opened->megatron, document))
-        __builtin_prefetch(opened->megatron.lengths + 4 * document);
-    else if (opened->found.format == RP_FORMAT_MEGATRON)
-        rp_megatron_expect(opened, document);
+    if (rp_shard_is_known(opened, document) || opened->found.format != RP_FORMAT_MEGATRON)
+        __builtin_prefetch(opened->lengths + 4 * document);
     else
-        __builtin_prefetch(&opened->starts[document]);
+        rp_megatron_expect(opened, document);
 }
-
-/* shard_raw.c: raw, npy and llmc */
-
-/** Read the header, if the format has one. Sets type, token_offset, eos and tokens; fd < 0: the
- * token file is missing, and the sidecar knows. */
-RP_MUST_CHECK int rp_raw_layout(struct rp_opened *opened, int fd, struct rp_error *error);
-/** Get the document table: from the sidecar, or by a scan of the file if it is small enough. */
-RP_MUST_CHECK int rp_raw_documents(struct rp_opened *opened, int fd, uint64_t scan_bytes_max,
-                                   struct rp_error *error);
-const char *rp_raw_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
-                          uint64_t *byte_offset);
-
-/** -RP_E_FORMAT unless eos is declared and fits the token type. */
-RP_MUST_CHECK int rp_raw_check_eos(const struct rp_opened *opened, struct rp_error *error);
 
 /* read_tokens.c */
 
 struct rp_document_scan;
 /* Called for every piece of the token file in order. `bytes` starts at a multiple of RP_BLOCK_BYTES
- * in the file and is one but in the last piece. `starts` are entries of the document table that
- * became known. */
+ * in the file and is one but in the last piece. `starts` are the numbers of tokens at which a
+ * document begins that became known, and at the end the number of all. */
 typedef int (*rp_piece_function)(void *context, const uint8_t *bytes, size_t byte_count,
                                  const uint64_t *starts, size_t start_count,
                                  struct rp_error *error);
-struct rp_progress {
-    void (*report)(void *context, uint64_t done, uint64_t total); /* may be NULL */
-    void *context;
-};
-/** Read a whole token file once, in order, through `scan`. */
-RP_MUST_CHECK int rp_tokens_read(const struct rp_opened *opened, int fd,
+/** Read a whole token file once, in order, through `scan`: its tokens have the type and the place
+ * of the layout. Without a scan (NULL) the layout is not looked at. */
+RP_MUST_CHECK int rp_tokens_read(const struct rp_probe *probe, const struct rp_layout *layout,
                                  struct rp_document_scan *scan, rp_piece_function piece,
                                  void *context, const struct rp_progress *progress,
                                  struct rp_error *error);

@@ -19,10 +19,6 @@
 #include "corpus/shard.h"
 
 #define HEADER_BYTES 34u
-/* Documents that are looked at while the misses of some 64 others are under way: at first so few
- * that the first batch need not wait for them, then as many again as are known already. */
-#define LEARN_DOCUMENTS_MIN 1024u
-#define LEARN_DOCUMENTS_MAX (1u << 20)
 #define LARGE_INDEX_BYTES (1u << 30)
 #define HINT                                                                                       \
     "the .idx and the .bin do not belong together, or one was cut short: copy or write both again"
@@ -71,7 +67,8 @@ static int check_header(struct rp_opened *opened, struct rp_error *error)
             error, -RP_E_FORMAT, "tokens are integers; write the dataset again as uint16 or int32",
             "%s: dtype code: expected 1, 3, 4, 5, 8 or 9 (u8 i16 i32 i64 u16 u32), found %u: %s",
             path, code, name);
-    return rp_found_check_type(&opened->found, opened->shard.type, error);
+    return rp_readers_check_type(opened->found.token_path, opened->found.type, opened->shard.type,
+                                 error);
 }
 
 /* The three arrays (and the modes) fill the file exactly, or it was cut short. */
@@ -104,6 +101,7 @@ static int check_size(struct rp_opened *opened, struct rp_error *error)
     megatron->lengths = data + HEADER_BYTES;
     megatron->pointers = megatron->lengths + 4 * sequences;
     megatron->first = megatron->pointers + 8 * sequences;
+    opened->lengths = megatron->lengths;
     opened->shard.documents = entries - 1;
     return 0;
 }
@@ -166,7 +164,7 @@ const char *rp_megatron_locate(const struct rp_opened *opened, uint64_t document
 {
     const struct rp_megatron *megatron = &opened->megatron;
     uint64_t first = document, last = document + 1;
-    if (!rp_megatron_is_known(megatron, document)) {
+    if (!rp_shard_is_known(opened, document)) {
         first = rp_load_u64(megatron->first + 8 * document);
         last = rp_load_u64(megatron->first + 8 * document + 8);
     }
@@ -203,11 +201,11 @@ static bool is_next_plain(const struct rp_opened *opened, uint64_t document)
 /* Look at up to `count` more documents. Threads that do it at once know the same or less. */
 static void look_for_plain(struct rp_opened *opened, uint64_t count)
 {
-    uint64_t plain = rp_a64_load_relaxed(&opened->megatron.plain);
+    uint64_t plain = rp_a64_load_relaxed(&opened->plain);
     uint64_t last = plain + rp_min_u64(count, opened->shard.documents - plain);
     while (plain < last && is_next_plain(opened, plain))
         plain++;
-    rp_a64_store_relaxed(&opened->megatron.plain, plain);
+    rp_a64_store_relaxed(&opened->plain, plain);
 }
 
 /* Have a part of an array read from the disk, if it is not in memory. A hint. */
@@ -218,13 +216,10 @@ static void will_need(const uint8_t *array, uint64_t entry_bytes, uint64_t first
     (void)madvise((void *)begin, end - begin, MADV_WILLNEED);
 }
 
-void rp_megatron_learn(struct rp_opened *opened, uint64_t document)
+void rp_megatron_learn(struct rp_opened *opened, uint64_t count)
 {
     const struct rp_megatron *megatron = &opened->megatron;
-    if (rp_megatron_is_known(megatron, document))
-        return;
-    uint64_t plain = rp_a64_load_relaxed(&megatron->plain), least = LEARN_DOCUMENTS_MIN;
-    uint64_t count = rp_min_u64(rp_max_u64(plain, least), LEARN_DOCUMENTS_MAX);
+    uint64_t plain = rp_a64_load_relaxed(&opened->plain);
     count = rp_min_u64(count, opened->shard.documents - plain);
     if (megatron->map.bytes >= LARGE_INDEX_BYTES && plain + count <= megatron->sequences) {
         will_need(megatron->lengths, 4, plain, count);
@@ -257,8 +252,8 @@ static int check_documents(struct rp_opened *opened, struct rp_error *error)
 {
     uint64_t total = 0, d = 0;
     look_for_plain(opened, opened->shard.documents);
-    for (; rp_megatron_is_known(&opened->megatron, d); d++)
-        total += rp_megatron_plain_tokens(&opened->megatron, d);
+    for (; rp_shard_is_known(opened, d); d++)
+        total += rp_shard_plain_tokens(opened, d);
     for (; d < opened->shard.documents; d++) {
         uint64_t tokens, offset;
         const char *problem = rp_megatron_locate(opened, d, &tokens, &offset);

@@ -12,7 +12,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "corpus/fingerprint.h"
+#include "corpus/readers.h"
 #include "corpus/sidecar_layout.h"
 
 #define REBUILD_HINT "run `ringpack index %s` again; the token file itself is not touched"
@@ -63,6 +63,7 @@ static struct rp_hash128 load_hash(const uint8_t *p)
 
 static void decode(const uint8_t *header, struct rp_sidecar_info *info)
 {
+    uint32_t sections = rp_load_u32(header + AT_TABLE_SECTIONS);
     *info = (struct rp_sidecar_info){
         .format = (enum rp_format)rp_load_u32(header + AT_FORMAT),
         .type = (enum rp_token_type)rp_load_u32(header + AT_TYPE),
@@ -70,15 +71,30 @@ static void decode(const uint8_t *header, struct rp_sidecar_info *info)
         .bytes = rp_load_u64(header + AT_BYTES),
         .token_offset = rp_load_u64(header + AT_TOKEN_OFFSET),
         .tokens = rp_load_u64(header + AT_TOKENS),
-        .documents = rp_load_u64(header + AT_DOCUMENTS),
         .token_max = rp_load_u64(header + AT_TOKEN_MAX),
         .block_count = rp_load_u64(header + AT_BLOCK_COUNT),
-        .start_count = rp_load_u64(header + AT_START_COUNT),
         .index_bytes = rp_load_u64(header + AT_INDEX_BYTES),
         .index_sample = load_hash(header + AT_INDEX_SAMPLE),
         .index_content = load_hash(header + AT_INDEX_CONTENT),
         .content = load_hash(header + AT_CONTENT),
+        .table_root = load_hash(header + AT_TABLE_ROOT),
+        .table = {.documents = rp_load_u64(header + AT_DOCUMENTS),
+                  .span_count = rp_load_u64(header + AT_SPAN_COUNT),
+                  .has_extents = sections & 1,
+                  .has_spans = sections & 2},
     };
+    memcpy(info->column, header + AT_COLUMN, sizeof info->column);
+}
+
+/* A sidecar of version 1 that has a table; its entries are where the bytes of the table are now. */
+static int fail_old_version(const struct rp_sidecar *sidecar, const char *token_path,
+                            struct rp_error *error)
+{
+    char hint[sizeof error->hint];
+    snprintf(hint, sizeof hint, REBUILD_HINT, token_path);
+    return rp_fail(error, -RP_E_VERSION, hint,
+                   "%s: version: expected %u, found 1, whose document table has another form",
+                   sidecar->path, RP_SIDECAR_VERSION);
 }
 
 static int check_header(const struct rp_sidecar *sidecar, const char *token_path,
@@ -91,11 +107,36 @@ static int check_header(const struct rp_sidecar *sidecar, const char *token_path
     if (memcmp(header, RP_SIDECAR_MAGIC, 8))
         return damaged(sidecar, token_path, -RP_E_FORMAT, "magic", rp_load_u64(RP_SIDECAR_MAGIC),
                        rp_load_u64(header), error);
-    if (rp_load_u32(header + AT_VERSION) != RP_SIDECAR_VERSION)
-        return damaged(sidecar, token_path, -RP_E_VERSION, "version", RP_SIDECAR_VERSION,
-                       rp_load_u32(header + AT_VERSION), error);
+    uint32_t version = rp_load_u32(header + AT_VERSION);
+    if (version != 1 && version != RP_SIDECAR_VERSION)
+        return damaged(sidecar, token_path, -RP_E_VERSION, "version", RP_SIDECAR_VERSION, version,
+                       error);
     if (!rp_hash128_equal(rp_hash128(header, AT_HEADER_HASH), load_hash(header + AT_HEADER_HASH)))
         return damaged_hash(sidecar, token_path, "header", error);
+    if (version == 1 && rp_load_u64(header + AT_TABLE_BYTES) != 0)
+        return fail_old_version(sidecar, token_path, error);
+    return 0;
+}
+
+static uint64_t table_offset(const struct rp_sidecar_info *info)
+{
+    return RP_SIDECAR_HEADER_BYTES + 8 * info->block_count;
+}
+
+/* The sizes of the parts, which fill the file. */
+static int check_sizes(const struct rp_sidecar *sidecar, const char *token_path,
+                       struct rp_error *error)
+{
+    const struct rp_sidecar_info *info = &sidecar->info;
+    uint64_t claimed = rp_load_u64(sidecar->map.data + AT_TABLE_BYTES), image, expected;
+    if (!rp_table_image_bytes(&info->table, &image) || image != claimed)
+        return damaged(sidecar, token_path, -RP_E_CORRUPT, "bytes of the document table", image,
+                       claimed, error);
+    /* Blocks are a 4096th of a number of bytes, and an image has less than half of all numbers. */
+    expected = table_offset(info) + image + 8 * rp_table_pages(image);
+    if (expected != sidecar->map.bytes)
+        return damaged(sidecar, token_path, -RP_E_CORRUPT, "bytes of the tables and the header",
+                       expected, sidecar->map.bytes, error);
     return 0;
 }
 
@@ -105,10 +146,9 @@ static int check_info(const struct rp_sidecar *sidecar, const char *token_path,
                       struct rp_error *error)
 {
     const struct rp_sidecar_info *info = &sidecar->info;
-    uint32_t width = rp_token_width(info->type);
-    bool has_table = info->format != RP_FORMAT_MEGATRON;
-    if (info->format == RP_FORMAT_AUTO || info->format > RP_FORMAT_LLMC || width == 0)
-        return damaged(sidecar, token_path, -RP_E_CORRUPT, "format, at most", RP_FORMAT_LLMC,
+    const struct rp_reader *reader = rp_readers_of(info->format);
+    if (!reader || rp_token_width(info->type) == 0)
+        return damaged(sidecar, token_path, -RP_E_CORRUPT, "format, below", RP_FORMAT_COUNT,
                        (uint64_t)info->format, error);
     if (rp_load_u32(sidecar->map.data + AT_BLOCK_BYTES) != RP_BLOCK_BYTES)
         return damaged(sidecar, token_path, -RP_E_VERSION, "block size", RP_BLOCK_BYTES,
@@ -116,27 +156,18 @@ static int check_info(const struct rp_sidecar *sidecar, const char *token_path,
     if (info->block_count != rp_div_up(info->bytes, RP_BLOCK_BYTES))
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "blocks",
                        rp_div_up(info->bytes, RP_BLOCK_BYTES), info->block_count, error);
-    if (info->token_offset > info->bytes || info->token_offset % width != 0)
+    if (info->token_offset > info->bytes)
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "token offset, at most", info->bytes,
                        info->token_offset, error);
-    if (has_table && info->tokens != (info->bytes - info->token_offset) / width)
-        return damaged(sidecar, token_path, -RP_E_CORRUPT, "tokens",
-                       (info->bytes - info->token_offset) / width, info->tokens, error);
-    uint64_t starts = has_table ? info->documents + 1 : 0; /* a wrap to 0 fails the last test */
-    if (info->start_count != starts)
-        return damaged(sidecar, token_path, -RP_E_CORRUPT, "document table entries", starts,
-                       info->start_count, error);
-    uint64_t entries, bytes;
-    if (!rp_add_u64(info->block_count, info->start_count, &entries) ||
-        !rp_mul_u64(entries, 8, &bytes) || !rp_add_u64(bytes, RP_SIDECAR_HEADER_BYTES, &bytes) ||
-        bytes != sidecar->map.bytes)
-        return damaged(sidecar, token_path, -RP_E_CORRUPT, "bytes of both tables and the header",
-                       RP_SIDECAR_HEADER_BYTES + 8 * (info->block_count + info->start_count),
-                       sidecar->map.bytes, error);
-    if (has_table && (info->start_count == 0 || info->index_bytes != 8 * info->start_count))
-        return damaged(sidecar, token_path, -RP_E_CORRUPT, "bytes of the document table",
-                       8 * info->start_count, info->index_bytes, error);
-    return 0;
+    if (rp_load_u32(sidecar->map.data + AT_TABLE_SECTIONS) > 3 ||
+        info->table.has_extents != (reader->walk != NULL))
+        return damaged(sidecar, token_path, -RP_E_CORRUPT, "sections of the table, extents",
+                       reader->walk != NULL, info->table.has_extents, error);
+    if (!memchr(info->column, 0, sizeof info->column) ||
+        (info->table.span_count && !info->table.has_spans))
+        return damaged(sidecar, token_path, -RP_E_CORRUPT, "spans of the table", 0,
+                       info->table.span_count, error);
+    return check_sizes(sidecar, token_path, error);
 }
 
 int rp_sidecar_check_blocks(const struct rp_sidecar *sidecar, const char *token_path,
@@ -148,28 +179,49 @@ int rp_sidecar_check_blocks(const struct rp_sidecar *sidecar, const char *token_
     return is_good ? 0 : damaged_hash(sidecar, token_path, "block table", error);
 }
 
-/* The block table has a 512th of the bytes of the token file: to read all of it would make starts
- * slower with every shard. What is wrong in it is found where a block differs from it. */
-static int check_tables(const struct rp_sidecar *sidecar, const char *token_path,
-                        struct rp_error *error)
+int rp_sidecar_check_table(const struct rp_sidecar *sidecar, const char *token_path,
+                           struct rp_error *error)
+{
+    const struct rp_table *table = &sidecar->table;
+    const uint8_t *hashes = table->image + table->image_bytes;
+    uint64_t pages = rp_table_pages(table->image_bytes);
+    struct rp_hash128 root = sidecar->info.table_root;
+    if (pages == 0)
+        return 0;
+    if (!rp_hash128_equal(rp_table_hash(table->image, table->image_bytes, NULL), root))
+        return damaged_hash(sidecar, token_path, "document table", error);
+    return rp_hash128_equal(rp_hash128(hashes, 8 * (size_t)pages), root)
+               ? 0
+               : damaged_hash(sidecar, token_path, "list of page hashes", error);
+}
+
+/* The image and its page hashes. Of a sidecar that is mapped only what is used is read: to read all
+ * of it would make starts slower with every shard. */
+static int open_tables(struct rp_sidecar *sidecar, const char *token_path, struct rp_error *error)
 {
     const struct rp_sidecar_info *info = &sidecar->info;
-    int code = sidecar->map.mapping ? 0 : rp_sidecar_check_blocks(sidecar, token_path, error);
-    if (code < 0 || info->start_count == 0)
+    const uint8_t *image = sidecar->map.data + table_offset(info);
+    uint64_t bytes;
+    bool fits = rp_table_image_bytes(&info->table, &bytes);
+    RP_ASSERT(fits);
+    /* The mapping is page-aligned and the header a multiple of 8: all parts are aligned. */
+    sidecar->block_hashes = (const uint64_t *)(const void *)(sidecar->map.data +
+                                                             RP_SIDECAR_HEADER_BYTES);
+    const uint64_t *hashes = (const uint64_t *)(const void *)(image + bytes);
+    int code = rp_table_over(&sidecar->table, &info->table, image,
+                             sidecar->map.mapping ? hashes : NULL, error);
+    sidecar->table.root = info->table_root;
+    if (code < 0 || sidecar->map.mapping)
         return code;
-    if (!rp_hash128_equal(rp_hash128(sidecar->starts, 8 * (size_t)info->start_count),
-                          info->index_content) ||
-        !rp_hash128_equal(rp_index_sample(sidecar->starts, info->index_bytes), info->index_sample))
-        return damaged_hash(sidecar, token_path, "document table", error);
-    return 0;
+    code = rp_sidecar_check_blocks(sidecar, token_path, error);
+    return code < 0 ? code : rp_sidecar_check_table(sidecar, token_path, error);
 }
 
 /* A hash of the block table is looked at here and there: for one, the kernel would read as far as
  * it reads ahead. A hint. */
 static void expect_looks(const struct rp_sidecar *sidecar)
 {
-    uint64_t bytes = rp_align_down(RP_SIDECAR_HEADER_BYTES + 8 * sidecar->info.block_count,
-                                   RP_BLOCK_BYTES);
+    uint64_t bytes = rp_align_down(table_offset(&sidecar->info), RP_BLOCK_BYTES);
     if (sidecar->map.mapping)
         (void)madvise((void *)(uintptr_t)sidecar->map.data, (size_t)bytes, MADV_RANDOM);
 }
@@ -188,12 +240,8 @@ int rp_sidecar_open(struct rp_sidecar *sidecar, const char *path, const char *to
         code = check_info(sidecar, token_path, error);
     }
     if (code == 0) {
-        /* The mapping is page-aligned and the header a multiple of 8: these are aligned. */
-        const uint8_t *tables = sidecar->map.data + RP_SIDECAR_HEADER_BYTES;
-        sidecar->block_hashes = (const uint64_t *)(const void *)tables;
-        sidecar->starts = sidecar->block_hashes + sidecar->info.block_count;
         expect_looks(sidecar);
-        code = check_tables(sidecar, token_path, error);
+        code = open_tables(sidecar, token_path, error);
     }
     if (code < 0)
         rp_sidecar_close(sidecar);
@@ -218,6 +266,7 @@ int rp_sidecar_find(struct rp_sidecar *sidecar, const char *token_path, const ch
 
 void rp_sidecar_close(struct rp_sidecar *sidecar)
 {
+    rp_table_close(&sidecar->table);
     rp_map_close(&sidecar->map);
     free(sidecar->path);
     *sidecar = (struct rp_sidecar){0};

@@ -5,7 +5,7 @@
 
 /* As in PNG: damaged by anything that strips the eighth bit or translates line ends. */
 #define RP_SIDECAR_MAGIC "\x89RPX\r\n\x1a\n"
-#define RP_SIDECAR_VERSION 1u
+#define RP_SIDECAR_VERSION 2u
 
 enum {
     AT_VERSION = 8,
@@ -19,11 +19,15 @@ enum {
     AT_DOCUMENTS = 56,
     AT_TOKEN_MAX = 64,
     AT_BLOCK_COUNT = 72,
-    AT_START_COUNT = 80,
+    AT_TABLE_BYTES = 80,
     AT_INDEX_BYTES = 88,
     AT_INDEX_SAMPLE = 96,
     AT_INDEX_CONTENT = 112,
     AT_CONTENT = 128,
+    AT_TABLE_SECTIONS = 144,
+    AT_SPAN_COUNT = 152,
+    AT_TABLE_ROOT = 160,
+    AT_COLUMN = 176,
     AT_HEADER_HASH = 240,
 };
 

@@ -1,63 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sidecar_write — a sidecar is written as a stream into a file that has no name until it is whole.
  *
- * Flow: begin, add to both tables in any interleaving, finish. The block table has its final size
- * from the start, so both tables have their place and memory use does not grow with the shard. The
- * header comes last. */
+ * Flow: begin, add blocks and documents in any interleaving, finish. The block table has its final
+ * size from the start, so it and the first section of the document table have their place. Sections
+ * behind that are spilled to files without a name and copied at the end. The page hashes and the
+ * header come last. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/bits.h"
-#include "corpus/fingerprint.h"
 #include "corpus/sidecar.h"
 #include "corpus/sidecar_layout.h"
+
+static void begin_section(struct rp_sidecar_section *section, int fd, uint64_t begin)
+{
+    section->fd = fd;
+    section->begin = section->offset = begin;
+    section->buffered = 0;
+}
 
 int rp_sidecar_begin(struct rp_sidecar_writer *writer, const char *path, uint64_t block_count,
                      struct rp_error *error)
 {
     writer->file = (struct rp_new_file){.fd = -1};
     writer->path = strdup(path);
-    rp_hasher_begin(&writer->blocks.hasher);
-    rp_hasher_begin(&writer->starts.hasher);
-    writer->blocks.entries = writer->starts.entries = 0;
-    writer->blocks.buffered = writer->starts.buffered = 0;
-    writer->blocks.offset = RP_SIDECAR_HEADER_BYTES;
-    writer->starts.offset = RP_SIDECAR_HEADER_BYTES + 8 * block_count;
+    writer->span_count = 0;
+    writer->has_spans = false;
+    rp_hasher_begin(&writer->content);
+    for (size_t i = 0; i < RP_SIDECAR_SPILLED; i++) {
+        writer->spills[i] = (struct rp_new_file){.fd = -1};
+        begin_section(&writer->spilled[i], -1, 0);
+    }
     int code = 0;
     if (!writer->path)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to write a sidecar", path);
     if (code == 0)
         code = rp_new_file_open(&writer->file, path, error);
+    begin_section(&writer->blocks, writer->file.fd, RP_SIDECAR_HEADER_BYTES);
+    begin_section(&writer->bytes, writer->file.fd, RP_SIDECAR_HEADER_BYTES + 8 * block_count);
     if (code < 0)
         rp_sidecar_discard(writer);
     return code;
 }
 
-static int flush(struct rp_sidecar_writer *writer, struct rp_sidecar_table *table,
+static int flush(const struct rp_sidecar_writer *writer, struct rp_sidecar_section *section,
                  struct rp_error *error)
 {
-    size_t bytes = table->buffered * sizeof table->buffer[0];
-    int code = rp_file_write_at(writer->file.fd, writer->path, table->buffer, bytes, table->offset,
-                                error);
-    rp_hasher_add(&table->hasher, table->buffer, bytes);
-    table->offset += bytes;
-    table->entries += table->buffered;
-    table->buffered = 0;
+    int code = rp_file_write_at(section->fd, writer->path, section->buffer, section->buffered,
+                                section->offset, error);
+    section->offset += section->buffered;
+    section->buffered = 0;
     return code;
 }
 
-int rp_sidecar_add(struct rp_sidecar_writer *writer, struct rp_sidecar_table *table,
-                   const uint64_t *entries, size_t count, struct rp_error *error)
+/* Add to a section that has a file. */
+static int add(const struct rp_sidecar_writer *writer, struct rp_sidecar_section *section,
+               const void *entries, size_t bytes, struct rp_error *error)
 {
-    while (count > 0) {
-        size_t part = (size_t)rp_min_u64(count, RP_ARRAY_COUNT(table->buffer) - table->buffered);
-        memcpy(table->buffer + table->buffered, entries, part * sizeof *entries);
-        table->buffered += part;
-        entries += part;
-        count -= part;
-        if (table->buffered == RP_ARRAY_COUNT(table->buffer)) {
-            int code = flush(writer, table, error);
+    for (const uint8_t *from = entries; bytes > 0;) {
+        size_t part = (size_t)rp_min_u64(bytes, sizeof section->buffer - section->buffered);
+        memcpy(section->buffer + section->buffered, from, part);
+        section->buffered += part;
+        from += part;
+        bytes -= part;
+        if (section->buffered == sizeof section->buffer) {
+            int code = flush(writer, section, error);
             if (code < 0)
                 return code;
         }
@@ -65,19 +74,112 @@ int rp_sidecar_add(struct rp_sidecar_writer *writer, struct rp_sidecar_table *ta
     return 0;
 }
 
-/* The sample of a large document table needs bytes from all over it: look at what was written. */
-static int sample_starts(const struct rp_sidecar_writer *writer, struct rp_sidecar_info *info,
-                         struct rp_error *error)
+/* Add to a section that is spilled: it gets its file when its buffer is full. */
+static int spill(struct rp_sidecar_writer *writer, size_t which, const void *entries, size_t bytes,
+                 struct rp_error *error)
 {
-    uint64_t begin = RP_SIDECAR_HEADER_BYTES + 8 * info->block_count;
-    uint64_t bytes = begin + info->index_bytes;
-    void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, writer->file.fd, 0);
-    if (map == MAP_FAILED)
-        return rp_fail(error, -errno, NULL, "%s: cannot map the new sidecar: %s", writer->path,
+    struct rp_sidecar_section *section = &writer->spilled[which];
+    if (section->fd < 0 && section->buffered + bytes >= sizeof section->buffer) {
+        int code = rp_new_file_open(&writer->spills[which], writer->path, error);
+        if (code < 0)
+            return code;
+        section->fd = writer->spills[which].fd;
+    }
+    return add(writer, section, entries, bytes, error);
+}
+
+int rp_sidecar_add_blocks(struct rp_sidecar_writer *writer, const uint64_t *hashes, size_t count,
+                          struct rp_error *error)
+{
+    rp_hasher_add(&writer->content, hashes, count * sizeof *hashes);
+    return add(writer, &writer->blocks, hashes, count * sizeof *hashes, error);
+}
+
+int rp_sidecar_add_document(struct rp_sidecar_writer *writer, uint64_t byte, uint32_t tokens,
+                            const struct rp_span *spans, size_t span_count, struct rp_error *error)
+{
+    writer->span_count += span_count;
+    int code = add(writer, &writer->bytes, &byte, sizeof byte, error);
+    if (code == 0)
+        code = spill(writer, RP_SIDECAR_LENGTHS, &tokens, sizeof tokens, error);
+    if (code < 0 || !writer->has_spans)
+        return code;
+    code = spill(writer, RP_SIDECAR_SPAN_ENDS, &writer->span_count, sizeof writer->span_count,
+                 error);
+    return code < 0 ? code
+                    : spill(writer, RP_SIDECAR_SPANS, spans, span_count * sizeof *spans, error);
+}
+
+/* ---- finish ---------------------------------------------------------------------------------- */
+
+/* Append what was spilled to the section of the table that is being written. */
+static int append(struct rp_sidecar_writer *writer, size_t which, struct rp_error *error)
+{
+    struct rp_sidecar_section *from = &writer->spilled[which];
+    uint8_t part[8192];
+    int code = 0;
+    for (uint64_t at = 0; code == 0 && at < from->offset;) {
+        size_t bytes = (size_t)rp_min_u64(sizeof part, from->offset - at);
+        code = rp_file_read_at(from->fd, writer->path, part, bytes, at, error);
+        if (code == 0)
+            code = add(writer, &writer->bytes, part, bytes, error);
+        at += bytes;
+    }
+    return code < 0 ? code : add(writer, &writer->bytes, from->buffer, from->buffered, error);
+}
+
+/* Write the sections behind the first, in the order of table.h. */
+static int append_sections(struct rp_sidecar_writer *writer, const struct rp_table_shape *shape,
+                           struct rp_error *error)
+{
+    static const uint8_t zeros[8];
+    int code = 0;
+    if (shape->has_extents)
+        code = append(writer, RP_SIDECAR_LENGTHS, error);
+    uint64_t bytes = writer->bytes.offset + writer->bytes.buffered - writer->bytes.begin;
+    if (code == 0)
+        code = add(writer, &writer->bytes, zeros, (size_t)(rp_align_up(bytes, 8) - bytes), error);
+    if (code == 0 && shape->has_spans)
+        code = add(writer, &writer->bytes, zeros, sizeof zeros, error); /* before document 0 */
+    if (code == 0 && shape->has_spans)
+        code = append(writer, RP_SIDECAR_SPAN_ENDS, error);
+    if (code == 0 && shape->has_spans)
+        code = append(writer, RP_SIDECAR_SPANS, error);
+    return code < 0 ? code : flush(writer, &writer->bytes, error);
+}
+
+/* Hash the pages of the table that was written, and write their hashes behind it. */
+static int add_page_hashes(struct rp_sidecar_writer *writer, struct rp_sidecar_info *info,
+                           struct rp_error *error)
+{
+    uint64_t begin = writer->bytes.begin, end = writer->bytes.offset;
+    size_t hash_bytes = 8 * (size_t)rp_table_pages(end - begin);
+    uint64_t *hashes = malloc(hash_bytes + 8);
+    if (!hashes)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %zu bytes of hashes", writer->path,
+                       hash_bytes);
+    void *map = mmap(NULL, (size_t)end, PROT_READ, MAP_SHARED, writer->file.fd, 0);
+    int code = 0;
+    if (map == MAP_FAILED) {
+        code = rp_fail(error, -errno, NULL, "%s: cannot map the new sidecar: %s", writer->path,
                        strerror(errno));
-    info->index_sample = rp_index_sample((const uint8_t *)map + begin, info->index_bytes);
-    munmap(map, (size_t)bytes);
-    return 0;
+    } else {
+        info->table_root = rp_table_hash((const uint8_t *)map + begin, end - begin, hashes);
+        munmap(map, (size_t)end);
+        code = rp_file_write_at(writer->file.fd, writer->path, hashes, hash_bytes, end, error);
+    }
+    free(hashes);
+    return code;
+}
+
+static int finish_table(struct rp_sidecar_writer *writer, struct rp_sidecar_info *info,
+                        struct rp_error *error)
+{
+    if (!info->table.has_extents && !info->table.has_spans)
+        return 0;
+    info->table.span_count = info->table.has_spans ? writer->span_count : 0;
+    int code = append_sections(writer, &info->table, error);
+    return code < 0 ? code : add_page_hashes(writer, info, error);
 }
 
 static void store_hash(uint8_t *p, struct rp_hash128 hash)
@@ -88,6 +190,9 @@ static void store_hash(uint8_t *p, struct rp_hash128 hash)
 
 static void encode(const struct rp_sidecar_info *info, uint8_t header[RP_SIDECAR_HEADER_BYTES])
 {
+    uint64_t table_bytes;
+    bool fits = rp_table_image_bytes(&info->table, &table_bytes);
+    RP_ASSERT(fits);
     memset(header, 0, RP_SIDECAR_HEADER_BYTES);
     memcpy(header, RP_SIDECAR_MAGIC, 8);
     rp_store_u32(header + AT_VERSION, RP_SIDECAR_VERSION);
@@ -98,14 +203,19 @@ static void encode(const struct rp_sidecar_info *info, uint8_t header[RP_SIDECAR
     rp_store_u64(header + AT_BYTES, info->bytes);
     rp_store_u64(header + AT_TOKEN_OFFSET, info->token_offset);
     rp_store_u64(header + AT_TOKENS, info->tokens);
-    rp_store_u64(header + AT_DOCUMENTS, info->documents);
+    rp_store_u64(header + AT_DOCUMENTS, info->table.documents);
     rp_store_u64(header + AT_TOKEN_MAX, info->token_max);
     rp_store_u64(header + AT_BLOCK_COUNT, info->block_count);
-    rp_store_u64(header + AT_START_COUNT, info->start_count);
+    rp_store_u64(header + AT_TABLE_BYTES, table_bytes);
     rp_store_u64(header + AT_INDEX_BYTES, info->index_bytes);
     store_hash(header + AT_INDEX_SAMPLE, info->index_sample);
     store_hash(header + AT_INDEX_CONTENT, info->index_content);
     store_hash(header + AT_CONTENT, info->content);
+    rp_store_u32(header + AT_TABLE_SECTIONS,
+                 (info->table.has_extents ? 1u : 0u) | (info->table.has_spans ? 2u : 0u));
+    rp_store_u64(header + AT_SPAN_COUNT, info->table.span_count);
+    store_hash(header + AT_TABLE_ROOT, info->table_root);
+    memcpy(header + AT_COLUMN, info->column, sizeof info->column);
     store_hash(header + AT_HEADER_HASH, rp_hash128(header, AT_HEADER_HASH));
 }
 
@@ -113,24 +223,15 @@ int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *
                       struct rp_error *error)
 {
     int code = flush(writer, &writer->blocks, error);
+    info->block_count = (writer->blocks.offset - writer->blocks.begin) / 8;
+    info->content = rp_hasher_finish(&writer->content);
     if (code == 0)
-        code = flush(writer, &writer->starts, error);
-    info->block_count = writer->blocks.entries;
-    info->start_count = writer->starts.entries;
-    if (info->start_count > 0)
-        info->documents = info->start_count - 1;
-    info->content = rp_hasher_finish(&writer->blocks.hasher);
-    struct rp_hash128 table = rp_hasher_finish(&writer->starts.hasher);
-    if (info->start_count > 0) {
-        info->index_bytes = 8 * info->start_count;
-        info->index_content = table;
-        if (code == 0)
-            code = sample_starts(writer, info, error);
-    }
-    uint8_t header[RP_SIDECAR_HEADER_BYTES];
-    encode(info, header);
-    if (code == 0)
+        code = finish_table(writer, info, error);
+    if (code == 0) {
+        uint8_t header[RP_SIDECAR_HEADER_BYTES];
+        encode(info, header);
         code = rp_file_write_at(writer->file.fd, writer->path, header, sizeof header, 0, error);
+    }
     if (code == 0)
         code = rp_new_file_publish(&writer->file, error);
     rp_sidecar_discard(writer);
@@ -140,6 +241,8 @@ int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *
 void rp_sidecar_discard(struct rp_sidecar_writer *writer)
 {
     rp_new_file_discard(&writer->file);
+    for (size_t i = 0; i < RP_SIDECAR_SPILLED; i++)
+        rp_new_file_discard(&writer->spills[i]);
     free(writer->path);
     writer->path = NULL;
 }

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     oracle_check(&opened, input.at, input.left);
     if (opened.found.format == RP_FORMAT_NPY) {
         FUZZ_REQUIRE(hints.type == RP_TOKEN_NONE || hints.type == opened.shard.type);
-        FUZZ_REQUIRE(opened.token_offset >= 10 && input.at[0] == 0x93);
+        FUZZ_REQUIRE(opened.layout.token_offset >= 10 && input.at[0] == 0x93);
     }
     rp_shard_close(&opened);
     return 0;

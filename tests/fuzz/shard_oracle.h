@@ -18,7 +18,7 @@ FUZZ uint64_t oracle_token(const uint8_t *bytes, uint64_t width)
 FUZZ void oracle_check(const struct rp_opened *opened, const uint8_t *file, uint64_t file_bytes)
 {
     const struct rp_shard *shard = &opened->shard;
-    uint64_t width = rp_token_width(shard->type), next = opened->token_offset, total = 0;
+    uint64_t width = rp_token_width(shard->type), next = opened->layout.token_offset, total = 0;
     bool leads = opened->found.format == RP_FORMAT_LLMC;
     FUZZ_REQUIRE(width > 0 && shard->bytes == file_bytes && shard->documents > 0);
     for (uint64_t d = 0; d < shard->documents; d++) {

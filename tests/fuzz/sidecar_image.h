@@ -36,19 +36,19 @@ FUZZ void sidecar_start(void)
 
 FUZZ void mend(uint8_t *header, size_t bytes)
 {
-    uint64_t blocks, starts = 0;
     if (bytes < RP_SIDECAR_HEADER_BYTES)
         return;
-    uint64_t entries = (bytes - RP_SIDECAR_HEADER_BYTES) / 8;
-    blocks = rp_min_u64(rp_load_u64(header + AT_BLOCK_COUNT), entries);
-    starts = rp_min_u64(rp_load_u64(header + AT_START_COUNT), entries - blocks);
-    const uint8_t *table = header + RP_SIDECAR_HEADER_BYTES, *documents = table + 8 * blocks;
-    struct rp_hash128 content = rp_hash128(table, 8 * blocks);
-    struct rp_hash128 index_content = rp_hash128(documents, 8 * starts);
-    struct rp_hash128 index_sample = rp_index_sample(documents, 8 * starts);
+    uint64_t left = bytes - RP_SIDECAR_HEADER_BYTES;
+    uint64_t blocks = rp_min_u64(rp_load_u64(header + AT_BLOCK_COUNT), left / 8);
+    uint8_t *table = header + RP_SIDECAR_HEADER_BYTES + 8 * blocks;
+    left -= 8 * blocks;
+    uint64_t image_bytes = rp_min_u64(rp_load_u64(header + AT_TABLE_BYTES), left);
+    uint64_t pages = rp_table_pages(image_bytes), hashes[IMAGE_BYTES_MAX / RP_BLOCK_BYTES + 1];
+    struct rp_hash128 content = rp_hash128(header + RP_SIDECAR_HEADER_BYTES, 8 * blocks);
+    struct rp_hash128 root = rp_table_hash(table, image_bytes, hashes);
+    memcpy(table + image_bytes, hashes, rp_min_u64(8 * pages, left - image_bytes));
     memcpy(header + AT_CONTENT, &content, sizeof content);
-    memcpy(header + AT_INDEX_CONTENT, &index_content, sizeof index_content);
-    memcpy(header + AT_INDEX_SAMPLE, &index_sample, sizeof index_sample);
+    memcpy(header + AT_TABLE_ROOT, &root, sizeof root);
     struct rp_hash128 hash = rp_hash128(header, AT_HEADER_HASH);
     memcpy(header + AT_HEADER_HASH, &hash, sizeof hash);
 }

@@ -15,9 +15,10 @@ def hash128(data):
     return value & (2**64 - 1), value >> 64
 
 
-def labels_of(spec, fragment, tokens):
+def labels_of(spec, fragment):
     """Section 10: of each token of a fragment its label, or None."""
-    source, document, offset, _ = fragment
+    source, document, offset, length = fragment
+    tokens = spec.corpora[source].tokens(document, offset, length)
     if spec.spans[source] is None:
         return [None, *tokens[1:]]
     trained = {t for begin, end in spec.spans[source][document] for t in range(begin, end)}
@@ -33,14 +34,12 @@ def row_digest(spec, g, row, labelled=False):
     content = struct.pack("<I", len(row)) + b"".join(
         struct.pack("<I", fragment.length) for fragment in row
     )
-    labels = b""
-    for fragment in row:
-        source, document, offset, length = fragment
+    for source, document, offset, length in row:
         tokens = spec.corpora[source].tokens(document, offset, length)
         content += struct.pack("<%dI" % length, *tokens)
-        for label in labels_of(spec, fragment, tokens) if labelled else []:
-            labels += struct.pack("<I", 2**32 - 100 if label is None else label)
-    content += labels
+    for fragment in row if labelled else []:
+        for label in labels_of(spec, fragment):
+            content += struct.pack("<I", 2**32 - 100 if label is None else label)
     return xxhash.xxh3_128_intdigest(struct.pack("<QQQ", g, *hash128(content)))
 
 

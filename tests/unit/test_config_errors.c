@@ -171,8 +171,7 @@ static const char *const combinations[][2] = {
     {"seq_len: 8\nbatch_size: 1\nsources: ['" BRACES_16 BRACES_16 "']\n",
      "c.yaml:3: shards: " BRACES_16 BRACES_16 ": its braces stand for more than 65536 patterns"},
     {"seq_len: 8\nbatch_size: 1\nsources:\n- void\n",
-     "c.yaml:4: shards: void: the directory holds no NAME.bin with NAME.idx, no *.bin and no"
-     " *.npy"},
+     "c.yaml:4: shards: void: the directory holds no token files"},
     {"seq_len: 8\nbatch_size: 1\nsources:\n- shards: ['raw/t*.bin', raw/t2.bin]\n",
      "c.yaml:4: shards: raw/t2.bin: the source has this shard twice"},
     {"seq_len: 8\nbatch_size: 1\nsources: [a/x.bin, b/x.bin]\n",

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "corpus/fingerprint.h"
 
-#define GOLDEN_SAMPLED "325e18b183b59ebfb3421d0c36429c6d"
-#define GOLDEN_FULL "ad32e0ae465a6018e1f2f7c3a0593690"
+#define GOLDEN_SAMPLED "ac1be0b2d73e40c475c2daf2a4440f30"
+#define GOLDEN_FULL "4b8e5946ec5798a283cdbbb5e732dc6c"
 #define TOKENS (96 * 4096 / 2 + 5) /* more blocks than are sampled */
 
 static uint16_t tokens[TOKENS];

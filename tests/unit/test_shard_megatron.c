@@ -318,17 +318,17 @@ static void test_what_is_learnt_changes_no_length(void **state)
         struct rp_error error;
         put_large(oddity);
         assert_int_equal(rp_shard_open(&opened, "large", 0, &options, &error), 0);
-        assert_false(rp_megatron_is_known(&opened.megatron, 0));
+        assert_false(rp_shard_is_known(&opened, 0));
         for (int i = 0; i < 2000; i++) {
             if (i % 100 == 0)
                 check_lengths(&opened, oddity, 4099);
             rp_shard_learn(&opened, LARGE - 1);
         }
         check_lengths(&opened, oddity, 1);
-        assert_true(rp_megatron_is_known(&opened.megatron, ODD - 1));
-        assert_int_equal(rp_megatron_is_known(&opened.megatron, ODD), oddity == NOTHING_ODD);
-        assert_int_equal(rp_megatron_is_known(&opened.megatron, LARGE - 1), oddity == NOTHING_ODD);
-        assert_false(rp_megatron_is_known(&opened.megatron, LARGE));
+        assert_true(rp_shard_is_known(&opened, ODD - 1));
+        assert_int_equal(rp_shard_is_known(&opened, ODD), oddity == NOTHING_ODD);
+        assert_int_equal(rp_shard_is_known(&opened, LARGE - 1), oddity == NOTHING_ODD);
+        assert_false(rp_shard_is_known(&opened, LARGE));
         rp_shard_close(&opened);
     }
 }

@@ -36,33 +36,42 @@ static int open_it(struct rp_error *error)
     return code;
 }
 
+#define DOCUMENTS (TOKENS / 37 + 1)
+#define BLOCKS 3
+#define TABLE_AT (256 + 8 * BLOCKS)
+#define TABLE_BYTES (8 * DOCUMENTS + 4 * DOCUMENTS) /* of so many: a multiple of 8 */
+
 static void test_layout(void **state)
 {
     (void)state;
     static uint8_t bytes[1 << 16];
     put_sidecar();
     size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
-    uint64_t documents = TOKENS / 37 + 1, blocks = 3;
-    assert_int_equal(count, 256 + 8 * blocks + 8 * (documents + 1));
-    uint64_t words[12];
+    assert_int_equal(count, TABLE_AT + TABLE_BYTES + 8);
+    uint64_t words[22];
     memcpy(words, bytes, sizeof words);
     assert_memory_equal(bytes, "\x89RPX\r\n\x1a\n", 8);
-    assert_int_equal(words[1], 1 | (uint64_t)4096 << 32);
+    assert_int_equal(words[1], 2 | (uint64_t)4096 << 32);
     assert_int_equal(words[2], RP_FORMAT_RAW | (uint64_t)RP_TOKEN_U16 << 32);
     assert_int_equal(words[3], EOS);
     assert_int_equal(words[4], sizeof tokens);
     assert_int_equal(words[6], TOKENS);
-    assert_int_equal(words[7], documents);
+    assert_int_equal(words[7], DOCUMENTS);
     assert_int_equal(words[8], 36);
-    assert_int_equal(words[9], blocks);
-    assert_int_equal(words[10], documents + 1);
-    uint64_t hash = rp_hash64((const uint8_t *)tokens + 8192, sizeof tokens - 8192);
+    assert_int_equal(words[9], BLOCKS);
+    assert_int_equal(words[10], TABLE_BYTES);
+    assert_int_equal(words[18], 1); /* extents, no spans */
+    uint64_t hash = rp_hash64((const uint8_t *)tokens + 8192, sizeof tokens - 8192), place;
     assert_memory_equal(bytes + 256 + 16, &hash, 8);
-    uint64_t entry;
-    memcpy(&entry, bytes + 256 + 24 + 8, 8);
-    assert_int_equal(entry, EOS + 1);
-    memcpy(&entry, bytes + count - 8, 8);
-    assert_int_equal(entry, TOKENS);
+    memcpy(&place, bytes + TABLE_AT + 8, 8);
+    assert_int_equal(place, 2 * (EOS + 1));
+    uint32_t length;
+    memcpy(&length, bytes + TABLE_AT + 8 * DOCUMENTS + 4, 4);
+    assert_int_equal(length, 37);
+    hash = rp_hash64(bytes + TABLE_AT, TABLE_BYTES);
+    assert_memory_equal(bytes + TABLE_AT + TABLE_BYTES, &hash, 8);
+    struct rp_hash128 root = rp_hash128(&hash, 8);
+    assert_memory_equal(bytes + 160, &root, 16);
 }
 
 static void test_every_bit_and_every_truncation(void **state)
@@ -91,6 +100,17 @@ static void test_every_bit_and_every_truncation(void **state)
     assert_int_equal(open_it(&error), 0); /* the control */
 }
 
+/* Make the hashes right that damage has made wrong. */
+static void mend(uint8_t *bytes)
+{
+    uint64_t page = rp_hash64(bytes + TABLE_AT, TABLE_BYTES);
+    memcpy(bytes + TABLE_AT + TABLE_BYTES, &page, 8);
+    struct rp_hash128 root = rp_hash128(&page, 8);
+    memcpy(bytes + 160, &root, 16);
+    struct rp_hash128 header = rp_hash128(bytes, 240);
+    memcpy(bytes + 240, &header, 16);
+}
+
 /* Damage with a right hash: a writer with a bug, or a forger. */
 static void test_forged_values_never_reach_memory(void **state)
 {
@@ -101,7 +121,7 @@ static void test_forged_values_never_reach_memory(void **state)
     size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
     static const uint64_t values[] = {
         0, 1, 3, UINT64_MAX, UINT64_MAX / 8, UINT64_MAX / 8 + 1, INT64_MAX, 1u << 20};
-    for (size_t at = 12; at < 96; at += 4)
+    for (size_t at = 12; at < 176; at += 4)
         for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
             uint8_t forged[256];
             memcpy(forged, bytes, sizeof forged);
@@ -114,43 +134,44 @@ static void test_forged_values_never_reach_memory(void **state)
             struct rp_corpus *corpus;
             if (open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error) == 0) {
                 const struct rp_source *source = rp_corpus_source(corpus, 0);
-                for (uint64_t d = 0; d < rp_source_documents(source); d++)
-                    assert_true(rp_source_length(source, d) <= TOKENS);
+                assert_int_equal(rp_source_documents(source), DOCUMENTS);
+                for (uint64_t d = 0; d < rp_source_documents(source); d++) {
+                    struct rp_extent extent;
+                    if (rp_source_extent(source, d, &extent, &error) == 0)
+                        assert_true(extent.byte_offset + extent.tokens * extent.width <=
+                                    sizeof tokens);
+                }
                 rp_corpus_close(corpus);
             }
         }
-    /* A table that is not ascending, with right hashes: refused at the look-up. */
+    /* A document outside the file, with right hashes: refused where it is used. */
     uint64_t far = 1u << 30;
-    memcpy(bytes + 256 + 24 + 8, &far, 8);
-    struct rp_hash128 table = rp_hash128(bytes + 256 + 24, count - 256 - 24);
-    memcpy(bytes + 96, &table, 16), memcpy(bytes + 112, &table, 16);
-    struct rp_hash128 hash = rp_hash128(bytes, 240);
-    memcpy(bytes + 240, &hash, 16);
+    uint8_t place[8];
+    memcpy(place, bytes + TABLE_AT + 8, 8);
+    memcpy(bytes + TABLE_AT + 8, &far, 8);
+    mend(bytes);
     put_file("s.bin.rpx", bytes, count);
     struct rp_corpus *corpus;
+    struct rp_extent extent;
     assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     const struct rp_source *source = rp_corpus_source(corpus, 0);
-    assert_true(rp_source_length(source, 0) == UINT64_MAX);
-    assert_true(rp_source_length(source, 1) == UINT64_MAX);
-    assert_int_equal(rp_source_length(source, 2), 37);
-    assert_int_equal(rp_source_explain(source, 1, &error), -RP_E_CORRUPT);
-    assert_says(&error, "document 1|s.bin");
+    assert_int_equal(rp_source_extent(source, 1, &extent, &error), -RP_E_CORRUPT);
+    assert_says(&error, "document 1|s.bin|outside");
+    assert_int_equal(rp_source_extent(source, 2, &extent, &error), 0);
+    assert_int_equal(extent.tokens, 37);
     rp_corpus_close(corpus);
-    /* A document without a token is none of a scan's, and harmless. */
-    memset(bytes + 256 + 24 + 8, 0, 8);
-    table = rp_hash128(bytes + 256 + 24, count - 256 - 24);
-    memcpy(bytes + 96, &table, 16), memcpy(bytes + 112, &table, 16);
-    hash = rp_hash128(bytes, 240);
-    memcpy(bytes + 240, &hash, 16);
+    /* One with more tokens than the file has. */
+    uint32_t length = UINT32_MAX;
+    memcpy(bytes + TABLE_AT + 8, place, 8);
+    memcpy(bytes + TABLE_AT + 8 * DOCUMENTS + 4, &length, 4);
+    mend(bytes);
     put_file("s.bin.rpx", bytes, count);
     assert_int_equal(open_one(&corpus, "s.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
     source = rp_corpus_source(corpus, 0);
-    assert_int_equal(rp_source_length(source, 0), 0);
-    assert_int_equal(rp_source_length(source, 1), EOS + 1 + 37);
+    assert_int_equal(rp_source_extent(source, 1, &extent, &error), -RP_E_CORRUPT);
     rp_corpus_close(corpus);
 }
 
-/* As many documents as there are numbers, so that the table's entries, one more, are none. */
 static void test_a_count_of_documents_that_wraps_is_refused(void **state)
 {
     (void)state;
@@ -158,14 +179,86 @@ static void test_a_count_of_documents_that_wraps_is_refused(void **state)
     struct rp_error error;
     struct rp_sidecar sidecar;
     put_sidecar();
-    get_file("s.bin.rpx", bytes, sizeof bytes);
-    memset(bytes + 56, 0xff, 8); /* documents */
-    memset(bytes + 80, 0, 16);   /* entries, and bytes of the index */
+    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
+    for (unsigned sections = 1; sections <= 3; sections += 2) {
+        memset(bytes + 56, 0xff, 8); /* documents */
+        memset(bytes + 80, 0, 16);   /* bytes of the table, and of the index */
+        bytes[144] = (uint8_t)sections;
+        struct rp_hash128 hash = rp_hash128(bytes, 240);
+        memcpy(bytes + 240, &hash, 16);
+        put_file("s.bin.rpx", bytes, count);
+        assert_int_equal(rp_sidecar_open(&sidecar, "s.bin.rpx", "s.bin", &error), -RP_E_CORRUPT);
+        assert_says(&error, "bytes of the document table");
+    }
+}
+
+/* The version before had another table: refused by name, with the command. Without a table it is
+ * the same file, so a Megatron shard need not be indexed again. */
+static void test_version_1(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    struct rp_error error;
+    struct rp_corpus *corpus;
+    put_sidecar();
+    size_t count = get_file("s.bin.rpx", bytes, sizeof bytes);
+    bytes[8] = 1;
+    mend(bytes);
+    put_file("s.bin.rpx", bytes, count);
+    assert_int_equal(open_it(&error), -RP_E_VERSION);
+    assert_says(&error, "s.bin.rpx|expected 2, found 1|ringpack index s.bin");
+    put_megatron("old", 8, 2, (const int32_t[]){3, 5}, 2);
+    assert_int_equal(rp_index_build("old", NULL, NULL, NULL, NULL, &error), 0);
+    count = get_file("old.bin.rpx", bytes, sizeof bytes);
+    bytes[8] = 1;
     struct rp_hash128 hash = rp_hash128(bytes, 240);
     memcpy(bytes + 240, &hash, 16);
-    put_file("s.bin.rpx", bytes, 256 + 8 * 3);
-    assert_int_equal(rp_sidecar_open(&sidecar, "s.bin.rpx", "s.bin", &error), -RP_E_CORRUPT);
-    assert_says(&error, "bytes of the document table");
+    put_file("old.bin.rpx", bytes, count);
+    assert_int_equal(open_one(&corpus, "old", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error), 0);
+    assert_true(rp_corpus_fingerprint(corpus).full.low != 0);
+    rp_corpus_close(corpus);
+}
+
+/* A sidecar too large to be copied: a wrong byte in its table is met where its page is used, by the
+ * plan (a length) or by who reads (a place), and not at the start. */
+static void test_pages_of_a_large_table_are_verified_at_first_use(void **state)
+{
+    (void)state;
+    enum { MANY = 6 * 4096 };
+    static uint16_t many[2 * MANY];
+    struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    struct rp_corpus *corpus;
+    struct rp_error error;
+    for (size_t i = 0; i < 2 * MANY; i++)
+        many[i] = i % 2 ? EOS : 1;
+    put_file("many.bin", many, sizeof many);
+    const uint64_t table = 256 + 8 * (sizeof many / 4096);
+    const uint64_t wrong[] = {table + 8 * 20000, table + 8 * MANY + 4 * 9000};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(rp_index_build("many.bin", &hints, NULL, NULL, NULL, &error), 0);
+        FILE *file = fopen("many.bin.rpx", "r+b");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, (long)wrong[i], SEEK_SET), 0);
+        assert_int_equal(fputc(77, file), 77);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(open_one(&corpus, "many.bin", RP_FORMAT_AUTO, RP_TOKEN_NONE, -1, &error),
+                         0);
+        const struct rp_source *source = rp_corpus_source(corpus, 0);
+        uint64_t bad = 0, documents[64], lengths[64];
+        for (uint64_t d = 0; d < MANY; d += 64) {
+            for (uint64_t k = 0; k < 64; k++)
+                documents[k] = d + k;
+            rp_source_length_many(source, documents, 64, lengths);
+            for (uint64_t k = 0; k < 64; k++) {
+                struct rp_extent extent;
+                assert_true(lengths[k] == 2 || (i == 1 && lengths[k] == UINT64_MAX));
+                bad += rp_source_extent(source, d + k, &extent, &error) < 0;
+            }
+        }
+        assert_int_equal(bad, i == 0 ? 512 : 1024); /* a page of them */
+        assert_says(&error, "many.bin|ringpack index many.bin");
+        rp_corpus_close(corpus);
+    }
 }
 
 /* A large sidecar's block table is not read at the start, so that this is no slower with more
@@ -173,12 +266,12 @@ static void test_a_count_of_documents_that_wraps_is_refused(void **state)
 static void test_a_large_block_table_is_read_when_it_is_used(void **state)
 {
     (void)state;
-    enum { BLOCKS = 5000, WRONG = 2501 };
+    enum { MANY = 5000, WRONG = 2501 };
     struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
     struct rp_corpus *corpus;
     struct rp_error error;
     put_file("large.bin", "\1", 1);
-    assert_int_equal(truncate("large.bin", (off_t)BLOCKS * RP_BLOCK_BYTES), 0);
+    assert_int_equal(truncate("large.bin", (off_t)MANY * RP_BLOCK_BYTES), 0);
     assert_int_equal(rp_index_build("large.bin", &hints, NULL, NULL, NULL, &error), 0);
     FILE *file = fopen("large.bin.rpx", "r+b");
     assert_non_null(file);
@@ -347,6 +440,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_pages_of_a_large_table_are_verified_at_first_use),
         cmocka_unit_test(test_every_bit_and_every_truncation),
         cmocka_unit_test(test_forged_values_never_reach_memory),
         cmocka_unit_test(test_a_count_of_documents_that_wraps_is_refused),

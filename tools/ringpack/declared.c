@@ -23,12 +23,16 @@ int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
     case 'f':
         if (!rp_format_parse(argument, &declared->hints.format))
             return rp_cmd_misuse(
-                verb, "--format: expected auto, megatron, raw, npy or llmc, found `%s`", argument);
+                verb, "--format: expected one of auto" RP_DECLARED_FORMATS ", found `%s`",
+                argument);
         return 0;
     case 'd':
         if (!rp_token_type_parse(argument, &declared->hints.type))
-            return rp_cmd_misuse(
-                verb, "--dtype: expected u8, u16, i16, i32, u32 or i64, found `%s`", argument);
+            return rp_cmd_misuse(verb, "--dtype: expected one of" RP_DECLARED_TYPES ", found `%s`",
+                                 argument);
+        return 0;
+    case 'c':
+        declared->hints.column = argument;
         return 0;
     case 'e':
         return take_eos(declared, verb, argument);

@@ -19,15 +19,24 @@ struct rp_declared {
 /* The entries of both verbs' option tables; their help is RP_DECLARED_HELP. */
 #define RP_DECLARED_OPTIONS                                                                        \
     {"format", required_argument, NULL, 'f'}, {"dtype", required_argument, NULL, 'd'},             \
-        {"eos", required_argument, NULL, 'e'}, {"index-dir", required_argument, NULL, 'I'},        \
-        {"json", no_argument, NULL, 'j'}, {"quiet", no_argument, NULL, 'q'},                       \
+        {"eos", required_argument, NULL, 'e'}, {"column", required_argument, NULL, 'c'},           \
+        {"index-dir", required_argument, NULL, 'I'}, {"json", no_argument, NULL, 'j'},             \
+        {"quiet", no_argument, NULL, 'q'},                                                         \
     {                                                                                              \
         "help", no_argument, NULL, 'h'                                                             \
     }
+#define RP_DECLARED_FORMAT(id, name) " " name
+#define RP_DECLARED_FORMATS RP_FORMAT_LIST(RP_DECLARED_FORMAT)
+#define RP_DECLARED_TYPE(id, name, width, bits) " " name
+#define RP_DECLARED_TYPES RP_TOKEN_LIST(RP_DECLARED_TYPE)
 #define RP_DECLARED_HELP                                                                           \
-    "  --format F       megatron, raw, npy or llmc (default: as the file says, never raw)\n"       \
-    "  --dtype T        u8, u16, i16, i32, u32 or i64: how raw tokens are stored\n"                \
+    "  --format F       what the file is (default: as the file says, never raw):\n"                \
+    "                  " RP_DECLARED_FORMATS "\n"                                                  \
+    "  --dtype T        how raw tokens are stored:\n"                                              \
+    "                  " RP_DECLARED_TYPES "\n"                                                    \
     "  --eos N          the token that separates documents (raw, npy, llmc)\n"                     \
+    "  --column NAME    of token ids, where a file has several (default: input_ids, tokens,\n"     \
+    "                   or the only list of integers)\n"                                           \
     "  --index-dir DIR  keep sidecars there and not beside the token files\n"                      \
     "  --json           print one JSON array\n"                                                    \
     "  -q, --quiet      no progress\n"

@@ -19,10 +19,9 @@ static bool fingerprint_is_full(const struct rp_inspection *inspection)
 /* Signed tokens are read as unsigned ones, so a negative id shows as one with the top bit. */
 static bool has_negative(const struct rp_inspection *inspection)
 {
-    bool is_signed = inspection->type == RP_TOKEN_I16 || inspection->type == RP_TOKEN_I32 ||
-                     inspection->type == RP_TOKEN_I64;
-    return is_signed && inspection->token_max != UINT64_MAX &&
-           inspection->token_max >> (8 * rp_token_width(inspection->type) - 1);
+    uint32_t bits = rp_token_bits(inspection->type);
+    return bits < 8 * rp_token_width(inspection->type) && inspection->token_max != UINT64_MAX &&
+           inspection->token_max >> bits;
 }
 
 /* What may be wrong although the shard can be read. */
@@ -52,8 +51,7 @@ static struct warnings find_warnings(const struct rp_inspection *inspection)
     if (inspection->empty_documents)
         warn(&warnings, "%" PRIu64 " documents are empty: they are skipped and counted",
              inspection->empty_documents);
-    bool separated = inspection->format != RP_FORMAT_MEGATRON;
-    if (separated && inspection->documents == 1 && inspection->tokens > 100000)
+    if (inspection->eos != RP_EOS_NONE && inspection->documents == 1 && inspection->tokens > 100000)
         warn(&warnings, "one document of %" PRIu64 " tokens: is %" PRId64 " the right eos?",
              inspection->tokens, inspection->eos);
     return warnings;
@@ -88,6 +86,8 @@ void rp_inspection_print(const char *path, const struct rp_inspection *inspectio
            rp_token_type_name(inspection->type));
     if (inspection->eos != RP_EOS_NONE)
         printf(", eos %" PRId64, inspection->eos);
+    if (inspection->column[0])
+        printf(", column `%s`", inspection->column);
     printf("\n  why          %s\n", inspection->why);
     printf("  documents    %s\n", rp_cmd_count_text(inspection->documents, a));
     printf("  tokens       %s in %s\n", rp_cmd_count_text(inspection->tokens, a),
@@ -134,10 +134,12 @@ json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspect
     for (size_t i = 0; i < warnings.count; i++)
         json_array_append_new(warning_list, json_string(warnings.text[i]));
     return json_pack(
-        "{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s, s:o, s:o, s:o}",
+        "{s:o, s:s, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s, s:o, s:o, "
+        "s:o}",
         "path", rp_cmd_json_text(path), "format", rp_format_name(inspection->format), "dtype",
         rp_token_type_name(inspection->type), "eos",
-        inspection->eos == RP_EOS_NONE ? json_null() : json_integer(inspection->eos), "why",
+        inspection->eos == RP_EOS_NONE ? json_null() : json_integer(inspection->eos), "column",
+        inspection->column[0] ? rp_cmd_json_text(inspection->column) : json_null(), "why",
         inspection->why, "bytes", number(inspection->bytes), "tokens", number(inspection->tokens),
         "documents", number(inspection->documents), "empty_documents",
         number(inspection->empty_documents), "length_min", number(inspection->length_min),

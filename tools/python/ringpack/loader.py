@@ -44,7 +44,8 @@ class Loader:
     ----------
     config: path of a YAML config, for an engine that is started here.
     run: name of the run. run_dir: folder of its socket, when it is not the default one.
-    corpus: a path, a list of paths, or of dicts (name, path | shards, weight, format, dtype, eos).
+    corpus: a path, a list of paths, or of dicts (name, path | shards, weight, format, dtype, eos,
+        column).
     seq_len, batch_size: tokens in a row; rows per batch of this rank. Checked against the engine.
     dp_rank, dp_world_size: default: from torchrun, Open MPI or Slurm, else 0 of 1.
     replicas: processes of this node that all need every batch of this rank, as tensor-, pipeline-

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reader_megatron — folders of NAME.bin + NAME.idx. Their files are told by the .idx (format.c),
+ * which is mapped as it is (shard_megatron.c), so there is nothing to walk. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "corpus/readers.h"
+
+/* A token file that is left out because it lacks what others of its folder have: perhaps its index
+ * was lost, and nobody else would say that its tokens are missing. */
+static void warn_of_no_index(const struct rp_folder *folder, const char *name)
+{
+    if (!rp_text_has_suffix(name, ".bin") && !rp_text_has_suffix(name, ".npy"))
+        return;
+    char *index = rp_format("%.*s.idx", (int)strlen(name) - 4, name);
+    if (index && !rp_folder_has(folder, index))
+        rp_log(RP_LOG_WARNING, "%s/%s: left out: it has no .idx beside it, as others there have",
+               folder->path, name);
+    free(index);
+}
+
+static int add_shard(const struct rp_folder *folder, const char *index, struct rp_paths *files,
+                     struct rp_error *error)
+{
+    char *name = rp_format("%.*s.bin", (int)strlen(index) - 4, index);
+    int code = name ? rp_paths_add(files, folder->path, name, error)
+                    : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+    free(name);
+    return code;
+}
+
+static int expand(const struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < folder->names.count; i++)
+        if (rp_text_has_suffix(folder->names.paths[i], ".idx"))
+            code = add_shard(folder, folder->names.paths[i], files, error);
+    if (code < 0 || files->count == 0)
+        return code;
+    for (size_t i = 0; i < folder->names.count; i++)
+        warn_of_no_index(folder, folder->names.paths[i]);
+    return 1;
+}
+
+const struct rp_reader rp_reader_megatron = {
+    .format = RP_FORMAT_MEGATRON,
+    .what = "a Megatron dataset",
+    .folders = "NAME.bin with NAME.idx",
+    .expand = expand,
+};

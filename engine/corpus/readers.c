@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* readers — the list of the readers, and what is checked of all that they find. */
+#include "corpus/readers.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+
+const struct rp_reader *const rp_readers[] = {
+    &rp_reader_megatron, &rp_reader_npy, &rp_reader_llmc,
+    &rp_reader_raw, /* the last one: its folders are any *.bin and *.npy */
+};
+const size_t rp_readers_count = RP_ARRAY_COUNT(rp_readers);
+
+const struct rp_reader *rp_readers_of(enum rp_format format)
+{
+    for (size_t i = 0; i < rp_readers_count; i++)
+        if (rp_readers[i]->format == format)
+            return rp_readers[i];
+    return NULL;
+}
+
+int rp_readers_claim(const struct rp_probe *probe, const struct rp_reader **reader_out,
+                     char why[256], struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < rp_readers_count; i++) {
+        *reader_out = rp_readers[i];
+        if (rp_readers[i]->claim)
+            code = rp_readers[i]->claim(probe, why, error);
+    }
+    return code;
+}
+
+int rp_readers_refuse(const struct rp_probe *probe, const char *found, const char *hint,
+                      struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_FORMAT, hint, "%s: expected a file of tokens, found %s",
+                   probe->path, found);
+}
+
+int rp_readers_check_type(const char *path, enum rp_token_type declared, enum rp_token_type found,
+                          struct rp_error *error)
+{
+    if (declared == RP_TOKEN_NONE || declared == found)
+        return 0;
+    return rp_fail(error, -RP_E_FORMAT, "leave the dtype away: this format knows its own",
+                   "%s: dtype: declared %s, found %s in the file", path,
+                   rp_token_type_name(declared), rp_token_type_name(found));
+}
+
+int rp_sink_begin(struct rp_sink *sink, const struct rp_layout *layout,
+                  const struct rp_reader_options *options, struct rp_error *error)
+{
+    RP_ASSERT(sink->layout.type == RP_TOKEN_NONE && rp_token_width(layout->type) > 0);
+    sink->layout = *layout;
+    sink->token_max = UINT64_MAX;
+    return rp_readers_check_type(sink->path, options->type, layout->type, error);
+}
+
+static bool spans_are_right(const struct rp_span *spans, size_t count, uint64_t tokens)
+{
+    uint64_t behind = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (spans[i].begin <= behind || spans[i].begin >= spans[i].end)
+            return false;
+        behind = spans[i].end;
+    }
+    return behind <= tokens;
+}
+
+int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t tokens,
+                     const struct rp_span *spans, size_t span_count, struct rp_error *error)
+{
+    uint64_t bytes;
+    bool fits = rp_mul_u64(tokens, rp_token_width(sink->layout.type), &bytes) &&
+                rp_range_inside(byte, bytes, sink->file_bytes);
+    RP_ASSERT(spans_are_right(spans, span_count, tokens));
+    RP_ASSERT(sink->layout.has_spans || span_count == 0);
+    if (!fits && !RP_DEFECT(trust_table_extents))
+        return rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
+                       "%s: document %" PRIu64 ": %" PRIu64 " tokens at byte %" PRIu64
+                       " lie outside the file, which has %" PRIu64 " bytes",
+                       sink->path, sink->documents, tokens, byte, sink->file_bytes);
+    if (tokens > UINT32_MAX)
+        return rp_fail(error, -RP_E_FORMAT, "is it the right eos, and the right dtype?",
+                       "%s: document %" PRIu64 ": expected at most %" PRIu32
+                       " tokens, found %" PRIu64,
+                       sink->path, sink->documents, UINT32_MAX, tokens);
+    sink->documents++;
+    sink->tokens += tokens;
+    return sink->keep(sink->context, byte, (uint32_t)tokens, spans, span_count, error);
+}

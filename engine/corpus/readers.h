@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* readers.h — what a format is to the engine: a reader, which says where the documents of a file
+ * lie.
+ *
+ * A reader is an indexer. It emits (first byte, tokens) for each document of a file once, into one
+ * table (table.h), from memory at a start or into a sidecar by `ringpack index`. Tokens are later
+ * read from the file in place, by the same path for every format, so a reader can make a start slow
+ * and never a batch. README.md says how to write one.
+ *
+ * readers.c lists the readers; whatever depends on the format of a file goes through that list. */
+#ifndef RP_CORPUS_READERS_H
+#define RP_CORPUS_READERS_H
+
+#include "corpus/corpus.h"
+#include "corpus/folder.h"
+#include "corpus/spans.h"
+
+/* A file that was opened to find out what it is. */
+struct rp_probe {
+    const char *path;
+    int fd;
+    uint64_t bytes;
+    uint8_t head[16]; /* its first bytes, then zeros */
+    bool is_declared; /* somebody said that the file has this reader's format */
+};
+
+/* What somebody said about the file's content. */
+struct rp_reader_options {
+    enum rp_token_type type; /* NONE = not declared */
+    int64_t eos;             /* RP_EOS_NONE = not declared */
+    const char *column;      /* NULL = not declared */
+    struct rp_progress {
+        void (*report)(void *context, uint64_t done, uint64_t total); /* may be NULL */
+        void *context;
+    } progress;
+};
+
+/* What is true of all documents of a file. */
+struct rp_layout {
+    enum rp_token_type type;
+    int64_t eos;                  /* RP_EOS_NONE where the format needs none */
+    uint64_t token_offset;        /* of the first token, where they follow each other; else 0 */
+    char column[RP_COLUMN_BYTES]; /* empty where the format has none */
+    bool has_spans;               /* every document comes with its spans */
+};
+
+/* Where a reader puts what it finds. */
+struct rp_sink {
+    const char *path; /* of the token file, which has so many bytes */
+    uint64_t file_bytes;
+    struct rp_layout layout;
+    uint64_t documents, tokens; /* so far */
+    uint64_t token_max;         /* the largest id, by readers that read every token; else
+                                   UINT64_MAX */
+    /* Keep one document, which has been checked. */
+    int (*keep)(void *context, uint64_t byte, uint32_t tokens, const struct rp_span *spans,
+                size_t span_count, struct rp_error *error);
+    /* By readers that read every token: each piece of the file in order, from its first byte to its
+     * last. A piece begins at a multiple of RP_BLOCK_BYTES. May be NULL. */
+    int (*piece)(void *context, const uint8_t *bytes, size_t byte_count, struct rp_error *error);
+    void *context;
+};
+
+/** Once, before the first document. -RP_E_FORMAT if another type was declared. */
+RP_MUST_CHECK int rp_sink_begin(struct rp_sink *sink, const struct rp_layout *layout,
+                                const struct rp_reader_options *options, struct rp_error *error);
+/** The next document. `byte` need not be a multiple of anything. Its spans keep the rules of
+ * spans.h; NULL where the layout has none. Refuses a document that lies outside the file. */
+RP_MUST_CHECK int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t tokens,
+                                   const struct rp_span *spans, size_t span_count,
+                                   struct rp_error *error);
+
+/** -RP_E_FORMAT unless no type was declared or it is the one found. */
+RP_MUST_CHECK int rp_readers_check_type(const char *path, enum rp_token_type declared,
+                                        enum rp_token_type found, struct rp_error *error);
+
+struct rp_reader {
+    enum rp_format format;
+    const char *what;    /* for people: "a numpy .npy file" */
+    const char *folders; /* what a folder of this format holds, for people; NULL: no folder does */
+    bool reads_tokens;   /* walk reads every token, so a large file needs a sidecar */
+
+    /** 1: the file has this format, and `why` says how that is known. 0: it has not. Negative: it
+     * is of this family, but cannot be read in place, or it contradicts what was declared; the
+     * error says what to do. NULL: the format is found by other means (format.c). */
+    int (*claim)(const struct rp_probe *probe, char why[256], struct rp_error *error);
+
+    /** 1: the folder is a dataset of this format, and its token files were added in their order.
+     * 0: it is not. NULL: folders have no meaning. */
+    int (*expand)(const struct rp_folder *folder, struct rp_paths *files, struct rp_error *error);
+
+    /** Emit every document of the file, in order. NULL: the format has an index that is mapped as
+     * it is. */
+    int (*walk)(const struct rp_probe *probe, const struct rp_reader_options *options,
+                struct rp_sink *sink, struct rp_error *error);
+};
+
+/** The reader of a format; NULL for AUTO. */
+const struct rp_reader *rp_readers_of(enum rp_format format);
+
+/** The reader that claims a file that nobody has declared. 1: *reader_out is it. 0: none does.
+ * Negative: one knows the file and cannot read it. */
+RP_MUST_CHECK int rp_readers_claim(const struct rp_probe *probe,
+                                   const struct rp_reader **reader_out, char why[256],
+                                   struct rp_error *error);
+
+/** -RP_E_FORMAT: the file is not what was declared, or cannot be read in place. */
+int rp_readers_refuse(const struct rp_probe *probe, const char *found, const char *hint,
+                      struct rp_error *error);
+
+/* All of them, in the order in which they are asked for a file or a folder. */
+extern const struct rp_reader *const rp_readers[];
+extern const size_t rp_readers_count;
+
+extern const struct rp_reader rp_reader_megatron, rp_reader_raw, rp_reader_npy, rp_reader_llmc;
+
+#endif
