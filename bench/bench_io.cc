@@ -115,7 +115,7 @@ void through(benchmark::State &state, const rp_io_method *method)
         const uint64_t slot = free_slots.back();
         free_slots.pop_back();
         rp_io_read read = {};
-        read.fd = fd;
+        read.object = fd;
         read.bytes = read.bytes_needed = static_cast<uint32_t>(bytes);
         read.alignment = 1;
         read.offset = random_offset(random, bytes);

@@ -155,25 +155,30 @@ bool rp_stream_docs_per_row_text(const struct rp_docs_per_row *found,
 
 /* ---- what nothing verifies ------------------------------------------------------------------- */
 
-struct rp_unverified rp_stream_unverified(const struct rp_config *config,
-                                          const struct rp_corpus *corpus, uint32_t number)
+struct rp_source_part rp_stream_unverified(const struct rp_config *config,
+                                           const struct rp_corpus *corpus, uint32_t number)
 {
     const struct rp_source *source = rp_corpus_source(corpus, number);
-    struct rp_unverified found;
-    found.tokens = rp_source_unverified(source, &found.shards);
-    if (config->verify_blocks == RP_SWITCH_OFF)
-        found = (struct rp_unverified){rp_source_tokens(source), rp_source_shards(source)};
-    return found;
+    return config->verify_blocks == RP_SWITCH_OFF ? rp_source_whole(source)
+                                                  : rp_source_unverified(source);
 }
 
-double rp_stream_unverified_share(const struct rp_config *config, const struct rp_corpus *corpus)
+/* Weights are shares of the tokens, so a source has bytes in proportion to its bytes a token. */
+struct rp_unverified_share rp_stream_unverified_share(const struct rp_config *config,
+                                                      const struct rp_corpus *corpus)
 {
-    double weights = 0, unverified = 0;
+    double all_tokens = 0, all_bytes = 0;
+    struct rp_unverified_share share = {0, 0};
     for (uint32_t i = 0; i < config->source_count; i++) {
-        double weight = (double)config->sources[i].weight;
-        double tokens = (double)rp_source_tokens(rp_corpus_source(corpus, i));
-        weights += weight;
-        unverified += weight * (double)rp_stream_unverified(config, corpus, i).tokens / tokens;
+        struct rp_source_part whole = rp_source_whole(rp_corpus_source(corpus, i));
+        struct rp_source_part found = rp_stream_unverified(config, corpus, i);
+        double weight = (double)config->sources[i].weight / (double)whole.tokens;
+        all_tokens += weight * (double)whole.tokens;
+        all_bytes += weight * (double)whole.bytes;
+        share.tokens += weight * (double)found.tokens;
+        share.bytes += weight * (double)found.bytes;
     }
-    return unverified / weights;
+    share.tokens /= all_tokens;
+    share.bytes /= all_bytes;
+    return share;
 }

@@ -44,15 +44,15 @@ RP_MUST_CHECK int rp_stream_docs_per_row(struct rp_docs_per_row *found,
 bool rp_stream_docs_per_row_text(const struct rp_docs_per_row *found,
                                  const struct rp_config *config, char *text, size_t bytes);
 
-/* How much of a source nothing compares with a hash as it is read. */
-struct rp_unverified {
-    uint64_t tokens;
-    uint32_t shards;
+/** How much of a source nothing compares with a hash as it is read. */
+struct rp_source_part rp_stream_unverified(const struct rp_config *config,
+                                           const struct rp_corpus *corpus, uint32_t source);
+
+/* The share of what is delivered that nothing verifies, by the weights of the sources: 0 to 1. */
+struct rp_unverified_share {
+    double tokens, bytes; /* of the tokens; of the bytes that they are read from */
 };
-struct rp_unverified rp_stream_unverified(const struct rp_config *config,
-                                          const struct rp_corpus *corpus, uint32_t source);
-/** The share of the delivered tokens that nothing verifies, by the weights of the sources: 0 to 1.
- */
-double rp_stream_unverified_share(const struct rp_config *config, const struct rp_corpus *corpus);
+struct rp_unverified_share rp_stream_unverified_share(const struct rp_config *config,
+                                                      const struct rp_corpus *corpus);
 
 #endif

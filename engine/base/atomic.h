@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* atomic.h — words that two threads or two processes share.
+/* atomic.h — words that threads or processes share.
  *
- * Plain integers in a struct, so that they cannot be touched without naming an order, and so that
- * the shared layouts compile as C11 and as C++17 alike (_Atomic does not). Every use names its
- * order.
+ * They are plain integers in a struct, so that they are accessed only by functions that name a
+ * memory order, and so that the shared layouts compile as C11 and as C++17 (_Atomic does not).
  *
- * In the build for tests/sim each use is also a place where the simulator may let another thread
- * run or kill the process. */
+ * In the build for tests/sim, the simulator may run another thread or kill the process at each use.
+ */
 #ifndef RP_BASE_ATOMIC_H
 #define RP_BASE_ATOMIC_H
 
@@ -90,9 +89,9 @@ static inline uint64_t rp_a64_add_relaxed(struct rp_a64 *a, uint64_t v)
     rp_simulation_step();
     return __atomic_fetch_add(&a->value, v, __ATOMIC_RELAXED);
 }
-/* A full fence, for the store-then-load of the park protocol. ThreadSanitizer does not model fences
- * (it reports races that are none), so its build uses a read-modify-write on a dummy word, which is
- * stronger. */
+/* A full fence, for a store that must be visible before a later load (shm/wait.c). ThreadSanitizer
+ * does not model fences and would report false races, so its build uses a read-modify-write of a
+ * dummy word, which is stronger. */
 static inline void rp_fence_seq_cst(void)
 {
     rp_simulation_step();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* available — the kernel's own figures, from /proc and /sys. A file that is missing is no limit. */
+/* available.c — the kernel's figures, from /proc and /sys. A missing file counts as no limit. */
 #include "base/available.h"
 
 #include <inttypes.h>
@@ -8,18 +8,18 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/cgroup.h"
 
-#define RP_CGROUP_PATH_BYTES 256
+#define PATH_BYTES 600
 
-/* The two generations of cgroups, told apart by the second field of /proc/self/cgroup. */
-struct hierarchy {
-    const char *controllers; /* of the line to look for */
-    const char *mount, *limit, *usage, *inactive_file, *active_file;
+/* The files of a cgroup's directory. */
+struct files {
+    const char *limit, *usage, *inactive_file, *active_file;
 };
-static const struct hierarchy hierarchies[] = {
-    {"", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file ", "active_file "},
-    {"memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-     "total_inactive_file ", "total_active_file "},
+static const struct files files_of[] = {
+    [RP_CGROUP_V1] = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ",
+                      "total_active_file "},
+    [RP_CGROUP_V2] = {"memory.max", "memory.current", "inactive_file ", "active_file "},
 };
 
 bool rp_read_number(const char *path, const char *key, uint64_t *value)
@@ -44,45 +44,28 @@ static void lower(struct rp_available *available, uint64_t bytes, const char *li
     snprintf(available->limit, sizeof available->limit, "%s", limit);
 }
 
-/* What is left in the cgroup at `path` below the mount. Page cache counts as left: it gives way. */
-static void apply_cgroup(struct rp_available *available, const struct hierarchy *h,
-                         const char *path)
+struct look {
+    struct rp_available *available;
+    const struct files *files;
+};
+
+/* Apply what is left in a cgroup. Page cache counts as free, because the kernel can reclaim it. */
+static void apply_cgroup(void *context, const char *directory)
 {
-    char file[RP_CGROUP_PATH_BYTES + 64];
+    const struct look *look = context;
+    const struct files *files = look->files;
+    char file[PATH_BYTES];
     uint64_t limit, usage, inactive_file = 0, active_file = 0;
-    snprintf(file, sizeof file, "%s%s/%s", h->mount, path, h->usage);
+    snprintf(file, sizeof file, "%s/%s", directory, files->usage);
     if (!rp_read_number(file, "", &usage))
         return;
-    snprintf(file, sizeof file, "%s%s/memory.stat", h->mount, path);
-    (void)rp_read_number(file, h->inactive_file, &inactive_file);
-    (void)rp_read_number(file, h->active_file, &active_file);
+    snprintf(file, sizeof file, "%s/memory.stat", directory);
+    (void)rp_read_number(file, files->inactive_file, &inactive_file);
+    (void)rp_read_number(file, files->active_file, &active_file);
     usage -= rp_min_u64(usage, inactive_file + active_file);
-    snprintf(file, sizeof file, "%s%s/%s", h->mount, path, h->limit);
+    snprintf(file, sizeof file, "%s/%s", directory, files->limit);
     if (rp_read_number(file, "", &limit))
-        lower(available, limit - rp_min_u64(limit, usage), file);
-}
-
-/* From our own cgroup up to the root of the mount: every ancestor's limit holds too. In a container
- * the path may be the host's and not exist here; the mount's root is then the container's own
- * cgroup. */
-static void apply_hierarchy(struct rp_available *available, const struct hierarchy *h)
-{
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    char line[RP_CGROUP_PATH_BYTES + 64], controllers[64], path[RP_CGROUP_PATH_BYTES];
-    while (file && fgets(line, sizeof line, file)) {
-        controllers[0] = '\0';
-        if (sscanf(line, "%*d::%255[^\n]", path) != 1 &&
-            sscanf(line, "%*d:%63[^:]:%255[^\n]", controllers, path) != 2)
-            continue;
-        if (strcmp(controllers, h->controllers) != 0)
-            continue;
-        for (char *slash; (slash = strrchr(path, '/')) != NULL; *slash = '\0')
-            if (slash[1])
-                apply_cgroup(available, h, path);
-        apply_cgroup(available, h, "");
-    }
-    if (file)
-        fclose(file);
+        lower(look->available, limit - rp_min_u64(limit, usage), file);
 }
 
 struct rp_available rp_memory_available(void)
@@ -91,7 +74,9 @@ struct rp_available rp_memory_available(void)
     uint64_t kib;
     if (rp_read_number("/proc/meminfo", "MemAvailable:", &kib))
         lower(&available, kib * 1024, "MemAvailable of /proc/meminfo");
-    for (size_t i = 0; i < RP_ARRAY_COUNT(hierarchies); i++)
-        apply_hierarchy(&available, &hierarchies[i]);
+    for (enum rp_cgroup_version version = RP_CGROUP_V1; version <= RP_CGROUP_V2; version++) {
+        struct look look = {&available, &files_of[version]};
+        rp_cgroup_visit("", version, "memory", apply_cgroup, &look);
+    }
     return available;
 }

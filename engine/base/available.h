@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* available.h — how much memory can still be taken before the kernel starts to kill. */
+/* available.h — how much memory a process can still allocate before the kernel kills one. */
 #ifndef RP_BASE_AVAILABLE_H
 #define RP_BASE_AVAILABLE_H
 
@@ -8,14 +8,14 @@
 
 struct rp_available {
     uint64_t bytes;  /* UINT64_MAX: not known */
-    char limit[320]; /* what sets it: "MemAvailable of /proc/meminfo", or a cgroup's file */
+    char limit[320]; /* where it is from: "MemAvailable of /proc/meminfo", or a cgroup's file */
 };
-/** The least of the machine's available memory and of what is left in each enclosing cgroup (v1 and
- * v2). An estimate: others take memory too. */
+/** The smallest of the machine's available memory and what is left in each enclosing cgroup (v1 and
+ * v2). It is an estimate, because other processes allocate memory, too. */
 struct rp_available rp_memory_available(void);
 
-/** The number behind `key` ("" = the first) in a small text file of the kernel's. False: no such
- * file, no such key, or no number there. */
+/** Read the number that follows `key` at the beginning of a line of a small text file, such as
+ * those in /proc; "" = the first number. False if there is no such file, key or number. */
 bool rp_read_number(const char *path, const char *key, uint64_t *value);
 
 #endif

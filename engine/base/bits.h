@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bits.h — arithmetic that cannot overflow unseen, and little-endian loads from any address. */
+/* bits.h — checked arithmetic, powers of two, and little-endian loads from any address. */
 #ifndef RP_BASE_BITS_H
 #define RP_BASE_BITS_H
 
@@ -72,7 +72,7 @@ static inline bool rp_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);
 }
-/* [offset, offset + length) lies in [0, size): written so that it cannot wrap. */
+/* Whether [offset, offset + length) lies in [0, size), without overflow. */
 static inline bool rp_range_inside(uint64_t offset, uint64_t length, uint64_t size)
 {
     return offset <= size && length <= size - offset;

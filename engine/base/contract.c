@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See contract.h. */
+/* contract.c — see contract.h. */
 #include "base/contract.h"
 
 #include <stdarg.h>
@@ -9,29 +9,28 @@
 #include "base/bits.h"
 #include "base/defect.h"
 
-/* What a field is, which decides what is to be done about a difference. */
+/* The kind of a field decides the hint of a difference. */
 enum kind {
-    KIND_KEY,     /* a key of the configuration, under that name */
+    KIND_KEY,     /* a key of the config with that name */
     KIND_CORPUS,  /* the content of the corpus */
-    KIND_WEIGHT,  /* of a source */
-    KIND_VERSION, /* of the specification */
-    KIND_LABEL,   /* tells people something; the sign `:` */
+    KIND_WEIGHT,  /* the weight of a source */
+    KIND_VERSION, /* a version of the specification */
+    KIND_LABEL,   /* information for people, never compared: sign `:` */
 };
 
 #define NEVER 0u
 #define RESUME (RP_AT_RESUME | RP_AT_REWEIGHTED)
 #define REWEIGHTED RP_AT_REWEIGHTED
 
-/* Every field: name, sign, kind, the moments at which it may differ, what messages call it (%s: the
- * source). `source[]` stands for each source. A field that may differ between nodes would have
- * RP_ON_NODES among its moments; none has. Of several differences the first in this order is told
- * first. */
+/* Every field: name, sign, kind, the moments at which it may differ, its name in messages (%s: the
+ * source). `source[]` stands for every source. No field may differ between nodes. A message tells
+ * several differences in the order of this table. */
 static const struct rule {
     const char *name;
     char sign;
     enum kind kind;
     unsigned may_differ;
-    const char *words; /* NULL: its name */
+    const char *words; /* name in messages; NULL = `name` */
 } rules[] = {
     /* the stream */
     {"stream_version", '=', KIND_VERSION, NEVER, NULL},
@@ -62,14 +61,15 @@ static const struct rule {
     {"token_dtype", '=', KIND_KEY, RESUME, NULL},
     {"label_mode", '=', KIND_KEY, RESUME, NULL},
     {"pad_id", '=', KIND_KEY, RESUME, NULL},
-    /* a field that this ringpack does not know: it binds as its sign says */
+    /* any field that this ringpack does not know */
     {"", '=', KIND_VERSION, NEVER, NULL},
 };
 static const struct rule *const unknown_rule = &rules[RP_ARRAY_COUNT(rules) - 1];
 
 #define NAME_BYTES (RP_RECORD_NAME_MAX + 1)
 
-/* `source[0003].weight` becomes `source[].weight`. Returns 3, or UINT32_MAX where there is none. */
+/* Set name to `source[].weight` for `source[0003].weight`, and return 3; UINT32_MAX for a field of
+ * no source. */
 static uint32_t without_number(const struct rp_field *field, char name[NAME_BYTES])
 {
     static const char source[] = "source[";
@@ -146,7 +146,7 @@ int rp_contract_open(struct rp_contract *contract, const char *text, size_t byte
 struct difference {
     const struct rule *rule;
     uint32_t source;       /* of a field of a source */
-    char name[NAME_BYTES]; /* what messages call it */
+    char name[NAME_BYTES]; /* in messages */
     char had[RP_RECORD_VALUE_MAX + 1], has[RP_RECORD_VALUE_MAX + 1];
 };
 
@@ -159,7 +159,7 @@ static void copy_value(char out[RP_RECORD_VALUE_MAX + 1], bool is_there,
         snprintf(out, RP_RECORD_VALUE_MAX + 1, "none");
 }
 
-/* A source is called by its name where one of the sides knows it, else by its number. */
+/* A message has the name of a source if one of the contracts has it, otherwise its number. */
 static void name_field(struct difference *difference, const struct rp_record_pair *pair)
 {
     char label[NAME_BYTES], source[NAME_BYTES];
@@ -190,7 +190,7 @@ static struct difference describe(const struct rp_record_pair *pair)
     return difference;
 }
 
-/* "seed 7 (--seed 7)": how to say a value to the program. */
+/* "set seed back to 7 (`ringpack serve --seed 7`)" */
 static void write_setting(char *out, size_t bytes, const struct difference *difference)
 {
     char option[NAME_BYTES];
@@ -211,7 +211,7 @@ static const char *may_change(const struct rule *rule)
     return "it never changes within a stream";
 }
 
-/* What to do about it, and whether it could be otherwise. */
+/* What to do about a difference, and whether the field may ever change. */
 static void write_hint(char *hint, size_t bytes, const struct difference *difference,
                        enum rp_contract_moment moment)
 {
@@ -249,8 +249,8 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
         snprintf(hint, bytes, "nothing was changed; %s; %s", setting, may);
 }
 
-/* The differences that are not allowed, as many as a message has room for, and which is told first.
- */
+/* The differences that are not allowed: the first of the message, and as many others as it has room
+ * for. */
 struct refusal {
     struct difference first;
     char rest[512];
@@ -283,7 +283,8 @@ static void collect(struct refusal *refusal, const struct rp_record *had,
             (RP_DEFECT(forget_contract_field) && !strcmp(difference.rule->name, "pad_id")))
             continue;
         bool is_first = refusal->count++ == 0 || difference.rule < refusal->first.rule;
-        if (is_known && (is_first || refusal->untold == 0)) /* looks through both records */
+        /* name_field searches both records, so it is called only for names that are printed. */
+        if (is_known && (is_first || refusal->untold == 0))
             name_field(&difference, &pair);
         if (is_first && refusal->count > 1)
             add_text(refusal, &refusal->first, sides);

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpus — see cpus.h. The kernel takes CPUs that are not to be had out of a mask in silence, so they
- * are looked for before. */
+/* cpus.c — see cpus.h. sched_setaffinity ignores CPUs that are not available, so rp_cpus_pin first
+ * asks for all CPUs and reads back which of them it has got. */
 #include "base/cpus.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/available.h"
 #include "base/bits.h"
+#include "base/cgroup.h"
 
-/* Digits at *text, which moves behind them. */
+/* Parse the digits at *text, and move *text behind them. */
 static bool take_number(const char **text, uint64_t *number)
 {
     char *end;
@@ -82,13 +85,60 @@ int rp_cpus_pin(const struct rp_cpus *cpus, struct rp_error *error)
                     : 0;
 }
 
-uint32_t rp_cpus_allowed(void)
+/* ---- how many -------------------------------------------------------------------------------- */
+
+static uint32_t count_in_mask(void)
 {
     struct rp_cpus cpus;
     uint32_t count = 0;
-    if (get_mask(&cpus) < 0) /* more CPUs than RP_CPUS_MAX: many */
+    if (get_mask(&cpus) < 0) /* the mask has more than RP_CPUS_MAX bits */
         return (uint32_t)rp_max_u64(1, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     for (size_t i = 0; i < RP_ARRAY_COUNT(cpus.words); i++)
         count += (uint32_t)__builtin_popcountll(cpus.words[i]);
     return count ? count : 1;
+}
+
+/* A quota is microseconds of processor time in each period. */
+static void apply_quota(uint32_t *cpus, uint64_t quota_us, uint64_t period_us)
+{
+    uint64_t whole = period_us ? quota_us / period_us : UINT64_MAX;
+    *cpus = (uint32_t)rp_min_u64(*cpus, rp_max_u64(1, whole));
+}
+
+static void read_quota_v1(void *cpus, const char *directory)
+{
+    char file[640];
+    uint64_t quota_us, period_us;
+    snprintf(file, sizeof file, "%s/cpu.cfs_period_us", directory);
+    bool has_period = rp_read_number(file, "", &period_us);
+    snprintf(file, sizeof file, "%s/cpu.cfs_quota_us", directory);
+    bool has_quota = rp_read_number(file, "", &quota_us) && quota_us <= INT64_MAX; /* -1: none */
+    if (has_period && has_quota)
+        apply_quota(cpus, quota_us, period_us);
+}
+
+/* "150000 100000", or "max 100000". */
+static void read_quota_v2(void *cpus, const char *directory)
+{
+    char path[640];
+    uint64_t quota_us, period_us;
+    snprintf(path, sizeof path, "%s/cpu.max", directory);
+    FILE *file = fopen(path, "re");
+    if (file && fscanf(file, "%" SCNu64 " %" SCNu64, &quota_us, &period_us) == 2)
+        apply_quota(cpus, quota_us, period_us);
+    if (file)
+        fclose(file);
+}
+
+uint32_t rp_cpus_quota(const char *root)
+{
+    uint32_t cpus = UINT32_MAX;
+    rp_cgroup_visit(root, RP_CGROUP_V1, "cpu", read_quota_v1, &cpus);
+    rp_cgroup_visit(root, RP_CGROUP_V2, "cpu", read_quota_v2, &cpus);
+    return cpus;
+}
+
+uint32_t rp_cpus_allowed(void)
+{
+    return (uint32_t)rp_min_u64(count_in_mask(), rp_cpus_quota(""));
 }

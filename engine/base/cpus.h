@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpus.h — which CPUs a process runs on. */
+/* cpus.h — the CPUs on which a process runs. */
 #ifndef RP_BASE_CPUS_H
 #define RP_BASE_CPUS_H
 
@@ -14,16 +14,22 @@ struct rp_cpus {
     uint64_t words[RP_CPUS_MAX / 64]; /* CPU n is bit n mod 64 of word n / 64 */
 };
 
-/** `0-7,16-23`, as in /sys/devices/system/node/node0/cpulist. False if it is none. */
+/** Parse a list like `0-7,16-23`, as in /sys/devices/system/node/node0/cpulist. False if it is
+ * malformed. */
 bool rp_cpus_parse(struct rp_cpus *cpus, const char *text);
 
-/** From now on this thread, and those and the processes that it starts, run there only; memory that
- * they touch first comes from the NUMA nodes of these CPUs. -RP_E_CONFIG names one that is not
- * there, or that this process may not use; then nothing has changed. */
+/** Let this thread, and the threads and processes that it starts from now on, run only on these
+ * CPUs, so that memory which they touch first is on the NUMA nodes of these CPUs. -RP_E_CONFIG
+ * names a CPU that does not exist or that this process may not use; then nothing has changed. */
 RP_MUST_CHECK int rp_cpus_pin(const struct rp_cpus *cpus, struct rp_error *error);
 
-/** How many CPUs the calling thread may run on: those of its affinity mask, which launchers,
- * containers and cgroups narrow. At least 1. */
+/** How many CPUs the calling thread may keep busy: those of its affinity mask, which launchers and
+ * containers narrow, or fewer if the quota of one of its cgroups is worth fewer. At least 1. */
 uint32_t rp_cpus_allowed(void);
+
+/** How many whole CPUs the least quota of this process's cgroups is worth (cpu.max of version 2,
+ * cpu.cfs_quota_us of version 1): at least 1; UINT32_MAX without a quota. `root` is put before the
+ * paths of all files: "" for this machine. */
+uint32_t rp_cpus_quota(const char *root);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fail — messages are formatted here and nowhere else. */
+/* fail.c — see fail.h. */
 #include "base/fail.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fail.h — how the engine reports a failure: once, at the place that knows. */
+/* fail.h — errors are filled in once, by the function that finds the failure. */
 #ifndef RP_BASE_FAIL_H
 #define RP_BASE_FAIL_H
 
@@ -13,8 +13,8 @@
 int rp_fail(struct rp_error *error, int code, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Compilers and analysers do not see into fail.c; that what a failure returns is negative decides
- * for them whether a caller goes on with what was never made. */
+/* Tells compilers and analysers, which do not see fail.c, that rp_fail returns a negative code.
+ * Without this they warn that callers use what a failed function has not set. */
 static inline int rp_negative(int code)
 {
     if (code >= 0)
@@ -27,8 +27,9 @@ static inline int rp_negative(int code)
 int rp_fail_context(struct rp_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* RP_ASSERT is for our own mistakes and is always on; bytes from a file, a peer or a user are never
- * asserted on but validated. RP_DASSERT is for per-document paths and off in release builds. */
+/* RP_ASSERT is for mistakes in this code, and is always on. Data from files, peers and users is
+ * validated, never asserted. RP_DASSERT is for code that runs for every document; it is off in
+ * release builds. */
 void rp_assert_failed(const char *expression, const char *file, int line) __attribute__((noreturn));
 #define RP_ASSERT(e) ((e) ? (void)0 : rp_assert_failed(#e, __FILE__, __LINE__))
 #ifdef NDEBUG

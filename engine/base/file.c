@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file — see file.h.
+/* file.c — see file.h.
  *
- * Invariants: a path is looked at with stat(2) before it is opened, because opening a FIFO blocks
- * and opening a device can act; it is looked at again after the opening, because it may have been
+ * Invariants: a path is checked with stat(2) before it is opened, because opening a FIFO may block
+ * and opening a device may have effects, and with fstat(2) after it, because it may have been
  * replaced. A new file replaces an old one only by rename(2) after fsync(2), never by truncating
  * it. */
 #include "base/file.h"
@@ -90,8 +90,8 @@ int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *er
         return fail_errno(error, path, "open");
     code = fstat(fd, &info) < 0 ? fail_errno(error, path, "stat")
                                 : refuse_irregular(path, &info, error);
-    /* O_NONBLOCK was for the moment of opening; io_uring would take it as "never wait for the
-     * disk". */
+    /* O_NONBLOCK was only for open(2): with it io_uring would fail reads that must wait for the
+     * disk. */
     if (code == 0 && fcntl(fd, F_SETFL, 0) < 0)
         code = fail_errno(error, path, "open");
     if (code < 0) {
@@ -182,7 +182,7 @@ int rp_file_read_all(const char *path, uint64_t bytes_max, char **text_out, size
     return 0;
 }
 
-/* A temporary name beside the target: the process and a counter make it ours, O_EXCL makes sure. */
+/* Create a file with a temporary name beside the target. */
 static int new_file_named(struct rp_new_file *new_file, struct rp_error *error)
 {
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
@@ -211,7 +211,7 @@ int rp_new_file_open(struct rp_new_file *new_file, const char *path, struct rp_e
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     } else {
         new_file->fd = open(directory, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
-        if (new_file->fd < 0) /* whatever the reason, the named way works or says it better */
+        if (new_file->fd < 0) /* a named file works, or fails with a better message */
             code = new_file_named(new_file, error);
     }
     free(directory);
@@ -220,7 +220,8 @@ int rp_new_file_open(struct rp_new_file *new_file, const char *path, struct rp_e
     return code;
 }
 
-/* Give a nameless file a temporary name: linkat(2) cannot replace, rename(2) can. */
+/* Give a nameless file a temporary name, because linkat(2) cannot replace a file and rename(2) can.
+ */
 static int new_file_link(struct rp_new_file *new_file, struct rp_error *error)
 {
     char self[64];
@@ -251,7 +252,7 @@ static int directory_sync(const char *path, struct rp_error *error)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int code = fd < 0 ? fail_errno(error, directory, "open") : 0;
-    /* EINVAL: a file system that cannot sync directories; it has nothing better to offer. */
+    /* EINVAL: the file system does not support fsync of a directory. */
     if (code == 0 && fsync(fd) < 0 && errno != EINVAL)
         code = fail_errno(error, directory, "sync");
     if (fd >= 0)
@@ -272,7 +273,7 @@ int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error)
         code = fail_errno(error, new_file->path, "replace");
     if (code == 0) {
         free(new_file->temporary);
-        new_file->temporary = NULL; /* it is the real file now: discard must not unlink it */
+        new_file->temporary = NULL; /* so that discard does not unlink it */
         code = directory_sync(new_file->path, error);
     }
     rp_new_file_discard(new_file);
@@ -321,9 +322,9 @@ void rp_fd_wake(int fd)
     (void)written;
 }
 
-/* The name of a new directory is in its parent, and a power cut takes what is not synced. Also of
- * one that was there: who made it may have been killed before this. A parent that may be passed but
- * not read cannot be synced, and is older than we are. */
+/* Sync the parent of a directory, so that a power cut does not remove the directory; also if the
+ * directory existed, because the process that made it may have been killed before it synced. A
+ * parent that may be searched but not read cannot be synced; it was not made by us. */
 static int sync_name(const char *path, struct rp_error *error)
 {
     struct rp_error local;
@@ -356,20 +357,6 @@ int rp_dir_make(const char *path, struct rp_error *error)
         *at = separator;
     }
     free(partial);
-    return code;
-}
-
-static int map_copy(struct rp_map *map, int fd, uint64_t bytes, const char *path,
-                    struct rp_error *error)
-{
-    uint8_t *copy = malloc((size_t)bytes);
-    if (!copy)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " bytes", path, bytes);
-    int code = rp_file_read_at(fd, path, copy, (size_t)bytes, 0, error);
-    if (code < 0)
-        free(copy);
-    else
-        *map = (struct rp_map){.data = copy, .bytes = bytes};
     return code;
 }
 
@@ -417,7 +404,7 @@ const char *rp_stamp_difference(const struct rp_stamp *expected, const struct rp
         {"modification time in ns", expected->mtime_ns, found->mtime_ns},
         {"change time in ns", expected->ctime_ns, found->ctime_ns},
     };
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    for (size_t i = 0; i < RP_ARRAY_COUNT(fields); i++) {
         *expected_value = fields[i].expected;
         *found_value = fields[i].found;
         if (*expected_value != *found_value)
@@ -427,6 +414,20 @@ const char *rp_stamp_difference(const struct rp_stamp *expected, const struct rp
 }
 
 /* ---- mappings -------------------------------------------------------------------------------- */
+
+static int map_copy(struct rp_map *map, int fd, uint64_t bytes, const char *path,
+                    struct rp_error *error)
+{
+    uint8_t *copy = malloc((size_t)bytes);
+    if (!copy)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " bytes", path, bytes);
+    int code = rp_file_read_at(fd, path, copy, (size_t)bytes, 0, error);
+    if (code < 0)
+        free(copy);
+    else
+        *map = (struct rp_map){.data = copy, .bytes = bytes};
+    return code;
+}
 
 int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
                 struct rp_error *error)

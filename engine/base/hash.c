@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash — XXH3 as published by libxxhash 0.8; its output is fixed since 0.8.0. */
+/* hash.c — XXH3 of libxxhash, whose output is fixed since version 0.8.0. */
 #include "base/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-#define XXH_STATIC_LINKING_ONLY /* to know the size of its state; the calls are the public ones */
+#define XXH_STATIC_LINKING_ONLY /* for the size of the state; only public functions are called */
 #include <xxhash.h>
 
 #include "base/bits.h"
@@ -14,7 +14,7 @@
 #ifdef __x86_64__
 uint64_t rp_hash64_avx2(const void *data, size_t bytes); /* hash_avx2.c */
 
-/* The library as distributions build it has SSE2 only: a third of the speed. */
+/* Distributions build the library for SSE2, which is a third as fast. */
 uint64_t rp_hash64(const void *data, size_t bytes)
 {
     return __builtin_cpu_supports("avx2") ? rp_hash64_avx2(data, bytes) : XXH3_64bits(data, bytes);

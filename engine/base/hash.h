@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash.h — the one door to libxxhash. XXH3 detects damage; it is no defence against a forger. */
+/* hash.h — XXH3 hashes, by libxxhash. They detect damage, not forgery. */
 #ifndef RP_BASE_HASH_H
 #define RP_BASE_HASH_H
 
@@ -15,7 +15,7 @@ struct rp_hash128 {
 uint64_t rp_hash64(const void *data, size_t bytes);
 struct rp_hash128 rp_hash128(const void *data, size_t bytes);
 
-/* Incremental XXH3-128. Needs no end; on the stack or within aligned memory. */
+/* Incremental XXH3-128. It owns no memory, so it need not be freed; it must be aligned. */
 struct rp_hasher {
     uint8_t state[576] __attribute__((aligned(64))); /* of libxxhash */
 };
@@ -27,7 +27,8 @@ static inline bool rp_hash128_equal(struct rp_hash128 a, struct rp_hash128 b)
 {
     return a.low == b.low && a.high == b.high;
 }
-/* Sum modulo 2^128: how digests of disjoint row sets combine (engine/plan/STREAM.md, "Digest"). */
+/* Sum modulo 2^128. The digest of two disjoint sets of rows is the sum of theirs
+ * (engine/plan/STREAM.md, "Digest"). */
 static inline struct rp_hash128 rp_hash128_sum(struct rp_hash128 a, struct rp_hash128 b)
 {
     struct rp_hash128 sum = {a.low + b.low, a.high + b.high};

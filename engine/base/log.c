@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log — a line is formatted in one buffer and written with one write(2), so lines of several
+/* log.c — a line is formatted in a buffer and written with one write(2), so that lines of several
  * threads and processes do not mix. */
 #include "base/log.h"
 
@@ -31,8 +31,8 @@ void rp_log(enum rp_log_level level, const char *format, ...)
         length = sizeof line - 2;
     line[length++] = '\n';
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&room, 1, 0) != 1) /* never wait for a reader of the pipe: drop the line */
+    if (poll(&room, 1, 0) != 1) /* drop the line rather than wait for the reader of a pipe */
         return;
     ssize_t written = write(STDERR_FILENO, line, length);
-    (void)written; /* nowhere left to complain */
+    (void)written; /* there is nowhere to report a failure */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.h — one line per event, to stderr. Never called on the data plane. */
+/* log.h — one line on stderr for each event. Threads that move data do not log. */
 #ifndef RP_BASE_LOG_H
 #define RP_BASE_LOG_H
 

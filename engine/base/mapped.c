@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mapped — see mapped.h.
+/* mapped.c — see mapped.h.
  *
- * The signal is raised by our own look at a mapping and comes to the thread that looks: it never
- * interrupts an allocator or stdio, so that the handler may do what any code may do there. */
+ * SIGBUS is synchronous: it is raised by an instruction that reads a mapping, never inside malloc
+ * or stdio. So the handler need not restrict itself to async-signal-safe functions. */
 #include "base/mapped.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "base/mem.h"
 
 #define EXIT_TROUBLE 2
-/* Of the program, its libraries, rings and threads. */
+/* Room for the mappings of the program, its libraries, rings and threads. */
 #define OTHER_MAPPINGS 1024u
 
 struct rp_mapped_file {
@@ -33,11 +33,12 @@ struct rp_mapped_file {
     char path[];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of those who change the list */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held to change the list, not to read */
 static struct rp_mapped_file *_Atomic mappings;
 static uint64_t mapping_count;
-/* In memory shared with forked children: the mapping that was met lost. It is an address, which
- * means the same to them, because files are mapped before they are forked. NULL: nobody watches. */
+/* The mapping that was found lost, in memory shared with forked children; NULL if rp_mapped_watch
+ * was not called. An address is valid in children, too, because files are mapped before the fork.
+ */
 static struct rp_a64 *lost;
 static _Thread_local sigjmp_buf *guard;
 
@@ -88,10 +89,10 @@ uint64_t rp_mapped_count(void)
     return count;
 }
 
-/* Read once: an administrator who raises it starts the engine again. 0: not known, no limit. */
+/* Read once: after the limit has been raised, the engine must be restarted. 0 = not known. */
 static uint64_t limit_of_mappings(void)
 {
-    static uint64_t _Atomic limit; /* 1 + it; every thread stores the same */
+    static uint64_t _Atomic limit; /* 1 + the limit; every thread stores the same value */
     uint64_t known = limit;
     if (known == 0) {
         uint64_t value;
@@ -175,7 +176,7 @@ void rp_mapped_watch(void)
         void *page = mmap(NULL, sizeof *lost, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                           -1, 0);
         if (page == MAP_FAILED)
-            return; /* the signal then ends us without a word, which is safe as well */
+            return; /* without a handler SIGBUS ends the process, which is safe as well */
         lost = page;
     }
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
@@ -184,12 +185,13 @@ void rp_mapped_watch(void)
 
 bool rp_mapped_guard(void (*work)(void *argument), void *argument)
 {
-    sigjmp_buf place, *outer = guard;
-    bool whole = sigsetjmp(place, 1) == 0; /* with the mask: the jump leaves the handler */
-    if (whole) {
-        guard = &place;
+    sigjmp_buf here, *outer = guard;
+    /* With the signal mask, because the jump leaves the handler. */
+    bool is_whole = sigsetjmp(here, 1) == 0;
+    if (is_whole) {
+        guard = &here;
         work(argument);
     }
     guard = outer;
-    return whole;
+    return is_whole;
 }

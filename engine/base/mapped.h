@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mapped.h — files that are mapped, and what happens when one is cut short under us.
+/* mapped.h — the list of mapped files, and the handling of SIGBUS when one is truncated.
  *
- * A look at a page that a file no longer has, or that its disk will not give, raises SIGBUS in the
- * thread that looks. That is no bug of ours and nothing is lost, so it becomes a failure with a
- * name: the handler finds the file by the address, notes it where all processes of an engine see
- * it, and takes the thread out of its work, back to rp_mapped_guard. A thread without one ends the
- * process: it says which file it was and exits with 2.
+ * Reading a mapped page that the file no longer has, or that the disk cannot read, raises SIGBUS in
+ * the reading thread. It is turned into an error that names the file: the handler finds the file by
+ * the address, stores it where all processes of the engine see it, and jumps back to the thread's
+ * rp_mapped_guard, which then returns false. In a thread without a guard, the handler prints the
+ * file and ends the process with exit code 2.
  *
- * Invariant: what a thread was making of the lost bytes is never used, because the thread does not
- * go back there. So only work that holds no lock and leaves its results unpublished until it is
- * done may look at a mapping. */
+ * Invariant: what a thread was computing from the lost bytes is never used, because the thread
+ * never continues there. So only work that holds no lock, and publishes its results only at its
+ * end, may read a mapping. */
 #ifndef RP_BASE_MAPPED_H
 #define RP_BASE_MAPPED_H
 
@@ -18,29 +18,33 @@
 
 #include "base/fail.h"
 
-/** Handle SIGBUS from now on, in this process and those forked from it. For a program: a library
- * leaves the signal to its host, and then the rest of this header only keeps a list. */
+/** Handle SIGBUS from now on, in this process and those forked from it. Only programs call it: the
+ * client library leaves the signal to its host, and then the rest of this header only keeps a list.
+ */
 void rp_mapped_watch(void);
 
-/* A file that is mapped; the list of them is this module's. */
+/* An entry of the list of mapped files. */
 struct rp_mapped_file;
 
-/** A file was mapped at `start`; NULL when out of memory. Not while a guard is at work on it. */
+/** Add the file that was mapped at `start`, before any guarded work reads it. NULL when out of
+ * memory. */
 RP_MUST_CHECK struct rp_mapped_file *rp_mapped_add(const void *start, uint64_t bytes,
                                                    const char *path);
-/** It is about to be unmapped. NULL is fine. Takes the same time however many there are. */
+/** Remove a file from the list before it is unmapped. O(1). NULL is fine. */
 void rp_mapped_remove(struct rp_mapped_file *mapping);
 
-/** -RP_E_RESOURCE unless the kernel's limit of mappings (vm.max_map_count) has room for `more`
- * files beside those that are mapped, and for the memory of an engine. The hint is for so many. */
+/** -RP_E_RESOURCE if the kernel's limit of mappings (vm.max_map_count) has no room for `more` files
+ * in addition to those that are mapped and to the memory of an engine. The hint names the limit
+ * that is needed. */
 RP_MUST_CHECK int rp_mapped_check_room(uint64_t more, struct rp_error *error);
-/** How many are mapped now. */
+/** Number of files that are mapped now. */
 uint64_t rp_mapped_count(void);
 
-/** Do work(argument). False if it met a lost file and was left where it stood. */
+/** Call work(argument). False if it read a lost file and was abandoned. */
 RP_MUST_CHECK bool rp_mapped_guard(void (*work)(void *argument), void *argument);
 
-/** 0, or -RP_E_CHANGED with the file that a thread, or a process forked from us, has met lost. */
+/** 0, or -RP_E_CHANGED with the lost file that a thread of this process, or of one forked from it,
+ * has read. */
 int rp_mapped_lost(struct rp_error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mem — see mem.h. */
+/* mem.c — see mem.h. */
 #include "base/mem.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #define HUGE_PAGE_BYTES (2u << 20)
 
-/* Newer than the C library's headers may be. */
+/* The headers of the C library may be older than this flag. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008u
 #endif
@@ -25,7 +25,7 @@ void *rp_calloc_aligned(size_t alignment, size_t bytes)
     return memory ? memset(memory, 0, rounded) : NULL;
 }
 
-/* In whole pages of this machine: on aarch64 they may have 64 KiB. */
+/* Round up to whole pages, which may have 64 KiB on aarch64. */
 static size_t round_up(size_t bytes)
 {
     return rp_align_up(bytes ? bytes : 1, (size_t)sysconf(_SC_PAGESIZE));

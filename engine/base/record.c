@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See record.h. */
+/* record.c — see record.h. */
 #include "base/record.h"
 
 #include <stdarg.h>
@@ -34,8 +34,8 @@ static int compare_names(const struct rp_field *a, const struct rp_field *b)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Parse the line at the beginning of `text`; returns its bytes with the newline, 0 if it is none.
- */
+/* Parse the line at the beginning of `text`. Returns its length with the newline, 0 if it is
+ * malformed. */
 static size_t parse_line(const char *text, size_t bytes, struct rp_field *field)
 {
     size_t name = 0, end;
@@ -76,7 +76,7 @@ bool rp_record_next(const struct rp_record *record, size_t *at, struct rp_field 
     if (*at == record->bytes)
         return false;
     size_t used = parse_line(record->text + *at, record->bytes - *at, field);
-    RP_ASSERT(used > 0); /* rp_record_open and the writer let nothing else pass */
+    RP_ASSERT(used > 0); /* rp_record_open has checked it, or rp_record_add has made it */
     *at += used;
     return true;
 }
@@ -102,7 +102,8 @@ struct rp_hash128 rp_record_hash(const struct rp_record *record)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Read the next line that one of them has, from both where both have it; false at the end. */
+/* Read the line with the next name in either record, from both records if both have it; false at
+ * the end. */
 static bool next_line(struct rp_record_pair *pair)
 {
     size_t at[2] = {pair->at[0], pair->at[1]};
@@ -156,7 +157,7 @@ static void put(struct rp_record_writer *writer, const char *text, size_t bytes)
     writer->bytes += bytes;
 }
 
-/* Backslash and two hexadecimal digits stand for a byte that a value cannot hold. */
+/* A byte that a value cannot hold is written as a backslash and two hexadecimal digits. */
 static void put_value(struct rp_record_writer *writer, const char *value)
 {
     char text[RP_RECORD_VALUE_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text — see text.h. */
+/* text.c — see text.h. */
 #include "base/text.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@
 /* The digits at the start of `text`; *rest is what follows them. */
 static bool leading_digits(const char *text, uint64_t *value, const char **rest)
 {
-    if (!isdigit((unsigned char)text[0])) /* strtoull would take blanks and signs */
+    if (!isdigit((unsigned char)text[0])) /* strtoull accepts blanks and signs */
         return false;
     char *end;
     errno = 0;
@@ -32,8 +32,8 @@ bool rp_text_u64(const char *text, uint64_t *value)
     return true;
 }
 
-/* Skips one letter of "kmgt", and an i behind it, which makes the base 1024. Returns the base to
- * the power of the letter's place, or 1. */
+/* Skip one letter of "kmgt", and an i after it, which makes the base 1024. Returns base, base^2,
+ * base^3 or base^4, or 1 if there is no letter. */
 static uint64_t suffix_scale(const char **text, uint64_t base)
 {
     static const char letters[] = "kmgt";
@@ -75,7 +75,7 @@ bool rp_text_has_suffix(const char *text, const char *suffix)
     return length > tail && !strcmp(text + length - tail, suffix);
 }
 
-/* Optimal string alignment distance, upper bounded by nothing: words are short. */
+/* The optimal string alignment distance. */
 static size_t word_distance(const char *a, const char *b)
 {
     size_t rows[3][RP_TEXT_WORD_MAX + 1];

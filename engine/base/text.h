@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.h — words and numbers that people type. */
+/* text.h — parsing of numbers and words that people type. */
 #ifndef RP_BASE_TEXT_H
 #define RP_BASE_TEXT_H
 
@@ -7,29 +7,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** A whole number in decimal digits, nothing before or after it. False if it is none or does not
- * fit. */
+/** Parse a whole number: decimal digits and nothing else. False if the text is not one, or too
+ * large. */
 bool rp_text_u64(const char *text, uint64_t *value);
 
-/** The same with an optional suffix of either case: k, m, g or t for powers of 1000, or one of
- * these and an i for powers of 1024. */
+/** The same, with an optional suffix in upper or lower case: k, m, g or t for powers of 1000, ki,
+ * mi, gi or ti for powers of 1024. */
 bool rp_text_count(const char *text, uint64_t *value);
 
-/** The same with powers of 1024; 64m, 64mb and 64MiB are equal, and so are 100 and 100b. */
+/** The same, where k, m, g and t are powers of 1024, too, and a final b is allowed: 64m, 64mb and
+ * 64MiB are equal. */
 bool rp_text_bytes(const char *text, uint64_t *value);
 
 /** Whether `text` ends with `suffix` and has something before it: a file name with an extension. */
 bool rp_text_has_suffix(const char *text, const char *suffix);
 
-/* Longer words are never called near to anything. */
+/* A longer word is never suggested, and nothing is suggested for it. */
 #define RP_TEXT_WORD_MAX 64
 
-/* The search for what somebody meant: start with {.word = what was typed}, offer every word that
- * would have been right, then look at `best`, which stays NULL when none is near enough to be
- * suggested. */
+/* A search for the word that was meant. Start with {.word = what was typed}, offer every valid
+ * word, then read `best`, which is NULL if no word is near enough. */
 struct rp_text_near {
     const char *word, *best;
-    /* Of `best`: letters to insert, delete, replace or swap with their neighbour. */
+    /* Letters to insert, delete, replace or swap with a neighbour, from `word` to `best`. */
     size_t distance;
 };
 void rp_text_offer(struct rp_text_near *near, const char *candidate);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.h — what survives a crash: one file per checkpoint, the last N positions that
- * verify.
+/* checkpoint.h — what survives a crash: one file for each checkpoint. A directory keeps the newest
+ * N positions whose files verify.
  *
- * A checkpoint holds a state token (critical: without it the file is worthless) and, if asked,
- * contents: tokens that were already read when it was taken. Contents are advisory: damaged or lost
- * they cost re-reading, never exactness. FORMAT.md is the file, byte by byte.
+ * A checkpoint holds a state token (critical: without it the file is worthless) and, if asked for,
+ * contents: tokens that were already read when the checkpoint was made. Contents are advisory:
+ * where they are damaged or missing, the corpus is read again, and the rows are the same. The
+ * position of a checkpoint is the row at which its state token continues the stream. FORMAT.md
+ * describes the file byte by byte.
  *
- * Saved means: temporary file, reserved, written, fsynced, read back past the page cache and
- * compared, renamed, directory fsynced. A failed fsync is never retried on the same inode. There is
- * no "latest" pointer: recovery takes the newest file that verifies, renames bad ones to NAME.bad,
- * and never silently starts from zero. Threads: one directory handle belongs to one thread at a
- * time. */
+ * A checkpoint is saved in these steps: create a temporary file, reserve its space, write it, fsync
+ * it, read it back past the page cache and compare it, rename it, fsync the directory. A failed
+ * fsync is never retried on the same inode. There is no "latest" pointer: a start takes the newest
+ * file that verifies, renames damaged ones to NAME.bad, and reports an error rather than start at
+ * row 0 when every file is damaged. Threads: one directory handle belongs to one thread at a time.
+ */
 #ifndef RP_CHECKPOINT_CHECKPOINT_H
 #define RP_CHECKPOINT_CHECKPOINT_H
 
@@ -29,8 +32,9 @@ enum rp_checkpoint_section_type {
 };
 #define RP_CHECKPOINT_SECTIONS_MAX 64u
 
-/* One record of a CONTENTS section: `count` tokens that stand at token `offset` of row `row`; count
- * * width bytes follow, then zeros up to a multiple of 8. Records ascend by (row, offset). */
+/* One record of a CONTENTS section: `count` tokens, the first of which is token `offset` of row
+ * `row`. count * width bytes follow, then zeros up to a multiple of 8. Records ascend by (row,
+ * offset). */
 struct rp_content_record {
     uint64_t row;
     uint32_t offset, count;
@@ -41,17 +45,19 @@ struct rp_content_record {
 /* What the header says about the run. */
 struct rp_checkpoint_info {
     uint64_t sequence; /* orders the checkpoints of a directory, ascending (clocks do not) */
-    uint64_t next_row; /* where the state stands */
-    /* Rows [next_row, contents_end_row) have contents; = next_row: none have, or they are bad. */
+    uint64_t next_row; /* the position: the first row that the state token plans */
+    /* Rows [next_row, contents_end_row) have contents. The two are equal where no row has any, or
+     * where the contents are damaged. */
     uint64_t contents_end_row;
     struct rp_hash128 identity; /* of the stream */
-    uint32_t world, rows; /* ranks, and rows per batch, of the writing run: may change at resume */
+    uint32_t world;             /* ranks of the run that saved */
+    uint32_t rows; /* rows of a batch of that run; a run that resumes may have other numbers */
     char run[65];
     char version[32]; /* of ringpack */
 };
 
-/* A piece of memory to be written; a section is a list of them, so contents need not be gathered
- * first. */
+/* A run of bytes in memory. A section is a list of pieces, so that contents need not be copied
+ * together before they are written. */
 struct rp_checkpoint_piece {
     const void *data;
     size_t bytes;
@@ -63,15 +69,15 @@ struct rp_checkpoint_part {
     struct rp_growing_section *growing; /* in place of pieces, or NULL */
 };
 
-/* A section whose bytes are made while those before them are written already, by another thread
- * than the one that saves. */
+/* A section that another thread fills while the saving thread already writes its first bytes. */
 struct rp_growing_section;
 
-/** `bytes` at `data`, none of which are there yet. NULL when out of memory. */
+/** A section of `bytes` bytes at `data`, none of which is final yet. NULL when out of memory. */
 struct rp_growing_section *rp_growing_section_open(const void *data, size_t bytes);
-/** The next so many are there, and do not change any more. */
+/** The next `bytes` bytes are final: the saving thread may write them now. */
 void rp_growing_section_add(struct rp_growing_section *growing, size_t bytes);
-/** No more will come. If some are missing, a save that waits for them fails with -RP_E_STOPPED. */
+/** No more bytes will become final. If some are missing, a save that waits for them fails with
+ * -RP_E_STOPPED. */
 void rp_growing_section_end(struct rp_growing_section *growing);
 void rp_growing_section_close(
     struct rp_growing_section *growing); /* after the save; NULL is fine */
@@ -80,41 +86,42 @@ void rp_growing_section_close(
 
 struct rp_checkpoint_dir;
 
-/** Take a directory for writing: makes it (0700), locks it (-RP_E_BUSY with the holder's pid),
- * removes temporary files that a killed run left, and proves at once that a save could work (write,
- * fsync, rename, fsync of the directory), so that a read-only or full disk is known at start and
- * not at the first save. keep: 2 to 1000 positions (rows). The lock is inherited by fork: a child
- * that lives on must be one that was forked before. */
+/** Open a directory for writing: make it (0700), lock it (-RP_E_BUSY with the holder's pid), remove
+ * temporary files that a killed run left, and write a test file with all the steps of a save, so
+ * that a read-only or full disk is an error at the start and not at the first save. keep: 2 to 1000
+ * positions. A forked child inherits the lock, so a child that may outlive this process must be
+ * forked before the directory is opened. */
 RP_MUST_CHECK int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path,
                                          uint32_t keep, const char *copy_path /* NULL */,
                                          struct rp_error *error);
 /** Whether the directory did not exist, and rp_checkpoint_dir_open made it. */
 bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir);
 
-/** Waits for the copy of the last save. NULL is fine. */
+/** Wait for the copy of the last save, then unlock and free. NULL is fine. */
 void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir);
 
-/** Save one: parts with ascending types, the state among them; they must not change meanwhile. The
- * caller fills *info; only its sequence is assigned, above all that were ever there. On success
- * *path_out (may be NULL, caller frees) is durable and verified. On failure nothing that was there
- * is lost; up to three attempts, each with a new inode. With a copy directory a thread makes and
- * verifies the copy afterwards; its failure is logged, not returned. */
+/** Save a checkpoint. The parts have ascending types, the state token is one of them, and their
+ * memory must not change during the call (but for the bytes of a growing section that are not final
+ * yet). The caller fills *info except for its sequence, which is set here, above every sequence
+ * that was used in the directory before. On success the file *path_out (path_out may be NULL; the
+ * caller frees) is durable and verified. On failure older checkpoints are unharmed. There are up to
+ * three attempts, each with a new inode. Where there is a second location, a thread of its own
+ * copies the file later; its failures are logged. */
 RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info *info,
                                      const struct rp_checkpoint_part *parts, size_t part_count,
                                      char **path_out, struct rp_error *error);
 
-/** Whether the newest checkpoint of the directory verifies and is this very state: then a save
- * would only push another position out. *path_out is its path (the caller frees), or NULL. */
+/** Whether the newest checkpoint of the directory verifies and has this very state token, so that
+ * another save would add nothing. *path_out is its path (the caller frees), or NULL. */
 bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_checkpoint_info *info,
                             const void *state, size_t state_bytes, char **path_out);
 
-/** Keep a history: of every so many rows the oldest checkpoint, beside the newest ones; 0 = none.
- * Before the first save. */
+/** Keep a history: the oldest checkpoint of every `rows` rows, in addition to the newest positions;
+ * 0 = no history. Call it before the first save. */
 void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows);
 
-/** Remove what is older than verified ones at `keep` positions, belongs to no history, and has been
- * copied, or a newer one has, where copies are made. After a save, when those who wait for it know:
- * it takes longer than the sync. */
+/** Remove the checkpoints that are no longer kept (FORMAT.md, "What is kept"). It may read whole
+ * files, so call it after a save has been reported to those who wait for it. */
 void rp_checkpoint_prune(struct rp_checkpoint_dir *dir);
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -124,37 +131,37 @@ struct rp_checkpoint; /* an open, verified file, read into private memory */
 /** Does the file at this path begin as a checkpoint does? */
 bool rp_checkpoint_is_file(const char *path);
 
-/** Read and verify one file. A damaged critical section or frame is -RP_E_CORRUPT with the offset;
- * damaged contents are left out by rp_checkpoint_section (rp_checkpoint_contents_bad says so). */
+/** Read and verify one file. A damaged head, footer or critical section is -RP_E_CORRUPT with the
+ * offset. Where only the contents are damaged, the file is opened, and rp_checkpoint_section
+ * returns NULL for them. */
 RP_MUST_CHECK int rp_checkpoint_open(struct rp_checkpoint **out, const char *path,
                                      struct rp_error *error);
 void rp_checkpoint_close(struct rp_checkpoint *checkpoint);
 const struct rp_checkpoint_info *rp_checkpoint_info(const struct rp_checkpoint *checkpoint);
 const char *rp_checkpoint_path(const struct rp_checkpoint *checkpoint);
-/** The bytes of a section, or NULL (and 0) if it is not there or was advisory and damaged. */
+/** The bytes of a section, or NULL (and 0) if the file has none of this type or it is damaged. */
 const void *rp_checkpoint_section(const struct rp_checkpoint *checkpoint,
                                   enum rp_checkpoint_section_type type, size_t *bytes_out);
 bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint);
 
-/** Walk the records of contents: start with *cursor = 0; returns 1 with *record and its tokens, 0
- * at the end. The section has been verified and is re-checked record by record: -RP_E_CORRUPT on
- * nonsense. */
+/** Iterate over the records of contents, beginning with *cursor = 0. Returns 1 with *record and its
+ * tokens, 0 at the end, and -RP_E_CORRUPT for a malformed record. */
 RP_MUST_CHECK int rp_content_next(const void *contents, size_t bytes, size_t *cursor,
                                   struct rp_content_record *record, const void **tokens);
 
-/** The newest checkpoint of a directory that verifies. Bad ones met on the way are renamed to
- * NAME.bad when set_aside is true and an older one verifies, and named in the log. Returns 1 with
- * *out; 0 if the directory does not exist or never held a checkpoint; -RP_E_CORRUPT if there are
- * checkpoints and none verifies (the hint: --fresh). One that may be good but cannot be read here
- * (permission, memory, -RP_E_VERSION) is an error, not a step back. */
+/** Open the newest checkpoint of a directory that verifies. Damaged ones that are newer are logged
+ * and, if rename_bad is set, renamed to NAME.bad. Returns 1 with *out; 0 if the directory does not
+ * exist or never held a checkpoint; -RP_E_CORRUPT if it has checkpoints and none verifies. A file
+ * that may be good but cannot be read here (permission, memory, -RP_E_VERSION) is an error: to take
+ * an older one instead would silently repeat rows. */
 RP_MUST_CHECK int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory,
-                                       bool set_aside, struct rp_error *error);
+                                       bool rename_bad, struct rp_error *error);
 
 enum rp_checkpoint_status {
     RP_CHECKPOINT_GOOD,
     RP_CHECKPOINT_BAD,
-    RP_CHECKPOINT_SET_ASIDE, /* NAME.bad */
-    RP_CHECKPOINT_REWOUND,   /* NAME.rewound */
+    RP_CHECKPOINT_SET_ASIDE, /* named NAME.bad */
+    RP_CHECKPOINT_REWOUND,   /* named NAME.rewound */
 };
 
 /* One row of a listing. */
@@ -163,7 +170,7 @@ struct rp_checkpoint_entry {
     uint64_t sequence, bytes;
     enum rp_checkpoint_status status;
     struct rp_checkpoint_info info; /* when GOOD or REWOUND */
-    bool contents_bad;              /* the same: damaged contents, which cost re-reading only */
+    bool contents_bad;              /* when GOOD or REWOUND: the contents are damaged */
     char message[256];              /* when BAD or SET_ASIDE: what is wrong */
 };
 /** All checkpoints of a directory, newest first; the caller frees with rp_checkpoint_list_free. */
@@ -184,13 +191,14 @@ struct rp_set_aside {
 RP_MUST_CHECK int rp_checkpoint_set_asides(const char *directory, struct rp_set_aside **list_out,
                                            size_t *count_out, struct rp_error *error);
 
-/** Move all checkpoints of the directory, and of its copies, into a new directory set-aside-DATE-N
- * in it, where nothing prunes them: for a run that begins anew. Before the first save. */
+/** For a run that starts at row 0 again: move all checkpoints of the directory into a new directory
+ * set-aside-DATE-N inside it, where nothing prunes them, and the copies in the second location
+ * likewise. Call it before the first save. */
 RP_MUST_CHECK int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir,
                                               struct rp_error *error);
 
-/** Make `sequence` the newest: later ones are renamed to NAME.rewound (and can be renamed back by
- * hand). */
+/** Make the checkpoint `sequence` the newest: later ones are renamed to NAME.rewound, and can be
+ * renamed back by hand. */
 RP_MUST_CHECK int rp_checkpoint_rewind(const char *directory, uint64_t sequence,
                                        struct rp_error *error);
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy — see copy.h.
+/* copy.c — see copy.h.
  *
- * Flow: the saver posts a sequence number; the thread reads that file (verifying it), puts the same
- * bytes under the same name by the same protocol, and prunes by the same rule. Threads: `target`
- * belongs to the thread; `offered`, `newest` and `stop` are under the mutex. Of `source` only what
- * never changes while it is open is read: its path and directory. */
+ * The saving thread posts a sequence number. The copier's thread reads and verifies that file,
+ * writes the same bytes under the same name with the same writer, and prunes by the same rule.
+ *
+ * Threads: `target` belongs to the copier's thread; `offered`, `skipped`, `newest` and `stop` are
+ * guarded by the mutex. Of `source` the thread reads only the path and the directory's descriptor,
+ * which do not change while it is open. */
 #include "checkpoint/copy.h"
 
 #include <errno.h>
@@ -22,13 +24,14 @@ struct rp_copier {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    uint64_t offered; /* 0 = nothing */
-    uint64_t skipped;
-    uint64_t newest; /* that was copied; 0 = none yet */
+    uint64_t offered; /* sequence to copy next; 0 = none */
+    uint64_t skipped; /* checkpoints that were offered and never copied */
+    uint64_t newest;  /* sequence that was copied last; 0 = none yet */
     bool stop;
 };
 
-/* Whether the other side has this very file already: a restart offers its newest again. */
+/* Whether the second location has this very file already: after a restart the newest checkpoint is
+ * offered again. */
 static bool is_copied(struct rp_copier *copier, const struct rp_name *name, const void *data,
                       uint64_t bytes)
 {
@@ -63,7 +66,7 @@ static int copy_one(struct rp_copier *copier, uint64_t sequence, uint64_t *row_o
         code = is_there ? 0
                         : rp_writer_put_bytes(&copier->target.writer, name.text, data,
                                               (size_t)bytes, error);
-    while (code < 0 && rp_writer_again(&copier->target.writer, attempt++, code));
+    while (code < 0 && rp_writer_wait_to_retry(&copier->target.writer, attempt++, code));
     rp_checkpoint_close(checkpoint);
     return code;
 }

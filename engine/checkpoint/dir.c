@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dir — taking a directory, and saving into it.
+/* dir.c — the handle of a checkpoint directory: saving, pruning, the second location.
  *
- * Flow of a save: lay the sections out and hash them where they lie; then up to three times: take
- * the next sequence number, let writer.c put the file, and encode head and footer when it asks for
- * them, for they know the hashes of what came meanwhile; then offer it to the copier. A number that
- * was tried is never used again: what a failed attempt may have left behind is in nobody's way. */
+ * A save computes the layout and the hashes of the sections. Each of up to three attempts takes the
+ * next sequence number and lets writer.c write the file. The head and the footer hold the hashes of
+ * all sections, so they are encoded last, by seal(), when a growing section is complete. At the end
+ * the file is offered to the copier. A sequence number is never used twice, so a file that a failed
+ * attempt left behind does not disturb the next one. */
 #include "checkpoint/dir.h"
 
 #include <errno.h>
@@ -24,19 +25,19 @@
 #include "checkpoint/listing.h"
 
 struct rp_checkpoint_dir {
-    struct rp_locked_dir place;
+    struct rp_locked_dir locked;
     struct rp_copier *copier; /* NULL = no second location */
 };
 
 #define SPANS_MAX (2 + 2 * RP_CHECKPOINT_SECTIONS_MAX)
 
-/* A checkpoint about to be written. It points into itself. */
+/* A checkpoint that is being written. It has pointers into itself, so it must not be moved. */
 struct image {
-    struct rp_writer_file file; /* first: sealed with a pointer to it */
+    struct rp_writer_file file; /* the first member: seal() casts back from it */
     struct rp_checkpoint_head head;
     /* Head, then each section and its padding, then the footer. */
     struct rp_writer_span spans[SPANS_MAX];
-    struct rp_checkpoint_piece own[SPANS_MAX]; /* pieces of the spans that are no section */
+    struct rp_checkpoint_piece own[SPANS_MAX]; /* the pieces of head, padding and footer */
     uint8_t head_bytes[RP_CHECKPOINT_HEAD_BYTES];
     uint8_t footer_bytes[RP_CHECKPOINT_FOOTER_BYTES];
 };
@@ -48,7 +49,7 @@ static void hash_section(struct rp_checkpoint_format_section *section,
 {
     section->type = part->type;
     section->bytes = 0;
-    if (part->growing) { /* it hashes what it brings */
+    if (part->growing) { /* rp_growing_section_add hashes it */
         section->bytes = rp_growing_section_piece(part->growing)->bytes;
         return;
     }
@@ -105,8 +106,8 @@ static void seal(struct rp_writer_file *file)
                                                          sizeof image->footer_bytes);
 }
 
-/* The spans of a new attempt. The hashes of sections stay those of lay_out: the memory as it was
- * then. */
+/* The spans of a new attempt. Sections keep the hashes that lay_out has taken, so memory that
+ * changes later is found by reading back. */
 static void make_spans(struct image *image, const struct rp_checkpoint_part *parts)
 {
     const struct rp_checkpoint_head *head = &image->head;
@@ -129,32 +130,32 @@ static void make_spans(struct image *image, const struct rp_checkpoint_part *par
     add_own(image, image->footer_bytes, sizeof image->footer_bytes);
 }
 
-static int put_image(struct rp_locked_dir *place, struct image *image,
+static int put_image(struct rp_locked_dir *locked, struct image *image,
                      const struct rp_checkpoint_part *parts, struct rp_error *error)
 {
-    if (place->newest_sequence >= RP_SEQUENCE_MAX)
+    if (locked->newest_sequence >= RP_SEQUENCE_MAX)
         return rp_fail(error, -RP_E_RESOURCE, "move the checkpoints to keep to a new directory",
                        "%s: there is no number above %" PRIu64 " for another checkpoint",
-                       place->path, RP_SEQUENCE_MAX);
-    int code = rp_locked_dir_check(place, error);
+                       locked->path, RP_SEQUENCE_MAX);
+    int code = rp_locked_dir_check(locked, error);
     if (code < 0)
         return code;
     struct rp_name name;
-    rp_name_make(&name, ++place->newest_sequence, RP_NAME_CURRENT);
+    rp_name_make(&name, ++locked->newest_sequence, RP_NAME_CURRENT);
     image->head.info.sequence = name.sequence;
     make_spans(image, parts);
-    return rp_writer_put(&place->writer, name.text, &image->file, error);
+    return rp_writer_put(&locked->writer, name.text, &image->file, error);
 }
 
-static int save_image(struct rp_locked_dir *place, struct image *image,
+static int save_image(struct rp_locked_dir *locked, struct image *image,
                       const struct rp_checkpoint_part *parts, struct rp_error *error)
 {
     for (unsigned attempt = 0;; attempt++) {
-        struct rp_error found; /* named even when the caller does not want to know */
-        int code = put_image(place, image, parts, &found);
+        struct rp_error found; /* for the log: the caller's error may be NULL */
+        int code = put_image(locked, image, parts, &found);
         if (code == 0)
             return 0;
-        bool again = rp_writer_again(&place->writer, attempt, code);
+        bool again = rp_writer_wait_to_retry(&locked->writer, attempt, code);
         if (!again)
             return rp_fail(error, code, found.hint, "%s (attempt %u of %u)", found.message,
                            attempt + 1, RP_WRITER_ATTEMPTS);
@@ -170,17 +171,17 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     if (path_out)
         *path_out = NULL;
     struct rp_name name;
-    size_t path_bytes = strlen(dir->place.path) + 1 + sizeof name.text;
+    size_t path_bytes = strlen(dir->locked.path) + 1 + sizeof name.text;
     struct image *image = rp_calloc(1, sizeof *image);
-    char *path = rp_calloc(1, path_bytes); /* now: what is saved must have a name to be told by */
+    char *path = rp_calloc(1, path_bytes); /* before the save: a saved file must be reported */
     if (!image || !path) {
         free(image);
         free(path);
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a checkpoint", dir->place.path);
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a checkpoint", dir->locked.path);
     }
     int code = lay_out(image, info, parts, part_count, error);
     if (code == 0)
-        code = save_image(&dir->place, image, parts, error);
+        code = save_image(&dir->locked, image, parts, error);
     uint64_t sequence = image->head.info.sequence;
     free(image);
     if (code < 0) {
@@ -189,11 +190,11 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     }
 
     info->sequence = sequence;
-    rp_locked_dir_note_verified(&dir->place, sequence, info->next_row);
+    rp_locked_dir_note_verified(&dir->locked, sequence, info->next_row);
     if (dir->copier)
         rp_copier_offer(dir->copier, sequence);
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
-    snprintf(path, path_bytes, "%s/%s", dir->place.path, name.text);
+    snprintf(path, path_bytes, "%s/%s", dir->locked.path, name.text);
     if (path_out)
         *path_out = path;
     else
@@ -203,41 +204,41 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
 
 int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir, struct rp_error *error)
 {
-    /* The copies first: were they left alone, the next start would go on from them. */
+    /* The copies first: if only they were left, the next start would resume from them. */
     int code = dir->copier ? rp_copier_set_aside(dir->copier, error) : 0;
-    return code < 0 ? code : rp_locked_dir_set_aside(&dir->place, error);
+    return code < 0 ? code : rp_locked_dir_set_aside(&dir->locked, error);
 }
 
 void rp_checkpoint_prune(struct rp_checkpoint_dir *dir)
 {
-    rp_locked_dir_prune(&dir->place, dir->copier ? rp_copier_newest(dir->copier) : UINT64_MAX);
+    rp_locked_dir_prune(&dir->locked, dir->copier ? rp_copier_newest(dir->copier) : UINT64_MAX);
 }
 
 void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows)
 {
-    dir->place.keep_every_rows = rows;
+    dir->locked.keep_every_rows = rows;
     if (dir->copier)
         rp_copier_keep_every(dir->copier, rows);
 }
 
-/* The newest checkpoint of the directory, if its head says that it stands at `row`. */
+/* Open the newest checkpoint of the directory, if its position is `row`. */
 static int open_newest_at(const struct rp_checkpoint_dir *dir, uint64_t row,
                           struct rp_checkpoint **out)
 {
-    const struct rp_locked_dir *place = &dir->place;
-    struct rp_listing scan;
+    const struct rp_locked_dir *locked = &dir->locked;
+    struct rp_listing listing;
     *out = NULL;
-    int code = rp_listing_open(&scan, place->dir, place->path, NULL);
-    for (size_t i = 0; i < scan.count && code == 0; i++) {
+    int code = rp_listing_open(&listing, locked->dir, locked->path, NULL);
+    for (size_t i = 0; i < listing.count && code == 0; i++) {
         uint64_t found;
-        if (scan.names[i].kind != RP_NAME_CURRENT)
+        if (listing.names[i].kind != RP_NAME_CURRENT)
             continue;
-        if (rp_reader_row(&found, place->dir, place->path, &scan.names[i], NULL) == 0 &&
+        if (rp_reader_row(&found, locked->dir, locked->path, &listing.names[i], NULL) == 0 &&
             found == row)
-            code = rp_reader_open(out, place->dir, place->path, &scan.names[i], NULL);
+            code = rp_reader_open(out, locked->dir, locked->path, &listing.names[i], NULL);
         break;
     }
-    rp_listing_free(&scan);
+    rp_listing_free(&listing);
     return *out ? 0 : -ENOENT;
 }
 
@@ -247,7 +248,7 @@ bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_check
     struct rp_checkpoint *newest;
     size_t bytes;
     *path_out = NULL;
-    if (RP_DEFECT(count_equal_saves) || rp_locked_dir_check(&dir->place, NULL) < 0 ||
+    if (RP_DEFECT(count_equal_saves) || rp_locked_dir_check(&dir->locked, NULL) < 0 ||
         open_newest_at(dir, info->next_row, &newest) < 0)
         return false;
     const struct rp_checkpoint_info *found = rp_checkpoint_info(newest);
@@ -271,18 +272,18 @@ int rp_checkpoint_dir_open_with(struct rp_checkpoint_dir **dir_out, const char *
     struct rp_checkpoint_dir *dir = rp_calloc(1, sizeof *dir);
     if (!dir)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
-    int code = rp_locked_dir_open(&dir->place, path, keep, true, storage, error);
+    int code = rp_locked_dir_open(&dir->locked, path, keep, true, storage, error);
     uint64_t copied_sequence = 0;
     if (code == 0 && copy_path)
-        code = rp_copier_open(&dir->copier, &dir->place, copy_path, &copied_sequence, error);
+        code = rp_copier_open(&dir->copier, &dir->locked, copy_path, &copied_sequence, error);
     if (code < 0) {
         rp_checkpoint_dir_close(dir);
         return code;
     }
-    /* A directory that was lost may have left copies: new numbers go above them. */
-    dir->place.newest_sequence = rp_max_u64(dir->place.newest_sequence, copied_sequence);
+    /* Where the directory was lost, its copies may have higher sequence numbers. */
+    dir->locked.newest_sequence = rp_max_u64(dir->locked.newest_sequence, copied_sequence);
     if (buffer_bytes)
-        dir->place.writer.buffer_bytes = buffer_bytes;
+        dir->locked.writer.buffer_bytes = buffer_bytes;
     *dir_out = dir;
     return 0;
 }
@@ -296,7 +297,7 @@ int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path,
 
 bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir)
 {
-    return dir->place.is_new;
+    return dir->locked.is_new;
 }
 
 void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)
@@ -304,8 +305,8 @@ void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)
     if (!dir)
         return;
     uint64_t newest_copied = rp_copier_close(dir->copier);
-    if (newest_copied > 0) /* what waited for the last copy */
-        rp_locked_dir_prune(&dir->place, newest_copied);
-    rp_locked_dir_close(&dir->place);
+    if (newest_copied > 0) /* some could not be removed before the last copy was made */
+        rp_locked_dir_prune(&dir->locked, newest_copied);
+    rp_locked_dir_close(&dir->locked);
     free(dir);
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format — see format.h and FORMAT.md.
+/* format.c — see format.h and FORMAT.md.
  *
  * Invariants
  *
- *   F1  Given the lengths of the sections, there is one legal place for each of them and one legal
- *       length of the file. So offsets are computed and compared, never trusted.
+ *   F1  The lengths of the sections fix the offset of each section and the length of the file. So
+ *       offsets are computed and compared, never trusted.
  *
- *   F2  The hash of the head is checked before any of its fields but the magic is used. A head with
- *       the right hash was written by ringpack, or by a forger (XXH3 is no signature): every later
- *       check still treats it as hostile.
+ *   F2  The hash of the head is checked before any field but the magic is used. XXH3 is no
+ *       signature: a head with the right hash may still be forged, so every later check treats it
+ *       as hostile.
  *
- *   F3  The place of the head and of its hash is the same in all versions, so "too new" and
- *       "damaged" cannot be confused. */
+ *   F3  The offset and size of the head, and the offset of its hash, are the same in all versions,
+ *       so a file that is too new is not reported as damaged. */
 #include "checkpoint/format.h"
 
 #include <inttypes.h>
@@ -80,8 +80,8 @@ static bool all_zero(const void *data, size_t bytes)
     return bytes == 0 || (at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0);
 }
 
-/* Texts end up on terminals and in JSON, so they are printable ASCII, ended and padded with zeros.
- */
+/* Texts are printed on terminals and in JSON, so they must be printable ASCII with a zero at the
+ * end. */
 static bool text_fits(const char *text, size_t bytes)
 {
     size_t length = strnlen(text, bytes);
@@ -346,7 +346,8 @@ static int verify_footer(const struct rp_checkpoint_head *head, const void *byte
     return 0;
 }
 
-/* A good hash says that the contents are what was written; this says that they make sense. */
+/* The hash shows that the contents are what was written; this check shows that they are well
+ * formed, for files that were forged. */
 static int verify_contents(const struct rp_checkpoint_head *head, const uint8_t *contents,
                            size_t bytes, const char *path, struct rp_error *error)
 {
@@ -401,8 +402,8 @@ int rp_checkpoint_verify(const struct rp_checkpoint_head *head, const void *file
             code = verify_section(head, &head->sections[i], bytes, path, error);
     if (code < 0)
         return code;
-    /* Last, so that a message about contents is not lost; sections that we do not know are not
-     * used. */
+    /* Last, because no later check may overwrite the message about contents. Sections of unknown
+     * types are never used, so they are not verified. */
     const struct rp_checkpoint_format_section *contents = rp_checkpoint_find(
         head, RP_CHECKPOINT_CONTENTS);
     if (contents)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* growing — bytes that one thread makes while another one writes those before them.
+/* growing_section.c — a section that one thread fills while another writes it.
  *
  * Invariant: a byte is hashed before the writer can see it, by the thread that made it, while it is
- * in the cache. So the read-back compares with the memory as it was meant, as for all others.
- * Threads: `hasher` belongs to whoever adds until the end; the rest is under the mutex. */
+ * in the cache. So reading back compares with what was meant to be written, as for other sections.
+ *
+ * Threads: `hasher` belongs to the filling thread until the section ends; `bytes` and `ended` are
+ * guarded by the mutex, and only the filling thread changes them. */
 #include "checkpoint/growing_section.h"
 
 #include <pthread.h>
@@ -11,11 +13,11 @@
 #include "base/mem.h"
 
 struct rp_growing_section {
-    struct rp_hasher hasher; /* aligned, and the section with it */
+    struct rp_hasher hasher; /* needs an alignment that calloc does not give */
     struct rp_checkpoint_piece piece;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    uint64_t bytes; /* that are there */
+    uint64_t bytes; /* how many are final */
     bool ended;
 };
 
@@ -34,7 +36,7 @@ struct rp_growing_section *rp_growing_section_open(const void *data, size_t byte
 
 void rp_growing_section_add(struct rp_growing_section *growing, size_t bytes)
 {
-    RP_ASSERT(bytes <= growing->piece.bytes - growing->bytes); /* nobody else changes it */
+    RP_ASSERT(bytes <= growing->piece.bytes - growing->bytes);
     rp_hasher_add(&growing->hasher, (const uint8_t *)growing->piece.data + growing->bytes, bytes);
     pthread_mutex_lock(&growing->mutex);
     growing->bytes += bytes;

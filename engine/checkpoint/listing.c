@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan — see listing.h. Clocks play no part: the order is the sequence number in the name. */
+/* listing.c — see listing.h. Names are ordered by their sequence numbers, never by times. */
 #include "checkpoint/listing.h"
 
 #include <dirent.h>
@@ -17,8 +17,8 @@ static const char prefix[] = "checkpoint-";
 static const char suffix[] = ".rpc";
 static const char *const kind_suffix[] = {
     [RP_NAME_CURRENT] = "",
-    [RP_NAME_SET_ASIDE] = RP_NAME_SUFFIX_SET_ASIDE,
-    [RP_NAME_REWOUND] = RP_NAME_SUFFIX_REWOUND,
+    [RP_NAME_BAD] = ".bad",
+    [RP_NAME_REWOUND] = ".rewound",
 };
 
 void rp_name_make(struct rp_name *name, uint64_t sequence, enum rp_name_kind kind)
@@ -39,7 +39,8 @@ bool rp_name_parse(struct rp_name *name, const char *text)
     uint64_t sequence;
     if (!rp_text_u64(digits, &sequence) || sequence > RP_SEQUENCE_MAX)
         return false;
-    /* Written again and compared: so 7, 007 and +7 are no second names for the same sequence. */
+    /* The name is made again and compared, so that 7, 007 and +7 are not taken for the same
+     * sequence. */
     for (enum rp_name_kind kind = RP_NAME_CURRENT; kind <= RP_NAME_REWOUND; kind++) {
         rp_name_make(name, sequence, kind);
         if (strcmp(name->text, text) == 0)
@@ -56,25 +57,25 @@ static int newest_first(const void *a, const void *b)
     return (int)left->kind - (int)right->kind;
 }
 
-static int scan_add(struct rp_listing *scan, const struct rp_name *name)
+static int listing_add(struct rp_listing *listing, const struct rp_name *name)
 {
-    if (rp_is_pow2(scan->count) ||
-        scan->count == 0) { /* full: the capacity is always a power of two */
-        size_t capacity = scan->count ? scan->count * 2 : 1;
-        struct rp_name *names = reallocarray(scan->names, capacity, sizeof *names);
+    /* The capacity is always a power of two. */
+    if (rp_is_pow2(listing->count) || listing->count == 0) {
+        size_t capacity = listing->count ? listing->count * 2 : 1;
+        struct rp_name *names = reallocarray(listing->names, capacity, sizeof *names);
         if (!names)
             return -ENOMEM;
-        scan->names = names;
+        listing->names = names;
     }
-    scan->names[scan->count++] = *name;
+    listing->names[listing->count++] = *name;
     return 0;
 }
 
-int rp_listing_open(struct rp_listing *scan, int dir, const char *path, struct rp_error *error)
+int rp_listing_open(struct rp_listing *listing, int dir, const char *path, struct rp_error *error)
 {
-    *scan = (struct rp_listing){0};
-    int fd = openat(
-        dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* of its own: the position is not shared */
+    *listing = (struct rp_listing){0};
+    /* Opened again, because all users of `dir` share one read position. */
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     if (!stream) {
         int code = -errno;
@@ -93,20 +94,20 @@ int rp_listing_open(struct rp_listing *scan, int dir, const char *path, struct r
         }
         struct rp_name name;
         if (rp_name_parse(&name, entry->d_name))
-            code = scan_add(scan, &name);
+            code = listing_add(listing, &name);
     }
     closedir(stream);
     if (code < 0) {
-        rp_listing_free(scan);
+        rp_listing_free(listing);
         return rp_fail(error, code, NULL, "%s: cannot list: %s", path, rp_strerror(code));
     }
-    if (scan->count > 0)
-        qsort(scan->names, scan->count, sizeof *scan->names, newest_first);
+    if (listing->count > 0)
+        qsort(listing->names, listing->count, sizeof *listing->names, newest_first);
     return 0;
 }
 
-void rp_listing_free(struct rp_listing *scan)
+void rp_listing_free(struct rp_listing *listing)
 {
-    free(scan->names);
-    *scan = (struct rp_listing){0};
+    free(listing->names);
+    *listing = (struct rp_listing){0};
 }

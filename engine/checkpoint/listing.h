@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listing.h — which files of a directory are checkpoints, and in what order. Names only; nothing is
- * opened. */
+/* listing.h — the checkpoints of a directory by name, newest first. No file is opened. */
 #ifndef RP_CHECKPOINT_LISTING_H
 #define RP_CHECKPOINT_LISTING_H
 
 #include "checkpoint/checkpoint.h"
 
-#define RP_NAME_SUFFIX_SET_ASIDE ".bad"
-#define RP_NAME_SUFFIX_REWOUND ".rewound"
 #define RP_SEQUENCE_MAX UINT64_C(999999999999) /* twelve digits, so that names sort as numbers */
 
-enum rp_name_kind { RP_NAME_CURRENT, RP_NAME_SET_ASIDE, RP_NAME_REWOUND };
+enum rp_name_kind { RP_NAME_CURRENT, RP_NAME_BAD, RP_NAME_REWOUND };
 
 #define RP_NAME_BYTES 40
 struct rp_name {
-    char text[RP_NAME_BYTES]; /* checkpoint-000000000007.rpc and one of the suffixes */
+    char text[RP_NAME_BYTES]; /* checkpoint-000000000007.rpc, then ".bad" or ".rewound" */
     uint64_t sequence;
     enum rp_name_kind kind;
 };
@@ -27,11 +24,10 @@ struct rp_listing {
     struct rp_name *names; /* newest first, of all kinds */
     size_t count;
 };
-/** Scan the directory `dir` (`path` is for messages). Free with rp_listing_free, also after a
- * failure.
- */
-RP_MUST_CHECK int rp_listing_open(struct rp_listing *scan, int dir, const char *path,
+/** List the directory `dir` (`path` is for messages). Free with rp_listing_free, also after a
+ * failure. */
+RP_MUST_CHECK int rp_listing_open(struct rp_listing *listing, int dir, const char *path,
                                   struct rp_error *error);
-void rp_listing_free(struct rp_listing *scan);
+void rp_listing_free(struct rp_listing *listing);
 
 #endif

@@ -3,10 +3,11 @@
  *
  * Invariants
  *
- *   P1  At most one process writes into a directory: it holds an flock on .lock, which the kernel
- *       drops when the holder dies, however it dies. The pid inside is for people only.
+ *   P1  At most one process writes into a directory: the one that holds an flock on .lock. The
+ *       kernel drops the lock when the process ends. The text in the file is for people only.
  *
- *   P2  Whoever holds the lock may remove every temporary file of ringpack: its writer is dead. */
+ *   P2  The holder of the lock may remove every temporary file of ringpack in the directory: the
+ *       process that wrote it has ended. */
 #include "checkpoint/locked_dir.h"
 
 #include <dirent.h>
@@ -44,43 +45,44 @@ static int fail_errno(struct rp_error *error, const char *path, const char *verb
 
 /* ---- the lock -------------------------------------------------------------------------------- */
 
-static int fail_busy(const struct rp_locked_dir *place, struct rp_error *error)
+static int fail_busy(const struct rp_locked_dir *locked, struct rp_error *error)
 {
     char holder[HOLDER_BYTES + 1] = {0};
-    ssize_t bytes = pread(place->lock, holder, HOLDER_BYTES, 0);
+    ssize_t bytes = pread(locked->lock, holder, HOLDER_BYTES, 0);
     for (ssize_t i = 0; i < bytes; i++)
         if (holder[i] < 0x20 || holder[i] > 0x7e)
-            holder[i] = 0; /* the text of a line; a torn or foreign one is cut */
+            holder[i] = 0; /* the first line, as far as it is printable */
     return rp_fail(error, -RP_E_BUSY, "stop that process, or give this run a directory of its own",
-                   "%s: another ringpack writes here: process %s", place->path,
+                   "%s: another ringpack writes here: process %s", locked->path,
                    holder[0] ? holder : "(not known)");
 }
 
-static int take_lock(struct rp_locked_dir *place, struct rp_error *error)
+static int take_lock(struct rp_locked_dir *locked, struct rp_error *error)
 {
-    place->lock = openat(place->dir, LOCK_NAME,
-                         O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
-    if (place->lock < 0)
-        return fail_errno(error, place->path, "open " LOCK_NAME " in it");
-    int code = rp_file_lock(place->lock);
+    locked->lock = openat(locked->dir, LOCK_NAME,
+                          O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (locked->lock < 0)
+        return fail_errno(error, locked->path, "open " LOCK_NAME " in it");
+    int code = rp_file_lock(locked->lock);
     if (code == -EWOULDBLOCK)
-        return fail_busy(place, error);
+        return fail_busy(locked, error);
     if (code < 0) {
         errno = -code;
-        return fail_errno(error, place->path, "lock it");
+        return fail_errno(error, locked->path, "lock it");
     }
     char host[65] = {0}, text[HOLDER_BYTES] = {0};
     if (gethostname(host, sizeof host - 1) < 0)
         host[0] = 0;
     snprintf(text, sizeof text, "%ld on %s\n", (long)getpid(), host);
-    ssize_t written = pwrite(place->lock, text, sizeof text, 0);
+    ssize_t written = pwrite(locked->lock, text, sizeof text, 0);
     (void)written; /* for people only (P1) */
     return 0;
 }
 
 /* ---- sweep and probe ------------------------------------------------------------------------- */
 
-/* Only what we write: people may keep their models here, and other programs have `.*.tmp` too. */
+/* Whether the entry is a temporary file of ringpack. Other programs may keep files here, too, also
+ * with names like `.*.tmp`. */
 static bool is_left_over(const char *entry)
 {
     char name[RP_WRITER_NAME_MAX];
@@ -90,159 +92,160 @@ static bool is_left_over(const char *entry)
             (strcmp(name, PROBE_NAME) == 0 || rp_name_parse(&ignored, name)));
 }
 
-/* P2. What cannot be removed is in nobody's way: names carry a sequence that is never used again.
- */
-static int sweep(struct rp_locked_dir *place, struct rp_error *error)
+/* P2. A file that cannot be removed does no harm: its sequence is never used again. */
+static int sweep(struct rp_locked_dir *locked, struct rp_error *error)
 {
-    int fd = openat(place->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(locked->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     if (!stream) {
-        int code = fail_errno(error, place->path, "list");
+        int code = fail_errno(error, locked->path, "list");
         if (fd >= 0)
             close(fd);
         return code;
     }
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
         if (is_left_over(entry->d_name) &&
-            place->writer.storage->unlink(place->writer.storage, place->dir, entry->d_name) < 0)
+            locked->writer.storage->unlink(locked->writer.storage, locked->dir, entry->d_name) < 0)
             rp_log(RP_LOG_WARNING, "%s/%s: a killed run left it and it cannot be removed",
-                   place->path, entry->d_name);
+                   locked->path, entry->d_name);
     }
     closedir(stream);
     return 0;
 }
 
-/* A save in small: what would fail at the first checkpoint, an hour from now, fails here. */
-static int probe(struct rp_locked_dir *place, struct rp_error *error)
+/* Write a small file with all the steps of a save, so that what would fail at the first checkpoint
+ * fails at the start. */
+static int probe(struct rp_locked_dir *locked, struct rp_error *error)
 {
     static const uint8_t zeros[4096];
-    int code = rp_writer_put_bytes(&place->writer, PROBE_NAME, zeros, sizeof zeros, error);
+    int code = rp_writer_put_bytes(&locked->writer, PROBE_NAME, zeros, sizeof zeros, error);
     if (code < 0)
         return rp_fail_context(error, code, "a test write into the checkpoint directory failed");
-    (void)place->writer.storage->unlink(place->writer.storage, place->dir, PROBE_NAME);
+    (void)locked->writer.storage->unlink(locked->writer.storage, locked->dir, PROBE_NAME);
     return 0;
 }
 
-static int find_newest_sequence(struct rp_locked_dir *place, struct rp_error *error)
+static int find_newest_sequence(struct rp_locked_dir *locked, struct rp_error *error)
 {
-    struct rp_listing scan;
-    int code = rp_listing_open(&scan, place->dir, place->path, error);
-    if (code == 0 && scan.count > 0)
-        place->newest_sequence = scan.names[0].sequence;
-    rp_listing_free(&scan);
+    struct rp_listing listing;
+    int code = rp_listing_open(&listing, locked->dir, locked->path, error);
+    if (code == 0 && listing.count > 0)
+        locked->newest_sequence = listing.names[0].sequence;
+    rp_listing_free(&listing);
     struct rp_set_aside *asides = NULL;
     size_t count = 0;
     if (code == 0)
-        code = rp_set_aside_list(place->dir, place->path, &asides, &count, error);
+        code = rp_set_aside_list(locked->dir, locked->path, &asides, &count, error);
     for (size_t i = 0; i < count; i++) /* set_aside.c, A3 */
-        place->newest_sequence = rp_max_u64(place->newest_sequence, asides[i].newest_sequence);
+        locked->newest_sequence = rp_max_u64(locked->newest_sequence, asides[i].newest_sequence);
     free(asides);
     return code;
 }
 
-/* ---- is it still there? ---------------------------------------------------------------------- */
+/* ---- checks before a save -------------------------------------------------------------------- */
 
-/* Trouble with looking is not an answer: the save itself will meet it, and say it better. */
-static bool is_elsewhere(const struct rp_locked_dir *place)
+/* Whether the path leads to no directory or to another one. False where that cannot be found out:
+ * the save itself will fail then, with a better message. */
+static bool is_elsewhere(const struct rp_locked_dir *locked)
 {
     struct stat held, found;
-    if (fstat(place->dir, &held) < 0)
+    if (fstat(locked->dir, &held) < 0)
         return false;
-    if (stat(place->path, &found) < 0)
+    if (stat(locked->path, &found) < 0)
         return errno == ENOENT || errno == ENOTDIR;
     return held.st_dev != found.st_dev || held.st_ino != found.st_ino;
 }
 
-/* Somebody has removed the lock, and another process has made one of its own. */
-static bool is_taken(const struct rp_locked_dir *place)
+/* Whether the lock file was removed and another process has made a new one. */
+static bool is_taken(const struct rp_locked_dir *locked)
 {
     struct stat held, found;
-    return fstat(place->lock, &held) == 0 &&
-           fstatat(place->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return fstat(locked->lock, &held) == 0 &&
+           fstatat(locked->dir, LOCK_NAME, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
            held.st_ino != found.st_ino;
 }
 
-int rp_locked_dir_check(const struct rp_locked_dir *place, struct rp_error *error)
+int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *error)
 {
-    if (!place->is_watched)
+    if (!locked->is_watched)
         return 0;
-    if (is_taken(place))
+    if (is_taken(locked))
         return rp_fail(error, -RP_E_BUSY,
                        "stop one of the two; " LOCK_NAME " may stay: it holds nobody up whose "
                        "process has ended",
                        "%s: " LOCK_NAME " was removed, and another ringpack writes here now",
-                       place->path);
-    if (!is_elsewhere(place))
+                       locked->path);
+    if (!is_elsewhere(locked))
         return 0;
     return rp_fail(error, -ENOENT,
                    "it was moved, removed or mounted over while it was in use; bring it back and "
                    "restart",
-                   "%s: the checkpoint directory is not there any more: %s", place->path,
+                   "%s: the checkpoint directory is not there any more: %s", locked->path,
                    rp_strerror(-ENOENT));
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static int open_directory(struct rp_locked_dir *place, const char *path, bool make,
+static int open_directory(struct rp_locked_dir *locked, const char *path, bool make,
                           struct rp_error *error)
 {
     struct stat info;
-    place->is_new = stat(path, &info) < 0 && errno == ENOENT;
+    locked->is_new = stat(path, &info) < 0 && errno == ENOENT;
     int code = make ? rp_dir_make(path, error) : 0;
     if (code < 0)
         return code;
-    place->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (place->dir < 0)
+    locked->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (locked->dir < 0)
         return fail_errno(error, path, "open the directory");
-    if (fstat(place->dir, &info) == 0 && (info.st_mode & S_IWOTH))
+    if (fstat(locked->dir, &info) == 0 && (info.st_mode & S_IWOTH))
         rp_log(RP_LOG_WARNING,
                "%s: everybody can write into this checkpoint directory: chmod 700 is safer", path);
     return 0;
 }
 
-int rp_locked_dir_open(struct rp_locked_dir *place, const char *path, uint32_t keep, bool make,
+int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep, bool make,
                        struct rp_storage *storage, struct rp_error *error)
 {
-    *place = (struct rp_locked_dir){.dir = -1, .lock = -1, .keep = keep};
+    *locked = (struct rp_locked_dir){.dir = -1, .lock = -1, .keep = keep};
     if (keep < RP_LOCKED_DIR_KEEP_MIN || keep > RP_LOCKED_DIR_KEEP_MAX)
         return rp_fail(error, -RP_E_CONFIG, "set checkpoint_keep to 3",
                        "%s: cannot keep %" PRIu32 " checkpoints: expected %u to %u", path, keep,
                        RP_LOCKED_DIR_KEEP_MIN, RP_LOCKED_DIR_KEEP_MAX);
-    int code = open_directory(place, path, make, error);
+    int code = open_directory(locked, path, make, error);
     if (code == 0) {
-        place->path = strdup(path);
+        locked->path = strdup(path);
         uint8_t *buffer = rp_take_pages(RP_WRITER_BUFFER_BYTES);
-        place->writer = (struct rp_writer){.storage = storage,
-                                           .dir = place->dir,
-                                           .path = place->path,
-                                           .buffer = buffer,
-                                           .buffer_bytes = RP_WRITER_BUFFER_BYTES};
-        if (!place->path || !buffer)
+        locked->writer = (struct rp_writer){.storage = storage,
+                                            .dir = locked->dir,
+                                            .path = locked->path,
+                                            .buffer = buffer,
+                                            .buffer_bytes = RP_WRITER_BUFFER_BYTES};
+        if (!locked->path || !buffer)
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to open it", path);
     }
     if (code == 0)
-        code = take_lock(place, error);
+        code = take_lock(locked, error);
     if (code == 0)
-        code = sweep(place, error);
+        code = sweep(locked, error);
     if (code == 0)
-        code = find_newest_sequence(place, error);
+        code = find_newest_sequence(locked, error);
     if (code == 0)
-        code = probe(place, error);
+        code = probe(locked, error);
     if (code < 0)
-        rp_locked_dir_close(place);
-    else /* not on a file system whose numbers change from look to look */
-        place->is_watched = !is_elsewhere(place) && !is_taken(place);
+        rp_locked_dir_close(locked);
+    else /* false where a network file system reports another inode at each look */
+        locked->is_watched = !is_elsewhere(locked) && !is_taken(locked);
     return code;
 }
 
-void rp_locked_dir_close(struct rp_locked_dir *place)
+void rp_locked_dir_close(struct rp_locked_dir *locked)
 {
-    if (place->lock >= 0)
-        close(place->lock);
-    if (place->dir >= 0)
-        close(place->dir);
-    rp_give_pages(place->writer.buffer, RP_WRITER_BUFFER_BYTES);
-    free(place->known);
-    free(place->path);
-    *place = (struct rp_locked_dir){.dir = -1, .lock = -1};
+    if (locked->lock >= 0)
+        close(locked->lock);
+    if (locked->dir >= 0)
+        close(locked->dir);
+    rp_give_pages(locked->writer.buffer, RP_WRITER_BUFFER_BYTES);
+    free(locked->known);
+    free(locked->path);
+    *locked = (struct rp_locked_dir){.dir = -1, .lock = -1};
 }

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prune.c — which checkpoints of a directory may go.
+/* prune.c — decide which checkpoints of a directory are kept, and remove the others. These are
+ * kept:
  *
- * A checkpoint's position is the row where its state stands. Kept are
- *
- *   - the newest checkpoint of each of the newest `keep` positions, which must verify, and whatever
- *     among them does not;
- *   - where a history is wanted, the oldest checkpoint of every `keep_every_rows` rows.
+ *   - the newest checkpoint that verifies of each of the newest `keep` positions, and every damaged
+ *     checkpoint that is newer than the last of these;
+ *   - if there is a history, the oldest checkpoint that verifies of every `keep_every_rows` rows.
  *
  * Invariants
  *
  *   N1  A checkpoint is removed only when newer ones at `keep` (2 or more) positions are known to
- *       verify. Any number of saves at one position leaves the others where they are.
+ *       verify. So any number of saves at one position removes no other position.
  *
- *   N2  Where copies are made, a checkpoint is removed only when it, or a newer one, has been
- * copied and the copy was verified. */
+ *   N2  Where there is a second location, a checkpoint is removed only when it, or a newer one, has
+ *       a verified copy there. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -30,40 +29,41 @@ enum fate { FATE_REMOVED, FATE_KEPT };
 
 struct file {
     const struct rp_name *name;
-    struct rp_known known;
+    struct rp_known_checkpoint known;
     bool has_row;
     enum fate fate;
 };
 
 struct pruning {
-    struct rp_locked_dir *place;
+    struct rp_locked_dir *locked;
     struct file *files; /* newest first */
     size_t count;
 };
 
-void rp_locked_dir_note_verified(struct rp_locked_dir *place, uint64_t sequence, uint64_t row)
+void rp_locked_dir_note_verified(struct rp_locked_dir *locked, uint64_t sequence, uint64_t row)
 {
-    place->newest_sequence = rp_max_u64(place->newest_sequence, sequence);
-    struct rp_known *known = reallocarray(place->known, place->known_count + 1, sizeof *known);
+    locked->newest_sequence = rp_max_u64(locked->newest_sequence, sequence);
+    struct rp_known_checkpoint *known = reallocarray(locked->known, locked->known_count + 1,
+                                                     sizeof *known);
     if (!known)
-        return; /* then it is read again */
-    memmove(known + 1, known, place->known_count * sizeof *known);
-    known[0] = (struct rp_known){.sequence = sequence, .row = row, .is_verified = true};
-    place->known = known;
-    place->known_count++;
+        return; /* the next pruning reads the file */
+    memmove(known + 1, known, locked->known_count * sizeof *known);
+    known[0] = (struct rp_known_checkpoint){.sequence = sequence, .row = row, .is_verified = true};
+    locked->known = known;
+    locked->known_count++;
 }
 
-/* What this process knows of them already. Both lists are newest first. */
+/* Fill in what this process knows already. Both lists are newest first. */
 static void recall(struct pruning *pruning)
 {
-    const struct rp_locked_dir *place = pruning->place;
+    const struct rp_locked_dir *locked = pruning->locked;
     size_t k = 0;
     for (size_t i = 0; i < pruning->count; i++) {
         struct file *file = &pruning->files[i];
-        while (k < place->known_count && place->known[k].sequence > file->name->sequence)
+        while (k < locked->known_count && locked->known[k].sequence > file->name->sequence)
             k++;
-        if (k < place->known_count && place->known[k].sequence == file->name->sequence) {
-            file->known = place->known[k];
+        if (k < locked->known_count && locked->known[k].sequence == file->name->sequence) {
+            file->known = locked->known[k];
             file->has_row = true;
         }
     }
@@ -71,14 +71,14 @@ static void recall(struct pruning *pruning)
 
 static bool verify(const struct pruning *pruning, struct file *file)
 {
-    const struct rp_locked_dir *place = pruning->place;
+    const struct rp_locked_dir *locked = pruning->locked;
     struct rp_checkpoint *checkpoint;
     struct rp_error error;
     if (file->known.is_verified)
         return true;
-    if (rp_reader_open(&checkpoint, place->dir, place->path, file->name, &error) < 0) {
+    if (rp_reader_open(&checkpoint, locked->dir, locked->path, file->name, &error) < 0) {
         rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept",
-               error.message, place->keep);
+               error.message, locked->keep);
         return false;
     }
     file->known.row = rp_checkpoint_info(checkpoint)->next_row;
@@ -108,7 +108,7 @@ static size_t keep_newest(const struct pruning *pruning, uint64_t *rows)
             file->fate = FATE_KEPT;
             rows[found++] = file->known.row;
         }
-        if (found == pruning->place->keep)
+        if (found == pruning->locked->keep)
             return i + 1;
     }
     return 0;
@@ -118,16 +118,17 @@ static bool know_row(const struct pruning *pruning, struct file *file)
 {
     struct rp_error error;
     if (!file->has_row)
-        file->has_row = rp_reader_row(&file->known.row, pruning->place->dir, pruning->place->path,
+        file->has_row = rp_reader_row(&file->known.row, pruning->locked->dir, pruning->locked->path,
                                       file->name, &error) == 0;
     return file->has_row;
 }
 
-/* Of those older than the first `newer`. From the oldest on: what is kept once is kept for good. */
+/* Keep the history among the files from index `newer` on. It begins at the oldest one, so that a
+ * checkpoint that was kept once is also kept the next time. */
 static void keep_history(const struct pruning *pruning, size_t newer)
 {
-    uint64_t every = pruning->place->keep_every_rows;
-    struct file *oldest = NULL; /* of its part of the stream */
+    uint64_t every = pruning->locked->keep_every_rows;
+    struct file *oldest = NULL; /* of its part of keep_every_rows rows */
     for (size_t i = pruning->count; i-- > newer;) {
         struct file *file = &pruning->files[i];
         if (!know_row(pruning, file))
@@ -135,7 +136,7 @@ static void keep_history(const struct pruning *pruning, size_t newer)
         bool same = oldest && oldest->known.row / every == file->known.row / every;
         if (same && verify(pruning, oldest))
             continue;
-        if (same) /* it is damaged */
+        if (same) /* `oldest` is damaged: this file takes its place */
             oldest->fate = FATE_REMOVED;
         file->fate = FATE_KEPT;
         oldest = file;
@@ -144,8 +145,8 @@ static void keep_history(const struct pruning *pruning, size_t newer)
 
 static void remove_rest(const struct pruning *pruning, uint64_t newest_copied)
 {
-    const struct rp_locked_dir *place = pruning->place;
-    struct rp_storage *storage = place->writer.storage;
+    const struct rp_locked_dir *locked = pruning->locked;
+    struct rp_storage *storage = locked->writer.storage;
     size_t waiting = 0;
     for (size_t i = 0; i < pruning->count; i++) {
         struct file *file = &pruning->files[i];
@@ -156,38 +157,37 @@ static void remove_rest(const struct pruning *pruning, uint64_t newest_copied)
             waiting++;
             continue;
         }
-        /* Not synced: should the removal be lost in a power cut, there is one more old checkpoint.
-         */
-        int code = storage->unlink(storage, place->dir, file->name->text);
+        /* No fsync: if a power cut undoes the removal, one old checkpoint more is there. */
+        int code = storage->unlink(storage, locked->dir, file->name->text);
         if (code < 0 && code != -ENOENT)
-            rp_log(RP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", place->path,
+            rp_log(RP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", locked->path,
                    file->name->text, rp_strerror(code));
     }
-    if (waiting > 1) /* one is usual: its copy is under way */
+    if (waiting > 1) /* a single one is usual while the copier is at work */
         rp_log(RP_LOG_WARNING, "%s: %zu old checkpoints stay until they have been copied",
-               place->path, waiting);
+               locked->path, waiting);
 }
 
 static void remember(const struct pruning *pruning)
 {
-    struct rp_locked_dir *place = pruning->place;
-    struct rp_known *known = rp_calloc(pruning->count, sizeof *known);
+    struct rp_locked_dir *locked = pruning->locked;
+    struct rp_known_checkpoint *known = rp_calloc(pruning->count, sizeof *known);
     size_t count = 0;
     for (size_t i = 0; known && i < pruning->count; i++)
         if (pruning->files[i].fate == FATE_KEPT && pruning->files[i].has_row)
             known[count++] = pruning->files[i].known;
-    free(place->known);
-    place->known = known;
-    place->known_count = count;
+    free(locked->known);
+    locked->known = known;
+    locked->known_count = count;
 }
 
-static void prune(struct pruning *pruning, const struct rp_listing *scan, uint64_t *rows,
+static void prune(struct pruning *pruning, const struct rp_listing *listing, uint64_t *rows,
                   uint64_t newest_copied)
 {
-    struct rp_locked_dir *place = pruning->place;
-    for (size_t i = 0; i < scan->count; i++) {
-        const struct rp_name *name = &scan->names[i];
-        place->newest_sequence = rp_max_u64(place->newest_sequence, name->sequence);
+    struct rp_locked_dir *locked = pruning->locked;
+    for (size_t i = 0; i < listing->count; i++) {
+        const struct rp_name *name = &listing->names[i];
+        locked->newest_sequence = rp_max_u64(locked->newest_sequence, name->sequence);
         if (name->kind == RP_NAME_CURRENT)
             pruning->files[pruning->count++] = (struct file){.name = name,
                                                              .known = {.sequence = name->sequence}};
@@ -198,29 +198,30 @@ static void prune(struct pruning *pruning, const struct rp_listing *scan, uint64
         for (size_t i = 0; i < pruning->count; i++)
             pruning->files[i].fate = FATE_KEPT;
     } else {
-        if (place->keep_every_rows)
+        if (locked->keep_every_rows)
             keep_history(pruning, newer);
         remove_rest(pruning, newest_copied);
     }
     remember(pruning);
 }
 
-void rp_locked_dir_prune(struct rp_locked_dir *place, uint64_t newest_copied)
+void rp_locked_dir_prune(struct rp_locked_dir *locked, uint64_t newest_copied)
 {
-    struct rp_listing scan;
+    struct rp_listing listing;
     struct rp_error error;
-    int code = rp_listing_open(&scan, place->dir, place->path, &error);
+    int code = rp_listing_open(&listing, locked->dir, locked->path, &error);
     if (code < 0) {
-        rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", place->path, error.message);
+        rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", locked->path, error.message);
         return;
     }
-    struct pruning pruning = {.place = place, .files = rp_calloc(scan.count, sizeof(struct file))};
-    uint64_t *rows = rp_calloc(place->keep, sizeof *rows);
+    struct pruning pruning = {.locked = locked,
+                              .files = rp_calloc(listing.count, sizeof(struct file))};
+    uint64_t *rows = rp_calloc(locked->keep, sizeof *rows);
     if (rows && pruning.files)
-        prune(&pruning, &scan, rows, newest_copied);
-    else if (scan.count > 0)
-        rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", place->path, rp_strerror(-ENOMEM));
+        prune(&pruning, &listing, rows, newest_copied);
+    else if (listing.count > 0)
+        rp_log(RP_LOG_WARNING, "%s: old checkpoints stay: %s", locked->path, rp_strerror(-ENOMEM));
     free(rows);
     free(pruning.files);
-    rp_listing_free(&scan);
+    rp_listing_free(&listing);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_back — see read_back.h.
+/* read_back.c — see read_back.h.
  *
- * The disk is kept busy: one half of the buffer is read into while a thread hashes the other. All
- * calls of the storage are made by the caller's thread, in order; where there is no thread to be
- * had, or nothing more to read, the caller hashes too. */
+ * The caller's thread reads into one half of the buffer while a helper thread hashes the other
+ * half, so that the disk is never idle. All calls of the storage are made by the caller's thread,
+ * in order. The caller hashes the last part itself, and every part for which no thread can be
+ * started. */
 #include "checkpoint/read_back.h"
 
 #include <errno.h>
@@ -13,13 +14,13 @@
 
 #define PAGE_BYTES 4096u
 
-/* What is compared, and how far that is. Belongs to whoever hashes. */
+/* The state of the comparison. It belongs to the thread that hashes. */
 struct comparison {
     const struct rp_writer_span *span, *end;
     uint64_t left; /* bytes of *span that are still to come */
     struct rp_hasher hasher;
-    const struct rp_writer_span *bad; /* NULL = none so far */
-    const uint8_t *data;              /* what comes next */
+    const struct rp_writer_span *bad; /* the first span that differs; NULL = none so far */
+    const uint8_t *data;              /* the next bytes of the file */
     size_t bytes;
 };
 
@@ -33,7 +34,7 @@ static void *compare(void *argument)
 {
     struct comparison *c = argument;
     for (;;) {
-        while (c->left == 0) { /* also spans of no bytes */
+        while (c->left == 0) { /* a loop, because spans may be empty */
             if (!c->bad && !rp_hash128_equal(rp_hasher_finish(&c->hasher), c->span->hash))
                 c->bad = c->span;
             c->span++;
@@ -49,13 +50,13 @@ static void *compare(void *argument)
     }
 }
 
-/* Fill `buffer`, as far as the file goes. */
+/* Read exactly `bytes` bytes of the file. */
 static int read_part(const struct rp_writer *writer, int fd, uint8_t *buffer, size_t bytes,
                      uint64_t offset)
 {
     while (bytes > 0) {
         ssize_t got = writer->storage->read(writer->storage, fd, buffer, bytes, offset);
-        /* The file is whole pages; another end would also make the next direct read impossible. */
+        /* The file consists of whole pages, and the next direct read must begin at one. */
         if (got <= 0 || got % PAGE_BYTES != 0)
             return got < 0 ? (int)got : -EIO;
         buffer += got;
@@ -73,7 +74,7 @@ int rp_checkpoint_read_back(const struct rp_writer *writer, int fd,
     size_t part = writer->buffer_bytes / 2;
     uint64_t file_bytes = 0;
     pthread_t thread;
-    bool beside = false; /* the thread is at it */
+    bool is_hashing = false; /* the helper thread was started and has not been joined */
     int code = 0;
     for (size_t i = 0; i < file->span_count; i++)
         file_bytes += file->spans[i].bytes;
@@ -82,13 +83,13 @@ int rp_checkpoint_read_back(const struct rp_writer *writer, int fd,
         uint8_t *buffer = writer->buffer + (offset / part % 2 ? part : 0);
         size_t bytes = rp_min_u64(part, file_bytes - offset);
         code = read_part(writer, fd, buffer, bytes, offset);
-        if (beside)
+        if (is_hashing)
             pthread_join(thread, NULL);
         comparison.data = buffer;
         comparison.bytes = code == 0 ? bytes : 0;
-        beside = code == 0 && offset + bytes < file_bytes &&
-                 pthread_create(&thread, NULL, compare, &comparison) == 0;
-        if (!beside)
+        is_hashing = code == 0 && offset + bytes < file_bytes &&
+                     pthread_create(&thread, NULL, compare, &comparison) == 0;
+        if (!is_hashing)
             compare(&comparison);
     }
     *bad_out = comparison.bad;

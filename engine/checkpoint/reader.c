@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader — see reader.h. A file becomes private memory first and is verified there: what was
- * verified is what is used, whatever happens to the file afterwards. Memory is taken only after the
- * head said how long the file should be and the file system agreed. */
+/* reader.c — see reader.h. A file is read into private memory and verified there, so later changes
+ * of the file do not matter. The memory is allocated only after the length in the head was found
+ * equal to the length of the file. */
 #include "checkpoint/reader.h"
 
 #include <errno.h>
@@ -33,14 +33,14 @@ static int fail_code(struct rp_error *error, int code, const char *path, const c
                    "%s: cannot %s: %s", path, verb, rp_strerror(code));
 }
 
-/* Whether to make a call again that failed with this errno. A passing EIO must not be taken for
- * damage: that is a step back to an older checkpoint. */
+/* Whether to repeat a call that failed with this errno. A transient EIO must not count as damage,
+ * because an older checkpoint would be used then. */
 static bool try_again(int error_number, unsigned *tries)
 {
     return error_number == EINTR || (error_number == EIO && ++*tries < EIO_TRIES);
 }
 
-/* `data` begins at a page, `offset` too: what direct reads ask for. */
+/* `data` and `offset` are multiples of a page, as direct reads require. */
 static int read_exactly(int fd, uint8_t *data, uint64_t bytes, uint64_t offset, const char *path,
                         struct rp_error *error)
 {
@@ -82,14 +82,14 @@ static int check_kind(int fd, const char *path, uint64_t *file_bytes, struct rp_
     return 0;
 }
 
-/* `bytes` is as encoded in the file, `head` is what it says. */
+/* Read the head of a file: `bytes` as it is in the file, and `head`, decoded. */
 static int read_head(struct rp_checkpoint_head *head, uint8_t bytes[RP_CHECKPOINT_HEAD_BYTES],
                      int fd, const char *path, uint64_t *file_bytes, struct rp_error *error)
 {
     int code = check_kind(fd, path, file_bytes, error);
     if (code < 0)
         return code;
-    if (*file_bytes >= DIRECT_BYTES_MIN) /* the page cache is the corpus's */
+    if (*file_bytes >= DIRECT_BYTES_MIN) /* so that the page cache keeps the corpus */
         rp_storage_direct(fd);
     code = read_exactly(fd, bytes, RP_CHECKPOINT_HEAD_BYTES, 0, path, error);
     return code < 0 ? code : rp_checkpoint_parse_head(head, bytes, *file_bytes, path, error);
@@ -114,7 +114,7 @@ static int read_checkpoint(struct rp_checkpoint *checkpoint, int fd, struct rp_e
                                            &checkpoint->contents_bad, error);
 }
 
-/* Takes `path`, which may be NULL for lack of memory. */
+/* Frees `path`, now or with the checkpoint. `path` may be NULL: the caller's allocation failed. */
 static int open_at(struct rp_checkpoint **out, int dir, const char *name, int flags, char *path,
                    struct rp_error *error)
 {
@@ -237,7 +237,7 @@ bool rp_checkpoint_contents_bad(const struct rp_checkpoint *checkpoint)
     return checkpoint->contents_bad;
 }
 
-/* Of an advisory section: then it counts as one that is not there. */
+/* Whether an advisory section is damaged. Critical ones were verified when the file was opened. */
 static bool is_damaged(const struct rp_checkpoint *checkpoint,
                        const struct rp_checkpoint_format_section *section)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retention — which checkpoint of a directory counts: list, newest, set aside, rewind. (Removing
- * old ones belongs to whoever writes: prune.c.)
+/* retention.c — find the newest checkpoint of a directory, list all, rewind to an older one. (Old
+ * checkpoints are removed by the process that writes new ones: prune.c.)
  *
  * Invariants
  *
- *   R1  Nothing here removes a file. What does not count is renamed, and can be renamed back by
- *       hand.
+ *   R1  Nothing here removes a file. Files that are not to be used are renamed, and can be renamed
+ *       back by hand.
  *
- *   R2  A bad file is set aside only when an older one verifies: a directory without any good one
- *       stays as it is.
+ *   R2  A damaged file is renamed only when an older one verifies: a directory in which none
+ *       verifies stays as it is.
  *
- *   R3  "Never held a checkpoint" and "lost them all" are told apart: the second is an error, so
- *       that no run starts from zero by itself. */
+ *   R3  A directory that never held a checkpoint is told apart from one in which none verifies: the
+ *       latter is an error, so that no run starts at row 0 by itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,7 +27,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/listing.h"
 
-#define LISTINGS_MAX 10u /* of a directory in which checkpoints come and go meanwhile */
+#define LISTINGS_MAX 10u /* times to list a directory in which an engine saves and prunes */
 
 static int open_directory(const char *path, struct rp_error *error)
 {
@@ -41,63 +41,60 @@ static int open_directory(const char *path, struct rp_error *error)
 
 /* ---- newest ---------------------------------------------------------------------------------- */
 
-static void set_aside(int dir, const char *path, const struct rp_name *name)
+static void rename_damaged(int dir, const char *path, const struct rp_name *name)
 {
-    struct rp_name aside;
-    rp_name_make(&aside, name->sequence, RP_NAME_SET_ASIDE);
-    int code = rp_storage_system.rename(&rp_storage_system, dir, name->text, aside.text);
+    struct rp_name bad;
+    rp_name_make(&bad, name->sequence, RP_NAME_BAD);
+    int code = rp_storage_system.rename(&rp_storage_system, dir, name->text, bad.text);
     if (code == -ENOENT)
-        return; /* it was not damaged but removed: a run is pruning */
+        return; /* a run has pruned it meanwhile */
     if (code < 0)
         rp_log(RP_LOG_WARNING, "%s/%s: cannot set this damaged checkpoint aside: %s", path,
                name->text, rp_strerror(code));
     else
-        rp_log(RP_LOG_WARNING, "%s/%s: set aside as %s", path, name->text, aside.text);
+        rp_log(RP_LOG_WARNING, "%s/%s: set aside as %s", path, name->text, bad.text);
 }
 
-/* *is_stale is set, and nothing else done, when one that was listed is gone: a run saves and
- * prunes, so the newest is not in this list any more. NULL: take what is left of it. */
-static int newest_of(struct rp_checkpoint **out, int dir, const char *path,
-                     const struct rp_listing *scan, bool aside, bool *is_stale,
-                     struct rp_error *error)
+static int fail_none_verifies(const char *path, size_t damaged_count, size_t count,
+                              struct rp_error *error)
 {
-    size_t bad_count = 0, good = scan->count;
-    for (size_t i = 0; i < scan->count && good == scan->count; i++) {
-        if (scan->names[i].kind != RP_NAME_CURRENT)
+    return rp_fail(
+        error, -RP_E_CORRUPT,
+        "`ringpack checkpoint list` shows them; --fresh starts from zero, if you mean it",
+        "%s: none of its checkpoints verifies (%zu damaged, %zu of all kinds)", path, damaged_count,
+        count);
+}
+
+/* Open the newest checkpoint of the listing that verifies, and set *index. Returns 1; or 0 when a
+ * listed file is gone, unless skip_gone is set: an engine saves and prunes here, so the newest
+ * checkpoint is not in this listing. */
+static int open_newest(struct rp_checkpoint **out, size_t *index, int dir, const char *path,
+                       const struct rp_listing *listing, bool skip_gone, struct rp_error *error)
+{
+    size_t damaged_count = 0;
+    for (size_t i = 0; i < listing->count; i++) {
+        if (listing->names[i].kind != RP_NAME_CURRENT)
             continue;
         struct rp_error found;
-        int code = rp_reader_open(out, dir, path, &scan->names[i], &found);
+        int code = rp_reader_open(out, dir, path, &listing->names[i], &found);
         if (code == 0) {
-            good = i;
-        } else if (code == -ENOENT) {
-            if (is_stale) {
-                *is_stale = true;
+            *index = i;
+            return 1;
+        }
+        if (code == -ENOENT) {
+            if (!skip_gone)
                 return 0;
-            }
         } else if (rp_reader_is_damage(code)) {
             rp_log(RP_LOG_WARNING, "%s", found.message);
-            bad_count++;
-        } else { /* it may be the one to take: an older one instead would be a silent step back */
+            damaged_count++;
+        } else { /* it may be good: to take an older one would silently repeat rows */
             return rp_fail(error, code, found.hint, "%s", found.message);
         }
     }
-    if (good == scan->count)
-        return rp_fail(
-            error, -RP_E_CORRUPT,
-            "`ringpack checkpoint list` shows them; --fresh starts from zero, if you mean it",
-            "%s: none of its checkpoints verifies (%zu damaged, %zu of all kinds)", path, bad_count,
-            scan->count);
-    for (size_t i = 0; aside && i < good; i++) /* R2 */
-        if (scan->names[i].kind == RP_NAME_CURRENT)
-            set_aside(dir, path, &scan->names[i]);
-    if (rp_checkpoint_contents_bad(*out))
-        rp_log(RP_LOG_WARNING,
-               "%s: its contents are damaged: they will be read from the corpus again",
-               rp_checkpoint_path(*out));
-    return 1;
+    return fail_none_verifies(path, damaged_count, listing->count, error);
 }
 
-int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool aside,
+int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool rename_bad,
                          struct rp_error *error)
 {
     *out = NULL;
@@ -108,29 +105,37 @@ int rp_checkpoint_newest(struct rp_checkpoint **out, const char *directory, bool
     if (dir < 0)
         return dir;
     int code = 0;
-    bool is_stale = true;
-    for (unsigned listing = 1; is_stale; listing++) {
-        struct rp_listing scan;
-        is_stale = false;
-        code = rp_listing_open(&scan, dir, directory, error);
-        if (code == 0 && (scan.count > 0 || listing > 1)) /* R3: names of any kind */
-            code = newest_of(out, dir, directory, &scan, aside,
-                             listing < LISTINGS_MAX ? &is_stale : NULL, error);
-        rp_listing_free(&scan);
+    bool is_new = false;
+    for (unsigned tries = 1; code == 0 && !is_new && tries <= LISTINGS_MAX; tries++) {
+        struct rp_listing listing;
+        size_t newest = 0;
+        code = rp_listing_open(&listing, dir, directory, error);
+        is_new = code == 0 && listing.count == 0 && tries == 1; /* R3: no name of any kind */
+        if (code == 0 && !is_new)
+            code = open_newest(out, &newest, dir, directory, &listing, tries == LISTINGS_MAX,
+                               error);
+        for (size_t i = 0; code == 1 && rename_bad && i < newest; i++) /* R2 */
+            if (listing.names[i].kind == RP_NAME_CURRENT)
+                rename_damaged(dir, directory, &listing.names[i]);
+        rp_listing_free(&listing);
     }
     close(dir);
+    if (code == 1 && rp_checkpoint_contents_bad(*out))
+        rp_log(RP_LOG_WARNING,
+               "%s: its contents are damaged: they will be read from the corpus again",
+               rp_checkpoint_path(*out));
     return code;
 }
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
-/* 1, or 0 when it was removed since the directory was read, as an engine that saves does. */
+/* Returns 1, or 0 when the file was removed after the directory was listed: an engine prunes it. */
 static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path,
                     const struct rp_name *name)
 {
     static const enum rp_checkpoint_status status_of[] = {
         [RP_NAME_CURRENT] = RP_CHECKPOINT_GOOD,
-        [RP_NAME_SET_ASIDE] = RP_CHECKPOINT_SET_ASIDE,
+        [RP_NAME_BAD] = RP_CHECKPOINT_SET_ASIDE,
         [RP_NAME_REWOUND] = RP_CHECKPOINT_REWOUND};
     *entry = (struct rp_checkpoint_entry){
         .name = strdup(name->text), .sequence = name->sequence, .status = status_of[name->kind]};
@@ -151,7 +156,7 @@ static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path
         snprintf(entry->message, sizeof entry->message, "%.255s", found.message);
         return 1;
     }
-    if (name->kind == RP_NAME_SET_ASIDE)
+    if (name->kind == RP_NAME_BAD)
         snprintf(entry->message, sizeof entry->message,
                  "it verifies now: rename it back to use it");
     entry->info = *rp_checkpoint_info(checkpoint);
@@ -168,20 +173,21 @@ int rp_checkpoint_list(const char *directory, struct rp_checkpoint_entry **entri
     int dir = open_directory(directory, error);
     if (dir < 0)
         return dir;
-    struct rp_listing scan;
-    int code = rp_listing_open(&scan, dir, directory, error);
-    struct rp_checkpoint_entry *entries = code == 0 ? rp_calloc(scan.count, sizeof *entries) : NULL;
+    struct rp_listing listing;
+    int code = rp_listing_open(&listing, dir, directory, error);
+    struct rp_checkpoint_entry *entries = code == 0 ? rp_calloc(listing.count, sizeof *entries)
+                                                    : NULL;
     size_t count = 0;
     if (code == 0 && !entries)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a list", directory);
-    for (size_t i = 0; code == 0 && i < scan.count; i++) {
-        int listed = list_one(&entries[count], dir, directory, &scan.names[i]);
+    for (size_t i = 0; code == 0 && i < listing.count; i++) {
+        int listed = list_one(&entries[count], dir, directory, &listing.names[i]);
         if (listed < 0)
             code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a list", directory);
         else
             count += (size_t)listed;
     }
-    rp_listing_free(&scan);
+    rp_listing_free(&listing);
     close(dir);
     if (code < 0) {
         rp_checkpoint_list_free(entries, count);
@@ -214,8 +220,8 @@ int rp_checkpoint_set_asides(const char *directory, struct rp_set_aside **list_o
 
 /* ---- rewind ---------------------------------------------------------------------------------- */
 
-/* Somebody may look for a checkpoint from before a fresh start. */
-static int fail_no_target(const struct rp_locked_dir *place, uint64_t sequence,
+/* The hint names the directory of a fresh start that holds the checkpoint, if there is one. */
+static int fail_no_target(const struct rp_locked_dir *locked, uint64_t sequence,
                           struct rp_error *error)
 {
     struct rp_set_aside *list;
@@ -224,72 +230,72 @@ static int fail_no_target(const struct rp_locked_dir *place, uint64_t sequence,
                                     "changed";
     struct rp_name name;
     rp_name_make(&name, rp_min_u64(sequence, RP_SEQUENCE_MAX), RP_NAME_CURRENT);
-    int code = rp_set_aside_list(place->dir, place->path, &list, &count, NULL);
+    int code = rp_set_aside_list(locked->dir, locked->path, &list, &count, NULL);
     for (size_t i = 0; i < count && code == 0; i++) {
         char path[RP_SET_ASIDE_NAME_BYTES + RP_NAME_BYTES + 1];
         snprintf(path, sizeof path, "%s/%s", list[i].name, name.text);
-        if (faccessat(place->dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        if (faccessat(locked->dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             snprintf(hint, sizeof hint,
-                     "it was set aside: `cd %.240s && mv %s .`, then the same again", place->path,
+                     "it was set aside: `cd %.240s && mv %s .`, then the same again", locked->path,
                      path);
     }
     free(list);
     return rp_fail(error, -RP_E_USAGE, hint, "%s: there is no checkpoint with sequence %" PRIu64,
-                   place->path, sequence);
+                   locked->path, sequence);
 }
 
-static int check_target(const struct rp_locked_dir *place, const struct rp_listing *scan,
+static int check_target(const struct rp_locked_dir *locked, const struct rp_listing *listing,
                         uint64_t sequence, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint;
-    for (size_t i = 0; i < scan->count; i++) {
-        if (scan->names[i].sequence != sequence || scan->names[i].kind != RP_NAME_CURRENT)
+    for (size_t i = 0; i < listing->count; i++) {
+        if (listing->names[i].sequence != sequence || listing->names[i].kind != RP_NAME_CURRENT)
             continue;
-        int code = rp_reader_open(&checkpoint, place->dir, place->path, &scan->names[i], error);
+        int code = rp_reader_open(&checkpoint, locked->dir, locked->path, &listing->names[i],
+                                  error);
         if (code == 0)
             rp_checkpoint_close(checkpoint);
         return code;
     }
-    return fail_no_target(place, sequence, error);
+    return fail_no_target(locked, sequence, error);
 }
 
-/* Newest first: stopped half-way, the newest that is left is still one of the later ones, and the
- * same command goes on from there. */
-static int set_back(struct rp_locked_dir *place, const struct rp_listing *scan, uint64_t sequence,
-                    struct rp_error *error)
+/* Newest first, so that after an interruption the same command completes the rewind. */
+static int rename_later_ones(struct rp_locked_dir *locked, const struct rp_listing *listing,
+                             uint64_t sequence, struct rp_error *error)
 {
-    struct rp_storage *storage = place->writer.storage;
-    for (size_t i = 0; i < scan->count && scan->names[i].sequence > sequence; i++) {
-        if (scan->names[i].kind != RP_NAME_CURRENT)
+    struct rp_storage *storage = locked->writer.storage;
+    for (size_t i = 0; i < listing->count && listing->names[i].sequence > sequence; i++) {
+        if (listing->names[i].kind != RP_NAME_CURRENT)
             continue;
         struct rp_name rewound;
-        rp_name_make(&rewound, scan->names[i].sequence, RP_NAME_REWOUND);
-        int code = storage->rename(storage, place->dir, scan->names[i].text, rewound.text);
+        rp_name_make(&rewound, listing->names[i].sequence, RP_NAME_REWOUND);
+        int code = storage->rename(storage, locked->dir, listing->names[i].text, rewound.text);
         if (code < 0)
             return rp_fail(error, code, "no file is lost; run the same command again",
-                           "%s/%s: cannot rename it to %s: %s", place->path, scan->names[i].text,
-                           rewound.text, rp_strerror(code));
+                           "%s/%s: cannot rename it to %s: %s", locked->path,
+                           listing->names[i].text, rewound.text, rp_strerror(code));
     }
-    int code = storage->sync_dir(storage, place->dir);
+    int code = storage->sync_dir(storage, locked->dir);
     return code < 0 ? rp_fail(error, code, "no file is lost; run the same command again",
-                              "%s: cannot sync the directory: %s", place->path, rp_strerror(code))
+                              "%s: cannot sync the directory: %s", locked->path, rp_strerror(code))
                     : 0;
 }
 
 int rp_checkpoint_rewind(const char *directory, uint64_t sequence, struct rp_error *error)
 {
-    struct rp_locked_dir place; /* so that no run writes here meanwhile */
-    int code = rp_locked_dir_open(&place, directory, RP_LOCKED_DIR_KEEP_MIN, false,
+    struct rp_locked_dir locked; /* no engine can write here until it is closed */
+    int code = rp_locked_dir_open(&locked, directory, RP_LOCKED_DIR_KEEP_MIN, false,
                                   &rp_storage_system, error);
     if (code < 0)
         return code;
-    struct rp_listing scan;
-    code = rp_listing_open(&scan, place.dir, place.path, error);
+    struct rp_listing listing;
+    code = rp_listing_open(&listing, locked.dir, locked.path, error);
     if (code == 0)
-        code = check_target(&place, &scan, sequence, error);
+        code = check_target(&locked, &listing, sequence, error);
     if (code == 0)
-        code = set_back(&place, &scan, sequence, error);
-    rp_listing_free(&scan);
-    rp_locked_dir_close(&place);
+        code = rename_later_ones(&locked, &listing, sequence, error);
+    rp_listing_free(&listing);
+    rp_locked_dir_close(&locked);
     return code;
 }

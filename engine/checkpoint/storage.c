@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage — the table of storage.h over system calls. */
+/* storage.c — the table of storage.h over system calls. */
 #include "checkpoint/storage.h"
 
 #include <errno.h>
@@ -21,10 +21,9 @@
         result_ < 0 ? (__typeof__(result_))-errno : result_;                                       \
     })
 
-/* Direct I/O: a checkpoint goes round the page cache, so that it neither pushes the corpus out of
- * it nor waits for pages (a first buffered write of 256 MiB took 700 ms where direct ones take 85),
- * and what is read back comes from the disk. Not every file system can; some say so only at the
- * first read or write. */
+/* Direct I/O keeps the corpus in the page cache, is faster (a first buffered write of 256 MiB took
+ * 700 ms, a direct one 85), and makes what is read back come from the disk. Some file systems do
+ * not support it, and some of these report it only at the first read or write. */
 void rp_storage_direct(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -32,7 +31,8 @@ void rp_storage_direct(int fd)
         (void)fcntl(fd, F_SETFL, flags | O_DIRECT);
 }
 
-/* True if direct I/O was on, and `result` is how a file system refuses it: try again without. */
+/* If `result` is how a file system refuses direct I/O, switch it off and return true: the call is
+ * to be repeated. */
 static bool direct_refused(int fd, ssize_t result)
 {
     int flags = result == -EINVAL ? fcntl(fd, F_GETFL) : 0;
@@ -44,7 +44,7 @@ static int system_create(struct rp_storage *storage, int dir, const char *name)
     (void)storage;
     int fd = RESULT_OF(
         openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (fd >= 0) /* not in open: refused there, the file would have been made all the same */
+    if (fd >= 0) /* not a flag of openat: a file system that refuses it has created the file then */
         rp_storage_direct(fd);
     return fd;
 }
@@ -53,7 +53,7 @@ static int system_reserve(struct rp_storage *storage, int fd, uint64_t bytes)
 {
     (void)storage;
     int code = RESULT_OF(fallocate(fd, 0, 0, (off_t)bytes));
-    return code == -EOPNOTSUPP ? 0 : code; /* NFSv3 and others cannot: there writing finds out */
+    return code == -EOPNOTSUPP ? 0 : code; /* NFSv3 and others: writing finds a full disk */
 }
 
 static ssize_t system_write(struct rp_storage *storage, int fd, const void *data, size_t bytes,
@@ -64,8 +64,8 @@ static ssize_t system_write(struct rp_storage *storage, int fd, const void *data
     return direct_refused(fd, result) ? RESULT_OF(pwrite(fd, data, bytes, (off_t)offset)) : result;
 }
 
-/* No RESULT_OF: after a failed fsync the kernel has dropped the pages, and a second one says
- * "fine". */
+/* Not repeated, not even after EINTR: after a failed fsync the kernel has dropped the pages, and a
+ * second fsync would succeed without them. */
 static int system_sync(struct rp_storage *storage, int fd)
 {
     (void)storage;
@@ -78,8 +78,8 @@ static int system_close(struct rp_storage *storage, int fd)
     return close(fd) < 0 && errno != EINTR ? -errno : 0;
 }
 
-/* The advice is for where direct I/O is refused: it drops clean pages, and after fsync all are
- * clean. */
+/* POSIX_FADV_DONTNEED is for file systems that refuse direct I/O: it drops clean pages, and after
+ * the fsync all pages are clean. */
 static int system_reopen(struct rp_storage *storage, int dir, const char *name)
 {
     (void)storage;
@@ -105,8 +105,8 @@ static int system_rename(struct rp_storage *storage, int dir, const char *from, 
     int code = RESULT_OF(renameat2(dir, from, dir, to, RENAME_NOREPLACE));
     if (code != -EINVAL && code != -ENOSYS)
         return code;
-    /* The file system cannot exclude (NFS): look first. The directory is locked, so nobody of ours
-     * comes between. */
+    /* The file system does not support RENAME_NOREPLACE (NFS). The directory is locked, so no other
+     * ringpack creates `to` between these two calls. */
     struct stat info;
     if (fstatat(dir, to, &info, AT_SYMLINK_NOFOLLOW) == 0)
         return -EEXIST;
@@ -116,7 +116,7 @@ static int system_rename(struct rp_storage *storage, int dir, const char *from, 
 static int system_sync_dir(struct rp_storage *storage, int dir)
 {
     (void)storage;
-    /* EINVAL: a file system where directories cannot be synced; it has nothing better to offer. */
+    /* EINVAL: the file system does not support fsync of a directory. */
     return fsync(dir) < 0 && errno != EINVAL ? -errno : 0;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage.h — the calls by which a checkpoint reaches the disk, as a table.
+/* storage.h — the table of system calls by which a checkpoint reaches the disk.
  *
- * The table is the seam for tests: one can fail any call once or for ever, and record all of them
- * to work out every state that a power cut could leave. Each method returns 0 (or a count, or a
- * file descriptor) or a negated errno, retries EINTR itself, and does one thing; what order they go
- * in is writer.c's business. */
+ * Tests replace the table: a test can let any call fail once or for ever, or record all calls and
+ * derive every state that a power cut could leave. Each method returns 0 (or a count, or a file
+ * descriptor) or a negated errno, retries EINTR, and does one thing. The order of the calls is in
+ * writer.c. */
 #ifndef RP_CHECKPOINT_STORAGE_H
 #define RP_CHECKPOINT_STORAGE_H
 
@@ -13,21 +13,21 @@
 #include <sys/types.h>
 
 struct rp_storage {
-    /** A new file, O_EXCL and never through a link, for writing. */
+    /** Create a new file for writing: O_EXCL, no symbolic link is followed. */
     int (*create)(struct rp_storage *storage, int dir, const char *name);
-    /** Take the room for the file, so that a full disk is known before anything is written. */
+    /** Allocate the blocks of the file, so that a full disk fails before anything is written. */
     int (*reserve)(struct rp_storage *storage, int fd, uint64_t bytes);
     /** Buffer, length and offset are multiples of 4096. May write less than asked. */
     ssize_t (*write)(struct rp_storage *storage, int fd, const void *data, size_t bytes,
                      uint64_t offset);
     int (*sync)(struct rp_storage *storage, int fd);
     int (*close)(struct rp_storage *storage, int fd);
-    /** Open a file so that reads come from the disk and not from the page cache, as far as the file
-     * system can. */
+    /** Open a file so that reads come from the disk and not from the page cache, where the file
+     * system supports it. */
     int (*reopen)(struct rp_storage *storage, int dir, const char *name);
     /** Buffer, length and offset are multiples of 4096. May read less than asked; 0 at the end. */
     ssize_t (*read)(struct rp_storage *storage, int fd, void *data, size_t bytes, uint64_t offset);
-    /** Never replaces a file: -EEXIST. */
+    /** -EEXIST if `to` exists: a file is never replaced. */
     int (*rename)(struct rp_storage *storage, int dir, const char *from, const char *to);
     int (*sync_dir)(struct rp_storage *storage, int dir);
     int (*unlink)(struct rp_storage *storage, int dir, const char *name);
@@ -35,11 +35,11 @@ struct rp_storage {
     void (*wait)(struct rp_storage *storage, uint64_t ns);
 };
 
-/** The operating system. Has no state: one for all threads. */
+/** The operating system's calls. The table has no state, so all threads share it. */
 extern struct rp_storage rp_storage_system;
 
-/** Go round the page cache with this file from now on, where the file system can; its `read` and
- * `write` above go on without where it turns out that it cannot. */
+/** Switch a file to direct I/O, where the file system supports it. rp_storage_system's `read` and
+ * `write` switch it off again where the file system refuses the first transfer. */
 void rp_storage_direct(int fd);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer — see writer.h; FORMAT.md, "Writing", says what each step is for.
+/* writer.c — see writer.h. FORMAT.md, "Writing", explains each step.
  *
  * Invariants
  *
@@ -9,7 +9,7 @@
  *       them clean, so a second fsync would succeed without them. So the inode is unlinked, and the
  *       next attempt makes a new one.
  *
- *   W3  Nothing is acknowledged before the directory was fsynced after the rename. */
+ *   W3  Success is reported only after the directory was fsynced after the rename. */
 #include "checkpoint/writer.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "checkpoint/read_back.h"
 
 #define PAGE_BYTES 4096u
-#define PIECE_BYTES (4u << 20) /* from so many on the disk is as fast as it gets */
+#define WRITE_BYTES_MIN (4u << 20) /* larger writes are no faster */
 #define TEMPORARY_PREFIX "."
 #define TEMPORARY_SUFFIX ".tmp"
 
@@ -65,9 +65,9 @@ static int fail_step(const struct rp_writer *writer, struct rp_error *error, int
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A part of a file, written from front to back. Each write begins at a page of memory and of the
- * file: what direct I/O asks for. What does not lie like that in memory goes through the buffer;
- * the contents do, and are written from where they are. */
+/* A part of a file, written from front to back. Each write begins at a page boundary of memory and
+ * of the file, as direct I/O requires. Data that is not aligned like that is copied into the buffer
+ * first; contents are aligned, and are written from where they are. */
 struct stream {
     const struct rp_writer *writer;
     int fd;
@@ -81,7 +81,8 @@ static int stream_write(struct stream *stream, const uint8_t *data, size_t bytes
         ssize_t put = stream->writer->storage->write(stream->writer->storage, stream->fd, data,
                                                      bytes, stream->offset);
         if (put <= 0)
-            return put < 0 ? (int)put : -EIO; /* 0 for ever would be a hang */
+            return put < 0 ? (int)put
+                           : -EIO; /* a write of 0 bytes, again and again, would never end */
         RP_ASSERT((size_t)put <= bytes);
         data += put;
         bytes -= (size_t)put;
@@ -97,17 +98,18 @@ static int stream_flush(struct stream *stream)
     return stream_write(stream, stream->writer->buffer, used);
 }
 
-static uint64_t least_piece(const struct rp_writer *writer)
+static uint64_t smallest_write(const struct rp_writer *writer)
 {
-    return rp_min_u64(PIECE_BYTES, writer->buffer_bytes);
+    return rp_min_u64(WRITE_BYTES_MIN, writer->buffer_bytes);
 }
 
-/* Write the whole pages of what lies in memory as it will in the file. Returns how many bytes those
- * are (0: it goes through the buffer), or a code. */
+/* Write the whole pages of `data` without copying them, if they are aligned in memory and in the
+ * file and are enough for one write. Returns the number of bytes written (0: copy them), or a code.
+ */
 static ssize_t stream_add_pages(struct stream *stream, const uint8_t *data, size_t bytes)
 {
     size_t whole = rp_align_down(bytes, PAGE_BYTES);
-    if (whole < least_piece(stream->writer) || (uintptr_t)data % PAGE_BYTES != 0 ||
+    if (whole < smallest_write(stream->writer) || (uintptr_t)data % PAGE_BYTES != 0 ||
         stream->used % PAGE_BYTES != 0)
         return 0;
     int code = stream_flush(stream);
@@ -137,17 +139,17 @@ static int stream_add(struct stream *stream, const uint8_t *data, size_t bytes)
     return 0;
 }
 
-/* Write what is there already while the rest is being made. */
-static int stream_add_feed(struct stream *stream, const struct rp_writer_span *span)
+/* Write the bytes that are final while the other thread makes the rest. */
+static int stream_add_growing(struct stream *stream, const struct rp_writer_span *span)
 {
     const uint8_t *data = span->pieces[0].data;
     uint64_t done = 0;
     while (done < span->bytes) {
-        int64_t there = rp_growing_section_wait(
-            span->growing, rp_min_u64(span->bytes, done + least_piece(stream->writer)));
-        if (there < 0)
-            return (int)there;
-        uint64_t end = (uint64_t)there;
+        int64_t final_bytes = rp_growing_section_wait(
+            span->growing, rp_min_u64(span->bytes, done + smallest_write(stream->writer)));
+        if (final_bytes < 0)
+            return (int)final_bytes;
+        uint64_t end = (uint64_t)final_bytes;
         if (end < span->bytes)
             end = rp_align_down(end, PAGE_BYTES);
         int code = stream_add(stream, data + done, end - done);
@@ -161,14 +163,14 @@ static int stream_add_feed(struct stream *stream, const struct rp_writer_span *s
 static int stream_add_span(struct stream *stream, const struct rp_writer_span *span)
 {
     if (span->growing)
-        return stream_add_feed(stream, span);
+        return stream_add_growing(stream, span);
     int code = 0;
     for (size_t i = 0; i < span->piece_count && code == 0; i++)
         code = stream_add(stream, span->pieces[i].data, span->pieces[i].bytes);
     return code;
 }
 
-/* The first span comes last: it knows the others. */
+/* The first span, the head, is written last: it holds the hashes of the others. */
 static int write_spans(const struct rp_writer *writer, int fd, struct rp_writer_file *file)
 {
     struct stream rest = {.writer = writer, .fd = fd, .offset = file->spans[0].bytes};
@@ -263,7 +265,7 @@ int rp_writer_put(struct rp_writer *writer, const char *name, struct rp_writer_f
     if (code == 0)
         code = verify_file(writer, temporary, file, error);
     if (code < 0) {
-        if (code != -EEXIST) /* then it is not ours */
+        if (code != -EEXIST) /* that file is not ours */
             storage->unlink(storage, writer->dir, temporary);
         return code;
     }
@@ -274,7 +276,8 @@ int rp_writer_put(struct rp_writer *writer, const char *name, struct rp_writer_f
     }
     code = RP_DEFECT(leave_out_dir_fsync) ? 0 : storage->sync_dir(storage, writer->dir); /* W3 */
     if (code < 0) {
-        /* Nobody was told of it, and it may vanish by itself. */
+        /* The name may be lost in a power cut, so the save is not reported, and the file must go.
+         */
         storage->unlink(storage, writer->dir, name);
         return fail_step(writer, error, code, name, "sync the directory");
     }
@@ -290,10 +293,10 @@ int rp_writer_put_bytes(struct rp_writer *writer, const char *name, const void *
     return rp_writer_put(writer, name, &file, error);
 }
 
-bool rp_writer_again(struct rp_writer *writer, unsigned attempt, int code)
+bool rp_writer_wait_to_retry(struct rp_writer *writer, unsigned attempt, int code)
 {
     static const uint64_t pause_ns[RP_WRITER_ATTEMPTS - 1] = {100000000u, 1000000000u};
-    /* What would only fail again is not tried again. */
+    /* Errors that another attempt would meet again. */
     static const int lasting[] = {ENOSPC, EDQUOT,  EFBIG,  EROFS,        EACCES,   EPERM,
                                   ENOENT, ENOTDIR, ENOMEM, RP_E_STOPPED, RP_E_BUSY};
     if (attempt + 1 >= RP_WRITER_ATTEMPTS)

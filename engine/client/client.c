@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/mem.h"
-#include "base/row_digest.h"
 #include "client/core.h"
 #include "client/sized.h"
 #include "shm/socket.h"
@@ -427,24 +426,4 @@ int rp_client_counts(const struct rp_client *client, struct rp_client_counts *co
     if (code == 0)
         rp_sized_write(counts, &client->counts, sizeof client->counts);
     return code;
-}
-
-void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,
-                     uint64_t sum[2])
-{
-    const struct rp_row_info *rows = batch->sections[RP_SECTION_ROWS];
-    const int32_t *lengths = batch->sections[RP_SECTION_DOC_LENS];
-    const uint8_t *tokens = batch->sections[RP_SECTION_INPUT_IDS];
-    enum rp_dtype dtype = (enum rp_dtype)geometry->sections[RP_SECTION_INPUT_IDS].dtype;
-    uint64_t row_bytes = geometry->sections[RP_SECTION_INPUT_IDS].bytes / geometry->rows;
-    struct rp_hash128 total = {sum[0], sum[1]};
-    for (uint32_t i = 0; i < batch->rows; i++) {
-        if (rows[i].fragments == 0)
-            continue;
-        struct rp_hash128 hash = rp_row_hash(lengths + (uint64_t)i * geometry->max_docs_per_row,
-                                             rows[i].fragments, tokens + i * row_bytes, dtype);
-        total = rp_hash128_sum(total, rp_row_digest(rows[i].row, hash));
-    }
-    sum[0] = total.low;
-    sum[1] = total.high;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config — a config's defaults, setting one key, the list of keys, freeing it. */
+/* config.c — see config.h: defaults, setting a key, the list of keys, freeing. */
 #include "config/config.h"
 
 #include <errno.h>
@@ -68,8 +68,8 @@ static void free_sources(struct rp_config *config)
     config->source_count = 0;
 }
 
-/* --sources a.bin,b.bin: every element is a source with that one shard. Given again it adds to
- * them; only those of the file are replaced. */
+/* --sources a.bin,b.bin: every element is a source with that one shard. The first such option
+ * replaces the sources of the file; further ones add to it. */
 static int set_sources(struct rp_config *config, const char *text, bool again,
                        struct rp_error *error)
 {
@@ -145,7 +145,7 @@ static const char *type_text(const struct rp_key *key)
 const struct rp_config_key *rp_config_keys(void)
 {
     static struct rp_config_key keys[RP_KEY_COUNT + 1];
-    if (!keys[0].name) /* the same bytes whoever fills it */
+    if (!keys[0].name) /* threads may race here: all write the same values */
         for (size_t i = 0; i < RP_KEY_COUNT; i++) {
             const struct rp_key *key = &rp_config_key_table[i];
             keys[i] = (struct rp_config_key){key->name, type_text(key), key->standard, key->help};

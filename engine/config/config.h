@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.h — everything a user can say about a run, parsed once and checked once.
+/* config.h — the configuration of a run, which is parsed and checked once.
  *
  * The keys of the YAML file are the field names below; the same names are options of the commands
- * (--batch-size) and parameters of the Python Loader. Strings belong to the config. */
+ * (--batch-size) and parameters of the Python Loader. The config owns its strings. */
 #ifndef RP_CONFIG_CONFIG_H
 #define RP_CONFIG_CONFIG_H
 
@@ -15,7 +15,7 @@
 /* One entry of `sources:`. A bare string in the YAML list is a source with that one shard. */
 struct rp_config_source {
     char *name; /* `name`; default: stem of the first shard */
-    /* `weight`: a decimal number > 0 with at most 6 decimals, kept times 10^6; rp_config_finish
+    /* `weight`: a decimal number > 0 with at most 6 decimals, stored times 10^6. rp_config_finish
      * divides all weights by their greatest common divisor. Default: 1. */
     uint64_t weight;
     /* `shards`, or `path` for one: files, Megatron prefixes, globs, directories, relative to the
@@ -26,7 +26,7 @@ struct rp_config_source {
     char *dtype;   /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
     int64_t eos;   /* `eos`; -1 = not declared */
     char *column;  /* `column` of token ids; default: the reader's choice (NULL) */
-    uint32_t line; /* of the config file; 0 = not from there */
+    uint32_t line; /* in the config file; 0 = not from a file */
 };
 
 #define RP_CONFIG_KEYS_MAX 48
@@ -37,33 +37,33 @@ enum rp_resume { RP_RESUME_AUTO, RP_RESUME_REQUIRED, RP_RESUME_FRESH };
 enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 
 struct rp_config {
-    char *path;   /* of the YAML file; NULL when built from options */
-    char *called; /* how messages call that file: by its path, or, in memory alone, by its name */
-    char *run;    /* name trainers find the engine by: [A-Za-z0-9._-]{1,64}; default "default" */
+    char *path;   /* of the YAML file; NULL = no file was read */
+    char *called; /* name of that file in messages: its path, or the name of a memfd */
+    char *run;    /* by which trainers find the engine: [A-Za-z0-9._-]{1,64}; default "default" */
 
     /* the stream: identity (engine/plan/STREAM.md) */
     struct rp_config_source *sources;
     uint32_t source_count;
-    uint64_t seed;            /* 0 */
-    uint32_t seq_len;         /* required, 1 .. 2^24 */
-    uint32_t shuffle;         /* none | document (default) | block; numbers as in STREAM.md */
-    uint32_t block_documents; /* 1024 */
-    uint32_t window_blocks;   /* 16 */
-    uint32_t packing;         /* lookahead (default) | concat | best_fit */
-    uint32_t window;          /* 64 */
-    uint32_t fill;     /* pad (default) | split; with concat: pad given explicitly is an error */
-    uint32_t long_doc; /* split (default) | truncate | drop */
+    uint64_t seed;             /* 0 */
+    uint32_t seq_len;          /* required, 1 .. 2^24 */
+    uint32_t shuffle;          /* none | document (default) | block; numbers as in STREAM.md */
+    uint32_t block_documents;  /* 1024 */
+    uint32_t window_blocks;    /* 16 */
+    uint32_t packing;          /* lookahead (default) | concat | best_fit */
+    uint32_t window;           /* 64 */
+    uint32_t fill;             /* pad (default) | split; an explicit pad is an error with concat */
+    uint32_t long_doc;         /* split (default) | truncate | drop */
     uint32_t max_docs_per_row; /* 0 = from the lengths of the corpus (plan/docs_per_row.h) */
     uint32_t lanes;            /* 1 */
     uint64_t num_epochs;       /* 1; 0 or `endless` = endless */
-    uint64_t vocab_size;       /* 0 = not declared (then only the output dtype limits token ids) */
+    uint64_t vocab_size;       /* 0 = not declared: only token_dtype limits token ids */
 
-    /* the batches: how the rows are cut for ranks; may change at every resume */
+    /* the batches: how rows are divided over ranks; may change at every resume */
     uint32_t batch_size;             /* rows per rank and micro-batch; required */
     uint32_t dp_world_size;          /* 1 */
     uint64_t global_batch_size;      /* rows per step; 0 = batch_size * dp_world_size */
     uint32_t rank_first, rank_count; /* `ranks: 0-3`: the ranks this node serves; default all */
-    uint32_t replicas;    /* 1; trainers of this node that need the batches of one rank */
+    uint32_t replicas;    /* 1; consumers of this node that need the batches of one rank */
     bool drop_last;       /* false */
     int64_t pad_id;       /* 0 */
     char *profile;        /* min | hf | megatron | grain | olmo | titan | full; default min */
@@ -73,12 +73,12 @@ struct rp_config {
     uint32_t label_mode;  /* `label_mode`: shifted | aligned */
 
     /* the machine: never changes a token */
-    char *cpus;                   /* `0-7,16`: where the engine runs; NULL = wherever it may */
+    char *cpus;                   /* `0-7,16`: CPUs of the engine; NULL = all it may use */
     uint32_t num_workers;         /* reader threads; 1 */
     uint32_t packers;             /* 1 */
     bool packer_processes;        /* false */
     uint32_t prefetch_factor;     /* slots of a batch ring; rounded up to a power of two >= 2; 4 */
-    uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = as the plan needs (flow.h) */
+    uint64_t prefetch_bytes;      /* of the prefetch ring; 0 = what the plan needs (flow.h) */
     uint32_t io_depth;            /* reads in flight per reader; 64 */
     enum rp_io_choice io;         /* auto | io_uring | pread | mapped */
     enum rp_switch direct;        /* O_DIRECT: auto | on | off */
@@ -88,47 +88,47 @@ struct rp_config {
     char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
 
     /* checkpoints */
-    char *checkpoint_dir;  /* NULL = none are written */
-    enum rp_resume resume; /* auto */
-    uint64_t
-        checkpoint_steps;     /* write one every so many steps; 0 = at SIGTERM and on demand only */
-    uint32_t checkpoint_keep; /* positions; 3; at least 2 */
+    char *checkpoint_dir;           /* NULL = none are written */
+    enum rp_resume resume;          /* auto */
+    uint64_t checkpoint_steps;      /* from one to the next; 0 = at SIGTERM and on demand only */
+    uint32_t checkpoint_keep;       /* positions; 3; at least 2 */
     uint64_t checkpoint_keep_every; /* steps; 0 = no history */
     bool checkpoint_contents;       /* true */
-    char *checkpoint_copy_dir; /* NULL; a second place, copied and verified in the background */
+    char *checkpoint_copy_dir;      /* the second location; NULL = none */
 
-    /* Where each key was given, in the order of rp_config_keys: a line of the file,
-     * RP_CONFIG_OPTION, or 0 when it was not given. */
+    /* For each key, in the order of rp_config_keys: the line of the file, RP_CONFIG_OPTION, or 0 if
+     * the key was not given. */
     uint32_t lines[RP_CONFIG_KEYS_MAX];
 };
 
-/** Defaults; the only way to start a config. */
+/** Set all defaults. Every config begins with this call. */
 void rp_config_init(struct rp_config *config);
 
-/** Read a YAML file over the defaults. Errors (-RP_E_CONFIG, exit code 2) say file:line:column, the
- * key, what was expected and found; for an unknown key the nearest known one ("did you mean …?").
- * Refused: duplicate keys, tabs as indentation, undefined aliases, several documents, files over
- * 1 MiB. Does not check ranges. */
+/** Read a YAML file. Errors (-RP_E_CONFIG, exit code 2) have file:line:column, the key, what was
+ * expected and what was found, and for an unknown key the nearest known one ("did you mean …?").
+ * Refused are duplicate keys, tabs as indentation, undefined aliases, several documents, and files
+ * over 1 MiB. Ranges are not checked here. */
 RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path,
                                  struct rp_error *error);
 
 /** Set one key from text, as an option does ("batch_size", "64"); dashes count as underscores.
- * Sizes may be written 64mb / 1g / 100k (powers of 1024 for bytes, of 1000 for counts). Lists are
- * comma-separated. */
+ * Numbers may have suffixes, as in 64mb, 1g or 100k (powers of 1024 for bytes, of 1000 for counts).
+ * Lists are comma-separated. */
 RP_MUST_CHECK int rp_config_set(struct rp_config *config, const char *key, const char *text,
                                 struct rp_error *error);
 
-/** Check ranges and combinations, expand globs, fill derived values (global_batch_size, the
- * profile's sections). World sizes that do not divide global_batch_size are refused, with the legal
- * ones listed. Call once. */
+/** Check ranges and combinations, expand globs, and set derived values (global_batch_size, the
+ * profile's sections). An error about a world size that does not divide global_batch_size lists
+ * those that do. Call it once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
 
-/** The value of a key that is a number, a switch, a choice or the list of sections, as the text
- * that would set it. */
+/** The value of a key as the text that would set it. For keys that are numbers, switches, choices
+ * or the list of sections. */
 void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
                           size_t bytes);
 
-/** All keys with their type, default and one line of help, for --help and docs; NULL-named last. */
+/** All keys with their type, default and one line of help, for --help and docs. The name after the
+ * last one is NULL. */
 struct rp_config_key {
     const char *name, *type, *standard, *help;
 };

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expand — the patterns of a source become the paths of its shards.
+/* expand.c — expand the patterns of a source to the paths of its shards.
  *
- * A path without wildcards stands for itself, also when there is nothing: a run that resumes from
- * contents may have lost its token files. For the same reason an index or a sidecar speaks for its
- * token file. Matches of one pattern are sorted bytewise, whatever the locale; the patterns keep
- * their order. What a directory holds is for the readers of corpus/ to say, and in which order.
+ * A path without wildcards is kept even if no such file exists, because a run that resumes from
+ * contents may have lost its token files. For the same reason an index or a sidecar that matches a
+ * pattern counts as its token file. The matches of a pattern are sorted bytewise, whatever the
+ * locale; the patterns keep their order. The readers of corpus/ say what a directory holds, and in
+ * which order.
  *
- * Fails: -RP_E_CONFIG when a pattern matches nothing or a shard is named twice. */
+ * Errors: -RP_E_CONFIG when a pattern matches nothing or a shard is named twice. */
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
@@ -45,7 +46,8 @@ int rp_first_twin(char *const *texts, size_t count, const char **twin_out, struc
     return 0;
 }
 
-/* The token file that a file belongs to: NAME.idx -> NAME.bin, PATH.rpx -> PATH, or itself. */
+/* The token file of an index (NAME.idx -> NAME.bin) or a sidecar (PATH.rpx -> PATH), or the path
+ * itself. */
 static char *token_file(const char *path)
 {
     int stem = (int)strlen(path) - 4;
@@ -81,8 +83,9 @@ static int fail_nothing(const char *pattern, bool wild, struct rp_key_place plac
                        pattern);
 }
 
-/* {a,b}{a,b}… doubles with every pair: 200 bytes would be years of work. Pairs with as many
- * alternatives each are the worst case. */
+/* Whether braces expand to at most BRACE_PATTERNS_MAX patterns. {a,b}{a,b}… doubles with every
+ * pair, so a pattern of 200 bytes could take years. The estimate is the worst case, in which all
+ * pairs have the same number of alternatives. */
 static bool braces_are_few(const char *pattern)
 {
     uint64_t braces = 0, commas = 0, patterns = 1;
@@ -95,8 +98,8 @@ static bool braces_are_few(const char *pattern)
     return patterns <= BRACE_PATTERNS_MAX;
 }
 
-/* glob calls itself for every slash and every brace, with the pattern on its stack: a few thousand
- * are the end of it. */
+/* glob(3) recurses for every slash and every brace, with a copy of the pattern on the stack, so a
+ * few thousand of them would overflow the stack. */
 static bool is_shallow(const char *pattern)
 {
     unsigned depth = 0;
@@ -105,7 +108,7 @@ static bool is_shallow(const char *pattern)
     return depth <= GLOB_DEPTH_MAX && strlen(pattern) < PATH_MAX;
 }
 
-/* What glob could not look into; its callback has no other way out. */
+/* The directory that glob could not read; its callback has no argument for a result. */
 static _Thread_local char unread[512];
 static _Thread_local int unread_errno;
 
@@ -151,7 +154,8 @@ static int expand_glob(struct rp_config_source *found, const char *pattern, stru
     return code;
 }
 
-/* Sorts shards [first, count) and drops repetitions: an index and its token file both match. */
+/* Sort shards [first, count) and remove repetitions, which occur where an index and its token file
+ * both match. */
 static void tidy_matches(struct rp_config_source *found, uint32_t first)
 {
     uint32_t kept = first;
@@ -167,7 +171,8 @@ static void tidy_matches(struct rp_config_source *found, uint32_t first)
     found->shard_count = kept;
 }
 
-/* PREFIX names a Megatron dataset that is there, whatever letters are in it. */
+/* Whether a path is the PREFIX of an existing Megatron dataset; it may contain wildcard characters.
+ */
 static bool is_prefix(const char *path)
 {
     static const char *const suffixes[] = {".idx", ".bin"};

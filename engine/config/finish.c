@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* finish — ranges and combinations, once everything is known; then the values that follow from
- * others.
+/* finish.c — check ranges and combinations once all keys are read, and set derived values.
  *
- * Fails: -RP_E_CONFIG with the line of the key, the value found, and what would be legal. */
+ * Errors: -RP_E_CONFIG with the line of the key, the value found, and the legal values. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -30,8 +29,8 @@ static uint64_t number_of(const struct rp_config *config, const struct rp_key *k
     return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
 }
 
-/* Whole numbers against their bounds. A number that was not given and has no default is 0
- * here: either it is derived later, or it is missing. */
+/* Compare whole numbers with their bounds. A number that was not given and has no default is 0
+ * here: it is set later, or it is required and missing. */
 static int check_ranges(const struct rp_config *config, struct rp_error *error)
 {
     for (size_t i = 0; i < RP_KEY_COUNT; i++) {
@@ -76,7 +75,7 @@ static struct rp_key_place source_place(const struct rp_config *config,
                         : (struct rp_key_place){0};
 }
 
-/* corpus/part-0.bin -> part-0; of a folder that is not there, c4/ -> c4 */
+/* corpus/part-0.bin -> part-0; c4/ -> c4, for a directory that does not exist */
 static char *stem_of(const char *path)
 {
     const char *end = path + strlen(path);
@@ -168,7 +167,7 @@ static int finish_stream(struct rp_config *config, struct rp_error *error)
     return 0;
 }
 
-/* The divisors of n up to `most`, for people: "1, 2, 4". */
+/* The divisors of n up to `most`, for messages: "1, 2, 4". */
 static void list_divisors(uint64_t n, uint64_t most, char *text, size_t bytes)
 {
     size_t used = 0;
@@ -178,7 +177,7 @@ static void list_divisors(uint64_t n, uint64_t most, char *text, size_t bytes)
             used += (size_t)snprintf(text + used, bytes - used, "%s%" PRIu64, used ? ", " : "", d);
 }
 
-/* The rule of STREAM.md section 6: a step is a whole number of micro-batches on every rank. */
+/* STREAM.md section 6: a step is a whole number of micro-batches on every rank. */
 static int finish_step(struct rp_config *config, struct rp_error *error)
 {
     uint64_t rows = config->batch_size, world = config->dp_world_size;
@@ -218,7 +217,7 @@ static int finish_ranks(struct rp_config *config, struct rp_error *error)
 
 #define BIT(section) (1u << RP_SECTION_##section)
 
-/* What the frameworks expect of a batch. */
+/* The sections and types that frameworks expect. */
 static const struct profile {
     const char *name;
     uint32_t sections;
@@ -272,7 +271,7 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
 
 static int finish_machine(struct rp_config *config, struct rp_error *error)
 {
-    /* at least 2: one that the trainer holds, one that is filled meanwhile */
+    /* At least 2: one batch that the trainer holds, and one that is filled meanwhile. */
     config->prefetch_factor = (uint32_t)rp_pow2_at_least(rp_max_u64(2, config->prefetch_factor));
     struct rp_cpus cpus;
     if (config->cpus && !rp_cpus_parse(&cpus, config->cpus))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* key — the table of keys, and how one text becomes the value of one field.
+/* key.c — the table of keys, and the conversion of a text to the value of a field.
  *
- * Fails: -RP_E_CONFIG with the place, the key, what was expected and what was found. */
+ * Errors: -RP_E_CONFIG with the place, the key, what was expected and what was found. */
 #include "config/key.h"
 
 #include <ctype.h>
@@ -60,7 +60,7 @@ int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
     return rp_fail(error, -RP_E_CONFIG, hint, "%s%.80s: %s", where, key, message);
 }
 
-/* The same key may be typed batch-size and batch_size. */
+/* A key may be typed batch-size or batch_size. */
 static void undashed(char out[RP_TEXT_WORD_MAX], const char *name)
 {
     size_t i = 0;
@@ -137,7 +137,7 @@ static void store_number(const struct rp_key *key, void *object, uint64_t value)
         rp_store_u32(field, (uint32_t)value);
 }
 
-/* What a number of this kind looks like. */
+/* What messages expect for a number of this kind. */
 static const char *number_words(enum rp_key_kind kind)
 {
     switch (kind) {
@@ -152,7 +152,7 @@ static const char *number_words(enum rp_key_kind kind)
     }
 }
 
-/* `8k` where it is not said whether a k is 1000 or 1024. */
+/* Refuse a suffix that may mean powers of 1000 or of 1024, as in `8k`. */
 static int check_length(const struct rp_key *key, const char *text, uint64_t value,
                         struct rp_key_place place, struct rp_error *error)
 {
@@ -212,7 +212,7 @@ static int set_bool(const struct rp_key *key, void *object, const char *text,
     return expected(place, key, "true or false", text, error);
 }
 
-/* Millionths of a decimal number, exactly: digits, then at most six decimals. */
+/* Convert a decimal number with at most six decimals to millionths, exactly. */
 static int set_weight(const struct rp_key *key, void *object, const char *text,
                       struct rp_key_place place, struct rp_error *error)
 {
@@ -297,7 +297,7 @@ static int set_text(const struct rp_key *key, void *object, const char *text,
 {
     if (!*text)
         return expected(place, key, "a text that is not empty", text, error);
-    if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* shells do that, and not behind a = */
+    if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* a shell does not expand --key=~/x */
         return expected(place, key, "a path that is written out (~ and $ stand for nothing here)",
                         text, error);
     bool beside_file = key->kind == RP_KIND_PATH && place.path;
@@ -346,13 +346,13 @@ int rp_key_set(const struct rp_key *key, void *object, const char *text, struct 
         return set_text(key, object, text, place, error);
     case RP_KIND_SHARDS:
     case RP_KIND_SOURCES:
-        break; /* lists are taken apart by the caller */
+        break; /* callers set the elements of lists one by one */
     }
     RP_ASSERT(false);
     return 0;
 }
 
-/* ---- the way back: from a value to its text -------------------------------------------------- */
+/* ---- from values to texts -------------------------------------------------------------------- */
 
 static void write_word(const char *words, uint32_t index, char *text, size_t bytes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* key.h — one table says everything about every key: it drives the YAML reader, the options, the
- * defaults, the range checks and the help. Private to engine/config.
+/* key.h — the table of all keys, which the YAML reader, the options, the defaults, the range checks
+ * and the help are made of. Private to engine/config.
  *
- * A default (`standard`) in parentheses is for people: the field starts as zero and is filled
+ * A default (`standard`) in parentheses is a text for people: the field starts as zero and is set
  * later. */
 #ifndef RP_CONFIG_KEY_H
 #define RP_CONFIG_KEY_H
@@ -14,16 +14,16 @@
 
 enum rp_key_kind {
     RP_KIND_COUNT,    /* whole number, k m g t = powers of 1000, Ki Mi Gi Ti = of 1024 */
-    RP_KIND_LENGTH,   /* the same, but without k m g t: 8k is meant as 8192 as often as 8000 */
+    RP_KIND_LENGTH,   /* the same without k m g t, because 8k may be meant as 8000 or as 8192 */
     RP_KIND_BYTES,    /* whole number, k m g t = powers of 1024 */
     RP_KIND_SIGNED,   /* whole number, may be negative */
     RP_KIND_EPOCHS,   /* whole number or `endless` */
     RP_KIND_BOOL,     /* true or false */
-    RP_KIND_CHOICE,   /* the number of the word in `words` */
-    RP_KIND_WORD,     /* the text of one of `words` */
+    RP_KIND_CHOICE,   /* one of `words`, stored as its number */
+    RP_KIND_WORD,     /* one of `words`, stored as text */
     RP_KIND_TEXT,     /* any text */
     RP_KIND_PATH,     /* relative to the config file, or to the working directory for an option */
-    RP_KIND_WEIGHT,   /* decimal number, kept in millionths */
+    RP_KIND_WEIGHT,   /* decimal number, stored in millionths */
     RP_KIND_RANKS,    /* `3` or `0-3` */
     RP_KIND_SECTIONS, /* list of section names */
     RP_KIND_SHARDS,   /* list of paths and globs */
@@ -34,11 +34,11 @@ enum rp_key_kind {
 #define RP_FORMATS "auto" RP_FORMAT_LIST(RP_FORMAT_WORD)
 #define RP_TYPES "u8|u16|i16|i32|u32|i64|i8|u64"
 #define RP_PROFILES "min|hf|megatron|grain|olmo|titan|full"
-#define RP_COUNT_MAX 0xffffffffu /* of a 32-bit field without a bound of its own */
+#define RP_COUNT_MAX 0xffffffffu /* the bound of a 32-bit field that has no other */
 
-/* key, field, kind, words, standard, least, most, help. Least and most bind whole numbers only. */
+/* key, field, kind, words, standard, least, most, help. Bounds apply to whole numbers only. */
 #define RP_CONFIG_KEYS(X)                                                                          \
-    X(run, run, TEXT, NULL, "default", 0, 0, "name that trainers find the engine by")              \
+    X(run, run, TEXT, NULL, "default", 0, 0, "name by which trainers find the engine")             \
     X(sources, sources, SOURCES, NULL, "(required)", 0, 0,                                         \
       "where the tokens are: paths, or a mapping of name, weight, shards, format, ...")            \
     X(seed, seed, COUNT, NULL, "0", 0, UINT64_MAX, "key of the order of documents")                \
@@ -90,9 +90,9 @@ enum rp_key_kind {
     X(packer_processes, packer_processes, BOOL, NULL, "false", 0, 0,                               \
       "packing workers are processes instead of threads")                                          \
     X(prefetch_factor, prefetch_factor, COUNT, NULL, "4", 1, 4096,                                 \
-      "batches ready for each rank; rounded up to a power of two")                                 \
-    X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "(64m; for blocks four of their windows)",      \
-      1u << 16, 1ull << 44, "memory between readers and packers")                                  \
+      "batches that a rank's ring holds; rounded up to a power of two")                            \
+    X(prefetch_bytes, prefetch_bytes, BYTES, NULL, "(64m, or four windows of blocks)", 1u << 16,   \
+      1ull << 44, "memory between readers and packers")                                            \
     X(io_depth, io_depth, COUNT, NULL, "64", 1, 4096, "reads in flight per reader")                \
     X(io, io, CHOICE, "auto|io_uring|pread|mapped", "auto", 0, 0,                                  \
       "how files are read; mapped suits a corpus that the page cache holds")                       \
@@ -105,17 +105,17 @@ enum rp_key_kind {
     X(checkpoint_dir, checkpoint_dir, PATH, NULL, "(none are written)", 0, 0,                      \
       "directory of the checkpoints")                                                              \
     X(resume, resume, CHOICE, "auto|required|fresh", "auto", 0, 0,                                 \
-      "a start without a checkpoint is at row 0 (auto) or refused (required); fresh sets aside")   \
+      "without checkpoints: auto starts at row 0, required refuses; fresh sets them aside")        \
     X(checkpoint_steps, checkpoint_steps, COUNT, NULL, "0", 0, UINT64_MAX,                         \
-      "write one every so many steps; 0 = at SIGTERM and on demand only")                          \
+      "steps from one checkpoint to the next; 0 = at SIGTERM and on demand only")                  \
     X(checkpoint_keep, checkpoint_keep, COUNT, NULL, "3", 2, 1000,                                 \
-      "positions of which checkpoints are kept: the newest ones")                                  \
+      "how many of the newest positions keep a checkpoint")                                        \
     X(checkpoint_keep_every, checkpoint_keep_every, COUNT, NULL, "0", 0, UINT64_MAX,               \
-      "keep a history, too: the first checkpoint of every so many steps; 0 = none")                \
+      "history: also keep the oldest checkpoint of every so many steps; 0 = none")                 \
     X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                          \
-      "write what the rings hold, too: a resumed run starts without the corpus")                   \
+      "also save the prefetched rows, so that a resumed run starts without reading the corpus")    \
     X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                   \
-      "second directory, where each checkpoint is copied and verified")
+      "second location: a directory where copies of checkpoints are written and verified")
 
 #define RP_SOURCE_KEYS(X)                                                                          \
     X(name, name, TEXT, NULL, "(stem of the first shard)", 0, 0, "name in messages")               \
@@ -151,7 +151,7 @@ extern const struct rp_key rp_config_key_table[RP_KEY_COUNT];
 extern const struct rp_key rp_source_key_table[];
 extern const size_t rp_source_key_count;
 
-/* Where a value stands. No path: it was given by rp_config_set. */
+/* Where a value was given. path NULL: by rp_config_set. */
 struct rp_key_place {
     const char *path;
     uint32_t line, column; /* from 1; column 0 = not known */
@@ -162,18 +162,19 @@ int rp_key_fail(struct rp_key_place place, const char *key, const char *hint,
                 struct rp_error *error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/** The key of that name; unknown: an error that names the nearest. Dashes count as underscores. */
+/** Find the key of that name; dashes count as underscores. An unknown name is an error that names
+ * the nearest key. */
 RP_MUST_CHECK int rp_key_find(const struct rp_key *table, size_t count, const char *name,
                               struct rp_key_place place, const struct rp_key **key_out,
                               struct rp_error *error);
 
-/** Set the field of `key` in `object` from one text. Not for shards and sources. */
+/** Set the field of `key` in `object` from one text. Not for the kinds SHARDS and SOURCES. */
 RP_MUST_CHECK int rp_key_set(const struct rp_key *key, void *object, const char *text,
                              struct rp_key_place place, struct rp_error *error);
 
-/** Give every number its default; cannot fail. */
+/** Set every field that is not a text to its default. */
 void rp_key_set_standards(const struct rp_key *table, size_t count, void *object);
-/** Give every text that is still NULL its default. */
+/** Set every text that is still NULL to its default. */
 RP_MUST_CHECK int rp_key_fill_texts(const struct rp_key *table, size_t count, void *object,
                                     struct rp_error *error);
 void rp_key_free_texts(const struct rp_key *table, size_t count, void *object);
@@ -181,22 +182,22 @@ void rp_key_free_texts(const struct rp_key *table, size_t count, void *object);
 /** The number of the word among "a|b|c", or -1. */
 int rp_word_index(const char *words, const char *word);
 
-/** `path` on the heap, behind `directory` (may be NULL) when it is relative. NULL when out of
- * memory. */
+/** A copy of `path`, relative to `directory` (may be NULL) unless it is absolute. The caller frees
+ * it. NULL when out of memory. */
 char *rp_config_path_behind(const char *directory, const char *path);
 
-/** A source at the end of the list; NULL when out of memory. */
+/** Append a source with defaults; NULL when out of memory. */
 struct rp_config_source *rp_config_add_source(struct rp_config *config);
-/** A copy of `path`, behind `directory` when it is relative, at the end of the source's shards. */
+/** Append a shard: rp_config_path_behind(directory, path). */
 RP_MUST_CHECK int rp_config_source_add_shard(struct rp_config_source *source, const char *directory,
                                              const char *path, struct rp_error *error);
 void rp_config_source_free(struct rp_config_source *source);
 
-/** Replace the patterns of a source by the files they stand for (expand.c). */
+/** Replace the patterns of a source by the files that match them (expand.c). */
 RP_MUST_CHECK int rp_config_source_expand(struct rp_config_source *source,
                                           struct rp_key_place place, struct rp_error *error);
 
-/** *twin_out is a text that is in the list twice, or NULL. */
+/** Set *twin_out to a text that is in the list twice, or NULL. */
 RP_MUST_CHECK int rp_first_twin(char *const *texts, size_t count, const char **twin_out,
                                 struct rp_error *error);
 

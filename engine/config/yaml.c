@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yaml — a config file into a config: the only place that knows libyaml.
+/* yaml.c — read a YAML file into a config, by libyaml.
  *
- * Flow: the text is parsed twice. The first pass looks at events only and refuses what is no YAML,
- * several documents, and what would cost time or memory out of proportion; the second loads the
- * document, which is walked without recursion: a config is two levels deep. Every value goes
- * through the table of keys as text.
+ * The text is parsed twice. The first pass reads only events; it refuses malformed YAML, several
+ * documents, and documents that would take libyaml too much time or memory. The second pass loads
+ * the document and visits its nodes without recursion, because a config is two levels deep. Every
+ * value is set from text, by the table of keys.
  *
- * Fails: -RP_E_CONFIG with file:line:column. */
+ * Errors: -RP_E_CONFIG with file:line:column. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,12 +19,12 @@
 #include "config/key.h"
 
 #define FILE_BYTES_MAX (1u << 20)
-#define SHARDS_MAX (1u << 20) /* in a file: aliases could make more out of little */
+#define SHARDS_MAX (1u << 20) /* a small file can name more, by aliases */
 #define SOURCES_MAX 4096u
 #define DEPTH_MAX 16u /* libyaml takes quadratic time for deep nesting and for many anchors */
 #define ANCHORS_MAX 100u
 
-/* A file being read. */
+/* A file that is being read. */
 struct reader {
     struct rp_config *config;
     const char *path;
@@ -52,7 +52,7 @@ static yaml_node_t *node_at(struct reader *reader, int index)
     return yaml_document_get_node(&reader->document, index);
 }
 
-/* The text of a scalar. libyaml has checked that it is UTF-8; a NUL comes from an escape. */
+/* The text of a scalar. libyaml has checked that it is UTF-8; an escape may have made a NUL. */
 static int scalar_text(struct reader *reader, const yaml_node_t *node, const char *key,
                        const char **text)
 {
@@ -70,7 +70,7 @@ static int scalar_text(struct reader *reader, const yaml_node_t *node, const cha
     return 0;
 }
 
-/* The key of a pair, looked up and marked as seen. */
+/* Look up the key of a pair, and mark it as seen. */
 static int read_key(struct reader *reader, const struct rp_key *table, size_t count,
                     const yaml_node_pair_t *pair, uint64_t *seen, const struct rp_key **key)
 {
@@ -164,7 +164,7 @@ static int read_sources(struct reader *reader, const yaml_node_t *node)
     return code;
 }
 
-/* A list of short words as one text with commas, as an option has it. */
+/* A scalar, or the list of sections joined with commas as in an option. */
 static int joined_text(struct reader *reader, const yaml_node_t *node, const struct rp_key *key,
                        char *buffer, size_t bytes, const char **text)
 {
@@ -223,25 +223,25 @@ static int read_document(struct reader *reader)
     return 0;
 }
 
-/* Where the character of a number begins: libyaml counts characters, of one to four bytes. */
+/* Where character `number` begins. libyaml counts characters, which have one to four bytes. */
 static const char *character_at(const char *text, size_t number)
 {
     while (number > 0 && *text) {
         text++;
-        number -= (*text & 0xc0) != 0x80; /* not inside of one */
+        number -= (*text & 0xc0) != 0x80; /* the first byte of a character */
     }
     return text;
 }
 
-/* What libyaml says, with the place where it noticed. */
+/* Report libyaml's message, with the place to which it refers. */
 static int syntax_error(const struct reader *reader, const yaml_parser_t *parser, const char *text)
 {
     struct rp_key_place place = {reader->path, (uint32_t)parser->problem_mark.line + 1,
                                  (uint32_t)parser->problem_mark.column + 1};
-    if (parser->error == YAML_MEMORY_ERROR || !parser->problem) /* it does not always say which */
+    if (parser->error == YAML_MEMORY_ERROR || !parser->problem) /* no problem: also out of memory */
         return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s",
                        reader->path);
-    if (parser->error == YAML_READER_ERROR) { /* it counts bytes only */
+    if (parser->error == YAML_READER_ERROR) { /* it has only a byte offset */
         place.column = 0;
         place.line = 1;
         for (size_t i = 0; i < parser->problem_offset && text[i]; i++)
@@ -253,7 +253,7 @@ static int syntax_error(const struct reader *reader, const yaml_parser_t *parser
                        parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
-/* What the first pass has seen of the document so far. */
+/* Counts of the first pass. */
 struct survey {
     unsigned depth, anchors, documents;
 };
@@ -318,8 +318,8 @@ static int with_parser(struct reader *reader, const char *text, size_t bytes,
     if (!yaml_parser_initialize(&parser))
         return rp_fail(reader->error, -ENOMEM, NULL, "out of memory while reading %s",
                        reader->path);
-    /* A mark of the byte order, which some editors write, libyaml takes for text once it has been
-     * told the encoding. */
+    /* Skip a byte order mark, which some editors write: libyaml takes it for text if the encoding
+     * is set. */
     size_t mark = strncmp(text, "\xef\xbb\xbf", 3) ? 0 : 3;
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text + mark, bytes - mark);
@@ -328,8 +328,8 @@ static int with_parser(struct reader *reader, const char *text, size_t bytes,
     return code;
 }
 
-/* How messages call the file: by its path, or, where it lies in memory alone and is given as
- * /proc/self/fd/N, by the name that it was made with. */
+/* The name of the file in messages: its path, or, of a memfd that is given as /proc/self/fd/N, the
+ * name with which it was made. */
 static char *name_of(const char *path)
 {
     static const char prefix[] = "/memfd:", suffix[] = " (deleted)";

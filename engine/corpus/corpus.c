@@ -231,16 +231,28 @@ uint32_t rp_source_shards(const struct rp_source *source)
     return source->shard_count;
 }
 
-uint64_t rp_source_unverified(const struct rp_source *source, uint32_t *shards)
+static struct rp_source_part part_of(const struct rp_source *source, bool with_sidecars)
 {
-    uint64_t tokens = 0;
-    *shards = 0;
+    struct rp_source_part part = {.tokens = 0};
     for (uint32_t i = 0; i < source->shard_count; i++) {
         const struct rp_opened *opened = &source->shards[i];
-        tokens += opened->found.has_sidecar ? 0 : opened->shard.tokens;
-        *shards += !opened->found.has_sidecar;
+        if (opened->found.has_sidecar && !with_sidecars)
+            continue;
+        part.shards++;
+        part.tokens += opened->shard.tokens;
+        part.bytes += opened->shard.tokens * rp_token_width(opened->shard.type);
     }
-    return tokens;
+    return part;
+}
+
+struct rp_source_part rp_source_whole(const struct rp_source *source)
+{
+    return part_of(source, true);
+}
+
+struct rp_source_part rp_source_unverified(const struct rp_source *source)
+{
+    return part_of(source, false);
 }
 
 const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_t source)

@@ -99,10 +99,16 @@ const char *rp_source_name(const struct rp_source *source);
 uint64_t rp_source_documents(const struct rp_source *source);
 uint64_t rp_source_tokens(const struct rp_source *source); /* in all its documents */
 
-/** The tokens in its shards that have no sidecar, so that nothing verifies them, and how many of
- * its shards that are. */
-uint64_t rp_source_unverified(const struct rp_source *source, uint32_t *shards);
 uint32_t rp_source_shards(const struct rp_source *source);
+
+/* Some of its shards, and what their tokens are in number and bytes. */
+struct rp_source_part {
+    uint64_t tokens, bytes;
+    uint32_t shards;
+};
+struct rp_source_part rp_source_whole(const struct rp_source *source);
+/** Its shards that have no sidecar, so that nothing verifies them. */
+struct rp_source_part rp_source_unverified(const struct rp_source *source);
 
 /** Tokens of a document, or UINT64_MAX when its index entry is damaged (outside the file,
  * negative). Signature fits struct rp_plan_source.length: `source` is a const struct rp_source *.

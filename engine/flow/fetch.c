@@ -50,7 +50,7 @@ static int check_read(const struct rp_fetcher *f, const struct rp_read *read, co
     const struct rp_shard *shard = rp_corpus_shard(f->options->corpus, read->shard);
     if (result < 0) {
         struct rp_stamp known = shard->stamp;
-        if (rp_shard_check(shard, &known, file->fd, error) < 0)
+        if (rp_shard_check(shard, &known, file->object.fd, error) < 0)
             return error->code;
         return rp_fail(error, result,
                        "check the disk and the file; batches before this one were delivered",
@@ -105,7 +105,7 @@ static bool submit_ticket(struct rp_fetcher *f, uint64_t number)
             const struct rp_file *file = &f->files->files[read->shard];
             RP_ASSERT(rp_range_inside(read->data_offset, read->bytes, f->arena->data_bytes));
             RP_ASSERT(read->bytes_needed > 0 && read->bytes_needed <= read->bytes);
-            struct rp_io_read request = {.fd = file->fd,
+            struct rp_io_read request = {.object = file->object.handle,
                                          .bytes = read->bytes,
                                          .bytes_needed = read->bytes_needed,
                                          .alignment = file->direct ? file->alignment : 1,

@@ -21,6 +21,7 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
 {
     uint32_t count = rp_corpus_shard_count(options->corpus);
     *files = (struct rp_files){.corpus = options->corpus,
+                               .method = options->method,
                                .files = rp_calloc(count, sizeof(struct rp_file)),
                                .watched = rp_calloc(count, sizeof(uint32_t)),
                                .direct = options->direct,
@@ -32,8 +33,7 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of %u token files", count);
     }
     for (uint32_t i = 0; i < count; i++)
-        files->files[i] = (struct rp_file){.fd = -1,
-                                           .stamp = rp_corpus_shard(options->corpus, i)->stamp};
+        files->files[i].stamp = rp_corpus_shard(options->corpus, i)->stamp;
     return rp_descriptors_open(&files->descriptors, count, options->other_descriptors, error);
 }
 
@@ -50,14 +50,21 @@ static void unmap_all(struct rp_files *files)
     }
 }
 
+static void close_object(struct rp_files *files, uint32_t shard)
+{
+    struct rp_file *file = &files->files[shard];
+    if (file->is_open)
+        files->method->close_object(&file->object);
+    file->is_open = false;
+}
+
 void rp_files_close(struct rp_files *files)
 {
     if (!files->files)
         return;
     unmap_all(files);
     for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
-        if (files->files[i].fd >= 0)
-            close(files->files[i].fd);
+        close_object(files, i);
     rp_descriptors_close(&files->descriptors);
     free(files->files);
     free(files->watched);
@@ -66,36 +73,35 @@ void rp_files_close(struct rp_files *files)
 }
 
 /* Of a file whose blocks are compared, content decides; its size must be right all the same. */
-static int check_opened(struct rp_file *file, const struct rp_shard *shard, int fd,
-                        struct rp_error *error)
+static int check_opened(struct rp_file *file, const struct rp_shard *shard, struct rp_error *error)
 {
     struct rp_stamp found;
-    if (file->checked && rp_stamp_of(fd, &found) == 0)
+    if (file->checked && rp_stamp_of(file->object.fd, &found) == 0)
         file->stamp = (struct rp_stamp){.bytes = shard->bytes,
                                         .mtime_ns = found.mtime_ns,
                                         .ctime_ns = found.ctime_ns,
                                         .links = found.links};
-    return rp_shard_check(shard, &file->stamp, fd, error);
+    return rp_shard_check(shard, &file->stamp, file->object.fd, error);
 }
 
 static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *error)
 {
     struct rp_file *file = &files->files[shard];
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    uint32_t alignment;
-    int fd = rp_io_open_file(info->path, files->direct, &alignment, error);
-    if (fd < 0)
-        return fd;
+    const struct rp_io_place place = {.path = info->path, .direct = files->direct};
+    int code = files->method->open_object(&file->object, &place, error);
+    if (code < 0)
+        return code;
+    file->is_open = true;
     file->checked = files->verify_blocks && info->block_hashes;
-    int code = check_opened(file, info, fd, error);
+    code = check_opened(file, info, error);
     if (code < 0) {
-        close(fd);
+        close_object(files, shard);
         return code;
     }
-    file->direct = alignment > 1;
-    file->alignment = file->checked ? RP_BLOCK_BYTES : alignment;
-    RP_ASSERT(alignment <= RP_BLOCK_BYTES);
-    file->fd = fd;
+    file->direct = file->object.alignment > 1;
+    file->alignment = file->checked ? RP_BLOCK_BYTES : file->object.alignment;
+    RP_ASSERT(file->object.alignment <= RP_BLOCK_BYTES);
     rp_descriptors_add(&files->descriptors, shard);
     return 0;
 }
@@ -105,16 +111,16 @@ static int look(struct rp_files *files, uint32_t shard, struct rp_error *error)
 {
     struct rp_file *file = &files->files[shard];
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    if (file->fd < 0 || RP_DEFECT(ignore_changed_files))
+    if (!file->is_open || RP_DEFECT(ignore_changed_files))
         return 0;
-    return rp_shard_check(info, &file->stamp, file->fd, error);
+    return rp_shard_check(info, &file->stamp, file->object.fd, error);
 }
 
 int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t retired,
                  const struct rp_file **file, uint64_t *ticket, struct rp_error *error)
 {
     *file = &files->files[shard];
-    if (files->files[shard].fd >= 0)
+    if (files->files[shard].is_open)
         return RP_FILES_OPEN;
     uint32_t other;
     if (rp_descriptors_are_used_up(&files->descriptors, &other, ticket)) {
@@ -124,8 +130,7 @@ int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t retired,
         if (code < 0)
             return code;
         rp_descriptors_remove(&files->descriptors, other);
-        close(files->files[other].fd);
-        files->files[other].fd = -1;
+        close_object(files, other);
     }
     int code = open_file(files, shard, error);
     return code < 0 ? code : RP_FILES_OPEN;
@@ -136,11 +141,18 @@ void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
     rp_descriptors_use(&files->descriptors, shard, ticket);
 }
 
-void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket)
+static void add(struct rp_a64 *count, uint64_t bytes)
+{
+    rp_a64_store_relaxed(count, rp_a64_load_relaxed(count) + bytes);
+}
+
+void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes)
 {
     struct rp_file *file = &files->files[shard];
+    add(&files->taken_bytes, bytes);
     if (file->checked)
         return;
+    add(&files->unverified_bytes, bytes);
     RP_DASSERT(file->is_watched || files->watched_count < rp_corpus_shard_count(files->corpus));
     if (!file->is_watched)
         files->watched[files->watched_count++] = shard;
@@ -167,7 +179,7 @@ int rp_files_watch(struct rp_files *files, uint64_t retired, struct rp_error *er
         int code = look(files, shard, error);
         if (code < 0)
             return code;
-        file->is_watched = file->fd >= 0 && file->last_ticket >= retired;
+        file->is_watched = file->is_open && file->last_ticket >= retired;
         if (file->is_watched)
             files->watched[kept++] = shard;
     }
@@ -243,10 +255,10 @@ static int map_file(struct rp_files *files, uint32_t index, struct rp_error *err
 {
     const struct rp_shard *shard = rp_corpus_shard(files->corpus, index);
     struct rp_file *file = &files->files[index];
-    int code = file->fd >= 0 ? 0 : open_file(files, index, error);
+    int code = file->is_open ? 0 : open_file(files, index, error);
     if (code < 0)
         return code;
-    void *map = mmap(NULL, shard->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
+    void *map = mmap(NULL, shard->bytes, PROT_READ, MAP_SHARED, file->object.fd, 0);
     if (map == MAP_FAILED)
         return rp_fail(error, -errno, NULL, "%s: cannot be mapped: %s", shard->path,
                        rp_strerror(-errno));
@@ -301,8 +313,7 @@ bool rp_files_are_cached(const struct rp_corpus *corpus)
     for (uint32_t i = 0; i < files; i++) {
         const struct rp_shard *shard = rp_corpus_shard(corpus,
                                                        (uint32_t)((uint64_t)i * shards / files));
-        uint32_t alignment;
-        int fd = rp_io_open_file(shard->path, false, &alignment, NULL);
+        int fd = rp_file_open_read(shard->path, NULL, NULL);
         if (fd < 0)
             return false;
         bool in_memory = rp_io_lies_in_memory(fd); /* asked so, it refuses as overlayfs does */

@@ -18,7 +18,8 @@
 #include "flow/flow.h"
 
 struct rp_file {
-    int fd; /* -1 = not open yet */
+    struct rp_io_object object;
+    bool is_open;
     /* Of reads: 1, RP_BLOCK_BYTES where blocks are checked, or that of O_DIRECT. */
     uint32_t alignment;
     bool direct;        /* reads must be aligned, also at the end of the file */
@@ -32,12 +33,15 @@ struct rp_file {
 
 struct rp_files {
     const struct rp_corpus *corpus;
+    const struct rp_io_method *method;
     struct rp_file *files; /* [shards of the corpus] */
     struct rp_descriptors descriptors;
     bool direct, verify_blocks;
     /* Files without hashes whose tokens were used since they were last looked at. */
     uint32_t *watched, watched_count;
     uint64_t watched_ns; /* when rp_files_watch last looked */
+    /* Written by dispatch: rp_flow_counts. */
+    struct rp_a64 taken_bytes, unverified_bytes;
 };
 
 /** Where a transfer's tokens are: in the prefetch ring's data, or in a mapped file. */
@@ -65,9 +69,9 @@ RP_MUST_CHECK int rp_files_get(struct rp_files *files, uint32_t shard, uint64_t 
 /** The ticket reads the file of the shard, which is open. */
 void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
 
-/** A ticket takes tokens of this shard: if nothing verifies them, the file is to be looked at after
- * they have been copied. */
-void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
+/** A ticket takes so many bytes of this shard: if nothing verifies them, the file is to be looked
+ * at after they have been copied. */
+void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes);
 
 /** Twice a second, check that the files without hashes are still what they were (rp_shard_check). A
  * file is checked from its first use until one check after the last ticket that used it was retired

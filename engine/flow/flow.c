@@ -476,10 +476,13 @@ void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
 {
     const struct rp_deliver *d = &flow->deliver;
-    *counts = (struct rp_flow_counts){.batches = d->batches,
-                                      .rows = d->rows,
-                                      .tokens = d->tokens,
-                                      .packers_replaced = flow->packers_replaced};
+    *counts = (struct rp_flow_counts){
+        .batches = d->batches,
+        .rows = d->rows,
+        .tokens = d->tokens,
+        .taken_bytes = rp_a64_load_relaxed(&flow->files.taken_bytes),
+        .unverified_bytes = rp_a64_load_relaxed(&flow->files.unverified_bytes),
+        .packers_replaced = flow->packers_replaced};
     for (uint32_t i = 0; i < flow->options.readers; i++) {
         const struct rp_fetcher *f = &flow->fetchers[i];
         counts->reads += rp_a64_load_relaxed(&f->reads);

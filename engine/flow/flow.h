@@ -145,6 +145,9 @@ void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last
 struct rp_flow_counts {
     uint64_t batches, rows, tokens; /* published, over local ranks; tokens without padding */
     uint64_t reads, read_bytes, short_reads, read_retries;
+    /* Bytes of the tokens that were taken from files, read or mapped, and of those of them that are
+     * compared with no hash. */
+    uint64_t taken_bytes, unverified_bytes;
     uint64_t packers_replaced;
 };
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);

@@ -13,7 +13,6 @@
 /* The most that one ticket reads, unless a single range is longer: enough for many reads in flight,
  * little enough that the packer finds the bytes in cache. */
 #define TICKET_DATA_BYTES (256u << 10)
-#define BULK_READ_BYTES (512u << 10)
 
 int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
                   struct rp_files *files, const struct rp_arena *arena, struct rp_error *error)
@@ -232,9 +231,9 @@ static int place_tokens(struct rp_reads *reads, uint64_t row, struct rp_transfer
     if (code != RP_FILES_OPEN)
         return code < 0 ? code : RP_READS_FULL;
     reads->room_at = 0;
-    rp_files_note_use(reads->files, extent->shard, reads->number);
     uint64_t first = extent->byte_offset + fragment->offset * extent->width;
     uint64_t last = first + (uint64_t)fragment->length * extent->width;
+    rp_files_note_use(reads->files, extent->shard, reads->number, last - first);
     transfer->width = (uint16_t)extent->width;
     if (file->map) {
         transfer->mapped_shard = extent->shard + 1;
@@ -297,7 +296,8 @@ static bool block_range(const struct rp_reads *reads, const struct rp_plan_block
         return false;
     *range = file_range(reads, file, first.shard, first.byte_offset, end);
     return range->last - range->first <=
-           rp_min_u64((uint64_t)RP_TICKET_TRANSFERS_MAX * BULK_READ_BYTES, reads->space.bytes / 8);
+           rp_min_u64((uint64_t)RP_TICKET_TRANSFERS_MAX * file->object.read_bytes,
+                      reads->space.bytes / 8);
 }
 
 enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
@@ -334,14 +334,15 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
     const struct rp_file *file = &reads->files->files[block_read->shard];
     RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);
     ticket->is_block_read = 1;
+    uint32_t piece = file->object.read_bytes;
     struct range range = file_range(reads, file, block_read->shard, block_read->first,
                                     block_read->last);
-    for (uint64_t at = range.first; at < range.last; at += BULK_READ_BYTES) {
+    for (uint64_t at = range.first; at < range.last; at += piece) {
         RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
         struct rp_read *read = &ticket->reads[ticket->read_count++];
         *read = (struct rp_read){.offset = at,
                                  .shard = block_read->shard,
                                  .data_offset = block_read->data_offset + (at - range.first)};
-        set_read_end(read, &range, rp_min_u64(at + BULK_READ_BYTES, range.last));
+        set_read_end(read, &range, rp_min_u64(at + piece, range.last));
     }
 }

@@ -17,7 +17,7 @@ static int read_one_byte(struct rp_io *io, int fd, struct rp_error *error)
     if (write(fd, &expected, 1) != 1)
         return rp_fail(error, -errno, NULL, "io_uring cannot be tried: %s", strerror(errno));
     struct rp_io_read read = {
-        .fd = fd, .bytes = 1, .bytes_needed = 1, .alignment = 1, .offset = 0, .buffer = &found};
+        .object = fd, .bytes = 1, .bytes_needed = 1, .alignment = 1, .offset = 0, .buffer = &found};
     struct rp_io_done done;
     rp_io_submit(io, &read, 1);
     rp_io_wait(io, &done, 1, 1);

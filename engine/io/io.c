@@ -160,7 +160,7 @@ static void enqueue(struct rp_io *io, uint32_t number)
     flight->asked = (uint32_t)rp_min_u64(read->bytes - flight->arrived, flight->piece_max);
     RP_ASSERT(io->queued < io->depth);
     io->queue[io->queued++] = (struct rp_io_read){
-        .fd = read->fd,
+        .object = read->object,
         .bytes = flight->asked,
         .bytes_needed = flight->asked,
         .alignment = read->alignment,

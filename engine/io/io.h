@@ -20,9 +20,26 @@
 
 #include "base/fail.h"
 
+/* What is to be opened, and how it is known. */
+struct rp_io_place {
+    const char *path; /* of a file, or the URL of an object in a store */
+    bool direct;      /* a file: try O_DIRECT */
+    /* Of an object, as it was when the corpus was opened: each reply is compared with both. */
+    uint64_t bytes;
+    const char *identity;
+};
+
+/* What reads are of: opened by a method, and read by any rp_io of that method. */
+struct rp_io_object {
+    intptr_t handle;     /* the method's; of files, the descriptor */
+    int fd;              /* of a file; -1 for what is none */
+    uint32_t alignment;  /* 1, or what O_DIRECT wants of offsets, lengths and memory */
+    uint32_t read_bytes; /* a long run is best read in pieces of this length */
+};
+
 /* One read. With O_DIRECT, offset, bytes and buffer are aligned by the caller. */
 struct rp_io_read {
-    int fd;
+    intptr_t object;       /* its handle */
     uint32_t bytes;        /* to ask for */
     uint32_t bytes_needed; /* complete with so many; less than `bytes` only at the file's end */
     uint32_t alignment;    /* 1, or the file's O_DIRECT alignment */
@@ -54,9 +71,15 @@ struct rp_io_options {
  * (>= 0) or -errno; `reap` waits for at least `wait_min` <= max raw completions (0 = poll) and
  * returns how many it stored. A raw result is what the read would have returned: bytes >= 0 or
  * -errno. `open` fails with -errno and says why in *error. `describe` and `use_region` may be NULL.
- * io.c never has more than options->depth reads at the method. */
+ * io.c never has more than options->depth reads at the method.
+ *
+ * Objects belong to no rp_io: they are opened and closed by any thread, and closed only when no
+ * read of them is in flight. */
 struct rp_io_method {
     const char *name;
+    int (*open_object)(struct rp_io_object *object_out, const struct rp_io_place *place,
+                       struct rp_error *error);
+    void (*close_object)(const struct rp_io_object *object);
     int (*open)(void **self, const struct rp_io_options *options, struct rp_error *error);
     void (*close)(void *self);
     void (*use_region)(void *self, void *region, size_t bytes);
@@ -104,12 +127,12 @@ void rp_io_describe(const struct rp_io *io, char *text, size_t text_bytes);
  * true otherwise. */
 bool rp_io_prefers_direct(uint64_t total_bytes);
 
-/** Open a token file for reading. direct: try O_DIRECT. *alignment_out: 1 for buffered, else the
- * O_DIRECT alignment of offsets, lengths and memory (statx, 4096 where it is silent); files that
- * want more than 4096, or refuse O_DIRECT, are opened buffered. Returns an fd (O_CLOEXEC) or a
- * negative code. */
-RP_MUST_CHECK int rp_io_open_file(const char *path, bool direct, uint32_t *alignment_out,
+/** The open_object and close_object of the methods that read files. The alignment is 1 for buffered
+ * reads, else that of O_DIRECT (statx, 4096 where it is silent); files that want more than 4096, or
+ * refuse O_DIRECT, are opened buffered. The descriptor is O_CLOEXEC. */
+RP_MUST_CHECK int rp_io_open_file(struct rp_io_object *object_out, const struct rp_io_place *place,
                                   struct rp_error *error);
+void rp_io_close_file(const struct rp_io_object *object);
 
 /** Whether the file system keeps its files in memory (tmpfs and its like): nothing is read from
  * a disk, ever. */

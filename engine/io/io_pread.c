@@ -59,7 +59,7 @@ struct pool {
 static int64_t read_some(const struct job *job)
 {
     const struct rp_io_read *read = &job->read;
-    ssize_t count = pread(read->fd, (uint8_t *)read->buffer + job->arrived,
+    ssize_t count = pread((int)read->object, (uint8_t *)read->buffer + job->arrived,
                           read->bytes - job->arrived, (off_t)(read->offset + job->arrived));
     if (count < 0 && job->arrived == 0)
         return -errno;
@@ -167,7 +167,7 @@ static bool read_cached(struct pool *pool, struct job *job)
     if (!pool->cache_first || read->alignment != 1)
         return false;
     struct iovec target = {read->buffer, read->bytes};
-    ssize_t count = preadv2(read->fd, &target, 1, (off_t)read->offset, RWF_NOWAIT);
+    ssize_t count = preadv2((int)read->object, &target, 1, (off_t)read->offset, RWF_NOWAIT);
     if (count < 0) { /* a file system (tmpfs) or sandbox that cannot say never will */
         pool->cache_first = errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL;
         return false;
@@ -231,6 +231,8 @@ static void pread_describe(const void *self, char *text, size_t text_bytes)
 
 const struct rp_io_method rp_io_method_pread = {
     .name = "pread",
+    .open_object = rp_io_open_file,
+    .close_object = rp_io_close_file,
     .open = pread_open,
     .close = pread_close,
     .submit = pread_submit,

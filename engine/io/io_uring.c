@@ -165,10 +165,10 @@ static void prepare(const struct ring *ring, struct io_uring_sqe *sqe,
     uint64_t start = (uintptr_t)read->buffer - (uintptr_t)ring->region; /* in front of it: huge */
     if (read->bytes && rp_range_inside(start, read->bytes, ring->region_bytes) &&
         start / CHUNK_BYTES == (start + read->bytes - 1) / CHUNK_BYTES)
-        io_uring_prep_read_fixed(sqe, read->fd, read->buffer, read->bytes, read->offset,
+        io_uring_prep_read_fixed(sqe, (int)read->object, read->buffer, read->bytes, read->offset,
                                  (int)(start / CHUNK_BYTES));
     else
-        io_uring_prep_read(sqe, read->fd, read->buffer, read->bytes, read->offset);
+        io_uring_prep_read(sqe, (int)read->object, read->buffer, read->bytes, read->offset);
     io_uring_sqe_set_data64(sqe, read->tag);
 }
 
@@ -230,6 +230,8 @@ static void uring_describe(const void *self, char *text, size_t text_bytes)
 
 const struct rp_io_method rp_io_method_uring = {
     .name = "io_uring",
+    .open_object = rp_io_open_file,
+    .close_object = rp_io_close_file,
     .open = uring_open,
     .close = uring_close,
     .use_region = uring_use_region,

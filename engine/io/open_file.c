@@ -21,6 +21,7 @@
 #include "io/io.h"
 
 #define ALIGNMENT_MAX 4096u
+#define LONG_READ_BYTES (512u << 10)
 
 /* Linux 6.1 says the alignment in two words of struct statx that older headers do not name. */
 #ifndef STATX_DIOALIGN
@@ -78,10 +79,20 @@ static uint32_t switch_to_direct(int fd)
     return 1;
 }
 
-int rp_io_open_file(const char *path, bool direct, uint32_t *alignment_out, struct rp_error *error)
+int rp_io_open_file(struct rp_io_object *object_out, const struct rp_io_place *place,
+                    struct rp_error *error)
 {
-    int fd = rp_file_open_read(path, NULL, error);
-    if (fd >= 0)
-        *alignment_out = direct ? switch_to_direct(fd) : 1;
-    return fd;
+    int fd = rp_file_open_read(place->path, NULL, error);
+    if (fd < 0)
+        return fd;
+    *object_out = (struct rp_io_object){.handle = fd,
+                                        .fd = fd,
+                                        .alignment = place->direct ? switch_to_direct(fd) : 1,
+                                        .read_bytes = LONG_READ_BYTES};
+    return 0;
+}
+
+void rp_io_close_file(const struct rp_io_object *object)
+{
+    close(object->fd);
 }

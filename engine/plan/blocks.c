@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks — see blocks.h. */
+/* blocks.c — see blocks.h. */
 #include "plan/blocks.h"
 
 #include "base/bits.h"
 #include "plan/plan_state.h"
 
-/* Without a shuffle: documents in one read, and how many such reads ahead. */
+/* Without a shuffle: documents in a block, and blocks that are read ahead. */
 #define PLAIN_DOCUMENTS 256u
 #define PLAIN_WINDOW 4u
 

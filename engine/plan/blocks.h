@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks.h — which parts of the corpus the plan will reach next: what a reader may fetch as a
- * whole, long before the rows that use it are planned.
+/* blocks.h — the blocks of documents that the plan will use next, so that a reader can fetch each
+ * as a whole, long before the rows that use it are planned.
  *
- * With `block` shuffle these are the blocks of STREAM.md section 3: the documents of one are
- * neighbours in the file and are all used within one window. Without a shuffle, runs of
- * neighbouring documents. With `document` shuffle there are none. Hints: the plan does not depend
- * on them. */
+ * With `block` shuffle these are the blocks of STREAM.md section 3: the documents of a block are
+ * neighbours in the file and are all used within one window. Without a shuffle, a block is a run of
+ * neighbouring documents. With `document` shuffle there are no blocks. Blocks are hints: the plan
+ * does not depend on them. */
 #ifndef RP_PLAN_BLOCKS_H
 #define RP_PLAN_BLOCKS_H
 
@@ -15,11 +15,12 @@ struct rp_plan_blocks {
     uint64_t documents; /* in a block; 0 = the order has no blocks */
     uint32_t window;    /* blocks that are in use at the same time */
     uint32_t lanes, sources;
-    bool are_shared; /* all lanes draw from the same blocks; else each has its own */
+    bool are_shared; /* all lanes draw from the same blocks; otherwise each lane has its own */
 };
 struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan);
 
-/** Blocks' worth of documents that a lane has taken from a source since the stream began. */
+/** Position in blocks: how many whole blocks of documents a lane has taken from a source since the
+ * stream began. */
 uint64_t rp_plan_block_position(const struct rp_plan *plan, uint32_t lane, uint32_t source);
 /** Position of the first block of the window that the lane takes documents from. */
 uint64_t rp_plan_block_window(const struct rp_plan *plan, uint32_t lane, uint32_t source);
@@ -30,7 +31,7 @@ struct rp_plan_block {
     uint64_t epoch;                     /* in which the documents are used */
     uint64_t first_document, documents; /* documents >= 1 */
 };
-/** The block at a position of a lane and a source. False behind the last epoch. */
+/** The block at a position of a lane and a source. False after the last epoch. */
 bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source, uint64_t position,
                       struct rp_plan_block *block);
 

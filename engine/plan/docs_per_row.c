@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs_per_row — see docs_per_row.h.
+/* docs_per_row.c — see docs_per_row.h.
  *
- * The default: the shortest documents of a source, those that hold one hundredth of its tokens, are
- * left out of account; a row must have room for as many of the next longer length as fill it. So
- * the limit may end a row early only where nearly all of its documents are shorter than that. */
+ * The default: of the documents of a source, in ascending order of length, skip the shortest, which
+ * together hold one hundredth of the tokens. A row must have room for as many documents of the next
+ * length as fill it. So a row reaches the limit with a gap only if nearly all of its documents are
+ * among the shortest. */
 #include "plan/docs_per_row.h"
 
 #include <errno.h>
@@ -12,12 +13,12 @@
 #include "base/defect.h"
 #include "base/mem.h"
 
-#define RUNS 64u /* of neighbours, which share pages of the index */
+#define RUNS 64u /* runs of neighbouring documents, whose lengths share pages of the index */
 #define RUN_DOCUMENTS 64u
 #define SAMPLE_MAX ((uint64_t)RUNS * RUN_DOCUMENTS)
 #define STANDARD_MIN 32u
-#define SHORT_SHARE 100u /* 1 of so many tokens */
-/* Open rows are in the state token, which is kept with each batch. */
+#define SHORT_SHARE 100u /* the shortest documents hold 1/SHORT_SHARE of the tokens */
+/* Open rows are part of the state token, and every batch carries a state token. */
 #define OPEN_ROWS_BYTES_MAX (4u << 20)
 #define COST_ROWS 64u
 #define COST_DOCUMENTS_MAX (1u << 18)
@@ -27,8 +28,8 @@ struct sample {
     uint32_t count;
 };
 
-/* The lengths of all documents, or of 64 runs of 64 that are spread evenly, the first and the last
- * documents among them. Empty and damaged ones are left out. */
+/* Take the lengths of all documents, or of 64 evenly spread runs of 64 documents, which include the
+ * first and the last. Empty and damaged documents are left out. */
 static void take_sample(struct sample *sample, const struct rp_plan_source *source)
 {
     uint64_t n = source->documents, looked_at = rp_min_u64(n, SAMPLE_MAX);
@@ -62,7 +63,7 @@ static uint64_t wanted_of(struct sample *sample, uint32_t seq_len)
     qsort(sample->sorted, sample->count, sizeof *sample->sorted, compare_lengths);
     for (uint32_t i = 0; i < sample->count; i++) {
         before += sample->sorted[i];
-        if (before * SHORT_SHARE > total) /* and one more: a document may begin in another row */
+        if (before * SHORT_SHARE > total) /* + 1: the row may begin with the rest of a document */
             return rp_div_up(seq_len, sample->sorted[i]) + 1;
     }
     return 1;
@@ -84,7 +85,7 @@ static void end_row(struct filling *filling, uint32_t seq_len)
     filling->documents = 0;
 }
 
-/* Cut one document after the other into rows: nothing but the limit leaves a gap. */
+/* Cut documents into rows, one after the other, so that only the limit leaves gaps. */
 static void add_document(struct filling *filling, uint64_t length, uint32_t limit, uint32_t seq_len)
 {
     while (length > 0) {
@@ -112,7 +113,8 @@ static double cost_of(const struct sample *sample, const struct rp_plan_config *
             length = config->long_doc == RP_LONG_DOC_DROP ? 0 : config->seq_len;
         add_document(&filling, length, limit, config->seq_len);
         at += stride;
-        if (at >= sample->count) { /* shuffled: the next document of each run */
+        if (at >=
+            sample->count) { /* shuffled order: one document of each run, then the next of each */
             begin = (begin + 1) % (uint32_t)rp_min_u64(stride, sample->count);
             at = begin;
         }

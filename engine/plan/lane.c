@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane — see lane.h. */
+/* lane.c — see lane.h. */
 #include "plan/lane.h"
 
 #include <errno.h>

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.h — one lane: the source of its pieces, and what its packing holds back between two rows
- * (STREAM.md section 5).
+/* lane.h — one lane: the source of its pieces, and the documents that its packing holds back
+ * between two rows (STREAM.md section 5).
  *
- * All three packings use the same struct; what a packing does not use stays empty. So the state
- * token has one layout, and its checks one place. */
+ * All three packings use the same struct, and leave the members that they do not need empty. So the
+ * state token has one layout, which is checked in one place. */
 #ifndef RP_PLAN_LANE_H
 #define RP_PLAN_LANE_H
 
 #include "plan/piece_source.h"
 #include "plan/window.h"
 
-/* best_fit closes a row when so many windows of documents have been placed since it was opened. So
- * all open rows together have at most that many documents, however many a row may have. */
+/* best_fit closes a row when RP_AGE_MAX_WINDOWS * window documents have been placed since it was
+ * opened. So all open rows together have at most that many fragments, whatever max_docs_per_row is.
+ */
 #define RP_AGE_MAX_WINDOWS 64u
 
-/* A row that best_fit keeps open. Its fragments: rp_open_fragments. */
+/* A row that best_fit keeps open. rp_open_fragments has its fragments. */
 struct rp_open_row {
     uint64_t opened_at;
     uint32_t count, gap;
@@ -27,14 +28,14 @@ struct rp_lane {
 
     struct rp_window window;            /* lookahead: the FIFO; best_fit: the open rows */
     struct rp_piece *pieces;            /* lookahead, by slot */
-    struct rp_piece pending;            /* length 0: none; lookahead: longer than seq_len */
+    struct rp_piece pending;            /* length 0 = none; in lookahead longer than seq_len */
     struct rp_open_row *open_rows;      /* best_fit, by slot */
     struct rp_fragment *open_fragments; /* best_fit */
 
-    uint64_t cuts, capped; /* since open, not in the token */
+    uint64_t cuts, capped; /* counted since the plan was opened; not in the token */
 };
 
-/** Most fragments of one open row, with the one that closing it may add. */
+/** Most fragments of an open row, including the one that may be added when it is closed. */
 static inline size_t rp_open_fragments_max(const struct rp_plan_config *config)
 {
     return rp_min_u64(config->max_docs_per_row, (uint64_t)RP_AGE_MAX_WINDOWS * config->window + 1);
@@ -49,15 +50,15 @@ RP_MUST_CHECK int rp_lane_open(struct rp_lane *lane, const struct rp_plan_config
                                uint32_t source_count, uint32_t number, struct rp_error *error);
 void rp_lane_close(struct rp_lane *lane);
 
-/** Tokens that were read and neither emitted nor given up. */
+/** Tokens that were read and are neither emitted nor truncated nor dropped. */
 uint64_t rp_lane_buffered(const struct rp_lane *lane);
 
-/** Has the lane ended: will every further row be without fragments? Changes nothing. */
+/** Whether the lane has ended: every further row would be without fragments. */
 bool rp_lane_is_over(const struct rp_lane *lane);
 
-/* Pieces of the FIFO and open rows, as the packings and the state token put them in. */
+/** Append a piece to the FIFO. */
 void rp_lane_add_piece(struct rp_lane *lane, const struct rp_piece *piece);
-/** Open a row and return its slot; `gap` > 0 is what its fragments (not yet there) will leave. */
+/** Open a row and return its slot. The caller adds the fragments, which must leave `gap` > 0. */
 uint16_t rp_lane_add_open_row(struct rp_lane *lane, uint64_t opened_at, uint32_t gap);
 
 #endif

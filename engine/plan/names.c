@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names — what messages call things: sources by their names, and the values of the state token by
- * the words of the configuration file. */
+/* names.c — names for messages: of sources, and of enum values, by the words of the config. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -17,7 +16,7 @@ struct rp_plan_source_word rp_plan_source_word(const struct rp_plan_source *sour
     return word;
 }
 
-/* Values may come from a token, so they are checked. */
+/* A value may come from a state token, so it may be out of range. */
 #define NAME(names, value) ((uint32_t)(value) < RP_ARRAY_COUNT(names) ? (names)[value] : "unknown")
 
 const char *rp_shuffle_name(enum rp_shuffle shuffle)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order — see order.h.
+/* order.c — see order.h.
  *
- * `block` is two permutations: of the blocks over the source, then of the documents over a window
- * of the lane's blocks. Only the last block of a source can be short. Where it falls in an epoch is
- * asked of the inverse permutation once, so the start of every window is known without walking the
- * ones before it. */
+ * `block` uses two permutations: one of the blocks of the source, and one of the documents of each
+ * window of the lane's blocks. Only the last block of a source can be short. The inverse
+ * permutation gives its place in the epoch, so the start of every window is computed without
+ * visiting the windows before it. */
 #include "plan/order.h"
 
 #include "base/bits.h"
@@ -40,14 +40,15 @@ void rp_order_init(struct rp_order *order, const struct rp_plan_config *config, 
     };
 }
 
-static uint64_t missing(const struct rp_order *order)
+/* Documents that the last unit of the source has less than a full one. */
+static uint64_t missing_documents(const struct rp_order *order)
 {
     return order->unit_documents - order->last_unit_documents;
 }
 
 uint64_t rp_order_documents_min(const struct rp_order *order)
 {
-    return order->lane_units * order->unit_documents - missing(order);
+    return order->lane_units * order->unit_documents - missing_documents(order);
 }
 
 void rp_order_enter(struct rp_order *order, uint64_t epoch)
@@ -63,17 +64,17 @@ void rp_order_enter(struct rp_order *order, uint64_t epoch)
         order->unit_permutation = rp_permutation_make(order->units, order->epoch_key, STAGE_UNITS,
                                                       0);
     }
-    if (missing(order) > 0) {
-        uint64_t dealt = rp_permute_inverse(&order->unit_permutation, order->units - 1);
-        if (dealt % order->lanes == order->lane)
-            order->short_unit = dealt / order->lanes;
+    if (missing_documents(order) > 0) {
+        uint64_t place = rp_permute_inverse(&order->unit_permutation, order->units - 1);
+        if (place % order->lanes == order->lane)
+            order->short_unit = place / order->lanes;
     }
     order->documents = order->lane_units * order->unit_documents;
     if (order->short_unit != NO_UNIT)
-        order->documents -= missing(order);
+        order->documents -= missing_documents(order);
 }
 
-/* Turn the lane's unit numbers k into units of the source. */
+/* Replace the lane's unit numbers k by the units of the source. */
 static void units_of_lane(const struct rp_order *order, uint64_t *k, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -82,7 +83,7 @@ static void units_of_lane(const struct rp_order *order, uint64_t *k, uint32_t co
         rp_permute_many(&order->unit_permutation, k, count);
 }
 
-/* The window that holds a position, its first position and how many documents it has. */
+/* A window of the lane's units, its first position in the epoch, and its number of documents. */
 struct window {
     uint64_t number, start, documents;
 };
@@ -90,13 +91,13 @@ struct window {
 /* Documents in the lane's units before unit k. */
 static uint64_t documents_before(const struct rp_order *order, uint64_t k)
 {
-    return k * order->unit_documents - (k > order->short_unit ? missing(order) : 0);
+    return k * order->unit_documents - (k > order->short_unit ? missing_documents(order) : 0);
 }
 
 static struct window window_at(const struct rp_order *order, uint64_t position)
 {
     uint64_t number = position / (order->window_units * order->unit_documents);
-    /* Behind the short unit windows start early, by less than a unit. */
+    /* Windows after the short unit begin earlier than this division says, by less than a unit. */
     uint64_t next = rp_min_u64((number + 1) * order->window_units, order->lane_units);
     if (position >= documents_before(order, next)) {
         number++;
@@ -125,10 +126,10 @@ static uint32_t read_window(struct rp_order *order, uint64_t position, uint64_t 
     uint64_t unit[RP_ORDER_READ_MAX], offset[RP_ORDER_READ_MAX];
     for (uint32_t i = 0; i < count; i++) {
         uint64_t in_lane = window.start + documents[i];
-        /* Count as if the short unit were full: then a division finds unit and offset. */
+        /* As if the short unit were full, so that a division gives unit and offset. */
         if (order->short_unit != NO_UNIT &&
             in_lane >= order->short_unit * order->unit_documents + order->last_unit_documents)
-            in_lane += missing(order);
+            in_lane += missing_documents(order);
         unit[i] = in_lane / order->unit_documents;
         offset[i] = in_lane % order->unit_documents;
         RP_DASSERT(unit[i] < order->lane_units);

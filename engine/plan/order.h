@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.h — where the documents of a source stand in an epoch of one lane (STREAM.md section 3).
+/* order.h — the order in which a lane uses the documents of a source in an epoch (STREAM.md section
+ * 3).
  *
- * An order is geometry and cached keys; it has no position of its own, and any position can be
- * asked for in O(1). Copying one by value is fine. */
+ * An order has no position of its own: the documents at any position are computed in O(1) from
+ * sizes and cached keys. It may be copied by value. */
 #ifndef RP_PLAN_ORDER_H
 #define RP_PLAN_ORDER_H
 
@@ -29,9 +30,9 @@ struct rp_order {
     struct rp_epoch_key epoch_key;
     struct rp_permutation unit_permutation;
     uint64_t documents;  /* of this lane in this epoch */
-    uint64_t short_unit; /* which of the lane's units lacks documents; UINT64_MAX if none does */
+    uint64_t short_unit; /* the lane's unit that is the short last one; UINT64_MAX = none is */
 
-    /* `block`: the window that was last read from. */
+    /* `block` only: the window that was read last. */
     bool window_known;
     uint64_t window;
     struct rp_permutation window_permutation;
@@ -40,18 +41,18 @@ struct rp_order {
 void rp_order_init(struct rp_order *order, const struct rp_plan_config *config, uint64_t documents,
                    uint32_t source, uint32_t lane);
 
-/** Units (documents or blocks) of a source: what lanes are dealt. */
+/** Number of units (documents or blocks) of a source. Units are distributed over the lanes. */
 uint64_t rp_order_units(const struct rp_plan_config *config, uint64_t documents);
 
-/** Fewest documents that this lane has in any epoch; the most are order->lane_units *
- * unit_documents. */
+/** Fewest documents that this lane can have in an epoch. The most are lane_units * unit_documents.
+ */
 uint64_t rp_order_documents_min(const struct rp_order *order);
 
-/** Make `epoch` the current one; afterwards order->documents is valid. Nothing if it already is. */
+/** Make `epoch` the current one; afterwards order->documents is valid. */
 void rp_order_enter(struct rp_order *order, uint64_t epoch);
 
-/** The documents from `position` < order->documents on, at most RP_ORDER_READ_MAX, of the entered
- * epoch. Returns how many, at least 1: a read ends with the epoch, and with a window. */
+/** The documents of the current epoch from `position` < order->documents on. Returns how many, 1 to
+ * RP_ORDER_READ_MAX: a read ends at the latest with the epoch, and with a window. */
 uint32_t rp_order_read(struct rp_order *order, uint64_t position, uint64_t *documents);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packing.h — how a lane makes its next row. One file per method; STREAM.md section 5 defines them.
- */
+/* packing.h — how a lane makes its next row: one file for each packing. STREAM.md section 5 defines
+ * them. */
 #ifndef RP_PLAN_PACKING_H
 #define RP_PLAN_PACKING_H
 
 #include "plan/lane.h"
 
-/* The row being made. best_fit points `fragments` at the open row that it emits. */
+/* The row that is being made. In best_fit `fragments` points into an open row. */
 struct rp_draft {
     struct rp_fragment *fragments;
     uint32_t count, gap;
@@ -26,7 +26,7 @@ static inline struct rp_fragment rp_piece_take(struct rp_piece *piece, uint32_t 
     return fragment;
 }
 
-/** Take from a piece into the row, and count the cut if its document goes on. */
+/** Take `tokens` of a piece into the row, and count a cut if some of the piece is left. */
 static inline void rp_draft_take(struct rp_draft *draft, struct rp_lane *lane,
                                  struct rp_piece *piece, uint32_t tokens)
 {
@@ -35,8 +35,8 @@ static inline void rp_draft_take(struct rp_draft *draft, struct rp_lane *lane,
     lane->cuts += piece->length > 0;
 }
 
-/* Fill an empty draft with the lane's next row; no fragments mean that the lane has ended. They
- * fail as rp_piece_source_next does, and the lane is then unusable. */
+/* Fill an empty draft with the lane's next row. A row without fragments means that the lane has
+ * ended. Errors are those of rp_piece_source_next; after one the lane cannot be used any more. */
 RP_MUST_CHECK int rp_lookahead_row(struct rp_lane *lane, struct rp_draft *row,
                                    struct rp_error *error);
 RP_MUST_CHECK int rp_concat_row(struct rp_lane *lane, struct rp_draft *row, struct rp_error *error);

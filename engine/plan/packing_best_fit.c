@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packing best_fit — each document goes where it leaves the least gap; several rows are open at
- * once.
+/* packing_best_fit.c — several rows are open at once; each document goes into the one in which it
+ * leaves the smallest gap.
  *
  * The open rows are a window whose values are gaps. A row with no gap or with max_docs_per_row
- * fragments is emitted at once, so every open row can take one more fragment. */
+ * fragments is emitted at once, so every open row has room for one more fragment. */
 #include "base/bits.h"
 #include "plan/packing.h"
 
-/* Put the front of the pending piece into `row`. */
-static void place(struct rp_lane *lane, struct rp_draft *row, uint32_t tokens)
+/* Put the first `tokens` of the pending piece into `row`. */
+static void place_front(struct rp_lane *lane, struct rp_draft *row, uint32_t tokens)
 {
     rp_draft_take(row, lane, &lane->pending, tokens);
     lane->counts.placed += lane->pending.length == 0;
@@ -20,8 +20,8 @@ static struct rp_draft open_row_draft(const struct rp_lane *lane, uint16_t slot)
     return (struct rp_draft){rp_open_fragments(lane, slot), open->count, open->gap};
 }
 
-/* The fragments stay where they are until the slot is used again, which no one does before the row
- * is handed out and the next one is asked for. */
+/* The draft points to the slot's fragments. They stay valid until the slot is used again, which
+ * happens in the next rp_plan_next at the earliest. */
 static void emit_open_row(struct rp_lane *lane, uint16_t slot, struct rp_draft *row)
 {
     *row = open_row_draft(lane, slot);
@@ -32,14 +32,15 @@ static void close_row(struct rp_lane *lane, uint16_t slot, struct rp_draft *row)
 {
     emit_open_row(lane, slot, row);
     if (lane->config->fill == RP_FILL_SPLIT)
-        place(lane, row, (uint32_t)rp_min_u64(row->gap, lane->pending.length));
+        place_front(lane, row, (uint32_t)rp_min_u64(row->gap, lane->pending.length));
 }
 
-/* Add the whole pending piece to an open row. True if that completes it; it is then in *row. */
+/* Add the whole pending piece to an open row. If that completes the row, return true with it in
+ * *row. */
 static bool add_to_open_row(struct rp_lane *lane, uint16_t slot, struct rp_draft *row)
 {
     struct rp_draft grown = open_row_draft(lane, slot);
-    place(lane, &grown, (uint32_t)lane->pending.length);
+    place_front(lane, &grown, (uint32_t)lane->pending.length);
     lane->open_rows[slot].count = grown.count;
     lane->open_rows[slot].gap = grown.gap;
     if (!rp_draft_has_room(&grown, lane)) {
@@ -50,7 +51,7 @@ static bool add_to_open_row(struct rp_lane *lane, uint16_t slot, struct rp_draft
     return false;
 }
 
-/* Place the pending piece, or close a row to make room for it. True if a row is complete. */
+/* Place the pending piece, or close a row to make room for it. True if *row is a complete row. */
 static bool place_pending(struct rp_lane *lane, struct rp_draft *row)
 {
     const struct rp_plan_config *config = lane->config;
@@ -64,7 +65,7 @@ static bool place_pending(struct rp_lane *lane, struct rp_draft *row)
         return true;
     }
     if (lane->pending.length >= config->seq_len) {
-        place(lane, row, config->seq_len);
+        place_front(lane, row, config->seq_len);
         return true;
     }
     uint32_t length = (uint32_t)lane->pending.length;

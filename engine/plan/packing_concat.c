@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packing concat — documents one after another, cut at every row's end. */
+/* packing_concat.c — documents one after another, cut at the end of each row. */
 #include "base/bits.h"
 #include "plan/packing.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packing lookahead — the oldest document, then the largest that fit, and a pair to close the row.
+/* packing_lookahead.c — a row is the oldest document, then the longest ones that fit; its last two
+ * are chosen as a pair.
  *
  * The FIFO is a window whose values are lengths. A document longer than a row never enters it: it
  * is the pending piece, gives full rows, and only its rest queues up. At a row boundary there is no
@@ -12,7 +13,8 @@
 
 enum { PAIR_TRIES = 48 };
 
-/* Take from the oldest what the row has room for. What is left of it stays the oldest. */
+/* Take as much of the oldest piece as the row has room for. The rest of the piece stays the oldest.
+ */
 static void take_oldest(struct rp_lane *lane, struct rp_draft *row)
 {
     uint16_t slot = rp_window_oldest(&lane->window);
@@ -34,7 +36,7 @@ static void take_whole(struct rp_lane *lane, struct rp_draft *row, uint16_t slot
     rp_window_remove(&lane->window, slot);
 }
 
-/* A row of the pending piece alone. */
+/* Make a row of seq_len tokens of the pending piece. */
 static void take_pending(struct rp_lane *lane, struct rp_draft *row)
 {
     struct rp_piece *pending = &lane->pending;
@@ -45,8 +47,9 @@ static void take_pending(struct rp_lane *lane, struct rp_draft *row)
     }
 }
 
-/* Fill the FIFO. `best` is the topmost piece that fits into the gap, or none, and stays it: what
- * comes in is newer, so it has to be longer. Inlined, for `best` to be in a register. */
+/* Fill the FIFO. *best is the longest piece that fits into the gap, or none, before and after: a
+ * new piece takes its place only if it is longer, because the older of two equal ones comes first.
+ * Inlined, so that *best is in a register. */
 static inline __attribute__((always_inline)) int top_up(struct rp_lane *lane, uint32_t gap,
                                                         uint16_t *best, struct rp_error *error)
 {
@@ -62,7 +65,7 @@ static inline __attribute__((always_inline)) int top_up(struct rp_lane *lane, ui
         }
         uint32_t length = (uint32_t)piece->length, before = rp_window_value(window, *best);
         uint16_t slot = rp_window_add(window, length);
-        bool is_better = length - before - 1 < gap - before; /* before < length <= gap, at once */
+        bool is_better = length - before - 1 < gap - before; /* before < length && length <= gap */
         *best = is_better ? slot : *best;
     }
     return 0;
@@ -72,11 +75,11 @@ struct pair {
     uint16_t a, b; /* slots; `a` goes first */
 };
 
-/* The best pair whose sum lies in (sum_min, gap].
+/* Find the best pair whose sum lies in (sum_min, gap].
  *
- * It ends where twice the length of `a` is no longer better: what follows was seen with the two
- * exchanged. No `a` is longer than sum_min, which the best piece has a part in, so no `a` is better
- * alone, when nothing fits beside it. */
+ * The search ends when twice the length of `a` is not above the best sum: any better pair has a
+ * member that is longer than `a`, and was seen with that member as `a`. Where no `b` fits beside
+ * `a`, the sum is the length of `a`, which is at most sum_min, so it is never taken for a pair. */
 static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum_min,
                       struct pair *pair)
 {
@@ -99,7 +102,8 @@ static bool find_pair(const struct rp_window *window, uint32_t gap, uint32_t sum
     return best > sum_min;
 }
 
-/* Take `best`, or a pair that is better. Returns what fits best of the rest. */
+/* Take `best`, or a pair with a greater sum. Returns the longest piece that fits into what is left
+ * of the gap, or none. */
 static uint16_t take_filler(struct rp_lane *lane, struct rp_draft *row, uint16_t best)
 {
     const struct rp_window *window = &lane->window;

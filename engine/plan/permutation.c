@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* permutation — see permutation.h.
+/* permutation.c — see permutation.h.
  *
- * One round is seven dependent multiplications, so a single value is bound by latency (about 80 ns
- * a pass). rp_permute_many runs many values side by side, in vectors. */
+ * One round is seven dependent multiplications, so a single value is bound by their latency (about
+ * 80 ns a pass). rp_permute_many computes many values side by side, in vectors. */
 #include "plan/permutation.h"
 
 #include <Random123/philox.h>
@@ -51,7 +51,7 @@ struct rp_permutation rp_permutation_make(uint64_t n, struct rp_epoch_key epoch,
     };
 }
 
-/* F of the specification: one word out of (round, half). */
+/* F(round, half) of STREAM.md section 2. */
 static inline uint32_t scramble(const struct rp_permutation *p, uint32_t round, uint32_t half)
 {
     philox2x32_key_t key = {{p->key[round]}};
@@ -117,7 +117,8 @@ uint64_t rp_permute_inverse(const struct rp_permutation *p, uint64_t y)
 #define PASS_MULTIPLY(a, b) (vector) _mm256_mul_epu32((__m256i)(a), (__m256i)(b))
 #include "plan/permutation_pass.inc"
 
-/* Vectors of 64 bytes are no faster; but there are more registers, and a xor of three. */
+/* AVX-512 is used with vectors of 32 bytes, for its 32 registers and its three-way xor: vectors of
+ * 64 bytes were no faster. */
 #define PASS_NAME pass_avx512
 #define PASS_TARGET __attribute__((target("avx512f,avx512vl")))
 #define PASS_VECTOR_BYTES 32
@@ -129,7 +130,7 @@ uint64_t rp_permute_inverse(const struct rp_permutation *p, uint64_t y)
 static void pass_here(const struct rp_permutation *p, uint64_t *values, uint32_t count)
 {
 #ifdef __x86_64__
-    if (count > 16 && __builtin_cpu_supports("avx512vl")) { /* a few are sooner through in 16 */
+    if (count > 16 && __builtin_cpu_supports("avx512vl")) { /* its groups have 32 values */
         pass_avx512(p, values, count);
         return;
     }
@@ -145,7 +146,8 @@ void rp_permute_many(const struct rp_permutation *p, uint64_t *values, uint32_t 
 {
     RP_DASSERT(count <= RP_PERMUTE_MANY_MAX);
     _Alignas(64) uint64_t x[RP_PERMUTE_MANY_MAX] = {0};
-    uint32_t place[RP_PERMUTE_MANY_MAX], walking = count; /* those that are not below n yet */
+    uint32_t place[RP_PERMUTE_MANY_MAX]; /* indices of the values that are not below n yet */
+    uint32_t walking = count;            /* how many those are */
     for (uint32_t i = 0; i < count; i++)
         place[i] = i;
     while (walking > 0) {

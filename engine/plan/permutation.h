@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* permutation.h — a keyed permutation of 0 … n-1 that is never stored (STREAM.md section 2).
+/* permutation.h — a keyed permutation of 0 … n-1 that is computed, not stored (STREAM.md section
+ * 2).
  *
- * A Feistel network over Philox, walked until the value falls below n: O(1) memory, O(1) seek, and
- * an inverse. The generator is Random123's; nothing here depends on the machine, the compiler or
- * libc. */
+ * A Feistel network over Philox, applied until the value is below n (cycle walking). Any value is
+ * computed in O(1) time and memory, and so is the inverse. The generator is Random123's, so nothing
+ * depends on the machine, the compiler or libc. */
 #ifndef RP_PLAN_PERMUTATION_H
 #define RP_PLAN_PERMUTATION_H
 
@@ -21,8 +22,8 @@ struct rp_epoch_key rp_epoch_key_make(uint64_t seed, uint32_t source, uint64_t e
 struct rp_permutation {
     uint64_t n;
     uint32_t key[RP_PERMUTATION_ROUNDS];
-    uint32_t low_bits, low_mask,
-        high_mask; /* halves of a value; high has as many bits or one more */
+    uint32_t low_bits; /* a value has a low and a high half; the high one may have one bit more */
+    uint32_t low_mask, high_mask;
 };
 
 /** The permutation of 0 … n-1 (1 <= n < 2^63) for a stage and an index. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* piece_source — see piece_source.h. */
+/* piece_source.c — see piece_source.h. */
 #include "plan/piece_source.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ int rp_piece_source_open(struct rp_piece_source *piece_source, const struct rp_p
     }
     for (uint32_t s = 0; s < source_count; s++)
         rp_order_init(&piece_source->cursors[s].order, config, sources[s].documents, s, lane);
-    rp_piece_source_place(piece_source);
+    rp_piece_source_reset(piece_source);
     return 0;
 }
 
@@ -49,19 +49,19 @@ static bool is_last_epoch_over(const struct rp_piece_source *piece_source, uint6
     return piece_source->config->num_epochs > 0 && epoch == piece_source->config->num_epochs;
 }
 
-void rp_piece_source_place(struct rp_piece_source *piece_source)
+void rp_piece_source_reset(struct rp_piece_source *piece_source)
 {
     for (uint32_t s = 0; s < piece_source->source_count; s++) {
         struct rp_cursor *cursor = &piece_source->cursors[s];
         cursor->ahead_next = cursor->ahead_count = 0;
-        cursor->asked = false;
+        cursor->is_answered = false;
         piece_source->finished[s] = is_last_epoch_over(piece_source, cursor->epoch);
     }
     rp_mixing_build(&piece_source->mixing, piece_source->finished, piece_source->source_count);
 }
 
-/* The lengths are looked up here, without a dependency of one on the other, so that their cache
- * misses overlap. A bad one is only reported when its document is due. */
+/* The look-ups of lengths do not depend on each other, so their cache misses overlap. A damaged
+ * entry is reported only when its document is to be delivered. */
 static void read_ahead(struct rp_cursor *cursor, const struct rp_plan_source *source)
 {
     rp_order_enter(&cursor->order, cursor->epoch);
@@ -76,17 +76,17 @@ static void read_ahead(struct rp_cursor *cursor, const struct rp_plan_source *so
         cursor->ahead_length[i] = source->length(source->lengths, cursor->ahead_document[i]);
 }
 
-/* A damaged entry counts as a token: rp_piece_source_next will meet it and report it. */
+/* A damaged entry counts as a token: rp_piece_source_next reports it. */
 static bool gives_token(const struct rp_piece_source *piece_source, uint64_t length)
 {
     return length == RP_LENGTH_BAD || rp_length_kept(piece_source->config, length) > 0;
 }
 
-/* Can no document of the source ever give a token to this lane? Asked when the lane has read as
- * many documents in a row as the source has, without a token. Without shuffling those were all that
- * it will ever see; with it, its documents change from epoch to epoch, so the whole source counts.
- */
-static bool is_barren(const struct rp_piece_source *piece_source, uint32_t s)
+/* Whether no document of the source can ever give this lane a token, after the lane has read as
+ * many documents in a row as the source has, all without one. Without a shuffle the lane gets the
+ * same documents in every epoch, so it has seen all. With a shuffle it gets others, so the whole
+ * source is searched. */
+static bool has_no_token(const struct rp_piece_source *piece_source, uint32_t s)
 {
     const struct rp_plan_source *source = &piece_source->sources[s];
     if (piece_source->config->shuffle == RP_SHUFFLE_NONE)
@@ -106,17 +106,19 @@ static int fail_bad_entry(const struct rp_piece_source *piece_source, uint32_t s
                    rp_plan_source_word(&piece_source->sources[s], s).text, document);
 }
 
-/* After so many documents of a source in a row without a token: is there no use in reading on? */
-static bool is_hopeless(const struct rp_piece_source *piece_source, uint32_t s, uint64_t *fruitless)
+/* `fruitless` counts documents in a row without a token. Searching is expensive, so it is done once
+ * for as many documents as the source has. */
+static bool can_never_deliver(const struct rp_piece_source *piece_source, uint32_t s,
+                              uint64_t *fruitless)
 {
     if (*fruitless < piece_source->sources[s].documents)
         return false;
     *fruitless = 0;
-    return is_barren(piece_source, s);
+    return has_no_token(piece_source, s);
 }
 
-static int fail_barren(const struct rp_piece_source *piece_source, uint32_t s,
-                       struct rp_error *error)
+static int fail_no_token(const struct rp_piece_source *piece_source, uint32_t s,
+                         struct rp_error *error)
 {
     const struct rp_order *order = &piece_source->cursors[s].order;
     struct rp_plan_source_word word = rp_plan_source_word(&piece_source->sources[s], s);
@@ -134,7 +136,7 @@ static int fail_barren(const struct rp_piece_source *piece_source, uint32_t s,
         piece_source->sources[s].documents, why);
 }
 
-/* Take one document off the cursor. */
+/* Move the cursor behind the document that it gives. */
 static void advance(struct rp_piece_source *piece_source, uint32_t source)
 {
     struct rp_cursor *cursor = &piece_source->cursors[source];
@@ -173,17 +175,17 @@ int rp_piece_source_next(struct rp_piece_source *piece_source, struct rp_piece *
             return 1;
         }
         counts->empty += length == 0;
-        /* A source that delivers nothing stays the first until it is finished. */
+        /* A source that delivers nothing stays the first of the mixing until it is finished. */
         fruitless = piece_source->finished[s] ? 0 : fruitless + 1;
-        if (is_hopeless(piece_source, s, &fruitless))
-            return fail_barren(piece_source, s, error);
+        if (can_never_deliver(piece_source, s, &fruitless))
+            return fail_no_token(piece_source, s, error);
     }
     return 0;
 }
 
-/* Does any document from (cursor's epoch, position) to the end give a token, or is the source
- * refused on the way there? */
-static bool look_for_more(const struct rp_piece_source *piece_source, uint32_t s)
+/* Whether rp_piece_source_next would deliver a document of this source, or fail, before the source
+ * is finished. */
+static bool search_ahead(const struct rp_piece_source *piece_source, uint32_t s)
 {
     const struct rp_plan_source *source = &piece_source->sources[s];
     const struct rp_cursor *cursor = &piece_source->cursors[s];
@@ -201,7 +203,7 @@ static bool look_for_more(const struct rp_piece_source *piece_source, uint32_t s
             uint64_t document[RP_ORDER_READ_MAX];
             uint32_t count = rp_order_read(&order, position, document);
             for (uint32_t i = 0; i < count; i++, fruitless++)
-                if (is_hopeless(piece_source, s, &fruitless) ||
+                if (can_never_deliver(piece_source, s, &fruitless) ||
                     gives_token(piece_source, source->length(source->lengths, document[i])))
                     return true;
             position += count;
@@ -210,17 +212,18 @@ static bool look_for_more(const struct rp_piece_source *piece_source, uint32_t s
     return false;
 }
 
-/* Asked before every row, also of a source that has not moved since: the answer is kept. */
+/* The answer is kept, because it is needed before every row, also while the cursor does not move.
+ */
 static bool cursor_has_more(const struct rp_piece_source *piece_source, uint32_t s)
 {
     struct rp_cursor *cursor = &piece_source->cursors[s];
-    bool known = cursor->asked && cursor->asked_epoch == cursor->epoch &&
-                 cursor->asked_position == cursor->position;
-    if (!known) {
-        cursor->has_more = look_for_more(piece_source, s);
-        cursor->asked = true;
-        cursor->asked_epoch = cursor->epoch;
-        cursor->asked_position = cursor->position;
+    bool is_known = cursor->is_answered && cursor->answer_epoch == cursor->epoch &&
+                    cursor->answer_position == cursor->position;
+    if (!is_known) {
+        cursor->has_more = search_ahead(piece_source, s);
+        cursor->is_answered = true;
+        cursor->answer_epoch = cursor->epoch;
+        cursor->answer_position = cursor->position;
     }
     return cursor->has_more;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan — see plan.h. This file is the row loop and the end of the stream; what is in a row is
- * decided in packing_*.c, and the state token is token*.c. */
+/* plan.c — see plan.h. This file has the loop over rows and the end of the stream. packing_*.c
+ * decides what is in a row; token*.c has the state token. */
 #include "plan/plan.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static int check_range(const char *name, uint64_t value, uint64_t least, uint64_
                    name, value, least, most);
 }
 
-/* Set what the choices do not use to 0, so that it can make no difference, and check the rest. */
+/* Set unused parameters to 0, so that they make no difference, and check the others. */
 static int check_config(struct rp_plan_config *config, struct rp_error *error)
 {
     if (config->shuffle != RP_SHUFFLE_BLOCK)
@@ -94,7 +94,7 @@ static int check_token_bytes(const struct rp_plan_config *config, uint32_t sourc
                    bytes, UINT32_MAX);
 }
 
-/* Allocate and fill what hangs off a plan; on failure rp_plan_close frees what is there. */
+/* Allocate and fill the members of a plan. On failure rp_plan_close frees them. */
 static int open_parts(struct rp_plan *plan, const struct rp_plan_source *sources,
                       struct rp_error *error)
 {
@@ -175,8 +175,8 @@ static int make_row(struct rp_lane *lane, struct rp_draft *draft, struct rp_erro
     }
 }
 
-/* Does no row from here on have a fragment? Asked without planning, so that the state at the end of
- * the stream is the state after its last row, however often somebody asks for one more. */
+/* Whether no further row has a fragment. Nothing is planned to find out, so that the state at the
+ * end of the stream is the state after its last row, however often rp_plan_next is called. */
 static bool is_over(const struct rp_plan *plan)
 {
     for (uint64_t i = 0; i < plan->config.lanes; i++)
@@ -185,8 +185,7 @@ static bool is_over(const struct rp_plan *plan)
     return true;
 }
 
-/* A row that failed half-way leaves a state that is nowhere: the plan answers with the failure for
- * good. */
+/* A row that failed half-way leaves the plan between two rows, so every further call fails, too. */
 static int report_failure(const struct rp_plan *plan, struct rp_error *error)
 {
     if (error)
@@ -247,7 +246,7 @@ int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
     return 0;
 }
 
-/* ---- what it knows of itself ----------------------------------------------------------------- */
+/* ---- counts and sizes ------------------------------------------------------------------------ */
 
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts)
 {

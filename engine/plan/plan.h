@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h — which fragments make up row g.
+/* plan.h — the fragments that make up row g.
  *
- * The plan is a pure, sequential function of the corpus' document lengths, the seed and the
- * parameters (STREAM.md is its specification). It reads no token, starts no thread, and its whole
- * state is the state token. A plan is a value: open as many as needed; each is used by one thread
- * at a time. */
+ * The plan is a pure, sequential function of the document lengths, the seed and the parameters.
+ * STREAM.md specifies it. It reads no tokens and starts no threads, and its whole state is the
+ * state token. Any number of plans may be open; each is used by one thread at a time. */
 #ifndef RP_PLAN_PLAN_H
 #define RP_PLAN_PLAN_H
 
@@ -28,19 +27,19 @@ enum rp_long_doc { RP_LONG_DOC_SPLIT, RP_LONG_DOC_TRUNCATE, RP_LONG_DOC_DROP };
 #define RP_SOURCES_MAX 4096u
 #define RP_EPOCHS_MAX UINT32_MAX
 
-/* What a length function returns for a document whose index entry is damaged. */
+/* A length function returns this for a document whose index entry is damaged. */
 #define RP_LENGTH_BAD UINT64_MAX
 
-/* One source as the plan sees it. `lengths` is borrowed and must outlive the plan. */
+/* A source. `lengths` is borrowed and must outlive the plan. */
 struct rp_plan_source {
     uint64_t documents; /* >= 1, < 2^63 */
     uint64_t weight;    /* 1 .. 2^32-1 */
     const void *lengths;
     uint64_t (*length)(const void *lengths, uint64_t document); /* tokens, or RP_LENGTH_BAD */
-    /* NULL, or the same for many, whose cache misses can then overlap */
+    /* The same for many documents, so that cache misses overlap. May be NULL. */
     void (*length_many)(const void *lengths, const uint64_t *documents, uint32_t count,
                         uint64_t *tokens);
-    const char *name; /* for messages, borrowed as well; NULL = they tell its number */
+    const char *name; /* for messages, borrowed; NULL = messages use its number */
 };
 
 /* The parameters of STREAM.md section 1, in its order. rp_plan_open zeroes the unused ones. */
@@ -56,10 +55,10 @@ struct rp_plan_config {
     enum rp_long_doc long_doc;
     uint32_t max_docs_per_row;
     uint32_t lanes;
-    struct rp_hash128 corpus_sampled, corpus_full; /* fingerprints; full is zero when not known */
+    struct rp_hash128 corpus_sampled, corpus_full; /* fingerprints; full is zero if not known */
 };
 
-/* `length` tokens of `document` from token `offset` on; also the provenance record of a batch. */
+/* `length` tokens of `document` from token `offset` on. Batches have this record as provenance. */
 struct rp_fragment {
     uint64_t document, offset;
     uint32_t source, length;
@@ -74,64 +73,64 @@ struct rp_row {
     const struct rp_fragment *fragments;
 };
 
-/* Every token of the documents taken so far is in one of these (STREAM.md section 8). Over all
- * lanes. */
+/* Sums over all lanes. tokens_read = truncated + dropped + emitted + buffered (STREAM.md section
+ * 8). */
 struct rp_plan_counts {
     uint64_t documents, empty;                         /* documents */
     uint64_t tokens_read, truncated, dropped, emitted; /* tokens */
     uint64_t padding;  /* tokens of padding in rows with a fragment */
     uint64_t buffered; /* tokens in FIFOs, pending pieces, open rows */
-    uint64_t cuts; /* fragments after which their document goes on: since open, not in the token */
-    uint64_t capped; /* rows closed with a gap by max_docs_per_row: since open, not in the token */
+    /* Counted since the plan was opened; not in the token. */
+    uint64_t cuts;   /* fragments whose document continues in a later row */
+    uint64_t capped; /* rows that max_docs_per_row ended with a gap */
 };
 
 struct rp_plan;
 
-/** Make a plan that stands at row 0. Copies config and sources; allocates all it will ever need.
- *  Errors: -RP_E_CONFIG (a parameter out of range, a source with fewer units than lanes), -ENOMEM.
- */
+/** Open a plan at row 0. config and sources are copied, and all memory is allocated here. Errors:
+ * -RP_E_CONFIG (a parameter out of range, a source with fewer units than lanes), -ENOMEM. */
 RP_MUST_CHECK int rp_plan_open(struct rp_plan **plan_out, const struct rp_plan_config *config,
                                const struct rp_plan_source *sources, uint32_t source_count,
                                struct rp_error *error);
 void rp_plan_close(struct rp_plan *plan); /* NULL is fine */
 
-/** Plan the next row. Returns 1 with *row set, 0 at the end of the stream, or -RP_E_CORRUPT when an
- *  index entry is bad (the message names source and document; the plan is then unusable), or
- *  -RP_E_EMPTY when a lane has read a whole source without finding a token, would read it again,
- * and can never find one. */
+/** Plan the next row. Returns 1 with *row set, or 0 at the end of the stream. Errors: -RP_E_CORRUPT
+ * when an index entry is damaged (the message names source and document), -RP_E_EMPTY when a source
+ * can never give a lane a token (STREAM.md section 4). After an error every further call returns it
+ * again. */
 RP_MUST_CHECK int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct rp_error *error);
 
 /** Number of the row that rp_plan_next would return. */
 uint64_t rp_plan_row(const struct rp_plan *plan);
 
-/** Plan up to, and without, `row`. Returns 0, or -RP_E_USAGE if `row` lies behind, or the stream
- * ends before it, or what rp_plan_next returned. */
+/** Plan all rows before `row`. Returns 0, -RP_E_USAGE if `row` was planned already or the stream
+ * ends before it, or the error of rp_plan_next. */
 RP_MUST_CHECK int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error);
 
-/** The most fragments that a row of this plan has. */
+/** The most fragments that a row of this plan can have. */
 uint32_t rp_plan_max_docs_per_row(const struct rp_plan *plan);
 
 /** Upper bound of a state token of this plan, in bytes, at any row. */
 size_t rp_plan_state_bytes_max(const struct rp_plan *plan);
 
-/** Write the state token of the present position; returns its length, at most
+/** Write the state token of the current position. Returns its length, at most
  * rp_plan_state_bytes_max. */
 size_t rp_plan_save(const struct rp_plan *plan, void *token);
 
-/** Take the position of a token. Every byte is checked first; on failure the plan is as it was.
- *  accept_weights: take the plan's own weights from this row on, whatever the token says.
- *  Errors: -RP_E_CORRUPT, -RP_E_VERSION, -ENOMEM, -RP_E_MISMATCH (names the field, both values,
- * the way out). */
+/** Continue at the position of a token. Every byte of it is checked first; on failure the plan does
+ * not change. accept_weights: the plan's own weights apply from this row on; otherwise the token's
+ * must be equal to them. Errors: -RP_E_CORRUPT, -RP_E_VERSION, -ENOMEM, -RP_E_MISMATCH (the message
+ * names the field, both values, and a remedy). */
 RP_MUST_CHECK int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes,
                                bool accept_weights, struct rp_error *error);
 
 void rp_plan_counts(const struct rp_plan *plan, struct rp_plan_counts *counts);
 
-/** Write the stream record of the contract: all that decides the tokens of a row (STREAM.md
+/** Write the stream record of the contract: all fields that decide the tokens of a row (STREAM.md
  * section 9). */
 void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *writer);
 
-/* The header of a token, for listings: needs no plan and no corpus. */
+/* What a token says about itself, for listings. No plan and no corpus is needed. */
 struct rp_state_info {
     struct rp_plan_config config;
     uint64_t next_row;
@@ -139,11 +138,17 @@ struct rp_state_info {
     uint32_t bytes;
     struct rp_plan_counts counts; /* cuts and capped are 0 */
 };
-/** Check a token's framing and hash and read its header. Errors: -RP_E_CORRUPT, -RP_E_VERSION. */
+/** Check magic, length and hash of a token, and decode it. Errors: -RP_E_CORRUPT, -RP_E_VERSION. */
 RP_MUST_CHECK int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                                 struct rp_error *error);
 
-/* What messages call a source. */
+/** The stream record of a token's stream, as rp_plan_contract writes it, but for the names of the
+ * sources, which are not in a token: needs no plan and no corpus. Errors: as rp_state_info, and
+ * -ENOMEM. The caller frees writer->text, also after an error. */
+RP_MUST_CHECK int rp_state_contract(const void *token, size_t bytes,
+                                    struct rp_record_writer *writer, struct rp_error *error);
+
+/* The name of a source in messages. */
 struct rp_plan_source_word {
     char text[80];
 };

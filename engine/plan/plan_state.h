@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_state.h — the inside of a plan, shared by plan.c and token.c only. */
+/* plan_state.h — the members of a plan, for plan.c, blocks.c and token*.c. */
 #ifndef RP_PLAN_PLAN_STATE_H
 #define RP_PLAN_PLAN_STATE_H
 
@@ -9,9 +9,10 @@ struct rp_plan {
     struct rp_plan_config config; /* unused parameters are 0 */
     uint32_t source_count;
     struct rp_plan_source *sources;
-    uint64_t *weights; /* by source, close together for the mixing */
+    uint64_t *weights; /* by source: an array of their own, because mixing compares them often */
     struct rp_lane *lanes;
-    struct rp_fragment *row_fragments; /* the row handed out, but for best_fit's own */
+    struct rp_fragment
+        *row_fragments; /* of the last row, where it is not an open row of best_fit */
     uint64_t next_row;
     bool failed; /* rp_plan_next failed in the middle of a row */
     struct rp_error failure;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* token — write a state token, and take one that was verified (token_verify.c).
+/* token.c — write a state token, and load one that token_verify.c has checked.
  *
- * Records are copied as they are in memory: both sides are little-endian (base/bits.h) and no
- * record has padding (the asserts in token.h). */
-#include "plan/token.h"
+ * Records are copied as they are in memory: both are little-endian (base/bits.h), and no record has
+ * padding (the assertions in token_records.h). */
+#include "plan/token_records.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -97,7 +97,7 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Reading of verified bytes cannot fail. */
+/* Verified bytes are complete, so reading them cannot fail. */
 static void get(struct rp_state_reader *reader, void *record, size_t bytes)
 {
     bool read = rp_state_read(reader, record, bytes);
@@ -115,7 +115,7 @@ static void get_open_row(struct rp_state_reader *reader, struct rp_lane *lane)
 {
     struct rp_state_open_row record;
     get(reader, &record, sizeof record);
-    /* The gap is known when the fragments are, and the window needs the gap: read them twice. */
+    /* The window needs the gap, which follows from the fragments: they are read twice. */
     struct rp_state_reader fragments = *reader;
     uint32_t gap = lane->config->seq_len;
     for (uint32_t i = 0; i < record.fragments; i++) {
@@ -128,7 +128,7 @@ static void get_open_row(struct rp_state_reader *reader, struct rp_lane *lane)
     get(reader, rp_open_fragments(lane, slot), record.fragments * sizeof(struct rp_fragment));
 }
 
-static void take_lane(struct rp_state_reader *reader, struct rp_lane *lane, bool forget_mixed)
+static void load_lane(struct rp_state_reader *reader, struct rp_lane *lane, bool reset_mixed)
 {
     struct rp_state_lane record;
     get(reader, &record, sizeof record);
@@ -138,9 +138,9 @@ static void take_lane(struct rp_state_reader *reader, struct rp_lane *lane, bool
         get(reader, &place, sizeof place);
         lane->piece_source.cursors[s].epoch = place.epoch;
         lane->piece_source.cursors[s].position = place.position;
-        lane->piece_source.mixing.mixed[s] = forget_mixed ? 0 : place.mixed;
+        lane->piece_source.mixing.mixed[s] = reset_mixed ? 0 : place.mixed;
     }
-    rp_piece_source_place(&lane->piece_source);
+    rp_piece_source_reset(&lane->piece_source);
     if (lane->window.capacity > 0)
         rp_window_clear(&lane->window);
     for (uint32_t i = 0; i < record.fifo; i++) {
@@ -167,7 +167,7 @@ int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool acc
         return failed;
 
     for (uint32_t lane = 0; lane < plan->config.lanes; lane++)
-        take_lane(&reader, &plan->lanes[lane], weights_differ);
+        load_lane(&reader, &plan->lanes[lane], weights_differ);
     plan->next_row = header.next_row;
     plan->failed = false;
     return 0;
@@ -175,8 +175,7 @@ int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool acc
 
 /* ---- listing --------------------------------------------------------------------------------- */
 
-/* Add up the counts of all lanes, passing over everything else. False if the records do not add up.
- */
+/* Add up the counts of all lanes. False if the records do not fill the token exactly. */
 static bool sum_counts(struct rp_state_reader *reader, const struct rp_state_header *header,
                        struct rp_plan_counts *counts)
 {

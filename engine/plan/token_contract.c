@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* token_contract — the stream record of a contract (base/contract.h): of a plan, and of a state
- * token, whose header has the same fields in binary. So a token carries the record, and a token of
- * another stream is refused by the name of the field. STREAM.md section 9 defines the lines. */
+/* token_contract.c — the stream record of a contract (base/contract.h), made from a plan or from a
+ * state token, whose header has the same fields in binary. So a token of another stream is refused
+ * by the name of the field that differs. STREAM.md section 9 defines the lines. */
 #include <errno.h>
 #include <inttypes.h>
 
 #include "base/contract.h"
 #include "base/defect.h"
 #include "base/mem.h"
-#include "plan/token.h"
+#include "plan/token_records.h"
 
 #define STREAM_VERSION 1u
 
-/* Names are in alphabetical order, as a record wants them. */
+/* The lines of a record are in alphabetical order. */
 static void add_sources(struct rp_record_writer *writer, const struct rp_state_source *sources,
                         uint32_t source_count, const struct rp_plan_source *named)
 {
@@ -25,8 +25,8 @@ static void add_sources(struct rp_record_writer *writer, const struct rp_state_s
     }
 }
 
-/* `sources` is NULL where the token's table cannot be read; `named` is NULL where names are not
- * known. */
+/* `sources` is NULL if the token has another number of sources, whose table is not read. `named` is
+ * NULL for a token, which has no names. */
 static void add_stream(struct rp_record_writer *writer, const struct rp_state_header *header,
                        const struct rp_state_source *sources, const struct rp_plan_source *named)
 {
@@ -67,55 +67,82 @@ void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *write
     free(sources);
 }
 
-/* The records that a token and a plan amount to, in the memory of one writer each. */
-struct both {
+/* The stream records of a token and of a plan. */
+struct records {
     struct rp_record_writer token, plan;
 };
 
-static int compare(const struct both *both, bool accept_weights, struct rp_error *error)
+static int compare(const struct records *records, bool accept_weights, struct rp_error *error)
 {
-    if (both->token.out_of_memory || both->plan.out_of_memory)
+    if (records->token.out_of_memory || records->plan.out_of_memory)
         return rp_fail(error, -ENOMEM, NULL, "no memory to compare a state token with this run");
-    struct rp_contract had = {{both->token.text, both->token.bytes}, {"", 0}};
-    struct rp_contract has = {{both->plan.text, both->plan.bytes}, {"", 0}};
+    struct rp_contract had = {{records->token.text, records->token.bytes}, {"", 0}};
+    struct rp_contract has = {{records->plan.text, records->plan.bytes}, {"", 0}};
     struct rp_contract_sides sides = {accept_weights ? RP_AT_REWEIGHTED : RP_AT_RESUME, "the state",
                                       "this run"};
     return RP_DEFECT(accept_other_stream) ? 0 : rp_contract_compare(&had, &has, &sides, error);
 }
 
-/* The source table of a token of as many sources as the plan has. */
-static int read_sources(struct rp_state_reader *reader, struct rp_state_source *sources,
-                        const struct rp_plan *plan, bool *weights_differ, struct rp_error *error)
+/* Read the source table of a token. *sources_out is on the heap; NULL after a failure. */
+static int read_sources(struct rp_state_reader *reader, uint32_t count,
+                        struct rp_state_source **sources_out, struct rp_error *error)
 {
-    *weights_differ = false;
-    for (uint32_t s = 0; s < plan->source_count; s++) {
-        if (!rp_state_read(reader, &sources[s], sizeof sources[s]))
-            return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                           "state token: it ends in its table of %" PRIu32 " sources",
-                           plan->source_count);
-        *weights_differ |= sources[s].weight != plan->weights[s];
-    }
+    *sources_out = NULL;
+    if (count > RP_SOURCES_MAX || count > reader->left / sizeof **sources_out)
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: a table of %" PRIu32 " sources does not fit into it", count);
+    struct rp_state_source *sources = rp_calloc((size_t)count + 1, sizeof *sources);
+    if (!sources)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for the %" PRIu32 " sources of a token",
+                       count);
+    bool is_read = rp_state_read(reader, sources, count * sizeof *sources);
+    RP_ASSERT(is_read);
+    *sources_out = sources;
     return 0;
+}
+
+static bool weights_differ_from(const struct rp_plan *plan, const struct rp_state_source *sources)
+{
+    for (uint32_t s = 0; s < plan->source_count; s++)
+        if (sources[s].weight != plan->weights[s])
+            return true;
+    return false;
 }
 
 int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header *header,
                    const struct rp_plan *plan, bool accept_weights, bool *weights_differ,
                    struct rp_error *error)
 {
-    struct both both = {.token = {.bytes = 0}};
-    struct rp_state_source *sources = rp_calloc(plan->source_count, sizeof *sources);
-    if (!sources)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for the %" PRIu32 " sources of a token",
-                       plan->source_count);
+    struct records records = {.token = {.bytes = 0}};
+    struct rp_state_source *sources = NULL;
     bool has_table = header->source_count == plan->source_count;
-    int code = has_table ? read_sources(reader, sources, plan, weights_differ, error) : 0;
+    int code = has_table ? read_sources(reader, plan->source_count, &sources, error) : 0;
+    *weights_differ = sources && weights_differ_from(plan, sources);
     if (code == 0) {
-        add_stream(&both.token, header, has_table ? sources : NULL, NULL);
-        rp_plan_contract(plan, &both.plan);
-        code = compare(&both, accept_weights, error);
+        add_stream(&records.token, header, sources, NULL);
+        rp_plan_contract(plan, &records.plan);
+        code = compare(&records, accept_weights, error);
     }
-    free(both.token.text);
-    free(both.plan.text);
+    free(records.token.text);
+    free(records.plan.text);
     free(sources);
     return code;
+}
+
+int rp_state_contract(const void *token, size_t bytes, struct rp_record_writer *writer,
+                      struct rp_error *error)
+{
+    struct rp_state_reader reader = {0};
+    struct rp_state_header header;
+    struct rp_state_source *sources = NULL;
+    int code = rp_state_open(&reader, &header, token, bytes, error);
+    if (code == 0)
+        code = read_sources(&reader, header.source_count, &sources, error);
+    if (code < 0)
+        return code;
+    add_stream(writer, &header, sources, NULL);
+    free(sources);
+    return writer->out_of_memory
+               ? rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a state token")
+               : 0;
 }

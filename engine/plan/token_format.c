@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* token_format.c — the header of a state token, how long a token can be, and the checks that need
- * no plan: the magic bytes, the length and the hash over all of it. */
+/* token_format.c — the header of a state token, the greatest length of a token, and the checks that
+ * need no plan: magic, length, hash and version. */
 #include <errno.h>
 #include <inttypes.h>
 
 #include "base/bits.h"
-#include "plan/token.h"
+#include "plan/token_records.h"
 
 enum { HASH_BYTES = sizeof(struct rp_hash128) };
 
 uint64_t rp_state_bytes_max(const struct rp_plan_config *config, uint32_t source_count)
 {
-    /* Nothing overflows: 2^10 lanes, 2^12 rows or pieces in a window, less than 2^11 bytes each. */
+    /* No overflow: at most 2^10 lanes with 2^12 rows or pieces of less than 2^11 bytes each. */
     uint64_t held = sizeof(struct rp_state_piece); /* concat */
-    if (config->packing == RP_PACKING_LOOKAHEAD)   /* a pending piece leaves room in the FIFO */
+    if (config->packing == RP_PACKING_LOOKAHEAD)   /* a pending piece takes a place of the FIFO */
         held = sizeof(struct rp_state_piece) * (uint64_t)config->window;
     if (config->packing == RP_PACKING_BEST_FIT)
         held += config->window * (sizeof(struct rp_state_open_row) +

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* token_verify — could the plan have written a state token?
+/* token_verify.c — check that a plan could have written this state token.
  *
- * Flow: rp_state_match has compared the header with the plan (token_contract.c; a difference is the
- * user's and has a way out); rp_state_verify goes over the lanes (a difference is damage). Only
- * then is the plan touched.
+ * rp_state_match (token_contract.c) has compared the header with the plan before: a difference
+ * there is another config or corpus. Here the lanes are checked: a difference is damage or forgery.
+ * The plan does not change before both have succeeded.
  *
- * Invariants: every number that later indexes, is subtracted or bounds a loop is checked here
- * against the corpus and the configuration, and the counts are checked against each other, so that
- * a token that passes can be planned on from without a further check. */
+ * Invariant: every number that is later used as an index, subtracted, or used as the bound of a
+ * loop is checked here against corpus and config, and the counts are checked against each other. So
+ * planning continues from a verified token without further checks. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
-#include "plan/token.h"
+#include "plan/token_records.h"
 
-__extension__ typedef unsigned __int128 wide; /* sums of u64 that came from outside */
+__extension__ typedef unsigned __int128 wide; /* sums of forged 64-bit numbers do not overflow */
 
-/* ---- could the plan have written it? --------------------------------------------------------- */
-
-/* One lane under examination, and what its records add up to. */
+/* The lane that is being checked, and the sums over its records. */
 struct check {
     const struct rp_plan *plan;
     const struct rp_lane *lane;
@@ -29,11 +27,11 @@ struct check {
     struct rp_state_lane record;
 
     wide documents_min, documents_max, mixed, buffered;
-    uint64_t opened_min;               /* an open row was opened after the ones before it */
+    uint64_t opened_min;               /* of the next open row: it was opened after those before */
     uint64_t fragments, fragments_max; /* of open rows: see check_open_rows */
     bool finished;                     /* all sources */
-    bool ended;                        /* no row of the lane has a fragment any more */
-    bool has_last;                     /* the last row before next_row that is the lane's has one */
+    bool ended;                        /* no further row of the lane has a fragment */
+    bool has_last;                     /* the lane's last row before next_row has a fragment */
 };
 
 #define DAMAGED(check, format, ...)                                                                \
@@ -79,7 +77,7 @@ static int check_cursor(struct check *check, uint32_t source)
                        cursor.epoch, epochs);
     struct rp_order order = check->lane->piece_source.cursors[source].order;
     bool finished = epochs > 0 && cursor.epoch == epochs;
-    uint64_t positions = 1; /* a finished source stands at 0 */
+    uint64_t positions = 1; /* the position of a finished source is 0 */
     if (!finished) {
         rp_order_enter(&order, cursor.epoch);
         positions = order.documents;
@@ -97,8 +95,8 @@ static int check_cursor(struct check *check, uint32_t source)
     return 0;
 }
 
-/* `offset` and `length` must reach exactly to the end of what long_doc leaves of the document:
- * packing only ever takes from the front. */
+/* `offset` + `length` must be the end of the part of the document that long_doc leaves, because
+ * packing takes tokens only from the front. */
 static int check_tail(const struct check *check, const char *what, uint32_t index, uint32_t source,
                       uint64_t document, uint64_t offset, uint64_t length)
 {
@@ -122,8 +120,8 @@ static int check_tail(const struct check *check, const char *what, uint32_t inde
     return 0;
 }
 
-/* may_be_cut: anywhere. Where lookahead takes full rows of a document, it begins at a multiple of
- * seq_len. */
+/* may_be_cut: the piece may begin at any token. Otherwise only full rows were taken from its
+ * document, so it begins at a multiple of seq_len. */
 static int check_piece(struct check *check, const char *what, uint32_t index, bool may_be_cut,
                        uint64_t length_min, uint64_t length_max)
 {
@@ -198,8 +196,8 @@ static int check_open_row(struct check *check, uint32_t index)
     return 0;
 }
 
-/* Every document of an open row was placed after that row was opened, and the first one is not too
- * old: this is what bounds the length of the next token (rp_state_bytes_max). */
+/* The first open row is not too old, and every document of an open row was placed after the row was
+ * opened. rp_state_bytes_max depends on both. */
 static int check_open_rows(struct check *check)
 {
     uint64_t placed = check->record.counts.placed;
@@ -219,7 +217,7 @@ static int check_open_rows(struct check *check)
     return 0;
 }
 
-/* The rows of this lane before `next_row`. */
+/* Number of rows of this lane before `next_row`. */
 static uint64_t rows_of_lane(const struct check *check, uint64_t next_row)
 {
     return next_row > check->number ? (next_row - 1 - check->number) / check->plan->config.lanes + 1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window — see window.h. */
+/* window.c — see window.h. */
 #include "plan/window.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ void rp_window_clear(struct rp_window *window)
     window->arrivals = 0;
     window->free = 1;
     for (uint32_t slot = 1; slot <= window->capacity; slot++)
-        window->age[slot].newer = (uint16_t)(slot + 1); /* the last one is never taken */
+        window->age[slot].newer = (uint16_t)(slot + 1); /* beyond the last slot: never used */
     window->age[NONE] = (struct rp_window_age){.older = NONE, .newer = NONE};
     window->place[NONE] = (struct rp_window_place){.value = 0, .lower = NONE, .upper = NONE};
     memset(window->occupied, 0, sizeof window->occupied);
@@ -54,7 +54,7 @@ void rp_window_clear(struct rp_window *window)
     window->greatest[0] = NONE;
 }
 
-/* The thing above which one of this value and arrival belongs. */
+/* The item right below an item of this value and arrival. */
 static uint16_t place_of(const struct rp_window *window, uint32_t value, uint64_t arrival)
 {
     uint16_t slot = rp_window_floor(window, value);
@@ -64,7 +64,7 @@ static uint16_t place_of(const struct rp_window *window, uint32_t value, uint64_
     return slot;
 }
 
-/* Put a thing into the order of values, right above `lower`. */
+/* Insert an item into the order of values, right above `lower`. */
 static void insert(struct rp_window *window, uint16_t slot, uint32_t value, uint16_t lower)
 {
     struct rp_window_place *place = window->place;
@@ -73,13 +73,13 @@ static void insert(struct rp_window *window, uint16_t slot, uint32_t value, uint
     place[slot] = (struct rp_window_place){value, (uint16_t)bucket, lower, upper};
     place[lower].upper = slot;
     place[upper].lower = slot;
-    if (place[upper].bucket != bucket) /* nearly always: few share a bucket */
+    if (place[upper].bucket != bucket) /* nearly always true: few items share a bucket */
         window->greatest[bucket] = slot;
     window->occupied[bucket / 64] |= UINT64_C(1) << bucket % 64;
     window->occupied_words |= UINT64_C(1) << bucket / 64;
 }
 
-/* Take a thing out of the order of values. */
+/* Remove an item from the order of values. */
 static void withdraw(struct rp_window *window, uint16_t slot)
 {
     struct rp_window_place *place = window->place;
@@ -108,7 +108,7 @@ uint16_t rp_window_add(struct rp_window *window, uint32_t value)
     age[NONE].older = slot;
     window->count++;
 
-    /* The newest stands at an end of its equals. */
+    /* Among items of equal value the newest is the lowest or the topmost. */
     insert(window, slot, value, rp_window_floor(window, value - window->older_is_greater));
     return slot;
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.h — up to 4096 things that are ordered twice: by arrival, and by (value, arrival).
+/* window.h — up to 4096 items in two orders: by arrival, and by (value, arrival).
  *
- * It is the FIFO of lookahead (value: length) and the open rows of best_fit (value: gap). A thing
- * is a slot number; the packing keeps what belongs to it in an array of its own.
+ * It is the FIFO of lookahead (value: length) and the open rows of best_fit (value: gap). An item
+ * is a slot number; the packing keeps the data of a slot in an array of its own.
  *
- * Both orders are rings over the slots that close in slot 0, which is no thing, has the value 0 and
- * so stands below the least and above the greatest. To enter the second one at a value, values fall
- * into buckets that widen with the value (exact below 256, then 1/128 of it), each bucket knows its
- * greatest thing, and a bitmap of two levels finds the next bucket that has one. So everything is
- * O(1) but for the few things that share a bucket. Slot 0 saves the branches at the ends, which a
- * processor would guess wrong: the order of the things is random.
+ * Each order is a doubly linked ring. Slot 0 is in both rings as a sentinel: it is no item, its
+ * value is 0, and it comes before the first and after the last item. To find an item by its value,
+ * values are divided into buckets that widen with the value (one value each below 256, then 1/128
+ * of the value). Each bucket knows its greatest item, and a bitmap of two levels finds the next
+ * occupied bucket below. So every operation is O(1), except for a walk over the few items of one
+ * bucket. The sentinel saves branches at the ends that a processor would mispredict, because the
+ * order of items is random.
  *
- * Invariants: going up, values ascend; among equal values the things stand in order of arrival, or
- * the other way round when older_is_greater. Bucket 0 has slot 0, and is never empty. */
+ * Invariants: `upper` leads to the same or a greater value; items of equal value are in order of
+ * arrival, or in the reverse order when older_is_greater. Bucket 0 has slot 0, so it is never
+ * empty. */
 #ifndef RP_PLAN_WINDOW_H
 #define RP_PLAN_WINDOW_H
 
@@ -27,7 +29,7 @@
 
 struct rp_window_age {
     uint64_t arrival;
-    uint16_t older, newer; /* slots; a free slot uses `newer` for the free list */
+    uint16_t older, newer; /* slots; `newer` of a free slot links the free list */
 };
 
 struct rp_window_place {
@@ -53,15 +55,15 @@ RP_MUST_CHECK int rp_window_open(struct rp_window *window, uint32_t capacity, bo
 void rp_window_close(struct rp_window *window);
 void rp_window_clear(struct rp_window *window);
 
-/** Add the newest thing; returns its slot, 1 … capacity. There must be room. */
+/** Add an item, which is the newest. Returns its slot, 1 … capacity. count must be < capacity. */
 uint16_t rp_window_add(struct rp_window *window, uint32_t value);
-/** The slot that the next one will have. */
+/** The slot that rp_window_add will return next. */
 static inline uint16_t rp_window_next_slot(const struct rp_window *window)
 {
     return window->free;
 }
 void rp_window_remove(struct rp_window *window, uint16_t slot);
-/** Give a thing another value; its arrival stays. */
+/** Give an item another value; its order of arrival stays. */
 void rp_window_change(struct rp_window *window, uint16_t slot, uint32_t value);
 
 /* ---- the order of arrival -------------------------------------------------------------------- */
@@ -89,25 +91,27 @@ static inline uint16_t rp_window_upper(const struct rp_window *window, uint16_t 
 {
     return window->place[slot].upper;
 }
-/** The least thing. */
+/** The item with the least value. */
 static inline uint16_t rp_window_least(const struct rp_window *window)
 {
     return rp_window_upper(window, RP_WINDOW_NONE);
 }
 
-/* 8 significant bits and their place: 0 … 255 as they are, then 128 buckets to the octave. */
+/* The 8 leading bits of the value and their position: 0 … 255 have a bucket each, then each octave
+ * has 128 buckets. */
 static inline uint32_t rp_window_bucket(uint32_t value)
 {
     uint32_t octave = 24 - (uint32_t)__builtin_clz(value | 128);
     return (octave << 7) + (value >> octave);
 }
 
-/** The topmost thing with a value up to `value`, or RP_WINDOW_NONE. */
+/** The topmost item with a value up to `value`, or RP_WINDOW_NONE. */
 static inline uint16_t rp_window_floor(const struct rp_window *window, uint32_t value)
 {
     uint32_t bucket = rp_window_bucket(value), word = bucket / 64;
     uint64_t bits = window->occupied[word] & UINT64_MAX >> (63 - bucket % 64);
-    /* Both are looked up, as a processor cannot guess which it will be. Bucket 0 is occupied. */
+    /* Both candidates are computed, because a branch would be mispredicted. Bucket 0 is occupied.
+     */
     uint64_t words = (window->occupied_words & ((UINT64_C(1) << word) - 1)) | 1;
     uint32_t lower = 63 - (uint32_t)__builtin_clzll(words);
     uint64_t lower_bits = window->occupied[lower];
@@ -119,7 +123,7 @@ static inline uint16_t rp_window_floor(const struct rp_window *window, uint32_t 
     return slot;
 }
 
-/** The same of all things but one. */
+/** rp_window_floor of all items but `slot`. */
 static inline uint16_t rp_window_floor_but(const struct rp_window *window, uint32_t value,
                                            uint16_t slot)
 {
@@ -127,7 +131,7 @@ static inline uint16_t rp_window_floor_but(const struct rp_window *window, uint3
     return floor == slot ? rp_window_lower(window, slot) : floor;
 }
 
-/** The lowest thing with a value of at least `value` >= 1, or RP_WINDOW_NONE. */
+/** The lowest item with a value of at least `value` >= 1, or RP_WINDOW_NONE. */
 static inline uint16_t rp_window_ceiling(const struct rp_window *window, uint32_t value)
 {
     return rp_window_upper(window, rp_window_floor(window, value - 1));

@@ -43,11 +43,28 @@ static json_t *contract_array(const struct rp_contract *contract)
 static json_t *source_object(const struct rp_engine *engine, uint32_t number)
 {
     const struct rp_source *source = rp_corpus_source(engine->corpus, number);
-    struct rp_unverified found = rp_stream_unverified(engine->config, engine->corpus, number);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I}", "source", rp_source_name(source), "shards",
-                     (json_int_t)rp_source_shards(source), "no_hashes", (json_int_t)found.shards,
-                     "tokens", (json_int_t)rp_source_tokens(source), "unverified",
-                     (json_int_t)found.tokens);
+    struct rp_source_part whole = rp_source_whole(source);
+    struct rp_source_part found = rp_stream_unverified(engine->config, engine->corpus, number);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "source", rp_source_name(source),
+                     "shards", (json_int_t)whole.shards, "no_hashes", (json_int_t)found.shards,
+                     "tokens", (json_int_t)whole.tokens, "unverified", (json_int_t)found.tokens,
+                     "bytes", (json_int_t)whole.bytes, "unverified_bytes", (json_int_t)found.bytes);
+}
+
+/* The share of the whole corpus, and what was taken from files since the start. */
+static void add_verification(json_t *object, const struct rp_engine *engine,
+                             const struct rp_flow_counts *counts)
+{
+    struct rp_unverified_share share = rp_stream_unverified_share(engine->config, engine->corpus);
+    json_t *sources = json_array();
+    for (uint32_t s = 0; s < engine->config->source_count; s++)
+        json_array_append_new(sources, source_object(engine, s));
+    json_object_set_new(object, "unverified_share", json_real(share.tokens));
+    json_object_set_new(object, "unverified_byte_share", json_real(share.bytes));
+    json_object_set_new(object, "taken_bytes", json_integer((json_int_t)counts->taken_bytes));
+    json_object_set_new(object, "unverified_bytes",
+                        json_integer((json_int_t)counts->unverified_bytes));
+    json_object_set_new(object, "sources", sources);
 }
 
 char *rp_engine_stat(const struct rp_engine *engine)
@@ -61,12 +78,9 @@ char *rp_engine_stat(const struct rp_engine *engine)
     json_t *ranks = json_array();
     for (uint32_t s = 0; s < engine->seat_count; s++)
         json_array_append_new(ranks, seat_object(engine, &engine->seats[s]));
-    json_t *sources = json_array();
-    for (uint32_t s = 0; s < engine->config->source_count; s++)
-        json_array_append_new(sources, source_object(engine, s));
     json_t *object = json_pack(
         "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, s:I, "
-        "s:I, s:I, s:I, s:b, s:f, s:o, s:o, s:o}",
+        "s:I, s:I, s:I, s:b}",
         "run", engine->config->run, "pid", (int)getpid(), "stream",
         rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint, "world",
         (json_int_t)engine->config->dp_world_size, "batch_size",
@@ -81,9 +95,10 @@ char *rp_engine_stat(const struct rp_engine *engine)
         "reads", (json_int_t)counts.reads, "read_bytes", (json_int_t)counts.read_bytes,
         "short_reads", (json_int_t)counts.short_reads, "read_retries",
         (json_int_t)counts.read_retries, "packers_replaced", (json_int_t)counts.packers_replaced,
-        "ended", engine->flow_ended, "unverified_share",
-        rp_stream_unverified_share(engine->config, engine->corpus), "sources", sources, "ranks",
-        ranks, "contract", contract_array(&engine->contract));
+        "ended", engine->flow_ended);
+    add_verification(object, engine, &counts);
+    json_object_set_new(object, "ranks", ranks);
+    json_object_set_new(object, "contract", contract_array(&engine->contract));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;

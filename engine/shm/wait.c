@@ -70,8 +70,9 @@ static inline void pause_cpu(void)
 }
 
 /* On one CPU the peer cannot run while this thread spins, so a spin only delays it. The CPUs that
- * this process may use are counted: in a container, or under a launcher that binds processes to
- * CPUs, trainers and engine share them. */
+ * this process may keep busy are counted: in a container, or under a launcher that binds processes
+ * to CPUs, trainers and engine share them; and under a quota that is worth one CPU a spin takes
+ * from the peer what it needs to get on. */
 static bool has_one_cpu(void)
 {
     static struct rp_a32 cpus; /* 0 = not asked yet; every thread stores the same */

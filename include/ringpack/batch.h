@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch.h — what a batch holds: the sections, their types and their shapes.
+/* batch.h — the sections of a batch, their types and their shapes.
  *
  * A batch is the `rows` rows that one rank takes in one micro-step. It is immutable. Its sections
- * are dense arrays, rows outermost, so the same bytes serve as [rows][seq_len] and as [rows *
- * seq_len]. D is max_docs_per_row; a *fragment* is the part of a document that lies in one row. */
+ * are dense arrays, rows outermost, so the same bytes can be used as [rows][seq_len] and as [rows *
+ * seq_len]. D is max_docs_per_row; a *fragment* is the part of a document that is in one row. */
 #ifndef RINGPACK_BATCH_H
 #define RINGPACK_BATCH_H
 
@@ -22,8 +22,8 @@ enum rp_dtype {
     RP_DTYPE_RECORD
 };
 
-/* Shape, element type, content. ROWS, DOC_LENS and INPUT_IDS are in every batch, the others where
- * the run's config asks for them. The numbers are part of the ABI. */
+/* For each section its shape, element type and content. ROWS, DOC_LENS and INPUT_IDS are in every
+ * batch, the others if the run's config asks for them. The numbers are part of the ABI. */
 enum rp_section {
     /* [rows] struct rp_row_info */
     RP_SECTION_ROWS = 0,
@@ -41,22 +41,22 @@ enum rp_section {
     RP_SECTION_SEGMENT_IDS = 5,
     /* [rows][seq_len] f32: 1 where the shifted label is a token, 0 elsewhere */
     RP_SECTION_LOSS_MASK = 6,
-    /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment and of every row's padding in the
-     * flat batch, then rows * seq_len up to the capacity */
+    /* [rows * (D + 1) + 1] i32: 0, then the end of every fragment and of every row's padding,
+     * counted in tokens of the whole batch, then rows * seq_len in all unused elements */
     RP_SECTION_CU_SEQLENS = 7,
-    /* [rows][D] struct rp_provenance, zeros behind the last fragment */
+    /* [rows][D] struct rp_provenance, zeros after the last fragment */
     RP_SECTION_PROVENANCE = 8,
-    RP_SECTION_COUNT = 9, /* that this header names */
+    RP_SECTION_COUNT = 9, /* number of sections in this header */
 };
 
-/* Length of every array by enum rp_section. It never changes, so that a new section moves no field:
- * what has no section is 0 or NULL. */
+/* Length of every array that is indexed by enum rp_section. It never changes, so a new section
+ * moves no field. Unused elements are 0 or NULL. */
 #define RP_SECTION_ROOM 16
 
-/* The records of ROWS and PROVENANCE never change: another record would be another section. */
+/* The records of ROWS and PROVENANCE never change; other records would be other sections. */
 struct rp_row_info {
     uint64_t row;       /* global row number */
-    uint32_t fragments; /* 0: padding only, behind the end of the stream or of the row's lane */
+    uint32_t fragments; /* 0: only padding, after the end of the stream or of the row's lane */
     uint32_t tokens;    /* real tokens, at most seq_len */
 };
 
@@ -68,18 +68,18 @@ struct rp_provenance {
 
 enum rp_label_mode { RP_LABELS_SHIFTED, RP_LABELS_ALIGNED };
 
-/* One section of every batch of a ring. `offset` is from the start of the slot. */
+/* A section in every slot of a ring. */
 struct rp_section_layout {
-    uint64_t offset;   /* in bytes, a multiple of 64; 0 = the run does not have the section */
+    uint64_t offset;   /* bytes from the start of the slot, a multiple of 64; 0 = no such section */
     uint64_t bytes;    /* of the whole section */
     uint32_t dtype;    /* enum rp_dtype */
     uint32_t reserved; /* zero */
 };
 
-/* The immutable shape of a run, as one rank sees it. The library makes it, and struct_size says how
- * much of it the library knows. */
+/* The immutable shape of a run, for one rank. The library fills it in, and struct_size is the size
+ * that the library knows. */
 struct rp_geometry {
-    uint64_t struct_size;      /* in bytes: a field beyond them is not there */
+    uint64_t struct_size;      /* in bytes; fields beyond them do not exist */
     uint32_t rows;             /* rows of this rank in a micro-batch (batch_size) */
     uint32_t seq_len;          /* tokens in a row */
     uint32_t max_docs_per_row; /* D */

@@ -12,26 +12,26 @@
  *     }
  *     rp_client_detach(client);
  *
- * Memory: a batch lies in shared memory that the engine owns. The caller reads it without a copy,
- * and holds a *lease* on it until rp_client_release. Leases may be released in any order. The
- * memory of a held lease stays valid and unchanged whatever happens to the engine; all is unmapped
- * when the client is detached and its last lease released.
+ * Memory: a batch is in shared memory that the engine owns. The caller reads it without a copy, and
+ * holds a *lease* on it until rp_client_release. Leases may be released in any order. The memory of
+ * a held lease stays valid and unchanged whatever happens to the engine. All memory is unmapped
+ * when the client is detached and its last lease is released.
  *
- * When the engine dies, rp_client_next waits, attaches to its successor (the next engine of that
- * run), and goes on at the row where it was.
+ * When the engine dies, rp_client_next waits for its successor (the next engine of that run),
+ * attaches to it, and continues at the same row.
  *
  * Threads: one thread at a time uses a client; leases may be released by any thread, at any time.
  * fork: the child must not use the client (calls return -RP_E_USAGE).
  *
- * Versions: a program runs with an older or a newer library of the same SONAME, because the structs
- * that cross the border begin with struct_size, which the caller sets to sizeof. Fields are only
- * appended, and 0 means "default" or "unknown" in each field that is.
+ * Versions: a program works with an older or a newer library of the same SONAME, because every
+ * struct that is passed begins with struct_size, which the caller sets to sizeof. Fields are only
+ * appended, and in an appended field 0 means "default" or "unknown".
  *   The library reads and writes at most struct_size bytes.
- *   Options: fields beyond struct_size are taken as 0. Where struct_size is larger than the library
- *     knows, the rest must be 0, else the call is refused: an option would have been ignored.
+ *   Options: fields beyond struct_size are taken as 0. Bytes that the library does not know must be
+ *     0; otherwise the call is refused, because an option would be ignored.
  *   Batches and counts: bytes of struct_size that the library does not know are set to 0.
- *   A struct_size that does not cover the fields named "required" below is -RP_E_USAGE, as is one
- *     above 4096: it was never set. */
+ *   A struct_size that does not cover the fields named "required" below is -RP_E_USAGE, and so is
+ *     one above 4096, which means that it was never set. */
 #ifndef RINGPACK_CLIENT_H
 #define RINGPACK_CLIENT_H
 
@@ -51,8 +51,8 @@ struct rp_client;
 struct rp_client_options {
     uint64_t struct_size; /* sizeof(struct rp_client_options) */
     const char *run;      /* name of the run; NULL = "default" */
-    /* Directory of the engine's socket; NULL = the default one. It is looked up again when an
-     * engine dies: give an absolute path, or never chdir. */
+    /* Directory of the engine's socket; NULL = the default one. It is opened again when an engine
+     * dies, so give an absolute path, or never chdir. */
     const char *run_dir;
     uint32_t rank;    /* 0 .. world - 1 */
     uint32_t world;   /* expected dp_world_size; 0 = do not check */
@@ -61,14 +61,16 @@ struct rp_client_options {
     /* Several trainers may need the batches of one rank, as tensor-parallel neighbours do: */
     uint32_t replica;  /* which of them this one is, 0 .. replicas - 1 */
     uint32_t replicas; /* expected number of them; 0 = do not check */
-    /* State token to go on from; NULL = where the engine stands (its start row). */
+    /* State token at which to continue; NULL = at the row of the engine. */
     const void *state;
     size_t state_bytes; /* 0 if and only if state is NULL */
-    /* For rp_client_attach as a whole: until there is an engine of that name, the seat is free, and
-     * the engine has placed this trainer. If the trainer's row is far from the engine's, the engine
-     * plans its way there first, and that counts. 0 = 10 s; UINT64_MAX = for ever */
+    /* For all of rp_client_attach: until an engine of that name is there, no other trainer has the
+     * rank and replica, and the engine has planned to the row of the state. 0 = 10 s; UINT64_MAX =
+     * without limit */
     uint64_t connect_timeout_ns;
-    uint64_t restart_timeout_ns; /* for the next engine of it; 0 = 60 s; UINT64_MAX = for ever */
+    /* For rp_client_next: until the successor of an engine that died is there. 0 = 60 s; UINT64_MAX
+     * = without limit */
+    uint64_t restart_timeout_ns;
 };
 
 /* A lease on one batch. Plain data; copies share the lease. Required: up to sections. */
@@ -77,7 +79,7 @@ struct rp_batch {
     uint64_t lease;       /* for the library */
     uint64_t number;      /* k: micro-batch of this run */
     uint64_t first_row;   /* global number of its first row */
-    uint64_t next_row;    /* row at which the state after this batch stands */
+    uint64_t next_row;    /* row at which the state after this batch continues */
     uint32_t rows, seq_len;
     uint32_t rows_real;       /* rows with a fragment */
     uint32_t tokens_real;     /* tokens that are not padding */
@@ -91,90 +93,93 @@ struct rp_batch {
 
 enum rp_next {
     RP_NEXT_BATCH = 1, /* *batch is a new lease */
-    RP_NEXT_EMPTY = 2, /* nothing within the timeout */
-    RP_NEXT_END = 3,   /* the stream has ended (num_epochs), every batch has been delivered */
+    RP_NEXT_EMPTY = 2, /* no batch became ready within the timeout */
+    RP_NEXT_END = 3,   /* the stream has ended (num_epochs), and every batch was delivered */
 };
 
-/** Attach to an engine; 0 and *client_out on success. Copies what it needs of options.
- *  Errors: -RP_E_GONE no engine of that name within the timeout; -RP_E_TIMEOUT there is one, and it
- *  did not place this trainer within the timeout; -RP_E_BUSY a live trainer has that rank and
- *  replica; -RP_E_MISMATCH another geometry or stream (with both values); -RP_E_VERSION an
- *  engine of another version; -RP_E_USAGE; -ENOMEM. */
+/** Attach to an engine. Returns 0 with *client_out. The options are copied.
+ *
+ * Errors: -RP_E_GONE no engine of that name within the timeout; -RP_E_TIMEOUT there is one, but the
+ * attach took longer than the timeout; -RP_E_BUSY a live trainer has that rank and replica;
+ * -RP_E_MISMATCH another geometry or stream (with both values); -RP_E_VERSION an engine of another
+ * version; -RP_E_USAGE; -ENOMEM. */
 RP_API RP_MUST_CHECK int rp_client_attach(struct rp_client **client_out,
                                           const struct rp_client_options *options,
                                           struct rp_error *error);
 
-/** The shape of the run; belongs to the client, valid until detach. Constant, but for `slots`,
- * `base_row` and the offsets, which may differ after rp_client_next has found another engine. */
+/** The shape of the run. It belongs to the client and is valid until detach. `slots`, `base_row`
+ * and the offsets may change when rp_client_next attaches to a successor; the rest is constant. */
 RP_API const struct rp_geometry *rp_client_geometry(const struct rp_client *client);
 
 /** Take the next batch: waits at most timeout_ns (0 = not at all, negative = without limit;
- * attaching to a restarted engine may take longer). Returns enum rp_next; -RP_E_USAGE when every
- * slot from the oldest held lease on is used (release that one first); -RP_E_GONE when the engine
- * died and no successor came within restart_timeout_ns; or the error that stopped the engine (for
- * example -RP_E_CORRUPT), with its message. */
+ * attaching to a successor may take longer). Returns enum rp_next; -RP_E_USAGE when all slots after
+ * the oldest held lease are used (release that lease first); -RP_E_GONE when the engine died and no
+ * successor came within restart_timeout_ns; or the error that stopped the engine (for example
+ * -RP_E_CORRUPT), with its message. */
 RP_API RP_MUST_CHECK int rp_client_next(struct rp_client *client, int64_t timeout_ns,
                                         struct rp_batch *batch, struct rp_error *error);
 
-/** Take the next batch if it is ready: as rp_client_next, but it never waits, counts no wait, and
- * never attaches to a successor (it returns RP_NEXT_EMPTY: call rp_client_next). */
+/** Take the next batch if it is ready. Like rp_client_next with a timeout of 0, but it counts no
+ * wait and never attaches to a successor: it returns RP_NEXT_EMPTY, and rp_client_next attaches. */
 RP_API RP_MUST_CHECK int rp_client_take(struct rp_client *client, struct rp_batch *batch,
                                         struct rp_error *error);
 
-/** Return a lease: its memory may be overwritten at once. Any order, any thread. Releasing one
- * twice is -RP_E_USAGE; but after rp_client_detach, releasing the last one frees the client, so
- * that a second release of it is undefined. */
+/** Release a lease, in any order and from any thread. Its memory may be overwritten at once.
+ * Releasing a lease twice is -RP_E_USAGE; but after rp_client_detach the release of the last lease
+ * frees the client, so releasing that one twice is undefined. */
 RP_API int rp_client_release(struct rp_client *client, const struct rp_batch *batch);
 
-/** 1 while the lease is held, else 0. Undefined once the client is detached and its last lease
- * released. */
+/** 1 while the lease is held, otherwise 0. Undefined after the client was detached and its last
+ * lease released. */
 RP_API int rp_client_holds(const struct rp_client *client, const struct rp_batch *batch);
 
-/** Copy the state token after the last batch that rp_client_next returned (before the first batch:
- * the one given to attach, or that of the row the run starts at). The bytes are the same on every
- * rank at the same micro-batch. No system call. Returns its length in bytes; copies nothing if that
- * exceeds `capacity`, so buffer = NULL and capacity = 0 ask for the length. */
+/** Copy the state token after the last batch that rp_client_next returned; before the first batch,
+ * the token that was given to attach, or that of the run's first row. The bytes are the same on
+ * every rank at the same micro-batch. No system call. Returns the length in bytes. Nothing is
+ * copied if that exceeds `capacity`, so buffer = NULL and capacity = 0 return the length. */
 RP_API size_t rp_client_state(const struct rp_client *client, void *buffer, size_t capacity);
 
-/** The same, but before that batch: for a caller that was interrupted while it took the batch. */
+/** Copy the state token before that batch, for a caller that was interrupted while it took the
+ * batch. */
 RP_API size_t rp_client_state_before(const struct rp_client *client, void *buffer, size_t capacity);
 
-/** Global row at which the state of rp_client_state stands. */
+/** Global row at which the state of rp_client_state continues. */
 RP_API uint64_t rp_client_next_row(const struct rp_client *client);
 
-/** Identity of the stream, low and high u64: a hash of corpus, seed, packing and all else that
- * decides what row g holds (engine/plan/STREAM.md section 9). Equal identities are equal streams.
- * Equal streams have different identities where one node has an index of its corpus and the other
- * has none: rp_contract_agree tells. */
+/** Identity of the stream, low and high u64: a hash of corpus, seed, packing and everything else
+ * that decides the tokens of row g (engine/plan/STREAM.md section 9). Streams with equal identities
+ * are equal. Equal streams have different identities if one node has indexed its corpus and another
+ * has not; rp_contract_agree finds that they agree. */
 RP_API void rp_client_identity(const struct rp_client *client, uint64_t identity[2]);
 
-/** Copy the run's contract: what its engines and trainers agree on, as lines of named fields. Valid
- * from attach on. Returns its length in bytes, as rp_client_state does. */
+/** Copy the run's contract: the fields on which its engines and trainers agree, one a line. Valid
+ * after attach. Returns the length in bytes, as rp_client_state does. */
 RP_API size_t rp_client_contract(const struct rp_client *client, char *buffer, size_t capacity);
 
-/** Compare the contracts of two processes of a job, which messages call by their names. The ranks
- * of a job should compare contracts, and next_row, before the first step: nodes share no memory, so
- * no engine can. Returns 1 if they agree and both know the whole content of the corpus (it is
- * indexed), 0 if they agree and samples of it were compared; -RP_E_MISMATCH with every field that
- * differs; -RP_E_CORRUPT for text that is no contract. */
+/** Compare the contracts of two processes of a job; messages use their names. The ranks of a job
+ * should compare contracts, next_row, and base_row modulo rows * world * micro_batches (their step
+ * boundaries) before the first step, because no engine can: nodes share no memory. Returns 1 if
+ * they agree and the whole content of the corpus was compared (it is indexed on both sides), 0 if
+ * they agree and samples of it were compared, -RP_E_MISMATCH with every field that differs,
+ * -RP_E_CORRUPT for text that is not a contract. */
 RP_API RP_MUST_CHECK int rp_contract_agree(const char *name, const char *text, size_t bytes,
                                            const char *other_name, const char *other_text,
                                            size_t other_bytes, struct rp_error *error);
 
-/* What the client has seen since attach. */
+/* Counts since attach. */
 struct rp_client_counts {
     uint64_t struct_size;           /* sizeof(struct rp_client_counts), set by the caller */
     uint64_t batches, rows, tokens; /* delivered; tokens without padding */
     uint64_t waits;                 /* calls of rp_client_next that found nothing ready */
-    uint64_t wait_ns;               /* spent in these */
-    uint64_t reattaches;            /* to another engine */
+    uint64_t wait_ns;               /* time spent in these calls */
+    uint64_t reattaches;            /* attaches to a successor */
 };
-/** Fill in *counts; 0, or -RP_E_USAGE for a struct_size that was not set. */
+/** Fill in *counts. Returns 0, or -RP_E_USAGE if struct_size was not set. */
 RP_API int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts);
 
-/** Detach. Held leases stay readable; only rp_client_release and rp_client_holds may still be
- * called, for these. The client is freed with the last of them, at once if there is none. NULL is
- * fine. */
+/** Detach. Held leases stay readable; only rp_client_release and rp_client_holds may be called for
+ * them. The client is freed when the last one is released, at once if there is none. NULL is fine.
+ */
 RP_API void rp_client_detach(struct rp_client *client);
 
 /** Add the digest of a batch's rows (engine/plan/STREAM.md section 7) to sum (low, high u64) modulo
@@ -182,11 +187,17 @@ RP_API void rp_client_detach(struct rp_client *client);
 RP_API void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,
                             uint64_t sum[2]);
 
-/* Questions to the engine of a run. run and run_dir are those of struct rp_client_options. The
- * caller frees a text with rp_text_free; it is NULL after a failure. Errors: -RP_E_GONE there is no
- * such engine; what the engine refuses. */
+/** Add the labelled digest of a batch's rows (section 7 as well). -RP_E_USAGE if the run has
+ * neither labels nor a loss mask. */
+RP_API RP_MUST_CHECK int rp_batch_labelled_digest(const struct rp_geometry *geometry,
+                                                  const struct rp_batch *batch, uint64_t sum[2],
+                                                  struct rp_error *error);
 
-/** What the engine says about itself: a JSON object. */
+/* Requests to the engine of a run. run and run_dir are those of struct rp_client_options. The
+ * caller frees a returned text with rp_text_free; it is NULL after a failure. Errors: -RP_E_GONE if
+ * there is no such engine, or the engine's own error. */
+
+/** The status of the engine: a JSON object. */
 RP_API RP_MUST_CHECK int rp_run_stat(const char *run_dir, const char *run, char **json_out,
                                      struct rp_error *error);
 
@@ -194,12 +205,12 @@ RP_API RP_MUST_CHECK int rp_run_stat(const char *run_dir, const char *run, char 
 RP_API RP_MUST_CHECK int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out,
                                            struct rp_error *error);
 
-/** Save a checkpoint, where the run has a directory for them, and end the engine. */
+/** Save a checkpoint, if the run has a checkpoint directory, and end the engine. */
 RP_API RP_MUST_CHECK int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error);
 
 RP_API void rp_text_free(char *text);
 
-/** Section of a batch; NULL where the run does not have it, or the library does not know it. */
+/** A section of a batch; NULL if the run does not have it, or the library does not know it. */
 static inline const void *rp_batch_section(const struct rp_batch *batch, enum rp_section section)
 {
     return batch->sections[section];

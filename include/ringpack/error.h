@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* error.h — one convention for everything that can fail.
+/* error.h — error codes and messages.
  *
- * A function that can fail returns an int: 0 (or a count) when it worked, a negative code when it
- * did not. Codes -1 .. -4095 are negated errno values: the environment said no. Codes from -5000
- * down are ringpack's own, listed below. The two ranges cannot meet: Linux never returns an errno
- * above 4095.
+ * A function that can fail returns an int: 0 or a count on success, a negative code on failure.
+ * Codes -1 .. -4095 are negated errno values, of failed system calls. Codes below -5000 are
+ * ringpack's own, listed below. The ranges cannot overlap, because Linux returns no errno above
+ * 4095.
  *
- * Detail goes to an optional struct rp_error that the caller owns. NULL is fine everywhere. Its
- * content is defined only after a function returned a negative code. */
+ * Details are written to an optional struct rp_error that the caller owns; NULL is allowed
+ * everywhere. Its content is defined only after a function has returned a negative code. */
 #ifndef RINGPACK_ERROR_H
 #define RINGPACK_ERROR_H
 
@@ -18,7 +18,7 @@ extern "C" {
 #define RP_API __attribute__((visibility("default")))
 #define RP_MUST_CHECK __attribute__((warn_unused_result))
 
-/* name, code, what it means to the reader of a message */
+/* name, code, text */
 #define RP_ERROR_CODES(X)                                                                          \
     X(RP_E_USAGE, 5001, "the call or the command line is wrong")                                   \
     X(RP_E_CONFIG, 5002, "the configuration is wrong")                                             \
@@ -43,16 +43,16 @@ enum rp_error_code {
 #undef RP_ERROR_ENUM
 };
 
-/** What failed, and what to do next. Owned by the caller; both strings are always terminated. It
- * never changes its size, and so has none in it. */
+/** What failed, and what to do next. Both strings are always terminated. The size of the struct
+ * never changes, so it has no struct_size. */
 struct rp_error {
     int code;          /* the negative code that was returned */
     char message[768]; /* what failed, on which object, expected and found */
     char hint[384];    /* what is safe and what to type next; may be empty */
 };
 
-/** Text of a negative code: strerror for the environment's, the table above for our own. Never
- * NULL. */
+/** Text of a negative code: strerror for a negated errno, the table above for ringpack's codes.
+ * Never NULL. */
 RP_API const char *rp_strerror(int code);
 
 #ifdef __cplusplus

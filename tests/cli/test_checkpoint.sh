@@ -18,6 +18,31 @@ equals 7 "$(field "said['next_row']")"
 equals lookahead "$(field "said['token']['packing']")"
 equals 56 "$(field "said['contents']['tokens']")"
 
+# --- the contract, by field and hash. A state token carries the fields of the stream
+stream=$("$python" -c "
+import json
+print(json.load(open('$golden/contract-v1.json'))['lookahead-pad']['identity'])")
+"$python" - "$golden" >state <<'PYTHON'
+import json
+import pathlib
+import sys
+
+vector = json.loads((pathlib.Path(sys.argv[1]) / "stream-v1" / "lookahead-pad.json").read_text())
+sys.stdout.buffer.write(bytes.fromhex(vector["states"][0]["token"]) + bytes(100))
+PYTHON
+for file in "$golden/checkpoint-v1.rpc" state; do
+    status 0 "stream contract $stream|  seed                   796704537621" \
+        "$ringpack" checkpoint show "$file"
+    json show "$file"
+    equals "$stream" "$(field "said['contract_hashes']['stream']")"
+    equals None "$(field "said['contract_hashes']['delivery']")"
+    equals 120 "$(field "said['contract']['source[0000].documents']")"
+done
+equals 7 "$(field "said['next_row']")"
+status 2 'a state token of a run|checkpoint show' "$ringpack" inspect state
+head -c 300 state >cut
+status 2 'cut: state token' "$ringpack" checkpoint show cut
+
 # --- paths that are wrong
 mkdir empty
 printf 'no checkpoint' >foreign.rpc

@@ -80,7 +80,9 @@ printf '%s\n' 'seq_len: 1048576' 'batch_size: 64' 'dp_world_size: 2' \
 expect "the rings of a config: 64 MiB, and 4 slots of 64 rows of 4 MiB for each of 2 ranks" 0 \
     "^ok +memory .*, 2\.[0-9]+ GiB wanted for all rings" doctor -c "$work/run.yaml"
 expect "what nothing verifies" 0 \
-    "^warn +verification +nothing verifies 100.0 % .*32,?768 tokens in 1 of 1 shards" \
+    "^warn +verification +nothing verifies 100.0 % of the tokens, 100.0 % of the bytes" \
+    doctor -c "$work/run.yaml"
+expect "in which source that is" 0 "source .tokens.: 32768 tokens .64.0 KiB. in 1 of 1 shards" \
     doctor -c "$work/run.yaml"
 "$RINGPACK" index -q --format raw --dtype u16 --eos 1 "$work/tokens.bin"
 expect "an indexed corpus" 0 "^ok +verification +every block that is read is compared" \

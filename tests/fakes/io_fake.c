@@ -116,7 +116,7 @@ static int64_t answer(struct fake *fake, const struct rp_io_read *read)
         bytes = cut_length(fake, bytes, read->alignment);
     if (bytes < 0)
         return bytes;
-    ssize_t count = pread(read->fd, read->buffer, (size_t)bytes, (off_t)read->offset);
+    ssize_t count = pread((int)read->object, read->buffer, (size_t)bytes, (off_t)read->offset);
     return count < 0 ? -errno : count;
 }
 
@@ -141,6 +141,8 @@ static int fake_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
 
 const struct rp_io_method io_fake_method = {
     .name = "fake",
+    .open_object = rp_io_open_file,
+    .close_object = rp_io_close_file,
     .open = fake_open,
     .close = fake_close,
     .submit = fake_submit,

@@ -64,7 +64,7 @@ static void start_read(struct state *state, uint32_t number)
     memset(place->memory, POISON, state->place_bytes);
     place->busy = true;
     place->read = (struct rp_io_read){
-        .fd = run->fd,
+        .object = run->fd,
         .bytes = (uint32_t)bytes,
         .bytes_needed = (uint32_t)rp_min_u64(bytes, size - offset),
         .alignment = run->alignment,
@@ -146,6 +146,17 @@ unsigned io_run_reads(struct io_run *run)
     free(state.places);
     free(memory);
     return state.wrong;
+}
+
+int io_open(const char *path, bool direct, uint32_t *alignment_out, struct rp_error *error)
+{
+    const struct rp_io_place place = {.path = path, .direct = direct};
+    struct rp_io_object object;
+    int code = rp_io_open_file(&object, &place, error);
+    if (code < 0)
+        return code;
+    *alignment_out = object.alignment;
+    return object.fd;
 }
 
 struct rp_io_done io_read_once(const struct rp_io_method *method, const struct rp_io_read *read,

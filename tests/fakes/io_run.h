@@ -30,6 +30,9 @@ struct io_run {
  * buffer, or not at all. */
 unsigned io_run_reads(struct io_run *run);
 
+/** Open a file as the methods of files do. Returns the descriptor, or a negative code. */
+int io_open(const char *path, bool direct, uint32_t *alignment_out, struct rp_error *error);
+
 /** One read, waited for. */
 struct rp_io_done io_read_once(const struct rp_io_method *method, const struct rp_io_read *read,
                                struct rp_io_counts *counts);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a peer says first to a running engine: u8 mode (1: a state token of the stream is appended),
- * then the message, edits of a good one (2: the message itself).
+/* What a peer says first to a running engine: u8 mode (1: a state token of the stream is appended;
+ * 4: so is the engine's contract), then the message, edits of a good one (2: the message itself).
  *
- * The engine answers with a whole reply, or hangs up, and goes on. Whoever is welcomed gets a ring
- * that stands where was asked for, and in it the rows of the stream and no others. */
+ * The engine answers with a whole reply, or hangs up, and goes on. Whoever is welcomed brought no
+ * contract or one with the engine's fields, and gets a ring that stands where was asked for, and in
+ * it the rows of the stream and no others. */
 #include "live_engine.h"
 #include "shm/socket.h"
 
@@ -60,8 +61,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_REQUIRE(got <= 0 || (size_t)got == sizeof reply + reply.text_bytes);
     FUZZ_REQUIRE(reply.magic == RP_MESSAGE_MAGIC);
     FUZZ_REQUIRE(reply.kind != RP_REPLY_REFUSED || (reply.code < 0 && reply.text_bytes > 1));
-    if (reply.kind == RP_REPLY_WELCOME)
+    if (reply.kind == RP_REPLY_WELCOME) {
+        FUZZ_REQUIRE(live_contract_fits(&request, bytes));
         check_welcome(&request, &reply, fds);
+    }
     FUZZ_REQUIRE(fds[0] < 0 && fds[1] < 0);
     close(fd);
     return 0;

@@ -4,7 +4,7 @@
  *
  * Accepted token: saving gives the same bytes, its listing agrees, and the plan goes on from it
  * without running past a row. Refused token: the plan is as it was. Hash not mended: accepted if
- * and only if it is the good one. */
+ * and only if it is the good one. What is made of any token for people to read is a record. */
 #include "token_image.h"
 
 static uint8_t before[TOKEN_BYTES_MAX], after[TOKEN_BYTES_MAX];
@@ -31,6 +31,16 @@ static void check_taken(struct variant *v, size_t bytes)
     FUZZ_REQUIRE(error.code == 0); /* of an index that is not damaged, every row can be planned */
 }
 
+static void check_record(const void *read, size_t bytes)
+{
+    struct rp_error error = {0};
+    struct rp_record_writer writer = {0};
+    struct rp_record record;
+    if (fuzz_accepted(rp_state_contract(read, bytes, &writer, &error), &error))
+        FUZZ_REQUIRE(rp_record_open(&record, writer.text, writer.bytes, NULL) == 0);
+    free(writer.text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
@@ -47,6 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t before_bytes = rp_plan_save(v->plan, before);
     bool same = bytes == v->bytes[row] && memcmp(token, v->tokens[row], bytes) == 0;
     const void *read = fuzz_at_edge(token, bytes);
+    check_record(read, bytes);
     bool accepted = fuzz_accepted(rp_plan_load(v->plan, read, bytes, false, &error), &error);
     FUZZ_REQUIRE(accepted || !same);
     FUZZ_REQUIRE(mode || accepted == same);

@@ -22,6 +22,8 @@ static uint64_t live_row_hashes[LIVE_ROWS];
 static uint8_t live_token[1u << 12]; /* a state token of the stream, and the row it stands at */
 static size_t live_token_bytes;
 static uint64_t live_token_row;
+static char live_contract[1024]; /* of the engine */
+static size_t live_contract_bytes;
 static uint8_t live_bytes[8192]; /* the message of live_message */
 
 FUZZ void *live_run(void *unused)
@@ -88,6 +90,8 @@ FUZZ void live_learn(void)
         }
     }
     FUZZ_REQUIRE(live_token_bytes > 0 && live_token_bytes <= sizeof live_token);
+    live_contract_bytes = rp_client_contract(clients[0], live_contract, sizeof live_contract);
+    FUZZ_REQUIRE(live_contract_bytes > 0 && live_contract_bytes <= sizeof live_contract);
     for (uint32_t r = 0; r < LIVE_WORLD; r++)
         rp_client_detach(clients[r]);
 }
@@ -104,21 +108,24 @@ FUZZ void live_start(void)
 }
 
 /* A request of a good trainer, edited, or (mode 2) other bytes altogether; mode 1: with a state
- * token behind it. It is not allowed to stop the engine. */
+ * token behind it; mode 4: with the contract behind that. It is not allowed to stop the engine. */
 FUZZ size_t live_message(struct fuzz_input *input, struct rp_request *request)
 {
     unsigned mode = (unsigned)fuzz_number(input, 1);
     size_t token_bytes = mode & 1 ? live_token_bytes : 0, bytes = sizeof *request;
+    size_t contract_bytes = mode & 4 ? live_contract_bytes : 0;
     *request = (struct rp_request){.magic = RP_MESSAGE_MAGIC,
                                    .abi_version = RP_ABI_VERSION,
                                    .kind = RP_REQUEST_ATTACH,
                                    .run = "fuzz",
                                    .next_row = RP_NEXT_ROW_ANY,
                                    .step_row = RP_NEXT_ROW_ANY,
-                                   .state_bytes = (uint32_t)token_bytes};
+                                   .state_bytes = (uint32_t)token_bytes,
+                                   .contract_bytes = (uint32_t)contract_bytes};
     memcpy(live_bytes, request, bytes);
     memcpy(live_bytes + bytes, live_token, token_bytes);
-    bytes += token_bytes;
+    memcpy(live_bytes + bytes + token_bytes, live_contract, contract_bytes);
+    bytes += token_bytes + contract_bytes;
     if (mode & 2) {
         bytes = rp_min_u64(input->left, sizeof live_bytes);
         memcpy(live_bytes, input->at, bytes);
@@ -129,6 +136,34 @@ FUZZ size_t live_message(struct fuzz_input *input, struct rp_request *request)
     if (request->kind == RP_REQUEST_STOP) /* that would be its end */
         live_bytes[offsetof(struct rp_request, kind)] = RP_REQUEST_STAT;
     return bytes;
+}
+
+static bool fields_fit(const struct rp_record *ours, const struct rp_record *found)
+{
+    struct rp_field field, other;
+    for (size_t at = 0; rp_record_next(ours, &at, &field);) {
+        char name[RP_RECORD_NAME_MAX + 1];
+        snprintf(name, sizeof name, "%.*s", (int)field.name_bytes, field.name);
+        if (field.sign != ':' &&
+            (!rp_record_find(found, name, &other) || other.value_bytes != field.value_bytes ||
+             memcmp(other.value, field.value, field.value_bytes) != 0))
+            return false;
+    }
+    return true;
+}
+
+/* Whether a message has no contract, or one with each field of the engine's. */
+FUZZ bool live_contract_fits(const struct rp_request *request, size_t bytes)
+{
+    struct rp_contract ours, found;
+    if (request->contract_bytes == 0)
+        return true;
+    if ((uint64_t)request->state_bytes + request->contract_bytes != bytes - sizeof *request)
+        return false;
+    const char *text = (const char *)live_bytes + sizeof *request + request->state_bytes;
+    FUZZ_REQUIRE(rp_contract_open(&ours, live_contract, live_contract_bytes, NULL) == 0);
+    return rp_contract_open(&found, text, request->contract_bytes, NULL) == 0 &&
+           fields_fit(&ours.stream, &found.stream) && fields_fit(&ours.delivery, &found.delivery);
 }
 
 #endif

@@ -161,6 +161,37 @@ def make_checkpoint():
     put("checkpoint", "golden", b"\1" + (GOLDEN / "checkpoint-v1.rpc").read_bytes())
 
 
+LIVE_CONTRACT = """\
+block_documents=0
+corpus_sampled=00000000000000000000000000000000
+fill=pad
+lanes=1
+long_doc=split
+max_docs_per_row=16
+num_epochs=0
+packing=lookahead
+seed=0
+seq_len=16
+shuffle=document
+source[0000].documents=88
+source[0000].name:t
+source[0000].weight=1
+sources=1
+stream_version=1
+window=64
+window_blocks=0
+
+batch_size=2
+dp_world_size=2
+drop_last=false
+global_batch_size=4
+label_mode=shifted
+pad_id=0
+sections=rows,doc_lens,input_ids,cu_seqlens
+token_dtype=i32
+"""  # of live_engine.h, but for the fingerprint
+
+
 def make_attach():
     kind, rank, rows, next_row, step_row = 12, 88, 96, 112, 120  # where they lie in rp_request
     put("attach", "anywhere", b"\0")
@@ -176,6 +207,16 @@ def make_attach():
     put("attach", "stat", b"\0" + edit(kind, 4, 2))
     put("attach", "checkpoint", b"\0" + edit(kind, 4, 3))
     put("attach", "short", b"\2" + b"RPKTALK1")
+    put("attach", "with-the-contract", b"\4")
+    put("attach", "with-a-token-and-the-contract", b"\5")
+    text = LIVE_CONTRACT
+    for field in ("seed=", "corpus_sampled=", "source[0000].weight=", "batch_size=", "pad_id="):
+        at = 144 + text.index(field) + len(field)
+        name = re.sub(r"[^a-z]+", "-", field).strip("-")
+        put("attach", f"other-{name}", b"\4" + edit(at, 1, ord("8")))
+    put("attach", "other-name", b"\4" + edit(144 + text.index("name:") + 5, 1, ord("8")))
+    put("attach", "damaged-contract", b"\4" + edit(144 + 7, 1, 0))
+    put("attach", "other-length-of-the-contract", b"\4" + edit(132, 4, 9))
 
 
 def make_request():
@@ -242,6 +283,16 @@ def make_reply():
     put("reply", "refused", b"\2" + edit(12, 4, 2) + edit(16, 4, 2**32 - 5))
     put("reply", "other-length", b"\2" + edit(20, 4, 3))
     put("reply", "raw", b"\3" + b"RPKTALK1" + bytes(40))
+    contract = 48 + 12  # behind the head and a state of 12 bytes: seed=7, pad_id=0
+    put("reply", "successor", b"\x42")
+    put("reply", "successor-body-in-a-descriptor", b"\x62")
+    put("reply", "successor-that-stops", b"\x52")
+    put("reply", "successor-at-another-row", b"\x42" + edit(32, 8, 2))
+    put("reply", "successor-of-another-seed", b"\x42" + edit(contract + 5, 1, ord("8")))
+    put("reply", "successor-of-another-pad-id", b"\x42" + edit(contract + 15, 1, ord("9")))
+    put("reply", "successor-without-a-field", b"\x42" + edit(contract + 5, 1, ord("\n")))
+    put("reply", "successor-with-a-label", b"\x42" + edit(contract + 4, 1, ord(":")))
+    put("reply", "successor-without-a-contract", b"\x42" + edit(24, 4, 0))
 
 
 def make_ring_view():

@@ -7,7 +7,7 @@
 #include "../unit/plan_corpus.h"
 
 #include "fuzz.h"
-#include "plan/token.h"
+#include "plan/token_records.h"
 
 #define ROWS_KEPT 48u
 #define TOKEN_BYTES_MAX 65536u

@@ -15,10 +15,9 @@ def hash128(data):
     return value & (2**64 - 1), value >> 64
 
 
-def labels_of(spec, fragment):
+def labels_of(spec, fragment, tokens):
     """Section 10: of each token of a fragment its label, or None."""
-    source, document, offset, length = fragment
-    tokens = spec.corpora[source].tokens(document, offset, length)
+    source, document, offset, _ = fragment
     if spec.spans[source] is None:
         return [None, *tokens[1:]]
     trained = {t for begin, end in spec.spans[source][document] for t in range(begin, end)}
@@ -34,12 +33,14 @@ def row_digest(spec, g, row, labelled=False):
     content = struct.pack("<I", len(row)) + b"".join(
         struct.pack("<I", fragment.length) for fragment in row
     )
-    for source, document, offset, length in row:
+    labels = b""
+    for fragment in row:
+        source, document, offset, length = fragment
         tokens = spec.corpora[source].tokens(document, offset, length)
         content += struct.pack("<%dI" % length, *tokens)
-    for fragment in row if labelled else []:
-        for label in labels_of(spec, fragment):
-            content += struct.pack("<I", 2**32 - 100 if label is None else label)
+        for label in labels_of(spec, fragment, tokens) if labelled else []:
+            labels += struct.pack("<I", 2**32 - 100 if label is None else label)
+    content += labels
     return xxhash.xxh3_128_intdigest(struct.pack("<QQQ", g, *hash128(content)))
 
 

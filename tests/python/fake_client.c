@@ -296,6 +296,15 @@ void rp_batch_digest(const struct rp_geometry *geometry, const struct rp_batch *
     sum[1] += 1;
 }
 
+int rp_batch_labelled_digest(const struct rp_geometry *geometry, const struct rp_batch *batch,
+                             uint64_t sum[2], struct rp_error *error)
+{
+    (void)error;
+    sum[0] += batch->number + 2 * geometry->rows;
+    sum[1] += 1;
+    return 0;
+}
+
 static int answer(const char *run, const char *text, char **text_out, struct rp_error *error)
 {
     if (!strcmp(run, "nobody")) {

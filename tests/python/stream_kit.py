@@ -205,10 +205,8 @@ class Stream(Expected):
 
     def batch(self, first, count, pad_id=None):
         made, ends = super().batch(first, count, self.pad_id if pad_id is None else pad_id)
-        real = made["segment_ids"] > 0
         if self.label_mode == "aligned":
-            begins = real & (made["position_ids"] == 0)
-            made["labels"] = numpy.where(real & ~begins, made["input_ids"], -100)
+            made["labels"] = made["aligned"]
         wide = {"i32": "<i4", "i64": "<i8", "u16": "<i4"}[self.token_dtype]
         for name in "labels", "position_ids":
             made[name] = made[name].astype(wide)

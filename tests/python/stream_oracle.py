@@ -5,7 +5,7 @@ import struct
 
 import numpy
 from oracle import make_spec
-from state import row_digest
+from state import labels_of, row_digest
 from stream import Plan, count_rows
 
 INPUTS = {
@@ -64,6 +64,7 @@ class Expected:
             "doc_lens": numpy.zeros((count, most), "<i4"),
             "input_ids": numpy.full((count, length), pad_id, "<i4"),
             "labels": numpy.full((count, length), IGNORED, "<i4"),
+            "aligned": numpy.full((count, length), IGNORED, "<i4"),
             "position_ids": numpy.zeros((count, length), "<i4"),
             "segment_ids": numpy.zeros((count, length), "<i4"),
             "provenance": [[(0, 0, 0, 0)] * most for _ in rows],
@@ -74,8 +75,12 @@ class Expected:
             for n, fragment in enumerate(row):
                 span = slice(at, at + fragment.length)
                 made["doc_lens"][r, n] = fragment.length
-                made["input_ids"][r, span] = self.tokens(fragment)
-                made["labels"][r, span] = (*made["input_ids"][r, span][1:], IGNORED)
+                tokens = self.tokens(fragment)
+                labels = labels_of(self.spec, fragment, tokens)
+                labels = [IGNORED if label is None else label for label in labels]
+                made["input_ids"][r, span] = tokens
+                made["aligned"][r, span] = labels
+                made["labels"][r, span] = (*labels[1:], IGNORED)
                 made["position_ids"][r, span] = range(fragment.length)
                 made["segment_ids"][r, span] = n + 1
                 made["provenance"][r][n] = (

@@ -3,6 +3,7 @@
 nodes, at the re-attachment of a trainer whose engine was killed, and at a resume from a
 checkpoint."""
 
+import re
 import shutil
 import subprocess
 
@@ -124,7 +125,8 @@ def test_each_field_alone_is_refused_by_name(
     with pytest.raises(CheckpointMismatchError) as on_nodes:
         check_agreement(
             [
-                {"contract": text, "next_row": 0, "dp_world_size": 1, "dp_rank": 0}
+                {"contract": text, "next_row": 0, "step_boundary": 0}
+                | {"dp_world_size": 1, "dp_rank": 0}
                 for text in (contract, other.contract())
             ]
         )
@@ -200,6 +202,8 @@ def test_show_and_stat_tell_the_contract(wrecked, serve, attach, program, shelve
     ).stdout
     for line in "label_mode", "corpus_full", "source[0000].name", "stream_version":
         assert f"\n  {line} " in shown
+    for line in "stream contract ", "delivery contract ":
+        assert re.search(f"^{line}[0-9a-f]{{32}}$", shown, re.M)
     serve("job", shelves["base"])
     told = {line["field"]: line["value"] for line in ringpack.stat("job", folder)["contract"]}
     assert (told["pad_id"], told["stream_version"]) == ("0", "1")

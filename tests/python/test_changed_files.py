@@ -6,6 +6,7 @@ saved, and once the file is back every row comes, with the bytes it always had."
 import contextlib
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy
 import pytest
 import ringpack
 from failure_kit import SEQ_LEN, Tape, assert_ended_by, finish
-from stream_kit import LONG, PATIENCE, Engine, Ranks
+from stream_kit import LONG, PATIENCE, Engine, Ranks, write_megatron
 
 LONG_TAPE = 3000000  # tokens: far more than any ring holds
 SHORT_TAPE = 100000  # tokens: read several times
@@ -100,6 +101,28 @@ def test_an_index_that_is_cut(reading, io):
     os.truncate(it.index_path, 0)
     it.read_until_told(it.index_path, "found 0")
     it.restore_and_finish()
+
+
+@pytest.mark.parametrize("verify", ["auto", "off"])
+def test_stat_tells_what_nothing_verifies(program, folder, engines, verify):
+    """Of two sources with 4 and 2 bytes a token, read in equal parts, the first
+    is indexed: nothing verifies half of the tokens, which are a third of the bytes."""
+    tokens, paths = numpy.arange(20000), {}
+    for kind in "i32", "u16":
+        paths[kind] = write_megatron(folder / kind, numpy.split(tokens, 50), kind)
+    subprocess.run([program, "index", "-q", paths["i32"]], check=True, capture_output=True)
+    keys = {**Tape(folder).config, "sources": list(paths.values()), "run": "shares"}
+    engines(program, folder, {**keys, "verify_blocks": verify})
+    with ringpack.Loader(run="shares", run_dir=folder, start_engine=False) as loader:
+        for _ in loader:
+            pass
+        stat = ringpack.stat("shares", folder)
+    whole = verify == "off"
+    assert stat["unverified_share"] == (1 if whole else 0.5)
+    assert stat["unverified_byte_share"] == pytest.approx(1 if whole else 1 / 3)
+    assert (stat["taken_bytes"], stat["unverified_bytes"]) == (120000, 120000 if whole else 40000)
+    told = [(source["bytes"], source["unverified_bytes"]) for source in stat["sources"]]
+    assert told == [(80000, 80000 if whole else 0), (40000, 40000)]
 
 
 def overwrite(path, first, count):

@@ -155,7 +155,8 @@ DELIVERY = ["label_mode=shifted", "pad_id=0"]
 
 def facts(stream=STREAM, delivery=DELIVERY, **changes):
     contract = "".join(f"{line}\n" for line in [*stream, "", *delivery])
-    return {"contract": contract, "next_row": 12, "dp_world_size": 2, "dp_rank": 0, **changes}
+    place = {"next_row": 12, "step_boundary": 0, "dp_world_size": 2, "dp_rank": 0}
+    return {"contract": contract, **place, **changes}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +170,7 @@ def facts(stream=STREAM, delivery=DELIVERY, **changes):
             "label_mode differs: .*; pad_id differs: process 0 has 0, process 1 has 9",
         ),
         ({"next_row": 24}, "next_row differs: process 0 has 12, process 1 has 24"),
+        ({"step_boundary": 6}, "step boundary differs: process 0 has 0, process 1 has 6; a step"),
         ({"dp_rank": 0}, "dp_rank: nobody has 1 of 2"),
     ],
 )
@@ -208,6 +210,31 @@ def test_a_loader_tells_what_it_is_about_to_read(make):
     other_seed = make(seed=8)
     with other_seed, pytest.raises(ringpack.CheckpointMismatchError, match="seed differs"):
         other_seed.check_ranks(lambda fact: [gathered[0], fact])
+
+
+def test_nodes_whose_steps_begin_at_other_rows_are_told_apart(make, expected):
+    """A state was saved in the middle of a step of 6 rows. The engine of one node is new, so that
+    its steps begin at the row of the state; the engine of the other node had begun at row 0, and
+    its trainer has returned a batch, so that its steps stay where they were."""
+    steps = {"dp_world_size": 1, "dp_rank": 0, "global_batch_size": 6}
+    with make(run="old", start_engine=True, **steps) as old, make(run="new", **steps) as new:
+        next(old)
+        state = old.state_dict()
+        next(old)
+        old.load_state_dict(state)
+        new.load_state_dict(state)
+        facts = [loader.attach()._client.facts() for loader in (old, new)]
+        with pytest.raises(ringpack.CheckpointMismatchError, match="step boundary") as raised:
+            new.check_ranks(lambda fact: [facts[0], fact])
+        error = raised.value
+        assert (error.field, error.expected, error.found) == ("step boundary", "0", "3")
+        assert "restart the engine" in error.hint
+        next(old)
+        with make(run="third", **steps) as third:  # from a state between two steps of the first
+            third.load_state_dict(old.state_dict())
+            assert third.next_row == 6
+            third.check_ranks(lambda fact: [old.attach()._client.facts(), fact])
+            assert_batch(next(third), expected)
 
 
 def test_ranks_are_compared_by_torch_or_by_what_is_given(make):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where steps begin, and that a finished stream is finished: engine/plan/STREAM.md section 6."""
+"""Step boundaries, and that a finished stream is finished: engine/plan/STREAM.md section 6."""
 
 import pytest
 import ringpack

@@ -15,7 +15,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/row_digest.h"
 #include "fake_engine.h"
 
 #define SECOND 1000000000ll
@@ -434,49 +433,6 @@ static void another_thread_may_return(void **state)
     fake_kill(engine);
 }
 
-static void digest_is_of_content(void **state)
-{
-    (void)state;
-    enum { ROWS = 3, D = 2, LENGTH = 1500 };
-    struct rp_row_info info[ROWS] = {
-        {5, 2, LENGTH}, {6, 0, 0}, {7, 1, 7}}; /* the second is a tail row */
-    int32_t lengths[ROWS][D] = {{1400, 100}, {0, 0}, {7, 0}};
-    static int32_t i32[ROWS][LENGTH];
-    static int64_t i64[ROWS][LENGTH];
-    static uint16_t u16[ROWS][LENGTH];
-    static uint32_t plain[2][1 + D + LENGTH];
-    for (uint32_t r = 0; r < ROWS; r++)
-        for (uint32_t t = 0; t < LENGTH; t++)
-            i64[r][t] = i32[r][t] = u16[r][t] = (uint16_t)fake_token(r, t);
-    memcpy(plain[0], (uint32_t[]){2, 1400, 100}, 12);
-    memcpy(plain[0] + 3, i32[0], sizeof i32[0]);
-    memcpy(plain[1], (uint32_t[]){1, 7}, 8);
-    memcpy(plain[1] + 2, i32[2], 7 * 4);
-    struct rp_hash128 a = rp_hash128(plain[0], (3 + LENGTH) * 4), b = rp_hash128(plain[1], 9 * 4);
-    struct rp_hash128 expected = rp_hash128_sum(rp_row_digest(5, a), rp_row_digest(7, b));
-
-    const struct {
-        const void *ids;
-        enum rp_dtype dtype;
-        uint64_t bytes;
-    } kinds[] = {{i32, RP_DTYPE_I32, sizeof i32},
-                 {i64, RP_DTYPE_I64, sizeof i64},
-                 {u16, RP_DTYPE_U16, sizeof u16}};
-    for (size_t i = 0; i < RP_ARRAY_COUNT(kinds); i++) {
-        struct rp_geometry geometry = {.rows = ROWS, .seq_len = LENGTH, .max_docs_per_row = D};
-        geometry.sections[RP_SECTION_INPUT_IDS].dtype = kinds[i].dtype;
-        geometry.sections[RP_SECTION_INPUT_IDS].bytes = kinds[i].bytes;
-        struct rp_batch batch = {.struct_size = sizeof batch, .rows = ROWS, .seq_len = LENGTH};
-        batch.sections[RP_SECTION_ROWS] = info;
-        batch.sections[RP_SECTION_DOC_LENS] = lengths;
-        batch.sections[RP_SECTION_INPUT_IDS] = kinds[i].ids;
-        uint64_t sum[2] = {0, 0};
-        rp_batch_digest(&geometry, &batch, sum);
-        assert_int_equal(sum[0], expected.low);
-        assert_int_equal(sum[1], expected.high);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,7 +446,6 @@ int main(void)
         cmocka_unit_test(killed_trainers_go_on),
         cmocka_unit_test(forked_children_are_refused),
         cmocka_unit_test(another_thread_may_return),
-        cmocka_unit_test(digest_is_of_content),
     };
     return cmocka_run_group_tests(tests, fake_enter, fake_leave);
 }

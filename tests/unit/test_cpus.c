@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of CPUs: which are none, and that threads run where they say, and nowhere when one of them
- * is not there. */
+ * is not there. How many CPUs a quota is worth. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -86,12 +88,112 @@ static void test_a_cpu_that_is_not_there_is_named(void **state)
     assert_true(CPU_EQUAL(&before, &after));
 }
 
+/* ---- quotas, in files of a made-up machine --------------------------------------------------- */
+
+static char machine[] = "/tmp/rp-test-cpus-XXXXXX";
+
+static void put(const char *path, const char *text)
+{
+    char command[512];
+    snprintf(command, sizeof command, "mkdir -p $(dirname %s/%s) && printf %%b '%s' >%s/%s",
+             machine, path, text, machine, path);
+    assert_int_equal(system(command), 0);
+}
+
+static int new_machine(void **state)
+{
+    (void)state;
+    return mkdtemp(strcpy(machine, "/tmp/rp-test-cpus-XXXXXX")) ? 0 : -1;
+}
+
+static int remove_machine(void **state)
+{
+    (void)state;
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", machine);
+    return system(command);
+}
+
+#define V1 "sys/fs/cgroup/cpu"
+#define V2 "sys/fs/cgroup"
+
+static void test_a_machine_without_cgroups_has_no_quota(void **state)
+{
+    (void)state;
+    assert_int_equal(rp_cpus_quota(machine), UINT32_MAX);
+    put("proc/self/cgroup", "nonsense\n0:\n\n1:memory:/a\n");
+    assert_int_equal(rp_cpus_quota(machine), UINT32_MAX);
+}
+
+static void test_quotas_of_version_2(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t cpus;
+    } cases[] = {{"max 100000\n", UINT32_MAX},
+                 {"400000 100000\n", 4},
+                 {"150000 100000\n", 1},
+                 {"20000 100000\n", 1},
+                 {"250000 50000\n", 5},
+                 {"400000 0\n", UINT32_MAX},
+                 {"", UINT32_MAX},
+                 {"400000\n", UINT32_MAX}};
+    put("proc/self/cgroup", "0::/jobs/ours\n");
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
+        put(V2 "/jobs/ours/cpu.max", cases[i].text);
+        assert_int_equal(rp_cpus_quota(machine), cases[i].cpus);
+    }
+    put(V2 "/jobs/ours/cpu.max", "800000 100000\n");
+    put(V2 "/jobs/cpu.max", "300000 100000\n"); /* the parent's holds, too */
+    assert_int_equal(rp_cpus_quota(machine), 3);
+    put(V2 "/jobs/ours/cpu.max", "200000 100000\n");
+    assert_int_equal(rp_cpus_quota(machine), 2);
+}
+
+static void test_quotas_of_version_1(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "5:cpuset:/no\n4:cpu,cpuacct:/jobs/ours\n3:memory:/no\n0::/\n");
+    put(V1 "/jobs/ours/cpu.cfs_period_us", "100000\n");
+    put(V1 "/jobs/ours/cpu.cfs_quota_us", "-1\n");
+    assert_int_equal(rp_cpus_quota(machine), UINT32_MAX);
+    put(V1 "/jobs/ours/cpu.cfs_quota_us", "250000\n");
+    assert_int_equal(rp_cpus_quota(machine), 2);
+    put(V1 "/no/cpu.cfs_period_us", "100000\n");
+    put(V1 "/no/cpu.cfs_quota_us", "100000\n"); /* of a cgroup of another controller */
+    assert_int_equal(rp_cpus_quota(machine), 2);
+}
+
+/* A container sees the host's path, which is not there, and its own cgroup at the mount's root. */
+static void test_the_quota_of_a_container(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "0::/system.slice/docker-77.scope\n");
+    put(V2 "/cpu.max", "200000 100000\n");
+    assert_int_equal(rp_cpus_quota(machine), 2);
+}
+
+static void test_cpus_are_the_least_of_mask_and_quota(void **state)
+{
+    (void)state;
+    cpu_set_t set = mask();
+    uint32_t in_mask = (uint32_t)CPU_COUNT(&set), quota = rp_cpus_quota("");
+    assert_int_equal(rp_cpus_allowed(), quota < in_mask ? quota : in_mask);
+}
+
 int main(void)
 {
+#define MACHINE(test) cmocka_unit_test_setup_teardown(test, new_machine, remove_machine)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_threads_run_there),
         cmocka_unit_test(test_a_cpu_that_is_not_there_is_named),
+        MACHINE(test_a_machine_without_cgroups_has_no_quota),
+        MACHINE(test_quotas_of_version_2),
+        MACHINE(test_quotas_of_version_1),
+        MACHINE(test_the_quota_of_a_container),
+        cmocka_unit_test(test_cpus_are_the_least_of_mask_and_quota),
     };
     return cmocka_run_group_tests_name("cpus", tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static void test_direct_reads(void **state)
 {
     uint32_t alignment;
     (void)state;
-    int fd = rp_io_open_file(sample.path, true, &alignment, NULL);
+    int fd = io_open(sample.path, true, &alignment, NULL);
     assert_true(fd >= 0);
     if (alignment == 1)
         print_message("/tmp has no O_DIRECT: read through the page cache instead\n");
@@ -112,7 +112,7 @@ static void test_direct_reads(void **state)
 static struct rp_io_done read_at(const struct rp_io_method *method, int fd, uint32_t alignment,
                                  uint64_t offset, uint32_t bytes, uint32_t needed, void *buffer)
 {
-    struct rp_io_read read = {.fd = fd,
+    struct rp_io_read read = {.object = fd,
                               .bytes = bytes,
                               .bytes_needed = needed,
                               .alignment = alignment,
@@ -150,7 +150,7 @@ static void test_end_of_file(void **state)
     for (size_t i = 0; i < method_count; i++)
         for (int direct = 0; direct < 2; direct++) {
             uint32_t alignment;
-            int fd = rp_io_open_file(sample.path, direct, &alignment, NULL);
+            int fd = io_open(sample.path, direct, &alignment, NULL);
             assert_true(fd >= 0);
             check_end(methods[i], fd, alignment);
             close(fd);
@@ -194,7 +194,7 @@ static void test_truncated_while_reading(void **state)
         io_sample_make(&victim, 8 * 4096, 1);
         assert_int_equal(rp_io_open(&io, methods[i], &options, NULL), 0);
         for (uint32_t at = 0; at < 8; at++) {
-            struct rp_io_read read = {.fd = victim.fd,
+            struct rp_io_read read = {.object = victim.fd,
                                       .bytes = 4096,
                                       .bytes_needed = 4096,
                                       .alignment = 1,
@@ -225,7 +225,7 @@ static void test_close_waits(void **state)
         posix_fadvise(sample.fd, 0, 0, POSIX_FADV_DONTNEED);
         assert_int_equal(rp_io_open(&io, methods[i], &options, NULL), 0);
         for (uint32_t at = 0; at < 64; at++) {
-            struct rp_io_read read = {.fd = sample.fd,
+            struct rp_io_read read = {.object = sample.fd,
                                       .bytes = 32768,
                                       .bytes_needed = 32768,
                                       .alignment = 1,

@@ -108,7 +108,7 @@ static struct rp_io_done read_big(struct io_fake_script script, uint32_t alignme
                                   struct rp_io_counts *counts)
 {
     uint8_t *buffer = rp_calloc_aligned(4096, BIG_BYTES);
-    struct rp_io_read read = {.fd = sample.fd,
+    struct rp_io_read read = {.object = sample.fd,
                               .bytes = BIG_BYTES,
                               .bytes_needed = needed,
                               .alignment = alignment,
@@ -178,8 +178,11 @@ static void test_close_waits(void **state)
     io_fake_set(&script);
     assert_int_equal(rp_io_open(&io, &io_fake_method, &options, NULL), 0);
     for (size_t i = 0; i < 100; i++) {
-        struct rp_io_read read = {
-            .fd = sample.fd, .bytes = 64, .bytes_needed = 64, .alignment = 1, .buffer = buffer[i]};
+        struct rp_io_read read = {.object = sample.fd,
+                                  .bytes = 64,
+                                  .bytes_needed = 64,
+                                  .alignment = 1,
+                                  .buffer = buffer[i]};
         rp_io_submit(io, &read, 1);
     }
     rp_io_close(io);
@@ -248,7 +251,7 @@ static void test_a_method_that_breaks_down_loses_no_completion(void **state)
     io_fake_set(&script);
     assert_int_equal(rp_io_open(&io, &fragile, &options, NULL), 0);
     for (uint64_t i = 0; i < 3; i++)
-        reads[i] = (struct rp_io_read){.fd = sample.fd,
+        reads[i] = (struct rp_io_read){.object = sample.fd,
                                        .bytes = 64,
                                        .bytes_needed = 64,
                                        .alignment = 1,

@@ -166,8 +166,11 @@ static const char *describe_with_region(char *text, size_t text_bytes)
     if (region == MAP_FAILED || rp_io_open(&io, &rp_io_method_uring, &options, NULL) != 0)
         return "cannot open a ring";
     rp_io_use_region(io, region, REGION_BYTES);
-    struct rp_io_read read = {
-        .fd = sample.fd, .bytes = 70000, .bytes_needed = 70000, .alignment = 1, .buffer = region};
+    struct rp_io_read read = {.object = sample.fd,
+                              .bytes = 70000,
+                              .bytes_needed = 70000,
+                              .alignment = 1,
+                              .buffer = region};
     rp_io_describe(io, text, text_bytes);
     rp_io_submit(io, &read, 1);
     rp_io_wait(io, &done, 1, 1);
@@ -259,7 +262,7 @@ static void test_fork_with_reads_in_flight(void **state)
         posix_fadvise(sample.fd, 0, 0, POSIX_FADV_DONTNEED);
         assert_int_equal(rp_io_open(&io, methods[i], &options, NULL), 0);
         for (uint32_t at = 0; at < 16; at++) {
-            struct rp_io_read read = {.fd = sample.fd,
+            struct rp_io_read read = {.object = sample.fd,
                                       .bytes = 65536,
                                       .bytes_needed = 65536,
                                       .alignment = 1,
@@ -287,7 +290,7 @@ static void check_refused(const char *path)
     struct rp_error error = {0};
     uint32_t alignment;
     for (int direct = 0; direct < 2; direct++) {
-        assert_true(rp_io_open_file(path, direct, &alignment, &error) < 0);
+        assert_true(io_open(path, direct, &alignment, &error) < 0);
         assert_non_null(strstr(error.message, path));
     }
 }
@@ -311,12 +314,12 @@ static void test_open_file(void **state)
 {
     uint32_t alignment = 0;
     (void)state;
-    int fd = rp_io_open_file(sample.path, false, &alignment, NULL);
+    int fd = io_open(sample.path, false, &alignment, NULL);
     assert_int_equal(alignment, 1);
     assert_int_equal(fcntl(fd, F_GETFL) & (O_DIRECT | O_NONBLOCK), 0);
     assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     close(fd);
-    fd = rp_io_open_file(sample.path, true, &alignment, NULL);
+    fd = io_open(sample.path, true, &alignment, NULL);
     assert_true(rp_is_pow2(alignment) && alignment <= 4096);
     assert_int_equal((fcntl(fd, F_GETFL) & O_DIRECT) != 0, alignment > 1);
     /* With O_NONBLOCK io_uring would never wait for the disk. */
@@ -332,7 +335,7 @@ static void test_files_in_memory_stay_buffered(void **state)
     (void)state;
     int memory = memfd_create("ringpack-test", MFD_CLOEXEC);
     snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
-    int fd = rp_io_open_file(path, true, &alignment, NULL);
+    int fd = io_open(path, true, &alignment, NULL);
     assert_true(fd >= 0);
     assert_int_equal(alignment, 1);
     assert_int_equal(fcntl(fd, F_GETFL) & O_DIRECT, 0);

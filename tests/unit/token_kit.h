@@ -3,7 +3,7 @@
 #ifndef RP_TESTS_TOKEN_KIT_H
 #define RP_TESTS_TOKEN_KIT_H
 
-#include "plan/token.h"
+#include "plan/token_records.h"
 #include "plan_corpus.h"
 
 enum { TOKEN_BYTES_MAX = 1 << 16, HASH_BYTES = 16 };

@@ -57,14 +57,18 @@ static void start_engine(const char *config, const char *run, const char *rows)
     }
 }
 
-/* Nodes share no memory: whether they read one stream, from one row, only the job can tell. */
+/* Nodes share no memory: whether they read one stream, from one row and in the same steps, only the
+ * job can tell. */
 static void check_ranks(const struct rp_client *client)
 {
-    uint64_t mine[2] = {rp_client_contract(client, NULL, 0), rp_client_next_row(client)};
-    uint64_t first[2] = {mine[0], mine[1]};
-    MPI_Bcast(first, 2, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    const struct rp_geometry *g = rp_client_geometry(client);
+    uint64_t step_rows = (uint64_t)g->rows * g->world * g->micro_batches;
+    uint64_t mine[3] = {rp_client_contract(client, NULL, 0), rp_client_next_row(client),
+                        g->base_row % step_rows};
+    uint64_t first[3] = {mine[0], mine[1], mine[2]};
+    MPI_Bcast(first, 3, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     char *contract = malloc(mine[0]), *other = malloc(first[0]);
-    struct rp_error error = {.message = "it begins at another row than rank 0"};
+    struct rp_error error = {.message = "it begins at another row than rank 0, or in other steps"};
     if (!contract || !other) {
         fprintf(stderr, "rank %d: out of memory\n", rank);
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -74,7 +78,7 @@ static void check_ranks(const struct rp_client *client)
         memcpy(other, contract, mine[0]);
     MPI_Bcast(other, (int)first[0], MPI_CHAR, 0, MPI_COMM_WORLD);
     int code = rp_contract_agree("rank 0", other, first[0], "this one", contract, mine[0], &error);
-    if (code < 0 || mine[1] != first[1]) {
+    if (code < 0 || mine[1] != first[1] || mine[2] != first[2]) {
         fprintf(stderr, "rank %d: %s\n", rank, error.message);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -47,6 +48,35 @@ static struct contents contents_of(const struct rp_checkpoint *checkpoint)
     }
     sum.bytes = bytes;
     return sum;
+}
+
+/* ---- what it agreed to ----------------------------------------------------------------------- */
+
+struct shown {
+    struct rp_contract contract; /* a record without bytes is not known */
+    char *text;                  /* of a record that was made from a state token */
+};
+
+/* A state token carries the stream record alone. */
+static struct shown contract_of_state(const void *state, size_t bytes)
+{
+    struct rp_record_writer writer = {0};
+    struct shown shown = {.text = NULL};
+    if (rp_state_contract(state, bytes, &writer, NULL) == 0)
+        shown.contract.stream = (struct rp_record){writer.text, writer.bytes};
+    shown.text = writer.text;
+    return shown;
+}
+
+static struct shown contract_of(const struct rp_checkpoint *checkpoint)
+{
+    size_t bytes;
+    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
+    struct shown shown = {.text = NULL};
+    if (text && rp_contract_open(&shown.contract, text, bytes, NULL) == 0)
+        return shown;
+    const void *state = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
+    return contract_of_state(state, bytes);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -103,25 +133,22 @@ static void print_token(const struct rp_state_info *token)
 }
 
 /* A record was checked: it is printable. */
-static bool open_contract(const struct rp_checkpoint *checkpoint, struct rp_contract *contract)
+static void print_record(const char *title, const struct rp_record *record)
 {
-    size_t bytes;
-    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTRACT, &bytes);
-    return text && rp_contract_open(contract, text, bytes, NULL) == 0;
+    char hex[RP_HASH_HEX_BYTES];
+    struct rp_field field;
+    if (record->bytes == 0)
+        return;
+    printf("%s contract %s\n", title, rp_hash128_hex(rp_record_hash(record), hex));
+    for (size_t at = 0; rp_record_next(record, &at, &field);)
+        printf("  %-22.*s %.*s\n", (int)field.name_bytes, field.name, (int)field.value_bytes,
+               field.value);
 }
 
-static void print_contract(const struct rp_checkpoint *checkpoint)
+static void print_contract(const struct shown *shown)
 {
-    struct rp_contract contract;
-    if (!open_contract(checkpoint, &contract))
-        return;
-    const struct rp_record *records[] = {&contract.stream, &contract.delivery};
-    struct rp_field field;
-    printf("contract\n");
-    for (size_t r = 0; r < RP_ARRAY_COUNT(records); r++)
-        for (size_t at = 0; rp_record_next(records[r], &at, &field);)
-            printf("  %-22.*s %.*s\n", (int)field.name_bytes, field.name, (int)field.value_bytes,
-                   field.value);
+    print_record("stream", &shown->contract.stream);
+    print_record("delivery", &shown->contract.delivery);
 }
 
 static void print_config(const struct rp_checkpoint *checkpoint)
@@ -157,8 +184,20 @@ void rp_show_checkpoint_print(const struct rp_checkpoint *checkpoint,
     print_contents(checkpoint);
     if (token)
         print_token(token);
-    print_contract(checkpoint);
+    struct shown shown = contract_of(checkpoint);
+    print_contract(&shown);
+    free(shown.text);
     print_config(checkpoint);
+}
+
+void rp_show_state_print(const char *path, const void *state, const struct rp_state_info *token)
+{
+    struct shown shown = contract_of_state(state, token->bytes);
+    printf("%s\n", path);
+    print_count("next row", token->next_row);
+    print_token(token);
+    print_contract(&shown);
+    free(shown.text);
 }
 
 void rp_show_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count)
@@ -228,21 +267,25 @@ static json_t *json_token(const struct rp_state_info *token)
         json_u64(counts->truncated));
 }
 
-static json_t *json_contract(const struct rp_checkpoint *checkpoint)
+/* Adds the fields of both records, and the hash of each. */
+static void json_add_contract(json_t *value, const struct shown *shown)
 {
-    struct rp_contract contract;
-    if (!open_contract(checkpoint, &contract))
-        return json_null();
-    const struct rp_record *records[] = {&contract.stream, &contract.delivery};
-    json_t *object = json_object();
+    const struct rp_record *records[] = {&shown->contract.stream, &shown->contract.delivery};
+    static const char *const names[] = {"stream", "delivery"};
+    json_t *object = json_object(), *hashes = json_object();
     struct rp_field field;
-    for (size_t r = 0; r < RP_ARRAY_COUNT(records); r++)
+    for (size_t r = 0; r < RP_ARRAY_COUNT(records); r++) {
         for (size_t at = 0; rp_record_next(records[r], &at, &field);) {
             char name[RP_RECORD_NAME_MAX + 1];
             snprintf(name, sizeof name, "%.*s", (int)field.name_bytes, field.name);
             json_object_set_new(object, name, json_stringn(field.value, field.value_bytes));
         }
-    return object;
+        json_object_set_new(hashes, names[r],
+                            records[r]->bytes ? json_hash(rp_record_hash(records[r]))
+                                              : json_null());
+    }
+    json_object_set_new(value, "contract", object);
+    json_object_set_new(value, "contract_hashes", hashes);
 }
 
 json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
@@ -258,10 +301,24 @@ json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
                                   rp_checkpoint_contents_bad(checkpoint), "records",
                                   json_u64(contents.records), "tokens", json_u64(contents.tokens),
                                   "bytes", json_u64(contents.bytes)));
-    json_object_set_new(value, "contract", json_contract(checkpoint));
+    struct shown shown = contract_of(checkpoint);
+    json_add_contract(value, &shown);
+    free(shown.text);
     json_object_set_new(value, "token", token ? json_token(token) : json_null());
     json_t *text = config ? json_stringn(config, bytes) : NULL; /* NULL also when it is no UTF-8 */
     json_object_set_new(value, "config", text ? text : json_null());
+    return value;
+}
+
+json_t *rp_show_state_json(const char *path, const void *state, const struct rp_state_info *token)
+{
+    struct shown shown = contract_of_state(state, token->bytes);
+    json_t *value = json_object();
+    json_object_set_new(value, "path", rp_cmd_json_text(path));
+    json_object_set_new(value, "next_row", json_u64(token->next_row));
+    json_add_contract(value, &shown);
+    free(shown.text);
+    json_object_set_new(value, "token", json_token(token));
     return value;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_show.h — a checkpoint, and a list of them, as text and as JSON. */
+/* checkpoint_show.h — a checkpoint, a state token and a list of checkpoints, as text and as JSON.
+ */
 #ifndef RP_TOOLS_CHECKPOINT_SHOW_H
 #define RP_TOOLS_CHECKPOINT_SHOW_H
 
@@ -17,6 +18,10 @@ void rp_show_checkpoint_print(const struct rp_checkpoint *checkpoint,
                               const struct rp_state_info *token);
 json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
                                 const struct rp_state_info *token);
+
+/* A state token of its own, of which `token` is the header. */
+void rp_show_state_print(const char *path, const void *state, const struct rp_state_info *token);
+json_t *rp_show_state_json(const char *path, const void *state, const struct rp_state_info *token);
 
 void rp_show_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count);
 json_t *rp_show_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, size_t count);

@@ -170,7 +170,8 @@ struct drain {
     const struct arguments *arguments;
     struct rp_client *client;
     FILE *log;
-    struct rp_hash128 digest;
+    struct rp_hash128 digest, labelled;
+    bool has_labels;
     uint64_t begin_ns, first_ns, last_ns; /* start, first batch, last batch */
     struct rp_batch *held;                /* [hold] oldest first */
     uint64_t held_count;
@@ -256,6 +257,11 @@ static int note_batch(struct drain *drain, const struct rp_batch *batch, uint64_
         struct row_view row = view_row(g, batch, i);
         note_row(drain, &row);
     }
+    uint64_t sum[2] = {drain->labelled.low, drain->labelled.high};
+    if (a->digest && rp_batch_labelled_digest(g, batch, sum, NULL) == 0) {
+        drain->labelled = (struct rp_hash128){sum[0], sum[1]};
+        drain->has_labels = true;
+    }
     if (drain->log && fflush(drain->log) != 0)
         return rp_fail(error, -errno, NULL, "%s: %s", a->log_path, strerror(errno));
     return a->save_every && count % a->save_every == 0 ? save_state(drain, error) : 0;
@@ -337,7 +343,7 @@ struct summary {
     struct rp_client_counts counts;
     uint64_t next_row;
     double seconds, first_seconds, tokens_per_second, fill;
-    char digest[RP_HASH_HEX_BYTES];
+    char digest[RP_HASH_HEX_BYTES], labelled[RP_HASH_HEX_BYTES];
 };
 
 static struct summary summarise(const struct drain *drain)
@@ -353,6 +359,7 @@ static struct summary summarise(const struct drain *drain)
         s.fill = (double)s.counts.tokens / ((double)s.counts.rows * g->seq_len);
     }
     rp_hash128_hex(drain->digest, s.digest);
+    rp_hash128_hex(drain->labelled, s.labelled);
     return s;
 }
 
@@ -370,6 +377,8 @@ static void print_json(const struct drain *drain, const struct summary *s)
         drain->interrupted);
     if (a->digest)
         json_object_set_new(object, "digest", json_string(s->digest));
+    if (drain->has_labels)
+        json_object_set_new(object, "labelled_digest", json_string(s->labelled));
     rp_cmd_print_json(object);
 }
 
@@ -395,6 +404,8 @@ static void print_text(const struct drain *drain, const struct summary *s)
     printf("  %-16s%s\n", "next row", rp_cmd_count_text(s->next_row, rows));
     if (drain->arguments->digest)
         printf("  %-16s%s\n", "digest", s->digest);
+    if (drain->has_labels)
+        printf("  %-16s%s\n", "labelled digest", s->labelled);
 }
 
 static int open_files(struct drain *drain, char **state, struct rp_client_options *client,

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_options.h"
+#include "cmd_state.h"
 #include "checkpoint_show.h"
 
 enum { OPTION_JSON = 0x1000, OPTION_TO, OPTION_TO_ROW };
@@ -110,10 +111,33 @@ static int open_path(struct rp_checkpoint **checkpoint, const char *path, struct
     return code < 0 ? code : 0;
 }
 
+/* A state token that a trainer has saved. */
+static int show_state(const struct arguments *arguments)
+{
+    struct rp_error error;
+    struct rp_state_info token;
+    char *state;
+    size_t bytes;
+    int code = rp_cmd_read_state(arguments->path, &state, &bytes, &error);
+    if (code == 0) {
+        code = rp_state_info(state, bytes, &token, &error);
+        if (code < 0)
+            code = rp_fail_context(&error, code, "%s", arguments->path);
+    }
+    if (code == 0 && arguments->json)
+        rp_cmd_print_json(rp_show_state_json(arguments->path, state, &token));
+    else if (code == 0)
+        rp_show_state_print(arguments->path, state, &token);
+    free(state);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
 static int show(const struct arguments *arguments)
 {
     struct rp_error error;
     struct rp_checkpoint *checkpoint;
+    if (rp_cmd_is_state(arguments->path))
+        return show_state(arguments);
     if (open_path(&checkpoint, arguments->path, &error) < 0)
         return rp_cmd_report(&error);
     struct rp_state_info token;
@@ -282,12 +306,14 @@ int rp_cmd_checkpoint(int argc, char **argv)
         .parser = parse,
         .args_doc = "list DIR\nshow FILE|DIR\nverify FILE|DIR\nrewind DIR --to SEQUENCE\n"
                     "rewind DIR --to-row ROW",
-        .doc =
-            "Look at the checkpoints of a run, or go back to an earlier one.\v"
-            "`show DIR` shows the newest that verifies. `verify` exits 1 if anything is damaged. "
-            "`rewind` renames later checkpoints to NAME.rewound: rename them back to undo it. "
-            "Where trainers went back to older state tokens and ended before any progress, the "
-            "newest checkpoint is ahead of them: `rewind` before a start without tokens."};
+        .doc = "Look at the checkpoints of a run, or go back to an earlier one.\v"
+               "`show DIR` shows the newest that verifies; `show FILE` also shows a state token "
+               "that a trainer has saved. Both show the contract: every field on which the parts "
+               "of a run must agree, and the hash of the fields of the stream and of the delivery. "
+               "`verify` exits 1 if anything is damaged. `rewind` renames later checkpoints to "
+               "NAME.rewound: rename them back to undo it. Where trainers went back to older state "
+               "tokens and ended before any progress, the newest checkpoint is ahead of them: "
+               "`rewind` before a start without tokens."};
     struct arguments arguments = {0};
     argp_err_exit_status = RP_EXIT_TROUBLE;
     if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||

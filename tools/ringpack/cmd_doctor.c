@@ -70,14 +70,15 @@ static void look_at_verification(const struct rp_config *config, const struct rp
     needs->has_corpus = true;
     needs->unverified_share = rp_stream_unverified_share(config, corpus);
     for (uint32_t i = 0; i < config->source_count && used < sizeof needs->unverified; i++) {
-        struct rp_unverified found = rp_stream_unverified(config, corpus, i);
+        struct rp_source_part found = rp_stream_unverified(config, corpus, i);
         const struct rp_source *source = rp_corpus_source(corpus, i);
+        char bytes[RP_CMD_TEXT_BYTES];
         if (found.shards)
-            used += (size_t)snprintf(needs->unverified + used, sizeof needs->unverified - used,
-                                     "%ssource `%s`: %" PRIu64 " tokens in %" PRIu32 " of %" PRIu32
-                                     " shards",
-                                     used ? "; " : "", rp_source_name(source), found.tokens,
-                                     found.shards, rp_source_shards(source));
+            used += (size_t)snprintf(
+                needs->unverified + used, sizeof needs->unverified - used,
+                "%ssource `%s`: %" PRIu64 " tokens (%s) in %" PRIu32 " of %" PRIu32 " shards",
+                used ? "; " : "", rp_source_name(source), found.tokens,
+                rp_cmd_bytes_text(found.bytes, bytes), found.shards, rp_source_shards(source));
     }
 }
 

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cmd.h"
 #include "cmd_options.h"
+#include "cmd_state.h"
 #include "declared.h"
 #include "inspection.h"
 
@@ -22,12 +23,14 @@ static int inspect_one(const char *path, const struct rp_declared *declared, jso
     struct rp_cmd_progress progress;
     rp_cmd_progress_begin(&progress, path, true);
     progress.shown &= !declared->quiet;
-    int code = rp_checkpoint_is_file(path)
-                   ? rp_fail(&error, -RP_E_FORMAT,
-                             "`ringpack checkpoint show PATH` says what is in it",
-                             "%s: a checkpoint of a run: expected token files", path)
-                   : rp_inspect(path, &declared->hints, declared->index_dir, declared->scan,
-                                rp_cmd_progress, &progress, &inspection, &error);
+    const char *other = rp_checkpoint_is_file(path) ? "checkpoint of a run"
+                        : rp_cmd_is_state(path)     ? "state token of a run"
+                                                    : NULL;
+    int code = other ? rp_fail(&error, -RP_E_FORMAT,
+                               "`ringpack checkpoint show PATH` says what is in it",
+                               "%s: a %s: expected token files", path, other)
+                     : rp_inspect(path, &declared->hints, declared->index_dir, declared->scan,
+                                  rp_cmd_progress, &progress, &inspection, &error);
     rp_cmd_progress_end(&progress);
     if (code < 0)
         return rp_cmd_report(&error);

@@ -67,7 +67,7 @@ static const char *format_value(const char *key, const json_t *value, char text[
         snprintf(text, RP_CMD_TEXT_BYTES, "-");
     else if (ends_with(key, "bytes") && number >= 0)
         rp_cmd_bytes_text((uint64_t)number, text);
-    else if (!strcmp(key, "fill"))
+    else if (!strcmp(key, "fill") || ends_with(key, "share"))
         snprintf(text, RP_CMD_TEXT_BYTES, "%.3f %%", 100 * number);
     else if (ends_with(key, "per_second"))
         rp_cmd_short_text(number, text);

@@ -7,9 +7,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "plan/token_records.h"
 
 #define STATE_BYTES_MAX (64u << 20)
 #define LENGTH_AT 12u /* u32 of a token: its length in bytes */
@@ -55,4 +57,15 @@ int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_e
     if (code >= 0)
         *bytes = without_padding(*state, *bytes);
     return code;
+}
+
+bool rp_cmd_is_state(const char *path)
+{
+    char magic[sizeof RP_TOKEN_MAGIC];
+    int fd = rp_file_open_read(path, NULL, NULL);
+    bool is_one = fd >= 0 && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
+                  memcmp(magic, RP_TOKEN_MAGIC, sizeof magic) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is_one;
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/fail.h"
+#include "stream.h"
 
 enum rp_doctor_state {
     RP_DOCTOR_OK,
@@ -27,8 +28,8 @@ struct rp_doctor_needs {
     struct rp_error corpus_error;
     char packing[512];
     bool has_corpus;
-    double unverified_share; /* of the tokens that are delivered */
-    char unverified[256];    /* the sources that it comes from */
+    struct rp_unverified_share unverified_share;
+    char unverified[256]; /* the sources that it comes from */
 };
 
 struct rp_doctor_finding {

@@ -267,13 +267,16 @@ static void look_at_processors(const struct rp_doctor_needs *needs,
                                struct rp_doctor_finding *finding)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t usable = rp_cpus_allowed();
+    uint32_t usable = rp_cpus_allowed(), quota = rp_cpus_quota("");
     uint32_t threads = needs->readers + needs->packers + 1;
+    const char *why = quota == usable ? " (the quota of its cgroup)" : "";
     find(finding, RP_DOCTOR_OK, NULL,
-         "%u usable of %ld; the engine takes %u threads, mostly asleep", usable, online, threads);
+         "%u usable of %ld%s; the engine takes %u threads, mostly asleep", usable, online, why,
+         threads);
     if (usable < 2)
-        find(finding, RP_DOCTOR_WARN, "give the process a second one (taskset, --cpuset-cpus)",
-             "%u usable of %ld: trainer and engine take turns", usable, online);
+        find(finding, RP_DOCTOR_WARN,
+             "give the process a second one (taskset, --cpuset-cpus, --cpus, CPUQuota=)",
+             "%u usable of %ld%s: trainer and engine take turns", usable, online, why);
 }
 
 static void look_at_allocator(const struct rp_doctor_needs *needs,
@@ -312,7 +315,8 @@ static void look_at_verification(const struct rp_doctor_needs *needs,
         find(finding, RP_DOCTOR_WARN,
              "`ringpack index` on these shards (and verify_blocks not `off`): a changed token is "
              "then never delivered",
-             "nothing verifies %.1f %% of what is read: %s", 100 * needs->unverified_share,
+             "nothing verifies %.1f %% of the tokens, %.1f %% of the bytes that are read: %s",
+             100 * needs->unverified_share.tokens, 100 * needs->unverified_share.bytes,
              needs->unverified);
     else
         find(finding, RP_DOCTOR_OK, NULL, "every block that is read is compared with its hash");

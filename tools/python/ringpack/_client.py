@@ -306,11 +306,14 @@ class Client:
 
     def facts(self):
         """What the ranks of a job compare before they begin."""
+        geometry = self.geometry
+        step_rows = geometry.rows * geometry.world * geometry.micro_batches
         return {
             "contract": self.contract(),
             "next_row": self.next_row(),
-            "dp_world_size": self.geometry.world,
-            "dp_rank": self.geometry.rank,
+            "step_boundary": geometry.base_row % step_rows,
+            "dp_world_size": geometry.world,
+            "dp_rank": geometry.rank,
         }
 
     def counts(self):
@@ -320,9 +323,13 @@ class Client:
             self._c.rp_client_counts(self._client, byref(counts))
         return {name: getattr(counts, name) for name, _ in Counts._fields_[1:]}
 
-    def digest(self, info):
-        halves = (ctypes.c_uint64 * 2)()
-        self._c.rp_batch_digest(byref(self.geometry), byref(info), halves)
+    def digest(self, info, labels):
+        halves, error = (ctypes.c_uint64 * 2)(), Error()
+        arguments = byref(self.geometry), byref(info), halves
+        if not labels:
+            self._c.rp_batch_digest(*arguments)
+        elif self._c.rp_batch_labelled_digest(*arguments, byref(error)) < 0:
+            raise_error(error)
         return halves[1] << 64 | halves[0]
 
     # ---- the end --------------------------------------------------------------------------------

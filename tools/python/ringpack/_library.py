@@ -122,6 +122,10 @@ _PROTOTYPES = {
     "rp_client_counts": (c_int, c_void_p, POINTER(Counts)),
     "rp_client_detach": (None, c_void_p),
     "rp_batch_digest": (None, POINTER(Geometry), POINTER(BatchInfo), POINTER(c_uint64)),
+    "rp_batch_labelled_digest": (
+        *(c_int, POINTER(Geometry), POINTER(BatchInfo), POINTER(c_uint64)),
+        POINTER(Error),
+    ),
     "rp_run_stat": (c_int, c_char_p, c_char_p, POINTER(c_void_p), POINTER(Error)),
     "rp_run_checkpoint": (c_int, c_char_p, c_char_p, POINTER(c_void_p), POINTER(Error)),
     "rp_text_free": (None, c_void_p),

@@ -136,7 +136,8 @@ def _find_reference(facts):
 
 
 def check_agreement(facts):
-    """Refuse a job whose ranks do not read one stream from one row: `facts` has a dict of each.
+    """Refuse a job whose ranks do not read one stream from one row, in the same steps: `facts` has
+    a dict of each.
 
     Ranks may read the same share (tensor parallelism); a share that nobody reads would be lost.
     Returns how the corpora were compared: "whole", or "sampled" where one is not indexed."""
@@ -149,6 +150,15 @@ def check_agreement(facts):
                 f"next_row differs: {name} has {first['next_row']}, process {number} has "
                 f"{found['next_row']}",
                 "load the same state on every rank, before the first batch",
+            )
+        if found["step_boundary"] != first["step_boundary"]:
+            raise CheckpointMismatchError(
+                f"step boundary differs: {name} has {first['step_boundary']}, process {number} has "
+                f"{found['step_boundary']}; a step begins at this row and at every "
+                "global_batch_size-th row from it",
+                "restart the engine of every node, and load one state on every rank: steps then "
+                "begin at its row on all nodes (a state that was saved between two steps needs no "
+                "restart)",
             )
     missing = set(range(first["dp_world_size"])) - {found["dp_rank"] for found in facts}
     if missing:

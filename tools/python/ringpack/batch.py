@@ -189,11 +189,13 @@ class Batch(Mapping[str, Any]):
         if pins is not None:
             pins.note_stream(self._info, stream)
 
-    def digest(self) -> int:
-        """Digest of the rows (engine/plan/STREAM.md section 7), to be added up modulo 2**128."""
+    def digest(self, labels: bool = False) -> int:
+        """Digest of the rows (engine/plan/STREAM.md section 7), to be added up modulo 2**128.
+
+        With `labels`, the labelled digest: it covers labels or the loss mask, too."""
         self.view("rows", kind="numpy")  # refuses a closed batch
         assert self._lease is not None
-        return self._lease.client.digest(self._info)
+        return self._lease.client.digest(self._info, labels)
 
     def release(self) -> None:
         """Give the slot back to the engine now. Twice is once.

@@ -132,6 +132,7 @@ static int measure_plan(struct rp_bench *bench, struct rp_bench_limit *limit,
 /* Reads of all token files in turn. */
 struct reading {
     struct rp_bench *bench;
+    const struct rp_io_method *method;
     struct rp_io *io;
     uint8_t *memory; /* [READ_DEPTH][READ_BYTES] */
     uint32_t free[READ_DEPTH], free_count;
@@ -156,10 +157,11 @@ static void take_done(struct reading *r, unsigned wait_min)
 static int read_file(struct reading *r, const struct rp_shard *shard, const struct window *window,
                      struct rp_error *error)
 {
-    uint32_t alignment;
-    int fd = rp_io_open_file(shard->path, r->direct, &alignment, error);
-    if (fd < 0)
-        return fd;
+    const struct rp_io_place place = {.path = shard->path, .direct = r->direct};
+    struct rp_io_object object;
+    int code = r->method->open_object(&object, &place, error);
+    if (code < 0)
+        return code;
     uint64_t offset = 0;
     while (offset < shard->bytes && !r->failed && !rp_interrupted() &&
            (!window || is_open(window) || (offset == 0 && r->bytes == 0))) {
@@ -167,10 +169,10 @@ static int read_file(struct reading *r, const struct rp_shard *shard, const stru
             take_done(r, 1);
         uint64_t bytes = rp_min_u64(READ_BYTES, shard->bytes - offset);
         uint32_t slot = r->free[--r->free_count];
-        struct rp_io_read read = {.fd = fd,
-                                  .bytes = (uint32_t)rp_align_up(bytes, alignment),
+        struct rp_io_read read = {.object = object.handle,
+                                  .bytes = (uint32_t)rp_align_up(bytes, object.alignment),
                                   .bytes_needed = (uint32_t)bytes,
-                                  .alignment = alignment,
+                                  .alignment = object.alignment,
                                   .offset = offset,
                                   .buffer = r->memory + (size_t)slot * READ_BYTES,
                                   .tag = slot};
@@ -179,7 +181,7 @@ static int read_file(struct reading *r, const struct rp_shard *shard, const stru
     }
     while (r->free_count < READ_DEPTH)
         take_done(r, 1);
-    close(fd);
+    r->method->close_object(&object);
     return r->failed
                ? rp_fail(error, -EIO, "check the disk (dmesg)", "%s: a read failed", shard->path)
                : 0;
@@ -190,7 +192,6 @@ static int open_reading(struct reading *r, struct rp_bench *bench, bool direct,
 {
     static const char *const names[] = {
         [RP_IO_AUTO] = NULL, [RP_IO_URING] = "io_uring", [RP_IO_PREAD] = "pread"};
-    const struct rp_io_method *method;
     enum rp_io_choice io = bench->config->io == RP_IO_MAPPED ? RP_IO_AUTO : bench->config->io;
     char why[256];
     *r = (struct reading){.bench = bench, .direct = direct, .free_count = READ_DEPTH};
@@ -199,10 +200,10 @@ static int open_reading(struct reading *r, struct rp_bench *bench, bool direct,
     r->memory = take_memory((size_t)READ_DEPTH * READ_BYTES);
     if (!r->memory)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for reads");
-    int code = rp_io_choose(names[io], &method, why, sizeof why, error);
+    int code = rp_io_choose(names[io], &r->method, why, sizeof why, error);
     const struct rp_io_options options = {.depth = READ_DEPTH};
     if (code == 0)
-        code = rp_io_open(&r->io, method, &options, error);
+        code = rp_io_open(&r->io, r->method, &options, error);
     if (code == 0)
         rp_io_use_region(r->io, r->memory, (size_t)READ_DEPTH * READ_BYTES);
     return code;

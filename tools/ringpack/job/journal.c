@@ -107,7 +107,7 @@ static const uint32_t *widen(struct rp_journal_writer *writer, const struct rp_g
                              const struct rp_batch *batch, uint32_t row, uint32_t tokens)
 {
     if (!writer->ids)
-        writer->ids = rp_calloc(geometry->seq_len, sizeof *writer->ids);
+        writer->ids = rp_calloc(2ul * geometry->seq_len, sizeof *writer->ids);
     size_t first = (size_t)row * geometry->seq_len;
     const void *section = batch->sections[RP_SECTION_INPUT_IDS];
     for (uint32_t i = 0; writer->ids && i < tokens; i++) {
@@ -123,6 +123,27 @@ static const uint32_t *widen(struct rp_journal_writer *writer, const struct rp_g
         }
     }
     return writer->ids;
+}
+
+/* Half a hash of the labels of `length` tokens at token `at` of a row. */
+static uint32_t hash_labels(struct rp_journal_writer *writer, const struct rp_geometry *geometry,
+                            const struct rp_batch *batch, uint32_t row, uint32_t at,
+                            uint32_t length)
+{
+    const struct rp_section_layout *layouts = geometry->sections;
+    const uint8_t *labels = batch->sections[RP_SECTION_LABELS];
+    const float *mask = batch->sections[RP_SECTION_LOSS_MASK];
+    uint32_t *out = writer->ids + geometry->seq_len;
+    if (!labels && !mask)
+        return 0;
+    const struct rp_row_labels from = {
+        .labels = labels ? labels + row * (layouts[RP_SECTION_LABELS].bytes / geometry->rows)
+                         : NULL,
+        .dtype = (enum rp_dtype)layouts[RP_SECTION_LABELS].dtype,
+        .shifted = geometry->label_mode == RP_LABELS_SHIFTED,
+        .loss_mask = mask ? mask + (size_t)row * geometry->seq_len : NULL};
+    rp_fragment_labels(writer->ids, RP_DTYPE_I32, &from, at, length, out);
+    return (uint32_t)rp_hash64(out, length * sizeof *out);
 }
 
 static int add_row(struct rp_journal_writer *writer, const struct rp_geometry *geometry,
@@ -145,8 +166,10 @@ static int add_row(struct rp_journal_writer *writer, const struct rp_geometry *g
     room += sizeof row;
     for (uint32_t i = 0, at = 0; i < info->fragments; i++) {
         uint32_t length = (uint32_t)lengths[i];
-        struct rp_journal_fragment fragment = {rp_hash64(ids + at, length * sizeof *ids), length,
-                                               0};
+        struct rp_journal_fragment fragment = {
+            .hash = rp_hash64(ids + at, length * sizeof *ids),
+            .length = length,
+            .labels = hash_labels(writer, geometry, batch, index, at, length)};
         memcpy(room + i * sizeof fragment, &fragment, sizeof fragment);
         at += length;
     }

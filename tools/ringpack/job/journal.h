@@ -37,7 +37,8 @@ struct rp_journal_row {
 };
 struct rp_journal_fragment {
     uint64_t hash; /* XXH3-64 of its tokens as u32 */
-    uint32_t length, zero;
+    uint32_t length;
+    uint32_t labels; /* half the XXH3-64 of its labels (rp_fragment_labels); 0: no such section */
 };
 
 static inline const uint8_t *rp_journal_state(const struct rp_journal_record *record)
@@ -56,7 +57,7 @@ struct rp_journal_writer {
     bool states, details; /* what goes behind a record */
     uint8_t *buffer;
     size_t used, capacity;
-    uint32_t *ids; /* a fragment's tokens, widened */
+    uint32_t *ids; /* a row's tokens, widened, and then a fragment's labels */
 };
 RP_MUST_CHECK int rp_journal_create(struct rp_journal_writer *writer, const char *path, bool states,
                                     bool details, struct rp_error *error);

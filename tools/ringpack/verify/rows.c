@@ -79,14 +79,16 @@ bool rp_reference_equals(const struct rp_reference *reference, const struct rp_j
     const struct rp_reference_row *expected = row->row < reference->row_count
                                                   ? &reference->rows[row->row]
                                                   : &none;
-    if (expected->fragments == row->fragments && expected->hash.low == row->hash_low &&
-        expected->hash.high == row->hash_high)
-        return true;
     const struct rp_journal_fragment *wanted = reference->fragments + expected->first_fragment;
     uint32_t i = 0;
     while (i < expected->fragments && i < row->fragments && wanted[i].hash == fragments[i].hash &&
-           wanted[i].length == fragments[i].length)
+           wanted[i].length == fragments[i].length && wanted[i].labels == fragments[i].labels)
         i++;
+    if (i == expected->fragments && i == row->fragments && expected->hash.low == row->hash_low &&
+        expected->hash.high == row->hash_high)
+        return true;
+    difference->labels_alone = i < expected->fragments && i < row->fragments &&
+                               wanted[i].hash == fragments[i].hash;
     difference->fragment = i;
     difference->expected_length = i < expected->fragments ? wanted[i].length : 0;
     difference->found_length = i < row->fragments ? fragments[i].length : 0;

@@ -57,6 +57,7 @@ struct rp_difference {
     uint64_t row, life;
     uint32_t rank, fragment;
     uint32_t expected_length, found_length;
+    bool labels_alone; /* its tokens are right, and their labels or their loss mask is not */
 };
 /** Whether the row equals the reference's; if not, *difference says where (but for rank and life).
  */

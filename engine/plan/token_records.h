@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* token.h — the records of a state token, as they lie in its bytes (STREAM.md section 8).
+/* token_records.h — the records of a state token, byte by byte (STREAM.md section 8), and the three
+ * steps that check a token: open, match, verify.
  *
- * A token comes from a file or from a trainer: it is hostile until rp_state_verify has been over
- * it. The hash finds damage, not malice, so nothing in a token is believed because its hash is
- * right. */
-#ifndef RP_PLAN_TOKEN_H
-#define RP_PLAN_TOKEN_H
+ * A token comes from a file or from a trainer and may be forged: the hash finds damage, not malice.
+ * So no value of it is used before rp_state_verify has checked it. */
+#ifndef RP_PLAN_TOKEN_RECORDS_H
+#define RP_PLAN_TOKEN_RECORDS_H
 
 #include <string.h>
 
@@ -53,7 +53,7 @@ struct rp_state_open_row {
 };
 RP_STATIC_ASSERT(sizeof(struct rp_state_open_row) == 16, "STREAM.md section 8");
 
-/* Walks the records between the header and the hash. */
+/* Reads the records between the header and the hash. */
 struct rp_state_reader {
     const uint8_t *at;
     size_t left;
@@ -68,7 +68,7 @@ static inline bool rp_state_read(struct rp_state_reader *reader, void *record, s
     reader->left -= bytes;
     return true;
 }
-/** Pass over `count` records. */
+/** Skip `count` records; false if fewer bytes are left. */
 static inline bool rp_state_skip(struct rp_state_reader *reader, uint64_t count, size_t bytes)
 {
     if (count > reader->left / bytes)
@@ -78,21 +78,21 @@ static inline bool rp_state_skip(struct rp_state_reader *reader, uint64_t count,
     return true;
 }
 
-/** Check magic, length, hash and version; read the header and stand behind it. */
+/** Check magic, length, hash and version, and read the header. */
 RP_MUST_CHECK int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header,
                                 const void *token, size_t bytes, struct rp_error *error);
 
-/** The header that `plan` writes at its present row; `bytes` is left 0. */
+/** The header of a token of `plan` at its current row. The field `bytes` is left 0. */
 struct rp_state_header rp_state_header_of(const struct rp_plan *plan);
 
-/** Is the token of the plan's stream? -RP_E_MISMATCH, -RP_E_CORRUPT, -ENOMEM. *weights_differ is
- * set on success. Reads the source table. */
+/** Read the source table, and check that the token is of the plan's stream. *weights_differ is set
+ * on success. Errors: -RP_E_MISMATCH, -RP_E_CORRUPT, -ENOMEM. */
 RP_MUST_CHECK int rp_state_match(struct rp_state_reader *reader,
                                  const struct rp_state_header *header, const struct rp_plan *plan,
                                  bool accept_weights, bool *weights_differ, struct rp_error *error);
 
-/** Check every value of every lane against plan and corpus. -RP_E_CORRUPT. `reader` stands behind
- * the source table and must end with the last lane. */
+/** Check every value of every lane against plan and corpus. The records of the lanes must be all
+ * that `reader` has left. Error: -RP_E_CORRUPT. */
 RP_MUST_CHECK int rp_state_verify(struct rp_state_reader reader,
                                   const struct rp_state_header *header, const struct rp_plan *plan,
                                   struct rp_error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contents that are made while the file is written: the file is the one that a save of finished
- * memory writes, nothing is written before it is there and hashed, and who does not bring all of it
- * saves nothing. */
+/* A section that is filled while the file is written: the file equals that of a save of finished
+ * memory, no byte is written before it is final and hashed, and a section that ends early saves
+ * nothing. */
 #include "checkpoint_sample.h"
 
 #include <pthread.h>
@@ -20,13 +20,13 @@ static struct {
     uint16_t tokens[TOKENS];
 } made, contents __attribute__((aligned(4096)));
 
-/* Brings the contents bit by bit, from a thread. */
+/* A thread that fills the section in small steps. */
 struct maker {
     struct rp_growing_section *growing;
     unsigned seed;
-    size_t stop_at;      /* brings no more than so many bytes */
-    size_t spoil;        /* changes this byte after it was brought; SIZE_MAX: none */
-    struct rp_a64 there; /* brought by now */
+    size_t stop_at;      /* ends the section after so many bytes */
+    size_t spoil;        /* changes this byte after it was added; SIZE_MAX: none */
+    struct rp_a64 there; /* bytes added so far */
     pthread_t thread;
 };
 static struct maker maker;
@@ -243,5 +243,6 @@ int main(void)
         cmocka_unit_test(test_what_changes_after_it_was_brought_is_found_out),
         cmocka_unit_test(test_every_call_fails_once),
     };
-    return cmocka_run_group_tests_name("checkpoint_feed", tests, sample_enter_memory, sample_leave);
+    return cmocka_run_group_tests_name("checkpoint_growing", tests, sample_enter_memory,
+                                       sample_leave);
 }
