@@ -403,8 +403,8 @@ void rp_client_leave(struct rp_client *client)
 /* ---- questions ------------------------------------------------------------------------------- */
 
 /* Ask, and return the text of the answer, which the caller frees. */
-static int ask(const char *run_dir, const char *run, uint32_t kind, char **text_out,
-               struct rp_error *error)
+static int ask_with(const char *run_dir, const char *run, uint32_t kind, const void *body,
+                    size_t body_bytes, char **text_out, struct rp_error *error)
 {
     *text_out = NULL;
     run = run ? run : "default";
@@ -413,7 +413,8 @@ static int ask(const char *run_dir, const char *run, uint32_t kind, char **text_
         return fd;
     struct rp_request request = make_request(kind, run);
     struct reply reply;
-    int code = rp_socket_send(fd, &request, sizeof request, NULL, 0, NULL, 0, error);
+    request.state_bytes = (uint32_t)body_bytes;
+    int code = rp_socket_send(fd, &request, sizeof request, body, body_bytes, NULL, 0, error);
     if (code == 0) /* a checkpoint takes its time; a dead engine hangs up */
         code = receive_reply(fd, RP_REPLY_TEXT, -1, &reply, error);
     close(fd);
@@ -422,6 +423,23 @@ static int ask(const char *run_dir, const char *run, uint32_t kind, char **text_
     *text_out = strdup(reply.text);
     close_reply(&reply);
     return *text_out ? 0 : rp_fail(error, -ENOMEM, NULL, "the engine's reply: out of memory");
+}
+
+static int ask(const char *run_dir, const char *run, uint32_t kind, char **text_out,
+               struct rp_error *error)
+{
+    return ask_with(run_dir, run, kind, NULL, 0, text_out, error);
+}
+
+int rp_run_locate(const char *run_dir, const char *run, const struct rp_provenance *documents,
+                  size_t count, char **text_out, struct rp_error *error)
+{
+    *text_out = NULL;
+    if (count > RP_MESSAGE_BYTES_MAX / 2 / sizeof *documents)
+        return rp_fail(error, -RP_E_USAGE, "ask for fewer documents at once",
+                       "%zu documents do not fit in a message", count);
+    return ask_with(run_dir, run, RP_REQUEST_LOCATE, documents, count * sizeof *documents, text_out,
+                    error);
 }
 
 int rp_run_stat(const char *run_dir, const char *run, char **json_out, struct rp_error *error)

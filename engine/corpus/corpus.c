@@ -387,6 +387,13 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
     return problem ? rp_source_explain(source, document, error) : 0;
 }
 
+const char *rp_source_row(const struct rp_source *source, uint64_t document, uint64_t *row_out)
+{
+    uint32_t s = shard_of(source, document);
+    *row_out = document - source->first[s];
+    return source->shards[s].shard.path;
+}
+
 bool rp_source_has_mask(const struct rp_source *source)
 {
     return source->has_mask;

@@ -27,6 +27,7 @@
 #include "server/attach.h"
 #include "server/connections.h"
 #include "server/ending.h"
+#include "server/locate.h"
 #include "server/placing.h"
 #include "server/probe.h"
 #include "server/rejoin.h"
@@ -292,11 +293,13 @@ static int check_kind(const struct rp_engine *engine, const struct rp_request *r
 {
     bool is_attach = request->kind == RP_REQUEST_ATTACH;
     bool is_checkpoint = request->kind == RP_REQUEST_CHECKPOINT;
+    bool is_locate = request->kind == RP_REQUEST_LOCATE;
     bool is_whole = (uint64_t)request->state_bytes + request->contract_bytes == body_bytes;
     if (is_checkpoint && engine->phase >= RP_ENGINE_STOPPING && !engine->save_wanted)
         return rp_fail(error, -RP_E_BUSY, NULL, "the engine is stopping"); /* the last save began */
     if (request->kind == RP_REQUEST_STAT || request->kind == RP_REQUEST_STOP ||
-        (is_attach && is_whole) || (is_checkpoint && engine->checkpoints))
+        (is_attach && is_whole) || (is_checkpoint && engine->checkpoints) ||
+        (is_locate && is_whole && request->contract_bytes == 0))
         return 0;
     return rp_fail(error, -RP_E_USAGE, "a checkpoint needs checkpoint_dir in the engine's config",
                    "the engine cannot do what was asked (request %u)", request->kind);
@@ -307,12 +310,14 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
                           uint64_t body_bytes)
 {
     struct rp_error error = {0};
-    char *text;
+    char *text = NULL;
     int code = check_header(engine, request, &error);
     if (code >= 0)
         code = check_kind(engine, request, body_bytes, &error);
     if (code >= 0 && request->kind == RP_REQUEST_ATTACH)
         code = check_contract(engine, request, body, &error);
+    if (code >= 0 && request->kind == RP_REQUEST_LOCATE)
+        code = rp_engine_locate(engine, body, body_bytes, &text, &error);
     if (code < 0) {
         refuse(engine, connection, &error);
         return;
@@ -322,10 +327,12 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         attach_trainer(engine, connection, request, request->state_bytes ? body : NULL);
         rp_engine_plan_far(engine);
         break;
+    case RP_REQUEST_LOCATE:
+        rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text);
+        break;
     case RP_REQUEST_STAT:
         text = rp_engine_stat(engine);
         rp_engine_reply(engine, connection, RP_REPLY_TEXT, 0, text ? text : "{}");
-        free(text);
         break;
     case RP_REQUEST_STOP:
         connection->pending_request = RP_REQUEST_STOP;
@@ -337,6 +344,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
         engine->save_wanted = true;
         break;
     }
+    free(text);
 }
 
 /* A message of another protocol gets no answer. A request of another version of this one, which may

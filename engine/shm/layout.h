@@ -137,6 +137,7 @@ enum rp_request_kind {
     RP_REQUEST_STAT,       /* reply TEXT: one JSON object */
     RP_REQUEST_CHECKPOINT, /* reply TEXT (path) once it is durable, or REFUSED */
     RP_REQUEST_STOP,       /* checkpoint, then exit 0; reply TEXT, or REFUSED */
+    RP_REQUEST_LOCATE,     /* reply TEXT: file and row of documents, or REFUSED */
 };
 
 /* First bytes of a connection, trainer to engine; state_bytes bytes of a state token follow, then
@@ -160,7 +161,9 @@ struct rp_request {
     /* ATTACH, with next_row: a row at which a step began, as the trainer counts them;
      * RP_NEXT_ROW_ANY = it has not counted any yet. */
     uint64_t step_row;
-    uint32_t state_bytes;    /* ATTACH: of the state token at next_row, 0 = none */
+    /* ATTACH: of the state token at next_row, 0 = none. LOCATE: of the struct rp_provenance, one
+     * for each document, that follow in place of the token. */
+    uint32_t state_bytes;
     uint32_t contract_bytes; /* ATTACH: of the contract it has met so far, 0 = none yet */
     int32_t pid;             /* for listings only */
     uint32_t reserved;       /* zero */

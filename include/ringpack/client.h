@@ -208,6 +208,13 @@ RP_API RP_MUST_CHECK int rp_run_checkpoint(const char *run_dir, const char *run,
 /** Save a checkpoint, if the run has a checkpoint directory, and end the engine. */
 RP_API RP_MUST_CHECK int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error);
 
+/** Where documents come from. Of each of `documents` only source and document are used. *text_out
+ * has a line for each: its row in a file, a space, and the file's path, in which `\n` stands for a
+ * newline and `\\` for a backslash. The row is that of a table, or the number of a document. */
+RP_API RP_MUST_CHECK int rp_run_locate(const char *run_dir, const char *run,
+                                       const struct rp_provenance *documents, size_t count,
+                                       char **text_out, struct rp_error *error);
+
 RP_API void rp_text_free(char *text);
 
 /** A section of a batch; NULL if the run does not have it, or the library does not know it. */

@@ -109,6 +109,11 @@ static enum outcome judge(const struct rp_request *request)
         return !must_look || !may_sit(request) || placement.is_refused ? REFUSED : WELCOMED;
     case RP_REQUEST_STAT:
         return TOLD;
+    case RP_REQUEST_LOCATE: /* the engine has no sources, so that it knows no document */
+        return request->state_bytes == 0 && request->contract_bytes == 0 &&
+                       whole_bytes == sizeof *request
+                   ? TOLD
+                   : REFUSED;
     case RP_REQUEST_STOP:
         return OWED;
     case RP_REQUEST_CHECKPOINT:

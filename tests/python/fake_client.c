@@ -322,6 +322,13 @@ int rp_run_stat(const char *run_dir, const char *run, char **json_out, struct rp
     return answer(run, "{\"run\": \"demo\"}", json_out, error);
 }
 
+int rp_run_locate(const char *run_dir, const char *run, const struct rp_provenance *documents,
+                  size_t count, char **text_out, struct rp_error *error)
+{
+    (void)run_dir, (void)documents, (void)count;
+    return answer(run, "7 /corpus/a\\nb\\\\n\n", text_out, error);
+}
+
 int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out, struct rp_error *error)
 {
     (void)run_dir;

@@ -34,6 +34,7 @@ from ._library import (
     Error,
     call_patiently,
     library,
+    locate_documents,
     raise_error,
 )
 from .errors import LeaseError, UsageError
@@ -126,6 +127,7 @@ class Client:
         self._leases = {}  # id of a BatchInfo -> weak reference to its Lease, the BatchInfo
         self.pins: Optional[Pins] = None  # of a ring that a GPU reads
         self.taking = None  # C3; whoever gets a lease from next() clears it when the lease is safe
+        self._run = run, run_dir
         self._error = Error()
         self._error_argument = byref(self._error)
         self._client = ctypes.c_void_p()
@@ -323,13 +325,19 @@ class Client:
             self._c.rp_client_counts(self._client, byref(counts))
         return {name: getattr(counts, name) for name, _ in Counts._fields_[1:]}
 
+    def locate(self, documents):
+        """File and row of each; `documents` are records of provenance."""
+        return locate_documents(documents, *self._run)
+
     def digest(self, info, labels):
         halves, error = (ctypes.c_uint64 * 2)(), Error()
         arguments = byref(self.geometry), byref(info), halves
         if not labels:
             self._c.rp_batch_digest(*arguments)
-        elif self._c.rp_batch_labelled_digest(*arguments, byref(error)) < 0:
-            raise_error(error)
+        else:
+            code = self._c.rp_batch_labelled_digest(*arguments, byref(error))
+            if code < 0:
+                raise_error(code, error)
         return halves[1] << 64 | halves[0]
 
     # ---- the end --------------------------------------------------------------------------------

@@ -128,6 +128,10 @@ _PROTOTYPES = {
     ),
     "rp_run_stat": (c_int, c_char_p, c_char_p, POINTER(c_void_p), POINTER(Error)),
     "rp_run_checkpoint": (c_int, c_char_p, c_char_p, POINTER(c_void_p), POINTER(Error)),
+    "rp_run_locate": (
+        *(c_int, c_char_p, c_char_p, c_void_p, c_size_t),
+        *(POINTER(c_void_p), POINTER(Error)),
+    ),
     "rp_text_free": (None, c_void_p),
 }
 
@@ -222,16 +226,33 @@ def contracts_agree(name, text, other_name, other_text):
     return code == 1
 
 
-def ask_engine(what, run="default", run_dir=None):
-    """Ask a running engine: rp_run_stat (JSON text) or rp_run_checkpoint (path)."""
+def _ask(what, run, run_dir, *arguments):
     text, error = c_void_p(), Error()
     name = os.fsencode(run_dir) if run_dir is not None else None
     c = library()
-    question = name, run.encode(), ctypes.byref(text), ctypes.byref(error)
+    question = name, run.encode(), *arguments, ctypes.byref(text), ctypes.byref(error)
     code = call_patiently(lambda _: c.rp_text_free(text), getattr(c, what), *question)
     if code < 0:
         raise_error(code, error)
     try:
-        return ctypes.string_at(text).decode() if text else ""
+        return ctypes.string_at(text) if text else b""
     finally:
         c.rp_text_free(text)
+
+
+def ask_engine(what, run="default", run_dir=None):
+    """Ask a running engine: rp_run_stat (JSON text) or rp_run_checkpoint (path)."""
+    return _ask(what, run, run_dir).decode()
+
+
+def locate_documents(documents, run, run_dir):
+    """Ask a running engine where documents come from. `documents` is a numpy array of provenance,
+    of which each record is one; returns a list of (file, row)."""
+    records = documents.tobytes()
+    lines = _ask("rp_run_locate", run, run_dir, records, len(documents)).split(b"\n")
+    places = [line.split(b" ", 1) for line in lines[: len(documents)]]
+    return [(os.fsdecode(_unescape(path)), int(row)) for row, path in places]
+
+
+def _unescape(path):
+    return path.replace(b"\\\\", b"\0").replace(b"\\n", b"\n").replace(b"\0", b"\\")

@@ -54,6 +54,17 @@ class Form(NamedTuple):
     went_on: str  # why the loader's next step closes a batch
 
 
+class Document(NamedTuple):
+    """A part of a document in a row of a batch, and where it comes from."""
+
+    source: int  # its place in `sources`
+    document: int  # of the source
+    offset: int  # token of the document at which the part begins
+    length: int  # in tokens
+    file: str
+    row: int  # of the file: ds[row] of a table; else the number of the document
+
+
 def _number(name: str, text: str) -> Any:
     return property(lambda batch: getattr(batch._info, name), doc=text)
 
@@ -188,6 +199,23 @@ class Batch(Mapping[str, Any]):
         pins = self._lease.client.pins
         if pins is not None:
             pins.note_stream(self._info, stream)
+
+    def documents(self) -> list[list[Document]]:
+        """Of each row the documents that it has parts of, with the file and the row of each in the
+        original data set, where its url and its text are. The run needs the section `provenance`
+        (`profile: full`, or `sections`), and its engine has to be alive: it is asked."""
+        parts = self.view("provenance", flat=False, kind="numpy")
+        fragments = self.view("rows", kind="numpy")["fragments"]
+        assert self._lease is not None
+        used = numpy.concatenate([row[:count] for row, count in zip(parts, fragments)])
+        places = iter(self._lease.client.locate(used))
+        return [
+            [
+                Document(source, document, offset, length, *next(places))
+                for document, offset, source, length in row[:count].tolist()
+            ]
+            for row, count in zip(parts, fragments)
+        ]
 
     def digest(self, labels: bool = False) -> int:
         """Digest of the rows (engine/plan/STREAM.md section 7), to be added up modulo 2**128.
