@@ -360,59 +360,6 @@ int rp_dir_make(const char *path, struct rp_error *error)
     return code;
 }
 
-/* ---- stamps ---------------------------------------------------------------------------------- */
-
-static uint64_t ns_of(const struct timespec *time)
-{
-    return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec;
-}
-
-static struct rp_stamp stamp_from(const struct stat *info)
-{
-    return (struct rp_stamp){.bytes = (uint64_t)info->st_size,
-                             .mtime_ns = ns_of(&info->st_mtim),
-                             .ctime_ns = ns_of(&info->st_ctim),
-                             .links = info->st_nlink};
-}
-
-int rp_stamp_of(int fd, struct rp_stamp *stamp)
-{
-    struct stat info;
-    if (fstat(fd, &info) < 0)
-        return -errno;
-    *stamp = stamp_from(&info);
-    return 0;
-}
-
-int rp_stamp_at(const char *path, struct rp_stamp *stamp)
-{
-    struct stat info;
-    if (stat(path, &info) < 0)
-        return -errno;
-    *stamp = stamp_from(&info);
-    return 0;
-}
-
-const char *rp_stamp_difference(const struct rp_stamp *expected, const struct rp_stamp *found,
-                                uint64_t *expected_value, uint64_t *found_value)
-{
-    const struct {
-        const char *name;
-        uint64_t expected, found;
-    } fields[] = {
-        {"bytes", expected->bytes, found->bytes},
-        {"modification time in ns", expected->mtime_ns, found->mtime_ns},
-        {"change time in ns", expected->ctime_ns, found->ctime_ns},
-    };
-    for (size_t i = 0; i < RP_ARRAY_COUNT(fields); i++) {
-        *expected_value = fields[i].expected;
-        *found_value = fields[i].found;
-        if (*expected_value != *found_value)
-            return fields[i].name;
-    }
-    return NULL;
-}
-
 /* ---- mappings -------------------------------------------------------------------------------- */
 
 static int map_copy(struct rp_map *map, int fd, uint64_t bytes, const char *path,
@@ -445,7 +392,7 @@ int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
         return fail_errno(error, path, "map");
     *map = (struct rp_map){
         .data = data, .bytes = bytes, .mapping = rp_mapped_add(data, bytes, path)};
-    if (map->mapping && rp_stamp_of(fd, &map->stamp) == 0)
+    if (map->mapping && rp_stamp_settle(fd, &map->stamp) == 0)
         return 0;
     munmap(data, (size_t)bytes);
     *map = (struct rp_map){0};

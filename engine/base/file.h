@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file.h — files, stamps and mappings. Unless said otherwise, functions return 0 or a negative
+/* file.h — files and mappings. Unless said otherwise, functions return 0 or a negative
  * code, fill in *error with the path, and retry EINTR. */
 #ifndef RP_BASE_FILE_H
 #define RP_BASE_FILE_H
@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/fail.h"
+#include "base/stamp.h"
 
 /** A hint if /proc is not mounted, without which a nameless file cannot be given a name; NULL if it
  * is mounted. */
@@ -69,22 +70,6 @@ void rp_fd_wake(int fd);
 
 /** Create a directory and its parents with mode 0700; an existing directory is fine. */
 RP_MUST_CHECK int rp_dir_make(const char *path, struct rp_error *error);
-
-/* Attributes that differ after the content of a file has changed. Every write changes the change
- * time, which no system call can set; the modification time can be set back. Inode numbers are left
- * out, because some file systems (FUSE) report another one at each open. */
-struct rp_stamp {
-    uint64_t bytes, mtime_ns, ctime_ns;
-    uint64_t links; /* adding or removing a name also changes the change time */
-};
-/** The stamp of an open file. Returns 0 or -errno. */
-RP_MUST_CHECK int rp_stamp_of(int fd, struct rp_stamp *stamp);
-/** The stamp of the file that has this path now. Returns 0 or -errno. */
-RP_MUST_CHECK int rp_stamp_at(const char *path, struct rp_stamp *stamp);
-/** NULL if the stamps are equal, `links` aside. Otherwise the name of the first field that differs,
- * with both values. */
-const char *rp_stamp_difference(const struct rp_stamp *expected, const struct rp_stamp *found,
-                                uint64_t *expected_value, uint64_t *found_value);
 
 /** The bytes of a whole regular file, for reading. `data` of an empty file is NULL. A large file is
  * mapped (mapped.h says what happens if it is truncated); a small one is copied, because the kernel

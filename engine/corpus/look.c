@@ -9,9 +9,9 @@
  * From then on the file cannot reach it, also not with what is left of a write that goes on.
  *
  * Not noticed: an index that is changed and changed back between two looks; what another host, or a
- * program that has the file mapped, writes without a new change time; a write within the same clock
- * tick as the open, where timestamps are coarse; a page that a disk gives back with other bits. The
- * next start compares an index up to 64 MiB as a whole. */
+ * program that has the file mapped, writes without a new change time; what is left of a write that
+ * had begun before the open; a page that a disk gives back with other bits. The next start compares
+ * an index up to 64 MiB as a whole. */
 #include <inttypes.h>
 
 #include "base/bits.h"

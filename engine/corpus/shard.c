@@ -28,7 +28,7 @@ static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *err
         return -1;
     }
     int fd = rp_file_open_read(shard->path, &shard->bytes, error);
-    *code = fd < 0 ? fd : rp_stamp_of(fd, &shard->stamp);
+    *code = fd < 0 ? fd : rp_stamp_settle(fd, &shard->stamp);
     if (fd >= 0 && *code < 0)
         *code = rp_fail(error, *code, NULL, "%s: cannot stat: %s", shard->path, rp_strerror(*code));
     return fd;
@@ -357,10 +357,11 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
 {
     struct rp_stamp found;
     uint64_t expected_value, found_value;
-    int code = rp_stamp_of(fd, &found);
+    bool was_missing = known->ctime_ns == 0;
+    int code = was_missing ? rp_stamp_settle(fd, &found) : rp_stamp_of(fd, &found);
     if (code < 0)
         return rp_fail(error, code, NULL, "%s: cannot stat: %s", shard->path, rp_strerror(code));
-    if (known->ctime_ns == 0) { /* it was missing at open: the size is all that is known */
+    if (was_missing) { /* at open: its size is all that is known */
         *known = found;
         known->bytes = shard->bytes;
     }
