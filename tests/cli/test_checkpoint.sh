@@ -78,7 +78,7 @@ status 0 '3 checked, 0 damaged' "$ringpack" checkpoint verify run
 
 # --- rewind, by number and by row, and back by hand
 status 2 'no checkpoint with sequence 5' "$ringpack" checkpoint rewind run --to 5
-status 2 'stands at row' "$ringpack" checkpoint rewind run --to-row $((row7 - 1))
+status 2 'has a position of' "$ringpack" checkpoint rewind run --to-row $((row7 - 1))
 status 0 "now checkpoint 8, at row $row8" "$ringpack" checkpoint rewind run --to-row $((row9 - 1))
 status 0 'rewound' "$ringpack" checkpoint list run
 status 0 'sequence        8' "$ringpack" checkpoint show run

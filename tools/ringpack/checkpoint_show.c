@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_show — see checkpoint_show.h. A file that verifies may still come from a stranger:
- * text of its config reaches the terminal without control characters. */
+/* checkpoint_show.c — see checkpoint_show.h. A file that verifies may still be forged, so control
+ * characters in the text of its config are not printed. */
 #include "checkpoint_show.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ int rp_show_checkpoint_token(const struct rp_checkpoint *checkpoint, struct rp_s
     return 0;
 }
 
-/* ---- what contents amount to ----------------------------------------------------------------- */
+/* ---- contents -------------------------------------------------------------------------------- */
 
 struct contents {
     uint64_t records, tokens, bytes;
@@ -50,11 +50,11 @@ static struct contents contents_of(const struct rp_checkpoint *checkpoint)
     return sum;
 }
 
-/* ---- what it agreed to ----------------------------------------------------------------------- */
+/* ---- the contract ---------------------------------------------------------------------------- */
 
 struct shown {
-    struct rp_contract contract; /* a record without bytes is not known */
-    char *text;                  /* of a record that was made from a state token */
+    struct rp_contract contract; /* a record of 0 bytes = not known */
+    char *text;                  /* memory of a record that was made from a state token */
 };
 
 /* A state token carries the stream record alone. */
@@ -132,7 +132,7 @@ static void print_token(const struct rp_state_info *token)
     print_count("dropped", token->counts.dropped + token->counts.truncated);
 }
 
-/* A record was checked: it is printable. */
+/* A record that was opened has only printable characters. */
 static void print_record(const char *title, const struct rp_record *record)
 {
     char hex[RP_HASH_HEX_BYTES];
@@ -223,7 +223,7 @@ void rp_show_checkpoint_entries_print(const struct rp_checkpoint_entry *entries,
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Numbers beyond 2^63 are text, which no reader can round. */
+/* JSON numbers above 2^63 might be rounded by readers, so they are printed as text. */
 static json_t *json_u64(uint64_t value)
 {
     char text[24];
@@ -267,7 +267,7 @@ static json_t *json_token(const struct rp_state_info *token)
         json_u64(counts->truncated));
 }
 
-/* Adds the fields of both records, and the hash of each. */
+/* Add the fields of both records, and the hash of each. */
 static void json_add_contract(json_t *value, const struct shown *shown)
 {
     const struct rp_record *records[] = {&shown->contract.stream, &shown->contract.delivery};

@@ -9,17 +9,17 @@
 #include "checkpoint/checkpoint.h"
 #include "plan/plan.h"
 
-/** The header of its state token, which must stand at the row that the checkpoint says. */
+/** Decode the state token of a checkpoint. Both must have the same next_row. */
 RP_MUST_CHECK int rp_show_checkpoint_token(const struct rp_checkpoint *checkpoint,
                                            struct rp_state_info *token, struct rp_error *error);
 
-/* `token` NULL: it could not be read, and is left out. */
+/* `token` may be NULL if it could not be decoded; it is left out then. */
 void rp_show_checkpoint_print(const struct rp_checkpoint *checkpoint,
                               const struct rp_state_info *token);
 json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
                                 const struct rp_state_info *token);
 
-/* A state token of its own, of which `token` is the header. */
+/* A state token in a file of its own. `token` is the decoded header of `state`. */
 void rp_show_state_print(const char *path, const void *state, const struct rp_state_info *token);
 json_t *rp_show_state_json(const char *path, const void *state, const struct rp_state_info *token);
 

@@ -6,7 +6,7 @@
  * text. Every verb answers --help with its own options on stdout and returns RP_EXIT_FINE;
  * `ringpack help VERB` is `ringpack VERB --help`.
  *
- * Results go to stdout, everything else to stderr. A failure is said once, by rp_cmd_report. */
+ * Results go to stdout, everything else to stderr. A failure is reported once, by rp_cmd_report. */
 #ifndef RP_TOOLS_CMD_H
 #define RP_TOOLS_CMD_H
 
@@ -41,11 +41,11 @@ int rp_cmd_doctor(int argc, char **argv);
 int rp_cmd_report(const struct rp_error *error);
 
 /** Report a mistake in the command line of `verb`, with its help as the hint. Returns
- * RP_EXIT_TROUBLE. `format` NULL: getopt has already said what is wrong, so only the hint is
- * printed. */
+ * RP_EXIT_TROUBLE. `format` NULL: getopt has printed the mistake, so only the hint is printed. */
 int rp_cmd_misuse(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** A path or a name as JSON: where it is no UTF-8, each byte above 127 is a question mark. */
+/** A path or a name as a JSON string. If it is not UTF-8, each byte above 127 becomes a question
+ * mark. */
 json_t *rp_cmd_json_text(const char *text);
 
 /** Print a value to stdout and release it. */
@@ -59,8 +59,8 @@ char *rp_cmd_short_text(double value, char text[RP_CMD_TEXT_BYTES]);   /* 12.3 M
 /* 350 ms, 12.3 s, 4 min 05 s */
 char *rp_cmd_seconds_text(double seconds, char text[RP_CMD_TEXT_BYTES]);
 
-/* One line on stderr that is drawn over itself, ten times a second at most; nothing where stderr is
- * no terminal. `context` of the callbacks of corpus.h. */
+/* A progress line on stderr, which is overwritten at most ten times a second; none if stderr is not
+ * a terminal. It is the `context` of the progress callbacks of corpus.h. */
 struct rp_cmd_progress {
     const char *label; /* "indexing corpus.bin" */
     bool bytes;        /* done and total are bytes, not a count */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_attach — `ringpack attach`: drain one rank as a trainer would, and report what came.
+/* cmd_attach.c — `ringpack attach`: take the batches of one rank as a trainer would, and report
+ * them.
  *
- * What is noted of a batch (digest, log, state) is noted before its lease is returned, so that a
- * kill at any moment leaves notes of every row that the engine counts as taken. */
+ * Digest, log and state token of a batch are written before its lease is released, so that after a
+ * kill the log has every row that the engine counts as consumed. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -23,9 +24,9 @@
 #include "interrupt.h"
 #include "ringpack/client.h"
 
-#define LOOK_UP_NS 200000000 /* how often a waiting drain looks whether Ctrl-C was pressed */
+#define CHECK_NS 200000000 /* how often a waiting drain checks for Ctrl-C */
 #define SECOND_NS 1000000000u
-#define SILENCE_NS (5 * (uint64_t)SECOND_NS) /* without a batch, before that is said */
+#define SILENCE_NS (5 * (uint64_t)SECOND_NS) /* time without a batch until a message says so */
 #define IDS_SHOWN 8u
 
 enum {
@@ -53,7 +54,7 @@ static const struct argp_option options[] = {
     {"world", OPTION_WORLD, "N", 0, "refuse an engine with another dp_world_size", 0},
     {"batches", OPTION_BATCHES, "N", 0, "stop after N batches (default: at the end of the stream)",
      0},
-    {"state", OPTION_STATE, "FILE", 0, "go on from the state token, or the checkpoint, in FILE", 0},
+    {"state", OPTION_STATE, "FILE", 0, "continue at the state token, or checkpoint, in FILE", 0},
     {"save-state", OPTION_SAVE_STATE, "FILE", 0,
      "at the end, write the state token after the last batch to FILE", 0},
     {"save-every", OPTION_SAVE_EVERY, "N", 0, "write the state token after every N batches too", 0},
@@ -91,7 +92,7 @@ static uint32_t parse_u32(struct argp_state *state, const char *option, const ch
     return (uint32_t)value;
 }
 
-/* 0 would mean "the default" to the library. */
+/* At least 1 ns, because the library takes 0 for its default. */
 static uint64_t parse_seconds(struct argp_state *state, const char *option, const char *text)
 {
     uint64_t seconds = 0;
@@ -267,7 +268,7 @@ static int note_batch(struct drain *drain, const struct rp_batch *batch, uint64_
     return a->save_every && count % a->save_every == 0 ? save_state(drain, error) : 0;
 }
 
-/* Hold the newest `hold` leases; return the one that falls out. */
+/* Hold the newest `hold` leases, and release the one before them. */
 static void hold_batch(struct drain *drain, const struct rp_batch *batch)
 {
     uint64_t hold = drain->arguments->hold;
@@ -284,9 +285,10 @@ static void hold_batch(struct drain *drain, const struct rp_batch *batch)
     rp_client_release(drain->client, &oldest);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all batches ----------------------------------------------------------------------------- */
 
-/* Say once that nothing comes: the ranks go on together, so it may be for one that is not there. */
+/* Report once that no batch comes. The reason may be another rank that is not attached, because
+ * ranks advance together. */
 static void note_silence(const struct drain *drain, struct rp_cmd_progress *progress, bool *said)
 {
     uint64_t since_ns = rp_max_u64(drain->begin_ns, drain->last_ns);
@@ -316,7 +318,7 @@ static int drain_all(struct drain *drain, struct rp_error *error)
             drain->interrupted = true;
             break;
         }
-        code = rp_client_next(drain->client, LOOK_UP_NS, &batch, error);
+        code = rp_client_next(drain->client, CHECK_NS, &batch, error);
         if (code == RP_NEXT_END) {
             drain->ended = true;
             break;
@@ -329,7 +331,7 @@ static int drain_all(struct drain *drain, struct rp_error *error)
         if (count++ == 0)
             drain->first_ns = drain->last_ns;
         code = note_batch(drain, &batch, count, error);
-        if (code >= 0) /* else it is not noted: whoever comes next gets it again */
+        if (code >= 0) /* otherwise its lease is not released, and the next trainer gets it again */
             hold_batch(drain, &batch);
         tokens += batch.tokens_real;
         rp_cmd_progress(&progress, tokens, 0);
@@ -338,7 +340,7 @@ static int drain_all(struct drain *drain, struct rp_error *error)
     return code < 0 ? code : 0;
 }
 
-/* What came, in numbers. */
+/* What was delivered, in numbers. */
 struct summary {
     struct rp_client_counts counts;
     uint64_t next_row;
@@ -442,7 +444,7 @@ static int start(struct drain *drain, const struct rp_client_options *client,
     return drain->held ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory");
 }
 
-/* The summary comes also after a failure: what was delivered is known and valid. */
+/* The summary is printed after a failure, too, because what was delivered is valid. */
 static int finish(struct drain *drain, int code, struct rp_error *error)
 {
     struct rp_error second;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_checkpoint — `ringpack checkpoint list | show | verify | rewind`: the checkpoints of a run,
- * for people. Only `rewind` changes anything, and it renames; nothing here removes a file. */
+/* cmd_checkpoint.c — `ringpack checkpoint list | show | verify | rewind`. Only `rewind` changes
+ * anything: it renames files. No file is ever removed. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static const struct argp_option options[] = {
     {"json", OPTION_JSON, NULL, 0, "print JSON (list, show, verify)", 0},
     {"to", OPTION_TO, "SEQUENCE", 0, "rewind to this checkpoint", 0},
     {"to-row", OPTION_TO_ROW, "ROW", 0,
-     "rewind to the newest checkpoint that stands at ROW or before it", 0},
+     "rewind to the newest checkpoint whose position is ROW or before it", 0},
     {0},
 };
 
@@ -65,7 +65,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
-/* What fresh starts have set aside there. */
+/* List the directories that fresh starts have made. */
 static int list_set_aside(const char *path)
 {
     struct rp_error error;
@@ -98,7 +98,7 @@ static int list(const struct arguments *arguments)
 
 /* ---- show ------------------------------------------------------------------------------------ */
 
-/* A file, or the newest of a directory that verifies. */
+/* Open a file, or the newest checkpoint of a directory that verifies. */
 static int open_path(struct rp_checkpoint **checkpoint, const char *path, struct rp_error *error)
 {
     struct stat info;
@@ -153,7 +153,7 @@ static int show(const struct arguments *arguments)
 
 /* ---- verify ---------------------------------------------------------------------------------- */
 
-/* `message`: what is wrong, or "". Negative when the file could not be checked. */
+/* Set `message` to what is wrong, or to "". Returns an error if the file could not be checked. */
 static int verify_one(const char *path, char message[static 256], struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint;
@@ -210,7 +210,7 @@ static int verify_directory(const char *path, struct verdict *verdict, struct rp
         return code;
     for (size_t i = 0; code == 0 && i < count; i++) {
         if (entries[i].status != RP_CHECKPOINT_BAD && entries[i].status != RP_CHECKPOINT_GOOD)
-            continue; /* set aside or rewound: they do not count */
+            continue; /* named .bad or .rewound: not in use */
         char *file = rp_format("%s/%s", path, entries[i].name);
         code = file ? verify_file(file, verdict, error)
                     : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", path);
@@ -265,7 +265,7 @@ static int find_target(const struct arguments *arguments, uint64_t *sequence,
         *sequence = entries[i].sequence;
     else
         code = rp_fail(error, -RP_E_USAGE, "`ringpack checkpoint list` shows what is there",
-                       "%s: no good checkpoint stands at row %" PRIu64 " or before it",
+                       "%s: no good checkpoint has a position of %" PRIu64 " or less",
                        arguments->path, arguments->to_row);
     rp_checkpoint_list_free(entries, count);
     return code;
@@ -311,7 +311,7 @@ int rp_cmd_checkpoint(int argc, char **argv)
                "that a trainer has saved. Both show the contract: every field on which the parts "
                "of a run must agree, and the hash of the fields of the stream and of the delivery. "
                "`verify` exits 1 if anything is damaged. `rewind` renames later checkpoints to "
-               "NAME.rewound: rename them back to undo it. Where trainers went back to older state "
+               "NAME.rewound: rename them back to undo it. If trainers rolled back to older state "
                "tokens and ended before any progress, the newest checkpoint is ahead of them: "
                "`rewind` before a start without tokens."};
     struct arguments arguments = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_config — see cmd_config.h. The option table is made from rp_config_keys. */
+/* cmd_config.c — see cmd_config.h. The table of options is made from rp_config_keys. */
 #include "cmd_config.h"
 
 #include <stdio.h>
@@ -49,7 +49,7 @@ static error_t parse_verb(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-/* The argp child of these options; its input is a struct rp_cmd_config. */
+/* The argp child for the keys of the config. Its input is a struct rp_cmd_config. */
 static const struct argp *make_argp(void)
 {
     static struct argp argp = {.options = options, .parser = parse};
@@ -61,7 +61,7 @@ static const struct argp *make_argp(void)
         snprintf(names[i], sizeof names[i], "%s", keys[i].name);
         for (char *c = names[i]; *c; c++)
             *c = *c == '_' ? '-' : *c;
-        bool words = keys[i].standard[0] == '('; /* not a value, but what happens without one */
+        bool words = keys[i].standard[0] == '('; /* a description instead of a value */
         snprintf(helps[i], sizeof helps[i], "%s; %s %s%s%s", keys[i].help, keys[i].type,
                  words ? "" : "(default: ", keys[i].standard, words ? "" : ")");
         options[count++] = (struct argp_option){

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_config.h — `-c FILE` and one option for every key of the config, for the verbs that take a
- * config. */
+/* cmd_config.h — `-c FILE` and an option for every key of the config, for verbs that take a config.
+ */
 #ifndef RP_TOOLS_CMD_CONFIG_H
 #define RP_TOOLS_CMD_CONFIG_H
 
@@ -11,7 +11,7 @@
 
 #define RP_CMD_SETTINGS_MAX 256
 
-/* What the command line said; options win over the file, wherever they stand. */
+/* What the command line has given. Options override the file, whatever their order. */
 struct rp_cmd_config {
     const struct rp_cmd_verb *verb;
     struct rp_config *config;
@@ -22,10 +22,10 @@ struct rp_cmd_config {
     size_t setting_count;
 };
 
-/* A verb that is a config and some options. Its arguments begin with a struct rp_cmd_config. */
+/* A verb that takes a config and some options. Its arguments begin with a struct rp_cmd_config. */
 struct rp_cmd_verb {
-    const struct argp_option *options; /* its own */
-    argp_parser_t parse;               /* of those */
+    const struct argp_option *options; /* of the verb alone */
+    argp_parser_t parse;               /* of these options */
     const char *doc;
     int (*run)(void *arguments, const struct rp_config *config);
     int (*finish)(struct rp_cmd_config *arguments); /* NULL = rp_cmd_config_finish */
@@ -38,7 +38,7 @@ int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc,
  * reporting. */
 int rp_cmd_config_finish(struct rp_cmd_config *arguments);
 
-/** The same as typed, for the command line of a child. */
+/** Add what was typed, for the command line of a child. */
 void rp_cmd_config_words(const struct rp_cmd_config *arguments, struct rp_words *words);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_doctor — `ringpack doctor`: look at this machine as the engine will, say what to change. */
+/* cmd_doctor.c — `ringpack doctor`: check what the engine needs of this machine, and say what to
+ * change. */
 #include <argp.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -49,7 +50,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* Without a file the required keys of a config are missing, which is no mistake here. */
+/* Without a file, required keys may be missing. */
 static int read_config(struct rp_cmd_config *arguments)
 {
     struct rp_error error;
@@ -62,7 +63,7 @@ static int read_config(struct rp_cmd_config *arguments)
     return RP_EXIT_FINE;
 }
 
-/* Which sources are read without being compared with hashes. */
+/* Find the sources whose tokens are not compared with hashes. */
 static void look_at_verification(const struct rp_config *config, const struct rp_corpus *corpus,
                                  struct rp_doctor_needs *needs)
 {
@@ -82,7 +83,7 @@ static void look_at_verification(const struct rp_config *config, const struct rp
     }
 }
 
-/* The most documents in a row, and what that costs; 0 if the corpus cannot be opened. */
+/* Returns max_docs_per_row, after computing what it costs; 0 if the corpus cannot be opened. */
 static uint32_t look_at_corpus(const struct rp_config *config, struct rp_doctor_needs *needs)
 {
     struct rp_corpus *corpus = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_index — `ringpack index PATH...`: build the sidecar of each token file, at memory speed. */
+/* cmd_index.c — `ringpack index PATH...`: build the sidecar of each token file. */
 #include <stdio.h>
 
 #include "base/clock.h"

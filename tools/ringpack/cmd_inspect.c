@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_inspect — `ringpack inspect PATH...`: what each path is, why, and what is in it. */
+/* cmd_inspect.c — `ringpack inspect PATH...`: the format of each path, the reason for it, and the
+ * content. */
 #include <stdio.h>
 
 #include "checkpoint/checkpoint.h"

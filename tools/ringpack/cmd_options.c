@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_options — see cmd_options.h. */
+/* cmd_options.c — see cmd_options.h. */
 #include "cmd_options.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void add_argp(struct known *known, const struct argp *argp)
         add_argp(known, child->argp);
 }
 
-/* The option that `name`, of `length` bytes, begins; NULL: none. */
+/* The first option that begins with the `length` bytes of `name`, or NULL. */
 static const struct option *find(const struct known *known, const char *name, size_t length)
 {
     for (size_t i = 0; i < known->count; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_plan — `ringpack plan`: what a config makes of its corpus, without reading a token.
+/* cmd_plan.c — `ringpack plan`: how a config packs its corpus, without reading a token.
  *
- * The plan is run as the engine would run it, and its rows are counted. */
+ * The rows are planned as the engine would plan them, and counted. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -20,15 +20,15 @@
 #include "stream.h"
 
 #define ROWS_STANDARD 1000000u
-#define SHARE_APART 0.01          /* a realised share that is so far from the asked one is told */
-#define SHARE_APART_RELATIVE 0.10 /* or by such a part of it */
+#define SHARE_APART 0.01          /* a warning says that realised and asked share differ by more */
+#define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the asked share */
 #define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
 enum { OPTION_ROWS = 0x1000, OPTION_JSON };
 
 struct arguments {
     struct rp_cmd_config config;
-    uint64_t rows; /* at most; 0 = not said */
+    uint64_t rows; /* --rows; 0 = not given */
     bool json;
 };
 
@@ -40,8 +40,7 @@ struct tally {
     uint64_t *source_tokens; /* [sources] emitted */
     const struct rp_corpus *corpus;
     bool complete; /* the stream ended */
-    /* Documents that the plan had no need to take, since no token of theirs is used: empty or
-     * dropped. */
+    /* Documents after the last row, which the plan has not read. They are empty or dropped. */
     uint64_t trailing_documents, trailing_tokens;
     double seconds;
     struct rp_plan_counts counts;
@@ -108,7 +107,7 @@ static int run_plan(struct rp_plan *plan, uint64_t rows_max, struct tally *tally
     return code < 0 ? code : 0;
 }
 
-/* The plan ends with the last row; what the corpus has beyond it is known from the corpus. */
+/* Count the documents after the last row, which the plan has not read. */
 static void tally_trailing(struct tally *tally, const struct rp_config *config,
                            const struct rp_corpus *corpus)
 {
@@ -138,7 +137,7 @@ static double times_read(const struct tally *tally, uint32_t source)
                  (double)rp_source_tokens(rp_corpus_source(tally->corpus, source)));
 }
 
-/* What the counts amount to. */
+/* Figures computed from the counts. */
 struct summary {
     double efficiency, cuts_per_100, documents_per_row, ns_per_document;
     uint64_t steps; /* of the run, when the stream ended */
@@ -166,8 +165,8 @@ static double asked_share(const struct rp_config *config, uint32_t source)
     return ratio((double)config->sources[source].weight, (double)sum);
 }
 
-/* Does the source get another share than was asked for? Then sources have ended before the stream
- * does, and from there on those that are left share what is left. */
+/* Whether the share of a source is not the one that was asked for. The reason is that sources have
+ * ended before the stream, and others have filled the rest. */
 static bool misses_share(const struct rp_config *config, const struct tally *tally, uint32_t source)
 {
     double asked = asked_share(config, source), realised = realised_share(tally, source);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_serve — `ringpack serve`: run an engine on this machine.
+/* cmd_serve.c — `ringpack serve`: run an engine on this machine.
  *
- * Every key of the config is an option as well (--batch-size 8 is batch_size: 8); options win over
- * the file. */
+ * Every key of the config is also an option (--batch-size 8 is batch_size: 8). Options override the
+ * file. */
 #include <argp.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -91,7 +91,7 @@ static int serve(void *argument, const struct rp_config *config)
     char *state = NULL;
     struct rp_cpus cpus;
     int code = 0;
-    if (config->cpus && rp_cpus_parse(&cpus, config->cpus)) /* before there is any thread */
+    if (config->cpus && rp_cpus_parse(&cpus, config->cpus)) /* before any thread is started */
         code = rp_cpus_pin(&cpus, &error);
     if (code >= 0 && arguments->state_path) {
         code = rp_cmd_read_state(arguments->state_path, &state, &options.state_bytes, &error);

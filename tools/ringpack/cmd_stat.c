@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_stat — `ringpack stat`: what a running engine says about itself, as JSON or as a table.
+/* cmd_stat.c — `ringpack stat`: the status of a running engine, as JSON or as a table.
  *
- * The engine's keys are shown as they come, so a key that is added there needs no change here. */
+ * All keys of the engine's answer are shown in their order, so a new key needs no change here. */
 #include <argp.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -55,7 +55,8 @@ static bool ends_with(const char *text, const char *end)
     return length >= end_length && !strcmp(text + length - end_length, end);
 }
 
-/* A value as people read it; the unit is in the key's name. Returns `text` or the value's own. */
+/* A value for people; the end of the key tells its unit. Returns `text`, or the string of the
+ * value. */
 static const char *format_value(const char *key, const json_t *value, char text[RP_CMD_TEXT_BYTES])
 {
     double number = json_number_value(value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_state — see cmd_state.h. */
+/* cmd_state.c — see cmd_state.h. */
 #include "cmd_state.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #define STATE_BYTES_MAX (64u << 20)
 #define LENGTH_AT 12u /* u32 of a token: its length in bytes */
 
-/* Without what lies behind the length that the token gives itself, if that is zeros. */
+/* The length of the token according to its header, if only zeros follow; otherwise `bytes`. */
 static size_t without_padding(const char *state, size_t bytes)
 {
     uint32_t length;

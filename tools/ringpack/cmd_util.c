@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_util — how the program speaks to people: errors, numbers and progress, the same in every
- * verb. */
+/* cmd_util.c — errors, numbers and progress, printed in the same way by every verb. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -26,7 +25,7 @@ static const char *error_name(int code)
     }
 }
 
-/* What to do about an error that needs no words of its own for it. */
+/* The hint for an error that has none of its own. */
 static const char *usual_hint(int code)
 {
     switch (-code) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor.h — what the engine asks of a machine, one check for each thing. */
+/* doctor.h — checks of what the engine needs of a machine. */
 #ifndef RP_TOOLS_DOCTOR_H
 #define RP_TOOLS_DOCTOR_H
 
@@ -16,14 +16,14 @@ enum rp_doctor_state {
     RP_DOCTOR_FAIL, /* an engine cannot run */
 };
 
-/* What a run would take: from the config, or its defaults. */
+/* What a run would need, by its config or by the defaults. */
 struct rp_doctor_needs {
     uint64_t prefetch_bytes, ring_bytes; /* ring_bytes 0: not known without a config */
     uint64_t files, files_least;         /* descriptors: to keep all token files open, or a few */
     uint32_t readers, packers;
     const char *run_dir; /* may be NULL */
-    /* Of a config's corpus: why it cannot be opened (0: it can), and what the limit of documents a
-     * row costs, when that is worth a word. */
+    /* The corpus of a config: the code of opening it, and a warning if max_docs_per_row costs much.
+     */
     int corpus_code;
     struct rp_error corpus_error;
     char packing[512];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor_checks — each check does what the engine will do, where that is cheap: make a ring and
- * read through it, make and seal shared memory, collapse its pages, take a name in the run
- * directory. From versions and limits alone one could only guess. A finding is `ok` until its check
- * says otherwise. */
+/* doctor_checks.c — where that is cheap, a check does what the engine will do: make an io_uring and
+ * read with it, make and seal shared memory, collapse its pages, make a socket in the run
+ * directory. Versions and limits alone would not tell whether that works. A finding is `ok` unless
+ * its check changes it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspection — see inspection.h. */
+/* inspection.c — see inspection.h. */
 #include "inspection.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static bool has_negative(const struct rp_inspection *inspection)
            inspection->token_max >> bits;
 }
 
-/* What may be wrong although the shard can be read. */
+/* Problems of a shard that can be read. */
 struct warnings {
     char text[4][160];
     size_t count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspection.h — how an inspected shard is shown: for people, and as JSON. */
+/* inspection.h — print an inspected shard, for people or as JSON. */
 #ifndef RP_TOOLS_INSPECTION_H
 #define RP_TOOLS_INSPECTION_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interrupt.h — one flag for every verb that ends in order when Ctrl-C is pressed. */
+/* interrupt.h — the flag that Ctrl-C sets, for verbs that clean up before they end. */
 #ifndef RP_TOOLS_INTERRUPT_H
 #define RP_TOOLS_INTERRUPT_H
 
@@ -7,8 +7,8 @@
 
 #include "base/fail.h"
 
-/** Set the flag on SIGINT, SIGTERM and SIGHUP, and end system calls that wait. A signal that was
- * ignored when the program was started (nohup, a shell's &) stays ignored. */
+/** Let SIGINT, SIGTERM and SIGHUP set the flag and interrupt system calls that wait. A signal that
+ * was ignored when the program was started (nohup, a shell's &) stays ignored. */
 void rp_interrupt_catch(void);
 /** True after one of those signals. */
 bool rp_interrupted(void);

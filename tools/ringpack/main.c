@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main — one table of verbs is the dispatcher and the usage text. */
+/* main.c — the table of verbs, from which the dispatcher and the usage text are made. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,8 +13,9 @@
 #include "base/text.h"
 #include "cmd.h"
 
-/* What jemalloc reads at its start. One arena: threads allocate when they begin and hardly again,
- * and jemalloc 5.3 crashes in one that finds no memory for an arena of its own (`ulimit -v`). */
+/* jemalloc reads this at its start. One arena is enough, because threads allocate little after
+ * their start, and jemalloc 5.3 crashes in a thread that has no memory for its own arena (`ulimit
+ * -v`). */
 const char *malloc_conf = "narenas:1";
 
 struct verb {
@@ -86,8 +87,8 @@ static int run_help(int argc, char **argv)
     return run_verb(argv[1], 2, arguments);
 }
 
-/* Started without them, the first files we open would be 0, 1 and 2, and messages would go into
- * them. */
+/* Open descriptors 0, 1 and 2 if they are closed. Otherwise the first files that we open would get
+ * these numbers, and messages would be written into them. */
 static void keep_standard_descriptors(void)
 {
     int fd;
@@ -98,7 +99,7 @@ static void keep_standard_descriptors(void)
         close(fd);
 }
 
-/* At every exit, since --help ends in argp: a report that was not written is no success. */
+/* Called at every exit, also after argp's --help: output that could not be written is an error. */
 static void finish_output(void)
 {
     int code = fflush(stdout) != 0 ? -errno : ferror(stdout) ? -EIO : 0;
@@ -114,7 +115,7 @@ int main(int argc, char **argv)
     keep_standard_descriptors();
     atexit(finish_output);
     rp_mapped_watch();
-    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error with a name, not a death */
+    signal(SIGXFSZ, SIG_IGN); /* write(2) then fails with EFBIG instead of ending the process */
     if (argc < 2) {
         print_usage(stderr);
         return RP_EXIT_TROUBLE;

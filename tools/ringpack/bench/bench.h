@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench.h — what the files of `ringpack bench` share: cmd_bench.c (arguments, order of events),
- * limits.c (the machine alone), run.c (an engine and its trainers), threads.c
- * (who used the processor), report.c (what is said).
+/* bench.h — what the files of `ringpack bench` share: cmd_bench.c (arguments, order of
+ * measurements), limits.c (the machine alone), run.c (an engine and its trainers), threads.c
+ * (processor time of threads), report.c (the output).
  *
  * A *limit* is how fast the machine does one part of the work when nothing else runs. A *run* is
- * the config itself, with a trainer process per local rank that returns every batch at once. Both
- * are measured over a window of time; an interrupt ends the window, and what was measured by then
- * is reported. */
+ * the config itself, with a trainer process for each local rank that releases every batch at once.
+ * Both are measured over a window of time. An interrupt ends the window, and what was measured by
+ * then is reported. */
 #ifndef RP_TOOLS_BENCH_H
 #define RP_TOOLS_BENCH_H
 
@@ -17,8 +17,8 @@
 struct rp_bench_limit {
     const char *name, *what;
     bool measured;
-    double tokens_per_second; /* of the local ranks' rows */
-    double cpu_seconds;       /* of this process, per 10^9 tokens */
+    double tokens_per_second; /* of the rows of local ranks */
+    double cpu_seconds;       /* of this process, for 10^9 tokens */
 };
 enum { RP_BENCH_MEMCPY, RP_BENCH_PLAN, RP_BENCH_READ_HOT, RP_BENCH_READ_COLD, RP_BENCH_LIMITS };
 
@@ -35,36 +35,36 @@ struct rp_bench_threads {
     struct rp_bench_thread thread[RP_BENCH_THREADS_MAX];
     size_t count;
 };
-/** What they have used up to now. A process that is gone has none. */
+/** Read what the threads have used so far. A process that has ended has no threads. */
 void rp_bench_threads_read(struct rp_bench_threads *threads, pid_t process);
-/** Turn `last` into what was used since `first`, most first. */
+/** Subtract `first` from `last`, and sort `last` by processor time, descending. */
 void rp_bench_threads_since(struct rp_bench_threads *last, const struct rp_bench_threads *first);
 double rp_bench_threads_sum(const struct rp_bench_threads *threads);
 
-/* Who holds a run back. */
-enum rp_bench_holder {
-    RP_BENCH_HELD_WAITS,
-    RP_BENCH_HELD_TRAINER,
-    RP_BENCH_HELD_PROCESSOR,
-    RP_BENCH_HELD_PLANNING,
-    RP_BENCH_HELD_READING,
-    RP_BENCH_HELD_PACKING,
-    RP_BENCH_HELD_DELIVERY,
-    RP_BENCH_HELD_THREAD, /* one thread of the engine, which does not say what it does */
+/* What limits the speed of a run. */
+enum rp_bench_bottleneck {
+    RP_BOTTLENECK_WAITS,
+    RP_BOTTLENECK_TRAINER,
+    RP_BOTTLENECK_PROCESSOR,
+    RP_BOTTLENECK_PLANNING,
+    RP_BOTTLENECK_READING,
+    RP_BOTTLENECK_PACKING,
+    RP_BOTTLENECK_DELIVERY,
+    RP_BOTTLENECK_THREAD, /* a thread of the engine whose name is not known here */
 };
-const char *rp_bench_holder_name(enum rp_bench_holder holder);
+const char *rp_bench_bottleneck_name(enum rp_bench_bottleneck bottleneck);
 
 struct rp_bench_run {
     const char *name;    /* "hot", "cold" */
-    const char *skipped; /* why it was not measured; NULL = it was, or was never begun */
+    const char *skipped; /* why it was not measured; NULL = it was measured, or not asked for */
     bool measured;
     double seconds;
     double tokens, batches;
     double tokens_per_second, cpu_seconds; /* per 10^9 tokens: of the engine */
-    double trainer_waits;                  /* part of the time that trainers waited: 0 .. 1 */
-    double processor;                      /* part of all cores that engine and trainers used */
+    double trainer_waits;                  /* share of the time that trainers waited: 0 .. 1 */
+    double processor;                      /* share of all cores that engine and trainers used */
     struct rp_bench_threads threads;
-    enum rp_bench_holder holder;
+    enum rp_bench_bottleneck bottleneck;
     char why[200];
 };
 enum { RP_BENCH_HOT, RP_BENCH_COLD, RP_BENCH_RUNS };
@@ -81,12 +81,12 @@ struct rp_bench {
     struct rp_bench_run runs[RP_BENCH_RUNS];
 };
 
-/** Measure one limit. 0 also when an interrupt cut it short. */
+/** Measure one limit. Returns 0 also when an interrupt ended it early. */
 RP_MUST_CHECK int rp_bench_measure_limit(struct rp_bench *bench, int which, struct rp_error *error);
-/** Bring the token files into the page cache, or out of it. */
+/** Read the token files into the page cache, or drop them from it. */
 RP_MUST_CHECK int rp_bench_warm(struct rp_bench *bench, struct rp_error *error);
 RP_MUST_CHECK int rp_bench_cool(struct rp_bench *bench, struct rp_error *error);
-/** Measure one run and judge what holds it back. */
+/** Measure one run, and find its bottleneck. */
 RP_MUST_CHECK int rp_bench_measure_run(struct rp_bench *bench, struct rp_bench_run *run,
                                        struct rp_error *error);
 

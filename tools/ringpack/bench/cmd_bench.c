@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_bench — `ringpack bench`: how fast a config is on this machine, how fast the machine could
- * be, and what lies between.
+/* cmd_bench.c — `ringpack bench`: how fast a config is on this machine, how fast the machine could
+ * be, and what causes the difference.
  *
- * Flow: limits of the machine → the config on a corpus that the page cache holds → the same with
- * it dropped from the page cache → the report, which also comes after an interrupt. */
+ * Order: the limits of the machine; the config with the corpus in the page cache; the config with
+ * the corpus dropped from it; the report, which is also printed after an interrupt. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ static int measure_limits(struct rp_bench *bench, bool hot, bool cold, struct rp
     return code;
 }
 
-/* Returns 0 also after an interrupt: what was measured is to be said. */
+/* Returns 0 also after an interrupt, because what was measured is reported. */
 static int measure(struct rp_bench *bench, bool hot, bool cold, struct rp_error *error)
 {
     bool fits = bench->bytes < rp_memory_available().bytes / 2;

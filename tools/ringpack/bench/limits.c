@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.c — how fast this machine does each part alone: memcpy, planning, plain reads.
+/* limits.c — how fast this machine does each part of the work alone: memcpy, planning, plain reads.
  *
- * Nothing here knows the engine's pipeline; reads go through engine/io with long requests in file
- * order, the easiest task for a disk. */
+ * The engine's pipeline is not used. Reads are long requests in file order by engine/io, the
+ * easiest task for a disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 #define COPY_BYTES_MAX (256u << 20)
 #define READ_BYTES (512u << 10)
 #define READ_DEPTH 32u
-#define LOOK_ROWS 256u /* planned between two looks at the clock */
+#define ROWS_A_CHECK 256u /* rows planned between two looks at the clock */
 
 struct window {
     uint64_t begin_ns, until_ns;
@@ -59,7 +59,7 @@ static void end_window(struct rp_bench_limit *limit, const struct window *window
     limit->cpu_seconds = (cpu_now() - window->cpu_begin) / tokens * 1e9;
 }
 
-/* Memory with every page in place, on huge pages where there are any. NULL: out of memory. */
+/* Memory whose pages are all allocated, as huge pages if possible. NULL when out of memory. */
 static void *take_memory(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,7 +81,7 @@ static int measure_memcpy(struct rp_bench *bench, struct rp_bench_limit *limit,
     struct window window = begin_window(bench);
     while (from && to && is_open(&window)) {
         memcpy(to, from, bytes);
-        __asm__ volatile("" ::: "memory"); /* every copy is made */
+        __asm__ volatile("" ::: "memory"); /* so that the compiler keeps every copy */
         copied += bytes;
     }
     end_window(limit, &window, (double)copied * (double)bench->tokens / (double)bench->bytes);
@@ -94,7 +94,7 @@ static int measure_memcpy(struct rp_bench *bench, struct rp_bench_limit *limit,
                   : 0;
 }
 
-/* Plan on, and begin again where the stream ends, until the window is over. */
+/* Plan until the window is over or the stream ends. */
 static int plan_rows(const struct rp_bench *bench, const struct window *window, uint64_t *tokens,
                      struct rp_error *error)
 {
@@ -102,7 +102,7 @@ static int plan_rows(const struct rp_bench *bench, const struct window *window, 
     struct rp_row row;
     int code = rp_stream_open_plan(&plan, bench->config, bench->corpus, error);
     for (uint64_t rows = 0; code >= 0; rows++) {
-        if (rows % LOOK_ROWS == 0 && !is_open(window))
+        if (rows % ROWS_A_CHECK == 0 && !is_open(window))
             break;
         code = rp_plan_next(plan, &row, error);
         if (code == 0)
@@ -113,7 +113,7 @@ static int plan_rows(const struct rp_bench *bench, const struct window *window, 
     return code;
 }
 
-/* Every node plans the rows of all ranks, so the share of the local ones counts. */
+/* Every node plans the rows of all ranks, but only the tokens of local ranks count. */
 static int measure_plan(struct rp_bench *bench, struct rp_bench_limit *limit,
                         struct rp_error *error)
 {
@@ -129,14 +129,14 @@ static int measure_plan(struct rp_bench *bench, struct rp_bench_limit *limit,
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Reads of all token files in turn. */
+/* The state of reading all token files. */
 struct reading {
     struct rp_bench *bench;
     const struct rp_io_method *method;
     struct rp_io *io;
     uint8_t *memory; /* [READ_DEPTH][READ_BYTES] */
     uint32_t free[READ_DEPTH], free_count;
-    uint64_t bytes; /* that arrived */
+    uint64_t bytes; /* read so far */
     bool direct;
     bool failed;
 };
@@ -152,8 +152,8 @@ static void take_done(struct reading *r, unsigned wait_min)
     }
 }
 
-/* One file from its begin to its end, or to that of the window (NULL: there is none); but something
- * is read, however short the window was on a busy machine. */
+/* Read one file to its end, or until the window (may be NULL) is over. At least one request is
+ * made, even if a busy machine has used up the window. */
 static int read_file(struct reading *r, const struct rp_shard *shard, const struct window *window,
                      struct rp_error *error)
 {
@@ -216,7 +216,7 @@ static void close_reading(struct reading *r)
         munmap(r->memory, (size_t)READ_DEPTH * READ_BYTES);
 }
 
-/* All files, once or (with a window) again and again until it is over. */
+/* Read all files once, or, with a window, again and again until it is over. */
 static int read_files(struct reading *r, const struct window *window, struct rp_error *error)
 {
     int code = 0;
@@ -258,7 +258,7 @@ int rp_bench_cool(struct rp_bench *bench, struct rp_error *error)
         int fd = rp_file_open_read(rp_corpus_shard(bench->corpus, i)->path, &bytes, error);
         if (fd < 0)
             return fd;
-        (void)fdatasync(fd); /* a page that is still to be written stays */
+        (void)fdatasync(fd); /* dirty pages cannot be dropped */
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
         close(fd);
     }

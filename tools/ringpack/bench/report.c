@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c — what `ringpack bench` says: a table for people, or JSON with units in its keys. */
+/* report.c — the output of `ringpack bench`: a table for people, or JSON with units in its keys. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 #include "interrupt.h"
 
 #define THREADS_SHOWN 4u
-#define BUSY_SHOWN 0.02 /* a thread that used less is not named */
+#define BUSY_SHOWN 0.02 /* threads that were less busy are not shown */
 
 static double bytes_of(const struct rp_bench *bench, double tokens)
 {
@@ -36,11 +36,12 @@ static void print_run(const struct rp_bench *bench, const struct rp_bench_run *r
     print_line(bench, run->name, run->tokens_per_second, run->cpu_seconds, rest);
 }
 
-static void print_holder(const struct rp_bench_run *run)
+static void print_bottleneck(const struct rp_bench_run *run)
 {
     if (!run->measured)
         return;
-    printf("%s is held back by: %s (%s)\n", run->name, rp_bench_holder_name(run->holder), run->why);
+    printf("%s is held back by: %s (%s)\n", run->name, rp_bench_bottleneck_name(run->bottleneck),
+           run->why);
     printf("  threads of the engine:");
     for (size_t i = 0; i < run->threads.count && i < THREADS_SHOWN; i++) {
         double busy = run->threads.thread[i].seconds / run->seconds;
@@ -69,7 +70,7 @@ void rp_bench_print(const struct rp_bench *bench)
         print_run(bench, &bench->runs[i]);
     putchar('\n');
     for (int i = 0; i < RP_BENCH_RUNS; i++)
-        print_holder(&bench->runs[i]);
+        print_bottleneck(&bench->runs[i]);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -110,7 +111,7 @@ static json_t *run_object(const struct rp_bench *bench, const struct rp_bench_ru
         "batches", (json_int_t)run->batches, "tokens", (json_int_t)run->tokens, "tokens_per_second",
         run->tokens_per_second, "bytes_per_second", bytes_of(bench, run->tokens_per_second),
         "cpu_seconds_per_gtok", run->cpu_seconds, "trainers_wait", run->trainer_waits, "cores_busy",
-        run->processor, "held_back_by", rp_bench_holder_name(run->holder), "why", run->why,
+        run->processor, "held_back_by", rp_bench_bottleneck_name(run->bottleneck), "why", run->why,
         "threads", threads_array(run));
 }
 

@@ -19,7 +19,7 @@ static bool read_line(const struct rp_bench_thread *thread, const char *name, ch
     return got;
 }
 
-/* schedstat: nanoseconds on a core, and nanoseconds ready to run without one. */
+/* schedstat has the nanoseconds on a core, and the nanoseconds runnable without one. */
 static bool read_thread(struct rp_bench_thread *thread)
 {
     char text[128];

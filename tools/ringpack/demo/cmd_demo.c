@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_demo — `ringpack demo`: the whole promise in a minute.
+/* cmd_demo.c — `ringpack demo`: kill and resume a run, and compare, in a minute.
  *
- * Flow: a corpus → four ranks take the stream undisturbed for some seconds; the rows that all of
- * them have had are those to compare → the same stream again, but engine and trainers are killed
- * with SIGKILL about half-way; an engine and two ranks go on from its newest checkpoint → the
- * digests of both. */
+ * First, four ranks take the stream undisturbed for some seconds; the rows that all of them have
+ * received are compared later. Then the same stream begins again, and engine and trainers are
+ * killed with SIGKILL about half-way. An engine and two ranks resume from the newest checkpoint. At
+ * the end the digests of both streams are compared. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -49,11 +49,11 @@ struct demo {
     struct rp_job job;
     struct rp_child engine;
     char *prefix;
-    struct rp_demo_ranks peace, killed, resumed;
-    uint64_t rows; /* that are compared */
+    struct rp_demo_ranks continuous, killed, resumed;
+    uint64_t rows; /* rows [0, rows) are compared */
     uint64_t checkpoint_bytes;
     size_t state_bytes;
-    double ready_seconds, first_seconds; /* of the resume, from the start of the engine on */
+    double ready_seconds, first_seconds; /* of the resume, counted from the start of the engine */
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -131,8 +131,8 @@ static int serve(struct demo *demo, uint32_t world, bool checkpoints, struct rp_
     return code < 0 ? code : rp_job_wait_ready(&demo->job, &demo->engine, error);
 }
 
-/* One look at everything that runs. */
-static int look(struct demo *demo, struct rp_demo_ranks *ranks, struct rp_error *error)
+/* Poll the ranks and the engine once. */
+static int poll_all(struct demo *demo, struct rp_demo_ranks *ranks, struct rp_error *error)
 {
     int code = rp_demo_poll_ranks(ranks, &demo->job, error);
     if (code >= 0 && !rp_child_runs(&demo->engine))
@@ -156,28 +156,28 @@ static const char *ranks_text(const struct demo *demo, uint32_t world, char text
     return text;
 }
 
-/* ---- the three acts -------------------------------------------------------------------------- */
+/* ---- the three runs -------------------------------------------------------------------------- */
 
-static int run_in_peace(struct demo *demo, struct rp_error *error)
+static int run_continuously(struct demo *demo, struct rp_error *error)
 {
     char text[64];
-    struct rp_demo_ranks *ranks = &demo->peace;
+    struct rp_demo_ranks *ranks = &demo->continuous;
     printf("continuous   %s, %u rows of %u tokens a batch\n",
            ranks_text(demo, RP_DEMO_RANKS_MAX, text), RP_DEMO_BATCH_ROWS, RP_DEMO_SEQ_LEN);
     fflush(stdout);
     int code = serve(demo, RP_DEMO_RANKS_MAX, false, error);
     if (code >= 0)
-        code = rp_demo_start_ranks(ranks, &demo->job, RP_DEMO_RANKS_MAX, demo->python, "peace",
+        code = rp_demo_start_ranks(ranks, &demo->job, RP_DEMO_RANKS_MAX, demo->python, "continuous",
                                    UINT64_MAX, error);
     uint64_t until_ns = UINT64_MAX;
     while (code >= 0 && rp_now_ns() < until_ns) {
-        code = look(demo, ranks, error);
+        code = poll_all(demo, ranks, error);
         if (until_ns == UINT64_MAX && rp_demo_common_row(ranks) > 0)
             until_ns = rp_now_ns() + demo->seconds * UINT64_C(1000000000);
     }
     if (code < 0)
         return code;
-    code = kill_all(demo, ranks, error); /* nothing that counts comes after this */
+    code = kill_all(demo, ranks, error); /* reads the rest of the journals, too */
     demo->rows = rp_demo_common_row(ranks) / RP_DEMO_STEP_ROWS * RP_DEMO_STEP_ROWS;
     return code;
 }
@@ -194,7 +194,7 @@ static int run_until_killed(struct demo *demo, struct rp_error *error)
         code = rp_demo_start_ranks(ranks, &demo->job, RP_DEMO_RANKS_MAX, demo->python, "killed",
                                    demo->rows, error);
     while (code >= 0 && rp_demo_common_row(ranks) < kill_row)
-        code = look(demo, ranks, error);
+        code = poll_all(demo, ranks, error);
     if (code >= 0)
         code = kill_all(demo, ranks, error);
     if (code >= 0)
@@ -233,14 +233,14 @@ static int resume(struct demo *demo, struct rp_error *error)
         code = rp_demo_start_ranks(ranks, &demo->job, RP_DEMO_RANKS_MAX / 2, demo->python,
                                    "resumed", demo->rows, error);
     while (code >= 0 && ranks->first_ns == 0)
-        code = look(demo, ranks, error);
+        code = poll_all(demo, ranks, error);
     if (code < 0)
         return code;
     demo->first_seconds = (double)(ranks->first_ns - begin_ns) / 1e9;
     printf("resumed      %s, from the newest checkpoint, at row %s\n",
            ranks_text(demo, RP_DEMO_RANKS_MAX / 2, text), rp_cmd_count_text(ranks->start_row, row));
     while (code >= 0 && !rp_demo_ranks_done(ranks))
-        code = look(demo, ranks, error);
+        code = poll_all(demo, ranks, error);
     rp_child_signal(&demo->engine, SIGTERM, true);
     return code;
 }
@@ -252,13 +252,13 @@ static int report(const struct demo *demo)
     char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], hex[RP_HASH_HEX_BYTES];
     struct rp_hash128 continuous = {0, 0}, resumed = {0, 0};
     uint64_t continuous_rows = 0, resumed_rows = 0, cut = demo->resumed.start_row;
-    rp_demo_sum(&demo->peace, 0, demo->rows, &continuous_rows, &continuous);
+    rp_demo_sum(&demo->continuous, 0, demo->rows, &continuous_rows, &continuous);
     rp_demo_sum(&demo->killed, 0, cut, &resumed_rows, &resumed);
     rp_demo_sum(&demo->resumed, cut, demo->rows, &resumed_rows, &resumed);
-    const struct rp_demo_ranks *peace = &demo->peace;
+    const struct rp_demo_ranks *ranks = &demo->continuous;
     printf("speed        %stok/s at four ranks, fill %.3f %%\n",
-           rp_cmd_short_text((double)peace->tokens / (double)demo->seconds, a),
-           100 * (double)peace->tokens / ((double)peace->rows * RP_DEMO_SEQ_LEN));
+           rp_cmd_short_text((double)ranks->tokens / (double)demo->seconds, a),
+           100 * (double)ranks->tokens / ((double)ranks->rows * RP_DEMO_SEQ_LEN));
     printf("resume       engine ready in %s, first batch at a trainer after %s\n",
            rp_cmd_seconds_text(demo->ready_seconds, a),
            rp_cmd_seconds_text(demo->first_seconds, b));
@@ -279,7 +279,7 @@ static int play(struct demo *demo, struct rp_error *error)
 {
     int code = find_corpus(demo, error);
     if (code >= 0)
-        code = run_in_peace(demo, error);
+        code = run_continuously(demo, error);
     if (code >= 0)
         code = run_until_killed(demo, error);
     return code < 0 ? code : resume(demo, error);
@@ -304,7 +304,7 @@ int rp_cmd_demo(int argc, char **argv)
         code = play(&demo, &error);
     int status = code < 0 ? RP_EXIT_TROUBLE : report(&demo);
     rp_child_signal(&demo.engine, SIGKILL, true);
-    rp_demo_release_ranks(&demo.peace);
+    rp_demo_release_ranks(&demo.continuous);
     rp_demo_release_ranks(&demo.killed);
     rp_demo_release_ranks(&demo.resumed);
     rp_job_close(&demo.job);

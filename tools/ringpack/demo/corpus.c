@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus.c — a corpus from what is on any machine: documentation, headers, manual pages. */
+/* corpus.c — a corpus of files that every machine has: documentation, headers, manual pages. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "stream.h"
 #include "interrupt.h"
 
-/* A machine may have gigabytes. */
+/* A limit, because a machine may have gigabytes of such files. */
 #define TOKENS_MOST (UINT64_C(30) << 20)
 
 static const char *const places[] = {"/usr/share/man", "/usr/include", "/usr/share/doc",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* demo.h — what the files of `ringpack demo` share: cmd_demo.c (the story), corpus.c (text of
- * this machine becomes tokens), ranks.c (trainers, and what they noted). */
+/* demo.h — what the files of `ringpack demo` share: cmd_demo.c (the order of events), corpus.c
+ * (tokens from the text on this machine), ranks.c (trainers and their journals). */
 #ifndef RP_TOOLS_DEMO_H
 #define RP_TOOLS_DEMO_H
 
@@ -8,7 +8,7 @@
 #include "job/journal.h"
 #include "job/job.h"
 
-#define RP_DEMO_SEQ_LEN 8192u /* of bytes: what 2048 tokens of a tokenizer are */
+#define RP_DEMO_SEQ_LEN 8192u /* bytes: about 2048 tokens of a tokenizer */
 #define RP_DEMO_BATCH_ROWS 4u
 #define RP_DEMO_RANKS_MAX 4u
 #define RP_DEMO_STEP_ROWS (RP_DEMO_BATCH_ROWS * RP_DEMO_RANKS_MAX)
@@ -19,7 +19,7 @@
  * manual pages. */
 RP_MUST_CHECK int rp_demo_make_corpus(struct rp_job *job, const char *prefix, uint64_t tokens_least,
                                       struct rp_error *error);
-/** Say how large it is; *tokens_out. */
+/** Count the tokens and documents of a corpus. */
 RP_MUST_CHECK int rp_demo_measure_corpus(const char *prefix, uint64_t *tokens_out,
                                          uint64_t *documents_out, struct rp_error *error);
 
@@ -30,34 +30,34 @@ struct rp_demo_batch {
     uint32_t rows, tokens;
     struct rp_hash128 digest;
 };
-/* A set of trainers, from their start to their end, and every batch they noted. */
+/* A set of trainers, from their start to their end, and every batch of their journals. */
 struct rp_demo_ranks {
     uint32_t world;
     struct rp_demo_rank {
         struct rp_child child;
         struct rp_journal_reader journal;
         bool done;
-        uint64_t next_row; /* behind its last batch */
+        uint64_t next_row; /* after its last batch */
     } ranks[RP_DEMO_RANKS_MAX];
     struct rp_demo_batch *batches;
     uint64_t batch_count, batch_capacity;
-    uint64_t rows, tokens;           /* noted */
-    uint64_t first_ns, start_row;    /* when the first batch was noted; where it began */
-    uint64_t drawn_ns, drawn_tokens; /* the last line */
+    uint64_t rows, tokens;           /* of all batches */
+    uint64_t first_ns, start_row;    /* when the first batch was read, and its first row */
+    uint64_t drawn_ns, drawn_tokens; /* at the last line of output */
 };
-/** Start them: the second half in Python, if there is one. */
+/** Start the trainers; if `python` is not NULL, the second half of them in Python. */
 RP_MUST_CHECK int rp_demo_start_ranks(struct rp_demo_ranks *ranks, struct rp_job *job,
                                       uint32_t world, const char *python, const char *name,
                                       uint64_t until_row, struct rp_error *error);
-/** Look what they have noted; print a line a second. */
+/** Read the journals, and print a line every second. */
 RP_MUST_CHECK int rp_demo_poll_ranks(struct rp_demo_ranks *ranks, struct rp_job *job,
                                      struct rp_error *error);
-/** Row below which every rank has noted all of its batches. */
+/** Row below which the journals of all ranks are complete. */
 uint64_t rp_demo_common_row(const struct rp_demo_ranks *ranks);
 bool rp_demo_ranks_done(const struct rp_demo_ranks *ranks);
-/** SIGKILL to all, and read what they noted last. */
+/** Kill all trainers with SIGKILL, and read the rest of their journals. */
 RP_MUST_CHECK int rp_demo_kill_ranks(struct rp_demo_ranks *ranks, struct rp_error *error);
-/** Add up what was noted of the rows [from, to). */
+/** Add up the batches of rows [from, to). */
 void rp_demo_sum(const struct rp_demo_ranks *ranks, uint64_t from, uint64_t to, uint64_t *rows,
                  struct rp_hash128 *digest);
 void rp_demo_release_ranks(struct rp_demo_ranks *ranks);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.c — trainers in C and in Python, and what they noted. */
+/* ranks.c — trainers in C and in Python, and their journals. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -129,7 +129,8 @@ int rp_demo_poll_ranks(struct rp_demo_ranks *ranks, struct rp_job *job, struct r
             code = rp_job_explain(job, &rank->child, error);
     }
     if (code >= 0)
-        code = read_journals(ranks, error); /* after looking who has ended: nothing is missed */
+        code = read_journals(ranks,
+                             error); /* after the check for ended ranks, so nothing is missed */
     print_line(ranks);
     return code;
 }

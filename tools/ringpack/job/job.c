@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.c — the directory of a job, and how a child is started, watched and ended.
+/* job.c — see job.h.
  *
- * The directory is NAME_PREFIX followed by random letters, and is locked while its job lives: a
- * directory that nobody has locked belongs to a job that was killed. */
+ * The name of the directory is NAME_PREFIX and random letters. It is locked while its job lives, so
+ * a directory that is not locked belongs to a job that was killed. */
 #include "job/job.h"
 
 #include <dirent.h>
@@ -26,7 +26,7 @@
 
 #define NAME_PREFIX "ringpack-job-"
 #define READY_TIMEOUT_MS 60000
-#define LAST_WORDS_BYTES 600
+#define LOG_END_BYTES 600
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ static const char *parent_directory(void)
     return directory && directory[0] == '/' ? directory : "/tmp";
 }
 
-/* Lock a job's directory. -1: somebody has it, or it is not ours. */
+/* Lock a job's directory. -1 if it is locked, or belongs to another user. */
 static int lock_directory(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -102,7 +102,7 @@ int rp_job_open(struct rp_job *job, const char *binary, bool verbose, struct rp_
     job->log_fd = log ? open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
     free(log);
     if (job->lock_fd < 0 || job->log_fd < 0) {
-        int code = errno ? -errno : -EPERM; /* not ours: no call has failed */
+        int code = errno ? -errno : -EPERM; /* errno 0: the directory belongs to another user */
         rp_job_close(job);
         return rp_fail(error, code, "set TMPDIR to a directory that can be written",
                        "%s: cannot make the job's files: %s", parent_directory(),
@@ -157,14 +157,15 @@ void rp_words_free(struct rp_words *words)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* In the child: as if it had been started from a shell, but that it does not outlive `parent`. */
+/* In the child: restore the signals of a program that a shell has started, die with `parent`, and
+ * redirect the output. */
 static void become_child(const struct rp_job *job, pid_t parent)
 {
     struct sigaction standard = {.sa_handler = SIG_DFL};
     sigaction(SIGTERM, &standard, NULL);
     sigaction(SIGHUP, &standard, NULL);
     sigaction(SIGPIPE, &standard, NULL);
-    signal(SIGINT, SIG_IGN); /* Ctrl-C goes to the whole group; ours are ended by us */
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches the whole group, but the parent ends its children */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(127);
@@ -207,7 +208,7 @@ int rp_job_spawn(struct rp_job *job, struct rp_child *child, const char *what,
     return forked(child, what, pid, error);
 }
 
-/* In the child: run `serve` with the words and its ends of the two pipes. */
+/* In the child: run `serve` with the words, and with the child's ends of the two pipes. */
 static void run_engine(const struct rp_job *job, const struct rp_words *words, int lifeline,
                        int ready)
 {
@@ -260,7 +261,7 @@ int rp_job_wait_ready(struct rp_job *job, struct rp_child *engine, struct rp_err
 {
     char bytes[16];
     uint64_t until_ns = rp_now_ns() + READY_TIMEOUT_MS * UINT64_C(1000000);
-    if (engine->pid == 0) /* and its descriptor is closed: nothing would ever come */
+    if (engine->pid == 0) /* it has ended, and its descriptor is closed */
         return rp_job_explain(job, engine, error);
     while (rp_now_ns() < until_ns) {
         struct pollfd end = {.fd = engine->ready_fd, .events = POLLIN};
@@ -272,7 +273,7 @@ int rp_job_wait_ready(struct rp_job *job, struct rp_child *engine, struct rp_err
             continue;
         if (read(engine->ready_fd, bytes, sizeof bytes) > 0)
             return 0;
-        rp_child_signal(engine, 0, true); /* it has closed its end: it is ending */
+        rp_child_signal(engine, 0, true); /* end of file: the engine is ending */
         return rp_job_explain(job, engine, error);
     }
     return rp_fail(error, -RP_E_TIMEOUT, "run it again with -v",
@@ -286,7 +287,7 @@ int rp_job_fork(struct rp_job *job, struct rp_child *child, const char *what,
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
         become_child(job, parent);
-        (void)close_range(STDERR_FILENO + 1, ~0u, 0); /* lifelines above all */
+        (void)close_range(STDERR_FILENO + 1, ~0u, 0); /* also the lifelines of engines */
         _exit(run(argument));
     }
     return forked(child, what, pid, error);
@@ -360,14 +361,13 @@ void rp_child_signal(struct rp_child *child, int signal_number, bool wait)
 }
 
 /* The end of the log, as one line. */
-static void last_words(const struct rp_job *job, char text[LAST_WORDS_BYTES])
+static void read_log_end(const struct rp_job *job, char text[LOG_END_BYTES])
 {
     struct stat status;
     ssize_t got = 0;
     if (!job->verbose && fstat(job->log_fd, &status) == 0) {
-        off_t from = status.st_size > LAST_WORDS_BYTES - 1 ? status.st_size - LAST_WORDS_BYTES + 1
-                                                           : 0;
-        got = pread(job->log_fd, text, LAST_WORDS_BYTES - 1, from);
+        off_t from = status.st_size > LOG_END_BYTES - 1 ? status.st_size - LOG_END_BYTES + 1 : 0;
+        got = pread(job->log_fd, text, LOG_END_BYTES - 1, from);
     }
     text[got > 0 ? got : 0] = '\0';
     for (char *c = text; *c; c++)
@@ -377,11 +377,11 @@ static void last_words(const struct rp_job *job, char text[LAST_WORDS_BYTES])
 
 int rp_job_explain(struct rp_job *job, const struct rp_child *child, struct rp_error *error)
 {
-    char words[LAST_WORDS_BYTES];
+    char words[LOG_END_BYTES];
     int code = rp_interrupt_check(RP_JOB_IS_SAFE, error);
-    if (code < 0) /* this process has ended the child */
+    if (code < 0) /* after an interrupt, this process ends its children */
         return code;
-    last_words(job, words);
+    read_log_end(job, words);
     bool killed = WIFSIGNALED(child->status);
     return rp_fail(error, -RP_E_GONE,
                    words[0] || job->verbose
@@ -389,5 +389,5 @@ int rp_job_explain(struct rp_job *job, const struct rp_child *child, struct rp_e
                        : "look whether there is room in TMPDIR, or run it again with -v",
                    "%s ended by itself (%s %d): %s", child->what, killed ? "signal" : "status",
                    killed ? WTERMSIG(child->status) : WEXITSTATUS(child->status),
-                   words[0] ? words : "it said nothing");
+                   words[0] ? words : "the log is empty");
 }

@@ -2,9 +2,9 @@
 /* job.h — a job on this machine: an engine and trainers as child processes that may be killed.
  * `verify`, `demo` and `bench` run jobs.
  *
- * Everything a job makes lies in one directory below TMPDIR: sockets, journals, checkpoints, the
- * log. Nothing of a job outlives it: an engine ends with its lifeline, a trainer with its parent,
- * and the directory is removed at the end, or, when the job itself was killed, by the next job. */
+ * All files of a job are in one directory below TMPDIR: sockets, journals, checkpoints, the log.
+ * Nothing outlives a job: an engine ends when its lifeline closes, a trainer when its parent dies,
+ * and the directory is removed at the end, or, if the job itself was killed, by the next job. */
 #ifndef RP_TOOLS_JOB_H
 #define RP_TOOLS_JOB_H
 
@@ -19,21 +19,21 @@
 
 struct rp_job {
     char *dir;          /* of everything below; NULL = not open */
-    const char *binary; /* that serves */
+    const char *binary; /* program that runs engines */
     bool verbose;       /* children write to stderr instead of to the log */
     int lock_fd, log_fd;
 };
 
-/** Remove what killed jobs left, make the directory, catch SIGINT and SIGTERM. */
+/** Remove the directories of killed jobs, make one for this job, and catch SIGINT and SIGTERM. */
 RP_MUST_CHECK int rp_job_open(struct rp_job *job, const char *binary, bool verbose,
                               struct rp_error *error);
 void rp_job_close(struct rp_job *job);
-/** What a message says after an interrupt (interrupt.h). */
+/** The text of a message after an interrupt (interrupt.h). */
 #define RP_JOB_IS_SAFE "nothing is left behind"
 /** Path of a file of the job; the caller frees it. NULL when out of memory. */
 char *rp_job_path(const struct rp_job *job, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/** rm -r, below the job's directory or not. What is not there is fine. */
+/** Remove a file or a directory with everything in it. It need not exist. */
 void rp_job_remove(const char *path);
 
 /* ---- command lines --------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ void rp_job_remove(const char *path);
 struct rp_words {
     char *word[RP_JOB_WORDS_MAX];
     size_t count;
-    bool failed; /* out of memory, or too many */
+    bool failed; /* out of memory, or more than RP_JOB_WORDS_MAX words */
 };
 void rp_words_add(struct rp_words *words, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -52,20 +52,20 @@ void rp_words_free(struct rp_words *words);
 
 struct rp_child {
     pid_t pid;                 /* 0 = none */
-    int status;                /* of the last one that ended here, as from waitpid */
+    int status;                /* of the last process that has ended, as from waitpid */
     int lifeline_fd, ready_fd; /* of an engine; -1 = none */
     uint64_t started_ns;
     const char *what; /* for messages */
 };
 #define RP_NO_CHILD ((struct rp_child){.lifeline_fd = -1, .ready_fd = -1})
 
-/** Start the engine: `serve` with `words` behind it, in the job's run_dir, on a lifeline. */
+/** Start an engine, `serve` with `words`, with the job's run directory and a lifeline. */
 RP_MUST_CHECK int rp_job_serve(struct rp_job *job, struct rp_child *engine,
                                const struct rp_words *words, struct rp_error *error);
-/** Wait until trainers can attach. An engine that ended: its last words. */
+/** Wait until trainers can attach. If the engine ends first, the error has the end of its log. */
 RP_MUST_CHECK int rp_job_wait_ready(struct rp_job *job, struct rp_child *engine,
                                     struct rp_error *error);
-/** Start a program (words[0], found by PATH). Its stdout goes where its stderr goes. */
+/** Start a program (words[0], found by PATH). Its stdout is redirected to its stderr. */
 RP_MUST_CHECK int rp_job_spawn(struct rp_job *job, struct rp_child *child, const char *what,
                                const struct rp_words *words, struct rp_error *error);
 
@@ -73,17 +73,17 @@ RP_MUST_CHECK int rp_job_spawn(struct rp_job *job, struct rp_child *child, const
 RP_MUST_CHECK int rp_job_fork(struct rp_job *job, struct rp_child *child, const char *what,
                               int (*run)(void *argument), void *argument, struct rp_error *error);
 
-/** A child of the process, for instance a packer of an engine. 0: there is none, or pid is 0. */
+/** A child of the process, for instance a packer of an engine. 0 if there is none, or pid is 0. */
 pid_t rp_child_of(pid_t pid);
 /** Whether the child still runs; reaps it if not. */
 bool rp_child_runs(struct rp_child *child);
-/** The child has ended by itself with exit status 0. */
+/** Whether the child has ended with exit status 0. */
 bool rp_child_ended_well(const struct rp_child *child);
-/** The child was ended by SIGKILL. */
+/** Whether SIGKILL has ended the child. */
 bool rp_child_was_killed(const struct rp_child *child);
-/** Send a signal; `wait` for the end and reap. */
+/** Send a signal (0 = none). `wait`: wait until the child has ended. */
 void rp_child_signal(struct rp_child *child, int signal_number, bool wait);
-/** The child ended by itself and not well: say so, with the last lines of the log. */
+/** The error for a child that ended unexpectedly: its status, and the end of the log. */
 int rp_job_explain(struct rp_job *job, const struct rp_child *child, struct rp_error *error);
 
 #endif

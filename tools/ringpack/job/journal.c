@@ -13,7 +13,7 @@
 
 #define READ_BYTES (256u << 10)
 
-/* Make room for `bytes` more behind `used`. */
+/* Make room for `bytes` bytes after `used`. */
 static int reserve(uint8_t **buffer, size_t *capacity, size_t used, size_t bytes,
                    struct rp_error *error)
 {
@@ -50,7 +50,7 @@ void rp_journal_close(struct rp_journal_writer *writer)
     *writer = (struct rp_journal_writer){.fd = -1};
 }
 
-/* `bytes` of room at the end of the record, taken. NULL when out of memory. */
+/* Append `bytes` bytes, which the caller fills in, to the record. NULL when out of memory. */
 static void *extend(struct rp_journal_writer *writer, size_t bytes, struct rp_error *error)
 {
     if (reserve(&writer->buffer, &writer->capacity, writer->used, bytes, error) < 0)
@@ -125,7 +125,7 @@ static const uint32_t *widen(struct rp_journal_writer *writer, const struct rp_g
     return writer->ids;
 }
 
-/* Half a hash of the labels of `length` tokens at token `at` of a row. */
+/* The low half of a hash of the labels of `length` tokens from token `at` of a row. */
 static uint32_t hash_labels(struct rp_journal_writer *writer, const struct rp_geometry *geometry,
                             const struct rp_batch *batch, uint32_t row, uint32_t at,
                             uint32_t length)
@@ -208,9 +208,10 @@ void rp_journal_release(struct rp_journal_reader *reader)
     *reader = (struct rp_journal_reader){.fd = -1};
 }
 
-/* The record at the front of the buffer, if all of it is there; else how much of it is known to be
- * missing. */
-static int look(const struct rp_journal_reader *reader, size_t *missing, struct rp_error *error)
+/* Returns 1 if the buffer begins with a complete record, otherwise 0 with the bytes that are known
+ * to be missing. */
+static int check_front(const struct rp_journal_reader *reader, size_t *missing,
+                       struct rp_error *error)
 {
     struct rp_journal_record record;
     size_t held = reader->end - reader->begin;
@@ -227,7 +228,7 @@ static int look(const struct rp_journal_reader *reader, size_t *missing, struct 
     return bytes <= held;
 }
 
-/* Returns the number of bytes that came in. */
+/* Read more of the file. Returns the number of bytes. */
 static int fill(struct rp_journal_reader *reader, size_t wanted, struct rp_error *error)
 {
     if (reader->fd < 0)
@@ -257,7 +258,7 @@ int rp_journal_next(struct rp_journal_reader *reader, const struct rp_journal_re
 {
     size_t missing;
     int code;
-    while ((code = look(reader, &missing, error)) == 0) {
+    while ((code = check_front(reader, &missing, error)) == 0) {
         int got = fill(reader, missing, error);
         if (got <= 0)
             return got;

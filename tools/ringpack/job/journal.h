@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal.h — what a trainer writes down about every batch before it returns it, so that somebody
- * else can compare runs row by row although every process of them was killed.
+/* journal.h — a file in which a trainer records every batch before it releases it, so that runs can
+ * be compared row by row although all of their processes were killed.
  *
- * A journal is a file of records, one write(2) with O_APPEND for each. A record that a kill has cut
- * off is at the end and counts as not written: its batch was not returned either, so the stream
- * brings it again. Each trainer process has a journal of its own. The same records are written by
- * tools/python/ringpack/trainer.py. */
+ * A journal is a file of records, each appended with one write(2). Only the last record can be
+ * incomplete, after a kill, and then counts as not written: its batch was not released either, so
+ * it is delivered again. Each trainer process has a journal of its own.
+ * tools/python/ringpack/trainer.py writes the same records. */
 #ifndef RP_TOOLS_JOURNAL_H
 #define RP_TOOLS_JOURNAL_H
 
@@ -19,8 +19,8 @@
 
 #define RP_JOURNAL_MAGIC 0x314a5052u /* "RPJ1" */
 
-/* `rows` 0: the trainer has attached; first_row is where it stands. Behind it: the state token,
- * then the details, padded with zeros to a multiple of 8. */
+/* rows 0: the trainer has attached, at row first_row. The state token follows, then the details,
+ * both padded with zeros to a multiple of 8. */
 struct rp_journal_record {
     uint32_t magic, bytes; /* of the whole record */
     uint64_t first_row, next_row;
@@ -30,7 +30,7 @@ struct rp_journal_record {
 };
 RP_STATIC_ASSERT(sizeof(struct rp_journal_record) == 56, "trainer.py writes the same");
 
-/* Details: for every row of the batch one of these, with its fragments behind it. */
+/* Details: one of these for every row of the batch, each followed by its fragments. */
 struct rp_journal_row {
     uint64_t row, hash_low, hash_high;
     uint32_t fragments, tokens;
@@ -54,33 +54,34 @@ static inline const uint8_t *rp_journal_details(const struct rp_journal_record *
 
 struct rp_journal_writer {
     int fd;
-    bool states, details; /* what goes behind a record */
+    bool states, details; /* what follows a record */
     uint8_t *buffer;
     size_t used, capacity;
     uint32_t *ids; /* a row's tokens, widened, and then a fragment's labels */
 };
 RP_MUST_CHECK int rp_journal_create(struct rp_journal_writer *writer, const char *path, bool states,
                                     bool details, struct rp_error *error);
-/** The trainer has attached. */
+/** Record that the trainer has attached. */
 RP_MUST_CHECK int rp_journal_attached(struct rp_journal_writer *writer,
                                       const struct rp_client *client, struct rp_error *error);
-/** The trainer holds a lease on `batch`, and has not returned it. */
+/** Record `batch`. Call it before the release of its lease. */
 RP_MUST_CHECK int rp_journal_batch(struct rp_journal_writer *writer, const struct rp_client *client,
                                    const struct rp_batch *batch, struct rp_error *error);
 void rp_journal_close(struct rp_journal_writer *writer);
 
-/* ---- reading: whoever compares --------------------------------------------------------------- */
+/* ---- reading: the process that compares ------------------------------------------------------ */
 
 struct rp_journal_reader {
     char *path;
-    int fd; /* -1 until the file is there */
+    int fd; /* -1 until the file exists */
     uint8_t *buffer;
-    size_t begin, end, capacity; /* bytes of the file that are not taken yet */
+    size_t begin, end, capacity; /* [begin, end) was read and not returned yet */
 };
-/** The file need not exist yet. -ENOMEM. */
+/** Open a journal, which need not exist yet. Error: -ENOMEM. */
 RP_MUST_CHECK int rp_journal_open(struct rp_journal_reader *reader, const char *path,
                                   struct rp_error *error);
-/** The next whole record, valid until the next call: 1; 0 if there is none yet; -RP_E_CORRUPT. */
+/** Returns 1 with the next complete record, which is valid until the next call, 0 if there is none
+ * yet, or -RP_E_CORRUPT. */
 RP_MUST_CHECK int rp_journal_next(struct rp_journal_reader *reader,
                                   const struct rp_journal_record **record_out,
                                   struct rp_error *error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer.c — the trainer of a job: take a batch, write it down, return it, until the end. */
+/* trainer.c — the trainer of a job: take each batch, record it in the journal, release it. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer.h — a trainer of a job that is a fork of this process and uses the C client. */
+/* trainer.h — a trainer of a job. */
 #ifndef RP_TOOLS_TRAINER_H
 #define RP_TOOLS_TRAINER_H
 
 #include "job/job.h"
 
-/* What a trainer is told. */
 struct rp_trainer_task {
     uint32_t rank;
     const char *journal;
-    const void *state; /* to go on from; NULL = where the engine stands */
+    const void *state; /* at which to continue; NULL = at the row of the engine */
     size_t state_bytes;
     uint64_t until_row;   /* stop when a batch begins here or later */
     bool states, details; /* in the journal */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_verify — `ringpack verify`: the validation run before a long training.
+/* cmd_verify.c — `ringpack verify`: a validation before a long training.
  *
- * Flow: one run that nothing disturbs gives every row's hash → a run that is killed and resumed K
- * times, with another number of ranks, readers and packers each time, must give the same rows, each
- * once and in order → the report names the first row that differs. */
+ * An undisturbed run gives the hash of every row. A second run is killed and resumed K times, with
+ * other numbers of ranks, readers and packers each time, and must give the same rows, each once and
+ * in order. The report names the first row that differs. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -95,7 +95,7 @@ static bool identical(const struct rp_verify *v)
            rp_hash128_equal(v->digest, v->reference.digest);
 }
 
-/* Which document the plan has at the place of the first difference. False: it has none there. */
+/* The fragment that the plan has at the place of the first difference. False if it has none. */
 static bool find_fragment(struct rp_verify *v, struct rp_fragment *fragment)
 {
     struct rp_error error;
@@ -140,7 +140,7 @@ static void print_text(struct rp_verify *v)
            v->kill_count, v->lives, v->passes, v->passes == 1 ? "" : "es",
            rp_cmd_seconds_text(v->lives_seconds, a), v->seed);
     for (enum rp_kill kind = 0; kind < RP_KILL_COUNT; kind++)
-        if (kind != RP_KILL_OWN || v->points)
+        if (kind != RP_KILL_ITSELF || v->points)
             printf("  %-34s%6" PRIu64 "\n", rp_kill_name(kind), v->kill_counts[kind]);
     printf("stopped          %" PRIu64 " processes for some milliseconds\n", v->stops);
     printf("rows compared    %s, of which delivered again after a kill: %s\n",
@@ -217,11 +217,11 @@ static int run(struct rp_verify *v, struct rp_error *error)
     v->rows = v->rows ? v->rows : ROWS_STANDARD;
     int code = rp_job_open(&v->job, v->binary, v->verbose, error);
     if (code >= 0)
-        code = rp_verify_record(v, error);
+        code = rp_verify_continuous_run(v, error);
     if (code < 0)
         return code;
     v->rows = rp_min_u64(v->rows, v->reference.last_row);
-    return v->rows ? rp_verify_lives(v, error)
+    return v->rows ? rp_verify_killed_run(v, error)
                    : rp_fail(error, -RP_E_EMPTY, "see `ringpack plan`", "the stream has no row");
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* committed.c — what trainers noted: compared as it comes in, committed when a life ends.
+/* committed.c — the rows of journals: compared when they are read, committed when a life ends.
  *
  * Invariants
- *   V1  A row is compared whenever it is delivered, also when it is rolled back later.
- *   V2  Committed are the rows that a life noted below the row where the next life begins. Over a
- *       pass each row must be committed exactly once.
- *   V3  Where a life begins is what its trainers saw when they attached, not what we asked for. */
+ * V1  A row is compared whenever it is delivered, also when it is rolled back later.
+ *   V2  The rows of a life's journals that are below the first row of the next life are committed.
+ *       In a pass each row must be committed exactly once.
+ *   V3  The first row of a life is the row at which its trainers attached, not the row that was
+ *       asked for. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,8 +33,8 @@ static int note_row(struct rp_notes *notes, uint64_t row, struct rp_hash128 dige
 
 /* ---- commitment ------------------------------------------------------------------------------ */
 
-/* The stream goes on at `row`: what was noted from there on comes again (V2). A life may begin
- * below the one before it, so earlier commitments are rolled back as well. */
+/* Commit the notes below `row`, where the next life begins; rows from `row` on are delivered again
+ * (V2). A life may begin below the previous one, so earlier commitments are rolled back, too. */
 static void commit(struct rp_campaign *c, struct rp_notes *notes, uint64_t row)
 {
     for (uint64_t i = row; i < c->committed_end; i++) {
@@ -54,7 +55,6 @@ static void commit(struct rp_campaign *c, struct rp_notes *notes, uint64_t row)
     notes->count = 0;
 }
 
-/* The end of a pass: every row once. */
 void rp_verify_check_pass(struct rp_campaign *c)
 {
     struct rp_verify *v = c->v;
@@ -80,7 +80,7 @@ void rp_verify_check_pass(struct rp_campaign *c)
                 v->passes, v->first_skip, v->last_skip);
     c->committed_end = c->furthest = 0;
     if (v->passes == 0 || rp_hash128_equal(v->digest, v->reference.digest))
-        v->digest = digest; /* the first one that is different stays */
+        v->digest = digest; /* unless an earlier pass was different already */
     v->passes++;
 }
 
@@ -109,18 +109,18 @@ static void difference_found(struct rp_campaign *c, struct rp_difference differe
     v->has_difference = true;
 }
 
-/* One row that rank `r` noted. */
+/* Compare and note a row of the journal of rank `r`. */
 static int take_row(struct rp_campaign *c, uint32_t r, const struct rp_journal_row *row,
                     struct rp_error *error)
 {
     struct rp_verify *v = c->v;
     struct rp_life *life = &c->life;
     if (row->row >= v->rows)
-        return 0; /* beyond the rows that are compared, or padding behind the stream */
+        return 0; /* not compared, or padding after the end of the stream */
     struct rp_difference difference;
     v->rows_compared++;
     bool equal = rp_reference_equals(&v->reference, row, (const void *)(row + 1), &difference);
-    uint64_t ahead = row->row - life->start_row; /* Megatron's rule says whose row it is */
+    uint64_t ahead = row->row - life->start_row; /* STREAM.md section 6: the rank of a row */
     bool ours = row->row >= life->start_row && ahead / life->rows % life->world == r &&
                 row->row >= life->ranks[r].last_row;
     v->rows_different += !equal;
@@ -128,20 +128,20 @@ static int take_row(struct rp_campaign *c, uint32_t r, const struct rp_journal_r
     if (!equal || !ours)
         difference_found(c, difference, r);
     life->ranks[r].last_row = row->row + 1;
-    struct rp_hash128 digest = {0, 0}; /* of an empty row: of a lane that has ended */
+    struct rp_hash128 digest = {0, 0}; /* a row without fragments: its lane has ended */
     if (row->fragments > 0)
         digest = rp_row_digest(row->row, (struct rp_hash128){row->hash_low, row->hash_high});
     return note_row(&life->notes, row->row, digest, error);
 }
 
-/* Whether a rank that stood at one row may go on at the other: behind the last row that is compared
- * it does not matter, and in the padding behind the stream a state token does not tell. */
-static bool is_continued(const struct rp_verify *v, uint64_t stood_at, uint64_t row)
+/* Whether a rank whose next row was `left_at` may continue at `row`. After the last row that is
+ * compared any row may follow, because state tokens do not count rows of padding. */
+static bool is_continued(const struct rp_verify *v, uint64_t left_at, uint64_t row)
 {
-    return row == stood_at || (row >= v->rows && stood_at >= v->rows);
+    return row == left_at || (row >= v->rows && left_at >= v->rows);
 }
 
-/* A rank has attached for the first time in this life (V3). */
+/* The first attach of a rank in this life (V3). */
 static int take_start(struct rp_campaign *c, struct rp_rank *rank, struct rp_error *error)
 {
     struct rp_life *life = &c->life;
@@ -159,7 +159,7 @@ static int take_start(struct rp_campaign *c, struct rp_rank *rank, struct rp_err
     return rp_verify_copy_token(&life->start, rank->state.data, rank->state.bytes, error);
 }
 
-/* Ranks that stand at one row have the same bytes. */
+/* The state tokens of ranks at the same row must be equal. */
 static void compare_states(struct rp_campaign *c, const struct rp_rank *rank)
 {
     for (uint32_t r = 0; r < c->life.world; r++) {
@@ -175,7 +175,7 @@ static int take_record(struct rp_campaign *c, uint32_t r, const struct rp_journa
                        struct rp_error *error)
 {
     struct rp_rank *rank = &c->life.ranks[r];
-    uint64_t stood_at = rank->next_row;
+    uint64_t left_at = rank->next_row;
     if (record->state_bytes == 0)
         return rp_fail(error, -RP_E_DIFFERS, "report this, with the seed",
                        "rank %u has no state token at row %" PRIu64, r, record->next_row);
@@ -185,10 +185,10 @@ static int take_record(struct rp_campaign *c, uint32_t r, const struct rp_journa
     c->furthest = rp_max_u64(c->furthest, rank->next_row);
     if (code >= 0 && record->rows == 0 && !rank->attached)
         code = take_start(c, rank, error);
-    else if (code >= 0 && record->rows == 0 && !is_continued(c->v, stood_at, rank->next_row))
+    else if (code >= 0 && record->rows == 0 && !is_continued(c->v, left_at, rank->next_row))
         return rp_fail(error, -RP_E_DIFFERS, "report this, with the seed",
-                       "rank %u was at row %" PRIu64 " and was resumed at row %" PRIu64, r,
-                       stood_at, rank->next_row);
+                       "rank %u was at row %" PRIu64 " and was resumed at row %" PRIu64, r, left_at,
+                       rank->next_row);
     const uint8_t *at = rp_journal_details(record);
     for (uint32_t i = 0; i < record->rows && code >= 0; i++) {
         const struct rp_journal_row *row = (const void *)at;

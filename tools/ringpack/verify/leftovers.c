@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leftovers.c — what a pass leaves behind: nothing but checkpoints, and no checkpoint that was
- * reported as saved has been passed over. */
+/* leftovers.c — check that a pass leaves no files but checkpoints, and that every resume was from
+ * the newest checkpoint that was reported as saved. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static bool is_checkpoint(const char *name)
     return strcmp(name, ".lock") == 0 || (dot && strcmp(dot, ".rpc") == 0);
 }
 
-/* Files of a directory of the job; one that is not there has none. */
+/* Count the files that are left in a directory of the job, which need not exist. */
 static int count_left(struct rp_campaign *c, const char *name, bool has_checkpoints,
                       struct rp_error *error)
 {
@@ -58,13 +58,13 @@ static int count_left(struct rp_campaign *c, const char *name, bool has_checkpoi
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 struct line {
-    char checkpoint[LINE_BYTES]; /* names sort as their numbers do */
+    char checkpoint[LINE_BYTES]; /* file name; names sort by sequence */
     uint64_t row;
 };
 
-/* Take "<verb><checkpoint>: row <row>" apart. False: it is another line. What a kill has cut stands
- * in front of the next engine's words in the same line, so the last place counts. */
-static bool take_apart(const char *text, const char *verb, struct line *line)
+/* Parse "<verb><checkpoint>: row <row>". False if it is another line. A line that a kill has cut
+ * off may precede the next engine's text in the same line, so the last occurrence counts. */
+static bool parse_log_line(const char *text, const char *verb, struct line *line)
 {
     const char *begin = NULL;
     for (const char *next = strstr(text, verb); next; next = strstr(begin, verb))
@@ -79,8 +79,8 @@ static bool take_apart(const char *text, const char *verb, struct line *line)
     return true;
 }
 
-/* The engines of this pass tell what they saved and where they resumed: never from an older one
- * than the newest that was reported, and from that one at its row. */
+/* The engines of this pass have logged what they saved and where they resumed. No resume may be
+ * from an older checkpoint than the newest that was reported, or from that one at another row. */
 static int compare_saves(struct rp_campaign *c, struct rp_error *error)
 {
     char text[LINE_BYTES];
@@ -97,7 +97,7 @@ static int compare_saves(struct rp_campaign *c, struct rp_error *error)
     }
     while (fgets(text, sizeof text, log)) {
         bool is_lost = newest.checkpoint[0] && strstr(text, ": no checkpoint in ");
-        if (take_apart(text, ": resuming from ", &taken)) {
+        if (parse_log_line(text, ": resuming from ", &taken)) {
             int order = strcmp(taken.checkpoint, newest.checkpoint);
             is_lost = order < 0 || (order == 0 && taken.row != newest.row);
         }
@@ -105,18 +105,18 @@ static int compare_saves(struct rp_campaign *c, struct rp_error *error)
             fprintf(stderr, "verify: %s was saved at row %" PRIu64 ", then: %s", newest.checkpoint,
                     newest.row, text);
         c->v->checkpoints_lost += is_lost;
-        (void)take_apart(text, ": saved ", &newest);
+        (void)parse_log_line(text, ": saved ", &newest);
     }
     fclose(log);
     return 0;
 }
 
-int rp_verify_check_left(struct rp_campaign *c, struct rp_error *error)
+int rp_verify_check_leftovers(struct rp_campaign *c, struct rp_error *error)
 {
     int code = count_left(c, "run", false, error);
     if (code >= 0)
         code = count_left(c, "checkpoints", true, error);
-    if (code >= 0 && !c->v->verbose) /* then nothing is in the log */
+    if (code >= 0 && !c->v->verbose) /* verbose: engines do not write to the log */
         code = compare_saves(c, error);
     return code;
 }

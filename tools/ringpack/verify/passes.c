@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* passes.c — the two runs: one undisturbed, and one that is killed and resumed until enough
- * kills were survived.
+/* passes.c — the two runs: the continuous one, and the one that is killed and resumed.
  *
- * Flow of the second: begin a life (engine, ranks) → until a random number of rows was noted → kill
- * something at random → bring it back, or end the life and begin the next where the stream goes on.
- * At the end of the rows: another pass, until all kills are used up. */
+ * The second run begins a life (engine and ranks), waits until a random number of rows was
+ * recorded, kills something at random, and replaces it, or ends the life and begins the next one.
+ * After the last row another pass begins, until there were enough kills. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -18,10 +17,10 @@
 
 #define LOOK_NS 200000u
 #define STALL_NS UINT64_C(90000000000)
-#define ENDING_NS UINT64_C(5000000000) /* more than a rank takes to end after it has left */
-#define ROWS_A_KILL_MIN 48u            /* kills come this many rows apart on average, at least */
+#define ENDING_NS UINT64_C(5000000000) /* more than a rank needs to end after its detach */
+#define ROWS_A_KILL_MIN 48u            /* least average number of rows between kills */
 
-/* ---- living ---------------------------------------------------------------------------------- */
+/* ---- a life ---------------------------------------------------------------------------------- */
 
 static void show_progress(struct rp_campaign *c)
 {
@@ -36,9 +35,9 @@ static void show_progress(struct rp_campaign *c)
             v->kill_count, v->kills, v->lives, v->rows_compared, v->rows_different);
 }
 
-/* The engine has ended, and ranks run. They may be ending, too, and what they noted last has not
- * been read; or else one was killed behind its last batch, so that the engine took it for finished,
- * and has come back. */
+/* The engine has ended while ranks run. Either the ranks are ending, too, and the end of their
+ * journals has not been read. Or a rank was killed after its last batch, so that the engine took it
+ * for done, and was started again. */
 static int follow_engine(struct rp_campaign *c, struct rp_error *error)
 {
     bool is_well = rp_child_ended_well(&c->engine);
@@ -50,17 +49,18 @@ static int follow_engine(struct rp_campaign *c, struct rp_error *error)
                                                     : rp_verify_fail_ended(c, &c->engine, error);
 }
 
-/* Whether everybody who should live does. Sets *done when all ranks have had all their rows, and
- * *struck when somebody is to be brought back. */
-static int check_children(struct rp_campaign *c, bool *done, bool *struck, struct rp_error *error)
+/* Check for processes that have ended. *done: all ranks have had all of their rows. *killed_itself:
+ * a process has killed itself and must be replaced. */
+static int check_children(struct rp_campaign *c, bool *done, bool *killed_itself,
+                          struct rp_error *error)
 {
     *done = true;
-    *struck = false;
+    *killed_itself = false;
     for (uint32_t r = 0; r < c->life.world; r++) {
         struct rp_rank *rank = &c->life.ranks[r];
         bool is_gone = !rank->done && !rp_child_runs(&rank->child);
-        if (is_gone && rp_verify_is_struck(c, &rank->child))
-            *struck = true;
+        if (is_gone && rp_verify_killed_itself(c, &rank->child))
+            *killed_itself = true;
         else if (is_gone) {
             if (!rp_child_ended_well(&rank->child))
                 return rp_verify_fail_ended(c, &rank->child, error);
@@ -68,10 +68,10 @@ static int check_children(struct rp_campaign *c, bool *done, bool *struck, struc
         }
         *done = *done && rank->done;
     }
-    if (*done || *struck || rp_child_runs(&c->engine))
+    if (*done || *killed_itself || rp_child_runs(&c->engine))
         return 0;
-    *struck = rp_verify_is_struck(c, &c->engine);
-    if (*struck)
+    *killed_itself = rp_verify_killed_itself(c, &c->engine);
+    if (*killed_itself)
         return 0;
     return follow_engine(c, error);
 }
@@ -79,21 +79,21 @@ static int check_children(struct rp_campaign *c, bool *done, bool *struck, struc
 #define AT_ONCE UINT64_C(0)
 #define AT_THE_END (UINT64_MAX / 2)
 
-/* Until `rows` more rows were compared, or somebody is struck. AT_ONCE: for a while from the start
- * on, while processes are starting. AT_THE_END: until the last row has come, while they are ending.
- * *done: the pass is over. */
-static int live(struct rp_campaign *c, uint64_t rows, bool *done, struct rp_error *error)
+/* Wait until `rows` more rows were compared, or a process has killed itself. AT_ONCE: only for a
+ * moment, while processes are starting. AT_THE_END: until the last row was recorded, while
+ * processes are ending. *done: the pass is over. */
+static int run_until(struct rp_campaign *c, uint64_t rows, bool *done, struct rp_error *error)
 {
     struct rp_verify *v = c->v;
     uint64_t until = v->rows_compared + rows, seen = v->rows_compared, seen_ns = rp_now_ns();
     uint64_t patience_ns = rows ? STALL_NS : rp_verify_draw(c, 30000000);
-    for (bool struck = false;;) {
+    for (bool any_killed_itself = false;;) {
         int code = rp_verify_take_journals(c, error);
         if (code >= 0)
             code = rp_interrupt_check(RP_JOB_IS_SAFE, error);
         if (code >= 0)
-            code = check_children(c, done, &struck, error);
-        if (code < 0 || *done || struck || (rows && v->rows_compared >= until) ||
+            code = check_children(c, done, &any_killed_itself, error);
+        if (code < 0 || *done || any_killed_itself || (rows && v->rows_compared >= until) ||
             (rows == AT_THE_END && c->furthest >= v->rows))
             return code;
         uint64_t now = rp_now_ns();
@@ -102,7 +102,7 @@ static int live(struct rp_campaign *c, uint64_t rows, bool *done, struct rp_erro
             seen_ns = rows ? now : seen_ns;
         }
         if (now - seen_ns > patience_ns)
-            return rows ? rp_verify_fail_still(c, STALL_NS, error) : 0;
+            return rows ? rp_verify_fail_stalled(c, STALL_NS, error) : 0;
         show_progress(c);
         rp_sleep_ns(LOOK_NS);
     }
@@ -128,7 +128,7 @@ static int run_pass(struct rp_campaign *c, struct rp_error *error)
     if (code >= 0)
         code = rp_verify_start_ranks(c, error);
     for (bool done = false; code >= 0;) {
-        code = live(c, draw_rows(c), &done, error);
+        code = run_until(c, draw_rows(c), &done, error);
         if (code >= 0 && done)
             break;
         if (code >= 0 && rp_verify_draw(c, 4) == 0)
@@ -144,7 +144,7 @@ static int run_pass(struct rp_campaign *c, struct rp_error *error)
         code = rp_verify_end_engine(c, error);
     rp_child_signal(&c->engine, SIGKILL, true);
     if (code >= 0)
-        code = rp_verify_check_left(c, error);
+        code = rp_verify_check_leftovers(c, error);
     if (code >= 0)
         rp_verify_check_pass(c);
     rp_verify_end_life(c);
@@ -154,7 +154,7 @@ static int run_pass(struct rp_campaign *c, struct rp_error *error)
     return code;
 }
 
-int rp_verify_lives(struct rp_verify *v, struct rp_error *error)
+int rp_verify_killed_run(struct rp_verify *v, struct rp_error *error)
 {
     struct rp_campaign c = {.v = v,
                             .engine = RP_NO_CHILD,
@@ -185,8 +185,8 @@ static int record_rows(struct rp_campaign *c, struct rp_error *error)
     struct rp_verify *v = c->v;
     struct rp_rank *rank = &c->life.ranks[0];
     const struct rp_journal_record *record;
-    for (bool done = false, struck;;) {
-        int code = check_children(c, &done, &struck,
+    for (bool done = false, any_killed_itself;;) {
+        int code = check_children(c, &done, &any_killed_itself,
                                   error); /* before reading: so nothing is missed */
         if (code >= 0)
             code = rp_interrupt_check(RP_JOB_IS_SAFE, error);
@@ -198,7 +198,7 @@ static int record_rows(struct rp_campaign *c, struct rp_error *error)
     }
 }
 
-int rp_verify_record(struct rp_verify *v, struct rp_error *error)
+int rp_verify_continuous_run(struct rp_verify *v, struct rp_error *error)
 {
     struct rp_campaign c = {.v = v, .engine = RP_NO_CHILD, .journals = UINT32_MAX};
     struct rp_words words = {.count = 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* processes.c — engines and ranks of a life: how they are started, killed and brought back. */
+/* processes.c — starting, killing and replacing the engines and ranks of a life. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ const char *rp_kill_name(enum rp_kill kind)
                                                      "everything, from a state token",
                                                      "packing process",
                                                      "SIGTERM",
-                                                     "by its own hand"};
+                                                     "a process by itself"};
     return names[kind];
 }
 
@@ -83,8 +83,8 @@ void rp_verify_add_typed(const struct rp_verify *v, struct rp_words *words)
     rp_words_add(words, "--replicas=1"); /* one trainer of each rank is run here */
 }
 
-/* How the rows are cut, and where checkpoints go: not among the user's. The last step is whole:
- * which rows drop_last drops depends on where a run begins. */
+/* The topology, and a checkpoint directory that is not the user's. drop_last is off, because the
+ * rows that it drops depend on the row at which a run begins. */
 void rp_verify_add_topology(const struct rp_verify *v, struct rp_words *words, uint32_t world,
                             uint32_t rows)
 {
@@ -98,8 +98,6 @@ void rp_verify_add_topology(const struct rp_verify *v, struct rp_words *words, u
     rp_words_add(words, "--drop-last=false");
 }
 
-/* An engine for the ranks of this life, otherwise drawn at random. `token`: path of a state token.
- */
 int rp_verify_start_engine(struct rp_campaign *c, const char *token, struct rp_error *error)
 {
     struct rp_verify *v = c->v;
@@ -136,7 +134,6 @@ int rp_verify_start_engine(struct rp_campaign *c, const char *token, struct rp_e
     return code;
 }
 
-/* Any number of ranks and rows that the step can be cut into. */
 void rp_verify_draw_topology(struct rp_campaign *c)
 {
     uint64_t step = c->v->config->global_batch_size;
@@ -171,12 +168,13 @@ static void kill_ranks(struct rp_campaign *c)
         rp_child_signal(&c->life.ranks[r].child, 0, true);
 }
 
-/* Of a child that was sent a signal, or none (0): it may have ended before that, but not badly. */
+/* Check the end of a child that was sent signal_number (0 = none): it may have ended before, but
+ * only with status 0. */
 static int check_end(struct rp_campaign *c, const struct rp_child *child, int signal_number,
                      struct rp_error *error)
 {
     bool is_killed = signal_number == SIGKILL ? rp_child_was_killed(child)
-                                              : rp_verify_is_struck(c, child);
+                                              : rp_verify_killed_itself(c, child);
     return is_killed || rp_child_ended_well(child) ? 0 : rp_verify_fail_ended(c, child, error);
 }
 
@@ -189,7 +187,7 @@ void rp_verify_end_life(struct rp_campaign *c)
         free(life->ranks[r].state.data);
         life->ranks[r] = (struct rp_rank){.child = RP_NO_CHILD, .journal.fd = -1};
     }
-    if (life->begun) { /* otherwise nothing was noted, and what is pending stays so */
+    if (life->begun) { /* otherwise it has no rows, and those of the previous life stay pending */
         free(c->pending.notes);
         c->pending = life->notes;
         life->notes = (struct rp_notes){.count = 0};
@@ -203,13 +201,14 @@ void rp_verify_end_life(struct rp_campaign *c)
 
 static int ensure_ready(struct rp_campaign *c, struct rp_error *error)
 {
-    if (c->engine_ready || !rp_child_runs(&c->engine)) /* whoever ends it sees how it ended */
+    if (c->engine_ready ||
+        !rp_child_runs(&c->engine)) /* an end is checked where the engine is ended */
         return 0;
     c->engine_ready = true;
     int code = rp_job_wait_ready(&c->v->job, &c->engine, error);
     if (code == -RP_E_TIMEOUT)
-        rp_verify_show(c);
-    return code < 0 && rp_verify_is_struck(c, &c->engine) ? 0 : code;
+        rp_verify_show_processes(c);
+    return code < 0 && rp_verify_killed_itself(c, &c->engine) ? 0 : code;
 }
 
 static bool some_rank_done(struct rp_life *life)
@@ -224,9 +223,9 @@ static bool some_rank_done(struct rp_life *life)
     return false;
 }
 
-/* Whether every rank can tell the engine's successor where it is. One that has had all of its rows
- * will not come back, and the successor would wait for it; one that has not attached yet, and was
- * told no state token, would begin where the others happen to be. */
+/* Whether every rank will attach to the engine's successor at a known row. A rank that has had all
+ * of its rows will not attach, and the successor would wait for it. A rank that has not attached
+ * yet, and got no state token, would begin at the row of the others. */
 static bool all_ranks_return(struct rp_life *life)
 {
     for (uint32_t r = 0; r < life->world; r++)
@@ -245,8 +244,8 @@ static int kill_everything(struct rp_campaign *c, struct rp_error *error)
     return code < 0 ? code : rp_verify_take_journals(c, error);
 }
 
-/* End the life; the next one has another topology and goes on from the newest checkpoint. */
-static int go_on_from_checkpoint(struct rp_campaign *c, struct rp_error *error)
+/* End the life. The next one has another topology, and resumes from the newest checkpoint. */
+static int resume_from_checkpoint(struct rp_campaign *c, struct rp_error *error)
 {
     int code = kill_everything(c, error);
     rp_verify_end_life(c);
@@ -258,8 +257,8 @@ static int go_on_from_checkpoint(struct rp_campaign *c, struct rp_error *error)
     return code < 0 ? code : rp_verify_start_ranks(c, error);
 }
 
-/* The same from a state token, which the engine is given in a file. */
-static int go_on_from_token(struct rp_campaign *c, struct rp_error *error)
+/* The same, but the engine gets a state token in a file. */
+static int resume_from_token(struct rp_campaign *c, struct rp_error *error)
 {
     int code = kill_everything(c, error);
     struct rp_verify_token given = {NULL, 0};
@@ -267,7 +266,7 @@ static int go_on_from_token(struct rp_campaign *c, struct rp_error *error)
     if (code >= 0)
         code = rp_verify_copy_token(&given, common->data, common->bytes, error);
     if (code < 0 || !given.data)
-        return code < 0 ? code : go_on_from_checkpoint(c, error);
+        return code < 0 ? code : resume_from_checkpoint(c, error);
     rp_verify_end_life(c);
     rp_verify_draw_topology(c);
     free(c->life.given.data);
@@ -281,7 +280,7 @@ static int go_on_from_token(struct rp_campaign *c, struct rp_error *error)
     return code < 0 ? code : rp_verify_start_ranks(c, error);
 }
 
-/* All trainers; the engine lives on. */
+/* Kill and replace all trainers, while the engine runs. */
 static int replace_trainers(struct rp_campaign *c, struct rp_error *error)
 {
     kill_ranks(c);
@@ -320,7 +319,7 @@ static int replace_engine(struct rp_campaign *c, int signal_number, struct rp_er
     if (code < 0)
         return code;
     if (!all_ranks_return(&c->life) || (signal_number == SIGTERM && rp_verify_draw(c, 2)))
-        return go_on_from_checkpoint(c, error);
+        return resume_from_checkpoint(c, error);
     return rp_verify_start_engine(c, NULL, error);
 }
 
@@ -336,9 +335,9 @@ static int kill_packer(struct rp_campaign *c, struct rp_error *error)
     return 0;
 }
 
-/* ---- others' kills --------------------------------------------------------------------------- */
+/* ---- processes that kill themselves ---------------------------------------------------------- */
 
-bool rp_verify_is_struck(const struct rp_campaign *c, const struct rp_child *child)
+bool rp_verify_killed_itself(const struct rp_campaign *c, const struct rp_child *child)
 {
     return c->v->points && rp_child_was_killed(child);
 }
@@ -350,21 +349,21 @@ int rp_verify_recover(struct rp_campaign *c, struct rp_error *error)
     uint64_t life = v->lives;
     if (!rp_child_runs(&c->engine))
         code = check_end(c, &c->engine, 0, error);
-    if (code >= 0 && rp_verify_is_struck(c, &c->engine)) {
+    if (code >= 0 && rp_verify_killed_itself(c, &c->engine)) {
         say(c, "the engine has killed itself");
         count++;
         code = replace_engine(c, SIGKILL, error);
     }
-    /* in another life all ranks are new */
+    /* If a new life has begun, all ranks are new. */
     for (uint32_t r = 0; r < c->life.world && code >= 0 && v->lives == life; r++) {
         struct rp_rank *rank = &c->life.ranks[r];
-        if (rank->done || rp_child_runs(&rank->child) || !rp_verify_is_struck(c, &rank->child))
+        if (rank->done || rp_child_runs(&rank->child) || !rp_verify_killed_itself(c, &rank->child))
             continue;
         say(c, "rank %u has killed itself", r);
         count++;
         code = some_rank_done(&c->life) ? replace_trainers(c, error) : replace_trainer(c, r, error);
     }
-    v->kill_counts[RP_KILL_OWN] += (uint64_t)count;
+    v->kill_counts[RP_KILL_ITSELF] += (uint64_t)count;
     v->kill_count += (uint64_t)count;
     return code < 0 ? code : count;
 }
@@ -378,7 +377,7 @@ int rp_verify_end_engine(struct rp_campaign *c, struct rp_error *error)
         rp_child_signal(&c->engine, SIGTERM, true);
         if (rp_child_ended_well(&c->engine))
             return 0;
-        if (!rp_verify_is_struck(c, &c->engine))
+        if (!rp_verify_killed_itself(c, &c->engine))
             return rp_verify_fail_ended(c, &c->engine, error);
         code = rp_verify_start_engine(c, NULL, error);
         if (code < 0)
@@ -418,9 +417,9 @@ static int kill_one(struct rp_campaign *c, enum rp_kill kind, struct rp_error *e
     case RP_KILL_PACKER:
         return kill_packer(c, error);
     case RP_KILL_TOKEN:
-        return go_on_from_token(c, error);
+        return resume_from_token(c, error);
     default:
-        return go_on_from_checkpoint(c, error);
+        return resume_from_checkpoint(c, error);
     }
 }
 
@@ -449,7 +448,7 @@ int rp_verify_pause(struct rp_campaign *c, struct rp_error *error)
         rp_sleep_ns(rp_verify_draw(c, PAUSE_NS));
     c->v->stops += count;
     if (count && c->v->kill_count < c->v->kills && rp_verify_draw(c, 3) == 0)
-        return kill_one(c, RP_KILL_CHECKPOINT, error); /* as they stand: it never came back */
+        return kill_one(c, RP_KILL_CHECKPOINT, error); /* while they are stopped */
     for (size_t i = 0; i < count; i++)
         rp_child_signal(stopped[i], SIGCONT, false);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.c — the rows of the continuous run, and how another row differs from them. */
+/* rows.c — the rows of the continuous run, and the comparison with them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/row_digest.h"
 #include "verify/verify.h"
 
-/* Room for one more element behind `count`. */
+/* The array with room for one more element after `count`; NULL when out of memory. */
 static void *grown(void *array, uint64_t *capacity, uint64_t count, size_t size)
 {
     if (count < *capacity)
@@ -41,7 +41,7 @@ static int add_row(struct rp_reference *reference, const struct rp_journal_row *
         reference->fragments = all;
         all[reference->fragment_count++] = fragments[i];
     }
-    if (row->fragments == 0) /* the row of a lane that has ended, or padding behind the stream */
+    if (row->fragments == 0) /* its lane, or the stream, has ended */
         return 0;
     struct rp_hash128 hash = {row->hash_low, row->hash_high};
     reference->digest = rp_hash128_sum(reference->digest, rp_row_digest(row->row, hash));

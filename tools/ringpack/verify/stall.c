@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stall.c — what can be known of processes that do not go on, told to stderr while they are
- * still there: where their threads wait, who holds which lock, and the end of the log. */
+/* stall.c — diagnosis of a run that has stalled, printed to stderr while its processes still exist:
+ * where their threads wait, the locks, and the end of the log. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* A file of /proc behind its name, as one line; what may not be read is left out. */
+/* Print the name and the content of a file of /proc as one line, unless it cannot be read. */
 static void show_file(const char *directory, const char *name)
 {
     char path[600], text[4096];
@@ -62,7 +62,7 @@ static void show_log(const struct rp_job *job)
     fprintf(stderr, "verify: the log ends with:\n%.*s\n", got > 0 ? (int)got : 0, text);
 }
 
-void rp_verify_show(const struct rp_campaign *c)
+void rp_verify_show_processes(const struct rp_campaign *c)
 {
     show_process("the engine", c->engine.pid);
     pid_t packer = rp_child_of(c->engine.pid);
@@ -80,12 +80,12 @@ void rp_verify_show(const struct rp_campaign *c)
 int rp_verify_fail_ended(struct rp_campaign *c, const struct rp_child *child,
                          struct rp_error *error)
 {
-    if (c->v->points) /* what the others were doing that it waited for */
-        rp_verify_show(c);
+    if (c->v->points) /* the child may have waited for another process */
+        rp_verify_show_processes(c);
     return rp_job_explain(&c->v->job, child, error);
 }
 
-int rp_verify_fail_still(struct rp_campaign *c, uint64_t since_ns, struct rp_error *error)
+int rp_verify_fail_stalled(struct rp_campaign *c, uint64_t since_ns, struct rp_error *error)
 {
     struct rp_verify *v = c->v;
     char *run_dir = rp_job_path(&v->job, "run"), *text = NULL;
@@ -96,7 +96,7 @@ int rp_verify_fail_still(struct rp_campaign *c, uint64_t since_ns, struct rp_err
         fprintf(stderr, "verify: the engine: %s\n", text);
     rp_text_free(text);
     free(run_dir);
-    rp_verify_show(c);
+    rp_verify_show_processes(c);
     return rp_fail(error, -RP_E_TIMEOUT, "run it again with this seed and -v",
                    "the stream stands still since %" PRIu64 " s after %" PRIu64 " kills",
                    since_ns / UINT64_C(1000000000), v->kill_count);

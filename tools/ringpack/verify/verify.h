@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify.h — what the files of `ringpack verify` share: cmd_verify.c (arguments and report),
- * passes.c (starting, killing, resuming), rows.c (comparing), leftovers.c (what is
- * left).
+/* verify.h — what all files of `ringpack verify` share. cmd_verify.c has the arguments and the
+ * report, passes.c the two runs, rows.c the comparison; killed_run.h names the other files.
  *
- * Words of this verb: a *pass* is one way through the rows 0 .. rows-1. It consists of *lives*: in
- * a life a fixed set of ranks goes on from one row together. When the ranks are killed, the life
- * ends, and the next one begins at some row; what the ranks noted below that row is *committed*,
- * the rest is rolled back and comes again. Engines may come and go within a life. */
+ * A *pass* goes once through rows 0 .. rows-1. It consists of *lives*. In a life, a fixed set of
+ * ranks starts at one row and runs until they are all killed, while engines may be replaced. The
+ * rows that the journals of a life have below the first row of the next life are *committed*; the
+ * others are rolled back and delivered again. */
 #ifndef RP_TOOLS_VERIFY_H
 #define RP_TOOLS_VERIFY_H
 
@@ -18,14 +17,14 @@
 #include "job/job.h"
 
 enum rp_kill {
-    RP_KILL_ENGINE,     /* trainers wait and go on with its successor */
-    RP_KILL_TRAINER,    /* one; it goes on from its own last state token */
-    RP_KILL_TRAINERS,   /* all; they go on from the last state token that all had noted */
-    RP_KILL_CHECKPOINT, /* everything; goes on from the engine's newest checkpoint */
-    RP_KILL_TOKEN,      /* everything; goes on from the last state token that all had noted */
+    RP_KILL_ENGINE,     /* trainers wait and continue with its successor */
+    RP_KILL_TRAINER,    /* one; it continues at its own last state token */
+    RP_KILL_TRAINERS,   /* all; they continue at the last state token that all have recorded */
+    RP_KILL_CHECKPOINT, /* everything; resumes from the engine's newest checkpoint */
+    RP_KILL_TOKEN,      /* everything; resumes from the last state token that all have recorded */
     RP_KILL_PACKER,     /* one packing process */
     RP_KILL_TERM,       /* the engine, by SIGTERM: it leaves a checkpoint */
-    RP_KILL_OWN,        /* somebody, by itself: see `points` */
+    RP_KILL_ITSELF,     /* a process kills itself: see `points` */
     RP_KILL_COUNT,
 };
 const char *rp_kill_name(enum rp_kill kind);
@@ -42,25 +41,26 @@ struct rp_reference {
     struct rp_reference_row *rows;
     struct rp_journal_fragment *fragments;
     uint64_t row_count, row_capacity, fragment_count, fragment_capacity;
-    /* 1 + the last row with a fragment: the end of the stream, or of what was asked for. */
+    /* 1 + the last row with a fragment: the end of the stream, or of --rows. */
     uint64_t last_row;
     struct rp_hash128 digest;
 };
-/** Take the rows of a record below `until`, which must be the next ones. */
+/** Add the rows of a record that are below `until`. They must follow those before. */
 RP_MUST_CHECK int rp_reference_add(struct rp_reference *reference,
                                    const struct rp_journal_record *record, uint64_t until,
                                    struct rp_error *error);
 void rp_reference_free(struct rp_reference *reference);
 
-/* Where a delivered row is not the reference's. `found` 0: the fragment is not there. */
+/* Where a delivered row differs from the reference. found_length 0: the row has no such fragment.
+ */
 struct rp_difference {
     uint64_t row, life;
     uint32_t rank, fragment;
     uint32_t expected_length, found_length;
-    bool labels_alone; /* its tokens are right, and their labels or their loss mask is not */
+    bool labels_alone; /* the tokens are equal, but the labels or the loss mask are not */
 };
-/** Whether the row equals the reference's; if not, *difference says where (but for rank and life).
- */
+/** Whether the row equals that of the reference. If not, *difference says where; the caller sets
+ * rank and life. */
 bool rp_reference_equals(const struct rp_reference *reference, const struct rp_journal_row *row,
                          const struct rp_journal_fragment *fragments,
                          struct rp_difference *difference);
@@ -73,8 +73,8 @@ struct rp_verify {
     const char *binary;
     uint64_t kills, rows, seed;
     bool verbose;
-    /* Engines and trainers may kill themselves: the environment's RP_POINTS in the second run. For
-     * programs that are built to (tests/kill); NULL = whoever dies by itself has failed. */
+    /* Value of RP_POINTS in the second run: engines and trainers that are built for it (tests/kill)
+     * kill themselves then. NULL = a process that dies by itself is a failure. */
     const char *points;
 
     struct rp_corpus *corpus;
@@ -88,16 +88,16 @@ struct rp_verify {
     uint64_t duplicates, skips, states_different;
     uint64_t first_skip, last_skip; /* rows, of the first pass that has any */
     uint64_t stops;                 /* SIGSTOP and, some milliseconds later, SIGCONT */
-    uint64_t checkpoints_lost; /* reported as saved, but an older one was taken, or another row */
-    uint64_t files_left;       /* by an engine that ended well */
+    uint64_t checkpoints_lost; /* reported as saved, but a run resumed from an older one or row */
+    uint64_t files_left;       /* by an engine that ended with status 0 */
     bool has_difference;
     struct rp_difference first;
-    struct rp_hash128 digest; /* of the resumed stream: the first pass that is not the reference */
+    struct rp_hash128 digest; /* of the resumed stream, or of the first pass that differs */
     double reference_seconds, lives_seconds;
 };
-/** The continuous run. */
-RP_MUST_CHECK int rp_verify_record(struct rp_verify *verify, struct rp_error *error);
-/** The killed and resumed one. */
-RP_MUST_CHECK int rp_verify_lives(struct rp_verify *verify, struct rp_error *error);
+/** Run the continuous run, which becomes the reference. */
+RP_MUST_CHECK int rp_verify_continuous_run(struct rp_verify *verify, struct rp_error *error);
+/** Run passes until there were enough kills. */
+RP_MUST_CHECK int rp_verify_killed_run(struct rp_verify *verify, struct rp_error *error);
 
 #endif
