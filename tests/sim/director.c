@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* director — starts and ends the processes of a story, and knows at which rows each trainer may
- * begin. story.h explains its words.
+/* director.c — starts and ends the processes of a story, and knows the rows at which each trainer
+ * may begin. story.h defines the terms.
  *
- * The director sleeps in simulated time, and acts when it wakes. A kill is set for one of the
- * victim's next steps, and each use of a shared word is a step, so a process may die at any of
- * them.
- */
+ * The director sleeps in simulated time, and acts when it wakes. A kill happens at one of the next
+ * steps of a process. Each use of a shared word is a step, so a process may die at any of them. */
 #include "story.h"
 
 #include <signal.h>
@@ -71,7 +69,7 @@ static void *intruder_main(void *argument)
 /* An engine that was not told to stop may end only when all trainers have had all rows. */
 static void check_end(const struct story *story)
 {
-    if (story->engine_told || story->returns || story->end_is_open)
+    if (story->engine_told || story->rollback_pending || story->end_is_open)
         return;
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *trainer = &story->trainers[r];
@@ -150,7 +148,7 @@ void director_start_engine(struct story *story)
 {
     draw_engine(story);
     story->row_now = story->row_high; /* where its checkpoint may be */
-    story->returns = story->engine_told = story->end_is_open = false;
+    story->rollback_pending = story->engine_told = story->end_is_open = false;
     story->engine = sim_spawn("engine", engine_main, story);
     story->counts.engines++;
 }
@@ -169,7 +167,7 @@ void director_start_trainer(struct story *story, uint32_t number)
 }
 
 /* Restart a trainer from the state that it put away last. */
-static void come_back(struct story *story, uint32_t number)
+static void restart_trainer(struct story *story, uint32_t number)
 {
     struct trainer *trainer = &story->trainers[number];
     if (trainer->saved.size) {
@@ -183,7 +181,7 @@ static void come_back(struct story *story, uint32_t number)
 /* ---- what happens in a life ------------------------------------------------------------------ */
 
 /* Kill the victim at one of its next steps, near or far. */
-static void doom(struct story *story, struct sim_process *victim)
+static void kill_soon(struct story *story, struct sim_process *victim)
 {
     uint64_t reach = 1ull << (4 + story_below(story, 9));
     victim->kill_at = victim->steps + 1 + story_below(story, reach);
@@ -237,7 +235,7 @@ static void ask_checkpoint(struct story *story)
 {
     char *path = NULL;
     struct rp_error error = {0};
-    uint64_t row_now = story->row_now; /* all may go back while the engine saves */
+    uint64_t row_now = story->row_now; /* a rollback may lower it while the engine saves */
     if (rp_run_checkpoint("/run", NULL, &path, &error) < 0) {
         sim_trace("no checkpoint: %s", error.message);
         return;
@@ -245,7 +243,7 @@ static void ask_checkpoint(struct story *story)
     struct rp_checkpoint *checkpoint;
     struct rp_state_info info;
     size_t bytes;
-    if (rp_checkpoint_open(&checkpoint, path, &error) == 0) { /* else a newer one has replaced it */
+    if (rp_checkpoint_open(&checkpoint, path, &error) == 0) { /* a newer save may have pruned it */
         const void *state = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
         if (rp_state_info(state, bytes, &info, &error) < 0)
             sim_fail("%s: %s", path, error.message);
@@ -255,8 +253,8 @@ static void ask_checkpoint(struct story *story)
             sim_fail("%s is of row %u; all ranks have come to row %u", path,
                      (unsigned)info.next_row, (unsigned)row_now);
         story->row_safe = info.next_row;
-        for (uint32_t r = 0; r < story->life.trainers;
-             r++) /* a trainer that is not attached may resume at an earlier row */
+        /* A trainer that is not attached may resume at an earlier row. */
+        for (uint32_t r = 0; r < story->life.trainers; r++)
             director_expect_earlier(story, story->trainers[r].at);
         story->counts.saves++;
         rp_checkpoint_close(checkpoint);
@@ -264,8 +262,8 @@ static void ask_checkpoint(struct story *story)
     rp_text_free(path);
 }
 
-/* The state from which a job restarts that goes back: the oldest of all trainers' newest states, or
- * of those before the newest. */
+/* The state from which a job restarts in a rollback: the oldest of the trainers' newest states, or
+ * of the states before the newest. */
 static struct token oldest_state(const struct story *story, bool last)
 {
     struct token oldest = {.row = UINT64_MAX};
@@ -277,9 +275,9 @@ static struct token oldest_state(const struct story *story, bool last)
     return oldest;
 }
 
-/* Has a trainer that began from this state had all rows? If trainers now begin from it again, the
- * engine cannot tell them from trainers that are late: it may end without them, but no checkpoint
- * may count what they had released. */
+/* Whether a trainer that began from this state has had all rows. If trainers begin from it again,
+ * the engine cannot tell them from trainers that are late: it may end without them, but no
+ * checkpoint may count what they had released. */
 static bool is_done_from(const struct story *story, struct token token)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++) {
@@ -290,7 +288,7 @@ static bool is_done_from(const struct story *story, struct token token)
     return false;
 }
 
-static void forget_progress(struct story *story, struct token token)
+static void reset_progress(struct story *story, struct token token)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         struct trainer *trainer = &story->trainers[r];
@@ -300,40 +298,41 @@ static void forget_progress(struct story *story, struct token token)
     }
     story->life.end_row = 0;
     director_expect_earlier(story, token.row);
-    story->returns = true;
-    story->counts.returns++;
+    story->rollback_pending = true;
+    story->counts.rollbacks++;
 }
 
-/* The job goes back: all trainers die and restart from one state, some now and the others in
- * revive. The engine may die as well. If the trainers put their states away before they release the
+/* Roll the job back: all trainers die and restart from one state, some now and the others in
+ * revive. The engine may die as well. If the trainers keep their states before they release the
  * batches, and always restart from the newest, no checkpoint of this life is of a later row. */
-static void return_all(struct story *story)
+static void roll_back_all(struct story *story)
 {
     struct life *life = &story->life;
     if (!everybody(story, has_saved))
         return;
     for (uint32_t r = 0; r < life->trainers; r++)
         if (!story->trainers[r].process->dead)
-            doom(story, story->trainers[r].process);
+            kill_soon(story, story->trainers[r].process);
     if (engine_lives(story) && story_chance(story, 300)) {
-        director_send_stranger(story); /* no trainer is attached, so its row is planned to */
+        director_send_stranger(story); /* no trainer is attached, so the engine plans to its row */
         rp_sleep_ns(1 + story_below(story, SIM_MS));
     }
     bool last = story_chance(story, 700);
     struct token token = oldest_state(story, last);
     story->end_is_open |= is_done_from(story, token);
-    sim_trace("all trainers go back to row %u", (unsigned)token.row);
-    forget_progress(story, token);
-    bool is_last = token.row + life->global > story->reference.row_count; /* its end was not kept */
-    life->went_far |= !last || life->keeping == NOW_AND_THEN || is_last;
-    if (!life->went_far)
+    sim_trace("all trainers roll back to row %u", (unsigned)token.row);
+    reset_progress(story, token);
+    bool is_last = token.row + life->global >
+                   story->reference.row_count; /* no state after it was kept */
+    life->saves_ahead |= !last || life->keeping == NOW_AND_THEN || is_last;
+    if (!life->saves_ahead)
         story->row_high = rp_max_u64(life->row_high, token.row);
     if (engine_lives(story) && story_chance(story, 150))
-        doom(story, story->engine);
+        kill_soon(story, story->engine);
     unsigned share = story_chance(story, 500) ? 700 : 400;
     for (uint32_t r = 0; r < life->trainers; r++)
         if (story_chance(story, share))
-            come_back(story, r);
+            restart_trainer(story, r);
     await_batches(story);
     if (story->checkpoints && engine_lives(story) && story_chance(story, 500))
         ask_checkpoint(story);
@@ -346,23 +345,23 @@ static void revive(struct story *story)
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *trainer = &story->trainers[r];
         if (trainer->process->dead && !trainer->done)
-            come_back(story, r);
+            restart_trainer(story, r);
     }
 }
 
-static void happen(struct story *story)
+static void act(struct story *story)
 {
     struct trainer *trainer = &story->trainers[story_below(story, story->life.trainers)];
     switch (story_below(story, 10)) {
     case 0:
     case 1:
         if (engine_lives(story))
-            doom(story, story->engine);
+            kill_soon(story, story->engine);
         break;
     case 2:
     case 3:
         if (!trainer->process->dead)
-            doom(story, trainer->process);
+            kill_soon(story, trainer->process);
         break;
     case 4:
         stop_engine_cleanly(story);
@@ -376,7 +375,7 @@ static void happen(struct story *story)
             ask_checkpoint(story);
         break;
     case 7:
-        return_all(story);
+        roll_back_all(story);
         break;
     case 8:
         if (engine_lives(story))
@@ -397,13 +396,13 @@ static bool has_failed(const struct story *story)
 
 /* ---- a life ---------------------------------------------------------------------------------- */
 
-static void live_dangerously(struct story *story)
+static void live_with_faults(struct story *story)
 {
     uint32_t events = (uint32_t)story_below(story, 6);
     uint64_t until = sim.now_ns + PATIENCE_NS;
     for (uint32_t i = 0; i < events && !has_failed(story) && !everybody(story, is_gone); i++) {
         await_batches(story);
-        happen(story);
+        act(story);
         if (story_chance(story, 800))
             revive(story);
         if (sim.now_ns > until)
@@ -453,7 +452,7 @@ static void end_life(struct story *story)
     }
 }
 
-static void live_in_peace(struct story *story)
+static void live_calmly(struct story *story)
 {
     await_trainers(story);
     await_engine(story);
@@ -470,9 +469,9 @@ void *director_main(void *argument)
     for (uint32_t number = 0; number < lives; number++) {
         director_begin_life(story, number, number + 1 == lives);
         if (story->life.calm) {
-            live_in_peace(story);
+            live_calmly(story);
         } else {
-            live_dangerously(story);
+            live_with_faults(story);
             end_life(story);
         }
         story->counts.lives++;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lives — draws the shape of the next life, the faults in it, and where its trainers begin. */
+/* lives.c — chooses the next life at random: its ranks and batches, its faults, and the rows at
+ * which its trainers begin. */
 #include <string.h>
 
 #include "director.h"
@@ -39,7 +40,7 @@ static void draw_faults(struct story *story)
     if (story_chance(story, 200))
         life->hang_up = (unsigned)story_below(story, 100);
     if (story_chance(story, 100))
-        life->lies = (unsigned)story_below(story, 50);
+        life->wrong_releases = (unsigned)story_below(story, 50);
     if (story_chance(story, 300))
         sim_faults.time_jump = (unsigned)story_below(story, 20);
     if (story_chance(story, 150)) {
@@ -57,7 +58,7 @@ static void draw_faults(struct story *story)
 }
 
 /* The token of the rank that is farthest behind, from which all ranks begin, as from a checkpoint
- * of the model. NULL: no rank has put one away. */
+ * of the model. NULL if no rank has kept one. */
 static const struct token *common_token(const struct story *story)
 {
     const struct token *found = NULL;
@@ -99,7 +100,7 @@ void director_begin_life(struct story *story, uint32_t number, bool calm)
     place_trainers(story);
     const struct life *life = &story->life;
     sim_trace("life %u%s: %u ranks x %u rows for %u, steps of %u rows, from %s row %u", number,
-              calm ? " in peace" : "", life->world, life->batch, life->replicas,
+              calm ? ", calm" : "", life->world, life->batch, life->replicas,
               (unsigned)life->global,
               story->trainers[0].start.size ? "the token of" : "a checkpoint between",
               (unsigned)story->trainers[0].start_low);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ringpack_sim — tells many stories, or one with --trace; see story.h and README.md. */
+/* main.c — ringpack_sim: tells many stories, or one; see story.h and README.md. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -31,10 +31,10 @@ static struct options {
     const char *defect;
 } options = {.first = 1, .seeds = 1000, .jobs = 1};
 
-/* What a job has done; in memory that all jobs share. */
+/* A process that tells some of the stories, in memory that all of them share. */
 struct job {
     pid_t pid;
-    uint64_t told, failed_seed; /* 0: none */
+    uint64_t told, failed_seed; /* stories told; seed of the first that failed, 0 = none */
     struct counts counts;
 };
 
@@ -50,7 +50,7 @@ static void add_counts(struct counts *sum, const struct counts *more)
 
 static uint64_t seed_now;
 
-static void say_command(void)
+static void print_command(void)
 {
     fprintf(stderr, "repeat it with: ringpack_sim --seed %" PRIu64 "%s%s --trace\n", seed_now,
             options.defect ? " --defect " : "", options.defect ? options.defect : "");
@@ -59,17 +59,17 @@ static void say_command(void)
 static void crashed(int number)
 {
     fprintf(stderr, "seed %" PRIu64 ": %s\n", seed_now, strsignal(number));
-    say_command();
+    print_command();
     _exit(1);
 }
 
-/* Of the story that was told last. */
+/* A fingerprint of the last story. */
 static uint64_t story_fingerprint(void)
 {
     return sim.steps * 1000003 + sim.switches * 10007 + sim.now_ns;
 }
 
-/* True if nothing was found. */
+/* Tell the story of a seed. True if nothing was found. */
 static bool tell(uint64_t seed, struct counts *counts)
 {
     static struct story story;
@@ -86,14 +86,14 @@ static bool tell(uint64_t seed, struct counts *counts)
     sim_end();
     if (!good) {
         fprintf(stderr, "seed %" PRIu64 ": %s\n", seed, sim.failure);
-        say_command();
+        print_command();
     }
     return good;
 }
 
 /* ---- many ------------------------------------------------------------------------------------ */
 
-/* A seed must tell the same story whatever was told before it: the first ones are told again. */
+/* Tell a story again. It must be the same, whatever was told before it. */
 static bool repeats(uint64_t seed, uint64_t fingerprint)
 {
     struct counts ignored = {0};
@@ -139,7 +139,8 @@ static double seconds_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Wait for all jobs; every ten seconds say how far they are. True if all ended well. */
+/* Wait for all jobs, and print their progress every ten seconds. True if all ended without a
+ * finding. */
 static bool await(const struct job *jobs)
 {
     bool good = true;
@@ -184,21 +185,20 @@ static int tell_many(void)
     const struct counts *c = &sum.counts;
     printf("%" PRIu64 " seeds from %" PRIu64 "%s%s: %s; %" PRIu64 " lives, %" PRIu64
            " engines, %" PRIu64 " trainers, %" PRIu64 " strangers, %" PRIu64 " kills, %" PRIu64
-           " returns of all, %" PRIu64 " power cuts, %" PRIu64 " faults, %" PRIu64
+           " rollbacks, %" PRIu64 " power cuts, %" PRIu64 " faults, %" PRIu64
            " checkpoints promised, %" PRIu64 " rows compared, %" PRIu64
            " steps; %.0f seeds a second\n",
            sum.told, options.first, options.defect ? " with " : "",
            options.defect ? options.defect : "", good ? "0 differences" : "FOUND", c->lives,
-           c->engines, c->trainers, c->strangers, c->kills, c->returns, c->power_cuts, c->faults,
+           c->engines, c->trainers, c->strangers, c->kills, c->rollbacks, c->power_cuts, c->faults,
            c->saves, c->rows, c->steps, (double)sum.told / (seconds_now() - begin));
     return good ? 0 : 1;
 }
 
 /* ---- positive controls ----------------------------------------------------------------------- */
 
-/* Found elsewhere: the simulator's files and trainers are never wrong in that way, or too rarely.
- */
-static const char *const not_ours[] = {
+/* Defects that other tests find: in the simulator they have no effect, or too rarely. */
+static const char *const found_elsewhere[] = {
     "close_files_in_use",    "count_equal_saves",      "count_steps_from_attach",
     "forget_contract_field", "forget_indexes",         "forget_names",
     "ignore_changed_files",  "ignore_short_documents", "ignore_unknown_options",
@@ -206,16 +206,16 @@ static const char *const not_ours[] = {
     "save_mapped_tokens",    "take_ignored_signals",   "trust_expected_shape",
     "trust_index_extents",   "trust_seen_blocks",      "write_beyond_struct"};
 
-static bool is_ours(size_t defect)
+static bool is_found_here(size_t defect)
 {
-    for (size_t i = 0; i < sizeof not_ours / sizeof *not_ours; i++)
-        if (!strcmp(defect_names[defect], not_ours[i]))
+    for (size_t i = 0; i < sizeof found_elsewhere / sizeof *found_elsewhere; i++)
+        if (!strcmp(defect_names[defect], found_elsewhere[i]))
             return false;
     return true;
 }
 
-/* With the defect (RP_DEFECT_COUNT: with none), in a process of its own: how many seeds until
- * something was found, 0 if nothing was. */
+/* In a child process with the defect (RP_DEFECT_COUNT = without any), tell stories until one fails.
+ * Returns how many that took, 0 if none fails. */
 static uint64_t seeds_until_found(size_t defect, uint64_t seeds, struct job *job)
 {
     *job = (struct job){0};
@@ -249,7 +249,7 @@ static int run_controls(void)
         return 1;
     }
     for (size_t i = 0; i < RP_DEFECT_COUNT; i++) {
-        if (!is_ours(i))
+        if (!is_found_here(i))
             continue;
         uint64_t seeds = seeds_until_found(i, options.seeds, job);
         if (seeds)

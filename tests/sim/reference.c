@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reference — all rows of the stream, from a plan that goes from row 0 to the end without a break;
- * tests/oracle proves the plan itself. Nothing of flow/, shm/ or checkpoint/ takes part. */
+/* reference.c — all rows of the stream, by a plan that runs from row 0 to the end without a resume.
+ * tests/oracle tests the plan itself. flow/, shm/ and checkpoint/ are not used. */
 #include "story.h"
 
 #include <string.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim.h — a machine in one thread: processes, threads, a clock, files and sockets that exist only
- * in this program, all driven by a seed.
+/* sim.h — a simulated machine in one thread: processes, threads, a clock, files and sockets that
+ * exist only in this program, all driven by a seed.
  *
- * The engine's and the client's code runs on it as it is: the linker puts the functions of sim_*.c
- * in the place of the operating system's (wraps.cmake lists them), and every use of a shared word
- * (base/atomic.h) is a step at which another thread may run, or the process may be killed. What
- * runs when is drawn from the seed and from nothing else, so a seed always tells the same story.
+ * The code of engine and client runs on it unchanged. The linker replaces functions of the system
+ * by those that sim_*.c define with WRAP, and every use of a shared word (base/atomic.h) is a step
+ * at which another thread may run, or the process may be killed. What runs when depends on the seed
+ * alone, so a seed always tells the same story.
  *
- * A thread is a fiber: a stack of its own, switched by hand. `sim` is the state of the machine. */
+ * A thread is a fiber: a stack that the program switches to by itself. `sim` is the state of the
+ * machine. */
 #ifndef RP_TESTS_SIM_H
 #define RP_TESTS_SIM_H
 
@@ -27,12 +28,12 @@
 struct sim_process {
     int pid;
     const char *name;
-    struct sim_process *parent; /* whose descriptors it shares, and with whom it dies */
+    struct sim_process *parent; /* it shares the parent's descriptors, and dies with it */
     bool dead, reaped;
-    bool killed; /* else it ended by itself, with: */
+    bool killed; /* otherwise it has ended by itself with `status` */
     int status;
     uint32_t signals;                 /* pending, 1 << signal */
-    uint64_t steps, kill_at, stop_at; /* counted from its start; 0 = never */
+    uint64_t steps, kill_at, stop_at; /* steps since its start; kill_at, stop_at: 0 = never */
     uint64_t stop_ns, stopped_until;
     uint32_t fibers; /* alive */
 };
@@ -46,7 +47,7 @@ struct sim_fiber {
     int saved_errno;
     bool alive, runnable;
     uint64_t serial;     /* its pthread_t */
-    uint32_t at;         /* its place among those that can run */
+    uint32_t at;         /* index in sim.runnable */
     const void *wait_on; /* while not runnable */
     uint64_t deadline;
     bool timed_out;
@@ -54,27 +55,27 @@ struct sim_fiber {
 
 struct sim {
     uint64_t now_ns;
-    struct sim_fiber *current; /* NULL: the program itself */
+    struct sim_fiber *current; /* NULL = the program itself */
     struct sim_process processes[SIM_PROCESSES_MAX];
     uint32_t process_count;
     struct sim_fiber fibers[SIM_FIBERS_MAX];
     uint32_t fiber_count, runnable_count;
     struct sim_fiber *runnable[SIM_FIBERS_MAX];
-    uint64_t next_deadline; /* none is earlier */
-    uint64_t random;        /* of what runs when, and of what the machine does wrong */
+    uint64_t next_deadline; /* no waiting fiber has an earlier one */
+    uint64_t random;        /* decides what runs when, and which faults happen */
     uint32_t slice;         /* steps until the next fiber is chosen */
     uint32_t slice_mean;
     uint64_t steps, switches, fibers_started;
-    uint64_t timeouts; /* waits of 100 ms and less that ended without a wake-up, but for sleeps */
+    uint64_t timeouts; /* waits that ended by their deadline, sleeps not counted */
     bool ended;
     bool trace;
-    char failure[1024]; /* empty: none */
+    char failure[1024]; /* empty = none */
 };
 extern struct sim sim;
 
 /** A number below `limit`. */
 uint64_t sim_below(uint64_t *random, uint64_t limit);
-/** True `per_1000` times of 1000. */
+/** True with a probability of per_1000 / 1000. */
 bool sim_chance(uint64_t *random, unsigned per_1000);
 
 /** Reset the machine for a new seed; slice_mean: the mean number of steps between two switches. */
@@ -96,14 +97,14 @@ struct sim_process *sim_find(int pid);
 /** A step of the calling fiber. */
 void sim_step(void);
 void sim_yield(void);
-/** Sleep until woken or until the deadline; false: that passed. */
+/** Sleep until sim_wake, or until the deadline; then it returns false. */
 bool sim_wait(const void *object, uint64_t deadline_ns);
-/** Wake at most `most` fibers that wait on the object; which ones is drawn. */
+/** Wake at most `most` random fibers that wait on the object. Returns how many. */
 unsigned sim_wake(const void *object, unsigned most);
-/** Something that poll and epoll look at has changed. */
+/** Wake all fibers in sim_wait_poke: something that poll and epoll report has changed. */
 void sim_poke(void);
 bool sim_wait_poke(uint64_t deadline_ns);
-/** End the story: it failed. */
+/** End the story with a failure. */
 void sim_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -132,7 +133,7 @@ enum sim_kind {
     SIM_PIDFD,
 };
 
-struct sim_write { /* since the last fsync */
+struct sim_write { /* a write since the last fsync */
     uint64_t offset, bytes;
     struct sim_write *next;
 };
@@ -158,19 +159,19 @@ struct sim_node {
     uint64_t durable_bytes;
     struct sim_write *writes;
     bool bytes_changed;             /* since the last fsync */
-    struct sim_entries entries;     /* SIM_DIRECTORY: as seen now */
-    struct sim_entries old_entries; /* … and as of its last fsync */
+    struct sim_entries entries;     /* SIM_DIRECTORY: the current names */
+    struct sim_entries old_entries; /* the names at the last fsync */
     const struct sim_process *lock_holder;
     int lock_fd;
     struct sim_channel *channel; /* SIM_CONNECTION, SIM_LISTENER */
     struct sim_node *listener;   /* SIM_SOCKET_NAME */
     uint64_t count;              /* SIM_EVENTFD */
-    struct sim_process *process; /* SIM_PIDFD, SIM_SIGNALFD: of whom */
+    struct sim_process *process; /* SIM_PIDFD, SIM_SIGNALFD */
 };
 
 struct sim_descriptor {
     struct sim_node *node;
-    struct sim_process *process; /* NULL: free */
+    struct sim_process *process; /* NULL = free */
     int flags;                   /* of open */
     uint64_t position;
 };
@@ -185,39 +186,41 @@ struct sim_node *sim_node_new(enum sim_kind kind);
 int sim_descriptor_new(struct sim_node *node, int flags);
 void sim_close_all(struct sim_process *process);
 void sim_files_reset(void);
-/** A file that is on the disk for good. */
+/** Make a file that is durable. */
 void sim_file_put(const char *path, const void *data, uint64_t bytes);
 struct sim_node *sim_lookup(const char *path);
-/** Whatever was not fsynced may be lost, in whole or in part. Only while nothing runs. */
+/** Lose random parts of what was not fsynced. Only while no process runs. */
 void sim_power_cut(void);
-/** Flip a bit of a file whose name begins with `prefix`; false if fewer than two files do. */
+/** Flip a bit of a file whose name begins with `prefix`; false if there are fewer than two of them.
+ */
 bool sim_rot(const char *directory, const char *prefix);
 
-/* ---- sockets, and what is waited for --------------------------------------------------------- */
+/* ---- sockets, poll and epoll ----------------------------------------------------------------- */
 
 uint32_t sim_ready(const struct sim_node *node, const struct sim_process *process);
 void sim_channel_close(struct sim_node *node);
-/** All connections of the process break, on both sides. */
+/** Break all connections of the process, on both sides. */
 void sim_hang_up(struct sim_process *process);
 void sim_connection_break(struct sim_node *node);
-/** The node is closed: remove the epoll entries for it and in it. */
+/** Remove the epoll entries of a node that is closed, and, if it is an epoll, all of its entries.
+ */
 void sim_watches_forget(const struct sim_node *node);
 void sim_watches_reset(void);
 
-/* ---- what goes wrong ------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
-/* Of 1000 calls. */
+/* How many of 1000 calls. */
 struct sim_faults {
     unsigned short_read, interrupted, read_error, again;
     unsigned save_error; /* calls of a save that fail: EIO, ENOSPC */
-    unsigned spurious;   /* waits that end for no reason */
-    unsigned flip;       /* reads that bring a wrong bit */
+    unsigned spurious;   /* waits that end without a reason */
+    unsigned flip;       /* reads that return a wrong bit */
     unsigned delay;      /* reads that take up to 3 ms */
     unsigned time_jump;  /* switches at which the clock goes to the next deadline */
     uint64_t injected;
 };
 extern struct sim_faults sim_faults;
-/** Draw whether a fault happens; if so count and trace it. */
+/** Whether a fault happens, by chance. If so, count and trace it. */
 bool sim_fault(unsigned per_1000, const char *what);
 
 #endif

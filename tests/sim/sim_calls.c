@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_calls — system calls on open files. Reads of token files and calls of a save go wrong as
- * often as sim_faults says. */
+/* sim_calls.c — system calls on open files. Reads of token files and calls of a save fail as often
+ * as sim_faults says. */
 #include "sim_wrap.h"
 
 #include <fcntl.h>
@@ -63,7 +63,7 @@ WRAP(ssize_t, pread, int fd, void *data, size_t bytes, off_t offset)
     return d ? read_at(d, data, bytes, (uint64_t)offset) : -1;
 }
 
-/* Only asked with RWF_NOWAIT: at random the page cache does not have it. */
+/* Only called with RWF_NOWAIT: half of the time the page cache does not have the data. */
 WRAP(ssize_t, preadv2, int fd, const struct iovec *parts, int count, off_t offset, int flags)
 {
     (void)count;
@@ -128,7 +128,7 @@ WRAP(ssize_t, write, int fd, const void *data, size_t bytes)
 {
     if (!sim.current)
         return __real_write(fd, data, bytes);
-    if (fd == STDERR_FILENO) { /* the log; no step, so that a trace changes nothing */
+    if (fd == STDERR_FILENO) { /* the log: not a step, so that --trace changes nothing */
         sim_trace("%.*s", (int)bytes - 1, (const char *)data);
         return (ssize_t)bytes;
     }
@@ -157,7 +157,7 @@ WRAP(int, fsync, int fd)
     struct sim_node *node = sim_node_of(fd);
     int code = node ? save_fault(node, "fsync fails") : EBADF;
     if (code)
-        return fail_with(code); /* what was not safe stays so */
+        return fail_with(code); /* nothing has become durable */
     sim_sync(node);
     return 0;
 }

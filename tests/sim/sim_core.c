@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_core — fibers, processes and the clock.
+/* sim_core.c — fibers, processes and the clock.
  *
- * Time moves a little with every look at the clock and every switch, and jumps to the next deadline
- * when nothing can run: a story of minutes takes milliseconds.
+ * The time advances a little with every call of the clock and every switch of fibers, and jumps to
+ * the next deadline when no fiber can run, so a story of minutes takes milliseconds.
  *
  * Invariant: nothing here depends on an address, the real clock or the real machine. */
 #include "sim.h"
@@ -14,7 +14,7 @@
 
 #define STACK_BYTES (128u << 10)
 #define SWITCH_NS 300u
-#define STORY_MAX_NS (10000 * SIM_S) /* some lives with an engine that waits ten minutes */
+#define STORY_MAX_NS (10000 * SIM_S) /* an engine may wait ten minutes in each of some lives */
 
 struct sim sim;
 struct sim_faults sim_faults;
@@ -26,7 +26,7 @@ static const char poked;
 
 void sim_switch(void **save, void *load);
 
-/* What a function call may not clobber goes onto the stack; the rest the compiler has saved. */
+/* Save the callee-saved registers on the stack; the compiler has saved the others. */
 #if defined(__x86_64__)
 __asm__(".text\n.globl sim_switch\n.type sim_switch,@function\nsim_switch:\n"
         "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
@@ -66,7 +66,7 @@ static void switch_to(struct sim_fiber *next)
         errno = sim.current->saved_errno;
 }
 
-/* ---- who can run ----------------------------------------------------------------------------- */
+/* ---- runnable fibers ------------------------------------------------------------------------- */
 
 static void make_runnable(struct sim_fiber *fiber)
 {
@@ -105,7 +105,8 @@ static void expire(void)
     sim.next_deadline = next;
 }
 
-/* A process that is stopped (SIGSTOP) is passed over until it goes on. */
+/* Choose a random runnable fiber. Those of a process that is stopped (SIGSTOP) wait until its end.
+ */
 static struct sim_fiber *choose(void)
 {
     for (;;) {
@@ -156,7 +157,7 @@ void sim_step(void)
     }
     if (process->steps == process->kill_at) {
         sim_kill(process);
-        __builtin_unreachable(); /* it was the calling process */
+        __builtin_unreachable(); /* a killed process does not return */
     }
     if (--sim.slice == 0)
         sim_yield();
@@ -218,7 +219,7 @@ static void fiber_main(void)
     fiber->alive = false;
     fiber->process->fibers--;
     make_waiting(fiber, NULL, SIM_NEVER);
-    sim_wake(fiber, UINT32_MAX); /* whoever joins it */
+    sim_wake(fiber, UINT32_MAX); /* fibers in pthread_join */
     sim_yield();
     __builtin_unreachable();
 }
@@ -266,7 +267,7 @@ struct sim_process *sim_find(int pid)
     return pid >= 1 && (uint32_t)pid <= sim.process_count ? &sim.processes[pid - 1] : NULL;
 }
 
-static void bury(struct sim_process *process)
+static void end_process(struct sim_process *process)
 {
     process->dead = true;
     for (uint32_t i = 0; i < sim.fiber_count; i++) {
@@ -280,7 +281,7 @@ static void bury(struct sim_process *process)
     process->fibers = 0;
     for (uint32_t i = 0; i < sim.process_count; i++)
         if (sim.processes[i].parent == process && !sim.processes[i].dead)
-            bury(&sim.processes[i]);
+            end_process(&sim.processes[i]);
     sim_close_all(process);
     sim_poke();
 }
@@ -292,7 +293,7 @@ void sim_kill(struct sim_process *process)
     sim_trace("%s (%d) is killed at its step %u", process->name, process->pid,
               (unsigned)process->steps);
     process->killed = true;
-    bury(process);
+    end_process(process);
     if (sim.current && sim.current->process == process)
         sim_yield();
 }
@@ -302,7 +303,7 @@ void sim_exit(int status)
     struct sim_process *process = sim.current->process;
     sim_trace("%s (%d) ends: %d", process->name, process->pid, status);
     process->status = status;
-    bury(process);
+    end_process(process);
     if (process->pid == 1) {
         sim.ended = true;
         switch_to(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_engine — replaces the few functions of the engine that cannot run on the simulated machine,
+/* sim_engine.c — replaces the few functions of the engine that cannot run on the simulated machine,
  * which has no fork(2) and no huge pages. */
 #include "sim_wrap.h"
 
@@ -17,8 +17,8 @@
 #define SPINS 4u
 #define FRONT_BYTES (64u << 10)
 
-/* A packer process runs the same loop, and is seen and killed by its pidfd; it shares the engine's
- * descriptors, and all memory is shared anyway. */
+/* A packer process runs the same loop as a packer thread. The engine watches and kills it by its
+ * pidfd. It shares the descriptors of the engine; all memory is shared here anyway. */
 static void *packer_main(void *argument)
 {
     const struct rp_packer *packer = argument;
@@ -40,7 +40,7 @@ WRAP(int, rp_packer_start, struct rp_packer *packer, bool as_process, struct rp_
     return 0;
 }
 
-/* Two megabytes to zero for every start would be most of a story. */
+/* Without huge pages: to zero two megabytes at every start would be most of the time of a story. */
 WRAP(int, rp_segment_create, struct rp_segment *segment, const char *name, size_t bytes, bool huge,
      struct rp_error *error)
 {
@@ -48,9 +48,9 @@ WRAP(int, rp_segment_create, struct rp_segment *segment, const char *name, size_
     return __real_rp_segment_create(segment, name, bytes, false, error);
 }
 
-/* The list of mappings is a variable of the program. A process that is killed leaves it as it is,
- * and here the next process is the same program: it would find mappings in memory that is gone.
- * Nothing is lost in simulated files that are mapped, so nobody needs the list. */
+/* The list of mappings is a variable of the program, which a killed process leaves as it is. The
+ * next simulated process uses the same variable, and would find mappings in freed memory. Simulated
+ * files are never truncated, so the list is not needed. */
 WRAP(struct rp_mapping *, rp_mapped_add, const void *start, uint64_t bytes, const char *path)
 {
     (void)start, (void)bytes, (void)path;
@@ -62,8 +62,7 @@ WRAP(void, rp_mapped_remove, struct rp_mapping *mapping)
     free(mapping);
 }
 
-/* A disk that answers in any order, late, and not always well: the reads themselves are simulated
- * ones. */
+/* A disk that completes reads in any order, late, and with errors. */
 static int disk_reap(void *self, uint64_t *tags, int64_t *results, unsigned max, unsigned wait_min)
 {
     static const char disk;
@@ -75,7 +74,7 @@ static int disk_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
 
 static struct rp_io_method disk;
 
-/* In half of the engines that disk, else the real pool of threads. */
+/* Half of the engines use that disk, the others the engine's own pool of threads. */
 WRAP(int, rp_io_choose, const char *name, const struct rp_io_method **method_out, char *why,
      size_t why_bytes, struct rp_error *error)
 {
@@ -96,7 +95,7 @@ WRAP(int, rp_io_choose, const char *name, const struct rp_io_method **method_out
     return 0;
 }
 
-/* The same, in simulated time. */
+/* rp_spin in simulated time. */
 WRAP(bool, rp_spin, uint32_t *spins, uint32_t limit_ns)
 {
     sim.now_ns += limit_ns / SPINS;
@@ -104,7 +103,7 @@ WRAP(bool, rp_spin, uint32_t *spins, uint32_t limit_ns)
     return (*spins)++ % SPINS != SPINS - 1;
 }
 
-/* Of a buffer for checkpoints only the front is ever used here. */
+/* Only the front of a large buffer is zeroed, because no story uses more of it. */
 WRAP(void *, rp_calloc_aligned, size_t alignment, size_t bytes)
 {
     void *memory = sim_take(bytes, alignment);
@@ -129,7 +128,7 @@ WRAP(struct rp_available, rp_memory_available, void)
     return (struct rp_available){1ull << 40, "simulated"};
 }
 
-/* There are no abstract addresses here: the lock alone keeps a second engine away. */
+/* Abstract socket addresses are not simulated; the lock file alone excludes a second engine. */
 WRAP(int, rp_guard_take, const char *directory, const char *run, pid_t *holder)
 {
     if (!sim.current)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_events — poll, epoll, eventfd and signalfd. Each change wakes all fibers that
- * wait, and they look again. The order of events is drawn. */
+/* sim_events.c — poll, epoll, eventfd and signalfd. Each change wakes all waiting fibers, which
+ * then check again. The order of events is random. */
 #include "sim_wrap.h"
 
 #include <poll.h>
@@ -100,7 +100,7 @@ WRAP(int, epoll_wait, int fd, struct epoll_event *events, int most, int timeout_
 
 WRAP(int, poll, struct pollfd *entries, nfds_t count, int timeout_ms)
 {
-    if (entries->fd == STDERR_FILENO) /* the log; no step, as in write */
+    if (entries->fd == STDERR_FILENO) /* the log: not a step, as in write */
         return entries->revents = POLLOUT, 1;
     sim_step();
     if (timeout_ms && sim_fault(sim_faults.interrupted, "EINTR in poll"))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_files — a file system in memory that knows what fsync made safe, and what a power cut may
- * take: each write since then may be lost or torn, each change of a directory undone.
+/* sim_files.c — a file system in memory with power cuts: each write since the last fsync of a file
+ * may be lost or torn, and each change of a directory since its last fsync may be undone.
  *
  * Paths are absolute or relative to a directory descriptor; there are no links and no modes. */
 #include "sim_wrap.h"
@@ -16,7 +16,7 @@
 #define NODES_MAX 4096
 
 static struct sim_node *root;
-static struct sim_node *nodes[NODES_MAX]; /* files and directories: what a power cut looks at */
+static struct sim_node *nodes[NODES_MAX]; /* all files and directories, for power cuts */
 static uint32_t node_count;
 static uint64_t numbers;
 static struct sim_descriptor descriptors[SIM_FDS_MAX];
@@ -41,7 +41,7 @@ struct sim_node *sim_node_new(enum sim_kind kind)
     return node;
 }
 
-/* Files and directories stay: an old name of them may come back with a power cut. */
+/* Files and directories are kept, because a power cut may restore an old name of theirs. */
 void sim_node_unref(struct sim_node *node)
 {
     if (node->descriptors || node->maps || node->names || node->kind == SIM_FILE ||
@@ -136,7 +136,6 @@ bool sim_entry_drop(struct sim_node *directory, const char *name)
     return true;
 }
 
-/* The directory that a path lies in; *name_out is its last part. */
 struct sim_node *sim_walk(int at, const char *path, char name_out[64])
 {
     struct sim_node *directory = path[0] == '/' ? root : sim_node_of(at);
@@ -217,7 +216,7 @@ void sim_files_reset(void)
     sim_watches_reset();
 }
 
-/* ---- what lasts ------------------------------------------------------------------------------ */
+/* ---- durability ------------------------------------------------------------------------------ */
 
 void sim_note_write(struct sim_node *node, uint64_t offset, uint64_t bytes)
 {
@@ -271,7 +270,7 @@ static void cut_file(struct sim_node *node)
     sim_sync(node);
 }
 
-/* Each name that came or went since the last fsync did so, or did not. */
+/* Each name that was added or removed since the last fsync is there or not, by chance. */
 static void cut_directory(struct sim_node *node)
 {
     struct sim_entries left = {0};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_memory — the heap of all simulated processes: what a killed one held is given back when the
- * seed ends, all at once.
+/* sim_memory.c — the heap of all simulated processes. All memory is freed at the end of a seed,
+ * also what killed processes had allocated.
  *
- * What is taken and what is given back is filled with junk, so that a read of it shows. */
+ * Memory is filled with junk when it is allocated and when it is freed, so that wrong reads are
+ * noticed. */
 #include "sim_wrap.h"
 
 #include <stdarg.h>
@@ -15,13 +16,13 @@
 #include <xxhash.h>
 
 #define REGION_BYTES (1ull << 32)
-#define CLASS_FIRST 5u /* of 32 bytes */
+#define CLASS_FIRST 5u /* the smallest blocks have 2^5 bytes */
 #define CLASSES 32u
 #define JUNK_BYTES_MAX 512u
 
-struct head { /* in front of every piece */
+struct head { /* before every allocation */
     uint32_t class;
-    uint32_t back; /* from the piece to the start of its block */
+    uint32_t back; /* bytes from the start of its block to the allocation */
     uint64_t bytes;
 };
 
@@ -183,7 +184,7 @@ WRAP(XXH_errorcode, XXH3_freeState, XXH3_state_t *state)
 
 /* ---- mappings -------------------------------------------------------------------------------- */
 
-/* Where nothing is: for space that is only reserved, to be mapped over. */
+/* The address of reserved space (PROT_NONE), which is never accessed. */
 #define NOWHERE ((uint8_t *)(1ull << 46))
 
 #define MAPS_MAX 512
@@ -217,7 +218,7 @@ static void drop_map(uint32_t index)
     sim_node_unref(node);
 }
 
-/* The mappings of a process that is dead. */
+/* Close the mappings of a dead process. */
 void sim_maps_close(const struct sim_process *process)
 {
     for (uint32_t i = map_count; i-- > 0;)
@@ -225,7 +226,7 @@ void sim_maps_close(const struct sim_process *process)
             drop_map(i);
 }
 
-/* All who map a file see its one copy; where it was asked to lie counts for nothing. */
+/* All mappings of a file are its only copy; the requested address is ignored. */
 WRAP(void *, mmap, void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
     if (!sim.current)
@@ -238,7 +239,7 @@ WRAP(void *, mmap, void *address, size_t bytes, int protection, int flags, int f
     }
     struct sim_node *node = sim_node_of(fd);
     if (node && node->kind == SIM_MEMORY && bytes > node->bytes)
-        sim_node_resize(node, bytes); /* mapped first and made that long later */
+        sim_node_resize(node, bytes); /* a memfd may be mapped before it is resized */
     if (!node || bytes > node->capacity || map_count == MAPS_MAX) {
         errno = ENOMEM;
         return MAP_FAILED;
@@ -253,7 +254,7 @@ WRAP(int, munmap, void *address, size_t bytes)
     if (!sim.current)
         return __real_munmap(address, bytes);
     if (!sim_owns(address))
-        return 0; /* what was only reserved */
+        return 0; /* reserved space */
     for (uint32_t i = map_count; i-- > 0;) {
         if (maps[i].node->data == address && maps[i].process == sim.current->process) {
             drop_map(i);
@@ -263,7 +264,7 @@ WRAP(int, munmap, void *address, size_t bytes)
     for (uint32_t i = 0; i < map_count; i++)
         if ((uint8_t *)address >= maps[i].node->data &&
             (uint8_t *)address < maps[i].node->data + maps[i].node->capacity)
-            return 0; /* the slack behind a mapping */
+            return 0; /* the slack after a mapping */
     if (((struct head *)address - 1)->bytes >= bytes)
         sim_give(address);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_names — system calls that open, list, rename and remove files. */
+/* sim_names.c — system calls that open, list, rename and remove files. */
 #include "sim_wrap.h"
 
 #include <dirent.h>
@@ -72,7 +72,7 @@ WRAP(int, utimensat, int at, const char *path, const struct timespec times[2], i
     if (!sim.current)
         return __real_utimensat(at, path, times, flags);
     sim_step();
-    return 0; /* nothing here depends on how old a name is */
+    return 0; /* times of files are not simulated */
 }
 
 WRAP(int, mkdir, const char *path, mode_t mode)
@@ -131,7 +131,7 @@ WRAP(int, renameat2, int at, const char *from, int to_at, const char *to, unsign
         return fail_with(EIO);
     if ((flags & RENAME_NOREPLACE) && sim_entry_find(target, new))
         return fail_with(EEXIST);
-    node->names++; /* it is not gone in between */
+    node->names++; /* so that dropping its old name does not free it */
     sim_entry_drop(target, new);
     sim_entry_drop(directory, old);
     sim_entry_add(target, new, node);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_seats — checks that only rp_seat_transition writes the state of a seat: keeps the state that
- * each transition has set, and compares it before the next transition and whenever the engine
+/* sim_seats.c — checks that only rp_seat_transition writes the state of a seat. The state that each
+ * transition has set is kept, and compared before the next transition and whenever the engine
  * checks its seats. */
 #include "server/seats.h"
 #include "server/server.h"

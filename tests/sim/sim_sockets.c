@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_sockets — Unix sockets of kind SEQPACKET, with descriptors under way in messages. A process
- * that dies closes its ends; the other side reads what was sent, and then the end. */
+/* sim_sockets.c — Unix sockets of type SOCK_SEQPACKET, with descriptors in messages. When a process
+ * dies its ends are closed; the other side reads what was sent, and then end of file. */
 #include "sim_wrap.h"
 
 #include <poll.h>
@@ -25,10 +25,10 @@ struct message {
 };
 
 struct sim_channel {
-    struct sim_channel *peer; /* NULL: closed, or never there */
+    struct sim_channel *peer; /* NULL = closed, or not connected */
     struct message *first, **end;
     unsigned count;
-    bool reset; /* it closed with messages of ours unread */
+    bool reset; /* the peer was closed before it had read all messages */
     int peer_pid;
     struct sim_node *backlog[BACKLOG_MAX]; /* of a listener */
     unsigned backlog_count;
@@ -92,7 +92,7 @@ WRAP(int, socket, int domain, int type, int protocol)
     return sim_descriptor_new(node, type & SOCK_NONBLOCK);
 }
 
-/* /proc/self/fd/N/NAME is how the engine names what lies in a directory that it holds open. */
+/* The engine addresses a socket in an open directory N as /proc/self/fd/N/NAME. */
 static struct sim_node *directory_of(const struct sockaddr *address, char name_out[64])
 {
     const char *path = ((const struct sockaddr_un *)(const void *)address)->sun_path;
@@ -125,7 +125,7 @@ WRAP(int, listen, int fd, int backlog)
     return 0;
 }
 
-/* Whether the one who listened there still does. */
+/* The listener of a socket's name, or NULL if it was closed. */
 static struct sim_channel *listener_at(const struct sim_node *place)
 {
     const struct sim_node *listener = place && place->kind == SIM_SOCKET_NAME ? place->listener

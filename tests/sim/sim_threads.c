@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_threads — pthreads, futexes, the clock, signals and the ends of processes. A mutex is its
- * first word: 1 while it is held. */
+/* sim_threads.c — pthreads, futexes, the clock, signals, and waiting for processes. The first word
+ * of a mutex is 1 while it is held. */
 #include "sim_wrap.h"
 
 #include <linux/futex.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_AT_CLOCK_NS 700u
+#define CLOCK_CALL_NS 700u
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
@@ -21,7 +21,7 @@ WRAP(int, clock_gettime, clockid_t clock, struct timespec *out)
 {
     if (!sim.current)
         return __real_clock_gettime(clock, out);
-    sim.now_ns += LOOK_AT_CLOCK_NS;
+    sim.now_ns += CLOCK_CALL_NS;
     *out = (struct timespec){(time_t)(sim.now_ns / SIM_S), (long)(sim.now_ns % SIM_S)};
     sim_step();
     return 0;
@@ -103,7 +103,7 @@ WRAP(int, pthread_cond_init, pthread_cond_t *condition, const pthread_condattr_t
 
 WRAP(int, pthread_cond_wait, pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
-    *held(mutex) = 0; /* no step before the wait: the two are one */
+    *held(mutex) = 0; /* no step before the wait, because unlocking and waiting are atomic */
     sim_wake(mutex, UINT32_MAX);
     (void)sim_wait(condition, SIM_NEVER);
     return __wrap_pthread_mutex_lock(mutex);
@@ -274,5 +274,5 @@ WRAP(long, sysconf, int name)
 
 WRAP(uint32_t, rp_cpus_allowed, void)
 {
-    return 2; /* whatever this machine has: a seed tells the same story everywhere */
+    return 2; /* a constant, so that a seed tells the same story on every machine */
 }

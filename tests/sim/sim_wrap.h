@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_wrap.h — functions that the linker puts in the place of the system's: `--wrap=f` makes every
- * call of f one of __wrap_f, and f itself is __real_f.
+/* sim_wrap.h — replace functions of the system. The linker option `--wrap=f` makes every call of f
+ * a call of __wrap_f, and the original is __real_f. CMakeLists.txt finds the functions by WRAP.
  *
- * WRAP declares both. In the program itself (no fiber runs) each is the real one. */
+ * WRAP declares both. While no fiber runs, a wrapper must call the original. */
 #ifndef RP_TESTS_SIM_WRAP_H
 #define RP_TESTS_SIM_WRAP_H
 

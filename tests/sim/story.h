@@ -6,9 +6,8 @@
  *              the engine and the trainers. At the end of a life all of them are killed, and the
  *              power may be cut. The next life may have other ranks, batches, threads and readers.
  *   calm life  The last one: nothing is killed, and the trainers must reach the end of the stream.
- *   put away   A trainer puts its state away: it keeps its state token, as a job that saves a
- *              checkpoint of its model does.
- *   go back    All trainers restart from one older state token: a rollback.
+ *   keep       A trainer keeps its state token, as a job that saves a checkpoint of its model does.
+ *   rollback   All trainers restart from one older state token.
  *   reference  All rows, from a plan that was never resumed and a formula for tokens (reference.c).
  *
  * A trainer compares each row that it takes with the reference, and the row at which it begins with
@@ -58,16 +57,16 @@ struct trainer {
     uint32_t rank, replica;
     char name[16];
     struct sim_process *process;
-    struct token start;             /* to attach with; size 0: none */
-    uint64_t start_low, start_high; /* where it may begin */
-    struct token saved, older;      /* the newest that it has put away, and the one before */
+    struct token start;             /* token to attach with; size 0 = none */
+    uint64_t start_low, start_high; /* rows at which it may begin */
+    struct token saved, older;      /* the newest token that it has kept, and the one before */
     uint64_t at;                    /* first row of the micro-batch that it takes next */
     uint64_t began;                 /* `at` when its process attached */
-    uint64_t farthest;              /* the highest `at` of this life, since all last went back */
+    uint64_t farthest;              /* the highest `at` of this life since the last rollback */
     bool done, failed, ended;
 };
 
-/* When trainers put their states away: after some batches, after every batch, or only between two
+/* When trainers keep their states: after some batches, after every batch, or only between two
  * steps. */
 enum keeping { NOW_AND_THEN, ALWAYS, BETWEEN_STEPS, KEEPINGS };
 
@@ -76,24 +75,25 @@ struct life {
     uint32_t number;
     bool calm; /* the last one */
     uint32_t world, batch, micro_batches;
-    uint32_t rank_first, ranks;  /* that this node serves */
-    uint32_t replicas, trainers; /* of each rank; of all */
+    uint32_t rank_first, ranks;  /* the ranks that this node serves */
+    uint32_t replicas, trainers; /* replicas of each rank; trainers of all ranks */
     uint64_t global;
     uint32_t lease_max;
     uint64_t work_ns; /* the mean time that a trainer spends on a batch */
     enum keeping keeping;
-    unsigned hang_up, lies; /* of 1000 batches, after how many a trainer hangs up, or lies */
-    bool leave;             /* trainers are to detach */
+    unsigned hang_up;        /* after how many of 1000 batches a trainer loses its connection, */
+    unsigned wrong_releases; /* or writes a wrong release watermark and dies */
+    bool leave;              /* trainers are to detach */
     uint64_t batches;
-    bool begun; /* a trainer has begun, and the first of its steps: */
-    uint64_t step_row;
+    bool begun;        /* a trainer has begun, */
+    uint64_t step_row; /* at this step boundary */
     uint64_t row_high; /* of the story, when the life began */
-    bool went_far;     /* all went back; checkpoints of this life may be of later rows */
-    uint64_t end_row;  /* where the first trainer reached the end, with padding; or 0 */
+    bool saves_ahead;  /* after a rollback, checkpoints of this life may be of later rows */
+    uint64_t end_row;  /* row at which the first trainer ended, padding included; or 0 */
 };
 
 struct counts {
-    uint64_t lives, engines, trainers, strangers, kills, returns, power_cuts, faults, rows, saves,
+    uint64_t lives, engines, trainers, strangers, kills, rollbacks, power_cuts, faults, rows, saves,
         steps;
 };
 
@@ -104,18 +104,18 @@ struct story {
     struct life life;
     struct trainer trainers[TRAINERS_MAX]; /* [rank of this node * replicas + replica] */
     struct sim_process *engine;
-    int engine_code;         /* of the intruder */
+    int engine_code;         /* with which the intruder has ended */
     struct keys engine_keys; /* of the next engine */
-    bool engine_faults;      /* it may fail, because of injected faults */
+    bool engine_faults;      /* the engine may fail, because faults are injected */
     bool checkpoints;
-    bool sidecars;     /* token files have them, so that their bits may flip */
+    bool sidecars;     /* token files have sidecars, so reads may return wrong bits */
     bool has_rotted;   /* a bit of a checkpoint has flipped; once in a story, to leave one intact */
     uint64_t row_high; /* all ranks have taken the rows below it, at some time */
-    uint64_t row_now;  /* the same, since all last went back: no new checkpoint is later */
-    bool returns;      /* all are to go back, and none has attached since */
-    bool engine_told;  /* the engine was told to stop */
-    bool end_is_open;  /* the engine may end before all that went back have attached */
-    uint64_t row_safe; /* a checkpoint of this row or later must be found */
+    uint64_t row_now;  /* the same since the last rollback: no new checkpoint is later */
+    bool rollback_pending; /* a rollback has begun, and no trainer has attached since */
+    bool engine_told;      /* the engine was told to stop */
+    bool end_is_open;      /* the engine may end before all trainers of a rollback have attached */
+    uint64_t row_safe;     /* a checkpoint of this row or later must be found */
     struct counts counts;
 };
 
@@ -123,7 +123,7 @@ uint64_t story_below(struct story *story, uint64_t limit);
 bool story_chance(struct story *story, unsigned per_1000);
 
 /* stream.c */
-/** Draw the stream, and write its files. */
+/** Choose the stream at random, and write its files. */
 void stream_draw(struct story *story);
 void keys_set(struct keys *keys, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

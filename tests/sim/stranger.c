@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stranger — a peer that asks for a seat at a row that nobody can deliver: behind the end of the
- * stream, and where no micro-batch begins.
+/* stranger.c — a peer that asks for a seat at a row that cannot be delivered: it is after the end
+ * of the stream, and no micro-batch begins at it.
  *
- * While a trainer is attached it is refused at once. Else the engine plans towards its row, a few
- * rows at a time here, and must serve everybody else meanwhile; the stranger leaves before, or is
- * refused when the end is reached. It must never get a seat. */
+ * While a trainer is attached, the engine must refuse the request at once. Otherwise the engine
+ * plans towards that row, and must serve all others meanwhile. The stranger leaves before, or is
+ * refused when the end of the stream is reached. It must never get a seat. */
 #include "story.h"
 
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static uint64_t next_row_of_engine(void)
     return row;
 }
 
-/* Micro-batches begin where the engine counts them from, or where the trainers do. */
+/* A row that begins no micro-batch, whether they are counted from the engine's row or from the
+ * trainers' step. */
 static uint64_t made_up_row(const struct life *life, uint64_t next_row)
 {
     uint64_t rows = (uint64_t)life->world * life->batch, row = next_row + rows * ROWS_AHEAD;

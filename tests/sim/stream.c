@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream — the corpus and the plan of a story, small enough that a story of five lives is told in a
- * millisecond and each limit is met now and then. */
+/* stream.c — the corpus and the plan of a story: so small that a story of five lives takes a
+ * millisecond, and that limits are reached now and then. */
 #include "story.h"
 
 #include <stdarg.h>
@@ -53,8 +53,8 @@ uint32_t stream_token(uint32_t source, uint64_t document, uint64_t index)
     return 1 + (uint32_t)((mix * 0x9e3779b97f4a7c15u) >> 40) % 49999u;
 }
 
-/* Some are empty, some longer than a row; one at least has tokens for a row of any length, or there
- * would be no stream. */
+/* Some documents are empty, some are longer than a row. At least one has 1 to SEQ_LEN_MIN tokens,
+ * so that the stream has a row with every long_doc. */
 static void draw_lengths(struct story *story, int32_t *lengths, uint32_t documents,
                          uint32_t length_max)
 {
@@ -69,7 +69,7 @@ static void draw_lengths(struct story *story, int32_t *lengths, uint32_t documen
         lengths[0] = 1;
 }
 
-/* NAME.idx and NAME.bin as Megatron writes them. */
+/* Write NAME.idx and NAME.bin in the format of Megatron. */
 static void write_source(struct story *story, uint32_t source, uint32_t documents,
                          uint32_t length_max)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer — one replica of a rank: takes batches, compares them when it takes them and again before
- * it releases them, in any order, and puts its state away (story.h). It may die at any step; its
- * next process begins from the state that was put away last. */
+/* trainer.c — one replica of a rank. It takes batches, compares them when it takes them and again
+ * before it releases them, in any order, and keeps its state (story.h). It may die at any step; its
+ * next process begins at the state that was kept last. */
 #include "story.h"
 
 #include <signal.h>
@@ -15,7 +15,7 @@
 #define LEASES_MAX 4u
 #define WAIT_MAX_NS (50 * SIM_MS) /* a sleep that is not woken ends after 100 ms */
 
-static void put_away(struct trainer *trainer, const struct rp_client *client, uint64_t row)
+static void keep_state(struct trainer *trainer, const struct rp_client *client, uint64_t row)
 {
     size_t size = rp_client_state(client, NULL, 0);
     void *bytes = sim_take(size, 16);
@@ -63,8 +63,8 @@ static struct rp_client *attach(struct trainer *trainer)
 }
 
 /* All ranks have taken the rows below the lowest `farthest`, so no checkpoint is of a later row.
- * They may not have released them all: after the death of an engine a trainer's new ring begins
- * behind its leases. */
+ * Not all of these rows need be released: after the death of an engine a trainer's new ring begins
+ * after its leases. */
 static void note_progress(struct story *story)
 {
     uint64_t lowest = UINT64_MAX;
@@ -79,7 +79,7 @@ static void note_progress(struct story *story)
 }
 
 /* Check the row at which a trainer begins: the row of its state token or, without one, a row at
- * which the engine may be. All rows behind the last one count as the end. */
+ * which the engine may be. All rows after the last one count as the end. */
 static void begin(struct trainer *trainer, uint64_t row)
 {
     bool at_end = row >= trainer->story->reference.row_count &&
@@ -92,21 +92,21 @@ static void begin(struct trainer *trainer, uint64_t row)
     if (!life->begun)
         life->step_row = row;
     life->begun = true;
-    if (trainer->story->returns) /* the first that goes back: now the engine knows of it */
+    if (trainer->story->rollback_pending) /* by this attach the engine learns of the rollback */
         trainer->story->row_now = 0;
-    trainer->story->returns = false;
+    trainer->story->rollback_pending = false;
     note_progress(trainer->story);
 }
 
-/* Check the row at which a trainer ends. If states are put away only between steps, all ranks end
- * at the same row. In the calm life steps are counted from the row at which all trainers began, so
- * the row is known: the end of the last step, which is padded or dropped. */
+/* Check the row at which a trainer ends. If states are kept only between steps, all ranks end at
+ * the same row. In the calm life steps are counted from the row at which all trainers began, so the
+ * row is known: the end of the last step, which is padded or dropped. */
 static void end(const struct trainer *trainer)
 {
     const struct reference *reference = &trainer->story->reference;
     struct life *life = &trainer->story->life;
     uint64_t count = reference->row_count, began = trainer->began;
-    if (began >= count) /* its token does not tell how much of the padding it has had */
+    if (began >= count) /* its token does not count rows of padding */
         return;
     if (life->keeping == BETWEEN_STEPS && life->end_row && trainer->at != life->end_row)
         sim_fail("%s ends at row %u, the first rank that came to the end at row %u", trainer->name,
@@ -130,7 +130,7 @@ static void take(struct trainer *trainer, struct rp_client *client, const struct
     uint64_t row = batch->first_row - (uint64_t)trainer->rank * life->batch;
     sim_trace("takes row %u", (unsigned)batch->first_row);
     bool pads = trainer->at == trainer->began && row >= story->reference.row_count;
-    /* a token does not tell where in the padding its trainer was */
+    /* A token does not count rows of padding. */
     if (pads && trainer->at >= story->reference.row_count)
         trainer->at = row;
     if (row != trainer->at)
@@ -143,12 +143,12 @@ static void take(struct trainer *trainer, struct rp_client *client, const struct
     story->counts.rows += batch->rows;
     life->batches++;
     if (batch->next_row == trainer->at && is_kept(trainer))
-        put_away(trainer, client, trainer->at);
+        keep_state(trainer, client, trainer->at);
 }
 
 /* Release one of the leases, which are in the order of their batches. Returns how many are left. */
-static uint32_t give_back(struct trainer *trainer, struct rp_client *client,
-                          struct rp_batch *leases, uint32_t count, uint32_t pick)
+static uint32_t release_lease(struct trainer *trainer, struct rp_client *client,
+                              struct rp_batch *leases, uint32_t count, uint32_t pick)
 {
     struct story *story = trainer->story;
     struct rp_batch batch = leases[pick];
@@ -156,7 +156,7 @@ static uint32_t give_back(struct trainer *trainer, struct rp_client *client,
     memmove(&leases[pick], &leases[pick + 1], (count - pick - 1) * sizeof *leases);
     count--;
     if (rp_client_release(client, &batch) != 0)
-        sim_fail("%s cannot give back a lease", trainer->name);
+        sim_fail("%s cannot release a lease", trainer->name);
     return count;
 }
 
@@ -169,15 +169,15 @@ static void lose_connection(const struct trainer *trainer)
 
 /* Write a wrong release watermark, and die. The engine must give this trainer no more batches, and
  * other trainers must not notice. */
-static void lie(const struct trainer *trainer)
+static void write_wrong_release(const struct trainer *trainer)
 {
-    if (!story_chance(trainer->story, trainer->story->life.lies))
+    if (!story_chance(trainer->story, trainer->story->life.wrong_releases))
         return;
     struct rp_ring_control *control = sim_find_map(trainer->process, RP_PAGE_BYTES);
     if (!control)
         return;
     uint64_t release = rp_a64_load_relaxed(&control->release);
-    sim_trace("lies about what it has given back, and dies");
+    sim_trace("writes a wrong release watermark, and dies");
     rp_a64_store_release(&control->release,
                          story_chance(trainer->story, 500) ? release + 1000 : release - 1);
     sim_exit(3);
@@ -212,7 +212,7 @@ static void run(struct trainer *trainer, struct rp_client *client)
             break;
         }
         if (code == -RP_E_USAGE && count) { /* all slots are on lease */
-            count = give_back(trainer, client, leases, count, 0);
+            count = release_lease(trainer, client, leases, count, 0);
             continue;
         }
         if (code < 0) {
@@ -222,15 +222,16 @@ static void run(struct trainer *trainer, struct rp_client *client)
         if (code == RP_NEXT_BATCH)
             take(trainer, client, &leases[count++]);
         lose_connection(trainer);
-        lie(trainer);
+        write_wrong_release(trainer);
         if (life->work_ns)
             rp_sleep_ns(story_below(story, 2 * life->work_ns));
         while (count == life->lease_max || count > story_below(story, life->lease_max))
-            count = give_back(trainer, client, leases, count,
-                              story_chance(story, 700) ? 0 : (uint32_t)story_below(story, count));
+            count = release_lease(trainer, client, leases, count,
+                                  story_chance(story, 700) ? 0
+                                                           : (uint32_t)story_below(story, count));
     }
     while (count)
-        count = give_back(trainer, client, leases, count, 0);
+        count = release_lease(trainer, client, leases, count, 0);
 }
 
 void *trainer_main(void *argument)
@@ -240,8 +241,9 @@ void *trainer_main(void *argument)
     if (!client)
         return NULL;
     begin(trainer, rp_client_next_row(client));
-    if (trainer->at <= trainer->story->reference.row_count) /* else it has that state already */
-        put_away(trainer, client, trainer->at);
+    if (trainer->at <=
+        trainer->story->reference.row_count) /* otherwise it has that state already */
+        keep_state(trainer, client, trainer->at);
     run(trainer, client);
     rp_client_detach(client);
     trainer->done = true;
