@@ -99,6 +99,7 @@ class Bench:
         self.scratch.mkdir(parents=True)
         self.run_dir = str(self.scratch / "run")
         os.mkdir(self.run_dir, 0o700)
+        os.environ["XDG_STATE_HOME"] = str(self.scratch / "state")  # and not the user's home
         self.settings, self.checks, self.notes = settings, {}, []
 
     def task(self, **more):

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/fail.h"
 #include "base/hash.h"
@@ -96,6 +97,19 @@ RP_MUST_CHECK int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, con
                                          struct rp_error *error);
 /** Whether the directory did not exist, and rp_checkpoint_dir_open made it. */
 bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir);
+
+/* The id of a directory: 32 random hexadecimal digits and a NUL (FORMAT.md). The directory keeps
+ * its id when it is moved, and a copy of the directory has the same id. */
+#define RP_DIRECTORY_ID_BYTES 33
+bool rp_directory_id_is_valid(const char *id);
+/** Read the id of the directory; "" if it has none. */
+RP_MUST_CHECK int rp_checkpoint_dir_id(const struct rp_checkpoint_dir *dir,
+                                       char id[RP_DIRECTORY_ID_BYTES], struct rp_error *error);
+/** The same, but a directory without an id gets one. */
+RP_MUST_CHECK int rp_checkpoint_dir_make_id(struct rp_checkpoint_dir *dir,
+                                            char id[RP_DIRECTORY_ID_BYTES], struct rp_error *error);
+/** The number of the device that the directory is on; 0 if fstat fails. */
+dev_t rp_checkpoint_dir_device(const struct rp_checkpoint_dir *dir);
 
 /** Wait for the copy of the last save, then unlock and free. NULL is fine. */
 void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir);

@@ -12,12 +12,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/copy.h"
+#include "checkpoint/directory_id.h"
 #include "checkpoint/growing_section.h"
 #include "checkpoint/format.h"
 #include "checkpoint/locked_dir.h"
@@ -298,6 +300,25 @@ int rp_checkpoint_dir_open(struct rp_checkpoint_dir **dir_out, const char *path,
 bool rp_checkpoint_dir_is_new(const struct rp_checkpoint_dir *dir)
 {
     return dir->locked.is_new;
+}
+
+int rp_checkpoint_dir_id(const struct rp_checkpoint_dir *dir, char id[RP_DIRECTORY_ID_BYTES],
+                         struct rp_error *error)
+{
+    return rp_directory_id_read(&dir->locked, id, error);
+}
+
+int rp_checkpoint_dir_make_id(struct rp_checkpoint_dir *dir, char id[RP_DIRECTORY_ID_BYTES],
+                              struct rp_error *error)
+{
+    int code = rp_directory_id_read(&dir->locked, id, error);
+    return code < 0 || id[0] ? code : rp_directory_id_make(&dir->locked, id, error);
+}
+
+dev_t rp_checkpoint_dir_device(const struct rp_checkpoint_dir *dir)
+{
+    struct stat info;
+    return fstat(dir->locked.dir, &info) == 0 ? info.st_dev : 0;
 }
 
 void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)

@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "checkpoint/directory_id.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/listing.h"
 
@@ -89,7 +90,8 @@ static bool is_left_over(const char *entry)
     struct rp_name ignored;
     return strcmp(entry, PROBE_NAME) == 0 ||
            (rp_writer_name_of(name, entry) &&
-            (strcmp(name, PROBE_NAME) == 0 || rp_name_parse(&ignored, name)));
+            (strcmp(name, PROBE_NAME) == 0 || strcmp(name, RP_DIRECTORY_ID_NAME) == 0 ||
+             rp_name_parse(&ignored, name)));
 }
 
 /* P2. A file that cannot be removed does no harm: its sequence is never used again. */

@@ -95,6 +95,7 @@ struct rp_config {
     uint64_t checkpoint_keep_every; /* steps; 0 = no history */
     bool checkpoint_contents;       /* true */
     char *checkpoint_copy_dir;      /* the second location; NULL = none */
+    char *run_record_dir;           /* NULL = in the user's state home; "none" = no run record */
 
     /* For each key, in the order of rp_config_keys: the line of the file, RP_CONFIG_OPTION, or 0 if
      * the key was not given. */

@@ -300,7 +300,8 @@ static int set_text(const struct rp_key *key, void *object, const char *text,
     if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* a shell does not expand --key=~/x */
         return expected(place, key, "a path that is written out (~ and $ stand for nothing here)",
                         text, error);
-    bool beside_file = key->kind == RP_KIND_PATH && place.path;
+    bool is_word = key->words && rp_word_index(key->words, text) >= 0;
+    bool beside_file = key->kind == RP_KIND_PATH && place.path && !is_word;
     char *directory = beside_file ? rp_path_directory(place.path) : NULL;
     char *copy = beside_file && !directory ? NULL : rp_config_path_behind(directory, text);
     free(directory);

@@ -22,7 +22,8 @@ enum rp_key_kind {
     RP_KIND_CHOICE,   /* one of `words`, stored as its number */
     RP_KIND_WORD,     /* one of `words`, stored as text */
     RP_KIND_TEXT,     /* any text */
-    RP_KIND_PATH,     /* relative to the config file, or to the working directory for an option */
+    RP_KIND_PATH,     /* relative to the config file, or to the working directory for an option;
+                         a word of `words` is taken as it is */
     RP_KIND_WEIGHT,   /* decimal number, stored in millionths */
     RP_KIND_RANKS,    /* `3` or `0-3` */
     RP_KIND_SECTIONS, /* list of section names */
@@ -115,7 +116,10 @@ enum rp_key_kind {
     X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                          \
       "also save the prefetched rows, so that a resumed run starts without reading the corpus")    \
     X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                   \
-      "second location: a directory where copies of checkpoints are written and verified")
+      "second location: a directory where copies of checkpoints are written and verified")         \
+    X(run_record_dir, run_record_dir, PATH, "none",                                                \
+      "($XDG_STATE_HOME/ringpack or ~/.local/state/ringpack)", 0, 0,                               \
+      "directory of the run record, by which a start notices a missing mount; none = no record")
 
 #define RP_SOURCE_KEYS(X)                                                                          \
     X(name, name, TEXT, NULL, "(stem of the first shard)", 0, 0, "name in messages")               \

@@ -22,6 +22,7 @@
 #include "shm/socket.h"
 
 struct rp_placing;
+struct rp_recorder;
 
 /* A peer on the socket. */
 struct rp_connection {
@@ -145,6 +146,7 @@ struct rp_engine {
         ending_signals; /* those of SIGTERM, SIGINT and SIGHUP that were not ignored at start */
 
     struct rp_checkpoint_dir *checkpoints;
+    struct rp_recorder *recorder; /* NULL: no run record is kept */
     struct rp_saver saver;
     bool save_wanted;
     uint64_t next_save_step;

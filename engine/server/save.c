@@ -37,6 +37,7 @@
 #include "server/ending.h"
 #include "server/placing.h"
 #include "server/probe.h"
+#include "server/recorder.h"
 #include "server/save.h"
 #include "server/save_contents.h"
 #include "server/seats.h"
@@ -327,6 +328,8 @@ static void tell_result(struct rp_engine *engine)
         rp_log(RP_LOG_ERROR, "checkpoint not saved%s: %s",
                engine->phase == RP_ENGINE_RUNNING ? ", the stream goes on" : "",
                saver->error.message);
+    if (saver->code == 0)
+        rp_recorder_note(engine->recorder, saver->info.next_row);
     bool is_last = engine->phase != RP_ENGINE_RUNNING && saver->code != -RP_E_BUSY;
     if (saver->code < 0 && is_last && engine->exit_code == 0) {
         *engine->error = saver->error;

@@ -28,6 +28,7 @@
 #include "server/connections.h"
 #include "server/ending.h"
 #include "server/probe.h"
+#include "server/recorder.h"
 #include "server/rejoin.h"
 #include "server/rings.h"
 #include "server/save.h"
@@ -213,6 +214,7 @@ static void close_engine(struct rp_engine *engine)
     rp_corpus_close(engine->corpus);
     rp_contents_free(engine->contents);
     rp_checkpoint_dir_close(engine->checkpoints);
+    rp_recorder_close(engine->recorder);
     rp_engine_close_connections(engine, true); /* who asked may start an engine at once */
     int fds[] = {engine->epoll_fd, engine->wake_fd, engine->signal_fd, engine->saver.done_fd,
                  engine->planner.done_fd};

@@ -13,6 +13,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "server/recorder.h"
 #include "server/start.h"
 #include "stream.h"
 
@@ -154,27 +155,46 @@ static void warn_of_row_0(const struct rp_engine *engine)
            engine->config->checkpoint_dir, is_new ? ", which was made just now" : "");
 }
 
-/* The newest checkpoint, if one is to be used. *out stays NULL otherwise. If the directory has none
- * but its copies do, the directory was lost, and the newest copy is used: a run that began at row 0
- * would lose all progress, and its checkpoints would replace the copies. */
+/* Use the newest of the copies, where the directory has no checkpoint but its copies do: the
+ * directory was lost, a run that began at row 0 would lose all progress, and its checkpoints would
+ * replace the copies. */
+static int open_copy(struct rp_engine *engine, struct rp_checkpoint **out, struct rp_error *error)
+{
+    const char *copies = engine->config->checkpoint_copy_dir;
+    int code = copies ? rp_checkpoint_newest(out, copies, true, error) : 0;
+    if (code == 1) {
+        rp_log(RP_LOG_WARNING, "no checkpoint in %s: going on from its copies in %s",
+               engine->config->checkpoint_dir, copies);
+        rp_recorder_warn_of_copies(engine->recorder, rp_checkpoint_info(*out)->next_row);
+    }
+    return code;
+}
+
+/* The newest checkpoint, if one is to be used; *out stays NULL otherwise. *saved_row: where the
+ * newest of the directory itself stands, for the run record. */
 static int open_checkpoint(struct rp_engine *engine, struct rp_checkpoint **out,
-                           struct rp_error *error)
+                           uint64_t *saved_row, struct rp_error *error)
 {
     const char *directory = engine->config->checkpoint_dir;
-    const char *copies = engine->config->checkpoint_copy_dir;
+    *saved_row = RP_RECORDER_ROW_UNKNOWN;
     if (!directory || engine->options->state)
         return 0;
+    *saved_row = 0;
     if (is_fresh(engine))
         return rp_checkpoint_set_aside_all(engine->checkpoints, error);
     int code = rp_checkpoint_newest(out, directory, true, error);
-    if (code == 0 && copies) {
-        code = rp_checkpoint_newest(out, copies, true, error);
-        if (code == 1)
-            rp_log(RP_LOG_WARNING, "no checkpoint in %s: going on from its copies in %s", directory,
-                   copies);
-    }
+    bool has_own = code == 1;
+    if (has_own)
+        *saved_row = rp_checkpoint_info(*out)->next_row;
+    if (code == 0)
+        code = open_copy(engine, out, error);
     if (code == 0 && engine->config->resume == RP_RESUME_REQUIRED)
         return fail_required(engine, "has no checkpoint", error);
+    if (has_own || code == 0) {
+        int checked = rp_recorder_check(engine->recorder, engine->checkpoints, *saved_row, has_own,
+                                        error);
+        code = checked < 0 ? checked : code;
+    }
     if (code == 0)
         warn_of_row_0(engine);
     return code < 0 ? code : 0;
@@ -246,7 +266,10 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
 int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
-    int code = open_checkpoint(engine, &checkpoint, error);
+    uint64_t saved_row;
+    if (engine->checkpoints)
+        rp_recorder_open(&engine->recorder, engine->config);
+    int code = open_checkpoint(engine, &checkpoint, &saved_row, error);
     if (code >= 0) {
         size_t contents_bytes = 0;
         bool has_contents = checkpoint && rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONTENTS,
@@ -261,6 +284,8 @@ int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)
     }
     if (code >= 0)
         code = prepare_states(engine, checkpoint, error);
+    if (code >= 0) /* not before: a start that is refused leaves the record as it was */
+        code = rp_recorder_begin(engine->recorder, engine->checkpoints, saved_row, error);
     rp_checkpoint_close(checkpoint);
     return code;
 }

@@ -7,6 +7,7 @@ python=${PYTHON:-python3}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
+export XDG_STATE_HOME=$scratch/.state # engines leave their run records here, and not at home
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 equals() { [ "$1" = "$2" ] || fail "expected: ${1:0:200}"$'\n'"found:    ${2:0:200}"; }

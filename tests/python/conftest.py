@@ -18,6 +18,10 @@ sys.path[:0] = [str(ROOT / "tools" / "python"), str(ROOT / "tests" / "oracle")]
 
 from ringpack import _library  # noqa: E402
 
+# Engines of all tests leave their run records here, and not in the user's home.
+STATE_HOME = tempfile.TemporaryDirectory(prefix="rp-state")
+os.environ["XDG_STATE_HOME"] = STATE_HOME.name
+
 
 @pytest.fixture(scope="session")
 def compiler():

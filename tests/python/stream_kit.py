@@ -250,6 +250,7 @@ class Engine:
                 stderr=log,
                 pass_fds=[ready_end, life_end],
                 preexec_fn=end_by_signals,
+                env={**os.environ, "XDG_STATE_HOME": str(self.folder / "state-home")},
             )
         os.close(ready_end)
         os.close(life_end)

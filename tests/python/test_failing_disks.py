@@ -312,6 +312,27 @@ def test_a_full_disk_at_start(program, folder, engines):
     finish(program, folder, tape)
 
 
+def test_a_run_record_on_a_disk_that_hangs_or_fails(program, folder, disk, engines):
+    """Neither saves nor the stream wait for it, and the end says what it gave up."""
+    tape = Tape(folder, 200000, checkpoint_dir=str(folder / "checkpoints"))
+    engine = engines(program, folder, tape.config, prefix=["env", f"XDG_STATE_HOME={disk.path}"])
+    with Ranks(engine) as ranks:
+        with disk.failing("fsync", errno="EIO"):
+            tape.read(ranks, 3)
+            engine.checkpoint()
+            wait_until(lambda: "the run record is not written" in engine.log(), "the warning")
+        with disk.failing("fsync", delay=FOR_EVER):
+            for _ in range(3):
+                tape.read(ranks, 3)
+                engine.checkpoint()
+            token = ranks.tokens()[0]
+            ranks.close()
+            engine.process.terminate()
+            wait_until(lambda: "the run record is not up to date" in engine.log(), "the end")
+    assert engine.wait() == 0, engine.log()
+    finish(program, folder, tape, token)
+
+
 def test_a_limit_of_file_sizes(program, folder, engines):
     """`ulimit -f` is an error, not a death by SIGXFSZ; of memory at the start, of a save later."""
     tape = Tape(folder, 200000, checkpoint_dir=str(folder / "checkpoints"))

@@ -202,9 +202,10 @@ static const char *const found_elsewhere[] = {
     "close_files_in_use",    "count_equal_saves",      "count_steps_from_attach",
     "forget_contract_field", "forget_indexes",         "forget_names",
     "ignore_changed_files",  "ignore_short_documents", "ignore_unknown_options",
-    "map_small_files",       "pad_after_end",          "prune_before_copy",
-    "save_mapped_tokens",    "take_ignored_signals",   "trust_expected_shape",
-    "trust_index_extents",   "trust_seen_blocks",      "write_beyond_struct"};
+    "ignore_directory_id",   "map_small_files",        "pad_after_end",
+    "prune_before_copy",     "save_mapped_tokens",     "take_ignored_signals",
+    "trust_expected_shape",  "trust_index_extents",    "trust_seen_blocks",
+    "write_beyond_struct"};
 
 static bool is_found_here(size_t defect)
 {

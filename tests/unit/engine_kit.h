@@ -24,7 +24,7 @@
 
 static const struct kit_source tomes = {"tomes", 8, 2, 1500};
 static struct kit kit;
-static char run_dir[64];
+static char run_dir[64], state_home[64];
 
 /* ---- an engine ------------------------------------------------------------------------------- */
 
@@ -271,7 +271,7 @@ KIT void save_now(void)
 
 KIT void forget_checkpoints(void)
 {
-    assert_int_equal(system("rm -rf checkpoints"), 0);
+    assert_int_equal(system("rm -rf checkpoints state"), 0); /* and the run record */
 }
 
 KIT const char *const with_checkpoints[] = {"checkpoint_dir", "checkpoints", NULL};
@@ -281,6 +281,8 @@ KIT int engine_enter(void **state)
     int code = kit_enter(state);
     struct rp_plan_config config = small_plan();
     snprintf(run_dir, sizeof run_dir, "%s/run", scratch);
+    snprintf(state_home, sizeof state_home, "%s/state", scratch);
+    assert_int_equal(setenv("XDG_STATE_HOME", state_home, 1), 0); /* not the user's */
     kit_write(&tomes, 0, 60, 4);
     kit_open(&kit, &tomes, 1, &config);
     return code;

@@ -80,6 +80,7 @@ static const char *const every_key[][2] = {
     {"checkpoint_keep_every", "7"},
     {"checkpoint_contents", "false"},
     {"checkpoint_copy_dir", "/d"},
+    {"run_record_dir", "/r"},
 };
 
 static void check_every_key(void)
@@ -129,6 +130,7 @@ static void check_every_key(void)
     assert_int_equal(config.checkpoint_keep_every, 7);
     assert_false(config.checkpoint_contents);
     assert_string_equal(config.checkpoint_copy_dir, "/d");
+    assert_string_equal(config.run_record_dir, "/r");
 }
 
 static void every_key_is_read_and_set(void **state)
@@ -287,8 +289,8 @@ static void a_token_file_that_is_left_out_is_told(void **state)
 static void paths_are_relative_to_the_file(void **state)
 {
     (void)state;
-    write_file("raw/c.yaml", MINIMAL "checkpoint_dir: ckpt\n",
-               strlen(MINIMAL "checkpoint_dir: ckpt\n"));
+    write_file("raw/c.yaml", MINIMAL "checkpoint_dir: ckpt\nrun_record_dir: none\n",
+               strlen(MINIMAL "checkpoint_dir: ckpt\nrun_record_dir: none\n"));
     rp_config_free(&config);
     rp_config_init(&config);
     must(rp_config_read(&config, "raw/c.yaml", &error));
@@ -297,6 +299,7 @@ static void paths_are_relative_to_the_file(void **state)
     must(rp_config_finish(&config, &error));
     assert_string_equal(config.sources[0].shards[0], "raw/one.bin");
     assert_string_equal(config.checkpoint_dir, "raw/ckpt");
+    assert_string_equal(config.run_record_dir, "none"); /* a word, and no path */
     assert_string_equal(config.index_dir, "here");
     assert_string_equal(config.run_dir, "/run/elsewhere");
 }
