@@ -54,6 +54,9 @@ struct rp_saver {
                                   engine, acquire. PAIRS saver-phase */
     enum rp_saver_state state; /* engine's thread only: never ahead of `reached` */
     struct rp_far_row far;     /* engine's thread only: the row of the save that is due */
+    void *known_token;         /* engine's thread only: the state token of the newest checkpoint,
+                                  NULL if the engine does not know it */
+    size_t known_bytes;
 
     /* in: set by the engine before the thread starts */
     struct rp_checkpoint_dir *directory;

@@ -17,22 +17,15 @@
  * the position of any seat is unknown (seat.h).
  *
  * The flow keeps the state token of the cut, so the engine's thread only copies a few KB and lists
- * the contents. The saver's thread copies the contents while the stream runs and the hold keeps
- * them. A second thread writes to disk what is copied by then. The hold ends with the copy, so it
- * never waits for the disk. */
+ * the contents. The saver's thread (saver.c) copies and writes them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/bits.h"
 #include "base/clock.h"
-#include "base/defect.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "flow/widen.h"
 #include "server/connections.h"
 #include "server/ending.h"
 #include "server/placing.h"
@@ -40,165 +33,42 @@
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/save_contents.h"
+#include "server/saver.h"
 #include "server/seats.h"
 
-/* A tenth of the share of another thread that wants the same CPU, so that the save still ends. */
-#define SAVER_NICE 10
-#define NEAR_ROWS 4096u /* planned in a millisecond or two */
-#define FEED_BYTES (256u << 10)
+/* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
-/* ---- the saver's thread ---------------------------------------------------------------------- */
-
-static int compare_sources(const void *a, const void *b)
-{
-    const struct rp_content_source *x = a, *y = b;
-    if (x->row != y->row)
-        return x->row < y->row ? -1 : 1;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-static void announce(struct rp_saver *saver, enum rp_saver_state state)
-{
-    rp_a32_store_release(&saver->reached, state); /* PAIRS saver-phase */
-    rp_fd_wake(saver->done_fd);
-}
-
-static uint64_t record_bytes(const struct rp_content_source *source)
-{
-    return sizeof(struct rp_content_record) +
-           rp_align_up((uint64_t)source->count * source->kept, 8);
-}
-
-/* The copy out of shared memory, and the file's section that grows with it. */
-struct copying {
-    struct rp_saver *saver;
-    uint8_t *contents;
-    size_t room, bytes; /* of the contents: in all, and copied by now */
-    size_t count;       /* sources that are copied */
-    struct rp_growing_section *growing;
+/* Where the state token of the cut comes from: the first of these that applies. */
+enum state_source {
+    STATE_KEPT,    /* the flow has kept the token of this batch */
+    STATE_START,   /* the run began at the cut */
+    STATE_LATER,   /* the cut is far, and consumers go on: the save is tried again at the end of a
+                      later step, whose token the flow keeps */
+    STATE_PLANNED, /* the probe plans to the cut; if that is far, beside the stream (far_plan.h) */
 };
 
-/* Let the section grow by what was copied since the last call. */
-static void feed_on(struct copying *copying, size_t *fed)
-{
-    if (copying->growing)
-        rp_growing_section_add(copying->growing, copying->bytes - *fed);
-    *fed = copying->bytes;
-}
+struct state_view {
+    const void *token; /* of STATE_KEPT and STATE_START */
+    size_t bytes;
+    uint64_t row;
+};
 
-/* Copies the sources one after the other. */
-static void copy_contents(struct copying *copying)
+static enum state_source find_state(const struct rp_engine *engine, uint64_t position,
+                                    struct state_view *found)
 {
-    const struct rp_saver *saver = copying->saver;
-    size_t fed = 0;
-    for (size_t i = 0; i < saver->source_count; i++) {
-        const struct rp_content_source *source = &saver->sources[i];
-        uint8_t *at = copying->contents + copying->bytes;
-        uint32_t width = source->kept;
-        struct rp_content_record record = {
-            .row = source->row, .offset = source->offset, .count = source->count, .width = width};
-        memcpy(at, &record, sizeof record);
-        enum rp_dtype dtype = width == 2 ? RP_DTYPE_U16 : RP_DTYPE_I32;
-        uint64_t largest = rp_widen(at + sizeof record, dtype, source->tokens, source->width,
-                                    source->count);
-        if (largest >> 8 * width)
-            break; /* does not fit `kept`: contents end here; the rest is read from the corpus */
-        size_t used = sizeof record + (size_t)source->count * width;
-        memset(at + used, 0, record_bytes(source) - used);
-        copying->bytes += record_bytes(source);
-        copying->count = i + 1;
-        RP_ASSERT(copying->bytes <= copying->room);
-        if (copying->bytes - fed >= FEED_BYTES)
-            feed_on(copying, &fed);
+    uint64_t row = engine->base_row + position * engine->batch_rows;
+    *found = (struct state_view){.row = row};
+    found->token = rp_flow_state_at(engine->flow, position, &found->bytes, &found->row);
+    if (found->token)
+        return STATE_KEPT;
+    if (row == engine->start_row) {
+        *found = (struct state_view){engine->start_state, engine->start_bytes, row};
+        return STATE_START;
     }
-    feed_on(copying, &fed);
+    uint64_t rows_to_plan = row - (row < engine->start_row ? 0 : engine->start_row);
+    bool will_consume = engine->phase == RP_ENGINE_RUNNING && rp_engine_has_consumer(engine, NULL);
+    return will_consume && rows_to_plan > RP_NEAR_ROWS ? STATE_LATER : STATE_PLANNED;
 }
-
-/* Write the checkpoint, with `bytes` of contents from `count` sources: they are copied already, or
- * with `growing` the writer waits for their copy. */
-static void put_checkpoint(struct copying *copying, size_t bytes, size_t count,
-                           struct rp_growing_section *growing)
-{
-    struct rp_saver *saver = copying->saver;
-    saver->was_there = rp_checkpoint_is_saved(saver->directory, &saver->info, saver->token,
-                                              saver->token_bytes, &saver->path);
-    if (saver->was_there) {
-        saver->code = 0;
-        return;
-    }
-    saver->info.contents_end_row = count ? saver->sources[count - 1].row + 1 : saver->info.next_row;
-    struct rp_checkpoint_piece pieces[] = {
-        {saver->token, saver->token_bytes},
-        {saver->config_text, strlen(saver->config_text)},
-        {copying->contents, bytes},
-        {rp_contract_text(saver->contract), rp_contract_bytes(saver->contract)}};
-    struct rp_checkpoint_part parts[4] = {{RP_CHECKPOINT_STATE, &pieces[0], 1, NULL},
-                                          {RP_CHECKPOINT_CONFIG, &pieces[1], 1, NULL}};
-    size_t part_count = 2;
-    if (count)
-        parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTENTS, &pieces[2], 1,
-                                                          growing};
-    parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTRACT, &pieces[3], 1, NULL};
-    saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, part_count,
-                                     &saver->path, &saver->error);
-}
-
-static void apply_priority(const struct rp_saver *saver)
-{
-    if (saver->lower_priority)
-        (void)nice(SAVER_NICE); /* of this thread, and those that it starts */
-}
-
-/* The second thread: writes the checkpoint while its contents are being copied. */
-static void *put_fed(void *argument)
-{
-    struct copying *copying = argument;
-    apply_priority(copying->saver);
-    put_checkpoint(copying, copying->room, copying->saver->source_count, copying->growing);
-    return NULL;
-}
-
-/* Copy the contents, while a second thread writes them. If that thread cannot be started, or if the
- * copy ended early, the checkpoint is written here, after the copy. */
-static void save(struct rp_saver *saver)
-{
-    struct copying copying = {.saver = saver};
-    pthread_t thread;
-    if (saver->source_count)
-        qsort(saver->sources, saver->source_count, sizeof *saver->sources, compare_sources);
-    for (size_t i = 0; i < saver->source_count; i++)
-        copying.room += record_bytes(&saver->sources[i]);
-    if (copying.room) /* whole pages: the writer need not copy them */
-        copying.contents = rp_take_pages(copying.room);
-    if (copying.contents)
-        copying.growing = rp_growing_section_open(copying.contents, copying.room);
-    bool beside = copying.growing && pthread_create(&thread, NULL, put_fed, &copying) == 0;
-    if (copying.contents)
-        copy_contents(&copying);
-    if (copying.growing)
-        rp_growing_section_end(copying.growing);
-    announce(saver, RP_SAVER_COPIED);
-    apply_priority(saver);
-    if (beside)
-        pthread_join(thread, NULL);
-    if (!beside || copying.bytes < copying.room)
-        put_checkpoint(&copying, copying.bytes, copying.count, NULL);
-    rp_growing_section_close(copying.growing);
-    rp_give_pages(copying.contents, copying.room);
-}
-
-static void *saver_main(void *argument)
-{
-    struct rp_saver *saver = argument;
-    save(saver);
-    announce(saver, RP_SAVER_SAVED);
-    if (saver->code == 0)
-        rp_checkpoint_prune(saver->directory);
-    announce(saver, RP_SAVER_DONE);
-    return NULL;
-}
-
-/* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
 /* Move the probe to the cut. Returns 1; 0 if the cut is far and is now planned to; or a code. */
 static int probe_cut(struct rp_engine *engine, uint64_t position)
@@ -216,34 +86,41 @@ static int probe_cut(struct rp_engine *engine, uint64_t position)
 static int take_state(struct rp_engine *engine, uint64_t position)
 {
     struct rp_saver *saver = &engine->saver;
-    size_t bytes = engine->start_bytes;
-    uint64_t row = engine->base_row + position * engine->batch_rows;
-    bool is_start = row == engine->start_row;
-    uint64_t rows_to_plan = row - (row < engine->start_row ? 0 : engine->start_row);
-    bool comes_later = engine->phase == RP_ENGINE_RUNNING && rp_engine_has_consumer(engine, NULL);
-    const void *kept = rp_flow_state_at(engine->flow, position, &bytes, &row);
-    if (!kept && is_start)
-        kept = engine->start_state;
-    if (!kept && comes_later && rows_to_plan > NEAR_ROWS)
-        return 0; /* try again: the flow keeps the states at the ends of later steps */
-    if (!kept) {
-        int code = probe_cut(engine, position);
-        if (code <= 0)
-            return code;
-    }
+    struct state_view found;
+    enum state_source source = find_state(engine, position, &found);
+    int code = source == STATE_LATER     ? 0
+               : source == STATE_PLANNED ? probe_cut(engine, position)
+                                         : 1;
+    if (code <= 0)
+        return code;
     saver->token = rp_calloc(1, engine->state_bytes_max);
     if (!saver->token)
         return rp_fail(&saver->error, -ENOMEM, NULL, "out of memory for a state token");
-    if (kept) {
-        memcpy(saver->token, kept, bytes);
+    if (source == STATE_PLANNED) {
+        found.bytes = rp_plan_save(engine->probe, saver->token);
+        found.row = rp_plan_row(engine->probe);
     } else {
-        bytes = rp_plan_save(engine->probe, saver->token);
-        row = rp_plan_row(engine->probe);
+        memcpy(saver->token, found.token, found.bytes);
     }
-    RP_ASSERT(bytes <= engine->state_bytes_max);
-    saver->token_bytes = bytes;
-    saver->info.next_row = row;
+    RP_ASSERT(found.bytes <= engine->state_bytes_max);
+    saver->token_bytes = found.bytes;
+    saver->info.next_row = found.row;
     return 1;
+}
+
+/* Is this the state of the newest checkpoint, as far as this engine knows? Whether that still
+ * verifies, the saver's thread finds out. */
+static bool is_known_saved(const struct rp_saver *saver)
+{
+    return saver->known_token && saver->known_bytes == saver->token_bytes &&
+           memcmp(saver->known_token, saver->token, saver->token_bytes) == 0;
+}
+
+void rp_engine_know_saved(struct rp_engine *engine, void *token, size_t bytes)
+{
+    free(engine->saver.known_token);
+    engine->saver.known_token = token;
+    engine->saver.known_bytes = token ? bytes : 0;
 }
 
 /* No checkpoint counts a batch that a consumer may ask for again. A consumer whose position is
@@ -282,14 +159,15 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     saver->lower_priority = engine->phase == RP_ENGINE_RUNNING;
     /* a file has changed: tokens that were read before that was noticed may be wrong */
     bool is_doubtful = engine->exit_code == -RP_E_CHANGED;
-    saver->state = engine->config->checkpoint_contents && !is_doubtful ? RP_SAVER_COPYING
-                                                                       : RP_SAVER_COPIED;
+    bool has_contents = engine->config->checkpoint_contents && !is_doubtful &&
+                        !is_known_saved(saver);
+    saver->state = has_contents ? RP_SAVER_COPYING : RP_SAVER_COPIED;
     if (saver->state == RP_SAVER_COPYING) {
         rp_flow_hold(engine->flow, consumed);
         rp_engine_list_contents(engine);
     }
     rp_a32_store_relaxed(&saver->reached, saver->state);
-    int failed = pthread_create(&saver->thread, NULL, saver_main, saver);
+    int failed = pthread_create(&saver->thread, NULL, rp_saver_main, saver);
     if (failed == 0)
         return 0;
     saver->state = RP_SAVER_IDLE;
@@ -328,8 +206,11 @@ static void tell_result(struct rp_engine *engine)
         rp_log(RP_LOG_ERROR, "checkpoint not saved%s: %s",
                engine->phase == RP_ENGINE_RUNNING ? ", the stream goes on" : "",
                saver->error.message);
-    if (saver->code == 0)
+    if (saver->code == 0) {
         rp_recorder_note(engine->recorder, saver->info.next_row);
+        rp_engine_know_saved(engine, saver->token, saver->token_bytes);
+        saver->token = NULL;
+    }
     bool is_last = engine->phase != RP_ENGINE_RUNNING && saver->code != -RP_E_BUSY;
     if (saver->code < 0 && is_last && engine->exit_code == 0) {
         *engine->error = saver->error;

@@ -221,6 +221,7 @@ static void close_engine(struct rp_engine *engine)
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
+    rp_engine_know_saved(engine, NULL, 0);
     free(engine->zero_state);
     free(engine->start_state);
     free(engine->connections);

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* saver.c — the threads of one save.
+ *
+ * The saver's thread copies the contents out of shared memory while the stream runs: a hold keeps
+ * them unchanged meanwhile. A second thread, the writer, writes to disk what is copied already, as
+ * a section that grows (checkpoint.h). So the hold ends with the copy and never waits for the disk.
+ *
+ * Invariants:
+ *
+ *   - Neither thread reads the disk before the copy has ended, unless there is nothing to copy.
+ *   - One thread at a time writes to the checkpoint directory: the writer, and when that has been
+ *     joined, the saver's thread.
+ *   - The copy may end early, since contents may be incomplete. The writer then fails with
+ *     -RP_E_STOPPED, and the saver's thread writes the checkpoint with what was copied. */
+#include "server/saver.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "flow/widen.h"
+
+/* A tenth of the share of another thread that wants the same CPU, so that the save still ends. */
+#define SAVER_NICE 10
+#define GROWTH_BYTES (256u << 10) /* the section grows by so many at a time */
+
+/* The contents that are copied out of shared memory. */
+struct contents_copy {
+    struct rp_saver *saver;
+    uint8_t *data;
+    size_t bytes_wanted, bytes; /* of all sources, and of those that are copied */
+    size_t count;               /* of sources that are copied */
+    struct rp_growing_section *section;
+};
+
+static int compare_sources(const void *a, const void *b)
+{
+    const struct rp_content_source *x = a, *y = b;
+    if (x->row != y->row)
+        return x->row < y->row ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static void announce(struct rp_saver *saver, enum rp_saver_state state)
+{
+    rp_a32_store_release(&saver->reached, state); /* PAIRS saver-phase */
+    rp_fd_wake(saver->done_fd);
+}
+
+static void apply_priority(const struct rp_saver *saver)
+{
+    if (saver->lower_priority)
+        (void)nice(SAVER_NICE); /* of this thread, and those that it starts */
+}
+
+/* ---- copying --------------------------------------------------------------------------------- */
+
+static uint64_t record_bytes(const struct rp_content_source *source)
+{
+    return sizeof(struct rp_content_record) +
+           rp_align_up((uint64_t)source->count * source->kept, 8);
+}
+
+/* Append the record of a source. False if a token does not fit into `kept` bytes. */
+static bool copy_source(struct contents_copy *copy, const struct rp_content_source *source)
+{
+    uint8_t *at = copy->data + copy->bytes;
+    uint32_t width = source->kept;
+    struct rp_content_record record = {
+        .row = source->row, .offset = source->offset, .count = source->count, .width = width};
+    memcpy(at, &record, sizeof record);
+    enum rp_dtype dtype = width == 2 ? RP_DTYPE_U16 : RP_DTYPE_I32;
+    uint64_t largest = rp_widen(at + sizeof record, dtype, source->tokens, source->width,
+                                source->count);
+    if (largest >> 8 * width)
+        return false;
+    size_t used = sizeof record + (size_t)source->count * width;
+    memset(at + used, 0, record_bytes(source) - used);
+    copy->bytes += record_bytes(source);
+    RP_ASSERT(copy->bytes <= copy->bytes_wanted);
+    return true;
+}
+
+/* Copy one source after the other, up to the first with a token that does not fit: the contents end
+ * before that source, and a run that resumes reads its tokens from the corpus. */
+static void copy_sources(struct contents_copy *copy)
+{
+    const struct rp_saver *saver = copy->saver;
+    size_t shown = 0; /* bytes that the section has grown by */
+    while (copy->count < saver->source_count && copy_source(copy, &saver->sources[copy->count])) {
+        copy->count++;
+        if (copy->section && copy->bytes - shown >= GROWTH_BYTES) {
+            rp_growing_section_add(copy->section, copy->bytes - shown);
+            shown = copy->bytes;
+        }
+    }
+    if (!copy->section)
+        return;
+    rp_growing_section_add(copy->section, copy->bytes - shown);
+    rp_growing_section_end(copy->section);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Write the checkpoint, unless the newest one is of this very state. The contents are those of the
+ * first `count` sources, `bytes` in all: copied already, or, with `section`, while it grows. */
+static void write_checkpoint(const struct contents_copy *copy, size_t bytes, size_t count,
+                             struct rp_growing_section *section)
+{
+    struct rp_saver *saver = copy->saver;
+    RP_ASSERT(!saver->path);
+    saver->code = 0;
+    saver->was_there = rp_checkpoint_is_saved(saver->directory, &saver->info, saver->token,
+                                              saver->token_bytes, &saver->path);
+    if (saver->was_there)
+        return;
+    saver->info.contents_end_row = count ? saver->sources[count - 1].row + 1 : saver->info.next_row;
+    struct rp_checkpoint_piece pieces[] = {
+        {saver->token, saver->token_bytes},
+        {saver->config_text, strlen(saver->config_text)},
+        {copy->data, bytes},
+        {rp_contract_text(saver->contract), rp_contract_bytes(saver->contract)}};
+    struct rp_checkpoint_part parts[4] = {{RP_CHECKPOINT_STATE, &pieces[0], 1, NULL},
+                                          {RP_CHECKPOINT_CONFIG, &pieces[1], 1, NULL}};
+    size_t part_count = 2;
+    if (count)
+        parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTENTS, &pieces[2], 1,
+                                                          section};
+    parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTRACT, &pieces[3], 1, NULL};
+    saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, part_count,
+                                     &saver->path, &saver->error);
+}
+
+/* The writer: a second thread. */
+static void *write_while_copied(void *argument)
+{
+    const struct contents_copy *copy = argument;
+    apply_priority(copy->saver);
+    write_checkpoint(copy, copy->bytes_wanted, copy->saver->source_count, copy->section);
+    return NULL;
+}
+
+/* Make room for the contents, in whole pages, which the disk can take them from. Without memory the
+ * checkpoint has no contents. */
+static void open_copy(struct contents_copy *copy)
+{
+    struct rp_saver *saver = copy->saver;
+    if (saver->source_count)
+        qsort(saver->sources, saver->source_count, sizeof *saver->sources, compare_sources);
+    for (size_t i = 0; i < saver->source_count; i++)
+        copy->bytes_wanted += record_bytes(&saver->sources[i]);
+    if (copy->bytes_wanted)
+        copy->data = rp_take_pages(copy->bytes_wanted);
+    if (copy->data)
+        copy->section = rp_growing_section_open(copy->data, copy->bytes_wanted);
+}
+
+static void save(struct rp_saver *saver)
+{
+    struct contents_copy copy = {.saver = saver};
+    pthread_t writer;
+    open_copy(&copy);
+    bool has_writer = copy.section && pthread_create(&writer, NULL, write_while_copied, &copy) == 0;
+    if (copy.data)
+        copy_sources(&copy);
+    announce(saver, RP_SAVER_COPIED);
+    apply_priority(saver);
+    if (has_writer)
+        pthread_join(writer, NULL);
+    if (!has_writer || saver->code == -RP_E_STOPPED)
+        write_checkpoint(&copy, copy.bytes, copy.count, NULL);
+    rp_growing_section_close(copy.section);
+    rp_give_pages(copy.data, copy.bytes_wanted);
+}
+
+void *rp_saver_main(void *argument)
+{
+    struct rp_saver *saver = argument;
+    save(saver);
+    announce(saver, RP_SAVER_SAVED);
+    if (saver->code == 0)
+        rp_checkpoint_prune(saver->directory);
+    announce(saver, RP_SAVER_DONE);
+    return NULL;
+}
