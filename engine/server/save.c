@@ -227,6 +227,7 @@ static void forget_save(struct rp_saver *saver)
     saver->path = NULL;
     saver->token = NULL;
     saver->sources = NULL;
+    saver->source_count = 0;
 }
 
 bool rp_engine_begin_save(struct rp_engine *engine)

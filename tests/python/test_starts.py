@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a run begins, and what its starts and ends leave of what was saved before."""
 
+import hashlib
+import os
+import random
 import re
+import select
 import shutil
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from failure_kit import Tape, assert_ended_by, finish
 from refusal_kit import refused, run
-from stream_kit import Ranks
+from stream_kit import LONG, PATIENCE, Ranks
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "kill"))
+from kills import Ledger  # noqa: E402
+
+SEED = int(os.environ.get("RP_SEED", random.SystemRandom().randrange(10**6)))
+CRASHES = 1000 if LONG else 25
 
 
 def saved_rows(place):
@@ -56,6 +69,62 @@ def test_an_engine_that_counts_equal_saves_is_found_out(broken, folder, engines,
     monkeypatch.setenv("RP_DEFECT", "count_equal_saves")
     restart_idly(broken, folder, tape, engines, 6)
     assert not set(saved_rows(place)) & set(before)
+
+
+def hashes(place):
+    return {path.name: hashlib.sha256(path.read_bytes()).digest() for path in place.glob("*.rpc")}
+
+
+def crash_at_random_times(program, folder, tape, engines):
+    """SIGKILL up to a fifth later than the start usually takes. Yields after each."""
+    generator = random.Random(SEED)
+    begin = time.monotonic()
+    engines(program, folder, tape.config).kill()
+    usual = time.monotonic() - begin
+    for _ in range(CRASHES):
+        engine = engines(program, folder, tape.config, wait=False)
+        time.sleep(generator.uniform(0, 1.2 * usual))
+        engine.kill()
+        yield
+
+
+def crash_at_points(program, folder, tape, engines):
+    """SIGKILL at the system calls and stores that others can see, those that have killed seldom
+    before others; who is not drawn is killed when it is ready. Yields after each."""
+    ledger = Ledger(folder / "ledger", SEED)
+    os.environ["RP_POINTS"] = str(ledger.path)
+    try:
+        for _ in range(CRASHES):
+            engine = engines(program, folder, tape.config, wait=False)
+            assert select.select([engine.ready], [], [], PATIENCE)[0]
+            engine.kill()
+            yield
+    finally:
+        del os.environ["RP_POINTS"]
+    engine_kills = sum(ledger.read()[0].values())
+    print(f"{engine_kills} of {CRASHES} engines died at a point", end=" ")
+
+
+@pytest.mark.parametrize("crash", [crash_at_random_times, crash_at_points])
+def test_crashes_at_start_lose_no_position(broken, program, folder, engines, crash):
+    """Every checkpoint, its copy and the run record are what they were."""
+    print(f"seed {SEED}", end=" ")
+    place, copies = folder / "checkpoints", folder / "copies"
+    keys = {"checkpoint_dir": str(place), "checkpoint_copy_dir": str(copies), "checkpoint_keep": 3}
+    tape = Tape(folder, 50000, **keys)
+    token = read_and_save(program, folder, tape, engines, 3)
+    (record,) = (folder / "state-home").rglob("*.record")
+    before = hashes(place), hashes(copies), record.read_text()
+    assert len(before[0]) == 3
+    for _ in crash(broken, folder, tape, engines):
+        assert saved_rows(place) == sorted(before[0])
+    engine = engines(program, folder, tape.config)
+    newest = max(before[0])
+    assert f"resuming from {place}/{newest}" in engine.log()
+    assert engine.stop() == 0
+    assert (hashes(place), hashes(copies), record.read_text()) == before
+    assert sorted(os.listdir(place)) == [".directory-id", ".lock", *sorted(before[0])]
+    finish(program, folder, tape, token)
 
 
 def save_without_copies(program, folder, engines):

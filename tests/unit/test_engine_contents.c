@@ -90,11 +90,68 @@ static void wide_files_are_kept_as_the_vocabulary_says(void **state)
     check_save((const char *const[]){"vocab_size", "65536", NULL}, 2);
 }
 
+static char *save_path(void)
+{
+    struct rp_error error;
+    char *path;
+    if (rp_run_checkpoint(run_dir, NULL, &path, &error) != 0)
+        fail_msg("%s", error.message);
+    return path;
+}
+
+static void damage_state(const char *path)
+{
+    uint8_t byte;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, &byte, 1, 8192), 1); /* the first byte of the state token */
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 8192), 1);
+    close(fd);
+}
+
+/* A second save of one state copies nothing, so if it has to write all the same, because the first
+ * checkpoint has been damaged since, that has no contents. The same once the engine has resumed. */
+static void a_state_that_is_saved_is_not_copied_again(void **state)
+{
+    (void)state;
+    forget_checkpoints();
+    kit_write(&tomes, 0, 60, 4);
+    struct engine engine = engine_start(with_checkpoints);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    char *first = NULL;
+    for (uint64_t k = 0; !first || check_records(first, 2) == 0; k += 4) { /* rings were empty */
+        rp_text_free(first);
+        take_by_turns(clients, k, k + 4);
+        rp_sleep_ns(20000000);
+        first = save_path();
+    }
+    char *again = save_path();
+    assert_string_equal(again, first);
+    damage_state(first);
+    char *second = save_path(), *same = save_path();
+    assert_string_not_equal(second, first);
+    assert_string_equal(same, second);
+    assert_int_equal(check_records(second, 2), 0);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        rp_client_detach(clients[rank]);
+    engine_end(&engine, SIGKILL);
+    engine = engine_start(with_checkpoints);
+    damage_state(second);
+    char *third = save_path();
+    assert_string_not_equal(third, second);
+    assert_int_equal(check_records(third, 2), 0);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    char *all[] = {first, again, second, same, third};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(all); i++)
+        rp_text_free(all[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(narrow_files_are_kept_narrow, end_newest),
         cmocka_unit_test_teardown(wide_files_are_kept_as_the_vocabulary_says, end_newest),
+        cmocka_unit_test_teardown(a_state_that_is_saved_is_not_copied_again, end_newest),
     };
     return cmocka_run_group_tests(tests, engine_enter, engine_leave);
 }
