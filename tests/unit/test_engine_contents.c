@@ -60,8 +60,8 @@ static void check_save(const char *const *more, uint32_t width)
     forget_checkpoints();
     struct engine engine = engine_start(options);
     struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
-    take_by_turns(clients, 0, 4);
-    while (records < 4) { /* until the rings are full again */
+    for (uint64_t k = 0; records < 4; k += 4) { /* until the rings were full; each save is new */
+        take_by_turns(clients, k, k + 4);
         char *path;
         if (rp_run_checkpoint(run_dir, NULL, &path, &error) != 0)
             fail_msg("%s", error.message);
