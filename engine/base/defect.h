@@ -19,6 +19,7 @@
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
+    X(ignore_arrow_nulls, "rows and tokens that Arrow's bitmaps call null are taken")              \
     X(forget_indexes, "indexes and sidecars are not checked again once they are open")             \
     X(ignore_block_hash, "blocks of token files are not compared with their sidecar")              \
     X(ignore_changed_files, "token files are not checked again once they are open")                \
@@ -44,6 +45,7 @@
     X(save_mapped_tokens, "contents are copied from mapped files without comparing blocks")        \
     X(signal_before_store, "an event is signalled before the store that it announces")             \
     X(take_ignored_signals, "a signal that was ignored at start ends the engine")                  \
+    X(trust_arrow_offsets, "offsets in an Arrow file are not held against its buffers")            \
     X(take_short_read, "a short read is taken for a complete one")                                 \
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with the run's")     \

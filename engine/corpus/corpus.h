@@ -26,12 +26,14 @@
  *     MEGATRON  NAME.bin + NAME.idx, MMIDIDX version 1
  *     RAW       headerless tokens (nanoGPT .bin, OLMo .npy); needs dtype and eos
  *     NPY       a true numpy .npy file, one dimension; needs eos
- *     LLMC      llm.c .bin, magic 20240520 (u16) or 20240801 (u32); leading EOS */
+ *     LLMC      llm.c .bin, magic 20240520 (u16) or 20240801 (u32); leading EOS
+ *     ARROW     Arrow IPC, as a stream or a file (Hugging Face datasets, Feather), uncompressed */
 #define RP_FORMAT_LIST(X)                                                                          \
     X(MEGATRON, "megatron")                                                                        \
     X(RAW, "raw")                                                                                  \
     X(NPY, "npy")                                                                                  \
-    X(LLMC, "llmc")
+    X(LLMC, "llmc")                                                                                \
+    X(ARROW, "arrow")
 #define RP_FORMAT_ENUM(id, name) RP_FORMAT_##id,
 enum rp_format {
     RP_FORMAT_AUTO, /* decided by magic, then by the files beside it; raw is never guessed */

@@ -28,8 +28,9 @@ static const struct {
     {"MMIDIDX\0\0", 9, "a Megatron index (MMIDIDX)", "name it NAME.idx, beside its NAME.bin"},
     {"\x8a\xd8\x34\x01", 4, "an llm.c evaluation file (magic 20240522)",
      "evaluation files hold no training stream"},
-    {"ARROW1", 6, "an Arrow IPC file", CONVERT_HINT},
-    {"\xff\xff\xff\xff", 4, "an Arrow IPC stream", CONVERT_HINT},
+    {"FEA1", 4, "a Feather file of version 1",
+     "write it again: feather.write_feather(table, path, "
+     "compression=\"uncompressed\")"},
     {"PAR1", 4, "a Parquet file", CONVERT_HINT},
     {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file", CONVERT_HINT},
     {"\x89RPX\r\n\x1a\n", 8, "a ringpack sidecar",
@@ -244,6 +245,8 @@ void rp_found_release(struct rp_found *found)
 
 struct rp_reader_options rp_found_options(const struct rp_found *found)
 {
-    return (struct rp_reader_options){
-        .type = found->type, .eos = found->eos, .column = found->column};
+    return (struct rp_reader_options){.type = found->type,
+                                      .eos = found->eos,
+                                      .column = found->column,
+                                      .read_bytes_max = UINT64_MAX};
 }

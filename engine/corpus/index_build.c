@@ -8,7 +8,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "corpus/document_scan.h"
+#include "corpus/largest.h"
 #include "corpus/shard.h"
 
 static int add_blocks(struct rp_sidecar_writer *writer, const uint8_t *bytes, size_t byte_count,
@@ -30,10 +30,14 @@ static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, con
     return add_blocks(context, bytes, byte_count, error);
 }
 
-/* Of a walk that reads every token. */
+/* A walk. Of one that reads every token, the sink has the largest; of others it is looked for as
+ * documents come. */
 struct indexing {
     struct rp_sidecar_writer *writer;
-    const struct rp_sink *sink;
+    const struct rp_probe *probe;
+    struct rp_sink *sink;
+    struct rp_largest largest;
+    bool looks_for_largest;
 };
 
 static int add_walked_piece(void *context, const uint8_t *bytes, size_t byte_count,
@@ -47,6 +51,14 @@ static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_s
                 size_t span_count, struct rp_error *error)
 {
     struct indexing *indexing = context;
+    enum rp_token_type type = indexing->sink->layout.type;
+    int code = 0;
+    if (indexing->looks_for_largest && indexing->sink->documents == 1)
+        code = rp_largest_begin(&indexing->largest, indexing->probe, type, error);
+    if (code == 0 && indexing->looks_for_largest)
+        code = rp_largest_add(&indexing->largest, byte, tokens, error);
+    if (code < 0)
+        return code;
     indexing->writer->has_spans = indexing->sink->layout.has_spans;
     return rp_sidecar_add_document(indexing->writer, byte, tokens, spans, span_count, error);
 }
@@ -62,11 +74,17 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
                            .file_bytes = probe->bytes,
                            .keep = keep,
                            .piece = reader->reads_tokens ? add_walked_piece : NULL};
-    struct indexing indexing = {.writer = writer, .sink = &sink};
+    struct indexing indexing = {.writer = writer,
+                                .probe = probe,
+                                .sink = &sink,
+                                .looks_for_largest = !reader->reads_tokens};
     sink.context = &indexing;
     if (reader->reads_tokens)
         options.progress = *progress;
     int code = reader->walk(probe, &options, &sink, error);
+    if (code == 0 && indexing.largest.buffer)
+        code = rp_largest_finish(&indexing.largest, &sink.token_max, error);
+    rp_largest_close(&indexing.largest);
     if (code == 0 && !reader->reads_tokens)
         code = rp_tokens_read(probe, NULL, NULL, add_piece, writer, progress, error);
     info->type = sink.layout.type;

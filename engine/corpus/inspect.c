@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "corpus/document_scan.h"
+#include "corpus/largest.h"
 #include "corpus/shard.h"
 
 static void count_lengths(const struct rp_opened *opened, struct rp_inspection *inspection)
@@ -28,32 +28,43 @@ static void count_lengths(const struct rp_opened *opened, struct rp_inspection *
         inspection->length_min = inspection->length_max; /* no good document at all */
 }
 
-static int ignore_piece(void *context, const uint8_t *bytes, size_t byte_count,
-                        const uint64_t *starts, size_t start_count, struct rp_error *error)
+/* Damaged documents are counted by count_lengths, and left out here. */
+static int scan_documents(const struct rp_opened *opened, const struct rp_probe *probe,
+                          const struct rp_progress *progress, uint64_t *token_max,
+                          struct rp_error *error)
 {
-    (void)context, (void)bytes, (void)byte_count, (void)starts, (void)start_count, (void)error;
-    return 0;
+    struct rp_largest largest;
+    uint64_t done = 0;
+    int code = rp_largest_begin(&largest, probe, opened->shard.type, error);
+    for (uint64_t d = 0; code == 0 && d < opened->shard.documents; d++) {
+        uint64_t tokens, byte;
+        if (rp_shard_locate(opened, d, &tokens, &byte))
+            continue;
+        code = rp_largest_add(&largest, byte, tokens, error);
+        done += tokens;
+        if (progress->report && d % 1024 == 0)
+            progress->report(progress->context, done, opened->shard.tokens);
+    }
+    if (code == 0)
+        return rp_largest_finish(&largest, token_max, error);
+    rp_largest_close(&largest);
+    return code;
 }
 
 static int scan_largest(const struct rp_opened *opened, const struct rp_progress *progress,
                         uint64_t *token_max, struct rp_error *error)
 {
-    struct rp_document_scan scan;
-    rp_document_scan_begin(&scan, opened->shard.type, RP_EOS_NONE, false);
     int fd = rp_file_open_read(opened->shard.path, NULL, error);
     if (fd < 0)
         return fd;
     struct rp_stamp known = opened->shard.stamp;
-    const struct rp_layout layout = {.type = opened->shard.type,
-                                     .token_offset = opened->layout.token_offset};
     struct rp_probe probe;
     int code = rp_shard_check(&opened->shard, &known, fd, error);
     if (code == 0)
         code = rp_shard_probe(opened, fd, &probe, error);
     if (code == 0)
-        code = rp_tokens_read(&probe, &layout, &scan, ignore_piece, NULL, progress, error);
+        code = scan_documents(opened, &probe, progress, token_max, error);
     close(fd);
-    *token_max = scan.token_max;
     return code;
 }
 

@@ -29,6 +29,9 @@ struct rp_reader_options {
     enum rp_token_type type; /* NONE = not declared */
     int64_t eos;             /* RP_EOS_NONE = not declared */
     const char *column;      /* NULL = not declared */
+    /* At a start: bytes of the file that walk may read beside metadata and offsets, so that a start
+     * stays fast. A larger file needs a sidecar. */
+    uint64_t read_bytes_max;
     struct rp_progress {
         void (*report)(void *context, uint64_t done, uint64_t total); /* may be NULL */
         void *context;
@@ -112,6 +115,7 @@ int rp_readers_refuse(const struct rp_probe *probe, const char *found, const cha
 extern const struct rp_reader *const rp_readers[];
 extern const size_t rp_readers_count;
 
-extern const struct rp_reader rp_reader_megatron, rp_reader_raw, rp_reader_npy, rp_reader_llmc;
+extern const struct rp_reader rp_reader_arrow, rp_reader_llmc, rp_reader_megatron, rp_reader_npy,
+    rp_reader_raw;
 
 #endif

@@ -231,9 +231,10 @@ static int build_table(struct rp_opened *opened, const struct rp_open_options *o
                        struct rp_error *error)
 {
     const struct rp_reader *reader = rp_readers_of(opened->found.format);
-    const struct rp_reader_options declared = rp_found_options(&opened->found);
+    struct rp_reader_options declared = rp_found_options(&opened->found);
     struct rp_probe probe;
     uint64_t tokens;
+    declared.read_bytes_max = options->scan_bytes_max;
     if (reader->reads_tokens && opened->shard.bytes > options->scan_bytes_max)
         return fail_no_sidecar(opened, error);
     int code = rp_shard_probe(opened, fd, &probe, error);

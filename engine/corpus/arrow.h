@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* arrow.h — the parts of the Arrow reader: a schema, and the rows of a record batch.
+ *
+ * A record batch is metadata and a body. The metadata has a node (rows, nulls) for every field and
+ * a list of buffers (offset in the body, bytes), both in the order of the schema, children behind
+ * their parents. So where a column lies in the lists is found once, in the schema. */
+#ifndef RP_CORPUS_ARROW_H
+#define RP_CORPUS_ARROW_H
+
+#include "corpus/arrow_flat.h"
+#include "corpus/readers.h"
+
+enum rp_arrow_list { RP_ARROW_LIST, RP_ARROW_LARGE_LIST, RP_ARROW_FIXED_SIZE_LIST };
+
+/* A column of lists of integers. */
+struct rp_arrow_column {
+    enum rp_arrow_list list;
+    uint32_t list_size;      /* FIXED_SIZE_LIST */
+    enum rp_token_type type; /* of the integers; NONE: booleans, which are bits */
+    uint32_t node, buffer;   /* the first of each that belong to it */
+    uint32_t views;          /* columns of views before it: their buffers are counted in a batch */
+};
+
+struct rp_arrow_schema {
+    struct rp_arrow_column ids, mask;
+    bool has_mask; /* a column `attention_mask` */
+    char name[RP_COLUMN_BYTES];
+};
+
+/** Read the schema at position `table`, and choose its column of token ids: the declared one (may
+ * be NULL), else input_ids, else tokens, else the only list of integers. */
+RP_MUST_CHECK int rp_arrow_read_schema(struct rp_flat *flat, uint64_t table,
+                                       const struct rp_probe *probe, const char *declared,
+                                       struct rp_arrow_schema *schema, struct rp_error *error);
+
+/* Bytes of the file that were read last. */
+struct rp_arrow_window {
+    const struct rp_probe *probe;
+    uint64_t first, count;
+    uint8_t *bytes; /* [RP_ARROW_WINDOW_BYTES] */
+};
+#define RP_ARROW_WINDOW_BYTES (128u << 10)
+enum {
+    RP_ARROW_OFFSETS,
+    RP_ARROW_VALIDITY,
+    RP_ARROW_MASK_OFFSETS,
+    RP_ARROW_MASK,
+    RP_ARROW_WINDOWS
+};
+
+struct rp_arrow_batch {
+    struct rp_flat *flat;
+    uint64_t table;                  /* of the RecordBatch */
+    uint64_t body, body_bytes;       /* in the file, inside it */
+    uint64_t number;                 /* of the batch in the file */
+    uint64_t first_row;              /* of the batch in the file */
+    struct rp_arrow_window *windows; /* [RP_ARROW_WINDOWS]; each follows one buffer */
+    uint64_t *mask_bytes_left;       /* that may be read without a sidecar */
+};
+
+/** Emit the rows of a record batch; *rows_out is their number. */
+RP_MUST_CHECK int rp_arrow_emit_batch(struct rp_arrow_batch *batch,
+                                      const struct rp_arrow_schema *schema, struct rp_sink *sink,
+                                      uint64_t *rows_out, struct rp_error *error);
+
+/** expand of the reader (arrow_folder.c). */
+RP_MUST_CHECK int rp_arrow_expand(const struct rp_folder *folder, struct rp_paths *files,
+                                  struct rp_error *error);
+
+/** -RP_E_CORRUPT: a part of the file contradicts another. */
+int rp_arrow_damaged(const struct rp_probe *probe, const char *what, uint64_t number,
+                     struct rp_error *error);
+/** -RP_E_FORMAT: the file cannot be read in place; the hint is the command that converts it. */
+int rp_arrow_convert(const struct rp_probe *probe, const char *found, struct rp_error *error);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* arrow_folder — what save_to_disk of Hugging Face datasets wrote. state.json has the files in
+ * their order; a DatasetDict is a folder with dataset_dict.json and a folder of that kind for each
+ * split.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "corpus/arrow.h"
+
+static json_t *load(const struct rp_folder *folder, const char *name, struct rp_error *error)
+{
+    json_error_t problem;
+    char *path = rp_format("%s/%s", folder->path, name);
+    json_t *value = path ? json_load_file(path, 0, &problem) : NULL;
+    if (!value)
+        (void)rp_fail(error, -RP_E_FORMAT, "save the dataset again (save_to_disk)",
+                      "%s/%s: expected JSON, found: %s", folder->path, name,
+                      path ? problem.text : "no memory for its name");
+    free(path);
+    return value;
+}
+
+static int fail_splits(const struct rp_folder *folder, struct rp_error *error)
+{
+    char hint[sizeof error->hint];
+    size_t used = (size_t)snprintf(hint, sizeof hint, "name the folder of one:");
+    json_t *dict = load(folder, "dataset_dict.json", error), *split;
+    size_t i;
+    if (!dict)
+        return -RP_E_FORMAT;
+    json_array_foreach(json_object_get(dict, "splits"), i,
+                       split) if (json_is_string(split) && used < sizeof hint)
+        used += (size_t)snprintf(hint + used, sizeof hint - used, " %s/%s", folder->path,
+                                 json_string_value(split));
+    json_decref(dict);
+    return rp_fail(error, -RP_E_FORMAT, hint,
+                   "%s: expected one split of a dataset, found a DatasetDict", folder->path);
+}
+
+static int fail_state(const struct rp_folder *folder, const char *what, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_FORMAT, "save the dataset again (save_to_disk)",
+                   "%s/state.json: %s", folder->path, what);
+}
+
+static int add_files(const struct rp_folder *folder, const json_t *state, struct rp_paths *files,
+                     struct rp_error *error)
+{
+    const json_t *list = json_object_get(state, "_data_files");
+    const json_t *indices = json_object_get(state, "_indices_data_files");
+    if (json_array_size(indices) > 0)
+        return rp_fail(error, -RP_E_FORMAT,
+                       "flatten_indices() and save_to_disk() write the rows in their order",
+                       "%s: its rows are chosen by indices (shuffle, select or filter), which are "
+                       "not applied",
+                       folder->path);
+    if (json_array_size(list) == 0)
+        return fail_state(folder, "expected a list _data_files, found none", error);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(list, i), "filename"));
+        if (!name || !name[0] || strchr(name, '/'))
+            return fail_state(folder, "expected the name of a file beside it in _data_files",
+                              error);
+        int code = rp_paths_add(files, folder->path, name, error);
+        if (code < 0)
+            return code;
+    }
+    return 1;
+}
+
+int rp_arrow_expand(const struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
+{
+    if (rp_folder_has(folder, "dataset_dict.json"))
+        return fail_splits(folder, error);
+    if (rp_folder_has(folder, "state.json")) {
+        json_t *state = load(folder, "state.json", error);
+        int code = state ? add_files(folder, state, files, error) : -RP_E_FORMAT;
+        json_decref(state);
+        return code;
+    }
+    bool has_arrow = false;
+    for (size_t i = 0; i < folder->names.count; i++) {
+        const char *name = folder->names.paths[i];
+        if (rp_text_has_suffix(name, ".bin") || rp_text_has_suffix(name, ".npy"))
+            return 0; /* of another reader */
+        has_arrow |= rp_text_has_suffix(name, ".arrow");
+    }
+    return has_arrow
+               ? rp_fail(error, -RP_E_FORMAT,
+                         "name the files or a pattern, for instance DIR/NAME-train-*.arrow",
+                         "%s: Arrow files without state.json, which would say which of them are "
+                         "one dataset and in which order",
+                         folder->path)
+               : 0;
+}
