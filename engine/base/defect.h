@@ -50,6 +50,7 @@
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with the run's")     \
     X(trust_fresh_stamps, "a file that changed just now is taken to change its times again")       \
+    X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \
     X(trust_index_extents, "an index is not compared with the size of its token file")             \
     X(trust_release_word, "a trainer's release word is used unchecked")                            \
     X(trust_table_extents, "where a reader puts a document is not held against the file")          \

@@ -81,7 +81,7 @@ for line in '{"text": 5}' '{"tokens": [1, -1]}' '{"tokens": [1.5]}' '{"tokens": 
     '{"tokens": 3}' '{"tokens": [99999999999]}' '{"other": 1}' '[1]' '{"text": "x"' 'text' \
     '"text"'; do
     printf '{"text": "fine"}\n%s\n' "$line" >bad.jsonl
-    refuses 'bad.jsonl:2|nothing was written' convert -o x --eos 9 bad.jsonl
+    refuses 'bad.jsonl:2|same command' convert -o x --eos 9 bad.jsonl
 done
 
 # --- what cannot be read
@@ -168,7 +168,7 @@ for signal in INT TERM KILL; do
     { wait "$pid" || found=$?; } 2>/dev/null
     if [ "$signal" != KILL ]; then
         equals 2 "$found"
-        grep -q 'nothing was written' said || fail "$(cat said)"
+        grep -q 'the output was not written' said || fail "$(cat said)"
     fi
     equals "$before" "$(tree)"
 done

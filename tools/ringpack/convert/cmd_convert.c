@@ -1,180 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options, and the loop over the files. */
-#include <errno.h>
+/* cmd_convert — `ringpack convert INPUT... -o PREFIX`: the options. conversion.c goes on. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/clock.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_options.h"
-#include "convert/convert.h"
+#include "convert/parts.h"
 #include "interrupt.h"
+
+#define WORKERS_MAX 1024u
+#define PARTS_MAX 1000000u
 
 static const char help[] =
     "usage: ringpack convert [options] -o PREFIX INPUT...\n\n"
-    "Turn text files, directories of them, and JSONL into PREFIX.bin and PREFIX.idx (Megatron),\n"
-    "with the sidecar of `ringpack index`. A document is one file, or one line of a JSONL file\n"
-    "with `text`, `tokens` or `input_ids`. Inputs may be gzip. In a directory, what is no UTF-8\n"
-    "text is skipped and counted. The order is that of the inputs, and bytewise by path within a\n"
-    "directory. Nothing is left when it fails.\n\n"
+    "Turn files of text or of token ids into PREFIX.bin and PREFIX.idx (Megatron), with the\n"
+    "sidecar of `ringpack index`. A document is one text file, or one row or line of any other\n"
+    "form. The order is that of the inputs, and within a directory that of its own list of files\n"
+    "(MDS, litData, datasets), or bytewise by path. The same inputs and options make the same\n"
+    "bytes, whatever the number of workers and parts.\n\n"
+    "  form         files                                     the Python package that reads it\n"
+    "  text         whatever else; .gz .zst; UTF-8            (.zst: zstandard)\n"
+    "  jsonl        .jsonl .ndjson, also .gz .zst; a line has `text`, `tokens` or `input_ids`\n"
+    "  megatron     .bin with its .idx, or the prefix\n"
+    "  parquet      .parquet .pq                              pyarrow\n"
+    "  arrow        .arrow .feather .ipc, save_to_disk        pyarrow\n"
+    "  mds          .mds, also compressed; its directory      (zstandard, brotli, ...)\n"
+    "  litdata      the directory with its index.json         (zstandard)\n"
+    "  hdf5         .h5 .hdf5, Cerebras' layout too           h5py\n"
+    "  tar          WebDataset: .npy, .json, .txt members\n"
+    "  tfrecord     .tfrecord .tfrecords, also .gz            tfrecord\n"
+    "  arrayrecord  .array_record .arrayrecord                array_record, tfrecord\n"
+    "  lance        DIRECTORY.lance                           pylance\n\n"
     "  -o, --output PREFIX  what to write\n"
     "  --force              replace PREFIX.bin and PREFIX.idx\n"
+    "  --workers N          files to convert at a time (default: one a CPU, at most 8)\n"
+    "  --column NAME        the column of ids or of text (default: input_ids, tokens, the only\n"
+    "                       column of integer lists, or text)\n"
+    "  --dtype T            u16, u32, i32 or i64: of ids in columns of bytes (mds, litdata,\n"
+    "                       tfrecord) or in bare records (arrayrecord)\n"
     "  --tokenizer T        bytes (default: UTF-8 bytes, vocabulary 257, EOS 256), or the path of\n"
-    "                       a Hugging Face tokenizer.json (needs the Python package `tokenizers`)\n"
+    "                       a Hugging Face tokenizer.json (needs the package `tokenizers`)\n"
     "  --eos ID|TOKEN       the token that ends a document (default: the tokenizer's)\n"
     "  --no-append-eos      do not append it (default: --append-eos)\n"
-    "  --drop-labels        of lines whose `labels` or masks leave tokens out, convert\n"
-    "                       the ids: every token is trained on (default: they are refused)\n"
-    "  --vocab-size N       of the tokenizer that made `tokens`; from 65500 on they become i32\n"
-    "  --as text|jsonl      what the inputs are (default: jsonl for *.jsonl, *.ndjson, also .gz)\n"
+    "  --bos ID|TOKEN       put this token before each document that does not begin with it\n"
+    "  --drop-labels        of rows whose `labels` or masks leave tokens out, convert the ids:\n"
+    "                       every token is trained on (default: they are refused)\n"
+    "  --vocab-size N       of the tokenizer that made the ids; larger ones are refused, and from\n"
+    "                       65500 on they become i32 (default: the largest id decides, for forms\n"
+    "                       other than text and jsonl)\n"
+    "  --as FORM            what the inputs are (default: as their names say)\n"
     "  --glob PATTERN       in directories, take only files whose name matches; may be repeated\n"
     "  --min-bytes N        skip files and texts of fewer bytes\n"
     "  --split-bytes N      cut text files into documents at line ends, of about N bytes\n"
     "  --max-tokens N       stop after the document that reaches N tokens\n"
-    "  -q, --quiet          no progress and no summary\n";
+    "  -q, --quiet          no progress and no summary\n\n"
+    "Files are converted in groups, each to a part in PREFIX.parts, and the parts are joined at\n"
+    "the end, for which the disk needs room for the tokens twice. After a crash, a full disk or\n"
+    "Ctrl-C, the same command goes on: a part that is finished and unchanged is not made again.\n\n"
+    "  --group-bytes N      bytes of input in a group (default 16m to 256m, by what there is)\n"
+    "  --part I/N           make only every N-th part, from the I-th on (0 <= I < N): N machines\n"
+    "                       that share the directory of PREFIX do one conversion together\n"
+    "  --merge              make none, and join those that all machines have made\n";
 
+/* What getopt fills in. */
 struct arguments {
-    const char *output, *tokenizer, *eos;
+    struct rp_convert_options options;
+    struct rp_inputs inputs;
     const char **globs;
-    size_t glob_count;
-    uint64_t vocab_size, min_bytes, split_bytes, max_tokens;
-    bool force, no_append_eos, drop_labels, quiet;
-    int as; /* 0 by name, 't' text, 'j' JSONL */
 };
-
-static bool is_jsonl(const struct arguments *arguments, const char *path)
-{
-    if (arguments->as)
-        return arguments->as == 'j';
-    return rp_text_has_suffix(path, ".jsonl") || rp_text_has_suffix(path, ".ndjson") ||
-           rp_text_has_suffix(path, ".jsonl.gz") || rp_text_has_suffix(path, ".ndjson.gz");
-}
-
-static int convert_files(struct rp_convert *convert, const struct arguments *arguments,
-                         const struct rp_inputs *inputs, struct rp_cmd_progress *progress,
-                         struct rp_error *error)
-{
-    uint64_t done = 0;
-    int code = 0;
-    for (size_t i = 0; i < inputs->count && code == 0; i++) {
-        const struct rp_input *input = &inputs->files[i];
-        code = is_jsonl(arguments, input->path) ? rp_convert_jsonl(convert, input, error)
-                                                : rp_convert_text(convert, input, error);
-        done += input->bytes;
-        rp_cmd_progress(progress, done, inputs->bytes);
-        if (code == 0)
-            code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
-    }
-    if (code == 0)
-        code = rp_tokenizer_flush(&convert->tokenizer, error);
-    return code < 0 ? code : 0;
-}
-
-static int check_found(const struct rp_convert *convert, const struct rp_inputs *inputs,
-                       struct rp_error *error)
-{
-    if (convert->output.documents > 0)
-        return 0;
-    const struct rp_counts *counts = &convert->counts;
-    return rp_fail(error, -RP_E_EMPTY, "check the inputs, --glob and --min-bytes",
-                   "no document in %zu files (%" PRIu64 " binary, %" PRIu64 " not UTF-8, %" PRIu64
-                   " too small, %" PRIu64 " unreadable)",
-                   inputs->count, counts->binary, counts->not_utf8, counts->too_small,
-                   counts->unreadable + inputs->unreadable);
-}
-
-/* The vocabulary decides the dtype, so it must be known before the first token. */
-static int settle_tokens(struct rp_convert *convert, const struct arguments *arguments,
-                         struct rp_error *error)
-{
-    const struct rp_tokenizer *tokenizer = &convert->tokenizer;
-    convert->eos = tokenizer->eos;
-    convert->append_eos = !arguments->no_append_eos;
-    convert->eos_declared = arguments->eos != NULL;
-    if (convert->append_eos && convert->eos < 0)
-        return rp_fail(error, -RP_E_USAGE, "give --eos, a token or its id, or --no-append-eos",
-                       "%s: which of its tokens ends a document is not clear",
-                       arguments->tokenizer);
-    convert->vocab_size = arguments->vocab_size ? arguments->vocab_size : tokenizer->vocab_size;
-    if (convert->append_eos && (uint64_t)convert->eos >= convert->vocab_size)
-        return rp_fail(
-            error, -RP_E_VOCABULARY, "give --vocab-size N, and the --eos that belongs to it",
-            "--eos%s: expected less than %" PRIu64 ", found %" PRId64,
-            arguments->eos ? "" : " (the tokenizer's)", convert->vocab_size, convert->eos);
-    return 0;
-}
-
-static void print_summary(const struct rp_convert *convert, const struct rp_inputs *inputs,
-                          const char *prefix, double seconds)
-{
-    char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], c[RP_CMD_TEXT_BYTES], d[RP_CMD_TEXT_BYTES];
-    const struct rp_counts *counts = &convert->counts;
-    printf("%s.bin: %s tokens (%s) in %s documents from %s files, %.1f s\n", prefix,
-           rp_cmd_count_text(convert->output.token_count, a), convert->output.wide ? "i32" : "u16",
-           rp_cmd_count_text(convert->output.documents, b), rp_cmd_count_text(counts->files, c),
-           seconds);
-    uint64_t unreadable = counts->unreadable + inputs->unreadable;
-    if (counts->binary + counts->not_utf8 + counts->too_small + unreadable > 0)
-        printf("skipped: %s binary, %s not UTF-8, %s too small, %s unreadable\n",
-               rp_cmd_count_text(counts->binary, a), rp_cmd_count_text(counts->not_utf8, b),
-               rp_cmd_count_text(counts->too_small, c), rp_cmd_count_text(unreadable, d));
-}
-
-static int convert_inputs(struct rp_convert *convert, const struct arguments *arguments,
-                          const struct rp_inputs *inputs, struct rp_error *error)
-{
-    struct rp_cmd_progress progress;
-    uint64_t started_ns = rp_now_ns();
-    int code = rp_tokenizer_open(&convert->tokenizer, arguments->tokenizer, arguments->eos,
-                                 rp_convert_sink, convert, error);
-    if (code < 0)
-        return code;
-    code = settle_tokens(convert, arguments, error);
-    if (code == 0)
-        code = rp_output_open(&convert->output, arguments->output, convert->vocab_size,
-                              arguments->force, error);
-    if (code == 0) {
-        rp_cmd_progress_begin(&progress, "converting", true);
-        progress.shown &= !arguments->quiet;
-        code = convert_files(convert, arguments, inputs, &progress, error);
-        rp_cmd_progress_end(&progress);
-    }
-    if (code == 0)
-        code = check_found(convert, inputs, error);
-    if (code == 0)
-        code = rp_output_publish(&convert->output, error);
-    if (code == 0 && !arguments->quiet)
-        print_summary(convert, inputs, arguments->output, (double)(rp_now_ns() - started_ns) / 1e9);
-    rp_tokenizer_close(&convert->tokenizer);
-    rp_output_discard(&convert->output);
-    return code;
-}
-
-static int run(const struct arguments *arguments, char **paths, int path_count)
-{
-    struct rp_convert convert = {
-        .output.tokens.fd = -1,
-        .tokenizer.socket = -1,
-        .drop_labels = arguments->drop_labels,
-        .min_bytes = arguments->min_bytes,
-        .split_bytes = arguments->split_bytes,
-        .max_tokens = arguments->max_tokens ? arguments->max_tokens : UINT64_MAX,
-    };
-    struct rp_inputs inputs = {0};
-    struct rp_error error;
-    rp_interrupt_catch();
-    int code = 0;
-    for (int i = 0; i < path_count && code == 0; i++)
-        code = rp_inputs_add(&inputs, paths[i], arguments->globs, arguments->glob_count, &error);
-    if (code == 0)
-        code = convert_inputs(&convert, arguments, &inputs, &error);
-    rp_inputs_release(&inputs);
-    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
-}
 
 static int take_number(const char *option, const char *argument, bool bytes, uint64_t *value)
 {
@@ -185,9 +82,50 @@ static int take_number(const char *option, const char *argument, bool bytes, uin
 
 static int take_as(struct arguments *arguments, const char *argument)
 {
-    if (strcmp(argument, "text") && strcmp(argument, "jsonl"))
-        return rp_cmd_misuse("convert", "--as: expected text or jsonl, found `%s`", argument);
-    arguments->as = (unsigned char)argument[0];
+    arguments->inputs.as = rp_form_named(argument);
+    if (arguments->inputs.as)
+        return 0;
+    return rp_cmd_misuse("convert", "--as: expected a form, for instance jsonl, found `%s`",
+                         argument);
+}
+
+static int take_dtype(struct rp_convert_options *options, const char *argument)
+{
+    static const char *const types[] = {"u16", "u32", "i32", "i64"};
+    options->dtype = argument;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(types); i++)
+        if (!strcmp(argument, types[i]))
+            return 0;
+    return rp_cmd_misuse("convert", "--dtype: expected u16, u32, i32 or i64, found `%s`", argument);
+}
+
+static int take_workers(uint32_t *workers, const char *argument)
+{
+    uint64_t value;
+    if (!rp_text_u64(argument, &value) || value == 0 || value > WORKERS_MAX)
+        return rp_cmd_misuse("convert", "--workers: expected 1 to %u, found `%s`", WORKERS_MAX,
+                             argument);
+    *workers = (uint32_t)value;
+    return 0;
+}
+
+static int take_part(struct rp_convert_options *options, const char *argument)
+{
+    char first[24];
+    const char *slash = strchr(argument, '/');
+    uint64_t part = 0, parts = 0;
+    size_t length = slash ? (size_t)(slash - argument) : 0;
+    bool fine = slash && length < sizeof first;
+    if (fine) {
+        memcpy(first, argument, length);
+        first[length] = 0;
+        fine = rp_text_u64(first, &part) && rp_text_u64(slash + 1, &parts);
+    }
+    if (!fine || part >= parts || parts > PARTS_MAX)
+        return rp_cmd_misuse("convert", "--part: expected I/N with 0 <= I < N, found `%s`",
+                             argument);
+    options->part = (uint32_t)part;
+    options->parts = (uint32_t)parts;
     return 0;
 }
 
@@ -198,6 +136,13 @@ static const struct option options[] = {
     {"eos", required_argument, NULL, 'e'},
     {"append-eos", no_argument, NULL, 'a'},
     {"no-append-eos", no_argument, NULL, 'A'},
+    {"bos", required_argument, NULL, 'b'},
+    {"column", required_argument, NULL, 'c'},
+    {"dtype", required_argument, NULL, 'D'},
+    {"workers", required_argument, NULL, 'w'},
+    {"part", required_argument, NULL, 'p'},
+    {"merge", no_argument, NULL, 'M'},
+    {"group-bytes", required_argument, NULL, 'G'},
     {"drop-labels", no_argument, NULL, 'd'},
     {"vocab-size", required_argument, NULL, 'v'},
     {"as", required_argument, NULL, 'k'},
@@ -210,48 +155,76 @@ static const struct option options[] = {
     {0},
 };
 
-static int take_option(struct arguments *arguments, int option)
+static int take_word(struct arguments *arguments, int option)
 {
+    struct rp_convert_options *chosen = &arguments->options;
     switch (option) {
     case 'o':
-        arguments->output = optarg;
-        return 0;
-    case 'F':
-        arguments->force = true;
+        chosen->output = optarg;
         return 0;
     case 't':
-        arguments->tokenizer = optarg;
+        chosen->tokenizer = optarg;
+        chosen->tokenizer_given = true;
         return 0;
     case 'e':
-        arguments->eos = optarg;
+        chosen->eos = optarg;
         return 0;
-    case 'a':
-        arguments->no_append_eos = false;
+    case 'b':
+        chosen->bos = optarg;
         return 0;
-    case 'A':
-        arguments->no_append_eos = true;
+    case 'c':
+        chosen->column = optarg;
         return 0;
-    case 'd':
-        arguments->drop_labels = true;
-        return 0;
+    case 'D':
+        return take_dtype(chosen, optarg);
     case 'k':
         return take_as(arguments, optarg);
     case 'g':
-        arguments->globs[arguments->glob_count++] = optarg;
-        return 0;
-    case 'v':
-        return take_number("vocab-size", optarg, false, &arguments->vocab_size);
-    case 'm':
-        return take_number("min-bytes", optarg, true, &arguments->min_bytes);
-    case 's':
-        return take_number("split-bytes", optarg, true, &arguments->split_bytes);
-    case 'n':
-        return take_number("max-tokens", optarg, false, &arguments->max_tokens);
-    case 'q':
-        arguments->quiet = true;
+        arguments->globs[arguments->inputs.glob_count++] = optarg;
         return 0;
     default:
         return rp_cmd_misuse("convert", NULL);
+    }
+}
+
+static int take_option(struct arguments *arguments, int option)
+{
+    struct rp_convert_options *chosen = &arguments->options;
+    switch (option) {
+    case 'F':
+        chosen->force = true;
+        return 0;
+    case 'a':
+        chosen->no_append_eos = false;
+        return 0;
+    case 'A':
+        chosen->no_append_eos = true;
+        return 0;
+    case 'd':
+        chosen->drop_labels = true;
+        return 0;
+    case 'M':
+        chosen->merge = true;
+        return 0;
+    case 'q':
+        chosen->quiet = true;
+        return 0;
+    case 'w':
+        return take_workers(&chosen->workers, optarg);
+    case 'p':
+        return take_part(chosen, optarg);
+    case 'v':
+        return take_number("vocab-size", optarg, false, &chosen->vocab_size);
+    case 'm':
+        return take_number("min-bytes", optarg, true, &chosen->min_bytes);
+    case 's':
+        return take_number("split-bytes", optarg, true, &chosen->split_bytes);
+    case 'n':
+        return take_number("max-tokens", optarg, false, &chosen->max_tokens);
+    case 'G':
+        return take_number("group-bytes", optarg, true, &chosen->group_bytes);
+    default:
+        return take_word(arguments, option);
     }
 }
 
@@ -261,11 +234,39 @@ static bool ends_in_name(const char *path)
     return length > 0 && path[length - 1] != '/';
 }
 
+static int check_options(const struct rp_convert_options *chosen, int inputs)
+{
+    if (!chosen->output)
+        return rp_cmd_misuse("convert", "expected -o PREFIX");
+    if (!ends_in_name(chosen->output))
+        return rp_cmd_misuse("convert", "-o: expected a PREFIX that ends in a name, found `%s`",
+                             chosen->output);
+    if (chosen->merge && chosen->parts)
+        return rp_cmd_misuse("convert", "expected --part, or --merge when all parts are made");
+    if (inputs == 0)
+        return rp_cmd_misuse("convert", "expected at least one input");
+    return RP_EXIT_FINE;
+}
+
+static int run(struct arguments *arguments, char **paths, int path_count)
+{
+    struct rp_error error;
+    rp_interrupt_catch();
+    int code = 0;
+    for (int i = 0; i < path_count && code == 0; i++)
+        code = rp_inputs_add(&arguments->inputs, paths[i], &error);
+    if (code == 0)
+        code = rp_conversion_run(&arguments->options, &arguments->inputs, &error);
+    rp_inputs_release(&arguments->inputs);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
 int rp_cmd_convert(int argc, char **argv)
 {
-    struct arguments arguments = {.tokenizer = "bytes"};
+    struct arguments arguments = {.options.tokenizer = "bytes"};
     /* One per argument is more than enough. */
     arguments.globs = calloc((size_t)argc, sizeof *arguments.globs);
+    arguments.inputs.globs = arguments.globs;
     int status = arguments.globs ? rp_cmd_check_getopt(options, argc, argv)
                                  : rp_cmd_misuse("convert", "out of memory");
     for (int option; status == RP_EXIT_FINE &&
@@ -277,13 +278,8 @@ int rp_cmd_convert(int argc, char **argv)
         }
         status = take_option(&arguments, option);
     }
-    if (status == RP_EXIT_FINE && !arguments.output)
-        status = rp_cmd_misuse("convert", "expected -o PREFIX");
-    if (status == RP_EXIT_FINE && !ends_in_name(arguments.output))
-        status = rp_cmd_misuse("convert", "-o: expected a PREFIX that ends in a name, found `%s`",
-                               arguments.output);
-    if (status == RP_EXIT_FINE && optind == argc)
-        status = rp_cmd_misuse("convert", "expected at least one input");
+    if (status == RP_EXIT_FINE)
+        status = check_options(&arguments.options, argc - optind);
     if (status == RP_EXIT_FINE)
         status = run(&arguments, argv + optind, argc - optind);
     free(arguments.globs);

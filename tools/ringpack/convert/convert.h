@@ -1,132 +1,281 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert.h — `ringpack convert`: text and JSONL become one Megatron dataset.
+/* convert.h — `ringpack convert`: files of many forms become one Megatron dataset.
  *
- * Flow: inputs are expanded to a list of files in canonical order (inputs.c); each file is
- * read (text.c, jsonl.c) and its documents go through the tokenizer (tokenizer.c)
- * to the output (sink.c, output.c), which exists under its name only when it is whole.
+ * Flow: inputs are expanded to a list of files in canonical order (inputs.c, listings.c), each with
+ * a form (forms.c). Consecutive files make a task (tasks.c); threads take tasks (pool.c) and
+ * convert the files of each (task.c) to a part: text and JSONL here (text.c, jsonl.c), with a
+ * worker process for a tokenizer (tokenizer.c); Megatron datasets here (megatron.c); every other
+ * form by a worker process with the form's own library (documents.c). The parts are joined in order
+ * (join.c). One task alone writes the output itself.
  *
- * The result depends on the content and the order of the inputs alone: not on time, locale or
- * threads. */
+ * A part is a Megatron dataset in PREFIX.parts, beside a record (parts.c) with its hashes and with
+ * what it was made of. A record is written when its part is on the disk; a part whose record fits
+ * is not made again. So a conversion goes on after it was killed, and machines can share one.
+ *
+ * The result depends on the content and the order of the inputs alone: not on time, locale,
+ * threads, the boundaries of tasks or who converted them. */
 #ifndef RP_TOOLS_CONVERT_H
 #define RP_TOOLS_CONVERT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 
-/* Returned, where a function says so, when --max-tokens is reached: no error, but no more
- * documents. */
-#define RP_CONVERT_ENOUGH 1
+/* Returned, where a function says so; neither is an error. */
+enum {
+    RP_CONVERT_ENOUGH = 1, /* --max-tokens is reached: no more documents */
+    RP_CONVERT_WIDER = 2,  /* an id does not fit u16: convert again as i32 */
+};
 
 /** What a message says after an interrupt (interrupt.h). */
-#define RP_CONVERT_IS_SAFE "nothing was written"
+#define RP_CONVERT_IS_SAFE "the output was not written"
 
-/* inputs.c */
+/** The hint beside bad input. */
+#define RP_CONVERT_MEND "mend or remove it, then type the same command again"
+
+/* forms.c */
+
+enum rp_reading {
+    RP_READ_TEXT,
+    RP_READ_JSONL,
+    RP_READ_MEGATRON,
+    RP_READ_WORKER,  /* a worker process reads it */
+    RP_READ_REFUSED, /* it is never read: `refusal` says why */
+};
+struct rp_form {
+    const char *name;
+    enum rp_reading reading;
+    const char *suffixes[10]; /* of file names; NULL ends the list */
+    const char *infix; /* a name with it has this form too ("name.tfrecord-00000-of-00002") */
+    const char *refusal;
+};
+/** By the name of a file; text is what nothing else claims. */
+const struct rp_form *rp_form_of(const char *path);
+/** By its own name; NULL if there is none that is read. */
+const struct rp_form *rp_form_named(const char *name);
+
+/* input_list.c, listings.c, inputs.c */
 
 struct rp_input {
     char *path;
-    uint64_t bytes;
+    uint64_t bytes, mtime_ns;
+    const struct rp_form *form;
     bool named; /* by the user, so it must be readable; one found in a directory may be skipped */
 };
 struct rp_inputs {
     struct rp_input *files;
     size_t count, capacity;
     uint64_t bytes;
-    uint64_t unreadable; /* directories that could not be listed */
+    uint64_t unreadable;      /* directories that could not be listed */
+    uint64_t beside;          /* text files in a directory of another form, which were left out */
+    const struct rp_form *as; /* the form of all of them; NULL: by name */
+    const char *const *globs; /* select among the files of directories, by base name, or by path */
+    size_t glob_count;        /* below the directory if they contain a slash; 0: all of them */
 };
-/** Add a file, or every regular file below a directory, sorted bytewise by path. `globs` (may be
- * empty) select among the latter, by base name, or by path below the directory if they contain a
- * slash. */
-RP_MUST_CHECK int rp_inputs_add(struct rp_inputs *inputs, const char *path,
-                                const char *const *globs, size_t glob_count,
-                                struct rp_error *error);
+/** Add one file to the list. */
+RP_MUST_CHECK int rp_inputs_add_file(struct rp_inputs *inputs, const char *path,
+                                     const struct rp_form *form, bool named,
+                                     struct rp_error *error);
 void rp_inputs_release(struct rp_inputs *inputs);
 
+/** Add a file, or the files of a directory: those that its own listing names, in that order, or
+ * every regular file below it, sorted bytewise by path. */
+RP_MUST_CHECK int rp_inputs_add(struct rp_inputs *inputs, const char *path, struct rp_error *error);
+
+/** Add the files that a directory's own listing names (index.json of MDS and litData, state.json of
+ * Hugging Face datasets). 1 = done, 0 = it has none. */
+RP_MUST_CHECK int rp_inputs_add_listing(struct rp_inputs *inputs, const char *directory,
+                                        struct rp_error *error);
+
 /* output.c */
+
+/* Token ids as they came: `width` bytes each, 2 or 4. */
+struct rp_ids {
+    const void *at;
+    uint32_t width;
+    size_t count;
+};
+
+/* Ids that are put around every document; -1: none. */
+struct rp_ends {
+    int64_t bos, eos;
+};
+
+/* Of an index: its header, a length, a position and a number for each document, and one more. */
+#define RP_OUTPUT_INDEX_BYTES(documents) (34 + 20 * (uint64_t)(documents) + 8)
+
+#define RP_OUTPUT_IDS_NARROW 65499u /* ids below it fit u16: Megatron's own rule */
 
 struct rp_output {
     struct rp_new_file tokens;
     char *token_path, *index_path;
     bool wide; /* i32; u16 otherwise */
+    bool full; /* all or nothing, under a name that users see: with the sidecar */
     uint8_t *buffer;
     size_t buffered;  /* bytes */
     int32_t *lengths; /* of every document */
     size_t documents, capacity;
-    uint64_t token_count;
+    uint64_t token_count, token_max;          /* the sink keeps the latter */
+    struct rp_hasher hasher;                  /* of the tokens written so far */
+    struct rp_hash128 token_hash, index_hash; /* once it is published */
 };
-/** Begin PREFIX.bin and PREFIX.idx. u16 if vocab_size < 65500, else i32: Megatron's own rule.
- * Existing files are refused unless `replace`. */
-RP_MUST_CHECK int rp_output_open(struct rp_output *output, const char *prefix, uint64_t vocab_size,
+/** Begin PREFIX.bin and PREFIX.idx. Existing files are refused unless `replace`. */
+RP_MUST_CHECK int rp_output_open(struct rp_output *output, const char *prefix, bool wide,
                                  bool replace, struct rp_error *error);
-/** Append a document; `eos` < 0: none is appended, and none where the document ends with it
- * already. */
-RP_MUST_CHECK int rp_output_add(struct rp_output *output, const uint32_t *tokens, size_t count,
-                                int64_t eos, struct rp_error *error);
-/** Write the index, publish both files, build the sidecar: all of it, or nothing stays. */
+/** Append a document. Ends are not added where the document has them already. */
+RP_MUST_CHECK int rp_output_add(struct rp_output *output, const struct rp_ids *ids,
+                                struct rp_ends ends, struct rp_error *error);
+/** Append so many documents at once, as they are: their lengths, and all of their tokens. */
+RP_MUST_CHECK int rp_output_append(struct rp_output *output, const int32_t *lengths,
+                                   size_t documents, const struct rp_ids *ids,
+                                   struct rp_error *error);
+/** Write the index, publish both files and, if the output is full, build the sidecar: all of it, or
+ * nothing stays. */
 RP_MUST_CHECK int rp_output_publish(struct rp_output *output, struct rp_error *error);
 void rp_output_discard(struct rp_output *output);
 
+/* worker.c: a process that runs tools/python/ringpack/convert_worker.py, which has the protocol */
+
+struct rp_worker {
+    pid_t child; /* 0: none */
+    int socket;
+    char subject[256]; /* what it works on, for messages */
+    uint64_t vocab_size;
+    int64_t eos, bos; /* -1: not known */
+};
+enum rp_frame_kind {
+    RP_FRAME_TEXTS = 1, /* documents that were made of text */
+    RP_FRAME_IDS,       /* documents that were ids before */
+    RP_FRAME_END,       /* of a file */
+    RP_FRAME_REFUSED,   /* never seen by callers: it becomes an error */
+};
+struct rp_frame {
+    enum rp_frame_kind kind;
+    uint32_t documents, width;
+    uint32_t share;    /* of the file that is done, in 2^-32 */
+    uint64_t dropped;  /* texts that were too small */
+    uint32_t *lengths; /* [documents] */
+    uint8_t *ids;
+};
+enum { RP_ASK_TEXTS = 1, RP_ASK_FILE = 2 };
+/** As rp_tokenizer_open. */
+RP_MUST_CHECK int rp_worker_open(struct rp_worker *worker, const char *tokenizer, const char *eos,
+                                 const char *bos, uint32_t threads, struct rp_error *error);
+RP_MUST_CHECK int rp_worker_send(struct rp_worker *worker, const void *data, size_t bytes,
+                                 struct rp_error *error);
+/** Receive a frame, with its lengths and ids; rp_frame_release in any case. */
+RP_MUST_CHECK int rp_worker_receive(struct rp_worker *worker, struct rp_frame *frame,
+                                    struct rp_error *error);
+void rp_frame_release(struct rp_frame *frame);
+/** `at_once`: it may be in the middle of a file that nobody wants. */
+void rp_worker_close(struct rp_worker *worker, bool at_once);
+
+/* decompress.c: one more process, for one file of text */
+
+struct rp_plain {
+    int fd; /* the file, or a pipe with what the worker makes of it */
+    pid_t child;
+};
+/** Open a file for reading; one that ends in .zst is decompressed on the way. */
+RP_MUST_CHECK int rp_plain_open(struct rp_plain *plain, const char *path, struct rp_error *error);
+/** After the last byte was read (`code` 0), or before. The descriptor is the caller's to close,
+ * before this call. Returns `code`, or what was wrong with the archive. */
+RP_MUST_CHECK int rp_plain_end(struct rp_plain *plain, const char *path, int code,
+                               struct rp_error *error);
+
+/** Start the worker script, with arguments behind its name and these descriptors as stdin and
+ * stdout. */
+RP_MUST_CHECK int rp_worker_spawn(pid_t *child, const char *const arguments[4], int input,
+                                  int output, struct rp_error *error);
+
 /* tokenizer.c */
 
-typedef int rp_sink(void *context, const uint32_t *tokens, size_t count, struct rp_error *error);
+typedef int rp_sink(void *context, const struct rp_ids *ids, struct rp_error *error);
+
+/** Hand every document of a frame to a sink; returns what the sink returned. */
+RP_MUST_CHECK int rp_frame_deliver(const struct rp_frame *frame, rp_sink *sink, void *context,
+                                   struct rp_error *error);
 
 struct rp_tokenizer {
+    const char *name, *eos_text, *bos_text;
+    uint32_t threads;
     uint64_t vocab_size;
-    int64_t eos; /* -1: not known */
+    int64_t eos, bos; /* -1: not known */
     rp_sink *sink;
     void *context;
-    pid_t child; /* 0: bytes, done here */
-    int socket;
-    uint8_t *batch; /* texts to the child, not yet sent */
+    struct rp_worker worker; /* started when it is needed; text becomes bytes without it */
+    uint8_t *batch;          /* texts to the worker, not yet sent */
     size_t batch_bytes, batch_capacity;
     uint32_t batch_texts;
-    uint32_t *ids;
+    uint16_t *ids;
     size_t ids_capacity;
-    const char *path;
 };
-/** `name` is "bytes" or the path of a tokenizer.json; `eos` is a token id, the text of a token, or
- * NULL. */
+/** `name` is "bytes" or the path of a tokenizer.json; `eos` and `bos` are token ids, the texts of
+ * tokens, or NULL; `threads` that it may use, 0 = as it likes. The strings stay the caller's. */
 RP_MUST_CHECK int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *name,
-                                    const char *eos, rp_sink *sink, void *context,
-                                    struct rp_error *error);
+                                    const char *eos, const char *bos, uint32_t threads,
+                                    rp_sink *sink, void *context, struct rp_error *error);
 /** Tokenise a text. Its tokens reach the sink now or later, in the order of the texts. Returns what
  * the sink returned. */
 RP_MUST_CHECK int rp_tokenizer_add(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
                                    struct rp_error *error);
 /** Everything that was added has reached the sink. */
 RP_MUST_CHECK int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error);
+/** What was added since the last flush never reaches the sink. */
+void rp_tokenizer_forget(struct rp_tokenizer *tokenizer);
+/** Its worker runs, and works on `subject`, which messages name. */
+RP_MUST_CHECK int rp_tokenizer_worker(struct rp_tokenizer *tokenizer, const char *subject,
+                                      struct rp_error *error);
 void rp_tokenizer_close(struct rp_tokenizer *tokenizer);
 
-/* text.c, jsonl.c */
+/* text.c, jsonl.c, megatron.c, documents.c, sink.c */
 
 struct rp_counts {
     uint64_t files, binary, not_utf8, too_small, unreadable;
 };
 
+/* One thread's conversion. */
 struct rp_convert {
     struct rp_tokenizer tokenizer;
     struct rp_output output;
     struct rp_counts counts;
-    uint64_t vocab_size, max_tokens, min_bytes, split_bytes;
-    int64_t eos; /* appended to every document; -1 = none */
+    uint64_t vocab_size; /* 0: not declared */
+    uint64_t max_tokens, min_bytes, split_bytes;
+    const char *column; /* NULL: the usual one */
+    const char *dtype;  /* of ids in bytes; NULL: not declared */
+    int64_t eos, bos;   /* put around every document; -1 = none */
     bool append_eos;
     bool eos_declared; /* by --eos: tokens that somebody else made need it */
     bool drop_labels;  /* labels and masks beside the tokens are left out, and that is meant */
     const char *path;  /* of the file being read, for messages */
     uint64_t line;     /* of a JSONL file; 0 in a text file */
+    bool in_rows;      /* `line` is the row of another form, counted from 0 */
+    _Atomic uint64_t *done_bytes, *done_tokens; /* for the progress; may be NULL */
+    uint64_t told_bytes, told_tokens;           /* of the file being read; of the output */
 };
 
-/** Read a file of text, plain or gzip, into documents. May return RP_CONVERT_ENOUGH. */
+/** Read a file into documents. May return RP_CONVERT_ENOUGH or RP_CONVERT_WIDER. */
 RP_MUST_CHECK int rp_convert_text(struct rp_convert *convert, const struct rp_input *input,
                                   struct rp_error *error);
-/** Read a JSONL file, plain or gzip: one document a line. May return RP_CONVERT_ENOUGH. */
+/** JSONL: one document a line. */
 RP_MUST_CHECK int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
                                    struct rp_error *error);
+/** A Megatron dataset: `input->path` is its index, its token file or its prefix. Ends are added
+ * only if --eos or --bos asks for them. */
+RP_MUST_CHECK int rp_convert_megatron(struct rp_convert *convert, const struct rp_input *input,
+                                      struct rp_error *error);
+/** Any form that a worker process reads. */
+RP_MUST_CHECK int rp_convert_documents(struct rp_convert *convert, const struct rp_input *input,
+                                       struct rp_error *error);
 /** The sink of the tokenizer, and of tokens that need none: check them, count them, write them. */
-int rp_convert_sink(void *convert, const uint32_t *tokens, size_t count, struct rp_error *error);
+int rp_convert_sink(void *convert, const struct rp_ids *ids, struct rp_error *error);
+/** So many bytes of the file being read are done. */
+void rp_convert_tell(struct rp_convert *convert, uint64_t bytes);
 
 /** Whether `text` is UTF-8 (no surrogates, nothing overlong, nothing above U+10FFFF). */
 bool rp_convert_is_utf8(const char *text, size_t bytes);

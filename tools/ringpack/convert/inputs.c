@@ -7,30 +7,12 @@
 #include <fts.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "base/bits.h"
+#include "base/mem.h"
+#include "base/text.h"
 #include "convert/convert.h"
 #include "interrupt.h"
-
-static int add_file(struct rp_inputs *inputs, const char *path, uint64_t bytes, bool named,
-                    struct rp_error *error)
-{
-    if (inputs->count == inputs->capacity) {
-        size_t capacity = inputs->capacity ? 2 * inputs->capacity : 256;
-        struct rp_input *files = reallocarray(inputs->files, capacity, sizeof *files);
-        if (!files)
-            return rp_fail(error, -ENOMEM, NULL, "no memory for a list of %zu files", capacity);
-        inputs->files = files;
-        inputs->capacity = capacity;
-    }
-    struct rp_input *file = &inputs->files[inputs->count];
-    *file = (struct rp_input){strdup(path), bytes, named};
-    if (!file->path)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
-    inputs->count++;
-    inputs->bytes += bytes;
-    return 0;
-}
 
 static bool selected(const char *below, const char *const *globs, size_t glob_count)
 {
@@ -48,8 +30,48 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(((const struct rp_input *)a)->path, ((const struct rp_input *)b)->path);
 }
 
-static int add_tree(struct rp_inputs *inputs, const char *root, const char *const *globs,
-                    size_t glob_count, struct rp_error *error)
+/* One entry of a directory tree: a regular file, or a directory that is one data set. */
+static int add_entry(struct rp_inputs *inputs, FTS *tree, FTSENT *entry, size_t root_length,
+                     struct rp_error *error)
+{
+    if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
+        inputs->unreadable++;
+    bool data_set = entry->fts_info == FTS_D && rp_text_has_suffix(entry->fts_name, ".lance");
+    if (data_set)
+        fts_set(tree, entry, FTS_SKIP);
+    else if (entry->fts_info != FTS_F || !S_ISREG(entry->fts_statp->st_mode))
+        return 0;
+    const char *below = entry->fts_path + root_length;
+    below += strspn(below, "/");
+    if (!selected(below, inputs->globs, inputs->glob_count))
+        return 0;
+    const struct rp_form *form = rp_form_of(entry->fts_path);
+    if (form->reading == RP_READ_REFUSED) /* skipped and counted, as any other binary file */
+        form = rp_form_named("text");
+    return rp_inputs_add_file(inputs, entry->fts_path, form, false, error);
+}
+
+/* Beside files of records, text is a README or a licence, and no document of the corpus. */
+static void leave_out_text(struct rp_inputs *inputs, size_t first)
+{
+    bool records = false;
+    for (size_t i = first; i < inputs->count; i++)
+        records |= inputs->files[i].form->reading == RP_READ_WORKER ||
+                   inputs->files[i].form->reading == RP_READ_MEGATRON;
+    size_t kept = first;
+    for (size_t i = first; i < inputs->count; i++) {
+        if (!records || inputs->files[i].form->reading != RP_READ_TEXT) {
+            inputs->files[kept++] = inputs->files[i];
+            continue;
+        }
+        inputs->beside++;
+        inputs->bytes -= inputs->files[i].bytes;
+        free(inputs->files[i].path);
+    }
+    inputs->count = kept;
+}
+
+static int add_tree(struct rp_inputs *inputs, const char *root, struct rp_error *error)
 {
     char *name = strdup(root);
     if (!name)
@@ -62,15 +84,7 @@ static int add_tree(struct rp_inputs *inputs, const char *root, const char *cons
     int code = tree ? 0
                     : rp_fail(error, -errno, NULL, "%s: cannot list: %s", root, strerror(errno));
     for (FTSENT *entry; code == 0 && (errno = 0, entry = fts_read(tree)) != NULL;) {
-        if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
-            inputs->unreadable++;
-        if (entry->fts_info != FTS_F || !S_ISREG(entry->fts_statp->st_mode))
-            continue;
-        const char *below = entry->fts_path + strlen(name);
-        below += strspn(below, "/");
-        if (selected(below, globs, glob_count))
-            code = add_file(inputs, entry->fts_path, (uint64_t)entry->fts_statp->st_size, false,
-                            error);
+        code = add_entry(inputs, tree, entry, strlen(name), error);
         if (rp_interrupted())
             break;
     }
@@ -81,25 +95,42 @@ static int add_tree(struct rp_inputs *inputs, const char *root, const char *cons
     free(name);
     if (inputs->count > first)
         qsort(inputs->files + first, inputs->count - first, sizeof *inputs->files, compare_paths);
+    if (code == 0)
+        leave_out_text(inputs, first);
     return code;
 }
 
-int rp_inputs_add(struct rp_inputs *inputs, const char *path, const char *const *globs,
-                  size_t glob_count, struct rp_error *error)
+/* A Megatron data set may be named by its prefix, its token file or its index. */
+static char *megatron_index(const char *path)
 {
-    struct stat info;
-    if (stat(path, &info) < 0)
-        return rp_fail(error, -errno, NULL, "%s: cannot open: %s", path, strerror(errno));
-    if (S_ISDIR(info.st_mode))
-        return add_tree(inputs, path, globs, glob_count, error);
-    /* What is no file is refused when it is opened. */
-    return add_file(inputs, path, (uint64_t)info.st_size, true, error);
+    size_t stem = strlen(path);
+    if (rp_text_has_suffix(path, ".bin") || rp_text_has_suffix(path, ".idx"))
+        stem -= 4;
+    char *index = rp_format("%.*s.idx", (int)stem, path);
+    if (index && access(index, F_OK) == 0)
+        return index;
+    free(index);
+    return NULL;
 }
 
-void rp_inputs_release(struct rp_inputs *inputs)
+int rp_inputs_add(struct rp_inputs *inputs, const char *path, struct rp_error *error)
 {
-    for (size_t i = 0; i < inputs->count; i++)
-        free(inputs->files[i].path);
-    free(inputs->files);
-    *inputs = (struct rp_inputs){0};
+    struct stat info;
+    bool as_text = inputs->as && inputs->as->reading <= RP_READ_JSONL;
+    char *index = as_text ? NULL : megatron_index(path);
+    if (index) {
+        int code = rp_inputs_add_file(inputs, index, rp_form_named("megatron"), true, error);
+        free(index);
+        return code;
+    }
+    if (stat(path, &info) < 0)
+        return rp_fail(error, -errno, NULL, "%s: cannot open: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode) && !rp_text_has_suffix(path, ".lance")) {
+        int code = as_text ? 0 : rp_inputs_add_listing(inputs, path, error);
+        if (code == 0)
+            code = add_tree(inputs, path, error);
+        return code < 0 ? code : 0;
+    }
+    /* What is no file is refused when it is opened. */
+    return rp_inputs_add_file(inputs, path, rp_form_of(path), true, error);
 }

@@ -18,9 +18,8 @@
 static int fail_line(const struct rp_convert *convert, int code, const char *expected,
                      const char *found, struct rp_error *error)
 {
-    return rp_fail(error, code, "mend or remove this line; nothing was written",
-                   "%s:%" PRIu64 ": expected %s, found %.200s", convert->path, convert->line,
-                   expected, found);
+    return rp_fail(error, code, RP_CONVERT_MEND, "%s:%" PRIu64 ": expected %s, found %.200s",
+                   convert->path, convert->line, expected, found);
 }
 
 /* Does a list beside the ids say that every token is trained on? Labels do where they are the ids,
@@ -51,13 +50,11 @@ static int check_labels(const struct rp_convert *convert, json_t *object, json_t
     for (size_t i = 0; !convert->drop_labels && i < RP_ARRAY_COUNT(columns); i++) {
         json_t *beside = json_object_get(object, columns[i].key);
         if (beside && !says_nothing(beside, ids, columns[i].is_mask))
-            return rp_fail(error, -RP_E_FORMAT,
-                           "give --drop-labels if every token is to be trained on; nothing was "
-                           "written",
-                           "%s:%" PRIu64
-                           ": `%s` leaves tokens out of the loss: expected ids alone, "
-                           "for nothing else is kept",
-                           convert->path, convert->line, columns[i].key);
+            return rp_fail(
+                error, -RP_E_FORMAT, "give --drop-labels if every token is to be trained on",
+                "%s:%" PRIu64 ": `%s` leaves tokens out of the loss: expected ids alone, "
+                "for nothing else is kept",
+                convert->path, convert->line, columns[i].key);
     }
     return 0;
 }
@@ -87,8 +84,9 @@ static int add_tokens(struct rp_convert *convert, json_t *list, const char *key,
     /* Texts before this line may still be with the tokenizer: order first. */
     if (code == 0)
         code = rp_tokenizer_flush(&convert->tokenizer, error);
+    struct rp_ids ids = {tokens, sizeof *tokens, count};
     if (code == 0 && count > 0)
-        code = rp_convert_sink(convert, tokens, count, error);
+        code = rp_convert_sink(convert, &ids, error);
     convert->counts.too_small += count == 0;
     free(tokens);
     return code;
@@ -122,17 +120,14 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
     json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL, &reason);
     if (!object)
         return fail_line(convert, -RP_E_FORMAT, "a JSON object on one line", reason.text, error);
-    static const char *const keys[] = {"tokens", "input_ids"};
-    code = RP_CONVERT_ENOUGH + 1; /* nothing found yet */
-    for (size_t i = 0; i < RP_ARRAY_COUNT(keys) && code > RP_CONVERT_ENOUGH; i++)
-        if (json_object_get(object, keys[i])) {
-            json_t *ids = json_object_get(object, keys[i]);
-            code = check_labels(convert, object, ids, error);
-            code = code < 0 ? code : add_tokens(convert, ids, keys[i], error);
-        }
-    if (code > RP_CONVERT_ENOUGH && json_object_get(object, "text"))
-        code = add_text(convert, json_object_get(object, "text"), error);
-    if (code > RP_CONVERT_ENOUGH)
+    const char *key = json_object_get(object, "tokens") ? "tokens" : "input_ids";
+    json_t *ids = json_object_get(object, key), *text = json_object_get(object, "text");
+    if (ids) {
+        code = check_labels(convert, object, ids, error);
+        code = code < 0 ? code : add_tokens(convert, ids, key, error);
+    } else if (text)
+        code = add_text(convert, text, error);
+    else
         code = fail_line(convert, -RP_E_FORMAT, "an object with `text`, `tokens` or `input_ids`",
                          json_is_object(object) ? "none of them" : "no object", error);
     json_decref(object);
@@ -158,6 +153,8 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_error *e
             buffer = larger;
         }
         got = gzread(file, buffer + used, READ_BYTES);
+        if (gzoffset(file) > 0) /* -1 for a pipe */
+            rp_convert_tell(convert, (uint64_t)gzoffset(file));
         if (got < 0) {
             int number;
             code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: cannot read: %s", convert->path,
@@ -184,20 +181,22 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_error *e
 int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
                      struct rp_error *error)
 {
+    struct rp_plain plain;
     convert->path = input->path;
     convert->line = 0;
-    int fd = rp_file_open_read(input->path, NULL, error);
-    if (fd < 0)
-        return fd;
-    gzFile file = gzdopen(fd, "rb");
+    int code = rp_plain_open(&plain, input->path, error);
+    if (code < 0)
+        return code;
+    gzFile file = gzdopen(plain.fd, "rb");
     if (!file) {
-        close(fd);
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", input->path);
+        close(plain.fd);
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", input->path);
+        return rp_plain_end(&plain, input->path, code, error);
     }
     gzbuffer(file, READ_BYTES);
     convert->counts.files++;
-    int code = add_lines(convert, file, error);
+    code = add_lines(convert, file, error);
     if (gzclose(file) != Z_OK && code == 0)
         code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: the gzip archive ends early", input->path);
-    return code;
+    return rp_plain_end(&plain, input->path, code, error);
 }

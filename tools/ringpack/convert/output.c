@@ -25,10 +25,11 @@ static int refuse_existing(const char *path, struct rp_error *error)
                    "%s: it exists already", path);
 }
 
-int rp_output_open(struct rp_output *output, const char *prefix, uint64_t vocab_size, bool replace,
+int rp_output_open(struct rp_output *output, const char *prefix, bool wide, bool replace,
                    struct rp_error *error)
 {
-    *output = (struct rp_output){.tokens.fd = -1, .wide = vocab_size >= 65500};
+    *output = (struct rp_output){.tokens.fd = -1, .wide = wide};
+    rp_hasher_begin(&output->hasher);
     output->token_path = rp_format("%s.bin", prefix);
     output->index_path = rp_format("%s.idx", prefix);
     output->buffer = malloc(BUFFER_BYTES);
@@ -48,29 +49,40 @@ int rp_output_open(struct rp_output *output, const char *prefix, uint64_t vocab_
 
 static int flush(struct rp_output *output, struct rp_error *error)
 {
+    rp_hasher_add(&output->hasher, output->buffer, output->buffered);
     int code = rp_file_write(output->tokens.fd, output->token_path, output->buffer,
                              output->buffered, error);
     output->buffered = 0;
     return code;
 }
 
-static int put_tokens(struct rp_output *output, const uint32_t *tokens, size_t count,
-                      struct rp_error *error)
+/* Ids of one width to ids of another; those that are narrowed fit, or were refused. */
+static void copy_ids(uint8_t *to, uint32_t to_width, const uint8_t *from, uint32_t from_width,
+                     size_t count)
 {
-    size_t width = output->wide ? 4 : 2;
-    while (count > 0) {
-        size_t part = (size_t)rp_min_u64(count, (BUFFER_BYTES - output->buffered) / width);
-        uint8_t *to = output->buffer + output->buffered;
-        if (output->wide)
-            memcpy(to, tokens, part * sizeof *tokens);
-        else
-            for (size_t i = 0; i < part; i++) {
-                uint16_t narrow = (uint16_t)tokens[i];
-                memcpy(to + 2 * i, &narrow, sizeof narrow);
-            }
+    if (to_width == from_width) {
+        memcpy(to, from, count * to_width);
+    } else if (to_width == 4) {
+        for (size_t i = 0; i < count; i++)
+            rp_store_u32(to + 4 * i, rp_load_u16(from + 2 * i));
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            uint16_t id = (uint16_t)rp_load_u32(from + 4 * i);
+            memcpy(to + 2 * i, &id, sizeof id);
+        }
+    }
+}
+
+static int put_tokens(struct rp_output *output, const struct rp_ids *ids, struct rp_error *error)
+{
+    uint32_t width = output->wide ? 4 : 2;
+    for (size_t done = 0; done < ids->count;) {
+        size_t part = (size_t)rp_min_u64(ids->count - done,
+                                         (BUFFER_BYTES - output->buffered) / width);
+        copy_ids(output->buffer + output->buffered, width,
+                 (const uint8_t *)ids->at + done * ids->width, ids->width, part);
         output->buffered += part * width;
-        tokens += part;
-        count -= part;
+        done += part;
         int code = output->buffered == BUFFER_BYTES ? flush(output, error) : 0;
         if (code < 0)
             return code;
@@ -78,28 +90,64 @@ static int put_tokens(struct rp_output *output, const uint32_t *tokens, size_t c
     return 0;
 }
 
-int rp_output_add(struct rp_output *output, const uint32_t *tokens, size_t count, int64_t eos,
+static int put_end(struct rp_output *output, int64_t id, struct rp_error *error)
+{
+    uint32_t end = (uint32_t)id;
+    struct rp_ids ids = {&end, sizeof end, 1};
+    return put_tokens(output, &ids, error);
+}
+
+static uint32_t id_at(const struct rp_ids *ids, size_t place)
+{
+    const uint8_t *at = (const uint8_t *)ids->at + place * ids->width;
+    return ids->width == 2 ? rp_load_u16(at) : rp_load_u32(at);
+}
+
+static int reserve_lengths(struct rp_output *output, size_t more, struct rp_error *error)
+{
+    if (output->capacity - output->documents >= more)
+        return 0;
+    size_t capacity = 2 * output->capacity + 4096 + more;
+    int32_t *lengths = reallocarray(output->lengths, capacity, sizeof *lengths);
+    if (!lengths)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for an index of %zu documents", capacity);
+    output->lengths = lengths;
+    output->capacity = capacity;
+    return 0;
+}
+
+int rp_output_append(struct rp_output *output, const int32_t *lengths, size_t documents,
+                     const struct rp_ids *ids, struct rp_error *error)
+{
+    int code = reserve_lengths(output, documents, error);
+    if (code < 0)
+        return code;
+    memcpy(output->lengths + output->documents, lengths, documents * sizeof *lengths);
+    output->documents += documents;
+    output->token_count += ids->count;
+    return put_tokens(output, ids, error);
+}
+
+int rp_output_add(struct rp_output *output, const struct rp_ids *ids, struct rp_ends ends,
                   struct rp_error *error)
 {
-    bool append = eos >= 0 && (count == 0 || tokens[count - 1] != (uint32_t)eos);
-    size_t length = count + append;
+    size_t count = ids->count;
+    bool begin = ends.bos >= 0 && (count == 0 || id_at(ids, 0) != (uint32_t)ends.bos);
+    bool end = ends.eos >= 0 && (count == 0 || id_at(ids, count - 1) != (uint32_t)ends.eos);
+    size_t length = count + begin + end;
     if (length > INT32_MAX)
         return rp_fail(error, -RP_E_FORMAT, "cut it with --split-bytes",
                        "a document of %zu tokens: the index holds at most %d", length, INT32_MAX);
-    if (output->documents == output->capacity) {
-        size_t capacity = output->capacity ? 2 * output->capacity : 4096;
-        int32_t *lengths = reallocarray(output->lengths, capacity, sizeof *lengths);
-        if (!lengths)
-            return rp_fail(error, -ENOMEM, NULL, "no memory for an index of %zu documents",
-                           capacity);
-        output->lengths = lengths;
-        output->capacity = capacity;
-    }
+    int code = reserve_lengths(output, 1, error);
+    if (code < 0)
+        return code;
     output->lengths[output->documents++] = (int32_t)length;
     output->token_count += length;
-    int code = put_tokens(output, tokens, count, error);
-    uint32_t end = (uint32_t)eos;
-    return code == 0 && append ? put_tokens(output, &end, 1, error) : code;
+    if (begin)
+        code = put_end(output, ends.bos, error);
+    if (code == 0)
+        code = put_tokens(output, ids, error);
+    return code == 0 && end ? put_end(output, ends.eos, error) : code;
 }
 
 /* The index is written through the same buffer, which is empty by then. */
@@ -107,17 +155,24 @@ struct index_writer {
     struct rp_output *output;
     int fd;
     int code;
+    struct rp_hasher hasher;
 };
+
+static void write_buffered(struct index_writer *writer, struct rp_error *error)
+{
+    struct rp_output *output = writer->output;
+    rp_hasher_add(&writer->hasher, output->buffer, output->buffered);
+    writer->code = rp_file_write(writer->fd, output->index_path, output->buffer, output->buffered,
+                                 error);
+    output->buffered = 0;
+}
 
 static void put(struct index_writer *writer, const void *bytes, size_t count,
                 struct rp_error *error)
 {
     struct rp_output *output = writer->output;
-    if (writer->code == 0 && output->buffered + count > BUFFER_BYTES) {
-        writer->code = rp_file_write(writer->fd, output->index_path, output->buffer,
-                                     output->buffered, error);
-        output->buffered = 0;
-    }
+    if (writer->code == 0 && output->buffered + count > BUFFER_BYTES)
+        write_buffered(writer, error);
     if (writer->code < 0)
         return;
     memcpy(output->buffer + output->buffered, bytes, count);
@@ -126,7 +181,8 @@ static void put(struct index_writer *writer, const void *bytes, size_t count,
 
 static int write_index(struct rp_output *output, int fd, struct rp_error *error)
 {
-    struct index_writer writer = {output, fd, 0};
+    struct index_writer writer = {.output = output, .fd = fd};
+    rp_hasher_begin(&writer.hasher);
     uint8_t header[INDEX_HEADER_BYTES] = "MMIDIDX";
     uint64_t width = output->wide ? 4 : 2, position = 0;
     rp_store_u64(header + 9, 1);
@@ -143,9 +199,8 @@ static int write_index(struct rp_output *output, int fd, struct rp_error *error)
     for (uint64_t d = 0; d <= output->documents; d++)
         put(&writer, &d, sizeof d, error);
     if (writer.code == 0)
-        writer.code = rp_file_write(fd, output->index_path, output->buffer, output->buffered,
-                                    error);
-    output->buffered = 0;
+        write_buffered(&writer, error);
+    output->index_hash = rp_hasher_finish(&writer.hasher);
     return writer.code;
 }
 
@@ -164,13 +219,14 @@ static int publish_both(struct rp_output *output, struct rp_new_file *index, str
     if (!sidecar_path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", output->token_path);
     /* Old companions go first: with the new tokens they would be a dataset that never was. */
-    unlink(sidecar_path);
+    if (output->full)
+        unlink(sidecar_path);
     unlink(output->index_path);
     int code = rp_new_file_publish(&output->tokens, error);
     bool published = code == 0;
     if (code == 0)
         code = rp_new_file_publish(index, error);
-    if (code == 0)
+    if (code == 0 && output->full)
         code = rp_index_build(output->token_path, NULL, NULL, NULL, NULL, error);
     if (code < 0 && published) {
         unlink(sidecar_path);
@@ -185,6 +241,7 @@ int rp_output_publish(struct rp_output *output, struct rp_error *error)
 {
     struct rp_new_file index = {.fd = -1};
     int code = flush(output, error);
+    output->token_hash = rp_hasher_finish(&output->hasher);
     if (code == 0)
         code = rp_new_file_open(&index, output->index_path, error);
     if (code == 0)

@@ -1,23 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sink.c — where the tokens of every document arrive: checked, counted and handed to the output. */
 #include <inttypes.h>
+#include <stdio.h>
 
+#include "base/bits.h"
 #include "convert/convert.h"
 
-int rp_convert_sink(void *context, const uint32_t *tokens, size_t count, struct rp_error *error)
+static uint32_t largest_id(const struct rp_ids *ids)
+{
+    uint32_t largest = 0;
+    if (ids->width == 2) {
+        const uint8_t *at = ids->at;
+        uint16_t narrow = 0;
+        for (size_t i = 0; i < ids->count; i++) {
+            uint16_t id = rp_load_u16(at + 2 * i);
+            narrow = id > narrow ? id : narrow;
+        }
+        largest = narrow;
+    } else {
+        const uint8_t *at = ids->at;
+        for (size_t i = 0; i < ids->count; i++) {
+            uint32_t id = rp_load_u32(at + 4 * i);
+            largest = id > largest ? id : largest;
+        }
+    }
+    return largest;
+}
+
+static int fail_vocabulary(const struct rp_convert *convert, uint64_t limit, uint32_t found,
+                           struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_VOCABULARY,
+                   "give --vocab-size N, the vocabulary of the tokenizer that made them",
+                   "%s%s%" PRIu64 ": token ids: expected less than %" PRIu64 ", found %" PRIu32,
+                   convert->path, convert->in_rows ? ": row " : ":", convert->line, limit, found);
+}
+
+int rp_convert_sink(void *context, const struct rp_ids *ids, struct rp_error *error)
 {
     struct rp_convert *convert = context;
-    uint32_t largest = 0;
-    for (size_t i = 0; i < count; i++)
-        largest = tokens[i] > largest ? tokens[i] : largest;
-    if (largest >= convert->vocab_size)
-        return rp_fail(error, -RP_E_VOCABULARY,
-                       "give --vocab-size N, the vocabulary of the tokenizer that made them",
-                       "%s:%" PRIu64 ": token ids: expected less than %" PRIu64 ", found %" PRIu32,
-                       convert->path, convert->line, convert->vocab_size, largest);
-    int code = rp_output_add(&convert->output, tokens, count,
-                             convert->append_eos ? convert->eos : -1, error);
+    struct rp_output *output = &convert->output;
+    struct rp_ends ends = {convert->bos, convert->append_eos ? convert->eos : -1};
+    uint64_t limit = convert->vocab_size ? convert->vocab_size : (uint64_t)INT32_MAX + 1;
+    uint32_t largest = largest_id(ids);
+    if (largest >= limit)
+        return fail_vocabulary(convert, limit, largest, error);
+    if (largest >= RP_OUTPUT_IDS_NARROW && !output->wide)
+        return RP_CONVERT_WIDER;
+    /* An empty row stays an empty document, so that row and document keep one number. */
+    int code = rp_output_add(output, ids, ids->count > 0 ? ends : (struct rp_ends){-1, -1}, error);
     if (code < 0)
         return code;
-    return convert->output.token_count >= convert->max_tokens ? RP_CONVERT_ENOUGH : 0;
+    output->token_max = rp_max_u64(output->token_max, largest);
+    convert->line += convert->in_rows;
+    if (convert->done_tokens) {
+        atomic_fetch_add(convert->done_tokens, output->token_count - convert->told_tokens);
+        convert->told_tokens = output->token_count;
+    }
+    return output->token_count >= convert->max_tokens ? RP_CONVERT_ENOUGH : 0;
+}
+
+void rp_convert_tell(struct rp_convert *convert, uint64_t bytes)
+{
+    if (!convert->done_bytes || bytes <= convert->told_bytes)
+        return;
+    atomic_fetch_add(convert->done_bytes, bytes - convert->told_bytes);
+    convert->told_bytes = bytes;
 }

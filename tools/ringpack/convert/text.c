@@ -77,20 +77,25 @@ static int read_all(gzFile file, const char *path, char **text_out, size_t *byte
 
 static int read_text(const char *path, char **text, size_t *bytes, struct rp_error *error)
 {
-    int fd = rp_file_open_read(path, NULL, error);
-    if (fd < 0)
-        return fd;
-    gzFile file = gzdopen(fd, "rb");
+    struct rp_plain plain;
+    int code = rp_plain_open(&plain, path, error);
+    if (code < 0)
+        return code;
+    gzFile file = gzdopen(plain.fd, "rb");
     if (!file) {
-        close(fd);
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", path);
+        close(plain.fd);
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it", path);
+        return rp_plain_end(&plain, path, code, error);
     }
     gzbuffer(file, ZLIB_BUFFER_BYTES);
-    int code = read_all(file, path, text, bytes, error);
-    if (gzclose(file) != Z_OK && code == 0) { /* an archive that ends early shows here */
-        free(*text);
+    code = read_all(file, path, text, bytes, error);
+    bool whole = gzclose(file) == Z_OK; /* an archive that ends early shows here */
+    bool taken = code == 0;
+    if (taken && !whole)
         code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: the gzip archive ends early", path);
-    }
+    code = rp_plain_end(&plain, path, code, error);
+    if (taken && code < 0)
+        free(*text);
     return code;
 }
 
@@ -145,7 +150,7 @@ int rp_convert_text(struct rp_convert *convert, const struct rp_input *input,
     convert->path = input->path;
     convert->line = 0;
     int code = read_text(input->path, &text, &bytes, error);
-    if (code < 0 && code != -ENOMEM && !input->named) {
+    if (code < 0 && code != -ENOMEM && code != -RP_E_RESOURCE && !input->named) {
         convert->counts.unreadable++;
         return 0;
     }

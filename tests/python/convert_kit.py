@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of `ringpack convert` share."""
+
+import os
+import subprocess
+import sys
+
+import numpy
+
+DTYPES = {4: "<i4", 8: "<u2"}
+WORKER_PYTHON = {"RINGPACK_PYTHON": sys.executable}
+
+
+def start(program, *options, **keywords):
+    """Begin a conversion; what it says goes to pipes."""
+    environment = {**os.environ, **WORKER_PYTHON, **keywords.pop("env", {})}
+    command = [str(word) for word in (program, "convert", *options)]
+    keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **keywords}
+    return subprocess.Popen(command, env=environment, **keywords)
+
+
+def convert(program, *options, **keywords):
+    """Convert, and give back what was said."""
+    process = start(program, *options, **keywords)
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return said
+
+
+def refused(program, *options, words=(), **keywords):
+    """Convert what cannot be: exit status 2, and a message with these words."""
+    process = start(program, *options, **keywords)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 2, errors
+    for word in words:
+        assert word in errors, errors
+    return errors
+
+
+def written(prefix):
+    """The bytes of the output, and nothing of its parts beside it."""
+    assert not os.path.exists(f"{prefix}.parts")
+    return [open(f"{prefix}{end}", "rb").read() for end in (".bin", ".idx", ".bin.rpx")]
+
+
+def documents(prefix):
+    """Lists of ids, after the documented layout."""
+    index = open(f"{prefix}.idx", "rb").read()
+    count = int.from_bytes(index[18:26], "little")
+    lengths = numpy.frombuffer(index, "<i4", count, 34)
+    tokens = numpy.fromfile(f"{prefix}.bin", DTYPES[index[17]])
+    ends = lengths.cumsum()
+    assert len(tokens) == (ends[-1] if count else 0)
+    return [tokens[end - length : end].tolist() for end, length in zip(ends, lengths)]
+
+
+def width(prefix):
+    """Bytes of an id."""
+    return numpy.dtype(DTYPES[open(f"{prefix}.idx", "rb").read()[17]]).itemsize
+
+
+def some_documents(seed, count, top=50000):
+    generator = numpy.random.default_rng(seed)
+    lengths = [0, 1, *generator.integers(0, 300, count - 2)]
+    return [generator.integers(0, top, length).tolist() for length in lengths]

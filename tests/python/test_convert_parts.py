@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ringpack convert` by many workers and machines, killed and continued: the same bytes always, and
+no finished part is made twice or trusted after it changed."""
+
+import json
+import os
+import pty
+import signal
+import time
+
+import pytest
+from convert_kit import convert, documents, refused, some_documents, start, written
+
+FILES, EACH = 9, ("--group-bytes", 1)  # one part for each file
+BARE = "--no-append-eos"
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A directory of JSONL, which needs no worker process, and its documents."""
+    place, wanted = tmp_path_factory.mktemp("inputs"), []
+    for i in range(FILES):
+        rows = [document or [1] for document in some_documents(i, 30)]
+        lines = (json.dumps({"input_ids": row}) + "\n" for row in rows)
+        (place / f"{i}.jsonl").write_text("".join(lines))
+        wanted += rows
+    return place, wanted
+
+
+@pytest.fixture(scope="module")
+def whole(program, inputs, tmp_path_factory):
+    """What one process writes in one go."""
+    prefix = tmp_path_factory.mktemp("whole") / "out"
+    convert(program, *OPTIONS, "-o", prefix, inputs[0])
+    assert documents(prefix) == inputs[1]
+    return written(prefix)
+
+
+OPTIONS = (BARE, "--vocab-size", 50000)
+
+
+STUB = """
+import json, numpy, os, time
+class File(dict):
+    def __init__(self, path, mode):
+        if path.endswith("3.h5") and "STUB_WAITS" in os.environ:
+            open(os.environ["STUB_WAITS"], "w").write(str(os.getpid()))
+            time.sleep(600)
+        self["tokens"] = numpy.array(json.load(open(path)))
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+"""
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """Six files whose library, a stand-in, stops at the fourth where STUB_WAITS names a file, and
+    says so there: the files, their documents, the environment, and that file."""
+    place, wanted = tmp_path / "files", []
+    place.mkdir()
+    for i in range(6):
+        rows = [[i, k, 7] for k in range(20)]
+        (place / f"{i}.h5").write_text(json.dumps(rows))
+        wanted += rows
+    (tmp_path / "stub").mkdir()
+    (tmp_path / "stub" / "h5py.py").write_text(STUB)
+    environment = {"PYTHONPATH": str(tmp_path / "stub")}
+    return place, wanted, environment, tmp_path / "waits"
+
+
+def wait_for(path, process):
+    while not path.exists() or not path.read_text():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+
+
+def times(folder):
+    return {name: os.stat(folder / name).st_mtime_ns for name in os.listdir(folder)}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_any_number_of_workers_and_parts(program, inputs, whole, tmp_path, workers):
+    out = tmp_path / "out"
+    convert(program, *OPTIONS, *EACH, "--workers", workers, "-o", out, inputs[0])
+    assert written(out) == whole
+    convert(program, *OPTIONS, "--group-bytes", "20k", "--force", "-o", out, inputs[0])
+    assert written(out) == whole
+
+
+def test_machines_that_share_a_directory(program, inputs, whole, tmp_path):
+    out = tmp_path / "out"
+    common = (*OPTIONS, *EACH, "-o", out, inputs[0])
+    for i in 2, 0:
+        said = convert(program, *common, "--part", f"{i}/3")
+        assert f"part {i}/3" in said and "--merge" in said
+    words = ["3 of 9 parts are not there", "000001", "1.jsonl", "--part I/N"]
+    refused(program, *common, "--merge", words=words)
+    before = times(tmp_path / "out.parts")
+    assert len(before) == 18  # nothing was lost by that
+    convert(program, *common, "--part", "1/3", "--workers", 2)
+    os.utime(inputs[0] / "4.jsonl")  # another machine's clock
+    convert(program, *common, "--merge")
+    assert written(out) == whole
+    for wrong in "3/3", "-1/3", "1", "1/", "/3", "a/b", "0/0":
+        refused(program, *common, "--part", wrong, words=["--part: expected I/N"])
+    refused(program, *common, "--part", "0/3", "--merge", words=["--merge"])
+
+
+def test_a_kill_costs_only_what_was_under_way(program, slow, tmp_path):
+    place, wanted, environment, waits = slow
+    out, parts = tmp_path / "out", tmp_path / "out.parts"
+    common = (BARE, *EACH, "--workers", 1, "-o", out, place)
+    process = start(program, *common, env={**environment, "STUB_WAITS": str(waits)})
+    wait_for(waits, process)
+    worker = int(waits.read_text())
+    process.kill()
+    os.kill(worker, signal.SIGKILL)  # it would end when it writes, and has our pipes until then
+    process.communicate()
+    before = times(parts)
+    assert sorted(before) == [f"00000{i}.{end}" for i in range(3) for end in ("bin", "idx", "json")]
+    convert(program, *common, "--part", "0/1", env=environment)
+    after = times(parts)
+    assert {name: after[name] for name in before} == before and len(after) == 18
+    process = start(program, *common, env=environment)
+    _, errors = process.communicate()
+    assert process.returncode == 0 and "6 of 6 parts are in" in errors
+    assert documents(out) == wanted
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_is_finished(program, slow, tmp_path, number):
+    place, wanted, environment, waits = slow
+    common = (BARE, *EACH, "--workers", 1, "-o", tmp_path / "out", place)
+    process = start(program, *common, env={**environment, "STUB_WAITS": str(waits)})
+    wait_for(waits, process)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2 and "3 of 6 parts are finished and kept" in errors
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(waits.read_text()), 0)
+    convert(program, *common, env=environment)
+    assert documents(tmp_path / "out") == wanted
+
+
+def test_a_worker_that_dies(program, slow, tmp_path):
+    place, _, environment, waits = slow
+    common = (BARE, *EACH, "--workers", 1, "-o", tmp_path / "out", place)
+    process = start(program, *common, env={**environment, "STUB_WAITS": str(waits)})
+    wait_for(waits, process)
+    os.kill(int(waits.read_text()), signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2 and "RP_E_GONE" in errors and "3.h5" in errors
+    assert "3 of 6 parts are finished and kept" in errors
+
+
+def make_parts(program, inputs, out):
+    """All parts but the last, which a bad file stops."""
+    convert(program, *OPTIONS, *EACH, "--part", "0/1", "-o", out, inputs[0])
+    return out.parent / (out.name + ".parts")
+
+
+@pytest.mark.parametrize("ending", ["bin", "idx", "json"])
+def test_a_part_that_changed_is_made_anew(program, inputs, whole, tmp_path, ending):
+    parts = make_parts(program, inputs, tmp_path / "out")
+    path = parts / f"000004.{ending}"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    convert(program, *OPTIONS, *EACH, "-o", tmp_path / "out", inputs[0])
+    assert written(tmp_path / "out") == whole
+
+
+def test_the_control_notices_nothing(broken, program, inputs, whole, tmp_path):
+    parts = make_parts(program, inputs, tmp_path / "out")
+    data = bytearray((parts / "000004.bin").read_bytes())
+    data[len(data) // 2] ^= 1
+    (parts / "000004.bin").write_bytes(data)
+    environment = {"RP_DEFECT": "trust_finished_parts"}
+    convert(broken, *OPTIONS, *EACH, "-o", tmp_path / "out", inputs[0], env=environment)
+    assert written(tmp_path / "out") != whole
+
+
+def test_other_inputs_or_options_are_converted_anew(program, inputs, tmp_path):
+    parts = make_parts(program, inputs, tmp_path / "out")
+    before = times(parts)
+    options = (*OPTIONS[1:], "--eos", 3, *EACH, "--part", "0/1", "-o", tmp_path / "out")
+    convert(program, *options, inputs[0])
+    assert not set(before.items()) & set(times(parts).items())
+    before = times(parts)
+    os.utime(inputs[0] / "2.jsonl")
+    convert(program, *options, inputs[0])
+    changed = dict(set(times(parts).items()) - set(before.items()))
+    assert sorted(changed) == ["000002.bin", "000002.idx", "000002.json"]
+
+
+def test_a_full_disk_keeps_what_is_finished(program, inputs, whole, tmp_path):
+    """A limit on the size of a file stands in for it: each part fits, the output does not."""
+    import resource
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000))
+
+    common = (*OPTIONS, *EACH, "-o", tmp_path / "out", inputs[0])
+    words = ["out.bin", "9 of 9 parts are finished and kept in"]
+    refused(program, *common, words=words, preexec_fn=limit)
+    before = times(tmp_path / "out.parts")
+    assert len(before) == 27 and not (tmp_path / "out.bin").exists()
+    convert(program, *common, "--merge")
+    assert written(tmp_path / "out") == whole
+
+
+def test_bad_input_keeps_what_is_finished(program, inputs, tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"input_ids": [1, 70000]}\n')
+    common = (*OPTIONS, *EACH, "--workers", 1, "-o", tmp_path / "out", inputs[0], bad)
+    words = ["RP_E_VOCABULARY", "bad.jsonl:1", "9 of 10 parts are finished and kept"]
+    refused(program, *common, words=words)
+    bad.write_text('{"input_ids": [1, 7]}\n')
+    convert(program, *common)
+    assert documents(tmp_path / "out") == [*inputs[1], [1, 7]]
+    refused(program, *common[:-2], bad, words=["out.bin: it exists already", "--force"])
+    assert not (tmp_path / "out.parts").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_enough_tokens(program, inputs, tmp_path, workers):
+    wanted, tokens = [], 0
+    for document in inputs[1]:
+        if tokens >= 10000:
+            break
+        wanted.append(document)
+        tokens += len(document)
+    options = (*OPTIONS, "--max-tokens", 10000, "--workers", workers, "-o", tmp_path / "out")
+    convert(program, *options, *EACH, inputs[0])
+    assert documents(tmp_path / "out") == wanted
+    convert(program, *options, "--force", inputs[0])
+    assert documents(tmp_path / "out") == wanted
+
+
+def test_megatron_data_sets_are_merged(program, inputs, whole, tmp_path):
+    for i in range(3):
+        files = [inputs[0] / f"{k}.jsonl" for k in range(3 * i, 3 * i + 3)]
+        convert(program, *OPTIONS, "-o", tmp_path / f"m{i}", *files)
+    named = tmp_path / "m0", tmp_path / "m1.bin", tmp_path / "m2.idx"
+    convert(program, "-o", tmp_path / "out", *named)
+    assert written(tmp_path / "out") == whole
+    convert(program, *EACH, "--workers", 2, "--force", "-o", tmp_path / "out", *named, inputs[0],
+            *OPTIONS)
+    assert documents(tmp_path / "out") == inputs[1] * 2
+    (tmp_path / "m1.idx").write_bytes((tmp_path / "m1.idx").read_bytes()[:-4])
+    refused(program, "-o", tmp_path / "x", *named, words=["m1.idx"])
+
+
+def test_progress_is_drawn_on_a_terminal_only(program, slow, tmp_path):
+    place, _, environment, waits = slow
+    common = (BARE, *EACH, "--workers", 1, "-o", tmp_path / "out", place)
+    ours, theirs = pty.openpty()
+    process = start(program, *common, env={**environment, "STUB_WAITS": str(waits)}, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while b"3 of 6 parts" not in seen:
+        seen += os.read(ours, 4096)
+    assert b"\rconverting" in seen.replace(b"\x1b[K", b"") and b" left" in seen
+    process.kill()
+    os.kill(int(waits.read_text()), signal.SIGKILL)
+    process.communicate()
+    os.close(ours)
+    process = start(program, *common, env=environment)
+    _, errors = process.communicate()
+    assert process.returncode == 0 and "\r" not in errors and "converting" not in errors

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How `ringpack convert` reads encoded files: each form by its own library, as tables of rows.
+
+A reader is a generator of tables of (request) -> (names of columns, share of the file that is done,
+columns). READERS at the end names them as forms.c does. A column of ids is (lengths, ids), one
+length a row; a column of text is a list of strings. convert_columns.py goes on from there.
+
+No reader loads a pickle: it would run whatever program the file holds.
+"""
+
+import gzip
+import io
+import json
+import os
+import struct
+
+import numpy
+
+from .convert_columns import (
+    BATCH_BYTES,
+    DTYPES,
+    Refused,
+    Unusable,
+    batched,
+    from_rows,
+    is_wanted,
+    need,
+)
+from .convert_shards import read_litdata, read_mds
+
+# ---- Arrow: columns of lists, chunks of a table ------------------------------------------------
+
+
+def arrow_tables(request, batches, schema):
+    """Tables of the wanted columns of record batches."""
+    pyarrow, compute = need("pyarrow"), need("pyarrow", "pyarrow.compute")
+    names = [field.name for field in schema if is_wanted(request, field.name)]
+    for batch, share in batches(names):
+        columns = {}
+        for name in names:
+            array = batch.column(schema_place(batch, name))
+            if isinstance(array, pyarrow.ChunkedArray):
+                array = array.combine_chunks()
+            if isinstance(array.type, pyarrow.BaseExtensionType):
+                array = array.storage
+            if pyarrow.types.is_dictionary(array.type):
+                array = array.dictionary_decode()
+            columns[name] = arrow_column(request, pyarrow, compute, name, array)
+        yield share, {name: column for name, column in columns.items() if column is not None}
+
+
+def schema_place(batch, name):
+    return batch.schema.get_field_index(name)
+
+
+def arrow_column(request, pyarrow, compute, name, array):
+    kinds = pyarrow.types
+    if kinds.is_string(array.type) or kinds.is_large_string(array.type):
+        return [text or "" for text in array.to_pylist()]
+    is_list = kinds.is_list(array.type) or kinds.is_large_list(array.type)
+    if not is_list and not kinds.is_fixed_size_list(array.type):
+        return None
+    if not kinds.is_integer(array.type.value_type) and not kinds.is_boolean(array.type.value_type):
+        return None
+    lengths = compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    values = array.flatten()  # of rows that are not null
+    lengths = lengths.astype("i8")
+    if values.null_count:
+        place = values.is_null().to_numpy(zero_copy_only=False).argmax()
+        row = numpy.searchsorted(lengths.cumsum(), place, side="right")
+        return Unusable(int(row), "a null among them")
+    if kinds.is_boolean(values.type):
+        values = values.cast("uint8")
+    return lengths, values.to_numpy(zero_copy_only=False)
+
+
+def read_parquet(request):
+    parquet = need("pyarrow", "pyarrow.parquet")
+    with parquet.ParquetFile(request["path"], memory_map=True) as file:
+        meta = file.metadata
+        row_bytes = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
+        rows = max(1, min(65536, BATCH_BYTES * meta.num_rows // max(1, row_bytes)))
+
+        def batches(names):
+            done = 0
+            for batch in file.iter_batches(batch_size=rows, columns=names, use_threads=False):
+                done += batch.num_rows
+                yield batch, done / meta.num_rows
+
+        yield from arrow_tables(request, batches, file.schema_arrow)
+
+
+def read_arrow(request):
+    """Files and streams, Feather, compressed or not."""
+    ipc = need("pyarrow", "pyarrow.ipc")
+    with need("pyarrow").memory_map(request["path"]) as file:
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        if is_file:
+            reader = ipc.open_file(file)
+            found = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            reader = found = ipc.open_stream(file)
+        size = file.size()
+
+        def batches(_):
+            for batch in found:
+                for at in range(0, batch.num_rows, 65536):
+                    yield batch.slice(at, 65536), file.tell() / size
+
+        yield from arrow_tables(request, batches, reader.schema)
+
+
+def read_lance(request):
+    dataset = need("pylance", "lance").dataset(request["path"])
+    total = max(1, dataset.count_rows())
+
+    def batches(names):
+        done = 0
+        for batch in dataset.scanner(columns=names, scan_in_order=True).to_batches():
+            done += batch.num_rows
+            yield batch, done / total
+
+    yield from arrow_tables(request, batches, dataset.schema)
+
+
+# ---- HDF5 --------------------------------------------------------------------------------------
+
+
+def read_hdf5(request):
+    """Data sets of rows: [rows, length], or variable length; Cerebras' [rows, 3, MSL]."""
+    with need("h5py").File(request["path"], "r") as file:
+        if "data" in file and file["data"].ndim == 3 and not request["column"]:
+            yield from cerebras_tables(request, file["data"])
+            return
+        found = {name: file[name] for name in file if is_wanted(request, name)}
+        found = {name: data for name, data in found.items() if hasattr(data, "shape") and data.ndim}
+        total = max((len(data) for data in found.values()), default=0)
+        for name, data in found.items():
+            if len(data) != total:
+                raise Refused("format", f"{request['path']}: data set `{name}`: expected {total} "
+                                        f"rows, found {len(data)}")
+        for at in range(0, total, 1024):
+            piece = {name: data[at : at + 1024] for name, data in found.items()}
+            rows = [
+                {name: hdf5_value(values[i]) for name, values in piece.items()}
+                for i in range(min(1024, total - at))
+            ]
+            yield (at + len(rows)) / total, from_rows(rows)
+
+
+def hdf5_value(value):
+    if isinstance(value, bytes):
+        return value.decode()
+    return value if isinstance(value, str) else numpy.asarray(value).ravel()
+
+
+def cerebras_tables(request, data):
+    """Rows of ids, mask and labels, where label i is the token behind id i. The document is the ids
+    that the mask has before its last 1, and the label of the last: the token that only it holds."""
+    if data.shape[1] < 3:
+        raise Refused("format", f"{request['path']}: `data`: expected [rows, 3, length], found "
+                                f"{list(data.shape)}")
+    for at in range(0, len(data), 256):
+        rows = []
+        for ids, mask, labels in data[at : at + 256, :3]:
+            used = int(numpy.flatnonzero(mask)[-1]) + 1 if mask.any() else 0
+            row = {"input_ids": numpy.concatenate((ids[:used], labels[max(0, used - 1) : used]))}
+            if used and not request["drop_labels"]:
+                row["loss_mask"] = numpy.concatenate((mask[:1], mask[:used]))
+                if (labels[: used - 1] != ids[1:used]).any():
+                    row["labels"] = numpy.concatenate((ids[:1], labels[:used]))
+            rows.append(row)
+        yield (at + len(rows)) / len(data), from_rows(rows)
+
+
+# ---- records -----------------------------------------------------------------------------------
+
+
+def read_tar(request):
+    """WebDataset: members of one name are a sample; .npy, .json and .txt are read."""
+    import tarfile
+
+    rows, key = {}, None
+    total = os.path.getsize(request["path"])
+
+    def samples_of(archive):
+        nonlocal rows, key
+        for member in archive:
+            if not member.isfile():
+                continue
+            folder, _, base = member.name.rpartition("/")
+            stem, _, ending = base.partition(".")
+            if (folder, stem) != key:
+                if rows:
+                    yield rows, min(total, member.offset)
+                rows, key = {}, (folder, stem)
+            rows.update(tar_values(request, member, ending.lower(), archive))
+        if rows:
+            yield rows, total
+
+    with tarfile.open(request["path"], "r|*") as archive:
+        yield from batched(samples_of(archive), total)
+
+
+def tar_values(request, member, ending, archive):
+    path = f"{request['path']}: member {member.name}"
+    data = archive.extractfile(member).read()
+    if ending.endswith("npy"):
+        name = {"npy": "tokens"}.get(ending, ending[:-4])
+        try:
+            return {name: numpy.load(io.BytesIO(data), allow_pickle=False).ravel()}
+        except ValueError as error:
+            raise Refused("format", f"{path}: expected an array of ids, found none: {error}",
+                          "arrays of Python objects are pickles, which are never loaded") from None
+    if ending in ("pkl", "pickle", "pyd", "pth"):
+        if not request["column"] or request["column"] == ending:
+            raise Refused("format", f"{path}: a pickle runs whatever program it holds when it is "
+                                    "loaded, so it never is",
+                          "write the members as .npy or .json, or choose another with --column")
+        return {}
+    if ending.endswith("json"):
+        value = json.loads(data)
+        value = value if isinstance(value, dict) else {"tokens": value}
+        return {
+            name: numpy.array(item, "i8") if isinstance(item, list) else item
+            for name, item in value.items()
+            if is_wanted(request, name) and isinstance(item, (list, str))
+        }
+    return {"text": data.decode()} if ending in ("txt", "text") else {}
+
+
+def read_tfrecord(request):
+    """Framed records, each a tf.train.Example."""
+    crc32c, example_pb2 = need("crc32c"), need("tfrecord", "tfrecord.example_pb2")
+    path = request["path"]
+    total = os.path.getsize(path)
+
+    def check(data, packed, number):
+        crc = crc32c.crc32c(data)
+        if ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF != struct.unpack("<I", packed)[0]:
+            raise Refused("corrupt", f"{path}: row {number}: its checksum is another")
+
+    def records(file):
+        raw, number = getattr(file, "fileobj", None) or file, 0
+        while head := file.read(12):
+            if len(head) < 12:
+                raise Refused("corrupt", f"{path}: it ends in the middle of row {number}")
+            check(head[:8], head[8:], number)
+            (length,) = struct.unpack("<Q", head[:8])
+            data = file.read(length + 4)
+            if len(data) != length + 4:
+                raise Refused("corrupt", f"{path}: it ends in the middle of row {number}")
+            check(data[:length], data[length:], number)
+            yield example_row(request, example_pb2, data[:length]), raw.tell()
+            number += 1
+
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+        yield from batched(records(file), total)
+
+
+def example_row(request, example_pb2, data):
+    example, row = example_pb2.Example.FromString(data), {}
+    for name, feature in example.features.feature.items():
+        if not is_wanted(request, name):
+            continue
+        if feature.HasField("int64_list"):
+            row[name] = numpy.array(feature.int64_list.value, "i8")
+        elif feature.HasField("bytes_list") and feature.bytes_list.value:
+            data = feature.bytes_list.value[0]
+            if request.get("dtype") and name != "text":
+                row[name] = numpy.frombuffer(data, DTYPES[request["dtype"]])
+            else:
+                row[name] = data.decode()
+    return row
+
+
+def read_arrayrecord(request):
+    """Records that are a tf.train.Example each, or bare ids where --dtype says how wide."""
+    module = need("array_record", "array_record.python.array_record_module")
+    reader = module.ArrayRecordReader(request["path"])
+    total, dtype = reader.num_records(), request.get("dtype")
+    example_pb2 = None if dtype else need("tfrecord", "tfrecord.example_pb2")
+
+    def rows():
+        for at in range(0, total, 1024):
+            records = reader.read(list(range(at, min(at + 1024, total))))
+            for i, data in enumerate(records):
+                if dtype:
+                    yield {"tokens": numpy.frombuffer(data, DTYPES[dtype])}, at + i + 1
+                else:
+                    yield example_row(request, example_pb2, data), at + i + 1
+
+    try:
+        yield from batched(rows(), total)
+    finally:
+        reader.close()
+
+
+READERS = {
+    "parquet": read_parquet,
+    "arrow": read_arrow,
+    "lance": read_lance,
+    "mds": read_mds,
+    "litdata": read_litdata,
+    "hdf5": read_hdf5,
+    "tar": read_tar,
+    "tfrecord": read_tfrecord,
+    "arrayrecord": read_arrayrecord,
+}

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The readers of MDS and litData for `ringpack convert`: shards of samples, and an index.json that
+describes them. Their libraries bring torch and the clients of every cloud, for a format that is a
+table of offsets; so it is read here, and only decompression needs a package.
+
+A shard, once decompressed: u32 samples, u32 offsets[samples + 1], then what the offsets say.
+"""
+
+import gzip
+import json
+import os
+import struct
+
+import numpy
+
+from .convert_columns import DTYPES, Refused, batched, is_wanted, need
+
+
+def declared_dtype(request, what):
+    if request.get("dtype"):
+        return DTYPES[request["dtype"]]
+    raise Refused(
+        "usage",
+        f"{request['path']}: {what} holds bytes, and nothing says how wide an id is",
+        "give --dtype u16, u32, i32 or i64",
+    )
+
+
+def decompressed(path, name):
+    with open(path, "rb") as file:
+        data = file.read()
+    if not name:
+        return data
+    kind = name.split(":")[0]
+    if kind in ("zstd", "zst"):
+        return need("zstandard").ZstdDecompressor().decompressobj().decompress(data)
+    if kind in ("gz", "gzip"):
+        return gzip.decompress(data)
+    if kind == "br":
+        return need("brotli").decompress(data)
+    if kind == "snappy":
+        return need("python-snappy", "snappy").decompress(data)
+    raise Refused("format", f"{path}: expected zstd, gzip, brotli or snappy, found `{name}`")
+
+
+def index_beside(path):
+    try:
+        with open(os.path.join(os.path.dirname(path), "index.json"), encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError:
+        raise Refused(
+            "format",
+            f"{path}: the index.json that describes it is not beside it",
+            "copy index.json into the directory of the shard",
+        ) from None
+
+
+def samples(path, data):
+    """Samples of a shard: u32 count, u32 offsets, bytes."""
+    (count,) = struct.unpack_from("<I", data)
+    offsets = numpy.frombuffer(data, "<u4", count + 1, 4)
+    if count and (offsets[0] < 8 + 4 * count or offsets[-1] > len(data)
+                  or (numpy.diff(offsets.astype("i8")) < 0).any()):
+        raise Refused("corrupt", f"{path}: samples lie outside the shard")
+    for i in range(count):
+        yield memoryview(data)[offsets[i] : offsets[i + 1]], offsets[i + 1]
+
+
+def read_mds(request):
+    path, name = request["path"], os.path.basename(request["path"])
+    for shard in index_beside(path).get("shards", []):
+        if name == shard["raw_data"]["basename"]:
+            packing = None
+            break
+        if shard.get("zip_data") and name == shard["zip_data"]["basename"]:
+            packing = shard["compression"]
+            break
+    else:
+        raise Refused("format", f"{path}: the index.json beside it does not name it")
+    data = decompressed(path, packing)
+    if len(data) != shard["raw_data"]["bytes"]:
+        raise Refused("corrupt", f"{path}: expected {shard['raw_data']['bytes']} bytes of samples, "
+                                 f"found {len(data)}")
+    columns = list(zip(shard["column_names"], shard["column_encodings"], shard["column_sizes"]))
+
+    def rows():
+        for sample, done in samples(path, data):
+            at, sizes = 0, []
+            for _, _, size in columns:
+                if size is None:
+                    (size,) = struct.unpack_from("<I", sample, at)
+                    at += 4
+                sizes.append(size)
+            row = {}
+            for (column, encoding, _), size in zip(columns, sizes):
+                if is_wanted(request, column):
+                    value = mds_value(request, column, encoding, sample[at : at + size])
+                    if value is not None:
+                        row[column] = value
+                at += size
+            yield row, done
+
+    yield from batched(rows(), len(data))
+
+
+SHAPE_WIDTHS = (1, 2, 4, 8)
+ARRAY_TYPES = {8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u8", 65: "<i8"}
+
+
+def mds_value(request, column, encoding, data):
+    """A list of ids or a text; None for anything else."""
+    kind, _, rest = encoding.partition(":")
+    if kind == "pkl":
+        raise Refused(
+            "format",
+            f"{request['path']}: column `{column}` is a pickle, which runs whatever program it "
+            "holds when it is loaded, so it never is",
+            "write the shards anew with `ndarray:uint16` or `ndarray:uint32`",
+        )
+    if kind == "str":
+        return bytes(data).decode()
+    if kind == "json":
+        value = json.loads(bytes(data))
+        return numpy.array(value, "i8") if isinstance(value, list) else None
+    if kind == "bytes":
+        if column in (request["column"], "input_ids", "tokens"):
+            return numpy.frombuffer(data, declared_dtype(request, f"column `{column}`"))
+        return None
+    if kind != "ndarray":
+        return None
+    dtype, _, shape = rest.partition(":")
+    at = 0
+    if not dtype:
+        dtype, at = ARRAY_TYPES.get(data[0]), 1
+    if not shape:
+        at += 1 + (data[at] >> 2) * SHAPE_WIDTHS[data[at] & 3]
+    if dtype is None or numpy.dtype(dtype).kind not in "iu":
+        return None
+    return numpy.frombuffer(data[at:], dtype)
+
+
+TORCH_TYPES = {11: "u1", 13: "<i2", 14: "<i2", 15: "<i4", 16: "<i4", 17: "<i8", 18: "<i8",
+               20: "<u2"}
+NUMPY_TYPES = {1: "<i2", 2: "<i4", 3: "<i8", 4: "u1", 5: "<u2", 6: "<u4", 7: "<u8"}
+
+
+def litdata_value(request, column, kind, data):
+    name, _, code = kind.partition(":")
+    types = {"no_header_tensor": TORCH_TYPES, "no_header_numpy": NUMPY_TYPES}.get(name)
+    if types is not None:
+        dtype = types.get(int(code))
+        return numpy.frombuffer(data, dtype) if dtype else None
+    if name in ("str", "string"):
+        return bytes(data).decode()
+    if name == "bytes" and column in (request["column"], "input_ids", "tokens"):
+        return numpy.frombuffer(data, declared_dtype(request, f"column `{column}`"))
+    if name == "pickle" and column in (request["column"], "input_ids", "tokens"):
+        raise Refused(
+            "format",
+            f"{request['path']}: `{column}` is a pickle, which runs whatever program it holds "
+            "when it is loaded, so it never is",
+            "write the chunks anew with numpy arrays or tensors",
+        )
+    return None
+
+
+def litdata_names(config):
+    """Names of the leaves of a sample: the keys of a dictionary, or `tokens` for the only one."""
+    kinds = config["data_format"]
+    if len(kinds) == 1:
+        return ["tokens"]
+    try:
+        spec = json.loads(config["data_spec"])
+        spec = spec[1] if isinstance(spec, list) else spec
+        names = json.loads(spec["context"])
+        return names if len(names) == len(kinds) else [str(i) for i in range(len(kinds))]
+    except (ValueError, KeyError, TypeError):
+        return [str(i) for i in range(len(kinds))]
+
+
+def read_litdata(request):
+    path = request["path"]
+    config = index_beside(path)["config"]
+    if config.get("encryption"):
+        raise Refused("format", f"{path}: expected chunks that are not encrypted")
+    data = decompressed(path, config.get("compression"))
+    kinds, names = config["data_format"], litdata_names(config)
+    bare = config.get("item_loader") == "TokensLoader"
+
+    def rows():
+        for sample, done in samples(path, data):
+            if bare:
+                yield {"tokens": litdata_value(request, "tokens", kinds[0], sample)}, done
+                continue
+            sizes = struct.unpack_from(f"<{len(kinds)}I", sample)
+            at, row = 4 * len(kinds), {}
+            for name, kind, size in zip(names, kinds, sizes):
+                if is_wanted(request, name):
+                    value = litdata_value(request, name, kind, sample[at : at + size])
+                    if value is not None:
+                        row[name] = value
+                at += size
+            yield row, done
+
+    yield from batched(rows(), len(data))

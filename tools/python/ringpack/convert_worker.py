@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenise text and read encoded files for `ringpack convert`, over stdin and stdout.
+
+    convert_worker.py TOKENIZER EOS BOS THREADS
+        TOKENIZER   the path of a tokenizer.json, or "bytes"
+        EOS, BOS    a token id, the text of a token, or "" (of EOS: look for a usual one)
+        THREADS     that the tokenizer may use; 0: as many as it likes
+    convert_worker.py --decompress zstd
+        stdin to stdout: exit status 3 without the package, 4 if the archive is damaged
+
+At the start the worker says   b"RPCW", u32 version 2, u64 vocabulary size, i64 eos, i64 bos
+(-1: not known), or refuses. Then the parent asks, and the worker answers in frames:
+
+    u32 1, u32 texts, then for each: u32 bytes, UTF-8     -> one frame of kind 1
+    u32 2, u32 bytes, JSON {path, form, column, ...}      -> frames of kind 1 or 2, then one of 3
+
+    u32 kind       1 documents made of text, 2 documents that were ids, 3 the end of a file,
+                   4 refused
+    u32 documents  refused: which error, see REFUSALS
+    u32 width      bytes of an id, 2 or 4; refused: bytes of the message
+    u32 share      of the file that is read, in 2^-32; refused: bytes of the hint
+    u64 dropped    texts that were smaller than min_bytes
+    then           u32 tokens of each document, and all ids; refused: message, hint
+
+All little-endian. Each side reads what it was sent before it writes, so neither can block the
+other. The end of stdin is the end. No token is put around a document: the parent does that.
+"""
+
+import json
+import os
+import signal
+import struct
+import sys
+import types
+
+if not __package__:
+    # Of a script, its own directory comes first on the path: its modules would hide others. They
+    # are a package instead, without what `import ringpack` does.
+    _package = types.ModuleType("ringpack_convert")
+    _package.__path__ = [sys.path.pop(0)]
+    sys.modules[_package.__name__] = _package
+    __package__ = _package.__name__
+
+TEXTS, IDS, END, REFUSED = 1, 2, 3, 4
+ASK_TEXTS = 1
+REFUSALS = ("format", "resource", "usage", "corrupt", "vocabulary")
+FRAME = struct.Struct("<IIIIQ")
+
+
+def refusal_frame(name, message, hint):
+    message, hint = (text.encode()[:4000] for text in (message, hint))
+    head = FRAME.pack(REFUSED, REFUSALS.index(name), len(message), len(hint), 0)
+    return head + message + hint
+
+
+try:
+    import numpy
+
+    from .convert_columns import Refused, Table, choose, need
+    from .convert_readers import READERS
+except ImportError as error:
+    print(error, file=sys.stderr)
+    hint = "`pip install numpy`, or set RINGPACK_PYTHON to a Python that has it"
+    sys.stdout.buffer.write(refusal_frame("resource", f"{sys.executable}: {error}", hint))
+    sys.exit(0)
+
+TEXTS_AT_A_TIME = 4096
+EXIT_NO_PACKAGE, EXIT_CORRUPT = 3, 4
+USUAL_EOS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|eos|>")
+
+
+class Bytes:
+    """Text as its UTF-8 bytes."""
+
+    vocab_size, eos, bos = 257, -1, -1
+
+    def encode(self, texts):
+        return [numpy.frombuffer(text.encode(), "u1").astype("u2") for text in texts]
+
+
+class Tokenizer:
+    """Text as the tokens of a tokenizer.json."""
+
+    def __init__(self, path, eos, bos):
+        tokenizers = need("tokenizers")
+        try:
+            self.tokenizer = tokenizers.Tokenizer.from_file(path)
+        except Exception as error:  # the package raises bare Exceptions
+            print(error, file=sys.stderr)
+            raise Refused(
+                "format",
+                f"{path}: expected a tokenizer.json, found something that `tokenizers` cannot read",
+                "give the tokenizer.json of a Hugging Face tokenizer, or `bytes`",
+            ) from None
+        self.tokenizer.no_truncation()  # a corpus wants every token, whatever tokenizer.json says,
+        self.tokenizer.no_padding()  # and no other
+        vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
+        self.eos = find_token(path, "--eos", vocabulary, eos)
+        self.bos = find_token(path, "--bos", vocabulary, bos)
+        if not eos:
+            known = [vocabulary[name] for name in USUAL_EOS if name in vocabulary]
+            self.eos = known[0] if len(known) == 1 else -1
+        self.vocab_size = max(*vocabulary.values(), self.eos, self.bos, -1) + 1
+
+    def encode(self, texts):
+        encoded = self.tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [numpy.array(one.ids, "u4") for one in encoded]
+
+
+def find_token(path, option, vocabulary, wanted):
+    if not wanted or wanted.isdigit():
+        return int(wanted) if wanted else -1
+    if wanted in vocabulary:
+        return vocabulary[wanted]
+    raise Refused(
+        "usage",
+        f"{path}: its vocabulary does not hold the token given to {option}",
+        f"give the id, or a token of this tokenizer, to {option}",
+    )
+
+
+def pack(kind, lengths, ids, share=1.0, dropped=0):
+    """A frame of documents, as narrow as their ids allow."""
+    narrow = ids.dtype == numpy.dtype("u2") or not len(ids) or ids.max() < 65536
+    ids = numpy.ascontiguousarray(ids, "<u2" if narrow else "<u4")
+    lengths = numpy.ascontiguousarray(lengths, "<u4")
+    head = FRAME.pack(kind, len(lengths), ids.itemsize, int(share * 0xFFFFFFFF), dropped)
+    return b"".join((head, lengths.data, ids.data))
+
+
+def pack_texts(tokenizer, texts, share=1.0, dropped=0):
+    documents = tokenizer.encode(texts)
+    ids = numpy.concatenate(documents) if documents else numpy.empty(0, "u2")
+    return pack(TEXTS, [len(document) for document in documents], ids, share, dropped)
+
+
+def read_exactly(stream, count):
+    data = stream.read(count)
+    if len(data) != count:
+        raise SystemExit(0)  # the parent is gone; it has said why
+    return data
+
+
+def read_texts(source, count):
+    texts = []
+    for _ in range(count):
+        (length,) = struct.unpack("<I", read_exactly(source, 4))
+        texts.append(read_exactly(source, length).decode("utf-8"))
+    return texts
+
+
+def text_frames(request, tokenizer, texts, share):
+    least = max(1, request["min_bytes"])
+    for at in range(0, len(texts), TEXTS_AT_A_TIME):
+        some = texts[at : at + TEXTS_AT_A_TIME]
+        kept = [text for text in some if len(text.encode()) >= least]
+        yield pack_texts(tokenizer, kept, share, len(some) - len(kept))
+
+
+def file_frames(request, tokenizer):
+    """The documents of a file, and its end."""
+    name, row = None, 0
+    for share, columns in READERS[request["form"]](request):
+        table = Table(request, columns, row)
+        name = name or choose(request, columns)
+        column = table.column(name)
+        if isinstance(column, list):
+            yield from text_frames(request, tokenizer, column, share)
+            row += len(column)
+        else:
+            yield pack(IDS, *table.ids(name), share)
+            row += len(column[0])
+    yield FRAME.pack(END, 0, 0, 0, 0)
+
+
+def answer_file(request, tokenizer):
+    """The same, with a refusal for whatever a library does not like."""
+    try:
+        yield from file_frames(request, tokenizer)
+    except (Refused, BrokenPipeError):
+        raise
+    except MemoryError:
+        raise Refused("resource", f"{request['path']}: not enough memory to read it",
+                      "give fewer --workers") from None
+    except Exception as error:
+        what = str(error).strip().split("\n")[0][:500] or type(error).__name__
+        raise Refused("corrupt", f"{request['path']}: `{request['form']}`: cannot be read: {what}",
+                      "is it whole, and of this form? --as names another") from None
+
+
+def serve(tokenizer, source, sink):
+    while head := source.read(8):
+        kind, count = struct.unpack("<II", head)
+        if kind == ASK_TEXTS:
+            frames = [pack_texts(tokenizer, read_texts(source, count))]
+        else:
+            frames = answer_file(json.loads(read_exactly(source, count)), tokenizer)
+        for frame in frames:
+            sink.write(frame)
+        sink.flush()
+
+
+def decompress():
+    try:
+        zstandard = need("zstandard")
+    except Refused:
+        return EXIT_NO_PACKAGE
+    context = zstandard.ZstdDecompressor(max_window_size=1 << 31)
+    frame = None
+    try:
+        while piece := sys.stdin.buffer.read(1 << 20):
+            while piece:
+                frame = frame or context.decompressobj()
+                sys.stdout.buffer.write(frame.decompress(piece))
+                piece = frame.unused_data
+                frame = None if frame.eof else frame
+        sys.stdout.buffer.flush()
+    except zstandard.ZstdError as error:
+        print(error, file=sys.stderr)
+        return EXIT_CORRUPT
+    except BrokenPipeError:  # the parent has enough
+        os._exit(0)
+    return EXIT_CORRUPT if frame else 0
+
+
+def main(name, eos, bos, threads):
+    if threads != "0":
+        os.environ.setdefault("RAYON_NUM_THREADS", threads)
+    sink = sys.stdout.buffer
+    try:
+        tokenizer = Bytes() if name == "bytes" else Tokenizer(name, eos, bos)
+        sink.write(struct.pack("<4sIQqq", b"RPCW", 2, tokenizer.vocab_size, tokenizer.eos,
+                               tokenizer.bos))
+        sink.flush()
+        serve(tokenizer, sys.stdin.buffer, sink)
+    except Refused as refused:
+        sink.write(refusal_frame(refused.name, str(refused), refused.hint))
+        sink.flush()
+    except BrokenPipeError:  # the parent has enough
+        os._exit(0)
+    return 0
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it closes our stdin
+    if sys.argv[1] == "--decompress":
+        sys.exit(decompress())
+    sys.exit(main(*sys.argv[1:5]))

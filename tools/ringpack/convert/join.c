@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* join.c — the parts become the output. Their order is that of the tasks, and so of the inputs. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "convert/parts.h"
+#include "interrupt.h"
+
+#define LENGTHS_OFFSET 34u
+#define STEP_IDS (16u << 20) /* between two looks for Ctrl-C */
+
+/* How many of its documents belong to the output: the one that reaches `wanted` is the last. */
+static size_t documents_taken(const int32_t *lengths, uint64_t documents, uint64_t wanted,
+                              uint64_t *tokens)
+{
+    size_t taken = 0;
+    for (*tokens = 0; taken < documents && *tokens < wanted; taken++)
+        *tokens += (uint64_t)lengths[taken];
+    return taken;
+}
+
+/* In steps, so that Ctrl-C does not wait for terabytes; all lengths come with the first. */
+static int append_part(struct rp_output *output, const struct rp_map *tokens,
+                       const struct rp_map *index, const struct rp_task_part *made, uint64_t wanted,
+                       struct rp_error *error)
+{
+    int32_t *lengths = calloc((size_t)made->documents + 1, sizeof *lengths);
+    if (!lengths)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for an index of %" PRIu64 " documents",
+                       made->documents);
+    memcpy(lengths, index->data + LENGTHS_OFFSET, (size_t)made->documents * sizeof *lengths);
+    uint64_t left;
+    size_t documents = documents_taken(lengths, made->documents, wanted, &left);
+    struct rp_ids ids = {tokens->data, made->wide ? 4 : 2, 0};
+    int code = 0;
+    do {
+        ids.count = (size_t)rp_min_u64(left, STEP_IDS);
+        code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
+        if (code == 0)
+            code = rp_output_append(output, lengths, documents, &ids, error);
+        ids.at = (const uint8_t *)ids.at + ids.count * ids.width;
+        left -= ids.count;
+        documents = 0;
+    } while (code == 0 && left > 0);
+    free(lengths);
+    return code;
+}
+
+static int join_part(struct rp_conversion *conversion, struct rp_output *output,
+                     const struct rp_task *task, uint64_t wanted, struct rp_error *error)
+{
+    struct rp_map tokens = {0}, index = {0};
+    char *token_path = rp_part_path(conversion, task, "bin");
+    char *index_path = rp_part_path(conversion, task, "idx");
+    int code = token_path && index_path
+                   ? 0
+                   : rp_fail(error, -RP_E_RESOURCE, NULL, "no memory for a name");
+    if (code == 0)
+        code = rp_map_open(&tokens, token_path, error);
+    if (code == 0)
+        code = rp_map_open(&index, index_path, error);
+    if (code == 0 &&
+        (tokens.bytes != task->made.token_bytes || index.bytes != task->made.index_bytes))
+        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part anew",
+                       "%s: it changed while it was in use", token_path);
+    if (code == 0)
+        code = append_part(output, &tokens, &index, &task->made, wanted, error);
+    rp_map_close(&tokens);
+    rp_map_close(&index);
+    free(token_path);
+    free(index_path);
+    return code;
+}
+
+static void add_counts(struct rp_counts *sum, const struct rp_counts *counts)
+{
+    sum->files += counts->files;
+    sum->binary += counts->binary;
+    sum->not_utf8 += counts->not_utf8;
+    sum->too_small += counts->too_small;
+    sum->unreadable += counts->unreadable;
+}
+
+/* The type of the output follows from all ids, so that it does not depend on who met the first that
+ * is too large for u16. */
+static void sum_up(const struct rp_conversion *conversion, struct rp_task_part *joined)
+{
+    *joined = (struct rp_task_part){0};
+    for (size_t i = 0; i < conversion->task_count && conversion->tasks[i].finished; i++) {
+        const struct rp_task_part *made = &conversion->tasks[i].made;
+        joined->documents += made->documents;
+        joined->token_max = rp_max_u64(joined->token_max, made->token_max);
+        add_counts(&joined->counts, &made->counts);
+    }
+    joined->wide = conversion->vocab_size ? conversion->vocab_size > RP_OUTPUT_IDS_NARROW
+                                          : joined->token_max >= RP_OUTPUT_IDS_NARROW;
+}
+
+int rp_parts_join(struct rp_conversion *conversion, struct rp_task_part *joined,
+                  struct rp_error *error)
+{
+    const struct rp_convert_options *options = conversion->options;
+    uint64_t wanted = options->max_tokens ? options->max_tokens : UINT64_MAX;
+    struct rp_output output;
+    sum_up(conversion, joined);
+    if (joined->documents == 0)
+        return 0;
+    int code = rp_output_open(&output, options->output, joined->wide, options->force, error);
+    if (code < 0)
+        return code;
+    output.full = true;
+    for (size_t i = 0; i < conversion->task_count && code == 0; i++) {
+        const struct rp_task *task = &conversion->tasks[i];
+        if (output.token_count >= wanted)
+            break;
+        if (task->made.documents > 0)
+            code = join_part(conversion, &output, task, wanted - output.token_count, error);
+    }
+    if (code == 0)
+        code = rp_output_publish(&output, error);
+    joined->documents = output.documents;
+    joined->tokens = output.token_count;
+    rp_output_discard(&output);
+    return code;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* listings.c — directories whose files are in the order of a list of their own: by name,
+ * chunk-0-10 would come before chunk-0-2. */
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "convert/convert.h"
+
+#define LISTING_BYTES_MAX (256u << 20)
+
+/* A list `array` in the file `file` has an object for each data file, and its name under `name`;
+ * in MDS one level deeper, and under another key where the file is compressed. */
+static const struct {
+    const char *file, *array, *name, *inner, *inner_packed, *form;
+} listings[] = {
+    {"index.json", "shards", "basename", "raw_data", "zip_data", "mds"},
+    {"index.json", "chunks", "filename", NULL, NULL, "litdata"},
+    {"state.json", "_data_files", "filename", NULL, NULL, "arrow"},
+};
+
+static int add_listed(struct rp_inputs *inputs, const char *directory, size_t which,
+                      const json_t *list, struct rp_error *error)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *item = json_array_get(list, i), *inner = item;
+        if (listings[which].inner) {
+            inner = json_object_get(item, listings[which].inner_packed);
+            char *packed =
+                inner ? rp_format("%s/%s", directory,
+                                  json_string_value(json_object_get(inner, listings[which].name))
+                                      ?: "")
+                      : NULL;
+            if (!packed || access(packed, F_OK) < 0)
+                inner = json_object_get(item, listings[which].inner);
+            free(packed);
+        }
+        const char *name = json_string_value(json_object_get(inner, listings[which].name));
+        if (!name || !*name || strchr(name, '/'))
+            return rp_fail(error, -RP_E_FORMAT, "is the directory of the form that its list says?",
+                           "%s/%s: entry %zu of `%s`: expected the name of a file", directory,
+                           listings[which].file, i, listings[which].array);
+        char *path = rp_format("%s/%s", directory, name);
+        int code = path ? rp_inputs_add_file(inputs, path, rp_form_named(listings[which].form),
+                                             true, error)
+                        : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
+        free(path);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+static int add_from(struct rp_inputs *inputs, const char *directory, const char *path,
+                    const char *file, struct rp_error *error)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    int code = rp_file_read_all(path, LISTING_BYTES_MAX, &text, &bytes, error);
+    if (code < 0)
+        return code;
+    json_t *listing = json_loadb(text, bytes, 0, NULL);
+    free(text);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(listings) && code == 0; i++) {
+        json_t *list = json_object_get(listing, listings[i].array);
+        if (strcmp(listings[i].file, file) || !json_is_array(list))
+            continue;
+        code = add_listed(inputs, directory, i, list, error);
+        code = code < 0 ? code : 1;
+    }
+    json_decref(listing);
+    return code;
+}
+
+int rp_inputs_add_listing(struct rp_inputs *inputs, const char *directory, struct rp_error *error)
+{
+    static const char *const files[] = {"index.json", "state.json"};
+    int code = 0;
+    char *splits = rp_format("%s/dataset_dict.json", directory);
+    if (splits && access(splits, F_OK) == 0)
+        code = rp_fail(error, -RP_E_USAGE, "name the directory of one split, for instance train",
+                       "%s: expected one data set, found several splits", directory);
+    free(splits);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(files) && code == 0; i++) {
+        char *path = rp_format("%s/%s", directory, files[i]);
+        if (!path)
+            return rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
+        if (access(path, F_OK) == 0)
+            code = add_from(inputs, directory, path, files[i], error);
+        free(path);
+    }
+    return code;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parts.c — what is known of a part: PREFIX.parts/NNNNNN.json, written after its part. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+#include "base/mem.h"
+#include "cmd.h"
+#include "convert/parts.h"
+
+#define RECORD_VERSION 1
+#define RECORD_BYTES_MAX 65536u
+
+char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task *task,
+                   const char *ending)
+{
+    return rp_format("%s/%06zu%s%s", conversion->folder, (size_t)(task - conversion->tasks),
+                     ending ? "." : "", ending ? ending : "");
+}
+
+static char *task_hash(const struct rp_conversion *conversion, const struct rp_task *task,
+                       bool times, char text[RP_HASH_HEX_BYTES])
+{
+    struct rp_hasher hasher;
+    rp_hasher_begin(&hasher);
+    rp_hasher_add(&hasher, &conversion->made_of, sizeof conversion->made_of);
+    for (size_t i = 0; i < task->count; i++) {
+        const struct rp_input *input = &task->inputs[i];
+        rp_hasher_add(&hasher, times ? &input->mtime_ns : &input->bytes, sizeof(uint64_t));
+        rp_hasher_add(&hasher, input->path, strlen(input->path) + 1);
+        rp_hasher_add(&hasher, input->form->name, strlen(input->form->name) + 1);
+    }
+    return rp_hash128_hex(rp_hasher_finish(&hasher), text);
+}
+
+static json_t *file_json(uint64_t bytes, struct rp_hash128 hash)
+{
+    char text[RP_HASH_HEX_BYTES];
+    return json_pack("{s:I, s:s}", "bytes", (json_int_t)bytes, "xxh3_128",
+                     rp_hash128_hex(hash, text));
+}
+
+static json_t *record_json(const struct rp_conversion *conversion, const struct rp_task *task)
+{
+    const struct rp_task_part *made = &task->made;
+    const struct rp_counts *counts = &made->counts;
+    char made_of[RP_HASH_HEX_BYTES], times[RP_HASH_HEX_BYTES];
+    return json_pack(
+        "{s:i, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:[I, I, I, I, I]}", "ringpack_part",
+        RECORD_VERSION, "made_of", task_hash(conversion, task, false, made_of), "times",
+        task_hash(conversion, task, true, times), "documents", (json_int_t)made->documents,
+        "tokens", (json_int_t)made->tokens, "token_max", (json_int_t)made->token_max, "wide",
+        made->wide, "bin", file_json(made->token_bytes, made->token_hash), "idx",
+        file_json(made->index_bytes, made->index_hash), "counts", (json_int_t)counts->files,
+        (json_int_t)counts->binary, (json_int_t)counts->not_utf8, (json_int_t)counts->too_small,
+        (json_int_t)counts->unreadable);
+}
+
+/* A record's hash of itself: of its other fields, sorted. */
+static char *self_hash(json_t *record, char text[RP_HASH_HEX_BYTES])
+{
+    json_object_del(record, "self");
+    char *fields = json_dumps(record, JSON_SORT_KEYS | JSON_COMPACT);
+    rp_hash128_hex(fields ? rp_hash128(fields, strlen(fields)) : (struct rp_hash128){0}, text);
+    free(fields);
+    return text;
+}
+
+static int save_json(json_t *value, char *path, struct rp_error *error)
+{
+    char *text = value ? json_dumps(value, JSON_INDENT(1)) : NULL;
+    int code = text && path ? rp_file_replace(path, text, strlen(text), error)
+                            : rp_fail(error, -ENOMEM, NULL, "no memory for a record");
+    free(text);
+    free(path);
+    json_decref(value);
+    return code;
+}
+
+int rp_part_save(const struct rp_conversion *conversion, const struct rp_task *task,
+                 struct rp_error *error)
+{
+    char self[RP_HASH_HEX_BYTES];
+    json_t *record = record_json(conversion, task);
+    if (record)
+        json_object_set_new(record, "self", json_string(self_hash(record, self)));
+    return save_json(record, rp_part_path(conversion, task, "json"), error);
+}
+
+static bool same_file(const struct rp_conversion *conversion, const struct rp_task *task,
+                      const char *ending, uint64_t bytes, const char *hash)
+{
+    struct rp_map map;
+    char text[RP_HASH_HEX_BYTES];
+    char *path = rp_part_path(conversion, task, ending);
+    bool same = path && rp_map_open(&map, path, NULL) == 0;
+    if (same) {
+        same = map.bytes == bytes &&
+               (RP_DEFECT(trust_finished_parts) ||
+                !strcmp(rp_hash128_hex(rp_hash128(map.data, map.bytes), text), hash));
+        rp_map_close(&map);
+    }
+    free(path);
+    return same;
+}
+
+/* A record is believed if it says of itself what it should, and its part is what it says. */
+static bool take_record(const struct rp_conversion *conversion, struct rp_task *task,
+                        json_t *record, bool elsewhere)
+{
+    struct rp_task_part *made = &task->made;
+    const char *made_of, *times, *token_hash, *index_hash;
+    char text[RP_HASH_HEX_BYTES], self[RP_HASH_HEX_BYTES] = "";
+    json_int_t documents, tokens, token_max, token_bytes, index_bytes, counts[5];
+    int version, wide;
+    const char *said = json_string_value(json_object_get(record, "self"));
+    snprintf(self, sizeof self, "%s", said ? said : "");
+    if (strcmp(self, self_hash(record, text)))
+        return false;
+    if (json_unpack(record,
+                    "{s:i, s:s, s:s, s:I, s:I, s:I, s:b, s:{s:I, s:s}, s:{s:I, s:s}, "
+                    "s:[I, I, I, I, I]}",
+                    "ringpack_part", &version, "made_of", &made_of, "times", &times, "documents",
+                    &documents, "tokens", &tokens, "token_max", &token_max, "wide", &wide, "bin",
+                    "bytes", &token_bytes, "xxh3_128", &token_hash, "idx", "bytes", &index_bytes,
+                    "xxh3_128", &index_hash, "counts", &counts[0], &counts[1], &counts[2],
+                    &counts[3], &counts[4]))
+        return false;
+    if (version != RECORD_VERSION || strcmp(made_of, task_hash(conversion, task, false, text)) ||
+        (!elsewhere && strcmp(times, task_hash(conversion, task, true, text))))
+        return false;
+    *made = (struct rp_task_part){
+        .documents = (uint64_t)documents,
+        .tokens = (uint64_t)tokens,
+        .token_max = (uint64_t)token_max,
+        .wide = wide,
+        .token_bytes = (uint64_t)token_bytes,
+        .index_bytes = (uint64_t)index_bytes,
+        .counts = {(uint64_t)counts[0], (uint64_t)counts[1], (uint64_t)counts[2],
+                   (uint64_t)counts[3], (uint64_t)counts[4]},
+    };
+    return made->tokens <= UINT64_MAX / 8 && made->documents <= UINT64_MAX / 32 &&
+           made->token_bytes == made->tokens * (wide ? 4 : 2) &&
+           made->index_bytes == RP_OUTPUT_INDEX_BYTES(made->documents) &&
+           same_file(conversion, task, "bin", made->token_bytes, token_hash) &&
+           same_file(conversion, task, "idx", made->index_bytes, index_hash);
+}
+
+void rp_part_check(const struct rp_conversion *conversion, struct rp_task *task, bool elsewhere)
+{
+    char *text = NULL, *path = rp_part_path(conversion, task, "json");
+    size_t bytes = 0;
+    if (path && rp_file_read_all(path, RECORD_BYTES_MAX, &text, &bytes, NULL) == 0) {
+        json_t *record = json_loadb(text, bytes, 0, NULL);
+        task->finished = record && take_record(conversion, task, record, elsewhere);
+        json_decref(record);
+    }
+    free(text);
+    free(path);
+}
+
+void rp_parts_remove(const struct rp_conversion *conversion)
+{
+    DIR *folder = opendir(conversion->folder);
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder)
+        closedir(folder);
+    rmdir(conversion->folder);
+}
+
+int rp_origin_save(const struct rp_conversion *conversion, struct rp_error *error)
+{
+    const struct rp_convert_options *options = conversion->options;
+    const char *slash = strrchr(options->tokenizer, '/');
+    char hash[RP_HASH_HEX_BYTES];
+    json_t *tokenizer = NULL, *origin = json_object();
+    if (conversion->tokenizer_known) {
+        tokenizer = json_object();
+        json_object_set_new(tokenizer, "name",
+                            rp_cmd_json_text(slash ? slash + 1 : options->tokenizer));
+    }
+    if (!rp_hash128_equal(conversion->tokenizer_hash, (struct rp_hash128){0}))
+        json_object_set_new(tokenizer, "xxh3_128",
+                            json_string(rp_hash128_hex(conversion->tokenizer_hash, hash)));
+    json_object_set_new(origin, "tokenizer", tokenizer ? tokenizer : json_null());
+    if (conversion->vocab_size)
+        json_object_set_new(origin, "vocab_size", json_integer((json_int_t)conversion->vocab_size));
+    if (conversion->bos >= 0)
+        json_object_set_new(origin, "bos", json_integer(conversion->bos));
+    if (conversion->append_eos)
+        json_object_set_new(origin, "eos", json_integer(conversion->eos));
+    return save_json(origin, rp_format("%s.tokens.json", options->output), error);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parts.h — a conversion as tasks, and what is kept of it when it is killed. convert.h has the
+ * flow. */
+#ifndef RP_TOOLS_PARTS_H
+#define RP_TOOLS_PARTS_H
+
+#include "convert/convert.h"
+
+/* What the command line says. */
+struct rp_convert_options {
+    const char *output, *tokenizer, *eos, *bos, *column, *dtype;
+    bool tokenizer_given, force, no_append_eos, drop_labels, quiet, merge;
+    uint64_t vocab_size, min_bytes, split_bytes, max_tokens, group_bytes;
+    uint32_t workers;     /* 0: as many as there are CPUs, eight at most */
+    uint32_t part, parts; /* of --part; parts 0: all tasks are this process's */
+};
+
+/* What a task became, as its record says. */
+struct rp_task_part {
+    uint64_t documents, tokens, token_max;
+    bool wide;
+    uint64_t token_bytes, index_bytes;
+    struct rp_hash128 token_hash, index_hash;
+    struct rp_counts counts;
+};
+
+/* Consecutive inputs. Where tasks begin depends on the names and sizes of the inputs alone. */
+struct rp_task {
+    const struct rp_input *inputs;
+    size_t count;
+    uint64_t bytes;
+    bool mine;             /* of this process */
+    _Atomic bool finished; /* `made` is what is on the disk */
+    struct rp_task_part made;
+};
+
+struct rp_conversion {
+    const struct rp_convert_options *options;
+    const struct rp_inputs *inputs;
+    struct rp_task *tasks;
+    size_t task_count;
+    char *folder; /* PREFIX.parts; NULL: there is one task, which writes the output itself */
+    struct rp_hash128 made_of; /* everything but the inputs that decides what a task becomes */
+    struct rp_hash128 tokenizer_hash; /* of its file; zero for bytes */
+    bool tokenizer_known;             /* it made the tokens, or is said to have made them */
+    uint64_t vocab_size;              /* 0: the ids say it */
+    int64_t eos, bos;
+    bool append_eos;
+    _Atomic bool wide; /* of the tasks that begin from now on */
+    _Atomic uint64_t done_bytes, done_tokens;
+    uint64_t total_bytes; /* of the tasks that are not finished at the start */
+};
+
+/* conversion.c */
+
+/** The whole of `ringpack convert`. */
+RP_MUST_CHECK int rp_conversion_run(const struct rp_convert_options *options,
+                                    const struct rp_inputs *inputs, struct rp_error *error);
+
+/* tasks.c */
+
+/** Cut the inputs into tasks, and see which of them are this process's. */
+RP_MUST_CHECK int rp_tasks_make(struct rp_conversion *conversion, struct rp_error *error);
+/** One thread's state: its own tokenizer is opened later. */
+struct rp_convert rp_task_convert(struct rp_conversion *conversion);
+/** Convert a task to its part, or to the output. */
+RP_MUST_CHECK int rp_task_run(struct rp_conversion *conversion, struct rp_convert *convert,
+                              struct rp_task *task, struct rp_error *error);
+/** Enough tokens (--max-tokens) are in finished tasks without a gap before them. */
+bool rp_tasks_enough(const struct rp_conversion *conversion);
+
+/* parts.c */
+
+/** The path of a file of a task's part: "bin", "idx" or "json"; the caller frees it. */
+char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task *task,
+                   const char *ending);
+/** Write the record of a part that is on the disk. */
+RP_MUST_CHECK int rp_part_save(const struct rp_conversion *conversion, const struct rp_task *task,
+                               struct rp_error *error);
+/** Is the part of a task there, made of the same, and unchanged? Then it is finished. Reads all of
+ * it. `elsewhere`: the inputs may have other times, because another machine has read them. */
+void rp_part_check(const struct rp_conversion *conversion, struct rp_task *task, bool elsewhere);
+/** Remove the folder with all parts. */
+void rp_parts_remove(const struct rp_conversion *conversion);
+/** What the ids mean, as JSON beside the output: PREFIX.tokens.json. */
+RP_MUST_CHECK int rp_origin_save(const struct rp_conversion *conversion, struct rp_error *error);
+
+/* pool.c */
+
+/** Convert every task that is this process's and not finished, by threads, with progress. */
+RP_MUST_CHECK int rp_pool_run(struct rp_conversion *conversion, struct rp_convert *first,
+                              struct rp_error *error);
+
+/* join.c */
+
+/** Join the parts, in order, to the output. */
+RP_MUST_CHECK int rp_parts_join(struct rp_conversion *conversion, struct rp_task_part *joined,
+                                struct rp_error *error);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tasks.c — where tasks begin, and how one is converted. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "convert/parts.h"
+#include "interrupt.h"
+
+/* Megatron datasets are copied, not decoded: one task has all that follow each other. */
+static bool belongs(const struct rp_task *task, const struct rp_input *input, uint64_t group_bytes)
+{
+    const struct rp_input *last = &task->inputs[task->count - 1];
+    if (last->form->reading == RP_READ_MEGATRON && input->form->reading == RP_READ_MEGATRON)
+        return true;
+    return task->bytes + input->bytes <= group_bytes;
+}
+
+/* So many that workers of any number have something to do, so large that few parts are made. */
+static uint64_t usual_group_bytes(uint64_t bytes)
+{
+    return rp_min_u64(rp_max_u64(bytes / 64, 16u << 20), 256u << 20);
+}
+
+int rp_tasks_make(struct rp_conversion *conversion, struct rp_error *error)
+{
+    const struct rp_convert_options *options = conversion->options;
+    const struct rp_inputs *inputs = conversion->inputs;
+    conversion->tasks = rp_calloc(inputs->count, sizeof *conversion->tasks);
+    if (!conversion->tasks)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %zu tasks", inputs->count);
+    uint64_t group_bytes = options->group_bytes ? options->group_bytes
+                                                : usual_group_bytes(inputs->bytes);
+    struct rp_task *task = NULL;
+    for (size_t i = 0; i < inputs->count; i++) {
+        const struct rp_input *input = &inputs->files[i];
+        if (!task || !belongs(task, input, group_bytes)) {
+            task = &conversion->tasks[conversion->task_count++];
+            task->inputs = input;
+        }
+        task->count++;
+        task->bytes += input->bytes;
+    }
+    for (size_t i = 0; i < conversion->task_count; i++)
+        conversion->tasks[i].mine = options->parts == 0 || i % options->parts == options->part;
+    if (conversion->task_count <= 1 && options->parts == 0 && !options->merge)
+        return 0;
+    conversion->folder = rp_format("%s.parts", options->output);
+    return conversion->folder ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
+}
+
+struct rp_convert rp_task_convert(struct rp_conversion *conversion)
+{
+    const struct rp_convert_options *options = conversion->options;
+    return (struct rp_convert){
+        .output.tokens.fd = -1,
+        .tokenizer.worker.socket = -1,
+        .vocab_size = conversion->vocab_size,
+        .max_tokens = options->max_tokens ? options->max_tokens : UINT64_MAX,
+        .min_bytes = options->min_bytes,
+        .split_bytes = options->split_bytes,
+        .column = options->column,
+        .dtype = options->dtype,
+        .eos = conversion->eos,
+        .bos = conversion->bos,
+        .append_eos = conversion->append_eos,
+        .eos_declared = options->eos != NULL,
+        .drop_labels = options->drop_labels,
+        .done_bytes = &conversion->done_bytes,
+        .done_tokens = &conversion->done_tokens,
+    };
+}
+
+static int convert_file(struct rp_convert *convert, const struct rp_input *input,
+                        struct rp_error *error)
+{
+    switch (input->form->reading) {
+    case RP_READ_TEXT:
+        return rp_convert_text(convert, input, error);
+    case RP_READ_JSONL:
+        return rp_convert_jsonl(convert, input, error);
+    case RP_READ_MEGATRON:
+        return rp_convert_megatron(convert, input, error);
+    case RP_READ_WORKER:
+        return rp_convert_documents(convert, input, error);
+    case RP_READ_REFUSED:
+        break;
+    }
+    return rp_fail(error, -RP_E_FORMAT, input->form->refusal, "%s: a `%s` file is not read",
+                   input->path, input->form->name);
+}
+
+static int convert_files(struct rp_convert *convert, const struct rp_task *task,
+                         struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; i < task->count && code == 0; i++) {
+        convert->told_bytes = 0;
+        code = convert_file(convert, &task->inputs[i], error);
+        if (code == 0)
+            rp_convert_tell(convert, task->inputs[i].bytes);
+        if (code == 0)
+            code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
+    }
+    if (code == 0)
+        code = rp_tokenizer_flush(&convert->tokenizer, error);
+    return code == RP_CONVERT_ENOUGH ? 0 : code;
+}
+
+static struct rp_task_part made_part(const struct rp_convert *convert)
+{
+    const struct rp_output *output = &convert->output;
+    return (struct rp_task_part){
+        .documents = output->documents,
+        .tokens = output->token_count,
+        .token_max = output->token_max,
+        .wide = output->wide,
+        .token_bytes = output->token_count * (output->wide ? 4 : 2),
+        .index_bytes = RP_OUTPUT_INDEX_BYTES(output->documents),
+        .counts = convert->counts,
+    };
+}
+
+/* Publish what was converted; the output itself only if there is a document in it. */
+static int publish(struct rp_conversion *conversion, struct rp_convert *convert,
+                   struct rp_task *task, struct rp_error *error)
+{
+    task->made = made_part(convert);
+    if (!conversion->folder && task->made.documents == 0)
+        return 0;
+    int code = rp_output_publish(&convert->output, error);
+    task->made.token_hash = convert->output.token_hash;
+    task->made.index_hash = convert->output.index_hash;
+    if (code == 0 && conversion->folder)
+        code = rp_part_save(conversion, task, error);
+    task->finished = code == 0;
+    return code;
+}
+
+static int run_once(struct rp_conversion *conversion, struct rp_convert *convert,
+                    struct rp_task *task, const char *prefix, struct rp_error *error)
+{
+    convert->counts = (struct rp_counts){0};
+    convert->told_tokens = 0;
+    rp_tokenizer_forget(&convert->tokenizer);
+    int code = rp_output_open(&convert->output, prefix, conversion->wide,
+                              conversion->folder || conversion->options->force, error);
+    convert->output.full = conversion->folder == NULL;
+    if (code == 0)
+        code = convert_files(convert, task, error);
+    if (code == 0)
+        code = publish(conversion, convert, task, error);
+    rp_output_discard(&convert->output);
+    return code;
+}
+
+int rp_task_run(struct rp_conversion *conversion, struct rp_convert *convert, struct rp_task *task,
+                struct rp_error *error)
+{
+    char *prefix = conversion->folder ? rp_part_path(conversion, task, NULL)
+                                      : strdup(conversion->options->output);
+    if (!prefix)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a name");
+    int code = run_once(conversion, convert, task, prefix, error);
+    if (code == RP_CONVERT_WIDER) {
+        conversion->wide = true;
+        code = run_once(conversion, convert, task, prefix, error);
+    }
+    RP_ASSERT(code <= 0);
+    free(prefix);
+    return code;
+}
+
+bool rp_tasks_enough(const struct rp_conversion *conversion)
+{
+    uint64_t tokens = 0, wanted = conversion->options->max_tokens;
+    for (size_t i = 0; i < conversion->task_count && conversion->tasks[i].finished; i++)
+        tokens += conversion->tasks[i].made.tokens;
+    return wanted > 0 && tokens >= wanted;
+}

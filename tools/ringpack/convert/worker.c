@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* worker.c — a Python process that has the libraries: for tokenizers, and for the forms of files
+ * that are encoded. It is not trusted: what it says is checked where it arrives. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "convert/convert.h"
+#include "interrupt.h"
+
+#define WORKER "convert_worker.py"
+#define PROTOCOL 2u
+#define HELLO_BYTES 32u
+#define FRAME_BYTES 24u
+#define DOCUMENTS_MAX (1u << 20) /* of a frame */
+#define MESSAGE_BYTES_MAX 4096u
+
+/* The codes of a refusal, as the worker numbers them. */
+static const int refusal_codes[] = {RP_E_FORMAT, RP_E_RESOURCE, RP_E_USAGE, RP_E_CORRUPT,
+                                    RP_E_VOCABULARY};
+
+/* The worker ended before it said what it was asked. */
+static int fail_child(struct rp_worker *worker, struct rp_error *error)
+{
+    int status = 0;
+    shutdown(worker->socket, SHUT_RDWR);
+    if (rp_interrupted()) /* it may be busy for long, and what it makes is not wanted */
+        kill(worker->child, SIGKILL);
+    waitpid(worker->child, &status, 0);
+    worker->child = 0;
+    int code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
+    if (code < 0)
+        return code;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return rp_fail(error, -RP_E_RESOURCE, "install python3, or set RINGPACK_PYTHON to it",
+                       "%s: python3 could not be started", worker->subject);
+    return rp_fail(error, -RP_E_GONE, "what it printed above says why",
+                   "%s: the worker process ended in the middle (wait status %d)", worker->subject,
+                   status);
+}
+
+/* Wait in slices, so that Ctrl-C is noticed wherever it falls between a check and a call. */
+static bool wait_for(struct rp_worker *worker, short events)
+{
+    struct pollfd wanted = {.fd = worker->socket, .events = events};
+    while (!rp_interrupted()) {
+        int ready = poll(&wanted, 1, 100);
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno != EINTR)
+            return false;
+    }
+    return false;
+}
+
+int rp_worker_send(struct rp_worker *worker, const void *data, size_t bytes, struct rp_error *error)
+{
+    for (size_t done = 0; done < bytes;) {
+        if (!wait_for(worker, POLLOUT))
+            return fail_child(worker, error);
+        ssize_t put = send(worker->socket, (const char *)data + done, bytes - done,
+                           MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (put < 0 && errno != EINTR && errno != EAGAIN)
+            return fail_child(worker, error);
+        done += put > 0 ? (size_t)put : 0;
+    }
+    return 0;
+}
+
+static int receive_all(struct rp_worker *worker, void *data, size_t bytes, struct rp_error *error)
+{
+    for (size_t done = 0; done < bytes;) {
+        if (!wait_for(worker, POLLIN))
+            return fail_child(worker, error);
+        ssize_t got = recv(worker->socket, (char *)data + done, bytes - done, MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN))
+            return fail_child(worker, error);
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return 0;
+}
+
+static int fail_protocol(struct rp_worker *worker, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_PROTOCOL,
+                   "is the ringpack Python package of the same version installed?",
+                   "%s: the worker process speaks another protocol", worker->subject);
+}
+
+/* A refusal is a message and a hint, each as long as the frame says. */
+static int receive_refusal(struct rp_worker *worker, const uint8_t head[FRAME_BYTES],
+                           struct rp_error *error)
+{
+    uint32_t place = rp_load_u32(head + 4), message_bytes = rp_load_u32(head + 8),
+             hint_bytes = rp_load_u32(head + 12);
+    char message[MESSAGE_BYTES_MAX + 1], hint[MESSAGE_BYTES_MAX + 1];
+    if (place >= RP_ARRAY_COUNT(refusal_codes) || message_bytes > MESSAGE_BYTES_MAX ||
+        hint_bytes > MESSAGE_BYTES_MAX)
+        return fail_protocol(worker, error);
+    int code = receive_all(worker, message, message_bytes, error);
+    if (code == 0)
+        code = receive_all(worker, hint, hint_bytes, error);
+    if (code < 0)
+        return code;
+    message[message_bytes] = hint[hint_bytes] = 0;
+    return rp_fail(error, -refusal_codes[place], hint_bytes ? hint : RP_CONVERT_MEND, "%s",
+                   message);
+}
+
+static int receive_documents(struct rp_worker *worker, struct rp_frame *frame,
+                             struct rp_error *error)
+{
+    uint64_t ids = 0;
+    if (frame->documents > DOCUMENTS_MAX || (frame->width != 2 && frame->width != 4))
+        return fail_protocol(worker, error);
+    frame->lengths = calloc((size_t)frame->documents + 1, sizeof *frame->lengths);
+    if (!frame->lengths)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu32 " documents",
+                       worker->subject, frame->documents);
+    int code = receive_all(worker, frame->lengths, frame->documents * sizeof *frame->lengths,
+                           error);
+    for (uint32_t i = 0; i < frame->documents; i++)
+        ids += frame->lengths[i];
+    if (code < 0)
+        return code;
+    if (ids > INT32_MAX)
+        return rp_fail(error, -RP_E_FORMAT, "cut it into several documents",
+                       "%s: a document of more than %d tokens", worker->subject, INT32_MAX);
+    frame->ids = malloc((size_t)ids * frame->width + 1);
+    if (!frame->ids)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " tokens",
+                       worker->subject, ids);
+    return receive_all(worker, frame->ids, (size_t)ids * frame->width, error);
+}
+
+int rp_worker_receive(struct rp_worker *worker, struct rp_frame *frame, struct rp_error *error)
+{
+    uint8_t head[FRAME_BYTES];
+    *frame = (struct rp_frame){0};
+    int code = receive_all(worker, head, sizeof head, error);
+    if (code < 0)
+        return code;
+    *frame = (struct rp_frame){
+        .documents = rp_load_u32(head + 4),
+        .width = rp_load_u32(head + 8),
+        .share = rp_load_u32(head + 12),
+        .dropped = rp_load_u64(head + 16),
+    };
+    switch (rp_load_u32(head)) {
+    case RP_FRAME_TEXTS:
+        frame->kind = RP_FRAME_TEXTS;
+        return receive_documents(worker, frame, error);
+    case RP_FRAME_IDS:
+        frame->kind = RP_FRAME_IDS;
+        return receive_documents(worker, frame, error);
+    case RP_FRAME_END:
+        frame->kind = RP_FRAME_END;
+        frame->documents = 0;
+        return 0;
+    case RP_FRAME_REFUSED:
+        return receive_refusal(worker, head, error);
+    default:
+        return fail_protocol(worker, error);
+    }
+}
+
+void rp_frame_release(struct rp_frame *frame)
+{
+    free(frame->lengths);
+    free(frame->ids);
+    *frame = (struct rp_frame){0};
+}
+
+/* The script lies beside the program in a wheel, and in the source tree above it in a build; NULL:
+ * let Python find it as a module of the installed package. */
+static char *find_script(void)
+{
+    char place[4096];
+    ssize_t length = readlink("/proc/self/exe", place, sizeof place - 1);
+    if (length <= 0)
+        return NULL;
+    place[length] = 0;
+    static const char *const below[] = {"", "tools/python/ringpack/"};
+    for (char *slash; (slash = strrchr(place, '/')) != NULL; *slash = 0) {
+        for (size_t i = 0; i < RP_ARRAY_COUNT(below); i++) {
+            slash[0] = 0;
+            char *path = rp_format("%s/%s" WORKER, place, below[i]);
+            if (!path || access(path, R_OK) == 0)
+                return path;
+            free(path);
+        }
+    }
+    return NULL;
+}
+
+int rp_worker_spawn(pid_t *child, const char *const arguments[4], int input, int output,
+                    struct rp_error *error)
+{
+    char *script = find_script();
+    const char *chosen = getenv("RINGPACK_PYTHON");
+    const char *python = chosen && *chosen ? chosen : "python3";
+    const char *command[8] = {python, script};
+    size_t count = 2;
+    if (!script) {
+        command[1] = "-m";
+        command[count++] = "ringpack.convert_worker";
+    }
+    for (size_t i = 0; i < 4; i++)
+        command[count++] = arguments[i];
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (input >= 0)
+        posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    int code = posix_spawnp(child, python, &actions, NULL, (char *const *)(uintptr_t)command,
+                            environ);
+    posix_spawn_file_actions_destroy(&actions);
+    free(script);
+    if (code == 0)
+        return 0;
+    *child = 0;
+    return rp_fail(error, -code, "install python3, or set RINGPACK_PYTHON to the Python to use",
+                   "cannot start %s: %s", python, strerror(code));
+}
+
+/* The hello is a frame of its own kind, or a refusal. */
+static int receive_hello(struct rp_worker *worker, struct rp_error *error)
+{
+    uint8_t hello[HELLO_BYTES];
+    int code = receive_all(worker, hello, FRAME_BYTES, error);
+    if (code == 0 && rp_load_u32(hello) == RP_FRAME_REFUSED)
+        return receive_refusal(worker, hello, error);
+    if (code == 0)
+        code = receive_all(worker, hello + FRAME_BYTES, HELLO_BYTES - FRAME_BYTES, error);
+    if (code < 0)
+        return code;
+    if (memcmp(hello, "RPCW", 4) || rp_load_u32(hello + 4) != PROTOCOL)
+        return fail_protocol(worker, error);
+    worker->vocab_size = rp_load_u64(hello + 8);
+    worker->eos = (int64_t)rp_load_u64(hello + 16);
+    worker->bos = (int64_t)rp_load_u64(hello + 24);
+    return 0;
+}
+
+int rp_worker_open(struct rp_worker *worker, const char *tokenizer, const char *eos,
+                   const char *bos, uint32_t threads, struct rp_error *error)
+{
+    int pair[2];
+    char threads_text[16];
+    snprintf(threads_text, sizeof threads_text, "%" PRIu32, threads);
+    *worker = (struct rp_worker){.socket = -1, .eos = -1, .bos = -1};
+    snprintf(worker->subject, sizeof worker->subject, "%s", tokenizer);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return rp_fail(error, -errno, NULL, "cannot make a socket pair: %s", strerror(errno));
+    worker->socket = pair[0];
+    const char *arguments[4] = {tokenizer, eos ? eos : "", bos ? bos : "", threads_text};
+    int code = rp_worker_spawn(&worker->child, arguments, pair[1], pair[1], error);
+    close(pair[1]);
+    if (code == 0)
+        code = receive_hello(worker, error);
+    if (code < 0)
+        rp_worker_close(worker, true);
+    return code;
+}
+
+void rp_worker_close(struct rp_worker *worker, bool at_once)
+{
+    if (worker->socket >= 0)
+        close(worker->socket);
+    if (worker->child && at_once)
+        kill(worker->child, SIGKILL);
+    if (worker->child) /* it ends at the end of its stdin */
+        waitpid(worker->child, NULL, 0);
+    *worker = (struct rp_worker){.socket = -1, .eos = -1, .bos = -1};
+}
