@@ -222,7 +222,7 @@ static void unlink_block_read(struct rp_block_reads *block_reads, uint32_t index
 
 void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read)
 {
-    RP_ASSERT(block_read->first < block_read->last);
+    RP_ASSERT(block_read->run_count > 0 && block_read->run_count <= RP_BLOCK_RUNS_MAX);
     uint32_t index = (uint32_t)(block_reads->count % RP_BLOCK_READS_MAX);
     if (block_reads->count >= RP_BLOCK_READS_MAX)
         unlink_block_read(block_reads, index);

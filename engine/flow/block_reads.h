@@ -23,14 +23,23 @@
 
 #define RP_BLOCK_READS_MAX 4096u
 
+/* Bytes [first, last) of the token file, and where the first of them is in the data. */
+struct rp_block_run {
+    uint64_t first, last, data_offset;
+};
+
+/* Where documents lie end to end, a block is one run. In other files more than tokens lies between
+ * some of them (other columns, behind each record batch of Arrow), and that is not read. */
+#define RP_BLOCK_RUNS_MAX 32u
+
 struct rp_block_read {
     uint32_t source, shard;
-    uint64_t number;      /* of the block in its source */
-    uint64_t epoch;       /* in which the block is used; the next epoch needs another read of it */
-    uint64_t first, last; /* bytes of the token file that it holds */
-    uint64_t data_offset; /* of byte `first` */
+    uint64_t number; /* of the block in its source */
+    uint64_t epoch;  /* in which the block is used; the next epoch needs another read of it */
     uint64_t region, ticket;
     uint32_t next_in_bucket; /* 1 + index, or 0 */
+    uint32_t run_count;
+    struct rp_block_run runs[RP_BLOCK_RUNS_MAX]; /* those of the file ascend */
 };
 
 struct rp_block_reads {

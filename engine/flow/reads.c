@@ -10,6 +10,8 @@
 /* Two ranges with a gap of at most this many bytes are read as one: a second read costs about as
  * much as copying 4 KiB. */
 #define COALESCE_GAP_BYTES 4096u
+/* The same between the documents of a block, where reads are long. */
+#define BLOCK_GAP_BYTES (16u << 10)
 /* The most that one ticket reads, unless a single range is longer: enough for many reads in flight,
  * little enough that the packer finds the bytes in cache. */
 #define TICKET_DATA_BYTES (256u << 10)
@@ -182,13 +184,18 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
 {
     const struct rp_block_read *block_read = rp_block_reads_find(
         &reads->block_reads, &reads->space, transfer->fragment.source, transfer->fragment.document);
-    if (!block_read || block_read->shard != shard || first < block_read->first ||
-        last > block_read->last)
+    if (!block_read || block_read->shard != shard)
         return false;
-    transfer->data_offset = block_read->data_offset + (first - block_read->first);
-    transfer->loaded_by = block_read->ticket;
-    rp_data_ring_use(&reads->space, block_read->region, reads->number);
-    return true;
+    for (uint32_t i = 0; i < block_read->run_count; i++) {
+        const struct rp_block_run *run = &block_read->runs[i];
+        if (first < run->first || last > run->last)
+            continue;
+        transfer->data_offset = run->data_offset + (first - run->first);
+        transfer->loaded_by = block_read->ticket;
+        rp_data_ring_use(&reads->space, block_read->region, reads->number);
+        return true;
+    }
+    return false;
 }
 
 /* The plan took the fragment's length from the same index. If the document is shorter now, the
@@ -274,55 +281,114 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
 
 /* ---- block reads ----------------------------------------------------------------------------- */
 
-/* What a block takes up in its file. False if it is not one run of bytes in one file, or too long,
+/* Do tokens take up nearly all of the file? Then a block is read from its first document to its
+ * last one, and nobody asks where the others lie. */
+static bool is_dense(const struct rp_corpus *corpus, uint32_t shard, uint32_t width)
+{
+    const struct rp_shard *info = rp_corpus_shard(corpus, shard);
+    return info->tokens >= info->bytes / 8 * 7 / width;
+}
+
+/* Add the bytes [first, last) behind the last run of a block, or to it if they are near. False if
+ * there are too many runs, or they do not ascend. */
+static bool add_run(struct rp_block_read *block_read, uint64_t first, uint64_t last)
+{
+    uint32_t count = block_read->run_count;
+    struct rp_block_run *run = count ? &block_read->runs[count - 1] : NULL;
+    if (first == last)
+        return true;
+    if (run && first < run->first)
+        return false;
+    if (run && first <= run->last + BLOCK_GAP_BYTES) {
+        run->last = rp_max_u64(run->last, last);
+        return true;
+    }
+    if (count == RP_BLOCK_RUNS_MAX)
+        return false;
+    block_read->runs[block_read->run_count++] = (struct rp_block_run){first, last, 0};
+    return true;
+}
+
+static bool add_document(const struct rp_source *source, uint64_t document,
+                         struct rp_block_read *block_read)
+{
+    struct rp_extent extent;
+    struct rp_error ignored;
+    return rp_source_extent(source, document, &extent, &ignored) == 0 &&
+           extent.shard == block_read->shard &&
+           add_run(block_read, extent.byte_offset,
+                   extent.byte_offset + extent.tokens * extent.width);
+}
+
+/* What a block takes up in its file. False if it lies in more than one file or has too many runs,
  * or a document of it is damaged: its documents are then read one by one, as far as they are used.
  */
-static bool block_range(const struct rp_reads *reads, const struct rp_plan_block *block,
-                        struct range *range)
+static bool find_runs(const struct rp_reads *reads, const struct rp_plan_block *block,
+                      struct rp_block_read *block_read)
 {
     const struct rp_source *source = rp_corpus_source(reads->options->corpus, block->source);
-    uint64_t last_document = block->first_document + block->documents - 1;
-    struct rp_extent first, last;
+    uint64_t first = block->first_document, last = first + block->documents - 1;
+    struct rp_extent begin, end;
     struct rp_error ignored;
-    if (rp_source_extent(source, block->first_document, &first, &ignored) < 0 ||
-        rp_source_extent(source, last_document, &last, &ignored) < 0)
+    if (rp_source_extent(source, first, &begin, &ignored) < 0 ||
+        rp_source_extent(source, last, &end, &ignored) < 0 || begin.shard != end.shard)
         return false;
-    uint64_t end = last.byte_offset + last.tokens * last.width;
-    const struct rp_file *file;
-    uint64_t room_at;
-    if (first.shard != last.shard || end <= first.byte_offset ||
-        rp_files_get(reads->files, first.shard, retired(reads), &file, &room_at, &ignored) !=
-            RP_FILES_OPEN)
-        return false;
-    *range = file_range(reads, file, first.shard, first.byte_offset, end);
-    return range->last - range->first <=
-           rp_min_u64((uint64_t)RP_TICKET_TRANSFERS_MAX * file->object.read_bytes,
-                      reads->space.bytes / 8);
+    uint64_t end_byte = end.byte_offset + end.tokens * end.width;
+    block_read->shard = begin.shard;
+    block_read->run_count = 0;
+    if (is_dense(reads->options->corpus, begin.shard, begin.width))
+        return begin.byte_offset < end_byte && add_run(block_read, begin.byte_offset, end_byte);
+    for (uint64_t d = first; d <= last; d++)
+        if (!add_document(source, d, block_read))
+            return false;
+    return block_read->run_count > 0;
+}
+
+/* Give each run the place in its file that is read, and count what reading all of them takes.
+ * False if that is too much for one ticket. */
+static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
+                       struct rp_block_read *block_read, uint64_t *bytes)
+{
+    uint64_t read_count = 0;
+    *bytes = 0;
+    for (uint32_t i = 0; i < block_read->run_count; i++) {
+        struct rp_block_run *run = &block_read->runs[i];
+        struct range range = file_range(reads, file, block_read->shard, run->first, run->last);
+        run->first = range.first;
+        run->last = rp_min_u64(range.last, range.file_bytes);
+        run->data_offset = *bytes; /* in the region */
+        *bytes += rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
+        read_count += rp_div_up(range.last - range.first, file->object.read_bytes);
+    }
+    return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->space.bytes / 8;
 }
 
 enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
                                         uint64_t number, struct rp_block_read *block_read)
 {
     struct rp_plan_block block;
-    struct range range;
+    struct rp_error ignored;
+    const struct rp_file *file;
+    uint64_t room_at, bytes, data_offset;
     reads->room_at = 0;
     if (!reads->from_corpus || reads->block_reads.blocks.documents == 0 ||
         !rp_block_reads_due(&reads->block_reads, &reads->space, plan, &block) ||
-        !block_range(reads, &block, &range))
+        !find_runs(reads, &block, block_read) ||
+        rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at, &ignored) !=
+            RP_FILES_OPEN ||
+        !round_runs(reads, file, block_read, &bytes))
         return RP_READS_NO_BLOCK;
-    *block_read = (struct rp_block_read){.source = block.source,
-                                         .number = block.number,
-                                         .epoch = block.epoch,
-                                         .shard = range.shard,
-                                         .first = range.first,
-                                         .last = rp_min_u64(range.last, range.file_bytes),
-                                         .ticket = number};
-    uint64_t bytes = rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
+    block_read->source = block.source;
+    block_read->number = block.number;
+    block_read->epoch = block.epoch;
+    block_read->ticket = number;
     if (!rp_data_ring_take(&reads->space, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
-                           &block_read->data_offset))
+                           &data_offset))
         return rp_block_reads_put_back(&reads->block_reads, plan) ? RP_READS_BLOCK_WAITS
                                                                   : RP_READS_NO_BLOCK;
-    rp_files_use(reads->files, range.shard, number);
+    for (uint32_t i = 0; i < block_read->run_count; i++)
+        block_read->runs[i].data_offset += data_offset;
+    rp_files_use(reads->files, block_read->shard, number);
     block_read->region = rp_data_ring_youngest(&reads->space);
     rp_block_reads_add(&reads->block_reads, block_read);
     return RP_READS_BLOCK;
@@ -335,14 +401,16 @@ void rp_reads_fill_block(struct rp_reads *reads, struct rp_ticket *ticket,
     RP_ASSERT(ticket->read_count == 0 && block_read->ticket == reads->number);
     ticket->is_block_read = 1;
     uint32_t piece = file->object.read_bytes;
-    struct range range = file_range(reads, file, block_read->shard, block_read->first,
-                                    block_read->last);
-    for (uint64_t at = range.first; at < range.last; at += piece) {
-        RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
-        struct rp_read *read = &ticket->reads[ticket->read_count++];
-        *read = (struct rp_read){.offset = at,
-                                 .shard = block_read->shard,
-                                 .data_offset = block_read->data_offset + (at - range.first)};
-        set_read_end(read, &range, rp_min_u64(at + piece, range.last));
+    for (uint32_t i = 0; i < block_read->run_count; i++) {
+        const struct rp_block_run *run = &block_read->runs[i];
+        struct range range = file_range(reads, file, block_read->shard, run->first, run->last);
+        for (uint64_t at = range.first; at < range.last; at += piece) {
+            RP_ASSERT(ticket->read_count < RP_TICKET_TRANSFERS_MAX);
+            struct rp_read *read = &ticket->reads[ticket->read_count++];
+            *read = (struct rp_read){.offset = at,
+                                     .shard = block_read->shard,
+                                     .data_offset = run->data_offset + (at - range.first)};
+            set_read_end(read, &range, rp_min_u64(at + piece, range.last));
+        }
     }
 }

@@ -3,6 +3,7 @@
 Megatron copy; killed and resumed; what cannot be read in place is refused by name."""
 
 import json
+import os
 import subprocess
 from types import SimpleNamespace
 
@@ -274,27 +275,37 @@ def test_killed_and_resumed(program, folder, corpora):
     taken.assert_all()
 
 
+def bytes_read(pid):
+    """By system calls, from the page cache or not."""
+    with open(f"/proc/{pid}/io") as file:
+        return int(dict(line.split(": ") for line in file)["rchar"])
+
+
 @pytest.mark.parametrize("shuffle", ["none", "block"])
 def test_long_reads_leave_other_columns_out(program, folder, shuffle):
     """Blocks of documents between which other columns lie, read as a whole."""
-    documents = make_documents(3000, number=20)
+    generator = numpy.random.default_rng(SEED)
+    documents = [generator.integers(0, 30000, n) for n in generator.integers(1, 900, 3000)]
     path = write(folder / "gaps", table_of(documents, list_of("int32")), batch=100)
     corpus = SimpleNamespace(
-        sources=[{"name": "gaps", "weight": 1, "shards": [path]}],
-        documents=[[numpy.array(d, "<i8") for d in documents]],
+        sources=[{"name": "gaps", "weight": 1, "shards": [path]}], documents=[documents]
     )
     inputs = {"shuffle": shuffle, "block_documents": 256, "window_blocks": 2, "seed": SEED}
-    stream = Stream(corpus, {"num_epochs": 1, "window": 5, **inputs})
-    config = {**stream.config(), "batch_size": 8, "io": "pread", "prefetch_bytes": "16m"}
+    stream = Stream(corpus, {"num_epochs": 1, "window": 5, "seq_len": 4096, **inputs})
+    config = {**stream.config(), "batch_size": 8, "io": "pread", "prefetch_bytes": "32m"}
     engine = Engine(program, folder, config)
     taken = Taken(stream)
     try:
         with Ranks(engine) as ranks:
             for batches in ranks.turns():
                 taken.add(batches)
+            read = bytes_read(engine.pid)
     finally:
         engine.kill()
     taken.assert_all()
+    tokens = 4 * sum(map(len, documents))
+    assert os.path.getsize(path) > 2.9 * tokens
+    assert read < 1.2 * tokens + 2**20
 
 
 # ---- refusals ------------------------------------------------------------------------------
