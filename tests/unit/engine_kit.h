@@ -24,7 +24,7 @@
 
 static const struct kit_source tomes = {"tomes", 8, 2, 1500};
 static struct kit kit;
-static char run_dir[64], state_home[64];
+static char run_dir[64];
 
 /* ---- an engine ------------------------------------------------------------------------------- */
 
@@ -80,6 +80,8 @@ KIT int configure(struct rp_config *config, const char *const *options, struct r
         code = rp_config_set(config, key[0], key[1], error);
     if (code >= 0)
         code = rp_config_set(config, "run_dir", run_dir, error);
+    if (code >= 0) /* in the scratch folder, and not in the user's home */
+        code = rp_config_set(config, "run_record_dir", "records", error);
     return code < 0 ? code : rp_config_finish(config, error);
 }
 
@@ -271,7 +273,7 @@ KIT void save_now(void)
 
 KIT void forget_checkpoints(void)
 {
-    assert_int_equal(system("rm -rf checkpoints state"), 0); /* and the run record */
+    assert_int_equal(system("rm -rf checkpoints records"), 0);
 }
 
 KIT const char *const with_checkpoints[] = {"checkpoint_dir", "checkpoints", NULL};
@@ -281,8 +283,6 @@ KIT int engine_enter(void **state)
     int code = kit_enter(state);
     struct rp_plan_config config = small_plan();
     snprintf(run_dir, sizeof run_dir, "%s/run", scratch);
-    snprintf(state_home, sizeof state_home, "%s/state", scratch);
-    assert_int_equal(setenv("XDG_STATE_HOME", state_home, 1), 0); /* not the user's */
     kit_write(&tomes, 0, 60, 4);
     kit_open(&kit, &tomes, 1, &config);
     return code;
