@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cgroup — see cgroup.h. */
+/* cgroup.c — see cgroup.h. */
 #include "base/cgroup.h"
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #define PATH_BYTES 256
 
-/* Whether `controller` is one of "cpu,cpuacct". The second generation has an empty list. */
+/* Whether `controller` is in a list like "cpu,cpuacct". In version 2 the list is empty. */
 static bool is_listed(const char *list, const char *controller)
 {
     size_t length = strlen(controller);

@@ -242,7 +242,7 @@ static void write_hint(char *hint, size_t bytes, const struct difference *differ
         snprintf(hint, bytes, "the trainer keeps what it has; %s; %s", setting, may);
     else if (kind == KIND_KEY)
         snprintf(hint, bytes,
-                 "nothing was changed; %s to go on with this stream, or start a new one without "
+                 "nothing was changed; %s to continue this stream, or start a new one without "
                  "the state, in a checkpoint_dir of its own; %s",
                  setting, may);
     else

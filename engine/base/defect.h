@@ -15,7 +15,7 @@
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
-    X(forget_detach, "the end of a connection is not told to the seat")                            \
+    X(forget_detach, "the end of a connection does not change the state of its seat")              \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
@@ -53,7 +53,7 @@
     X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \
     X(trust_index_extents, "an index is not compared with the size of its token file")             \
     X(trust_release_word, "a trainer's release word is used unchecked")                            \
-    X(trust_table_extents, "where a reader puts a document is not held against the file")          \
+    X(trust_table_extents, "the place of a document is not compared with the size of the file")    \
     X(trust_table_pages, "pages of a sidecar's table are not compared with their hashes")          \
     X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")             \
     X(write_beyond_struct, "a caller's struct is filled in beyond its struct_size")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stamp — see stamp.h. */
+/* stamp.c — see stamp.h. */
 #include "base/stamp.h"
 
 #include <errno.h>
@@ -45,8 +45,8 @@ int rp_stamp_at(const char *path, struct rp_stamp *stamp)
     return 0;
 }
 
-/* A whole second is taken for a time of a file system that keeps nothing finer; FAT keeps every
- * second one. A time that lies further ahead is that of a host with another clock: no wait helps.
+/* A change time of a whole second may be of a file system that stores only seconds (FAT: only even
+ * ones). A time further in the future is from a host with another clock, and waiting does not help.
  */
 static bool is_settled(const struct rp_stamp *stamp)
 {
@@ -66,7 +66,7 @@ int rp_stamp_settle(int fd, struct rp_stamp *stamp)
             return code;
         rp_sleep_ns(SETTLE_PAUSE_NS);
     }
-    return 0; /* somebody writes all the time: the times will differ soon */
+    return 0; /* the file is written to all the time, so its times will differ soon */
 }
 
 const char *rp_stamp_difference(const struct rp_stamp *expected, const struct rp_stamp *found,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stamp.h — whether a file has changed, as far as its attributes tell. */
+/* stamp.h — find out by its attributes whether a file has changed. */
 #ifndef RP_BASE_STAMP_H
 #define RP_BASE_STAMP_H
 
@@ -16,10 +16,10 @@ struct rp_stamp {
 };
 /** The stamp of an open file. Returns 0 or -errno. */
 RP_MUST_CHECK int rp_stamp_of(int fd, struct rp_stamp *stamp);
-/** The same once every later write changes it: file systems take timestamps from a clock that
- * advances in steps of some ms, and some keep whole seconds only, so two changes within one step
- * have equal times. If the file changed within the present step, wait for the next one: at most 10
- * ms in most cases and 2 s where whole seconds are kept. */
+/** A stamp that every later write changes. File systems take timestamps from a clock that advances
+ * in steps of some ms, and some store only whole seconds, so two changes within one step have equal
+ * times. If the file was changed in the current step, this function waits for the next one: at most
+ * 10 ms in most cases, and 2 s if only whole seconds are stored. */
 RP_MUST_CHECK int rp_stamp_settle(int fd, struct rp_stamp *stamp);
 /** The stamp of the file that has this path now. Returns 0 or -errno. */
 RP_MUST_CHECK int rp_stamp_at(const char *path, struct rp_stamp *stamp);

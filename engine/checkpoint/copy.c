@@ -134,7 +134,8 @@ void rp_copier_offer(struct rp_copier *copier, uint64_t sequence)
     pthread_mutex_lock(&copier->mutex);
     if (copier->offered)
         rp_log(RP_LOG_INFO,
-               "%s: slower than the checkpoints come: %" PRIu64 " is skipped, %" PRIu64 " so far",
+               "%s: copies take longer than checkpoints: %" PRIu64 " is not copied, %" PRIu64
+               " so far",
                copier->target.path, copier->offered, ++copier->skipped);
     copier->offered = sequence;
     pthread_cond_signal(&copier->changed);

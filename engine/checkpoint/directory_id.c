@@ -3,10 +3,10 @@
  *
  * Invariants
  *
- *   I1  An id is made once and never changed, by who holds the lock of the directory, and it is
- *       durable before anybody is told. A copy of the directory has the same id as its original.
+ *   I1  An id is made once, by the holder of the directory's lock, and never changes. It is durable
+ *       before rp_directory_id_make returns. A copy of the directory has the same id.
  *
- *   I2  The file is at most one page: what is read of somebody else's file is bounded. */
+ *   I2  At most RP_DIRECTORY_ID_BYTES bytes of the file are read, whatever its length. */
 #include "checkpoint/directory_id.h"
 
 #include <errno.h>
@@ -25,12 +25,12 @@ bool rp_directory_id_is_valid(const char *id)
     return strlen(id) == DIGITS && strspn(id, "0123456789abcdef") == DIGITS;
 }
 
-int rp_directory_id_read(const struct rp_locked_dir *place, char id[RP_DIRECTORY_ID_BYTES],
+int rp_directory_id_read(const struct rp_locked_dir *locked, char id[RP_DIRECTORY_ID_BYTES],
                          struct rp_error *error)
 {
     char text[RP_DIRECTORY_ID_BYTES] = {0};
     id[0] = 0;
-    int fd = openat(place->dir, RP_DIRECTORY_ID_NAME,
+    int fd = openat(locked->dir, RP_DIRECTORY_ID_NAME,
                     O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return 0;
@@ -40,7 +40,7 @@ int rp_directory_id_read(const struct rp_locked_dir *place, char id[RP_DIRECTORY
         close(fd);
     if (code < 0)
         return rp_fail(error, code, "make the file readable for this user",
-                       "%s/" RP_DIRECTORY_ID_NAME ": cannot read it: %s", place->path,
+                       "%s/" RP_DIRECTORY_ID_NAME ": cannot read it: %s", locked->path,
                        rp_strerror(code));
     bool is_whole = got == (ssize_t)sizeof text && text[DIGITS] == '\n';
     text[DIGITS] = 0;
@@ -48,22 +48,22 @@ int rp_directory_id_read(const struct rp_locked_dir *place, char id[RP_DIRECTORY
         memcpy(id, text, sizeof text);
     else
         rp_log(RP_LOG_WARNING, "%s/" RP_DIRECTORY_ID_NAME ": damaged: the directory has no id",
-               place->path);
+               locked->path);
     return 0;
 }
 
-int rp_directory_id_make(struct rp_locked_dir *place, char id[RP_DIRECTORY_ID_BYTES],
+int rp_directory_id_make(struct rp_locked_dir *locked, char id[RP_DIRECTORY_ID_BYTES],
                          struct rp_error *error)
 {
-    struct rp_storage *storage = place->writer.storage;
+    struct rp_storage *storage = locked->writer.storage;
     struct rp_hash128 number;
     uint8_t page[PAGE_BYTES] = {0};
     if (getrandom(&number, sizeof number, 0) != sizeof number)
         return rp_fail(error, -errno, NULL, "%s: no random bytes for the id of the directory: %s",
-                       place->path, rp_strerror(-errno));
+                       locked->path, rp_strerror(-errno));
     rp_hash128_hex(number, id);
     memcpy(page, id, DIGITS);
     page[DIGITS] = '\n';
-    (void)storage->unlink(storage, place->dir, RP_DIRECTORY_ID_NAME); /* a damaged one */
-    return rp_writer_put_bytes(&place->writer, RP_DIRECTORY_ID_NAME, page, sizeof page, error);
+    (void)storage->unlink(storage, locked->dir, RP_DIRECTORY_ID_NAME); /* a damaged one */
+    return rp_writer_put_bytes(&locked->writer, RP_DIRECTORY_ID_NAME, page, sizeof page, error);
 }

@@ -40,7 +40,7 @@ static int fail_errno(struct rp_error *error, const char *path, const char *verb
     else if (code == -ENOENT)
         hint = "give a directory that exists";
     else if (code == -ELOOP)
-        hint = "a symbolic link stands where ringpack keeps its lock: remove it";
+        hint = LOCK_NAME " is a symbolic link, which is not followed: remove it";
     return rp_fail(error, code, hint, "%s: cannot %s: %s", path, verb, rp_strerror(code));
 }
 
@@ -173,8 +173,8 @@ int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *err
         return 0;
     if (is_taken(locked))
         return rp_fail(error, -RP_E_BUSY,
-                       "stop one of the two; " LOCK_NAME " may stay: it holds nobody up whose "
-                       "process has ended",
+                       "stop one of the two; never remove " LOCK_NAME ": a lock ends with its "
+                       "process",
                        "%s: " LOCK_NAME " was removed, and another ringpack writes here now",
                        locked->path);
     if (!is_elsewhere(locked))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See run_record.h.
+/* run_record.c — see run_record.h.
  *
- * The host is part of the name because a home directory may be shared by machines whose checkpoint
- * directories of one path are not. The path is canonical, so that links to one directory are one.
- */
+ * The host is part of the name, because machines may share a home directory while the same path
+ * leads to different checkpoint directories. The path is canonical, so that links to a directory
+ * have the same record. */
 #include "checkpoint/run_record.h"
 
 #include <errno.h>

@@ -224,7 +224,7 @@ static int fail_compare(const struct rp_writer *writer, const char *temporary,
         offset += span->bytes;
     return rp_fail(error, -RP_E_CORRUPT,
                    "earlier checkpoints are untouched; check the disk (smartctl) and the memory",
-                   "%s/%s: the disk gave back other bytes than were to be written, in the %" PRIu64
+                   "%s/%s: the disk returned other bytes than were written, in the %" PRIu64
                    " bytes from %" PRIu64 " on",
                    writer->path, temporary, bad->bytes, offset);
 }

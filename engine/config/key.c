@@ -298,8 +298,8 @@ static int set_text(const struct rp_key *key, void *object, const char *text,
     if (!*text)
         return expected(place, key, "a text that is not empty", text, error);
     if (key->kind == RP_KIND_PATH && strchr("~$", text[0])) /* a shell does not expand --key=~/x */
-        return expected(place, key, "a path that is written out (~ and $ stand for nothing here)",
-                        text, error);
+        return expected(place, key, "a path that is written out (~ and $ are not expanded)", text,
+                        error);
     bool is_word = key->words && rp_word_index(key->words, text) >= 0;
     bool beside_file = key->kind == RP_KIND_PATH && place.path && !is_word;
     char *directory = beside_file ? rp_path_directory(place.path) : NULL;

@@ -23,7 +23,7 @@ enum rp_key_kind {
     RP_KIND_WORD,     /* one of `words`, stored as text */
     RP_KIND_TEXT,     /* any text */
     RP_KIND_PATH,     /* relative to the config file, or to the working directory for an option;
-                         a word of `words` is taken as it is */
+                         a word of `words` is not a path */
     RP_KIND_WEIGHT,   /* decimal number, stored in millionths */
     RP_KIND_RANKS,    /* `3` or `0-3` */
     RP_KIND_SECTIONS, /* list of section names */

@@ -231,7 +231,7 @@ int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error)
 {
     if (row < plan->next_row)
         return rp_fail(error, -RP_E_USAGE, "open a new plan, or load an earlier state token",
-                       "cannot seek back to row %" PRIu64 ": the plan stands at row %" PRIu64, row,
+                       "cannot seek back to row %" PRIu64 ": the plan is at row %" PRIu64, row,
                        plan->next_row);
     while (plan->next_row < row) {
         struct rp_row passed;

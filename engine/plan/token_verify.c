@@ -301,7 +301,7 @@ int rp_state_verify(struct rp_state_reader reader, const struct rp_state_header 
     }
     if (ended && !has_last)
         return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
-                       "state token: row %" PRIu64 " lies behind the end of the stream", next_row);
+                       "state token: row %" PRIu64 " is after the end of the stream", next_row);
     if (reader.left > 0)
         return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
                        "state token: %zu bytes too many after the last lane", reader.left);

@@ -30,7 +30,7 @@ extern "C" {
     X(RP_E_VOCABULARY, 5008, "a token id lies outside the declared vocabulary")                    \
     X(RP_E_EMPTY, 5009, "there is nothing to read")                                                \
     X(RP_E_RESOURCE, 5010, "the machine does not have what was asked for")                         \
-    X(RP_E_BUSY, 5011, "somebody else is using it")                                                \
+    X(RP_E_BUSY, 5011, "another process is using it")                                              \
     X(RP_E_GONE, 5012, "the other side is gone")                                                   \
     X(RP_E_TIMEOUT, 5013, "it did not happen in time")                                             \
     X(RP_E_PROTOCOL, 5014, "the other side broke the protocol")                                    \

@@ -118,6 +118,6 @@ token = bytes.fromhex(vector["states"][0]["token"])
 sections = [(make.STATE, token)]
 sys.stdout.buffer.write(make.checkpoint(8, 6, 6, bytes(16), 1, 1, "x", "y", sections))
 PYTHON
-status 1 'state token at row 7' "$ringpack" checkpoint verify "$(name 8)"
-status 2 'state token at row 7' "$ringpack" checkpoint show "$(name 8)"
+status 1 'next_row 6, its state token 7' "$ringpack" checkpoint verify "$(name 8)"
+status 2 'next_row 6, its state token 7' "$ringpack" checkpoint show "$(name 8)"
 echo 'checkpoint: fine'

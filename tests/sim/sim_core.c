@@ -118,7 +118,7 @@ static struct sim_fiber *choose(void)
             if (sim.next_deadline > sim.now_ns)
                 sim.now_ns = sim.next_deadline;
             if (sim.now_ns > STORY_MAX_NS)
-                sim_fail("somebody waits for ever");
+                sim_fail("a fiber waits for ever");
         }
         if (sim.next_deadline <= sim.now_ns)
             expire();

@@ -82,7 +82,7 @@ WRAP(int, pthread_mutex_lock, pthread_mutex_t *mutex)
 WRAP(int, pthread_mutex_unlock, pthread_mutex_t *mutex)
 {
     if (!*held(mutex))
-        sim_fail("a mutex that nobody holds is unlocked");
+        sim_fail("a mutex that is not locked is unlocked");
     *held(mutex) = 0;
     sim_wake(mutex, UINT32_MAX);
     sim_step();

@@ -145,7 +145,7 @@ static void test_a_disk_that_lies_is_found_out(void **state)
     for (unsigned at = 0; at < calls; at++)
         assert_int_equal(save_with_fault(FAULT_LIE, 0, at, false, &error), 0);
     assert_int_equal(save_with_fault(FAULT_LIE, 0, 0, true, &error), -RP_E_CORRUPT);
-    assert_non_null(strstr(error.message, "other bytes than were to be written"));
+    assert_non_null(strstr(error.message, "other bytes than were written"));
     assert_non_null(strstr(error.message, "bytes from 0 on"));
     assert_non_null(strstr(error.message, "attempt 3 of 3"));
 }

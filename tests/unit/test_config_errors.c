@@ -89,11 +89,11 @@ static const char *const mistakes[][2] = {
     {"sources:\n- weight: .\n", "c.yaml:2:11: weight: expected a number above 0 with at most 6"
                                 " decimals, such as 2 or 0.25, found `.`"},
     {"checkpoint_dir: ~/ck\n",
-     "c.yaml:1:17: checkpoint_dir: expected a path that is written out (~ and $ stand for nothing"
-     " here), found `~/ck`"},
+     "c.yaml:1:17: checkpoint_dir: expected a path that is written out (~ and $ are not expanded"
+     "), found `~/ck`"},
     {"index_dir: $SCRATCH/index\n",
-     "c.yaml:1:12: index_dir: expected a path that is written out (~ and $ stand for nothing"
-     " here), found `$SCRATCH/index`"},
+     "c.yaml:1:12: index_dir: expected a path that is written out (~ and $ are not expanded"
+     "), found `$SCRATCH/index`"},
     {"seq_len: null\n", "c.yaml:1:10: seq_len: expected a value, found nothing"},
     {"seed: 99999999999999999999\n",
      "c.yaml:1:7: seed: expected a whole number such as 64 or 100k, found"

@@ -24,8 +24,8 @@ int rp_show_checkpoint_token(const struct rp_checkpoint *checkpoint, struct rp_s
     uint64_t row = rp_checkpoint_info(checkpoint)->next_row;
     if (token->next_row != row)
         return rp_fail(error, -RP_E_CORRUPT, "take an earlier checkpoint",
-                       "%s: the head stands at row %" PRIu64 ", its state token at row %" PRIu64,
-                       path, row, token->next_row);
+                       "%s: the head has next_row %" PRIu64 ", its state token %" PRIu64, path, row,
+                       token->next_row);
     return 0;
 }
 

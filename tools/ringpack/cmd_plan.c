@@ -189,7 +189,7 @@ static void print_mixture(const struct rp_config *config, const struct tally *ta
         printf(
             "  warning: the weights do not hold to the end: a source is used up after num_epochs "
             "(%" PRIu64
-            "),\n           and the others go on without it; `num_epochs: endless` keeps "
+            "),\n           and the others continue without it; `num_epochs: endless` keeps "
             "them, and repeats sources\n",
             config->num_epochs);
 }
@@ -238,7 +238,7 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     const struct rp_plan_counts *counts = &tally->counts;
     char text[RP_CMD_TEXT_BYTES];
     printf("packing\n  %-20s%.3f %%\n", "efficiency", 100 * summary.efficiency);
-    print_count("rows", tally->rows, tally->complete ? "" : " (the stream goes on)");
+    print_count("rows", tally->rows, tally->complete ? "" : " (the stream is longer)");
     if (tally->complete) {
         char step[64];
         snprintf(step, sizeof step, " of %" PRIu64 " rows", config->global_batch_size);

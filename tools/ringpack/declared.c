@@ -50,7 +50,7 @@ int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
     }
 }
 
-/* A path stands for the shards of a source. */
+/* Expand a path as the config expands the shards of a source. */
 static int find_shards(const char *path, struct rp_config_source *found)
 {
     struct rp_error error;
@@ -68,7 +68,7 @@ int rp_declared_walk(const struct rp_declared *declared, char *const *paths, int
     for (int i = 0; i < count; i++) {
         struct rp_config_source found = {0};
         if (find_shards(paths[i], &found) != RP_EXIT_FINE)
-            status = RP_EXIT_TROUBLE; /* and go on: the others may be fine */
+            status = RP_EXIT_TROUBLE; /* continue with the other paths */
         else
             for (uint32_t k = 0; k < found.shard_count; k++)
                 if (one(found.shards[k], declared, list) != RP_EXIT_FINE)

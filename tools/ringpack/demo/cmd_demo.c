@@ -291,7 +291,7 @@ int rp_cmd_demo(int argc, char **argv)
         .options = options,
         .parser = parse,
         .doc =
-            "Serve a corpus to four trainers, kill everything in mid-stream, go on with two, and "
+            "Serve a corpus to four trainers, kill everything in mid-stream, resume with two, and "
             "compare. Exit status 0: identical, 1: different, 2: trouble."};
     struct demo demo = {.seconds = SECONDS_STANDARD, .engine = RP_NO_CHILD};
     struct rp_error error = {0};

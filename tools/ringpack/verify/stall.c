@@ -98,6 +98,6 @@ int rp_verify_fail_stalled(struct rp_campaign *c, uint64_t since_ns, struct rp_e
     free(run_dir);
     rp_verify_show_processes(c);
     return rp_fail(error, -RP_E_TIMEOUT, "run it again with this seed and -v",
-                   "the stream stands still since %" PRIu64 " s after %" PRIu64 " kills",
+                   "no row has arrived for %" PRIu64 " s, after %" PRIu64 " kills",
                    since_ns / UINT64_C(1000000000), v->kill_count);
 }
