@@ -11,7 +11,7 @@ import make_golden
 import oracle
 import pytest
 from state import load_token, row_digest, save_token
-from stream import Plan, count_rows, count_steps, permute, rank_rows, round_keys
+from stream import PACKING, Plan, count_rows, count_steps, permute, rank_rows, round_keys
 
 FUZZ_CASES = 60
 
@@ -140,6 +140,27 @@ def test_megatron_files_give_the_same_digest(tmp_path, code, letter):
 def test_engine_equals_oracle(dump):
     """A little of fuzz_plan.py, always the same cases; run it alone for many more."""
     assert fuzz_plan.fuzz(dump, seed=1, first=0, cases=FUZZ_CASES) == 0
+
+
+@pytest.mark.parametrize("packing", PACKING)
+def test_the_attempt_at_which_a_lane_ends_counts_what_lies_behind_its_last_row(
+    dump, tmp_path, packing
+):
+    """Lane 0 has documents of 8, 0, 0 and 0 tokens, and rows of 8: it ends at row 2. The empty
+    documents are counted by that attempt, and by no later one, while lane 1 goes on to row 7."""
+    inputs = {"seq_len": 8, "window": 1, "max_docs_per_row": 8, "lanes": 2, "num_epochs": 1}
+    inputs |= {"seed": 1, "shuffle": "none", "packing": packing, "fill": "pad", "long_doc": "split"}
+    inputs |= {"block_documents": 1, "window_blocks": 1}
+    inputs |= {"corpus_sampled": "%032x" % 1, "corpus_full": "%032x" % 0}
+    inputs["sources"] = [{"weight": 1, "lengths": [8, 8, 0, 8, 0, 8, 0, 8]}]
+    plan, counted = Plan(oracle.make_spec(inputs)), []
+    for _ in range(8):
+        counted.append(plan.lanes[0].count["empty"])
+        plan.row()
+    assert counted == [0, 0, 0, 3, 3, 3, 3, 3]
+    engine = fuzz_plan.Engine(dump, str(tmp_path))
+    found = engine.lines(inputs)
+    assert fuzz_plan.first_difference(fuzz_plan.oracle_lines(inputs), found) is None
 
 
 def test_fuzz_notices_a_difference(dump, tmp_path):
