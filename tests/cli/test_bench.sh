@@ -44,7 +44,19 @@ for words in 'limits of this machine' planning 'reading, hot' 'hot is held back 
 do
     grep -q "$words" report.txt || fail "\`$words\` is not in: $(cat report.txt)"
 done
+for words in '2,000,000 tokens in 20,000 documents' '2 rows of 512 tokens, 2 of 2 ranks here' \
+    'trainers wait'
+do
+    grep -q "$words" report.txt || fail "\`$words\` is not in: $(cat report.txt)"
+done
 grep -q 'cold' report.txt && fail "cold was not asked for: $(cat report.txt)"
+
+# one of each is said as one
+"$ringpack" bench -c c.yaml --seconds 0.2 --hot --batch-size 1 --dp-world-size 1 >report.txt
+for words in '1 row of 512 tokens, 1 of 1 rank here' 'the trainer waits'; do
+    grep -q "$words" report.txt || fail "\`$words\` is not in: $(cat report.txt)"
+done
+grep -E ' 1 (rows|tokens|documents|ranks|cores)\b' report.txt && fail "a plural: $(cat report.txt)"
 
 # Ctrl-C: what was measured is said, nothing is left
 "${as_in_a_terminal[@]}" "$ringpack" bench -c c.yaml --seconds 600 --hot --json >report &

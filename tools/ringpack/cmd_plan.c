@@ -178,7 +178,7 @@ static void print_mixture(const struct rp_config *config, const struct tally *ta
 {
     char text[RP_CMD_TEXT_BYTES];
     bool misses = false;
-    printf("mixture                  asked  realised         tokens  times read\n");
+    printf("mixture                  asked  realised         tokens  times read (mean)\n");
     for (uint32_t i = 0; i < config->source_count; i++) {
         printf("  %-20.20s%7.3f %%%8.3f %% %14s%12.2f\n", config->sources[i].name,
                100 * asked_share(config, i), 100 * realised_share(tally, i),

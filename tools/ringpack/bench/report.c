@@ -24,6 +24,11 @@ static void print_line(const struct rp_bench *bench, const char *name, double to
            rest);
 }
 
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 static void print_run(const struct rp_bench *bench, const struct rp_bench_run *run)
 {
     if (run->skipped)
@@ -31,8 +36,10 @@ static void print_run(const struct rp_bench *bench, const struct rp_bench_run *r
     if (!run->measured)
         return;
     char rest[96];
-    snprintf(rest, sizeof rest, "trainers wait %.0f %% of the time, cores are busy %.0f %%",
-             100 * run->trainer_waits, 100 * run->processor);
+    bool one = bench->config->rank_count == 1;
+    snprintf(rest, sizeof rest, "%s %.0f %% of the time, cores are busy %.0f %%",
+             one ? "the trainer waits" : "trainers wait", 100 * run->trainer_waits,
+             100 * run->processor);
     print_line(bench, run->name, run->tokens_per_second, run->cpu_seconds, rest);
 }
 
@@ -55,10 +62,13 @@ void rp_bench_print(const struct rp_bench *bench)
 {
     const struct rp_config *config = bench->config;
     char documents[RP_CMD_TEXT_BYTES], tokens[RP_CMD_TEXT_BYTES], bytes[RP_CMD_TEXT_BYTES];
-    printf("corpus    %s tokens in %s documents, %s\n", rp_cmd_count_text(bench->tokens, tokens),
-           rp_cmd_count_text(bench->documents, documents), rp_cmd_bytes_text(bench->bytes, bytes));
-    printf("batches   %u rows of %u tokens, %u of %u ranks here, %u cores\n\n", config->batch_size,
-           config->seq_len, config->rank_count, config->dp_world_size, bench->cores);
+    printf("corpus    %s token%s in %s document%s, %s\n", rp_cmd_count_text(bench->tokens, tokens),
+           plural(bench->tokens), rp_cmd_count_text(bench->documents, documents),
+           plural(bench->documents), rp_cmd_bytes_text(bench->bytes, bytes));
+    printf("batches   %u row%s of %u token%s, %u of %u rank%s here, %u core%s\n\n",
+           config->batch_size, plural(config->batch_size), config->seq_len, plural(config->seq_len),
+           config->rank_count, config->dp_world_size, plural(config->dp_world_size), bench->cores,
+           plural(bench->cores));
     printf("%-20s%10s%14s%13s\n", "", "tokens/s", "stored", "CPU s/Gtok");
     puts("limits of this machine");
     for (int i = 0; i < RP_BENCH_LIMITS; i++)
