@@ -15,11 +15,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import namedtuple
+
+import defects
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
-Finding = namedtuple("Finding", "path line text")
-RULES = {}  # name -> (function(files) -> findings, control: {path: text} that must be flagged)
+Finding = defects.Finding
+# name -> (function(files) -> findings, control: {path: text} that must be flagged)
+RULES = {"defects": (defects.check, defects.CONTROL)}
 
 FILE_LINES = 500
 FUNCTION_LINES = 70
