@@ -98,6 +98,10 @@ RATIOS = {
     "hot_hf_per_loop": over("hot_hf", "loop_hf"),
     "hot_min_per_loop_cpu": over("loop_min_cpu", "hot_min_cpu"),
     "hot_hf_per_loop_cpu": over("loop_hf_cpu", "hot_hf_cpu"),
+    "mapped_verify_per_off": over("mapped_verify_on", "mapped_verify_off"),
+    "mapped_verify_cpu_per_off": over("mapped_verify_on_cpu", "mapped_verify_off_cpu"),
+    "pread_verify_per_off": over("pread_verify_on", "pread_verify_off"),
+    "pread_verify_cpu_per_off": over("pread_verify_on_cpu", "pread_verify_off_cpu"),
     "cold_block_per_fio": over("cold_block", "fio_sequential"),
     "cold_document_per_fio": over("cold_document", "fio_random"),
     "cold_block_cpu_per_limit": cpu_over_limit("cold_block_cpu", "fio_sequential_cpu"),
@@ -179,8 +183,8 @@ def main():
     turning = [resume.checkpoint, resume.start, Memory(bench).engine]
     if not arguments.only_start:
         hot.check()
-        turning += [hot.limits, hot.trainer_min, hot.trainer_hf, hand_over.next, hand_over.ring,
-                    hand_over.state_token, save.steps, save.flat_out]
+        turning += [hot.limits, hot.trainer_min, hot.trainer_hf, hot.verification, hand_over.next,
+                    hand_over.ring, hand_over.state_token, save.steps, save.flat_out]
     if not arguments.no_cold and not arguments.only_start:
         cold = Cold(bench)
         turning += [cold.fio, cold.block, cold.document]

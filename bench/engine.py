@@ -133,6 +133,12 @@ class Bench:
             raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
         return json.loads(done.stdout)
 
+    def run(self, *arguments):
+        """Run the program to its end."""
+        done = subprocess.run([self.program, *map(str, arguments)], capture_output=True, text=True)
+        if done.returncode:
+            raise Failed(f"ringpack {arguments[0]}: {done.stderr.strip()}")
+
     def limits(self, stages, keys):
         return self.ask(self.limits_program, stages, *(f"{k}={v}" for k, v in keys.items()))
 

@@ -5,6 +5,9 @@ import time
 
 from engine import Engine
 
+VERIFIED = "mapped", "pread"  # ways to read a corpus in the page cache: mapped, and by calls
+
+
 class Hot:
     def __init__(self, bench):
         self.bench = bench
@@ -21,6 +24,8 @@ class Hot:
             bench.check("digest, plain loop", self.expected["digest"], loop["digest"])
             bench.check("rows, plain loop against ringpack plan", plan["rows"], loop["rows"])
             self._drain(profile, "--digest")
+        for io in VERIFIED:
+            self._drain("min", "--digest", **self._indexed(io, "on"))
 
     def limits(self):
         sample = {}
@@ -43,11 +48,11 @@ class Hot:
                 sample["fill"] = found["plan"]["fill"]
         return sample
 
-    def _drain(self, profile, *options):
+    def _drain(self, profile, *options, **keys):
         """One run of the whole stream: (tokens a second from `ready` on, CPU s of the engine)."""
         bench = self.bench
         bench.warm()
-        with Engine(bench, bench.task(profile=profile), "--fresh") as engine:
+        with Engine(bench, bench.task(profile=profile, **keys), "--fresh") as engine:
             with bench.trainer(*options) as report:
                 found = report()
                 seconds = time.monotonic() - engine.ready
@@ -66,6 +71,23 @@ class Hot:
         digested, _ = self._drain(profile, "--digest")
         return {f"hot_{profile}": rate, f"hot_{profile}_cpu": cpu,
                 f"hot_{profile}_digested": digested}
+
+    def _indexed(self, io, verify):
+        """The task with sidecars, which lie in a folder of their own: no other task finds them."""
+        folder = self.bench.scratch / "sidecars"
+        if not folder.exists():
+            self.bench.run("index", "-q", "--index-dir", folder, self.bench.settings["corpus"])
+        return {"io": io, "direct": "off", "index_dir": folder, "verify_blocks": verify}
+
+    def verification(self):
+        """Each block compared with its hash as it is used, and the same without."""
+        sample = {}
+        for io in VERIFIED:
+            for verify in "on", "off":
+                rate, cpu = self._drain("min", **self._indexed(io, verify))
+                sample[f"{io}_verify_{verify}"] = rate
+                sample[f"{io}_verify_{verify}_cpu"] = cpu
+        return sample
 
     def trainer_min(self):
         return self._trainer("min")

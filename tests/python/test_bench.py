@@ -26,7 +26,8 @@ def test_every_task_runs_once(tmp_path):
     run(SOURCE / "bench/end_to_end.py", "--build", BUILD, "--data", tmp_path / "data",
         "--output", found, "--size", "once", "--no-cold")
     metrics = json.loads(found.read_text())["metrics"]
-    assert {"hot_min_per_loop", "next_python_ns", "ring_take_per_bare", "resume_checkpoint_ms",
+    assert {"hot_min_per_loop", "mapped_verify_per_off", "pread_verify_cpu_per_off",
+            "next_python_ns", "ring_take_per_bare", "resume_checkpoint_ms",
             "memory_many_per_few"} <= metrics.keys()
     run(SOURCE / "bench/report/report.py", found, tmp_path / "once.svg")
     assert (tmp_path / "once.svg").read_text().startswith("<svg")
