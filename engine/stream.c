@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -24,12 +25,15 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
         return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
     for (uint32_t i = 0; i < config->source_count; i++) {
         const struct rp_config_source *source = &config->sources[i];
-        specs[i] = (struct rp_source_spec){.name = source->name,
-                                           .weight = source->weight,
-                                           .shards = (const char *const *)source->shards,
-                                           .shard_count = source->shard_count,
-                                           .eos = source->eos,
-                                           .column = source->column};
+        specs[i] = (struct rp_source_spec){
+            .name = source->name,
+            .weight = source->weight,
+            .shards = (const char *const *)source->shards,
+            .shard_count = source->shard_count,
+            .eos = source->eos,
+            .column = source->column,
+            .mask = {.name = source->mask, .value = source->mask_value, .of = source->mask_of},
+            .drop_unmasked = source->drop_unmasked};
         /* rp_config_finish has checked both words */
         bool known = rp_format_parse(source->format, &specs[i].format) &&
                      (!source->dtype || rp_token_type_parse(source->dtype, &specs[i].type));
@@ -103,11 +107,23 @@ int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp_config *confi
     return code;
 }
 
-int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
-                            const struct rp_config *config, const struct rp_plan *plan,
-                            struct rp_error *error)
+static void add_masks(struct rp_record_writer *writer, const struct rp_config *config,
+                      const struct rp_corpus *corpus)
 {
-    /* keys of the configuration, in alphabetical order */
+    char text[96];
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_source *source = rp_corpus_source(corpus, i);
+        rp_source_mask_text(source, text, sizeof text);
+        if (rp_source_has_mask(source))
+            rp_contract_add_of_source(writer, i, "mask", "%s", text);
+    }
+}
+
+int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
+                            const struct rp_config *config, const struct rp_corpus *corpus,
+                            const struct rp_plan *plan, struct rp_error *error)
+{
+    /* keys of the configuration, in alphabetical order; the masks of sources are behind sections */
     static const char *const delivery[] = {"batch_size",        "dp_world_size", "drop_last",
                                            "global_batch_size", "label_mode",    "pad_id",
                                            "sections",          "token_dtype"};
@@ -118,6 +134,8 @@ int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
         char value[RP_RECORD_VALUE_MAX + 1];
         rp_config_value_text(config, delivery[i], value, sizeof value);
         rp_contract_add(&writer, delivery[i], "%s", value);
+        if (!strcmp(delivery[i], "sections"))
+            add_masks(&writer, config, corpus);
     }
     *text_out = writer.text;
     if (writer.out_of_memory)

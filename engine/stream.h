@@ -33,6 +33,7 @@ RP_MUST_CHECK int rp_stream_open_plan(struct rp_plan **plan_out, const struct rp
  * record. *contract_out is a view of *text_out, which the caller frees. */
 RP_MUST_CHECK int rp_stream_make_contract(char **text_out, struct rp_contract *contract_out,
                                           const struct rp_config *config,
+                                          const struct rp_corpus *corpus,
                                           const struct rp_plan *plan, struct rp_error *error);
 
 /** What max_docs_per_row of the config, or its default for this corpus, costs. */

@@ -58,6 +58,7 @@ static const struct rule {
     {"global_batch_size", '=', KIND_KEY, RESUME, NULL},
     {"drop_last", '=', KIND_KEY, RESUME, NULL},
     {"sections", '=', KIND_KEY, RESUME, NULL},
+    {"source[].mask", '=', KIND_CORPUS, RESUME, "mask of source %s"},
     {"token_dtype", '=', KIND_KEY, RESUME, NULL},
     {"label_mode", '=', KIND_KEY, RESUME, NULL},
     {"pad_id", '=', KIND_KEY, RESUME, NULL},

@@ -18,6 +18,7 @@
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
+    X(forget_spans, "fingerprints do not cover tables of documents and spans")                     \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
     X(ignore_arrow_nulls, "rows and tokens that Arrow's bitmaps call null are taken")              \
     X(forget_indexes, "indexes and sidecars are not checked again once they are open")             \

@@ -22,11 +22,15 @@ struct rp_config_source {
      * config file. rp_config_finish replaces them by files, bytewise sorted within a pattern. */
     char **shards;
     uint32_t shard_count;
-    char *format;  /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
-    char *dtype;   /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
-    int64_t eos;   /* `eos`; -1 = not declared */
-    char *column;  /* `column` of token ids; default: the reader's choice (NULL) */
-    uint32_t line; /* in the config file; 0 = not from a file */
+    char *format;       /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
+    char *dtype;        /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
+    int64_t eos;        /* `eos`; -1 = not declared */
+    char *column;       /* `column` of token ids; default: the reader's choice (NULL) */
+    char *mask;         /* `mask`: auto | none | the name of a mask; default auto */
+    char *mask_value;   /* `mask_value`: train | ignore; default as it was indexed (NULL) */
+    char *mask_of;      /* `mask_of`: token | next; default as it was indexed (NULL) */
+    bool drop_unmasked; /* `drop_unmasked`: false */
+    uint32_t line;      /* in the config file; 0 = not from a file */
 };
 
 #define RP_CONFIG_KEYS_MAX 48

@@ -133,7 +133,15 @@ enum rp_key_kind {
     X(eos, eos, SIGNED, NULL, "-1", 0, 0,                                                          \
       "token that ends a document, where the format needs one")                                    \
     X(column, column, TEXT, NULL, "(input_ids, tokens, or the only list of integers)", 0, 0,       \
-      "column of token ids, where a file has several")
+      "column of token ids, where a file has several")                                             \
+    X(mask, mask, TEXT, NULL, "auto", 0, 0,                                                        \
+      "mask that says which tokens are trained: auto = as indexed, none, or its name")             \
+    X(mask_value, mask_value, WORD, "train|ignore", "(as indexed)", 0, 0,                          \
+      "what an entry of the mask that is not 0 means")                                             \
+    X(mask_of, mask_of, WORD, "token|next", "(as indexed)", 0, 0,                                  \
+      "whether an entry of the mask is about its own token or the next one")                       \
+    X(drop_unmasked, drop_unmasked, BOOL, NULL, "false", 0, 0,                                     \
+      "leave documents out in which the mask has no trained token")
 
 enum rp_key_index {
 #define RP_KEY_INDEX(name, ...) RP_KEY_##name,

@@ -101,6 +101,33 @@ static int sum_shards(struct rp_source *source, struct rp_error *error)
     return fits ? 0 : fail_memory(error);
 }
 
+/* All shards of a source have the same mask, or none has. */
+static int take_mask(struct rp_source *source, bool drop_unmasked, struct rp_error *error)
+{
+    const struct rp_opened *first = &source->shards[0];
+    for (uint32_t i = 0; i < source->shard_count; i++) {
+        const struct rp_opened *opened = &source->shards[i];
+        char expected[64] = "none", found[64] = "none";
+        if (first->uses_spans)
+            rp_mask_text(first->mask, expected, sizeof expected);
+        if (opened->uses_spans)
+            rp_mask_text(opened->mask, found, sizeof found);
+        if (strcmp(expected, found) != 0)
+            return rp_fail(error, -RP_E_MISMATCH,
+                           "index all its shards with one mask (`ringpack index --mask NAME`), or "
+                           "set mask: none",
+                           "%s: mask: expected %s, as of %s, found %s", opened->shard.path,
+                           expected, first->shard.path, found);
+    }
+    source->has_mask = first->uses_spans;
+    source->drop_unmasked = drop_unmasked;
+    if (drop_unmasked && !source->has_mask)
+        return rp_fail(error, -RP_E_CONFIG,
+                       "index its shards with a mask, or leave drop_unmasked out",
+                       "drop_unmasked: its shards have no mask, or mask: none was given");
+    return 0;
+}
+
 static int make_buckets(struct rp_source *source, struct rp_error *error)
 {
     uint64_t wanted = (uint64_t)BUCKETS_PER_SHARD * source->shard_count;
@@ -138,6 +165,8 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
                        "expected documents with tokens, found %" PRIu64 " documents with %" PRIu64
                        " tokens in %" PRIu32 " shards",
                        source->documents, source->tokens, source->shard_count);
+    if (code == 0)
+        code = take_mask(source, source_spec->drop_unmasked, error);
     if (code == 0)
         code = make_buckets(source, error);
     return code < 0 ? rp_fail_context(error, code, "source `%s`",
@@ -329,9 +358,8 @@ static uint64_t length_of(const struct rp_source *source, uint64_t document)
     uint32_t s = shard_of(source, document);
     uint64_t own = document - source->first[s];
     note_asked(source, s);
-    if (source->drop_unmasked && !rp_spans_any(&source->shards[s].spans, own))
-        return 0;
-    return rp_shard_length(&source->shards[s], own);
+    int has_span = source->drop_unmasked ? rp_shard_has_span(&source->shards[s], own) : 1;
+    return has_span > 0 ? rp_shard_length(&source->shards[s], own) : has_span == 0 ? 0 : UINT64_MAX;
 }
 
 uint64_t rp_source_length(const void *source, uint64_t document)
@@ -347,7 +375,7 @@ void rp_source_length_many(const void *source_lengths, const uint64_t *documents
         uint32_t s = shard_of(source, documents[i]);
         rp_shard_expect(&source->shards[s], documents[i] - source->first[s]);
         if (source->drop_unmasked)
-            rp_spans_expect(&source->shards[s].spans, documents[i] - source->first[s]);
+            rp_spans_expect(&source->shards[s].table->spans, documents[i] - source->first[s]);
     }
     /* While the cache misses are under way: learn about the shard of one of the documents, which is
      * a large one more often. */
@@ -363,6 +391,9 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
     uint64_t tokens, offset;
     const struct rp_opened *opened = &source->shards[s];
     const char *problem = rp_shard_locate(opened, document - source->first[s], &tokens, &offset);
+    if (!problem && source->drop_unmasked &&
+        rp_shard_has_span(opened, document - source->first[s]) < 0)
+        problem = "the page of the sidecar that has its spans differs from its hash";
     char hint[sizeof error->hint];
     snprintf(hint, sizeof hint,
              opened->found.index_path ? "restore the index, or write the shard again"
@@ -394,6 +425,14 @@ const char *rp_source_row(const struct rp_source *source, uint64_t document, uin
     return source->shards[s].shard.path;
 }
 
+void rp_source_mask_text(const struct rp_source *source, char *text, size_t bytes)
+{
+    char mask[64] = "none";
+    if (source->has_mask)
+        rp_mask_text(source->shards[0].mask, mask, sizeof mask);
+    snprintf(text, bytes, "%s%s", mask, source->drop_unmasked ? ", drop_unmasked" : "");
+}
+
 bool rp_source_has_mask(const struct rp_source *source)
 {
     return source->has_mask;
@@ -407,7 +446,7 @@ int rp_source_spans(const struct rp_source *source, const struct rp_part *part, 
     const struct rp_opened *opened = &source->shards[s];
     struct rp_part own = *part;
     own.document -= source->first[s];
-    const char *problem = rp_spans_cut(&opened->spans, &own, out, count_out);
+    const char *problem = rp_shard_spans(opened, &own, out, count_out);
     return problem
                ? rp_fail(error, -RP_E_CORRUPT, "run `ringpack index` again with the same mask",
                          "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
@@ -420,5 +459,5 @@ void rp_source_expect_extent(const struct rp_source *source, uint64_t document)
     uint32_t s = shard_of(source, document);
     rp_shard_expect_extent(&source->shards[s], document - source->first[s]);
     if (source->has_mask)
-        rp_spans_expect(&source->shards[s].spans, document - source->first[s]);
+        rp_spans_expect(&source->shards[s].table->spans, document - source->first[s]);
 }

@@ -61,7 +61,7 @@ uint32_t rp_token_bits(enum rp_token_type type);  /* of an id: without the sign 
 /* Sidecar hashes cover blocks of this many bytes; checked reads are rounded to it. */
 #define RP_BLOCK_BYTES 4096u
 /* The name of a column, with its NUL. */
-#define RP_COLUMN_BYTES 64u
+#define RP_COLUMN_BYTES 32u
 
 /* What the user says about one source. Paths are files, Megatron prefixes, or directories/globs
  * that the config module has already expanded, in the canonical order (sorted bytewise within one
@@ -75,6 +75,8 @@ struct rp_source_spec {
     enum rp_token_type type; /* NONE = from the file */
     int64_t eos;             /* RP_EOS_NONE = not declared */
     const char *column;      /* of token ids, where a file has several; NULL = not declared */
+    struct rp_mask_choice mask;
+    bool drop_unmasked; /* documents without spans count as empty */
 };
 
 struct rp_corpus_spec {
@@ -146,6 +148,9 @@ const char *rp_source_row(const struct rp_source *source, uint64_t document, uin
 /** Whether the run uses a mask of this source. Without one, every token is trained. */
 bool rp_source_has_mask(const struct rp_source *source);
 
+/** Its mask: "none", "labels", "loss_mask (ignore, next), drop_unmasked". */
+void rp_source_mask_text(const struct rp_source *source, char *text, size_t bytes);
+
 /** The spans of a part of a document, as rp_spans_cut. Of a source that has a mask. -RP_E_CORRUPT
  * where the sidecar's tables are damaged. */
 RP_MUST_CHECK int rp_source_spans(const struct rp_source *source, const struct rp_part *part,
@@ -206,6 +211,9 @@ struct rp_inspection {
     uint64_t length_histogram[65]; /* [b]: documents whose length has b significant bits */
     uint64_t token_max;            /* largest token id; UINT64_MAX if not scanned */
     bool has_sidecar;
+    char mask[64];           /* as rp_source_mask_text; empty: it has none, or none is wanted */
+    uint64_t trained_tokens; /* by that mask */
+    uint64_t untrained_documents; /* with tokens, none of them trained */
     struct rp_fingerprint fingerprint;
 };
 /** Inspect one shard. `hints` may be NULL; its name, weight and shards are not looked at.

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/file.h"
 
 #define INDEX_SAMPLES 1024u
@@ -50,21 +51,27 @@ static struct words begin_words(const struct rp_identity *identity)
     return words;
 }
 
+static void add_table(struct words *words, const struct rp_identity *identity)
+{
+    if (identity->has_table && !RP_DEFECT(forget_spans))
+        add_hash(words, identity->table_root);
+    if (identity->spans_use != RP_SPANS_USED)
+        add_word(words, (uint64_t)identity->spans_use);
+}
+
 struct rp_fingerprint rp_identity_fingerprint(const struct rp_identity *identity)
 {
     struct rp_fingerprint fingerprint = {{0, 0}, {0, 0}};
     struct words words = begin_words(identity);
     add_hash(&words, identity->index_sample);
-    if (identity->has_table)
-        add_hash(&words, identity->table_root);
+    add_table(&words, identity);
     for (uint32_t i = 0; i < identity->sample_count; i++)
         add_word(&words, identity->sample[i]);
     fingerprint.sampled = hash_words(&words);
     if (identity->full) {
         words = begin_words(identity);
         add_hash(&words, identity->index_content);
-        if (identity->has_table)
-            add_hash(&words, identity->table_root);
+        add_table(&words, identity);
         add_hash(&words, identity->content);
         fingerprint.full = hash_words(&words);
     }

@@ -17,6 +17,13 @@
 /* An index up to this size is hashed whole; of a larger one 1024 blocks are. */
 #define RP_INDEX_HASH_WHOLE_MAX (64u << 20)
 
+/* What becomes of the spans of a shard that has some; the numbers are part of the fingerprint. */
+enum rp_spans_use {
+    RP_SPANS_USED, /* or there are none */
+    RP_SPANS_UNUSED,
+    RP_SPANS_DROP_UNMASKED /* used, and documents without any count as empty */
+};
+
 /* Everything that the fingerprint of one shard covers. */
 struct rp_identity {
     enum rp_format format;
@@ -27,6 +34,7 @@ struct rp_identity {
     struct rp_hash128 index_sample; /* rp_index_sample of it */
     bool has_table;
     struct rp_hash128 table_root;
+    enum rp_spans_use spans_use;
     uint64_t sample[RP_SAMPLE_BLOCKS];
     uint32_t sample_count;
     bool full; /* the next two are known */

@@ -223,8 +223,11 @@ int rp_find(struct rp_found *found, const char *path, const struct rp_find_optio
 {
     static const struct rp_source_spec nothing_declared = {.eos = RP_EOS_NONE};
     const struct rp_source_spec *hints = options->hints ? options->hints : &nothing_declared;
-    *found = (struct rp_found){
-        .format = hints->format, .type = hints->type, .eos = hints->eos, .column = hints->column};
+    *found = (struct rp_found){.format = hints->format,
+                               .type = hints->type,
+                               .eos = hints->eos,
+                               .column = hints->column,
+                               .mask = hints->mask};
     found->token_path = strdup(path);
     if (!found->token_path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
@@ -248,5 +251,6 @@ struct rp_reader_options rp_found_options(const struct rp_found *found)
     return (struct rp_reader_options){.type = found->type,
                                       .eos = found->eos,
                                       .column = found->column,
+                                      .mask = found->mask,
                                       .read_bytes_max = UINT64_MAX};
 }

@@ -11,13 +11,14 @@
 #include "corpus/sidecar.h"
 
 struct rp_found {
-    enum rp_format format;   /* never AUTO */
-    enum rp_token_type type; /* as declared by the user, else by the sidecar; NONE = neither */
-    int64_t eos;             /* likewise; RP_EOS_NONE = neither */
-    const char *column;      /* as declared; the string is the caller's. NULL = not */
-    char *token_path;        /* the file of tokens */
-    char *index_path;        /* Megatron: its .idx; NULL for the others */
-    bool data_missing;       /* the token file cannot be opened, and that was allowed */
+    enum rp_format format;      /* never AUTO */
+    enum rp_token_type type;    /* as declared by the user, else by the sidecar; NONE = neither */
+    int64_t eos;                /* likewise; RP_EOS_NONE = neither */
+    const char *column;         /* as declared; the string is the caller's. NULL = not */
+    struct rp_mask_choice mask; /* likewise */
+    char *token_path;           /* the file of tokens */
+    char *index_path;           /* Megatron: its .idx; NULL for the others */
+    bool data_missing;          /* the token file cannot be opened, and that was allowed */
     bool has_sidecar;
     struct rp_sidecar sidecar;
     char why[256]; /* one sentence for people */

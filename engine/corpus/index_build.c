@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "corpus/largest.h"
+#include "corpus/mask_megatron.h"
 #include "corpus/shard.h"
 
 static int add_blocks(struct rp_sidecar_writer *writer, const uint8_t *bytes, size_t byte_count,
@@ -95,7 +96,10 @@ static int add_documents(struct rp_opened *opened, const struct rp_probe *probe,
     info->table = (struct rp_table_shape){
         .documents = sink.documents, .has_extents = true, .has_spans = sink.layout.has_spans};
     memcpy(info->column, sink.layout.column, sizeof info->column);
-    return code;
+    info->mask = sink.layout.mask;
+    return code < 0 ? code
+                    : rp_mask_check(&opened->found.mask, sink.layout.has_spans ? &info->mask : NULL,
+                                    probe->path, error);
 }
 
 /* A format that has an index of its own: of the token file only blocks and the largest id. */
@@ -116,7 +120,10 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
     info->index_bytes = index->bytes;
     info->index_sample = opened->megatron.sample;
     info->index_content = rp_hash128(index->data, (size_t)index->bytes);
-    return code;
+    if (code == 0)
+        code = rp_megatron_mask(opened, probe->fd, writer, &info->mask, error);
+    info->table.has_spans = code == 1;
+    return code < 0 ? code : 0;
 }
 
 static int write_sidecar(struct rp_opened *opened, int fd, const char *path,

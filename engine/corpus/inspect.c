@@ -9,6 +9,25 @@
 #include "corpus/largest.h"
 #include "corpus/shard.h"
 
+#define PART_TOKENS 4096u
+
+/* How many tokens of a document are trained; 0 where its spans are damaged. */
+static uint64_t count_trained(const struct rp_opened *opened, uint64_t document, uint64_t tokens)
+{
+    struct rp_span spans[PART_TOKENS / 2 + 1];
+    uint64_t trained = 0;
+    for (uint64_t at = 0; at < tokens; at += PART_TOKENS) {
+        const struct rp_part part = {document, tokens, at,
+                                     (uint32_t)rp_min_u64(PART_TOKENS, tokens - at)};
+        uint32_t count;
+        if (rp_shard_spans(opened, &part, spans, &count))
+            return 0;
+        for (uint32_t i = 0; i < count; i++)
+            trained += spans[i].end - spans[i].begin;
+    }
+    return trained;
+}
+
 static void count_lengths(const struct rp_opened *opened, struct rp_inspection *inspection)
 {
     inspection->length_min = UINT64_MAX;
@@ -21,6 +40,9 @@ static void count_lengths(const struct rp_opened *opened, struct rp_inspection *
         unsigned bits = tokens ? 64 - (unsigned)__builtin_clzll(tokens) : 0;
         inspection->length_histogram[bits]++;
         inspection->empty_documents += tokens == 0;
+        uint64_t trained = opened->uses_spans ? count_trained(opened, d, tokens) : tokens;
+        inspection->trained_tokens += trained;
+        inspection->untrained_documents += tokens > 0 && trained == 0;
         inspection->length_min = rp_min_u64(inspection->length_min, tokens);
         inspection->length_max = rp_max_u64(inspection->length_max, tokens);
     }
@@ -95,6 +117,8 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
     };
     memcpy(inspection->why, opened.found.why, sizeof inspection->why);
     memcpy(inspection->column, opened.layout.column, sizeof inspection->column);
+    if (opened.uses_spans)
+        rp_mask_text(opened.mask, inspection->mask, sizeof inspection->mask);
     count_lengths(&opened, inspection);
     if (scan_tokens)
         code = scan_largest(&opened, &report, &inspection->token_max, error);

@@ -29,6 +29,7 @@ struct rp_reader_options {
     enum rp_token_type type; /* NONE = not declared */
     int64_t eos;             /* RP_EOS_NONE = not declared */
     const char *column;      /* NULL = not declared */
+    struct rp_mask_choice mask;
     /* At a start: bytes of the file that walk may read beside metadata and offsets, so that a start
      * stays fast. A larger file needs a sidecar. */
     uint64_t read_bytes_max;
@@ -45,6 +46,7 @@ struct rp_layout {
     uint64_t token_offset;        /* of the first token, where they follow each other; else 0 */
     char column[RP_COLUMN_BYTES]; /* empty where the format has none */
     bool has_spans;               /* every document comes with its spans */
+    struct rp_mask_origin mask;   /* that they are made of */
 };
 
 /* Where a reader puts what it finds. */

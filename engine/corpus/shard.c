@@ -149,6 +149,20 @@ static int take_sample(struct rp_opened *opened, int fd, uint64_t sample[RP_SAMP
     return code == 0 && opened->found.has_sidecar ? check_sample(opened, sample, error) : code;
 }
 
+/* Use the spans of the table, if there are any and they are what was declared. */
+static int take_mask(struct rp_opened *opened, const struct rp_find_options *options,
+                     struct rp_error *error)
+{
+    bool has_spans = opened->table && opened->table->shape.has_spans;
+    const struct rp_mask_origin *origin = opened->found.has_sidecar
+                                              ? &opened->found.sidecar.info.mask
+                                              : &opened->layout.mask;
+    opened->uses_spans = has_spans && !rp_mask_is_none(&opened->found.mask);
+    opened->drops_unmasked = opened->uses_spans && options->hints && options->hints->drop_unmasked;
+    opened->mask = has_spans ? origin : NULL;
+    return rp_mask_check(&opened->found.mask, opened->mask, opened->shard.path, error);
+}
+
 static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
 {
     const struct rp_shard *shard = &opened->shard;
@@ -167,6 +181,10 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
     };
     if (opened->table)
         identity.table_root = opened->table->root;
+    if (opened->mask && !opened->uses_spans)
+        identity.spans_use = RP_SPANS_UNUSED;
+    if (opened->drops_unmasked)
+        identity.spans_use = RP_SPANS_DROP_UNMASKED;
     int code = 0;
     if (opened->found.has_sidecar) {
         identity.full = true;
@@ -262,6 +280,8 @@ static int open_found(struct rp_opened *opened, const struct rp_open_options *op
     else if (code == 0)
         code = build_table(opened, options, fd, error);
     if (code == 0)
+        code = take_mask(opened, &options->find, error);
+    if (code == 0)
         code = identify(opened, fd, error);
     if (fd >= 0)
         close(fd);
@@ -323,6 +343,23 @@ const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, u
         return rp_megatron_locate(opened, document, tokens, byte_offset);
     return rp_table_locate(opened->table, document, rp_token_width(opened->shard.type),
                            opened->shard.bytes, tokens, byte_offset);
+}
+
+const char *rp_shard_spans(const struct rp_opened *opened, const struct rp_part *part,
+                           struct rp_span *out, uint32_t *count_out)
+{
+    RP_ASSERT(opened->uses_spans);
+    if (!rp_table_verify_spans(opened->table, part->document))
+        return "the page of the sidecar that has its spans differs from its hash";
+    return rp_spans_cut(&opened->table->spans, part, out, count_out);
+}
+
+int rp_shard_has_span(const struct rp_opened *opened, uint64_t document)
+{
+    RP_DASSERT(opened->uses_spans);
+    if (!rp_table_verify_ends(opened->table, document))
+        return -RP_E_CORRUPT;
+    return rp_spans_any(&opened->table->spans, document);
 }
 
 uint64_t rp_shard_find_length(const struct rp_opened *opened, uint64_t document)

@@ -13,7 +13,7 @@
 #include "corpus/corpus.h"
 #include "corpus/fingerprint.h"
 #include "corpus/format.h"
-#include "corpus/spans.h"
+#include "corpus/mask.h"
 #include "corpus/table.h"
 
 /* Up to this many documents every entry of an index is checked at open (3 ms); above, when it is
@@ -44,9 +44,11 @@ struct rp_opened {
     const uint8_t *lengths;
     struct rp_a64 plain;
     struct rp_megatron megatron;
-    struct rp_table built;        /* not Megatron, without a sidecar: made at open */
-    const struct rp_table *table; /* that, or the sidecar's; of Megatron's without extents */
-    struct rp_spans spans;        /* of the mask, if the run uses one */
+    struct rp_table built;             /* not Megatron, without a sidecar: made at open */
+    const struct rp_table *table;      /* that, or the sidecar's; of Megatron's without extents */
+    const struct rp_mask_origin *mask; /* of its spans; NULL: it has none */
+    bool uses_spans;                   /* it has some, and they are wanted */
+    bool drops_unmasked;               /* and documents without any count as empty */
     struct rp_fingerprint fingerprint;
     bool index_detached, sidecar_detached; /* look.c: copies in memory stand for the files */
 };
@@ -70,6 +72,12 @@ void rp_shard_close(struct rp_opened *opened);
  * set). */
 const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                             uint64_t *byte_offset);
+
+/** Of a shard that uses spans: rp_spans_cut, with pages of the sidecar that are compared with their
+ * hashes; and whether a document has a span: 1, 0, or negative where its page is damaged. */
+const char *rp_shard_spans(const struct rp_opened *opened, const struct rp_part *part,
+                           struct rp_span *out, uint32_t *count_out);
+int rp_shard_has_span(const struct rp_opened *opened, uint64_t document);
 
 /** Prefetch what rp_shard_locate reads beyond rp_shard_length. */
 void rp_shard_expect_extent(const struct rp_opened *opened, uint64_t document);

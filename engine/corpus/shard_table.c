@@ -113,6 +113,28 @@ static uint64_t offset_of(const struct rp_table *table, const void *entry)
     return (uint64_t)((const uint8_t *)entry - table->image);
 }
 
+bool rp_table_verify_ends(const struct rp_table *table, uint64_t document)
+{
+    const uint64_t *ends = &table->spans.ends[document];
+    return rp_table_verify(table, offset_of(table, &ends[0])) &&
+           rp_table_verify(table, offset_of(table, &ends[1]));
+}
+
+bool rp_table_verify_spans(const struct rp_table *table, uint64_t document)
+{
+    if (!rp_table_verify_ends(table, document))
+        return false;
+    uint64_t first = table->spans.ends[document], end = table->spans.ends[document + 1];
+    if (first >= end || end > table->spans.count)
+        return true; /* no spans, or ends that rp_spans_cut refuses */
+    uint64_t last = offset_of(table, &table->spans.table[end]) - 1;
+    for (uint64_t at = offset_of(table, &table->spans.table[first]); at < last;
+         at += RP_BLOCK_BYTES)
+        if (!rp_table_verify(table, at))
+            return false;
+    return rp_table_verify(table, last);
+}
+
 uint64_t rp_table_length(const struct rp_table *table, uint64_t document)
 {
     const uint32_t *length = &table->lengths[document];

@@ -83,7 +83,11 @@ static void decode(const uint8_t *header, struct rp_sidecar_info *info)
                   .has_extents = sections & 1,
                   .has_spans = sections & 2},
     };
+    uint32_t rule = rp_load_u32(header + AT_MASK_RULE);
+    info->mask.rule = (struct rp_mask_rule){
+        .is_labels = rule & 1, .ignores = rule & 2, .of_next = rule & 4};
     memcpy(info->column, header + AT_COLUMN, sizeof info->column);
+    memcpy(info->mask.name, header + AT_MASK, sizeof info->mask.name);
 }
 
 /* A sidecar of version 1 that has a table; its entries are where the bytes of the table are now. */
@@ -164,6 +168,7 @@ static int check_info(const struct rp_sidecar *sidecar, const char *token_path,
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "sections of the table, extents",
                        reader->walk != NULL, info->table.has_extents, error);
     if (!memchr(info->column, 0, sizeof info->column) ||
+        !memchr(info->mask.name, 0, sizeof info->mask.name) ||
         (info->table.span_count && !info->table.has_spans))
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "spans of the table", 0,
                        info->table.span_count, error);

@@ -22,10 +22,11 @@
  *    112   16  XXH3-128 of the whole .idx
  *    128   16  XXH3-128 of the block table: the content hash of the token file
  *    144  u32  what the table has: 1 extents, 2 spans
- *    148    4  zero
+ *    148  u32  how the mask was read: 1 labels, 2 `ignore`, 4 of the next token
  *    152  u64  spans in the table
  *    160   16  root of the table: XXH3-128 of its page hashes
- *    176   64  name of the column of token ids, zeros behind it
+ *    176   32  name of the column of token ids, zeros behind it
+ *    208   32  name of the mask that the spans were made of, likewise
  *    240   16  XXH3-128 of bytes 0 .. 239, zeros included
  *    256  u64  [B] block table: XXH3-64 of every block; the last block may be short
  *         u8   [T] image of the table
@@ -62,6 +63,7 @@ struct rp_sidecar_info {
     struct rp_hash128 index_sample, index_content, content, table_root;
     struct rp_table_shape table; /* with the number of documents */
     char column[RP_COLUMN_BYTES];
+    struct rp_mask_origin mask;
 };
 
 struct rp_sidecar {
@@ -126,6 +128,10 @@ RP_MUST_CHECK int rp_sidecar_add_blocks(struct rp_sidecar_writer *writer, const 
 RP_MUST_CHECK int rp_sidecar_add_document(struct rp_sidecar_writer *writer, uint64_t byte,
                                           uint32_t tokens, const struct rp_span *spans,
                                           size_t span_count, struct rp_error *error);
+/** The same for a shard whose documents are in an index of its own: its spans alone. */
+RP_MUST_CHECK int rp_sidecar_add_spans(struct rp_sidecar_writer *writer,
+                                       const struct rp_span *spans, size_t span_count,
+                                       struct rp_error *error);
 /** Complete the table and *info (block_count, content; of the table shape.span_count and root),
  * write the header and publish. Ends the writer in any case. */
 RP_MUST_CHECK int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *info,

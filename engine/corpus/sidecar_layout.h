@@ -25,9 +25,11 @@ enum {
     AT_INDEX_CONTENT = 112,
     AT_CONTENT = 128,
     AT_TABLE_SECTIONS = 144,
+    AT_MASK_RULE = 148,
     AT_SPAN_COUNT = 152,
     AT_TABLE_ROOT = 160,
     AT_COLUMN = 176,
+    AT_MASK = 208,
     AT_HEADER_HASH = 240,
 };
 

@@ -98,14 +98,19 @@ int rp_sidecar_add_blocks(struct rp_sidecar_writer *writer, const uint64_t *hash
 int rp_sidecar_add_document(struct rp_sidecar_writer *writer, uint64_t byte, uint32_t tokens,
                             const struct rp_span *spans, size_t span_count, struct rp_error *error)
 {
-    writer->span_count += span_count;
     int code = add(writer, &writer->bytes, &byte, sizeof byte, error);
     if (code == 0)
         code = spill(writer, RP_SIDECAR_LENGTHS, &tokens, sizeof tokens, error);
-    if (code < 0 || !writer->has_spans)
-        return code;
-    code = spill(writer, RP_SIDECAR_SPAN_ENDS, &writer->span_count, sizeof writer->span_count,
-                 error);
+    return code < 0 || !writer->has_spans ? code
+                                          : rp_sidecar_add_spans(writer, spans, span_count, error);
+}
+
+int rp_sidecar_add_spans(struct rp_sidecar_writer *writer, const struct rp_span *spans,
+                         size_t span_count, struct rp_error *error)
+{
+    writer->span_count += span_count;
+    int code = spill(writer, RP_SIDECAR_SPAN_ENDS, &writer->span_count, sizeof writer->span_count,
+                     error);
     return code < 0 ? code
                     : spill(writer, RP_SIDECAR_SPANS, spans, span_count * sizeof *spans, error);
 }
@@ -215,7 +220,11 @@ static void encode(const struct rp_sidecar_info *info, uint8_t header[RP_SIDECAR
                  (info->table.has_extents ? 1u : 0u) | (info->table.has_spans ? 2u : 0u));
     rp_store_u64(header + AT_SPAN_COUNT, info->table.span_count);
     store_hash(header + AT_TABLE_ROOT, info->table_root);
+    rp_store_u32(header + AT_MASK_RULE, (info->mask.rule.is_labels ? 1u : 0u) |
+                                            (info->mask.rule.ignores ? 2u : 0u) |
+                                            (info->mask.rule.of_next ? 4u : 0u));
     memcpy(header + AT_COLUMN, info->column, sizeof info->column);
+    memcpy(header + AT_MASK, info->mask.name, sizeof info->mask.name);
     store_hash(header + AT_HEADER_HASH, rp_hash128(header, AT_HEADER_HASH));
 }
 

@@ -61,12 +61,3 @@ const char *rp_spans_cut(const struct rp_spans *spans, const struct rp_part *par
     *count_out = count;
     return NULL;
 }
-
-struct rp_hash128 rp_spans_hash(const struct rp_spans *spans)
-{
-    struct rp_hasher hasher;
-    rp_hasher_begin(&hasher);
-    rp_hasher_add(&hasher, spans->ends, (spans->documents + 1) * sizeof spans->ends[0]);
-    rp_hasher_add(&hasher, spans->table, spans->count * sizeof spans->table[0]);
-    return rp_hasher_finish(&hasher);
-}

@@ -15,11 +15,33 @@
 #include <stdint.h>
 
 #include "base/fail.h"
-#include "base/hash.h"
 
 /* Tokens [begin, end) of a document, or of a part of one. */
 struct rp_span {
     uint32_t begin, end;
+};
+
+/* The name of a mask, with its NUL. */
+#define RP_MASK_NAME_BYTES 32u
+
+/* How the entries of a mask are read. */
+struct rp_mask_rule {
+    bool is_labels; /* an entry is the token (trained) or -100 (not trained) */
+    bool ignores;   /* else: an entry that is not 0 means "not trained", and not "trained" */
+    bool of_next;   /* entry t is about token t + 1 */
+};
+
+/* What spans were made of. */
+struct rp_mask_origin {
+    char name[RP_MASK_NAME_BYTES];
+    struct rp_mask_rule rule;
+};
+
+/* What was declared about a mask; zeros: nothing was. */
+struct rp_mask_choice {
+    const char *name;  /* NULL or "auto": whatever there is; "none" */
+    const char *value; /* NULL, "train" or "ignore" */
+    const char *of;    /* NULL, "token" or "next" */
 };
 
 struct rp_spans {
@@ -59,8 +81,5 @@ static inline void rp_spans_expect(const struct rp_spans *spans, uint64_t docume
 {
     __builtin_prefetch(&spans->ends[document]);
 }
-
-/** The hash of the spans. */
-struct rp_hash128 rp_spans_hash(const struct rp_spans *spans);
 
 #endif

@@ -75,6 +75,9 @@ RP_MUST_CHECK int rp_table_build(struct rp_table *table, struct rp_layout *layou
 /** Is the page with this byte of the image what was written? Compares it, the first time. Who reads
  * spans verifies the pages of their ends and of themselves first. */
 bool rp_table_verify(const struct rp_table *table, uint64_t byte);
+/** The same for the ends of a document's spans; and for these and the spans themselves. */
+bool rp_table_verify_ends(const struct rp_table *table, uint64_t document);
+bool rp_table_verify_spans(const struct rp_table *table, uint64_t document);
 
 /** The tokens of a document, or UINT64_MAX where the table is damaged. */
 uint64_t rp_table_length(const struct rp_table *table, uint64_t document);

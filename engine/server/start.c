@@ -237,7 +237,7 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
 {
     bool reweighted = false;
     int code = rp_stream_make_contract(&engine->contract_text, &engine->contract, engine->config,
-                                       engine->plan, error);
+                                       engine->corpus, engine->plan, error);
     if (code < 0)
         return code;
     engine->identity = rp_record_hash(&engine->contract.stream);

@@ -45,7 +45,9 @@ class Spec:
         # section 10; None: no mask
         self.spans = [source.get("spans") for source in inputs["sources"]]
         self.lengths = [
-            drop_unmasked(corpus.lengths, spans) if source.get("drop_unmasked") else corpus.lengths
+            drop_unmasked(corpus.lengths, spans)
+            if source.get("drop_unmasked") and spans is not None
+            else corpus.lengths
             for source, spans, corpus in zip(inputs["sources"], self.spans, corpora)
         ]
         self.weights = [source["weight"] for source in inputs["sources"]]

@@ -108,6 +108,7 @@ class Corpus:
 
     def __init__(self, folder, layout, seed, seq_len=48):
         self.folder, self.sources, self.documents, self.paths = Path(folder), [], [], []
+        self.spans = None  # of each source: None, or of each document a list of (begin, end)
         generator = numpy.random.default_rng(seed)
         for number, (form, dtype, weight, counts) in enumerate(layout):
             shards, documents = [], []
@@ -165,7 +166,14 @@ class Stream(Expected):
 
     def __init__(self, corpus, inputs=(), rows=None):
         keys = {**INPUTS, "block_documents": 1024, "window_blocks": 16, **dict(inputs)}
-        keys["sources"] = [{"weight": int(source["weight"])} for source in corpus.sources]
+        keys["sources"] = [
+            {
+                "weight": int(source["weight"]),
+                "spans": spans,
+                "drop_unmasked": source.get("drop_unmasked", False),
+            }
+            for source, spans in zip(corpus.sources, corpus.spans or [None] * len(corpus.sources))
+        ]
         self.keys, self.sources = keys, corpus.sources
         self.token_dtype, self.label_mode = (
             keys.get("token_dtype", "i32"),

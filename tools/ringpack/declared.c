@@ -2,6 +2,8 @@
 /* declared — see declared.h. */
 #include "declared.h"
 
+#include <string.h>
+
 #include "base/text.h"
 #include "cmd.h"
 #include "config/config.h"
@@ -33,6 +35,20 @@ int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
         return 0;
     case 'c':
         declared->hints.column = argument;
+        return 0;
+    case 'm':
+        declared->hints.mask.name = argument;
+        return 0;
+    case 'v':
+        if (strcmp(argument, "train") != 0 && strcmp(argument, "ignore") != 0)
+            return rp_cmd_misuse(verb, "--mask-value: expected train or ignore, found `%s`",
+                                 argument);
+        declared->hints.mask.value = argument;
+        return 0;
+    case 'o':
+        if (strcmp(argument, "token") != 0 && strcmp(argument, "next") != 0)
+            return rp_cmd_misuse(verb, "--mask-of: expected token or next, found `%s`", argument);
+        declared->hints.mask.of = argument;
         return 0;
     case 'e':
         return take_eos(declared, verb, argument);

@@ -21,7 +21,8 @@ struct rp_declared {
     {"format", required_argument, NULL, 'f'}, {"dtype", required_argument, NULL, 'd'},             \
         {"eos", required_argument, NULL, 'e'}, {"column", required_argument, NULL, 'c'},           \
         {"index-dir", required_argument, NULL, 'I'}, {"json", no_argument, NULL, 'j'},             \
-        {"quiet", no_argument, NULL, 'q'},                                                         \
+        {"quiet", no_argument, NULL, 'q'}, {"mask", required_argument, NULL, 'm'},                 \
+        {"mask-value", required_argument, NULL, 'v'}, {"mask-of", required_argument, NULL, 'o'},   \
     {                                                                                              \
         "help", no_argument, NULL, 'h'                                                             \
     }
@@ -37,6 +38,9 @@ struct rp_declared {
     "  --eos N          the token that separates documents (raw, npy, llmc)\n"                     \
     "  --column NAME    of token ids, where a file has several (default: input_ids, tokens,\n"     \
     "                   or the only list of integers)\n"                                           \
+    "  --mask NAME      what says which tokens are trained; auto (default): what there is, none\n" \
+    "  --mask-value V   an entry of it that is not 0 means: train (default) or ignore\n"           \
+    "  --mask-of T      an entry of it is about its own token (default) or the next one\n"         \
     "  --index-dir DIR  keep sidecars there and not beside the token files\n"                      \
     "  --json           print one JSON array\n"                                                    \
     "  -q, --quiet      no progress\n"

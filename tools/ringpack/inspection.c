@@ -26,7 +26,7 @@ static bool has_negative(const struct rp_inspection *inspection)
 
 /* Problems of a shard that can be read. */
 struct warnings {
-    char text[4][160];
+    char text[5][160];
     size_t count;
 };
 
@@ -51,6 +51,10 @@ static struct warnings find_warnings(const struct rp_inspection *inspection)
     if (inspection->empty_documents)
         warn(&warnings, "%" PRIu64 " documents are empty: they are skipped and counted",
              inspection->empty_documents);
+    if (inspection->untrained_documents)
+        warn(&warnings,
+             "%" PRIu64 " documents have no trained token (drop_unmasked leaves them out)",
+             inspection->untrained_documents);
     if (inspection->eos != RP_EOS_NONE && inspection->documents == 1 && inspection->tokens > 100000)
         warn(&warnings, "one document of %" PRIu64 " tokens: is %" PRId64 " the right eos?",
              inspection->tokens, inspection->eos);
@@ -96,6 +100,10 @@ void rp_inspection_print(const char *path, const struct rp_inspection *inspectio
         printf("  largest id   not known; --scan reads every token\n");
     else
         printf("  largest id   %s\n", rp_cmd_count_text(inspection->token_max, a));
+    if (inspection->mask[0])
+        printf("  mask         %s, %s of %s tokens trained\n", inspection->mask,
+               rp_cmd_count_text(inspection->trained_tokens, a),
+               rp_cmd_count_text(inspection->tokens, b));
     bool full = fingerprint_is_full(inspection);
     printf(
         "  fingerprint  %s, %s\n",
@@ -134,8 +142,8 @@ json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspect
     for (size_t i = 0; i < warnings.count; i++)
         json_array_append_new(warning_list, json_string(warnings.text[i]));
     return json_pack(
-        "{s:o, s:s, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s, s:o, s:o, "
-        "s:o}",
+        "{s:o, s:s, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, "
+        "s:s, s:o, s:o, s:o}",
         "path", rp_cmd_json_text(path), "format", rp_format_name(inspection->format), "dtype",
         rp_token_type_name(inspection->type), "eos",
         inspection->eos == RP_EOS_NONE ? json_null() : json_integer(inspection->eos), "column",
@@ -145,7 +153,10 @@ json_t *rp_inspection_json(const char *path, const struct rp_inspection *inspect
         number(inspection->empty_documents), "length_min", number(inspection->length_min),
         "length_max", number(inspection->length_max), "token_max",
         inspection->token_max == UINT64_MAX ? json_null() : number(inspection->token_max),
-        "sidecar", (int)inspection->has_sidecar, "fingerprint_sampled",
+        "sidecar", (int)inspection->has_sidecar, "mask",
+        inspection->mask[0] ? rp_cmd_json_text(inspection->mask) : json_null(), "trained_tokens",
+        number(inspection->trained_tokens), "untrained_documents",
+        number(inspection->untrained_documents), "fingerprint_sampled",
         rp_hash128_hex(inspection->fingerprint.sampled, sampled), "fingerprint_full",
         is_full ? json_string(rp_hash128_hex(inspection->fingerprint.full, full)) : json_null(),
         "length_histogram", histogram, "warnings", warning_list);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mask.h — from a mask, which has an entry for each token, to spans (engine/plan/STREAM.md,
+ * section 10). Done once for each document, when it is indexed. */
+#ifndef RP_CORPUS_MASK_H
+#define RP_CORPUS_MASK_H
+
+#include "corpus/corpus.h"
+
+/** Whether no mask is wanted; whether any will do. */
+bool rp_mask_is_none(const struct rp_mask_choice *choice);
+bool rp_mask_is_auto(const struct rp_mask_choice *choice);
+
+/** A mask of that name, with what was declared. Masks whose names end with `label` or `labels` are
+ * labels. -RP_E_CONFIG: the name is too long. */
+RP_MUST_CHECK int rp_mask_origin(struct rp_mask_origin *origin, const char *name,
+                                 const struct rp_mask_choice *choice, struct rp_error *error);
+
+/** "labels", "loss_mask (ignore, next)". */
+void rp_mask_text(const struct rp_mask_origin *origin, char *text, size_t bytes);
+
+/** -RP_E_MISMATCH unless the spans of a shard, of `origin`, are what was chosen; NULL: it has none.
+ * Says how to make others. */
+RP_MUST_CHECK int rp_mask_check(const struct rp_mask_choice *choice,
+                                const struct rp_mask_origin *origin, const char *path,
+                                struct rp_error *error);
+
+/* The spans of one document, in memory that is used again for the next. Begins as zeros. */
+struct rp_span_list {
+    struct rp_span *spans;
+    size_t count, capacity;
+};
+void rp_span_list_release(struct rp_span_list *list);
+
+/* A document and its entries. A token type says how an entry is stored, too; signed ones may be
+ * negative. */
+struct rp_mask_document {
+    const char *path; /* of the mask, for messages */
+    uint64_t number;
+    const uint8_t *tokens, *entries;
+    enum rp_token_type token_type, entry_type;
+    uint32_t count; /* of tokens, and of entries */
+};
+
+/** Replace the list by the spans of a document. -RP_E_FORMAT: a label is neither the token nor
+ * -100, and the error names its place. */
+RP_MUST_CHECK int rp_mask_spans(struct rp_span_list *list, const struct rp_mask_rule *rule,
+                                const struct rp_mask_document *document, struct rp_error *error);
+
+#endif

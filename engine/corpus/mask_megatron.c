@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mask_megatron — see mask_megatron.h. */
+#include "corpus/mask_megatron.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+#define TEXT_SUFFIX "_text_document"
+#define WINDOW_BYTES (1u << 20)
+
+/* A token file that is read document by document. */
+struct window {
+    const struct rp_opened *opened;
+    int fd;
+    uint8_t *bytes;
+    uint64_t begin, end, capacity; /* what of the file is in `bytes` */
+};
+
+/* The bytes [first, first + count) of the file, which lie in it. NULL: *error says why. */
+static const uint8_t *look(struct window *window, uint64_t first, uint64_t count,
+                           struct rp_error *error)
+{
+    const struct rp_shard *shard = &window->opened->shard;
+    if (first >= window->begin && first + count <= window->end)
+        return window->bytes + (first - window->begin);
+    uint64_t wanted = rp_min_u64(rp_max_u64(count, WINDOW_BYTES), shard->bytes - first);
+    if (wanted > window->capacity) {
+        free(window->bytes);
+        window->capacity = 0;
+        window->bytes = malloc((size_t)wanted);
+        if (!window->bytes) {
+            (void)rp_fail(error, -ENOMEM, NULL, "%s: no memory for a document of %" PRIu64 " bytes",
+                          shard->path, count);
+            return NULL;
+        }
+        window->capacity = wanted;
+    }
+    window->begin = window->end = 0;
+    if (rp_file_read_at(window->fd, shard->path, window->bytes, (size_t)wanted, first, error) < 0)
+        return NULL;
+    window->begin = first;
+    window->end = first + wanted;
+    return window->bytes;
+}
+
+/* The tokens of a document, and how many there are. */
+static const uint8_t *document_of(struct window *window, uint64_t document, uint64_t *tokens,
+                                  struct rp_error *error)
+{
+    uint64_t byte;
+    const char *problem = rp_shard_locate(window->opened, document, tokens, &byte);
+    if (problem) {
+        (void)rp_fail(error, -RP_E_CORRUPT, "write the shard again", "%s: document %" PRIu64 ": %s",
+                      window->opened->found.index_path, document, problem);
+        return NULL;
+    }
+    return look(window, byte, *tokens * rp_token_width(window->opened->shard.type), error);
+}
+
+static int fail_length(const struct rp_opened *mask, const char *what, uint64_t expected,
+                       uint64_t found, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_FORMAT, "a mask has the documents of its shard, token by token",
+                   "%s: %s: expected %" PRIu64 ", as the shard has, found %" PRIu64,
+                   mask->shard.path, what, expected, found);
+}
+
+static int add_document(struct window *tokens, struct window *entries, uint64_t document,
+                        const struct rp_mask_rule *rule, struct rp_span_list *list,
+                        struct rp_error *error)
+{
+    uint64_t token_count, entry_count;
+    const uint8_t *token_bytes = document_of(tokens, document, &token_count, error);
+    const uint8_t *entry_bytes = token_bytes ? document_of(entries, document, &entry_count, error)
+                                             : NULL;
+    if (!entry_bytes)
+        return error->code;
+    if (token_count > UINT32_MAX)
+        return rp_fail(error, -RP_E_FORMAT, "split the document, or index it with --mask none",
+                       "%s: document %" PRIu64 " has too many tokens for a mask",
+                       tokens->opened->shard.path, document);
+    if (token_count != entry_count) {
+        char what[64];
+        snprintf(what, sizeof what, "tokens of document %" PRIu64, document);
+        return fail_length(entries->opened, what, token_count, entry_count, error);
+    }
+    const struct rp_mask_document both = {.path = entries->opened->shard.path,
+                                          .number = document,
+                                          .tokens = token_bytes,
+                                          .entries = entry_bytes,
+                                          .token_type = tokens->opened->shard.type,
+                                          .entry_type = entries->opened->shard.type,
+                                          .count = (uint32_t)token_count};
+    return rp_mask_spans(list, rule, &both, error);
+}
+
+static int add_documents(const struct rp_opened *opened, int fd, const struct rp_opened *mask,
+                         int mask_fd, const struct rp_mask_rule *rule,
+                         struct rp_sidecar_writer *writer, struct rp_error *error)
+{
+    struct window tokens = {.opened = opened, .fd = fd};
+    struct window entries = {.opened = mask, .fd = mask_fd};
+    struct rp_span_list list = {0};
+    uint64_t documents = opened->shard.documents;
+    int code = documents == mask->shard.documents
+                   ? 0
+                   : fail_length(mask, "documents", documents, mask->shard.documents, error);
+    for (uint64_t d = 0; d < documents && code == 0; d++) {
+        code = add_document(&tokens, &entries, d, rule, &list, error);
+        if (code == 0)
+            code = rp_sidecar_add_spans(writer, list.spans, list.count, error);
+    }
+    rp_span_list_release(&list);
+    free(tokens.bytes);
+    free(entries.bytes);
+    return code;
+}
+
+/* The prefix of the shard that has mask `name`. NULL when out of memory. */
+static char *mask_prefix(const struct rp_opened *opened, const char *name)
+{
+    const char *path = opened->shard.path;
+    size_t stem = strlen(path) - (rp_text_has_suffix(path, ".bin") ? 4 : 0);
+    size_t suffix = strlen(TEXT_SUFFIX);
+    if (stem > suffix && !strncmp(path + stem - suffix, TEXT_SUFFIX, suffix))
+        return rp_format("%.*s_%s_document", (int)(stem - suffix), path, name);
+    return rp_format("%.*s_%s", (int)stem, path, name);
+}
+
+static bool has_index(const char *prefix)
+{
+    char *path = rp_format("%s.idx", prefix);
+    bool is_there = path && access(path, F_OK) == 0;
+    free(path);
+    return is_there;
+}
+
+static int add_mask(const struct rp_opened *opened, int fd, const char *prefix,
+                    struct rp_sidecar_writer *writer, const struct rp_mask_origin *origin,
+                    struct rp_error *error)
+{
+    static const struct rp_source_spec megatron = {.format = RP_FORMAT_MEGATRON,
+                                                   .eos = RP_EOS_NONE};
+    const struct rp_find_options options = {.hints = &megatron, .replacing_sidecar = true};
+    struct rp_opened mask;
+    int mask_fd;
+    int code = rp_shard_open_for_index(&mask, prefix, &options, &mask_fd, error);
+    if (code < 0)
+        return code;
+    code = add_documents(opened, fd, &mask, mask_fd, &origin->rule, writer, error);
+    close(mask_fd);
+    rp_shard_close(&mask);
+    return code < 0 ? code : 1;
+}
+
+int rp_megatron_mask(const struct rp_opened *opened, int fd, struct rp_sidecar_writer *writer,
+                     struct rp_mask_origin *origin, struct rp_error *error)
+{
+    const struct rp_mask_choice *choice = &opened->found.mask;
+    bool is_auto = rp_mask_is_auto(choice);
+    const char *name = is_auto ? "label" : choice->name;
+    if (rp_mask_is_none(choice))
+        return 0;
+    int code = rp_mask_origin(origin, name, choice, error);
+    if (code < 0)
+        return code;
+    char *prefix = mask_prefix(opened, name);
+    if (!prefix)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", opened->shard.path);
+    bool is_there = has_index(prefix);
+    if (is_there && (!is_auto || rp_text_has_suffix(prefix, "_document")))
+        code = add_mask(opened, fd, prefix, writer, origin, error);
+    else if (!is_auto)
+        code = rp_fail(error, -RP_E_FORMAT,
+                       "write the mask as a shard of its own, with the same documents",
+                       "%s: mask `%s`: expected %s.bin and .idx, found none", opened->shard.path,
+                       name, prefix);
+    free(prefix);
+    return code;
+}

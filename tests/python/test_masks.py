@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masks: labels, loss_mask, tokens_loss and the labelled digest of masked sources, by the oracle
+(engine/plan/STREAM.md, section 10); where masks come from; what is refused."""
+
+import subprocess
+
+import numpy
+import pytest
+import ringpack
+from state import row_digest
+from stream_kit import LONG, Corpus, Engine, Ranks, Stream, Taken, write_megatron
+from stream_oracle import assert_batch
+
+SEED = 10101
+LAYOUT = [("megatron", "u16", 2, [17, 12]), ("raw", "u16", 1, [9]), ("megatron", "i32", 1, [14])]
+MASKED = [0, 2]  # of these sources
+
+
+def spans_of(trained):
+    """The spans of a document, of a flag for each token. Token 0 is never trained."""
+    edges = numpy.flatnonzero(numpy.diff([0, 0, *trained[1:], 0]))
+    return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
+
+
+def random_flags(generator, length):
+    """Nothing, everything, an answer at the end, turns of a chat, or noise."""
+    flags = numpy.zeros(length, bool)
+    kind = generator.integers(5)
+    if kind == 1:
+        flags[:] = True
+    elif kind == 2:
+        flags[generator.integers(length + 1) :] = True
+    elif kind == 3:
+        edges = numpy.sort(generator.integers(0, length + 1, 6))
+        for begin, end in edges.reshape(-1, 2):
+            flags[begin:end] = True
+    elif kind == 4:
+        flags = generator.random(length) < 0.5
+    return flags
+
+
+class MaskedCorpus(Corpus):
+    """Its Megatron shards have masks of flags, of which `flags` are those of each document."""
+
+    def __init__(self, folder, seed, masked=MASKED):
+        super().__init__(folder, LAYOUT, seed)
+        generator = numpy.random.default_rng(seed)
+        self.spans, self.flags = [None] * len(self.sources), {}
+        for number in masked:
+            documents = self.documents[number]
+            flags = [random_flags(generator, len(document)) for document in documents]
+            self.flags[number] = flags
+            self.spans[number] = [spans_of(own) for own in flags]
+
+    def shards(self, number):
+        """(path, documents, flags) of each shard of a source."""
+        at = 0
+        for path, count in zip(self.sources[number]["shards"], LAYOUT[number][3]):
+            part = slice(at, at + count)
+            yield path, self.documents[number][part], self.flags[number][part]
+            at += count
+
+    def write_masks(self, name, entries, dtype):
+        """A mask NAME beside each shard; entries(document, flags) are those of a document."""
+        for number in self.flags:
+            for path, documents, flags in self.shards(number):
+                made = [entries(*both) for both in zip(documents, flags)]
+                write_megatron(f"{path[:-4]}_{name}", made, dtype)
+
+    def index_masks(self, program, *options):
+        for number in self.flags:
+            index(program, *options, *self.sources[number]["shards"])
+
+
+def index(program, *arguments, check=True):
+    return subprocess.run(
+        [program, "index", "-q", *arguments], check=check, capture_output=True, text=True
+    )
+
+
+def labels_of(document, flags):
+    return numpy.where(flags, document, -100)
+
+
+@pytest.fixture
+def corpus(tmp_path, program):
+    made = MaskedCorpus(tmp_path, SEED)
+    made.write_masks("labels", labels_of, "i32")
+    made.index_masks(program, "--mask", "labels")
+    return made
+
+
+def labelled(stream, first=0):
+    rows = enumerate(stream.rows)
+    return sum(row_digest(stream.spec, n, row, True) for n, row in rows if n >= first) % 2**128
+
+
+def serve(program, folder, stream, run="masks", **more):
+    return Engine(program, folder, {**stream.config(), "run": run, "batch_size": 4, **more})
+
+
+def check_whole_stream(program, folder, stream, run="masks", **more):
+    engine = serve(program, folder, stream, run, profile="full", **more)
+    taken, digest = Taken(stream), 0
+    with Ranks(engine) as ranks:
+        for batches in ranks.turns():
+            assert_batch(batches[0], stream)
+            taken.add(batches)
+            digest = (digest + batches[0].digest(labels=True)) % 2**128
+    taken.assert_all()
+    assert digest == labelled(stream)
+    assert engine.stop() == 0
+
+
+CASES = [
+    {"packing": packing, "fill": fill, "long_doc": long_doc, "label_mode": mode, "io": io}
+    for number, (packing, fill, long_doc, mode, io) in enumerate(
+        [
+            ("lookahead", "split", "split", "shifted", "pread"),
+            ("lookahead", "pad", "truncate", "aligned", "mapped"),
+            ("concat", "pad", "split", "aligned", "io_uring"),
+            ("best_fit", "split", "drop", "shifted", "mapped"),
+        ]
+    )
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("seed", range(8 if LONG else 1))
+def test_every_section_is_the_oracles(corpus, program, tmp_path, case, drop, seed):
+    print("seed", SEED + seed)
+    corpus = MaskedCorpus(tmp_path, SEED + seed) if seed else corpus
+    if seed:
+        corpus.write_masks("labels", labels_of, "i32")
+        corpus.index_masks(program, "--mask", "labels")
+    for number in MASKED:
+        corpus.sources[number]["drop_unmasked"] = drop
+    io = case["io"] if case["io"] != "io_uring" else "auto"
+    case = {key: value for key, value in case.items() if key != "io"}
+    stream = Stream(corpus, {**case, "shuffle": "block" if drop else "document"})
+    check_whole_stream(program, tmp_path, stream, io=io, packer_processes=drop)
+
+
+@pytest.mark.parametrize(
+    "options, entries",
+    [
+        ((), lambda d, flags: flags),
+        (("--mask-value", "ignore"), lambda d, flags: ~flags),
+        (("--mask-of", "next"), lambda d, flags: numpy.append(flags[1:], False)[: len(d)]),
+    ],
+)
+def test_each_way_to_say_it_gives_the_same_rows(program, tmp_path, options, entries):
+    corpus = MaskedCorpus(tmp_path, SEED)
+    corpus.write_masks("loss_mask", entries, "u8")
+    corpus.index_masks(program, "--mask", "loss_mask", *options)
+    for number in MASKED:
+        corpus.sources[number]["mask"] = "loss_mask"
+    check_whole_stream(program, tmp_path, Stream(corpus))
+
+
+def test_labels_of_gpt_neox_are_found_by_their_names(program, tmp_path):
+    documents = [numpy.array(d) for d in ([5, 6, 7, 8], [9], [10, 11, 12])]
+    flags = [numpy.array(f, bool) for f in ([0, 0, 1, 1], [1], [0, 0, 0])]
+    write_megatron(tmp_path / "a_text_document", documents, "i32")
+    labels = [labels_of(*both) for both in zip(documents, flags)]
+    write_megatron(tmp_path / "a_label_document", labels, "i32")
+    index(program, str(tmp_path / "a_text_document"))
+    said = subprocess.run(
+        [program, "inspect", str(tmp_path / "a_text_document")], capture_output=True, text=True
+    ).stdout
+    assert "mask         label, 2 of 8 tokens trained" in said, said
+    assert "2 documents have no trained token" in said, said
+
+
+def test_other_labels_are_refused_by_place(program, tmp_path):
+    write_megatron(tmp_path / "a", [numpy.array([5, 6]), numpy.array([7, 8, 9])], "u16")
+    write_megatron(tmp_path / "a_labels", [numpy.array([5, 6]), numpy.array([-100, 8, 10])], "i32")
+    said = index(program, "--mask", "labels", str(tmp_path / "a"), check=False).stderr
+    assert "a_labels.bin: document 1, label 2: expected 9 or -100, found 10" in said, said
+    write_megatron(tmp_path / "a_labels", [numpy.array([5, 6]), numpy.array([7, 8])], "i32")
+    said = index(program, "--mask", "labels", str(tmp_path / "a"), check=False).stderr
+    assert "tokens of document 1: expected 3, as the shard has, found 2" in said, said
+    said = index(program, "--mask", "spam", str(tmp_path / "a"), check=False).stderr
+    assert "mask `spam`" in said and "a_spam.bin" in said, said
+
+
+def test_a_mask_is_part_of_the_run(corpus, program, tmp_path):
+    """A state of a run with a mask is no state of one without it, or with another one."""
+    stream = Stream(corpus)
+    engine = serve(program, tmp_path, stream)
+    with Ranks(engine) as ranks:
+        ranks.turn()
+        token = ranks.tokens()[0]
+        contract = ranks.loaders[0].contract()
+    engine.stop()
+    assert "source[0000].mask=labels\n" in contract and "source[0001].mask" not in contract
+
+    def resume(run):
+        engine = serve(program, tmp_path, stream, run)
+        try:
+            with Ranks(engine, token=token) as ranks:
+                ranks.turn()
+        finally:
+            engine.stop()
+
+    resume("same")
+    corpus.sources[0]["mask"] = "none"
+    with pytest.raises(ringpack.CheckpointMismatchError, match="fingerprint"):
+        resume("none")
+    del corpus.sources[0]["mask"]
+    longest = max(range(len(corpus.flags[0])), key=lambda d: len(corpus.flags[0][d]))
+    corpus.flags[0][longest][5] ^= True
+    corpus.write_masks("labels", labels_of, "i32")
+    corpus.index_masks(program, "--mask", "labels")
+    with pytest.raises(ringpack.CheckpointMismatchError, match="fingerprint"):
+        resume("other")
+
+
+def test_a_mask_that_was_not_indexed_is_refused(corpus, program, tmp_path):
+    def fails(**keys):
+        corpus.sources[0].update(keys)
+        path = tmp_path / "plan.yaml"
+        path.write_text(__import__("json").dumps({**Stream(corpus).config(), "batch_size": 1}))
+        done = subprocess.run(
+            [program, "plan", "-c", str(path)], capture_output=True, text=True, check=False
+        )
+        for key in keys:
+            del corpus.sources[0][key]
+        assert done.returncode == 2
+        return done.stderr
+
+    said = fails(mask="completion_mask")
+    assert "mask: expected completion_mask, found labels in its index" in said
+    assert "ringpack index --mask completion_mask" in said
+    said = fails(mask_of="next")
+    assert "mask: expected labels (next), found labels in its index" in said
+    corpus.sources[1]["drop_unmasked"] = True
+    assert "drop_unmasked: its shards have no mask" in fails()
+    del corpus.sources[1]["drop_unmasked"]
+    index(program, "--mask", "none", corpus.sources[0]["shards"][1])
+    assert "mask: expected labels, as of" in fails()
+
+
+def test_a_run_that_is_killed_goes_on_with_the_right_labels(corpus, program, tmp_path):
+    stream = Stream(corpus, {"num_epochs": 3})
+    more = {"checkpoint_dir": str(tmp_path / "checkpoints"), "checkpoint_steps": 2}
+    first = 0
+    for life in range(6):
+        engine = serve(program, tmp_path, stream, profile="full", **more)
+        with Ranks(engine) as ranks:
+            for number, batches in enumerate(ranks.turns()):
+                assert_batch(batches[0], stream)
+                first = batches[0].next_row
+                if number == 4 + life and life < 5:
+                    break
+            else:
+                assert life == 5 or first == len(stream.rows)
+        engine.kill()
+    assert first == len(stream.rows)
+
+
+def test_verify_compares_labels(corpus, program, tmp_path):
+    path = tmp_path / "verify.yaml"
+    path.write_text(
+        __import__("json").dumps({**Stream(corpus).config(), "batch_size": 2, "profile": "hf"})
+    )
+    done = subprocess.run(
+        [program, "verify", "-c", str(path), "--kills", "6", "--random", "7"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "identical" in done.stdout
