@@ -19,11 +19,13 @@
 #define CLASS_FIRST 5u /* the smallest blocks have 2^5 bytes */
 #define CLASSES 32u
 #define JUNK_BYTES_MAX 512u
+#define HUGE_PAGE_BYTES (2u << 20)
 
-struct head { /* before every allocation */
+struct head {                            /* before every allocation */
+    _Alignas(16) const void *allocation; /* tells an allocation from other addresses */
+    uint64_t bytes;
     uint32_t class;
     uint32_t back; /* bytes from the start of its block to the allocation */
-    uint64_t bytes;
 };
 
 struct spare {
@@ -56,7 +58,7 @@ void *sim_take(size_t bytes, size_t alignment)
     if (alignment > 16)
         start = (start + alignment - 1) & ~(uintptr_t)(alignment - 1);
     struct head *head = (struct head *)start - 1;
-    *head = (struct head){class, (uint32_t)(start - (uintptr_t)block), bytes};
+    *head = (struct head){(void *)start, bytes, class, (uint32_t)(start - (uintptr_t)block)};
     return (void *)start;
 }
 
@@ -68,6 +70,7 @@ static void junk(void *memory, uint64_t bytes, int value)
 void sim_give(void *memory)
 {
     struct head *head = (struct head *)memory - 1, was = *head;
+    head->allocation = NULL;
     junk(memory, was.bytes, 0xde);
     struct spare *spare = (struct spare *)(void *)((uint8_t *)memory - was.back);
     spare->next = spares[was.class];
@@ -234,7 +237,8 @@ WRAP(void *, mmap, void *address, size_t bytes, int protection, int flags, int f
     if (fd < 0) {
         if (protection == PROT_NONE)
             return NOWHERE;
-        void *memory = sim_take(bytes, 4096);
+        /* no part of it is given back alone, to have its start aligned (rp_take_pages) */
+        void *memory = sim_take(bytes, bytes > HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 4096);
         return memory ? memset(memory, 0, bytes) : MAP_FAILED;
     }
     struct sim_node *node = sim_node_of(fd);
@@ -265,7 +269,7 @@ WRAP(int, munmap, void *address, size_t bytes)
         if ((uint8_t *)address >= maps[i].node->data &&
             (uint8_t *)address < maps[i].node->data + maps[i].node->capacity)
             return 0; /* the slack after a mapping */
-    if (((struct head *)address - 1)->bytes >= bytes)
+    if (((struct head *)address - 1)->allocation == address)
         sim_give(address);
     return 0;
 }
