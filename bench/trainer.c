@@ -4,6 +4,7 @@
  *     ringpack_trainer attach run_dir=DIR batches=2000 think_us=1000 log=FILE
  *     ringpack_trainer attach run_dir=DIR batches=200 warm=256 rest_ms=300 read=131072
  *     ringpack_trainer attach run_dir=DIR batches=200 warm=256 rest_ms=300 strict=1
+ *     ringpack_trainer attach run_dir=DIR batches=2000 states=FILE back=200
  *     ringpack_trainer bare slots=256 slot_bytes=196608 batches=200 warm=256 read=131072
  *
  * attach: take, look at and return so many batches of a running engine, after `warm` ones (pages of
@@ -12,12 +13,15 @@
  * `log` gets two u64 a batch: when next() was called (CLOCK_MONOTONIC) and how long it took, in ns.
  * SIGTERM ends it early, with its report. `read` sums so many bytes of input_ids, as a trainer's
  * copy to its device would touch them. `strict` ends it with SIGSYS at any system call but write
- * and exit (seccomp), from the second batch on.
+ * and exit (seccomp), from the second batch on. `states` keeps the state tokens of the newest
+ * batches in a file that outlives the process; `back` attaches from the token of so many batches
+ * before the newest one there.
  *
  * bare: what any two processes pay that hand slots over through shared memory: a child fills the
  * ring, the parent takes. One word each way, no checks, nobody sleeps; the memory is
  * of the kind that the engine takes. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -27,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -41,8 +46,20 @@
 #include "shm/segment.h"
 
 struct arguments {
-    const char *run_dir, *log;
-    uint64_t batches, warm, rest_ms, think_us, read, strict, slots, slot_bytes, rank;
+    const char *run_dir, *log, *states;
+    uint64_t batches, warm, rest_ms, think_us, read, strict, slots, slot_bytes, rank, back;
+};
+
+/* State tokens in a file: that of the state after batch k is in slot k mod STATES_KEPT. */
+#define STATES_KEPT 4096u
+#define STATE_BYTES_MAX 16368u
+struct states {
+    uint64_t newest; /* 1 + the number of the newest batch; 0: there is none */
+    uint64_t reserved;
+    struct {
+        uint64_t batch, bytes;
+        uint8_t token[STATE_BYTES_MAX];
+    } slots[STATES_KEPT];
 };
 
 struct result {
@@ -98,8 +115,34 @@ static void ask_stop(int number)
 
 /* ---- with an engine -------------------------------------------------------------------------- */
 
+static struct states *open_states(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(struct states)) < 0)
+        refuse("the file of state tokens cannot be made");
+    void *memory = mmap(NULL, sizeof(struct states), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (memory == MAP_FAILED)
+        refuse("the file of state tokens cannot be mapped");
+    return memory;
+}
+
+static void keep_state(const struct rp_client *client, const struct rp_batch *batch,
+                       struct states *states)
+{
+    const struct rp_geometry *g = rp_client_geometry(client);
+    uint64_t number = batch->next_row / ((uint64_t)g->world * g->rows) - 1;
+    uint8_t *token = states->slots[number % STATES_KEPT].token;
+    size_t bytes = rp_client_state(client, token, STATE_BYTES_MAX);
+    if (bytes > STATE_BYTES_MAX)
+        refuse("a state token is longer than its place in the file");
+    states->slots[number % STATES_KEPT].bytes = bytes;
+    states->slots[number % STATES_KEPT].batch = number;
+    states->newest = number + 1;
+}
+
 static void take_one(struct rp_client *client, const struct arguments *a, struct result *result,
-                     uint64_t *log)
+                     struct states *states, uint64_t *log)
 {
     struct rp_batch batch = {.struct_size = sizeof batch};
     struct rp_error error;
@@ -114,6 +157,8 @@ static void take_one(struct rp_client *client, const struct arguments *a, struct
         &rp_client_geometry(client)->sections[RP_SECTION_INPUT_IDS];
     if (a->read)
         result->sum += sum_of(batch.sections[RP_SECTION_INPUT_IDS], ids->bytes);
+    if (states)
+        keep_state(client, &batch, states);
     rp_client_release(client, &batch);
 }
 
@@ -133,13 +178,14 @@ static void forbid_system_calls(void)
         refuse("seccomp is not to be had");
 }
 
-static void drain(struct rp_client *client, const struct arguments *a, uint64_t *log)
+static void drain(struct rp_client *client, const struct arguments *a, struct states *states,
+                  uint64_t *log)
 {
     struct rp_client_counts before = {.struct_size = sizeof before};
     struct rp_client_counts after = {.struct_size = sizeof after};
     struct result result = {.slot_bytes = rp_client_geometry(client)->slot_bytes};
     for (uint64_t i = 0; i < a->warm; i++)
-        take_one(client, a, &result, NULL);
+        take_one(client, a, &result, states, NULL);
     rp_sleep_ns(1000000 * a->rest_ms);
     if (rp_client_counts(client, &before) < 0)
         refuse("the library does not take the counts");
@@ -148,7 +194,7 @@ static void drain(struct rp_client *client, const struct arguments *a, uint64_t 
         forbid_system_calls();
     uint64_t begin = a->strict ? 0 : cpu_ns();
     for (uint64_t i = 0; i < a->batches && !stop_asked; i = result.batches) {
-        take_one(client, a, &result, log ? log + 2 * i : NULL);
+        take_one(client, a, &result, states, log ? log + 2 * i : NULL);
         result.batches++;
         if (a->think_us)
             rp_sleep_ns(1000 * a->think_us);
@@ -178,12 +224,20 @@ static void attach(const struct arguments *a)
     struct rp_client *client;
     struct rp_error error;
     uint64_t *log = NULL;
+    struct states *states = a->states ? open_states(a->states) : NULL;
+    if (states && a->back) {
+        uint64_t number = states->newest - 1 - a->back;
+        if (states->newest <= a->back || states->slots[number % STATES_KEPT].batch != number)
+            refuse("the file has no state token of that batch");
+        options.state = states->slots[number % STATES_KEPT].token;
+        options.state_bytes = states->slots[number % STATES_KEPT].bytes;
+    }
     signal(SIGTERM, ask_stop);
     if (a->log && !(log = rp_take_pages(16 * a->batches + 1)))
         refuse("out of memory");
     if (rp_client_attach(&client, &options, &error) < 0)
         refuse(error.message);
-    drain(client, a, log);
+    drain(client, a, states, log);
 }
 
 /* ---- a bare ring ----------------------------------------------------------------------------- */
@@ -261,7 +315,7 @@ int main(int argc, char **argv)
                    {"rest_ms=", &a.rest_ms}, {"think_us=", &a.think_us},
                    {"read=", &a.read},       {"strict=", &a.strict},
                    {"slots=", &a.slots},     {"slot_bytes=", &a.slot_bytes},
-                   {"rank=", &a.rank}};
+                   {"rank=", &a.rank},       {"back=", &a.back}};
     for (int i = 2; i < argc; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
@@ -271,6 +325,8 @@ int main(int argc, char **argv)
             a.run_dir = argv[i] + 8;
         else if (!strncmp(argv[i], "log=", 4))
             a.log = argv[i] + 4;
+        else if (!strncmp(argv[i], "states=", 7))
+            a.states = argv[i] + 7;
         else if (!known)
             refuse("an argument is not understood");
     }
