@@ -29,45 +29,45 @@ struct rp_data_ring {
     uint64_t region_first, region_next;
 };
 
-RP_MUST_CHECK int rp_data_ring_open(struct rp_data_ring *space, uint64_t bytes, uint64_t regions,
+RP_MUST_CHECK int rp_data_ring_open(struct rp_data_ring *ring, uint64_t bytes, uint64_t regions,
                                     struct rp_error *error);
-void rp_data_ring_close(struct rp_data_ring *space);
+void rp_data_ring_close(struct rp_data_ring *ring);
 /** Nothing is taken any more. No read may be in flight. */
-void rp_data_ring_reset(struct rp_data_ring *space);
+void rp_data_ring_reset(struct rp_data_ring *ring);
 
 /** Take bytes at an offset that is a multiple of `alignment` (a power of two), as a region of its
  * own, or, with `grow`, as part of the youngest one. Tickets below `retired` are retired. False if
  * there is no room before rp_data_ring_oldest_ticket is retired, too; then nothing was taken. */
-bool rp_data_ring_take(struct rp_data_ring *space, uint64_t bytes, uint64_t alignment,
+bool rp_data_ring_take(struct rp_data_ring *ring, uint64_t bytes, uint64_t alignment,
                        uint64_t ticket, bool grow, uint64_t retired, uint64_t *offset);
 
 /** Make the youngest region `bytes` longer, right behind its end. False if there is no room. */
-bool rp_data_ring_extend(struct rp_data_ring *space, uint64_t bytes, uint64_t retired);
+bool rp_data_ring_extend(struct rp_data_ring *ring, uint64_t bytes, uint64_t retired);
 
 /** The region that was taken last. */
-static inline uint64_t rp_data_ring_youngest(const struct rp_data_ring *space)
+static inline uint64_t rp_data_ring_youngest(const struct rp_data_ring *ring)
 {
-    return space->region_next - 1;
+    return ring->region_next - 1;
 }
 
 /** Is it still there? */
-static inline bool rp_data_ring_has(const struct rp_data_ring *space, uint64_t region)
+static inline bool rp_data_ring_has(const struct rp_data_ring *ring, uint64_t region)
 {
-    return region >= space->region_first;
+    return region >= ring->region_first;
 }
 
 /** A ticket uses what lies in a region that is there: it stays until that ticket is retired. */
-static inline void rp_data_ring_use(struct rp_data_ring *space, uint64_t region, uint64_t ticket)
+static inline void rp_data_ring_use(struct rp_data_ring *ring, uint64_t region, uint64_t ticket)
 {
-    RP_DASSERT(rp_data_ring_has(space, region));
-    space->regions[region & (space->capacity - 1)].last_ticket = ticket;
+    RP_DASSERT(rp_data_ring_has(ring, region));
+    ring->regions[region & (ring->capacity - 1)].last_ticket = ticket;
 }
 
 /** The ticket that keeps the oldest region. Only after a refusal: then there is one. */
-static inline uint64_t rp_data_ring_oldest_ticket(const struct rp_data_ring *space)
+static inline uint64_t rp_data_ring_oldest_ticket(const struct rp_data_ring *ring)
 {
-    RP_ASSERT(space->region_first < space->region_next);
-    return space->regions[space->region_first & (space->capacity - 1)].last_ticket;
+    RP_ASSERT(ring->region_first < ring->region_next);
+    return ring->regions[ring->region_first & (ring->capacity - 1)].last_ticket;
 }
 
 #endif
