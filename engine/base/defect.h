@@ -28,12 +28,14 @@
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(ignore_short_documents, "the default of max_docs_per_row does not depend on lengths")        \
     X(ignore_unknown_options, "an option that this library does not know is silently ignored")     \
+    X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
     X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \
+    X(pack_left_out, "packers write rows to a ring to which another flow delivers")                \
     X(pad_after_end, "a trainer that begins at the end of the stream gets batches of padding")     \
     X(prune_before_copy, "a checkpoint is removed although it has not been copied")                \
     X(publish_before_complete, "tail is stored before the slot is complete")                       \
@@ -45,6 +47,7 @@
     X(reuse_ring, "a ring that its last trainer may still read is given to the next trainer")      \
     X(save_mapped_tokens, "contents are copied from mapped files without comparing blocks")        \
     X(signal_before_store, "an event is signalled before the store that it announces")             \
+    X(stop_to_catch_up, "the flow is stopped and starts again for a ring that falls behind")       \
     X(take_ignored_signals, "a signal that was ignored at start ends the engine")                  \
     X(trust_arrow_offsets, "offsets in an Arrow file are not held against its buffers")            \
     X(take_short_read, "a short read is taken for a complete one")                                 \

@@ -11,7 +11,7 @@
 
 /* Where each part begins; the words come first. */
 struct places {
-    uint64_t free_until, tickets, states, data, end;
+    uint64_t free_until, pack_from, tickets, states, data, end;
 };
 
 static struct places find_places(uint32_t ring_count, uint32_t slot_count, uint64_t data_bytes,
@@ -20,7 +20,8 @@ static struct places find_places(uint32_t ring_count, uint32_t slot_count, uint6
     uint64_t stride = sizeof(struct rp_state_slot) + rp_align_up(state_bytes, 64);
     struct places p;
     p.free_until = rp_align_up(sizeof(struct rp_arena_words), 128);
-    p.tickets = rp_align_up(p.free_until + ring_count * sizeof(struct rp_a64), 4096);
+    p.pack_from = rp_align_up(p.free_until + ring_count * sizeof(struct rp_a64), 128);
+    p.tickets = rp_align_up(p.pack_from + ring_count * sizeof(struct rp_a64), 4096);
     p.states = rp_align_up(p.tickets + slot_count * sizeof(struct rp_ticket), 4096);
     p.data = rp_align_up(p.states + state_count * stride, HUGE_BYTES);
     p.end = p.data + data_bytes;
@@ -56,6 +57,7 @@ int rp_arena_create(struct rp_arena *arena, bool is_private, uint32_t ring_count
     uint8_t *memory = arena->segment.data;
     arena->words = (struct rp_arena_words *)(void *)memory;
     arena->free_until = (struct rp_a64 *)(void *)(memory + p.free_until);
+    arena->pack_from = (struct rp_a64 *)(void *)(memory + p.pack_from);
     arena->tickets = (struct rp_ticket *)(void *)(memory + p.tickets);
     arena->states = memory + p.states;
     arena->data = memory + p.data;

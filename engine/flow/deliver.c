@@ -104,8 +104,8 @@ static void complete_batch(struct rp_deliver *d, uint32_t ring, uint64_t batch)
 static void publish_batch(struct rp_deliver *d, uint64_t batch)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
-        if (batch < d->rings[r].tail)
-            continue; /* this ring has had it before the flow was started anew */
+        if (r == d->ring_aside || batch < d->rings[r].tail)
+            continue; /* this ring has or gets it from another flow, or an earlier start */
         RP_ASSERT(batch == d->rings[r].tail);
         if (RP_DEFECT(publish_before_complete))
             rp_ring_publish(&d->rings[r], batch + 1);
@@ -185,14 +185,24 @@ static bool waits_for_engine(const struct rp_deliver *d)
 static void add_unlabelled(struct rp_deliver *d, const struct rp_ticket *ticket)
 {
     for (uint32_t i = 0; i < ticket->mask_count; i++)
-        d->unlabelled[ticket->masks[i].ring] += ticket->masks[i].unlabelled;
+        if (ticket->batch >= rp_a64_load_relaxed(&d->arena->pack_from[ticket->masks[i].ring]))
+            d->unlabelled[ticket->masks[i].ring] += ticket->masks[i].unlabelled;
+}
+
+/* Is the next ticket packed, and of a batch that this flow delivers? It may be special. */
+static bool can_retire(const struct rp_deliver *d)
+{
+    if (d->ended || !is_packed(d->arena, d->next_ticket))
+        return false;
+    const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
+    return is_special(ticket) || ticket->batch < d->end_batch;
 }
 
 /* Retire packed tickets up to a special one. True if there were any. */
 static bool retire_rows(struct rp_deliver *d)
 {
     bool worked = false;
-    while (!d->ended && is_packed(d->arena, d->next_ticket)) {
+    while (can_retire(d)) {
         const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
         if (is_special(ticket))
             break;
@@ -222,7 +232,8 @@ static int retire_special(struct rp_deliver *d, struct rp_error *error)
     if (code < 0)
         return code;
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, NULL);
+        if (r != d->ring_aside)
+            rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, NULL);
     d->ended = true;
     retire(d);
     return RP_FLOW_WORKED;
@@ -239,9 +250,15 @@ int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
 
 /* ---- the turn -------------------------------------------------------------------------------- */
 
+/* Has a catch-up flow delivered all that it may? */
+static bool is_at_end(const struct rp_deliver *d)
+{
+    return d->rings[0].tail >= d->end_batch;
+}
+
 bool rp_deliver_give_back(struct rp_deliver *d)
 {
-    bool worked = rp_deliver_poll_space(d), ended = d->ended;
+    bool worked = rp_deliver_poll_space(d), ended = d->ended || is_at_end(d);
     uint64_t next = d->next_ticket;
     rp_turn_give_back(&d->turn);
     return !worked && (ended || !is_packed(d->arena, next)) && /* PAIRS turn */
@@ -251,7 +268,7 @@ bool rp_deliver_give_back(struct rp_deliver *d)
 static bool is_consumed(const struct rp_deliver *d, uint64_t batch)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (d->rings[r].release < batch)
+        if (r != d->ring_aside && d->rings[r].release < batch)
             return false;
     return true;
 }
@@ -270,7 +287,8 @@ static bool is_release_awaited(const struct rp_deliver *d, const struct rp_ring 
 static void ask_trainers(struct rp_deliver *d)
 {
     for (uint32_t r = 0; r < d->options->rank_count; r++)
-        rp_ring_want_space(&d->rings[r], is_release_awaited(d, &d->rings[r]));
+        if (r != d->ring_aside)
+            rp_ring_want_space(&d->rings[r], is_release_awaited(d, &d->rings[r]));
 }
 
 void rp_deliver_ask_for_space(struct rp_deliver *d)
@@ -321,7 +339,7 @@ void rp_deliver_as_packer(struct rp_deliver *d)
         else if (d->wake_at != UINT64_MAX)
             (void)rp_deliver_poll_space(d);
         next = d->next_ticket;
-        needs_engine = waits_for_engine(d) || is_consumed(d, d->wake_at);
+        needs_engine = waits_for_engine(d) || is_consumed(d, d->wake_at) || is_at_end(d);
         rp_turn_give_back(&d->turn);
     } while (!needs_engine && (is_packed(d->arena, next) || rp_a32_load_relaxed(&d->space_wanted)));
     if (needs_engine)
@@ -335,6 +353,8 @@ bool rp_deliver_poll_space(struct rp_deliver *d)
     bool moved = false;
     for (uint32_t r = 0; r < d->options->rank_count; r++) {
         struct rp_ring *ring = &d->rings[r];
+        if (r == d->ring_aside)
+            continue;
         (void)rp_ring_poll_release(ring); /* a violation quarantines a trainer: its seat stays */
         uint64_t released = d->held ? rp_min_u64(ring->release, d->held_batch) : ring->release;
         uint64_t free_until = released + ring->geometry.slots;

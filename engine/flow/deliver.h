@@ -23,7 +23,11 @@ struct rp_deliver {
     uint64_t base_row;
     uint64_t next_ticket; /* first ticket not yet retired */
     uint64_t wake_at;     /* wake the engine when every ring has released so many batches */
-    bool space_awaited;   /* a packer thread sleeps, and no slot was freed since it asked */
+    /* of a catch-up flow: batches from here on are left to the flow beside it. Else UINT64_MAX */
+    uint64_t end_batch;
+    /* a catch-up flow delivers to this ring, and this flow leaves its words alone; or RP_NO_RING */
+    uint32_t ring_aside;
+    bool space_awaited; /* a packer thread sleeps, and no slot was freed since it asked */
     bool ended;
     bool held;
     uint64_t held_batch, held_ticket;

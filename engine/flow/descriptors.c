@@ -13,6 +13,21 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+int rp_descriptors_limit(struct rp_descriptors *descriptors, uint32_t open_max,
+                         struct rp_error *error)
+{
+    RP_ASSERT(open_max > 0 && descriptors->open_count == 0);
+    if (open_max >= descriptors->open_max)
+        return 0;
+    descriptors->open_max = open_max;
+    if (!descriptors->list)
+        descriptors->list = rp_calloc(descriptors->file_count, sizeof *descriptors->list);
+    return descriptors->list ? 0
+                             : rp_fail(error, -ENOMEM, NULL,
+                                       "out of memory for a table of %" PRIu32 " token files",
+                                       descriptors->file_count);
+}
+
 int rp_descriptors_open(struct rp_descriptors *descriptors, uint32_t file_count, uint32_t others,
                         struct rp_error *error)
 {
@@ -28,11 +43,9 @@ int rp_descriptors_open(struct rp_descriptors *descriptors, uint32_t file_count,
         return rp_fail(error, -RP_E_RESOURCE, hint,
                        "open files: expected a limit of at least %" PRIu64 ", found %" PRIu64,
                        least, (uint64_t)limit.rlim_cur);
-    descriptors->open_max = (uint32_t)(limit.rlim_cur - others);
-    descriptors->list = rp_calloc(file_count, sizeof *descriptors->list);
-    if (!descriptors->list)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of %" PRIu32 " token files",
-                       file_count);
+    int code = rp_descriptors_limit(descriptors, (uint32_t)(limit.rlim_cur - others), error);
+    if (code < 0)
+        return code;
     rp_log(RP_LOG_INFO,
            "%" PRIu32 " token files share %" PRIu32 " descriptors and are opened in turn; "
            "`ulimit -n %" PRIu64 "` keeps all open",

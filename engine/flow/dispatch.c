@@ -72,6 +72,20 @@ static int hand_on(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
+/* Rings that another flow delivers to, and in which this flow is to join, are planned for from
+ * `batch` on, if that is not too low (catch_up.h). */
+static void join_rings(const struct rp_dispatch *d, uint64_t batch)
+{
+    for (uint32_t r = 0; r < d->options->rank_count; r++) {
+        struct rp_a64 *pack_from = &d->arena->pack_from[r];
+        uint64_t from = rp_a64_load_relaxed(pack_from);
+        if (rp_pack_is_joined(from))
+            continue;
+        if (RP_PACK_JOIN(batch) >= from || RP_DEFECT(join_too_early))
+            rp_a64_store_relaxed(pack_from, batch);
+    }
+}
+
 /* Sleep until the tickets below `needed` are retired. Deliver is asked for a wake-up only when
  * those below `wanted` are, so that it does not wake dispatch for every single ticket. */
 static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wanted,
@@ -83,6 +97,7 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
         int code = hand_on(d, error);
         if (code < 0)
             return code;
+        join_rings(d, d->batch + 1); /* rows of d->batch may have been planned */
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
         uint32_t epoch = rp_event_prepare(&words->retired_event); /* fences. PAIRS retired-wanted */
         if (rp_arena_stopping(d->arena) || rp_a64_load_acquire(&words->retired) >= wanted)
@@ -285,14 +300,21 @@ static int peek_row(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
+/* Does another flow deliver this batch to the ring? */
+static bool is_left_out(const struct rp_dispatch *d, uint32_t ring)
+{
+    return d->batch < rp_a64_load_relaxed(&d->arena->pack_from[ring]);
+}
+
 static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
 {
     const struct rp_flow_options *o = d->options;
     uint64_t row = d->base_row + d->batch * o->rows * o->world;
+    join_rings(d, d->batch);
     for (uint32_t rank = 0; rank < o->world; rank++) {
         uint32_t ring = rank - o->rank_first;
         bool wanted = rank >= o->rank_first && ring < o->rank_count &&
-                      d->batch >= d->start_batch[ring];
+                      d->batch >= d->start_batch[ring] && !is_left_out(d, ring);
         for (uint32_t i = 0; i < o->rows; i++, row++) {
             int code = peek_row(d, error);
             struct rp_row planned = d->has_row ? d->row : (struct rp_row){.row = row};

@@ -34,7 +34,10 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
     }
     for (uint32_t i = 0; i < count; i++)
         files->files[i].stamp = rp_corpus_shard(options->corpus, i)->stamp;
-    return rp_descriptors_open(&files->descriptors, count, options->other_descriptors, error);
+    int code = rp_descriptors_open(&files->descriptors, count, options->other_descriptors, error);
+    if (code >= 0 && options->descriptors_max)
+        code = rp_descriptors_limit(&files->descriptors, options->descriptors_max, error);
+    return code;
 }
 
 static void unmap_all(struct rp_files *files)

@@ -1,142 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow — builds, starts and stops the pipeline; holds no per-document work of its own. */
+/* flow — starts and stops the pipeline; holds no per-document work of its own. */
 #include "flow/flow.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/log.h"
-#include "base/mem.h"
-#include "flow/block_reads.h"
-#include "flow/deliver.h"
-#include "flow/dispatch.h"
-#include "flow/fetch.h"
-#include "flow/files.h"
-#include "flow/fill.h"
-#include "flow/masks.h"
-#include "flow/pack.h"
+#include "flow/catch_up.h"
+#include "flow/flow_struct.h"
 
-#define TICKET_BYTES (64u << 10)
-#define SLOTS_MIN 8u
-#define SLOTS_MAX 4096u
-#define SLOTS_MAPPED 64u /* nothing has to be fetched ahead, and so few stay in cache */
-#define PREFETCH_BYTES_STANDARD_MAX (1ull << 30)
-#define STEP_STATES_BYTES_MAX (16ull << 20)
-#define PIECES_MIN 4u /* of the longest kind, that the data holds: so that reads overlap */
-
-struct rp_flow {
-    struct rp_flow_options options;
-    struct rp_arena arena;
-    struct rp_filler filler;
-    struct rp_files files;
-    struct rp_dispatch dispatch;
-    struct rp_fetcher *fetchers; /* [readers] */
-    struct rp_pack_plan pack_plan;
-    struct rp_pack_target *targets; /* [rank_count] */
-    struct rp_packer *packers;      /* [packers] */
-    struct rp_verified *verified;   /* [packers], where a mapped file has hashes; else NULL */
-    struct rp_deliver deliver;
-    uint64_t *start_batch; /* [rank_count] */
-    uint64_t *unlabelled;  /* [rank_count] */
-    uint64_t packers_replaced;
-    bool running, has_run, is_parked;
-    int wake_fd;
-};
-
-/* One ticket for every TICKET_BYTES of data, which is what a micro-batch of a few thousand tokens
- * reads; but tickets and the states of their micro-batches take at most a quarter of the bytes that
- * the data takes, as long as SLOTS_MIN tickets are left. */
-static uint32_t choose_slots(const struct rp_flow_options *o, uint64_t data_bytes)
-{
-    uint64_t wanted = rp_min_u64(SLOTS_MAX, rp_pow2_at_least(data_bytes / TICKET_BYTES));
-    uint64_t each = sizeof(struct rp_ticket) + o->state_bytes;
-    while (wanted > SLOTS_MIN && wanted * each > data_bytes / 4)
-        wanted /= 2;
-    return (uint32_t)rp_max_u64(wanted, SLOTS_MIN);
-}
-
-static int open_files(struct rp_flow *flow, struct rp_error *error)
-{
-    struct rp_error why;
-    int code = rp_files_open(&flow->files, &flow->options, error);
-    if (code >= 0 && flow->options.mapped && rp_files_map(&flow->files, &why) < 0)
-        rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
-    return code;
-}
-
-/* The longest transfer: a whole row of the widest tokens, rounded out to blocks at both ends. */
-static uint64_t piece_bytes_max(const struct rp_flow_options *o)
-{
-    return (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
-}
-
-/* Before packer processes are forked: each then has a copy of its own. */
-static int open_verified(struct rp_flow *flow, struct rp_error *error)
-{
-    const struct rp_flow_options *o = &flow->options;
-    if (!rp_files_are_mapped(&flow->files) || !rp_files_have_hashes(&flow->files))
-        return 0;
-    flow->verified = rp_calloc(o->packers, sizeof *flow->verified);
-    int code = flow->verified ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for packers");
-    for (uint32_t i = 0; i < o->packers && code >= 0; i++)
-        code = rp_verified_open(&flow->verified[i], piece_bytes_max(o), error);
-    return code;
-}
-
-struct sizes {
-    uint64_t data_bytes; /* with what masks take of it */
-    uint32_t slots, states;
-};
-
-/* A checkpoint needs the state at the end of the last step that every ring has consumed, so the
- * states of one whole step are kept, as far as STEP_STATES_BYTES_MAX allows. */
-static uint64_t states_of_a_step(const struct rp_flow_options *o)
-{
-    uint64_t micro_batches = o->global_batch_rows / ((uint64_t)o->rows * o->world);
-    return rp_min_u64(micro_batches, STEP_STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
-}
-
-static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
-{
-    uint64_t least = rp_align_up(PIECES_MIN * piece_bytes_max(o), RP_BLOCK_BYTES);
-    uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
-    /* mapped tokens stay where they are: only what a checkpoint brought is copied into the data */
-    struct sizes sizes = {.data_bytes = is_mapped ? least : most};
-    sizes.data_bytes += rp_masks_bytes(o);
-    sizes.slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, most);
-    /* a position is asked for until every ring has released the step behind it, and planned at most
-     * `slots` micro-batches ahead */
-    sizes.states = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slots + o->batch_slots +
-                                              states_of_a_step(o) + 4);
-    return sizes;
-}
-
-uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
-                                uint64_t base_row)
-{
-    if (options->prefetch_bytes)
-        return options->prefetch_bytes;
-    uint64_t windows = rp_block_reads_data_bytes(plan, options, base_row,
-                                                 PREFETCH_BYTES_STANDARD_MAX);
-    return rp_max_u64(windows, RP_PREFETCH_BYTES_STANDARD);
-}
-
-uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped)
-{
-    struct sizes sizes = choose_sizes(options, is_mapped);
-    return rp_arena_bytes(options->rank_count, sizes.slots, sizes.data_bytes, sizes.states,
-                          options->state_bytes);
-}
-
-static int create_arena(struct rp_flow *flow, struct rp_error *error)
-{
-    const struct rp_flow_options *o = &flow->options;
-    struct sizes sizes = choose_sizes(o, rp_files_are_mapped(&flow->files));
-    return rp_arena_create(&flow->arena, !o->packer_processes, o->rank_count, sizes.slots,
-                           sizes.data_bytes, sizes.states, o->state_bytes, error);
-}
+/* Enough for some reads at a time. */
+#ifdef RP_SIMULATION
+#define CATCH_UP_BYTES (64u << 10)
+#else
+#define CATCH_UP_BYTES (512u << 10)
+#endif
 
 /* Filling starts after the first batch, which it would delay. */
 static int watch_filling(struct rp_flow *flow, struct rp_error *error)
@@ -147,77 +27,143 @@ static int watch_filling(struct rp_flow *flow, struct rp_error *error)
     return rp_filler_check(&flow->filler, error);
 }
 
-int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,
-                 struct rp_error *error)
+/* ---- a ring that is behind (catch_up.h) ---------------------------------------------------- */
+
+int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uint32_t ring,
+                          struct rp_error *error)
 {
-    RP_ASSERT(options->readers >= 1 && options->readers <= RP_READERS_MAX);
-    RP_ASSERT(options->packers >= 1 && options->packers <= RP_PACKERS_MAX);
-    RP_ASSERT(options->rows >= 1 && options->rank_count >= 1);
-    RP_ASSERT(options->rank_first + options->rank_count <= options->world);
-    struct rp_flow *flow = rp_calloc(1, sizeof *flow);
-    if (!flow)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
-    flow->options = *options;
-    flow->wake_fd = wake_fd;
-    flow->arena.segment.fd = -1;
-    flow->fetchers = rp_calloc(options->readers, sizeof *flow->fetchers);
-    flow->packers = rp_calloc(options->packers, sizeof *flow->packers);
-    flow->targets = rp_calloc(options->rank_count, sizeof *flow->targets);
-    flow->start_batch = rp_calloc(options->rank_count, sizeof *flow->start_batch);
-    flow->unlabelled = rp_calloc(options->rank_count, sizeof *flow->unlabelled);
-    int code = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
-                       flow->unlabelled
-                   ? open_files(flow, error)
-                   : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
-    if (code >= 0)
-        code = open_verified(flow, error);
-    if (code >= 0)
-        code = create_arena(flow, error);
-    if (code >= 0)
-        code = rp_reads_open(&flow->dispatch.reads, &flow->options, &flow->files, &flow->arena,
-                             error);
-    if (code < 0) {
-        rp_flow_close(flow);
-        return code;
-    }
-    flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
-                                            .targets = flow->targets,
-                                            .files = &flow->files,
-                                            .verified = flow->verified,
-                                            .packers = options->packers,
-                                            .deliver = options->packer_processes ? NULL
-                                                                                 : &flow->deliver,
-                                            .token_limit = options->token_limit,
-                                            .pad_id = options->pad_id,
-                                            .wake_fd = wake_fd};
-    for (uint32_t i = 0; i < options->packers; i++)
-        flow->packers[i] = (struct rp_packer){.plan = &flow->pack_plan, .index = i, .pidfd = -1};
-    for (uint32_t i = 0; i < options->readers; i++)
-        flow->fetchers[i] = (struct rp_fetcher){
-            .options = &flow->options, .arena = &flow->arena, .files = &flow->files, .index = i};
-    *flow_out = flow;
-    return 0;
+    struct rp_flow_options options = flow->options;
+    RP_ASSERT(ring < options.rank_count && options.rank_count > 1);
+    options.readers = options.packers = 1;
+    options.packer_processes = options.mapped = false;
+    options.rank_first += ring;
+    options.rank_count = 1;
+    options.prefetch_bytes = CATCH_UP_BYTES;
+    options.descriptors_max = RP_DESCRIPTORS_MIN;
+    int code = rp_flow_open(made, &options, flow->wake_fd, error);
+    if (code >= 0) /* most documents of a block are of other rings */
+        (*made)->dispatch.reads.no_block_reads = true;
+    return code;
 }
+
+static struct rp_a64 *pack_from(const struct rp_flow *flow)
+{
+    return &flow->arena.pack_from[flow->deliver.ring_aside];
+}
+
+static uint64_t highest_tail_of_others(const struct rp_flow *flow)
+{
+    uint64_t highest = 0;
+    for (uint32_t r = 0; r < flow->options.rank_count; r++)
+        if (r != flow->deliver.ring_aside)
+            highest = rp_max_u64(highest, flow->deliver.rings[r].tail);
+    return highest;
+}
+
+int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t ring,
+                           struct rp_plan *plan, struct rp_plan *scout, struct rp_error *error)
+{
+    struct rp_deliver *d = &flow->deliver;
+    struct rp_ring *behind = &d->rings[ring];
+    RP_ASSERT(rp_flow_packers_are_paused(flow) && !flow->catch_up && !d->held);
+    flow->catch_up = made;
+    d->ring_aside = ring;
+    d->wake_at = UINT64_MAX;
+    rp_a64_store_relaxed(pack_from(flow), RP_PACK_NONE);
+    rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
+    flow->unlabelled[ring] = 0; /* of a batch that was packed in part */
+    int code = rp_flow_start(made, plan, scout, d->base_row, behind->tail, behind, error);
+    made->deliver.end_batch = rp_max_u64(behind->tail, highest_tail_of_others(flow));
+    made->deliver.wake_at = flow->wake_at;
+    if (code >= 0)
+        rp_log(RP_LOG_INFO, "rank %" PRIu32 " is behind: its rows are read beside the others'",
+               behind->geometry.rank);
+    return code;
+}
+
+static void drop_catch_up(struct rp_flow *flow)
+{
+    struct rp_flow_counts counts, *sum = &flow->caught_up;
+    if (!flow->catch_up)
+        return;
+    rp_flow_counts(flow->catch_up, &counts);
+    sum->batches += counts.batches;
+    sum->rows += counts.rows;
+    sum->tokens += counts.tokens;
+    sum->reads += counts.reads;
+    sum->read_bytes += counts.read_bytes;
+    sum->short_reads += counts.short_reads;
+    sum->read_retries += counts.read_retries;
+    sum->taken_bytes += counts.taken_bytes;
+    sum->unverified_bytes += counts.unverified_bytes;
+    rp_flow_close(flow->catch_up);
+    flow->catch_up = NULL;
+}
+
+/* The flow itself delivers to the ring from now on. */
+static void end_catch_up(struct rp_flow *flow)
+{
+    const struct rp_ring *ring = &flow->deliver.rings[flow->deliver.ring_aside];
+    rp_log(RP_LOG_INFO, "rank %" PRIu32 " has caught up", ring->geometry.rank);
+    drop_catch_up(flow);
+    flow->deliver.ring_aside = RP_NO_RING;
+    flow->deliver.wake_at = flow->wake_at;
+    (void)rp_deliver_poll_space(&flow->deliver);
+}
+
+/* The ring is as far as it may be, or nearly: BEHIND with another limit, or JOINING. */
+static void renew_limit(struct rp_flow *flow, const struct rp_ring *ring)
+{
+    uint64_t limit = rp_max_u64(highest_tail_of_others(flow), ring->tail);
+    flow->catch_up->deliver.end_batch = limit;
+    if (limit - ring->tail > ring->geometry.slots)
+        return;
+    rp_a64_store_relaxed(pack_from(flow), RP_PACK_JOIN(limit));
+    rp_event_signal(&flow->arena.words->retired_event);
+}
+
+void rp_flow_drop_catch_up(struct rp_flow *flow)
+{
+    RP_ASSERT(rp_flow_packers_are_paused(flow));
+    drop_catch_up(flow);
+}
+
+uint32_t rp_flow_catching_up(const struct rp_flow *flow)
+{
+    return flow->catch_up ? flow->deliver.ring_aside : RP_NO_RING;
+}
+
+static int deliver_catch_up(struct rp_flow *flow, struct rp_error *error)
+{
+    struct rp_flow *catch_up = flow->catch_up;
+    const struct rp_ring *ring = &flow->deliver.rings[flow->deliver.ring_aside];
+    int step = rp_flow_deliver(catch_up, error);
+    RP_ASSERT(step != RP_FLOW_RESTART); /* it reads no blocks */
+    if (step < 0)
+        return step;
+    uint64_t from = rp_a64_load_relaxed(pack_from(flow));
+    bool is_joined = rp_pack_is_joined(from);
+    RP_ASSERT(!is_joined || ring->tail <= from);
+    if (step == RP_FLOW_ENDED || (is_joined && ring->tail == from)) {
+        end_catch_up(flow);
+        return RP_FLOW_WORKED;
+    }
+    if (is_joined)
+        catch_up->deliver.end_batch = from;
+    else if (from == RP_PACK_NONE &&
+             ring->tail + ring->geometry.slots >= catch_up->deliver.end_batch)
+        renew_limit(flow, ring);
+    return step;
+}
+
+/* ---- start and stop ------------------------------------------------------------------------ */
 
 void rp_flow_close(struct rp_flow *flow)
 {
     if (!flow)
         return;
     rp_flow_stop(flow);
-    rp_reads_close(&flow->dispatch.reads);
-    if (flow->files.files)
-        rp_files_close(&flow->files);
-    rp_filler_join(&flow->filler);
-    rp_arena_close(&flow->arena);
-    for (uint32_t i = 0; flow->verified && i < flow->options.packers; i++)
-        rp_verified_close(&flow->verified[i]);
-    free(flow->verified);
-    free(flow->fetchers);
-    free(flow->packers);
-    free(flow->targets);
-    free(flow->start_batch);
-    free(flow->unlabelled);
-    free(flow);
+    rp_flow_free(flow);
 }
 
 static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
@@ -227,11 +173,13 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
     if (flow->has_run) /* a new arena is all zero: to write that would be to touch it */
         rp_arena_reset(&flow->arena);
     flow->has_run = true;
+    flow->wake_at = UINT64_MAX;
     for (uint32_t r = 0; r < o->rank_count; r++) {
         RP_ASSERT(batch <= rings[r].tail);
         flow->start_batch[r] = rings[r].tail;
         flow->unlabelled[r] = 0;
         rp_pack_target_init(&flow->targets[r], &rings[r]);
+        rp_a64_store_relaxed(&flow->arena.pack_from[r], 0);
         rp_a64_store_relaxed(&flow->arena.free_until[r],
                              rings[r].release + rings[r].geometry.slots);
     }
@@ -240,6 +188,8 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .wake_fd = flow->wake_fd,
                              .turn.taken.value = 1, /* the engine's */
                              .wake_at = UINT64_MAX,
+                             .end_batch = UINT64_MAX,
+                             .ring_aside = RP_NO_RING,
                              .arena = &flow->arena,
                              .rings = rings,
                              .files = &flow->files,
@@ -284,6 +234,7 @@ void rp_flow_stop(struct rp_flow *flow)
 {
     if (!flow->running)
         return;
+    drop_catch_up(flow);
     struct rp_arena_words *words = flow->arena.words;
     rp_a32_store_release(&words->stop, RP_ARENA_STOPS);
     rp_event_signal(&words->planned);
@@ -311,12 +262,17 @@ void rp_flow_pause_packers(struct rp_flow *flow)
         rp_packer_join(&flow->packers[i]);
 }
 
+bool rp_flow_packers_are_paused(const struct rp_flow *flow)
+{
+    return rp_a32_load_relaxed(&flow->arena.words->stop) == RP_ARENA_STOPS_PACKERS;
+}
+
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring)
 {
     /* of the next batch there may be tickets that are packed and retired already */
-    RP_ASSERT(ring < flow->options.rank_count);
+    RP_ASSERT(ring < flow->options.rank_count && ring != flow->deliver.ring_aside);
     uint64_t first, last, end = flow->deliver.rings[ring].tail + 1;
-    RP_ASSERT(rp_a32_load_relaxed(&flow->arena.words->stop) == RP_ARENA_STOPS_PACKERS);
+    RP_ASSERT(rp_flow_packers_are_paused(flow));
     rp_flow_tickets(flow, &first, &last);
     for (uint64_t t = first; t < last; t++) {
         const struct rp_ticket *ticket = rp_arena_ticket(&flow->arena, t);
@@ -333,7 +289,7 @@ int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error)
 {
     const struct rp_flow_options *o = &flow->options;
     int code = 0;
-    RP_ASSERT(rp_a32_load_relaxed(&flow->arena.words->stop) == RP_ARENA_STOPS_PACKERS);
+    RP_ASSERT(rp_flow_packers_are_paused(flow));
     for (uint32_t r = 0; r < o->rank_count; r++)
         rp_pack_target_init(&flow->targets[r], &flow->deliver.rings[r]);
     rp_a32_store_release(&flow->arena.words->stop, RP_ARENA_RUNS);
@@ -357,12 +313,17 @@ int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
     int step = rp_deliver_step(&flow->deliver, error);
     if (step == RP_FLOW_RESTART)
         flow->dispatch.reads.no_block_reads = true; /* read by nobody before the next start */
-    return step;
+    if (step < 0 || step == RP_FLOW_RESTART || !flow->catch_up)
+        return step;
+    int other = deliver_catch_up(flow, error);
+    return other < 0 || step != RP_FLOW_WORKED ? other : step;
 }
 
+/* A ring that catches up is the last to get there. */
 void rp_flow_wake_at(struct rp_flow *flow, uint64_t batch)
 {
-    flow->deliver.wake_at = batch;
+    struct rp_flow *last = flow->catch_up ? flow->catch_up : flow;
+    flow->wake_at = last->deliver.wake_at = batch;
 }
 
 bool rp_flow_park(struct rp_flow *flow)
@@ -373,7 +334,8 @@ bool rp_flow_park(struct rp_flow *flow)
     rp_a32_store_relaxed(&flow->arena.words->parked, 1);
     rp_fence_seq_cst(); /* PAIRS deliver-park */
     flow->is_parked = true;
-    return rp_deliver_give_back(d);
+    bool is_parked = rp_deliver_give_back(d);
+    return (!flow->catch_up || rp_flow_park(flow->catch_up)) && is_parked;
 }
 
 void rp_flow_unpark(struct rp_flow *flow)
@@ -381,10 +343,13 @@ void rp_flow_unpark(struct rp_flow *flow)
     if (!flow->is_parked)
         return;
     flow->is_parked = false;
+    if (flow->catch_up)
+        rp_flow_unpark(flow->catch_up);
     rp_turn_take(&flow->deliver.turn);
     rp_a32_store_relaxed(&flow->arena.words->parked, 0);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        rp_ring_want_space(&flow->deliver.rings[r], false);
+        if (r != flow->deliver.ring_aside)
+            rp_ring_want_space(&flow->deliver.rings[r], false);
 }
 
 bool rp_flow_is_mapped(const struct rp_flow *flow)
@@ -418,6 +383,8 @@ void rp_flow_hold(struct rp_flow *flow, uint64_t batch)
     flow->deliver.held_batch = batch;
     flow->deliver.held_ticket = flow->deliver.next_ticket;
     flow->deliver.held = true;
+    if (flow->catch_up)
+        rp_flow_hold(flow->catch_up, batch);
 }
 
 void rp_flow_release_hold(struct rp_flow *flow)
@@ -428,6 +395,8 @@ void rp_flow_release_hold(struct rp_flow *flow)
         rp_event_signal(&flow->arena.words->retired_event);
         (void)rp_deliver_poll_space(&flow->deliver);
     }
+    if (flow->catch_up)
+        rp_flow_release_hold(flow->catch_up);
 }
 
 const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
@@ -438,20 +407,26 @@ const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
 
 /* An earlier start of the flow may have planned further than this one, and its states are still in
  * their slots. Dispatch may be overwriting any whose position is `state_count` or more ahead of
- * what is published. */
+ * what is published; and, while a ring catches up, those so far behind that nobody else asks. */
 static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
 {
-    uint64_t lowest_tail = UINT64_MAX;
+    uint64_t lowest_tail = UINT64_MAX, count = flow->arena.state_count;
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        lowest_tail = rp_min_u64(lowest_tail, flow->deliver.rings[r].tail);
-    return position >= lowest_tail && position - lowest_tail >= flow->arena.state_count;
+        if (r != flow->deliver.ring_aside)
+            lowest_tail = rp_min_u64(lowest_tail, flow->deliver.rings[r].tail);
+    if (position >= lowest_tail)
+        return position - lowest_tail >= count;
+    return flow->catch_up && lowest_tail - position + flow->arena.slot_count + 1 >= count;
 }
 
 const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
                              uint64_t *next_row_out)
 {
-    if (flow->running && may_be_overwritten(flow, position))
-        return NULL;
+    const void *kept = flow->catch_up
+                           ? rp_flow_state_at(flow->catch_up, position, bytes_out, next_row_out)
+                           : NULL;
+    if (kept || (flow->running && may_be_overwritten(flow, position)))
+        return kept;
     return rp_arena_state_at(&flow->arena, position, bytes_out, next_row_out);
 }
 
@@ -476,13 +451,13 @@ void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
 {
     const struct rp_deliver *d = &flow->deliver;
-    *counts = (struct rp_flow_counts){
-        .batches = d->batches,
-        .rows = d->rows,
-        .tokens = d->tokens,
-        .taken_bytes = rp_a64_load_relaxed(&flow->files.taken_bytes),
-        .unverified_bytes = rp_a64_load_relaxed(&flow->files.unverified_bytes),
-        .packers_replaced = flow->packers_replaced};
+    *counts = flow->caught_up;
+    counts->batches += d->batches;
+    counts->rows += d->rows;
+    counts->tokens += d->tokens;
+    counts->taken_bytes += rp_a64_load_relaxed(&flow->files.taken_bytes);
+    counts->unverified_bytes += rp_a64_load_relaxed(&flow->files.unverified_bytes);
+    counts->packers_replaced = flow->packers_replaced;
     for (uint32_t i = 0; i < flow->options.readers; i++) {
         const struct rp_fetcher *f = &flow->fetchers[i];
         counts->reads += rp_a64_load_relaxed(&f->reads);

@@ -52,6 +52,7 @@ struct rp_flow_options {
     uint64_t state_bytes;       /* most a state token can need */
     uint32_t batch_slots;       /* of a batch ring */
     uint32_t other_descriptors; /* that the engine needs beside those of token files */
+    uint32_t descriptors_max;   /* of token files that are open at once; 0: what is left */
 };
 
 /** options->prefetch_bytes if it is set. If it is 0: what the windows of a plan that is positioned
@@ -64,6 +65,8 @@ uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const str
  * Looks at corpus, seq_len, prefetch_bytes, world, rank_count, rows, global_batch_rows, batch_slots
  * and state_bytes only. */
 uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped);
+
+#define RP_NO_RING UINT32_MAX
 
 struct rp_flow;
 
@@ -93,6 +96,8 @@ RP_MUST_CHECK int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *
 /** One more than the last batch of this ring of which rows may have been packed: these batches may
  * lie above the tail. Only while packers are paused. */
 uint64_t rp_flow_packed_end(const struct rp_flow *flow, uint32_t ring);
+
+bool rp_flow_packers_are_paused(const struct rp_flow *flow);
 
 enum rp_flow_step {
     RP_FLOW_IDLE,   /* nothing to do: park */

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/file.h"
 #include "base/mapped.h"
 #include "flow/deliver.h"
@@ -206,6 +207,13 @@ static bool wait_for_space(const struct rp_pack_plan *plan, uint32_t ring, uint6
     return true;
 }
 
+/* Are the batch's rows of this ring for another flow to pack? */
+static bool is_left_out(const struct rp_arena *arena, uint32_t ring, uint64_t batch)
+{
+    uint64_t from = rp_a64_load_relaxed(&arena->pack_from[ring]);
+    return batch < from && !RP_DEFECT(pack_left_out);
+}
+
 /* Wait until a ticket is READY or further. Returns its state word, 0 when the flow is stopping. */
 static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
 {
@@ -227,8 +235,8 @@ static uint64_t wait_for_ticket(const struct rp_arena *arena, uint64_t number)
 }
 
 /* Where the packer takes the tokens of a transfer. NULL: they are not those that were indexed. */
-static const uint8_t *piece_tokens(const struct rp_pack_plan *plan, uint32_t index,
-                                   const struct rp_transfer *transfer, struct rp_error *error)
+static const uint8_t *transfer_tokens(const struct rp_pack_plan *plan, uint32_t index,
+                                      const struct rp_transfer *transfer, struct rp_error *error)
 {
     if (rp_files_is_checked(plan->files, transfer))
         return rp_verified_take(&plan->verified[index], plan->files, transfer, error);
@@ -244,11 +252,14 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct 
     RP_ASSERT(ticket->row_count <= RP_TICKET_ROWS_MAX);
     for (uint32_t i = 0; i < ticket->transfer_count; i++) {
         const struct rp_transfer *transfer = &ticket->transfers[i];
+        const struct rp_mask *its_mask = mask < masks_end && mask->transfer == i ? mask++ : NULL;
+        if (is_left_out(arena, transfer->ring, ticket->batch))
+            continue;
         if (!wait_for_space(plan, transfer->ring, ticket->batch) ||
             wait_for_ticket(arena, transfer->loaded_by) == 0)
             return false;
         struct rp_error error;
-        const uint8_t *source = piece_tokens(plan, index, transfer, &error);
+        const uint8_t *source = transfer_tokens(plan, index, transfer, &error);
         if (!source) {
             rp_ticket_fail(ticket, error.code, &error);
             return true;
@@ -258,13 +269,15 @@ static bool pack_ticket(const struct rp_pack_plan *plan, uint32_t index, struct 
             &ticket->transfers[rp_min_u64(i + TRANSFERS_AHEAD, ticket->transfer_count - 1)];
         uint64_t largest = pack_transfer(target, slot_of(target, ticket->batch), source, transfer,
                                          rp_files_tokens(plan->files, arena->data, ahead));
-        if (mask < masks_end && mask->transfer == i)
-            apply_mask(target, slot_of(target, ticket->batch), transfer, mask++, arena->data);
+        if (its_mask)
+            apply_mask(target, slot_of(target, ticket->batch), transfer, its_mask, arena->data);
         if (bad_transfer == 0 && largest >= rp_transfer_token_limit(transfer, plan->token_limit))
             bad_transfer = i + 1;
     }
     for (uint32_t i = 0; i < ticket->row_count; i++) {
         const struct rp_row_end *end = &ticket->rows[i];
+        if (is_left_out(arena, end->ring, ticket->batch))
+            continue;
         if (!wait_for_space(plan, end->ring, ticket->batch))
             return false;
         const struct rp_pack_target *target = &plan->targets[end->ring];

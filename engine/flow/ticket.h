@@ -156,8 +156,17 @@ struct rp_state_slot {
     uint64_t bytes;
 };
 
-/* All of its memory: one segment [words | free_until per ring | tickets | state slots | data],
- * private where packers are threads. */
+/* Values of pack_from while a catch-up flow delivers to the ring (catch_up.h): no batch is packed;
+ * or dispatch is to replace the word by the first batch that it plans and that is not below X. */
+#define RP_PACK_NONE UINT64_MAX
+#define RP_PACK_JOIN(x) (1ull << 63 | (x))
+static inline int rp_pack_is_joined(uint64_t from)
+{
+    return from >> 63 == 0;
+}
+
+/* All of its memory: one segment [words | free_until per ring | pack_from per ring | tickets |
+ * state slots | data], private where packers are threads. */
 struct rp_arena {
     struct rp_segment segment;
     uint32_t slot_count;  /* tickets in the ring; a power of two */
@@ -166,6 +175,10 @@ struct rp_arena {
     uint64_t state_bytes; /* capacity of one token */
     struct rp_arena_words *words;
     struct rp_a64 *free_until; /* [ring]: batches below it may be written. Writer: deliver */
+    /* [ring]: batches below it are not packed. Writers: the engine's thread, and dispatch where it
+     * is RP_PACK_JOIN. All accesses are relaxed: RP_PACK_NONE is stored while packers are paused,
+     * and they get a ticket that was planned behind dispatch's store through its state word. */
+    struct rp_a64 *pack_from;
     struct rp_ticket *tickets;
     uint8_t *states;
     uint8_t *data;

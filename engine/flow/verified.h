@@ -23,7 +23,7 @@ struct rp_verified {
     uint64_t held;  /* bytes that were copied and compared; 0: none */
 };
 
-RP_MUST_CHECK int rp_verified_open(struct rp_verified *verified, uint64_t piece_bytes_max,
+RP_MUST_CHECK int rp_verified_open(struct rp_verified *verified, uint64_t transfer_bytes_max,
                                    struct rp_error *error);
 void rp_verified_close(struct rp_verified *verified);
 

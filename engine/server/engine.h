@@ -108,7 +108,8 @@ struct rp_engine {
     char *config_text; /* what `checkpoint show` prints */
 
     struct rp_corpus *corpus;
-    struct rp_plan *plan, *scout;  /* the flow's while it runs */
+    struct rp_plan *plan, *scout;               /* the flow's while it runs */
+    struct rp_plan *behind_plan, *behind_scout; /* of a catch-up flow; NULL until there is one */
     struct rp_plan *probe;         /* ours: checks tokens that trainers bring, and finds rows */
     struct rp_far_planner planner; /* finds rows that are far */
     struct rp_far_row *far; /* of the request that is served; NULL: it can have near rows only */
@@ -119,6 +120,11 @@ struct rp_engine {
     void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;
+    /* The state of the row at which a flow, or a catch-up flow, was last to be started: other
+     * states may be far from it. NULL: there is none of this stream. */
+    void *kept_state;
+    size_t kept_bytes;
+    uint64_t kept_row;
     uint64_t state_bytes_max;
     struct rp_contents *contents;
 

@@ -4,8 +4,10 @@
  * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
  * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
  * are not counted: their pages belong to the page cache, and the kernel takes them back when it
- * needs them. Nor are the contents of a checkpoint, which lie on the heap for as long as the engine
+ * needs them. Nor is the flow of a ring that catches up (flow/catch_up.h), a few MiB as long as it
+ * does. Nor are the contents of a checkpoint, which lie on the heap for as long as the engine
  * runs: what was read ahead when it was saved, about as much as the rings of that engine held. */
+#include "flow/descriptors.h"
 #include "flow/flow.h"
 #include "server/server.h"
 #include "shm/ring.h"
@@ -48,11 +50,14 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
     32u                          /* a program's own, those of the loop, the listener, a checkpoint \
                                   */
 #define DESCRIPTORS_OF_A_SEAT 3u /* its control page, the process that reads it, its connection */
+#define DESCRIPTORS_OF_A_CATCH_UP (RP_DESCRIPTORS_MIN + 2) /* its files, its reader */
 
 uint32_t rp_engine_descriptors(const struct rp_config *config)
 {
     uint64_t seats = (uint64_t)config->rank_count * config->replicas;
     uint64_t all = DESCRIPTORS_OF_ALL + config->rank_count + DESCRIPTORS_OF_A_SEAT * seats +
                    2 * (uint64_t)config->num_workers + 2 * (uint64_t)config->packers;
+    if (config->rank_count > 1)
+        all += DESCRIPTORS_OF_A_CATCH_UP;
     return (uint32_t)rp_min_u64(all, UINT32_MAX);
 }

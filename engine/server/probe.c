@@ -98,6 +98,8 @@ static int load_nearest(struct rp_engine *engine, uint64_t row, struct rp_error 
     struct known_state best = {.token = engine->zero_state, .bytes = engine->zero_bytes};
     prefer(&best, row,
            (struct known_state){engine->start_row, engine->start_state, engine->start_bytes});
+    prefer(&best, row,
+           (struct known_state){engine->kept_row, engine->kept_state, engine->kept_bytes});
     if (far && far->state)
         prefer(&best, row, (struct known_state){far->at, far->state, far->bytes});
     prefer(&best, row, state_of_flow(engine, row));
@@ -116,6 +118,31 @@ int rp_engine_probe_row(struct rp_engine *engine, uint64_t row, const void *toke
         return -EINPROGRESS;
     int code = load_nearest(engine, row, error);
     return code < 0 ? code : seek_probe(engine, row, error);
+}
+
+int rp_engine_keep_state(struct rp_engine *engine, uint64_t row, const void *state, size_t bytes,
+                         struct rp_error *error)
+{
+    if (!engine->kept_state)
+        engine->kept_state = rp_calloc(1, engine->state_bytes_max);
+    if (!engine->kept_state)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    RP_ASSERT(bytes <= engine->state_bytes_max);
+    memcpy(engine->kept_state, state, bytes);
+    engine->kept_bytes = bytes;
+    engine->kept_row = row;
+    return 0;
+}
+
+int rp_engine_keep_probe_state(struct rp_engine *engine, struct rp_error *error)
+{
+    void *state = rp_calloc(1, engine->state_bytes_max);
+    if (!state)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
+    size_t bytes = rp_plan_save(engine->probe, state);
+    int code = rp_engine_keep_state(engine, rp_plan_row(engine->probe), state, bytes, error);
+    free(state);
+    return code;
 }
 
 int rp_engine_probe_batch(struct rp_engine *engine, uint64_t batch, struct rp_error *error)

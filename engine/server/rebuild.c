@@ -14,7 +14,10 @@
  *     `release` at or below its batch until the new ring is in place.
  *   - Nobody writes to a ring while packers are paused. Packers, threads or processes, end in a
  *     pause and are started after the change, so they see the new ring.
- *   - Plans, reads and tickets are not touched, so nothing that was prefetched is lost. */
+ *   - Plans, reads and tickets are not touched, so nothing that was prefetched is lost.
+ *
+ * A ring whose seat attaches at a batch that the ring does not have any more is rebuilt without
+ * batches, while packers are paused, and a catch-up flow (flow/catch_up.h) serves it from there. */
 #include "server/rebuild.h"
 
 #include <pthread.h>
@@ -25,9 +28,12 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/mem.h"
+#include "flow/catch_up.h"
+#include "server/probe.h"
 #include "server/rings.h"
 #include "server/save.h"
 #include "server/seats.h"
+#include "stream.h"
 
 #define LOOK_NS 50000u /* between two checks of is_done while there is nothing to deliver */
 
@@ -122,23 +128,24 @@ static int build_ring(struct rp_engine *engine, const struct rp_ring *old, struc
     return build->code;
 }
 
-bool rp_engine_rebuilds_beside(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                               uint64_t batch)
+bool rp_engine_can_rebuild_running(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                                   uint64_t batch)
 {
     const struct rp_ring *old = &engine->rings[ring];
-    if (replica == RP_ALL_SEATS || !engine->flow_running)
+    if (replica == RP_ALL_SEATS || !engine->flow_running ||
+        rp_flow_catching_up(engine->flow) == ring)
         return false;
     uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
     return lowest >= old->release && lowest <= old->tail;
 }
 
-int rp_engine_rebuild_beside(struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                             uint64_t batch, struct rp_error *error)
+int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                              uint64_t batch, struct rp_error *error)
 {
     struct rp_ring *old = &engine->rings[ring];
     struct build build;
     uint64_t position = old->seats[replica].release;
-    RP_ASSERT(rp_engine_rebuilds_beside(engine, ring, replica, batch));
+    RP_ASSERT(rp_engine_can_rebuild_running(engine, ring, replica, batch));
     RP_ASSERT(!rp_ring_is_taken(old, replica));
     if (batch < position) /* slots from `batch` on are not written again from now on */
         rp_ring_place_seat(old, replica, batch);
@@ -157,5 +164,102 @@ int rp_engine_rebuild_beside(struct rp_engine *engine, uint32_t ring, uint32_t r
     engine->flow_running = code >= 0;
     if (code >= 0)
         rp_engine_watch_packers(engine);
+    return code;
+}
+
+/* ---- a ring that falls behind ---------------------------------------------------------------- */
+
+bool rp_engine_can_catch_up(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                            uint64_t batch)
+{
+    const struct rp_ring *old = &engine->rings[ring];
+    if (replica == RP_ALL_SEATS || !engine->flow_running || engine->flow_ended ||
+        engine->ring_count == 1 || RP_DEFECT(stop_to_catch_up))
+        return false;
+    uint64_t lowest = rp_seat_lowest_position(old, replica, batch);
+    uint32_t catching_up = rp_flow_catching_up(engine->flow);
+    return catching_up == ring ? lowest <= old->tail
+                               : catching_up == RP_NO_RING && lowest < old->release;
+}
+
+/* Open plans for a catch-up flow, and keep the state of the probe for them. */
+static int open_catch_up_plans(struct rp_engine *engine, struct rp_error *error)
+{
+    int code = 0;
+    if (!engine->behind_plan)
+        code = rp_stream_open_plan(&engine->behind_plan, engine->config, engine->corpus, error);
+    if (code >= 0 && engine->scout && !engine->behind_scout)
+        code = rp_stream_open_plan(&engine->behind_scout, engine->config, engine->corpus, error);
+    return code < 0 ? code : rp_engine_keep_probe_state(engine, error);
+}
+
+/* The plans may be used only now, because the catch-up flow that was dropped had them. */
+static int start_catch_up(struct rp_engine *engine, uint32_t ring, struct rp_flow *catch_up,
+                          struct rp_error *error)
+{
+    const void *state = engine->kept_state;
+    size_t bytes = engine->kept_bytes;
+    int code = rp_plan_load(engine->behind_plan, state, bytes, false, error);
+    if (code >= 0 && engine->behind_scout)
+        code = rp_plan_load(engine->behind_scout, state, bytes, false, error);
+    if (code >= 0)
+        return rp_flow_start_catch_up(engine->flow, catch_up, ring, engine->behind_plan,
+                                      engine->behind_scout, error);
+    rp_flow_close(catch_up);
+    return code;
+}
+
+/* Pause packers, replace the ring, and start the catch-up flow. A failure leaves the flow stopped,
+ * unless the ring could not be made and had been served by the flow itself. */
+static int rebuild_paused(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
+                          struct rp_flow *catch_up, struct rp_error *error)
+{
+    bool was_behind = rp_flow_catching_up(engine->flow) == ring;
+    rp_engine_finish_copy(engine); /* a save under way may be reading the old ring */
+    rp_flow_pause_packers(engine->flow);
+    rp_flow_drop_catch_up(engine->flow);
+    int code = rp_engine_rebuild_ring(engine, ring, replica, batch, error);
+    if (code < 0)
+        rp_flow_close(catch_up);
+    bool can_continue = code < 0 && !was_behind;
+    if (code >= 0)
+        code = start_catch_up(engine, ring, catch_up, error);
+    if (code < 0 && !can_continue)
+        rp_engine_stop_flow(engine);
+    return code;
+}
+
+static int rebuild_behind(struct rp_engine *engine, uint32_t ring, uint32_t replica, uint64_t batch,
+                          struct rp_error *error)
+{
+    struct rp_flow *catch_up;
+    int code = open_catch_up_plans(engine, error);
+    if (code >= 0)
+        code = rp_flow_make_catch_up(&catch_up, engine->flow, ring, error);
+    if (code < 0)
+        return code;
+    code = rebuild_paused(engine, ring, replica, batch, catch_up, error);
+    if (!engine->flow_running)
+        return code;
+    int resumed = rp_flow_resume_packers(engine->flow, code < 0 ? NULL : error);
+    engine->flow_running = resumed >= 0;
+    if (resumed >= 0)
+        rp_engine_watch_packers(engine);
+    return code < 0 ? code : resumed;
+}
+
+int rp_engine_rebuild_behind(struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                             uint64_t batch, struct rp_error *error)
+{
+    struct rp_ring *old = &engine->rings[ring];
+    uint64_t position = old->seats[replica].release;
+    RP_ASSERT(rp_engine_can_catch_up(engine, ring, replica, batch));
+    RP_ASSERT(!rp_ring_is_taken(old, replica));
+    bool keeps_batches = rp_engine_tail_if_rebuilt(old, replica, batch) == old->tail;
+    if (keeps_batches && batch < position) /* until they are copied */
+        rp_ring_place_seat(old, replica, batch);
+    int code = rebuild_behind(engine, ring, replica, batch, error);
+    if (code < 0)
+        rp_ring_place_seat(old, replica, position);
     return code;
 }

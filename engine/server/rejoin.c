@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rejoin.c — gathers the facts of an attach, and applies what rejoin_decide.c decides.
  *
- * One ring is rebuilt while the flow runs, where that is possible (rebuild.h). Otherwise the flow
- * is stopped, and started again at the lowest tail of all rings: planning to a row costs 30 to 60
- * ns a document and no I/O, and what was prefetched is read again.
+ * One ring is rebuilt while the flow runs, where that is possible; one that falls behind gets a
+ * flow of its own until it has caught up (rebuild.h). Otherwise the flow is stopped, and started
+ * again at the lowest tail of all rings: planning to a row costs 30 to 60 ns a document and no I/O,
+ * and what was prefetched is read again.
  *
  * Invariants:
  *
@@ -18,9 +19,12 @@
  *   - After an attach, successful or not, no seat is MIGRATING. */
 #include "server/rejoin.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"
@@ -39,13 +43,14 @@ struct asked {
     const struct rp_request *request;
     bool names_row;
     const void *token;
+    enum rp_stream_of stream; /* of the token */
 };
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
 /* Sets the facts of the state token: what follows its row, and of which stream it is. Fails if the
  * token cannot be loaded, or is not of the row that was asked for. Moves the probe. */
-static int look_at_token(struct rp_engine *engine, const struct asked *asked,
+static int look_at_token(struct rp_engine *engine, struct asked *asked,
                          struct rp_rejoin_facts *facts, struct rp_error *error)
 {
     /* by the result of rp_plan_next */
@@ -57,7 +62,7 @@ static int look_at_token(struct rp_engine *engine, const struct asked *asked,
         return code;
     int follows = rp_plan_next(engine->probe, &next, NULL);
     facts->follows = follows < 0 ? RP_FOLLOWS_DAMAGE : kinds[follows];
-    facts->stream = rp_engine_stream_of(engine, asked->token, bytes);
+    facts->stream = asked->stream = rp_engine_stream_of(engine, asked->token, bytes);
     return 0;
 }
 
@@ -123,36 +128,74 @@ static void move_seats(struct rp_engine *engine, struct rp_seat *seat, bool all_
             rp_engine_move_seat(engine, &engine->seats[s]);
 }
 
-/* REBUILD and MOVE_RING. If the ring cannot be made, or if the row at which the flow would start
- * again is far (far_plan.h), rings and seats are as they were. */
-static int replace_ring(struct rp_engine *engine, struct rp_seat *seat, uint64_t batch,
-                        bool all_of_ring, struct rp_error *error)
+/* Rebuild the ring, and have it catch up. Where the first row of that is the row of the consumer's
+ * token, the token has its state, however far the row is from every known state. */
+static int rebuild_behind(struct rp_engine *engine, const struct asked *asked, uint64_t batch,
+                          struct rp_error *error)
 {
-    uint32_t ring = (uint32_t)(seat->ring - engine->rings);
-    uint32_t replica = all_of_ring ? RP_ALL_SEATS : seat->replica;
-    uint64_t position = rp_seat_position(seat);
-    uint64_t begin = rp_engine_lowest_tail(engine, ring, replica, batch);
-    if (rp_engine_rebuilds_beside(engine, ring, replica, batch)) {
-        int built = rp_engine_rebuild_beside(engine, ring, replica, batch, error);
-        if (built >= 0 && batch != position)
-            move_seats(engine, seat, false);
-        return built;
-    }
+    const struct rp_seat *seat = asked->seat;
+    uint64_t begin = rp_engine_tail_if_rebuilt(seat->ring, seat->replica, batch);
+    uint64_t row = asked->request->next_row;
+    bool token_is_of_row = asked->token && asked->stream == RP_STREAM_OURS && begin == batch &&
+                           row == engine->base_row + begin * engine->batch_rows;
+    int code = token_is_of_row ? rp_engine_probe_row(engine, row, asked->token,
+                                                     asked->request->state_bytes, error)
+                               : rp_engine_probe_batch(engine, begin, error);
+    if (code < 0)
+        return code;
+    return rp_engine_rebuild_behind(engine, (uint32_t)(seat->ring - engine->rings), seat->replica,
+                                    batch, error);
+}
+
+/* Rebuild the ring with the flow stopped meanwhile. */
+static int rebuild_stopped(struct rp_engine *engine, uint32_t ring, uint32_t replica,
+                           uint64_t batch, struct rp_error *error)
+{
+    uint64_t begin = rp_engine_tail_if_rebuilt(&engine->rings[ring], replica, batch);
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        if (r != ring)
+            begin = rp_min_u64(begin, engine->rings[r].tail);
     int code = rp_engine_probe_batch(engine, begin, error);
+    if (code >= 0)
+        code = rp_engine_keep_probe_state(engine, error);
     if (code < 0)
         return code;
     rp_engine_stop_flow(engine);
     code = rp_engine_rebuild_ring(engine, ring, replica, batch, error);
-    if (code >= 0 && (all_of_ring || batch != position))
-        move_seats(engine, seat, all_of_ring);
     int restarted = rp_engine_restart_flow(engine, code < 0 ? NULL : error);
     return code < 0 ? code : restarted;
+}
+
+/* REBUILD and MOVE_RING, in the way that disturbs other consumers least. If the ring cannot be
+ * made, or if the row at which it begins is far (far_plan.h), rings and seats are as they were. */
+static int replace_ring(struct rp_engine *engine, const struct asked *asked, uint64_t batch,
+                        bool all_of_ring, struct rp_error *error)
+{
+    struct rp_seat *seat = asked->seat;
+    uint32_t ring = (uint32_t)(seat->ring - engine->rings);
+    uint32_t replica = all_of_ring ? RP_ALL_SEATS : seat->replica;
+    uint64_t position = rp_seat_position(seat);
+    int code;
+    if (rp_engine_can_rebuild_running(engine, ring, replica, batch)) {
+        code = rp_engine_rebuild_running(engine, ring, replica, batch, error);
+    } else if (rp_engine_can_catch_up(engine, ring, replica, batch)) {
+        code = rebuild_behind(engine, asked, batch, error);
+        if (code < 0 && code != -EINPROGRESS && engine->flow_running) /* no memory for a flow */
+            code = rebuild_stopped(engine, ring, replica, batch, error);
+    } else {
+        code = rebuild_stopped(engine, ring, replica, batch, error);
+    }
+    if (code >= 0 && (all_of_ring || batch != position))
+        move_seats(engine, seat, all_of_ring);
+    return code;
 }
 
 /* The state of the probe, which is at `row`, becomes the start of the stream. */
 static void begin_stream(struct rp_engine *engine, uint64_t row)
 {
     rp_engine_forget_far(engine);
+    free(engine->kept_state);
+    engine->kept_state = NULL;
     engine->start_bytes = rp_plan_save(engine->probe, engine->start_state);
     engine->start_row = row;
 }
@@ -194,10 +237,10 @@ static int apply(struct rp_engine *engine, const struct asked *asked,
     case RP_PLACEMENT_KEEP:
         return 0;
     case RP_PLACEMENT_REBUILD:
-        return replace_ring(engine, asked->seat, placement->batch, false, error);
+        return replace_ring(engine, asked, placement->batch, false, error);
     case RP_PLACEMENT_MOVE_RING:
         RP_ASSERT(!rp_engine_has_consumer(engine, asked->seat->ring));
-        return replace_ring(engine, asked->seat, placement->batch, true, error);
+        return replace_ring(engine, asked, placement->batch, true, error);
     case RP_PLACEMENT_MOVE_ALL:
         break;
     }
@@ -207,7 +250,7 @@ static int apply(struct rp_engine *engine, const struct asked *asked,
 
 /* Decide, apply, attach. A consumer that names its row has not restarted. One that brings only a
  * state token has, so it begins or joins a rollback epoch. */
-static int rejoin(struct rp_engine *engine, const struct asked *asked, uint64_t *batch_out,
+static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch_out,
                   struct rp_error *error)
 {
     struct rp_seat *seat = asked->seat;
@@ -241,7 +284,7 @@ int rp_engine_rejoin(struct rp_engine *engine, struct rp_seat *seat,
                      const struct rp_request *request, bool names_row, const void *token,
                      uint64_t *batch_out, struct rp_error *error)
 {
-    struct asked asked = {seat, request, names_row, token};
+    struct asked asked = {seat, request, names_row, token, RP_STREAM_OURS};
     RP_ASSERT(!rp_seat_is_attached(seat) && seat->seat_state != RP_SEAT_MIGRATING);
     RP_ASSERT(engine->phase < RP_ENGINE_STOPPING && (token == NULL) == (request->state_bytes == 0));
     end_skipping(engine); /* consumers of skipped seats may be about to attach, too */

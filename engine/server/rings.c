@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
+#include "flow/catch_up.h"
 #include "server/connections.h"
 #include "server/probe.h"
 #include "server/rings.h"
@@ -88,7 +89,8 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     geometry.rank = engine->config->rank_first + ring;
     geometry.base_row = engine->base_row;
     struct rp_ring *old = &engine->rings[ring], fresh;
-    RP_ASSERT(ring < engine->ring_count && !engine->flow_running);
+    RP_ASSERT(ring < engine->ring_count);
+    RP_ASSERT(!engine->flow_running || rp_flow_packers_are_paused(engine->flow));
     RP_ASSERT(replica < replicas || replica == RP_ALL_SEATS);
     if (is_reusable(engine, old)) {
         place_seats(old, replica, batch);
@@ -110,25 +112,19 @@ int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring, uint32_t rep
     return 0;
 }
 
-uint64_t rp_engine_lowest_tail(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                               uint64_t batch)
+uint64_t rp_engine_tail_if_rebuilt(const struct rp_ring *ring, uint32_t replica, uint64_t batch)
 {
-    uint64_t lowest = UINT64_MAX;
-    for (uint32_t r = 0; r < engine->ring_count; r++) {
-        const struct rp_ring *other = &engine->rings[r];
-        uint64_t position = rp_seat_lowest_position(other, replica, batch);
-        /* a ring that has no batch at `position` is rebuilt without any; differences wrap */
-        bool is_emptied = r == ring && position - other->release > other->tail - other->release;
-        lowest = rp_min_u64(lowest, is_emptied ? position : other->tail);
-    }
-    return lowest;
+    uint64_t position = rp_seat_lowest_position(ring, replica, batch);
+    bool has_it = position - ring->release <= ring->tail - ring->release; /* differences wrap */
+    return has_it ? ring->tail : position;
 }
 
-static int load_from_probe(struct rp_engine *engine, struct rp_plan *plan, void *token,
-                           struct rp_error *error)
+uint64_t rp_engine_lowest_tail(const struct rp_engine *engine)
 {
-    size_t bytes = rp_plan_save(engine->probe, token);
-    return plan ? rp_plan_load(plan, token, bytes, false, error) : 0;
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        lowest = rp_min_u64(lowest, engine->rings[r].tail);
+    return lowest;
 }
 
 static int load_plans(struct rp_engine *engine, struct rp_error *error)
@@ -136,9 +132,10 @@ static int load_plans(struct rp_engine *engine, struct rp_error *error)
     void *token = rp_calloc(1, engine->state_bytes_max);
     if (!token)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a state token");
-    int code = load_from_probe(engine, engine->plan, token, error);
-    if (code >= 0)
-        code = load_from_probe(engine, engine->scout, token, error);
+    size_t bytes = rp_plan_save(engine->probe, token);
+    int code = rp_plan_load(engine->plan, token, bytes, false, error);
+    if (code >= 0 && engine->scout)
+        code = rp_plan_load(engine->scout, token, bytes, false, error);
     free(token);
     return code;
 }
@@ -158,7 +155,7 @@ int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error)
     int code = load_plans(engine, error);
     if (code >= 0)
         code = rp_flow_start(engine->flow, engine->plan, engine->scout, engine->base_row,
-                             rp_engine_lowest_tail(engine, RP_NO_RING, 0, 0), engine->rings, error);
+                             rp_engine_lowest_tail(engine), engine->rings, error);
     if (code < 0)
         return code;
     engine->flow_running = true;
@@ -178,8 +175,15 @@ void rp_engine_stop_flow(struct rp_engine *engine)
 
 int rp_engine_restart_flow(struct rp_engine *engine, struct rp_error *error)
 {
+    size_t bytes;
+    uint64_t row, begin = rp_engine_lowest_tail(engine);
+    /* the states that a catch-up flow keeps are lost when it is stopped */
+    const void *state = rp_flow_catching_up(engine->flow) == RP_NO_RING
+                            ? NULL
+                            : rp_flow_state_at(engine->flow, begin, &bytes, &row);
+    int code = state ? rp_engine_keep_state(engine, row, state, bytes, error) : 0;
     rp_engine_stop_flow(engine);
-    int code = rp_engine_probe_batch(engine, rp_engine_lowest_tail(engine, RP_NO_RING, 0, 0),
-                                     error);
+    if (code >= 0)
+        code = rp_engine_probe_batch(engine, begin, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }

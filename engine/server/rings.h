@@ -3,8 +3,8 @@
  *
  * Invariants:
  *
- *   - A ring is replaced only while no packer runs: the flow is stopped, or its packers are paused
- *     (rebuild.h). Packers and flow/deliver.c use the ring's addresses.
+ *   - A ring is replaced only while no packer that writes to it runs: the flow is stopped, or its
+ *     packers are paused (rebuild.h). Packers and flow/deliver.c use the ring's addresses.
  *   - The flow starts at the lowest tail of all rings. A ring with a higher tail has the batches
  *     up to its tail already, and is not written until the flow reaches it.
  *   - All rings have the base row of the engine. */
@@ -23,11 +23,11 @@ RP_MUST_CHECK int rp_engine_rebuild_ring(struct rp_engine *engine, uint32_t ring
 void rp_engine_swap_ring(struct rp_engine *engine, uint32_t ring, const struct rp_ring *fresh);
 /** The lowest position of all seats of the ring if `replica` were at `batch`. */
 uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
-/** The lowest tail of all rings if seat `replica` of `ring` (RP_NO_RING: of none) were moved to
- * `batch`. */
-#define RP_NO_RING UINT32_MAX
-uint64_t rp_engine_lowest_tail(const struct rp_engine *engine, uint32_t ring, uint32_t replica,
-                               uint64_t batch);
+/** The tail of the ring if it were rebuilt with seat `replica`, or all of them, at `batch`: as now
+ * or, if the ring does not have the lowest position of all seats, that position. */
+uint64_t rp_engine_tail_if_rebuilt(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
+/** The lowest tail of all rings. */
+uint64_t rp_engine_lowest_tail(const struct rp_engine *engine);
 /** Start the flow at the lowest tail of all rings, where the probe must be. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
 /** Let the end of a packer process wake the engine's loop. To be called whenever packer processes

@@ -208,6 +208,9 @@ static void close_engine(struct rp_engine *engine)
         rp_ring_close(&engine->rings[r]);
     rp_plan_close(engine->plan);
     rp_plan_close(engine->scout);
+    rp_plan_close(engine->behind_plan);
+    rp_plan_close(engine->behind_scout);
+    free(engine->kept_state);
     rp_plan_close(engine->probe);
     rp_far_row_forget(&engine->planner, &engine->saver.far);
     rp_far_planner_close(&engine->planner);

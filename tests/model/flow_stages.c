@@ -59,7 +59,8 @@ static void fill_ticket(const struct rp_arena *arena, struct rp_ticket *ticket, 
 
 void stage_plan(struct rp_arena *arena, uint64_t batches, bool with_reads, bool with_empty)
 {
-    struct rp_dispatch d = {.arena = arena};
+    static const struct rp_flow_options options = {.rank_count = 1};
+    struct rp_dispatch d = {.options = &options, .arena = arena};
     if (with_empty) {
         if (open_ticket(&d, NULL) < 0)
             return;

@@ -88,7 +88,9 @@ static void bench_open(struct bench *bench)
                                          .rings = bench->rings,
                                          .files = &bench->files,
                                          .unlabelled = bench->unlabelled,
-                                         .base_row = BASE_ROW};
+                                         .base_row = BASE_ROW,
+                                         .end_batch = UINT64_MAX,
+                                         .ring_aside = RP_NO_RING};
 }
 
 static void bench_close(struct bench *bench)

@@ -287,6 +287,57 @@ static void a_return_reads_nothing_again(void **state)
     }
 }
 
+/* ---- a rank that is far behind --------------------------------------------------------------- */
+
+#define BEHIND 10u /* batches; a ring has 2 */
+
+/* Rank 0 attaches from its state after one batch, which its ring does not have any more. */
+static struct rp_client *return_far_behind(struct rp_client *clients[RANKS])
+{
+    static uint8_t token[KIT_STATE_MAX];
+    take_by_turns(clients, 0, 1);
+    size_t bytes = rp_client_state(clients[0], token, sizeof token);
+    assert_true(bytes <= sizeof token);
+    take_by_turns(clients, 1, BEHIND);
+    rp_client_detach(clients[0]);
+    (void)bytes_read_ahead();
+    return trainer(0, token, bytes);
+}
+
+/* Its neighbour is far ahead when it returns, and gets further before it has taken anything; what
+ * was read ahead for the neighbour is not read again; both get every batch, also when the rank
+ * returns a second time before it has caught up, and after it has. With little read ahead the flow
+ * joins soon (flow/catch_up.h). */
+static void stay_behind(const char *prefetch_bytes, const char *packer_processes)
+{
+    const char *options[] = {
+        "num_epochs",     "0", "packers", "2", "prefetch_bytes", prefetch_bytes, "packer_processes",
+        packer_processes, NULL};
+    struct engine engine = engine_start(options);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    clients[0] = return_far_behind(clients);
+    uint64_t bytes = bytes_read();
+    take_batches(clients[1], 1, BEHIND, 2 * BEHIND);
+    assert_true(bytes_read_ahead() - bytes < 4u << 20);
+    take_batches(clients[0], 0, 1, BEHIND / 2);
+    rp_client_detach(clients[0]);
+    clients[0] = trainer(0, NULL, 0);
+    take_batches(clients[0], 0, BEHIND / 2, 2 * BEHIND);
+    take_by_turns(clients, 2 * BEHIND, 4 * BEHIND);
+    rp_client_detach(clients[0]);
+    rp_client_detach(clients[1]);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
+static void a_rank_far_behind_holds_up_nobody(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < (processes_work() ? 2u : 1u); round++) {
+        stay_behind("8mb", round ? "true" : "false"); /* a start reads 8 MiB */
+        stay_behind("128kb", round ? "true" : "false");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +348,7 @@ int main(void)
         cmocka_unit_test_teardown(a_killed_trainers_memory_is_its_successors, end_newest),
         cmocka_unit_test_teardown(a_living_readers_memory_is_its_own, end_newest),
         cmocka_unit_test_teardown(a_return_reads_nothing_again, end_newest),
+        cmocka_unit_test_teardown(a_rank_far_behind_holds_up_nobody, end_newest),
     };
     return cmocka_run_group_tests(tests, engine_enter, engine_leave);
 }

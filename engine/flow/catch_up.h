@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* catch_up.h — one ring that is far behind gets its batches from a second, small flow, while the
+ * flow itself serves the other rings.
+ *
+ * Neither plans, reads nor packs what the other delivers, so consumers of the other rings neither
+ * wait for the one that is behind nor have anything read again for them.
+ *
+ *     flow       rows of the ring  ──left out──────────────┐ joins at batch M ──packed──►
+ *     catch-up   rows of the ring  ──from the ring's tail──┴─ends at batch M
+ *
+ *   1. BEHIND: pack_from of the ring is RP_PACK_NONE. The catch-up flow may deliver up to the
+ *      highest tail of the other rings; whenever it gets there that limit is renewed.
+ *   2. JOINING, once it is at most a ring's length behind that limit X: pack_from is
+ *      RP_PACK_JOIN(X), and the catch-up flow waits at X.
+ *   3. JOINED: dispatch has replaced the word by M >= X, the first batch of which it plans rows for
+ *      the ring again. The catch-up flow delivers up to M and is closed.
+ *
+ * Invariants:
+ *
+ *   - One flow at a time reads and writes the words of a ring: the catch-up flow those of
+ *     deliver.ring_aside, the flow those of all others.
+ *   - The tail of the ring is at most M, or X while M is not known. Packers of the flow cannot
+ * write to the ring before the catch-up flow is closed, because free_until is 0.
+ *   - Tickets of batches below M may have transfers of the ring, which were planned before it was
+ *     left out. They are not packed.
+ *
+ * The functions are in flow.c: a catch-up flow is a flow. */
+#ifndef RP_FLOW_CATCH_UP_H
+#define RP_FLOW_CATCH_UP_H
+
+#include "flow/flow.h"
+
+/** Make the flow of a ring that is far behind; nothing runs yet. The caller closes it if it is not
+ * started. */
+RP_MUST_CHECK int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow,
+                                        uint32_t ring, struct rp_error *error);
+/** Start it at the tail of rings[ring], while packers are paused. `plan` must be positioned at the
+ * first row of that micro-batch, and so must `scout`, as for rp_flow_start; both are borrowed until
+ * the ring has caught up or the flow is stopped. `flow` owns `made` from here on. If this fails,
+ * the caller stops the flow. A stop ends catching up; the next start begins at the lowest tail. */
+RP_MUST_CHECK int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t ring,
+                                         struct rp_plan *plan, struct rp_plan *scout,
+                                         struct rp_error *error);
+/** End the catch-up flow of a ring that is about to get new memory. Then, before packers are
+ * resumed, another one has to be started for it, or the flow stopped. Only while packers are
+ * paused. */
+void rp_flow_drop_catch_up(struct rp_flow *flow);
+/** The ring that catches up, or RP_NO_RING. */
+uint32_t rp_flow_catching_up(const struct rp_flow *flow);
+
+#endif

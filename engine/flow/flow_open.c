@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* flow_open — chooses the sizes of a flow, and makes it. */
+#include <errno.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "flow/block_reads.h"
+#include "flow/flow_struct.h"
+#include "flow/masks.h"
+
+#define TICKET_BYTES (64u << 10)
+#define SLOTS_MIN 8u
+#define SLOTS_MAX 4096u
+#define SLOTS_MAPPED 64u /* nothing has to be fetched ahead, and so few stay in cache */
+#define PREFETCH_BYTES_STANDARD_MAX (1ull << 30)
+#define STEP_STATES_BYTES_MAX (16ull << 20)
+#define TRANSFERS_MIN 4u /* of the longest kind, that the data holds: so that reads overlap */
+
+/* One ticket for every TICKET_BYTES of data, which is what a micro-batch of a few thousand tokens
+ * reads; but tickets and the states of their micro-batches take at most a quarter of the bytes that
+ * the data takes, as long as SLOTS_MIN tickets are left. */
+static uint32_t choose_slots(const struct rp_flow_options *o, uint64_t data_bytes)
+{
+    uint64_t wanted = rp_min_u64(SLOTS_MAX, rp_pow2_at_least(data_bytes / TICKET_BYTES));
+    uint64_t each = sizeof(struct rp_ticket) + o->state_bytes;
+    while (wanted > SLOTS_MIN && wanted * each > data_bytes / 4)
+        wanted /= 2;
+    return (uint32_t)rp_max_u64(wanted, SLOTS_MIN);
+}
+
+static int open_files(struct rp_flow *flow, struct rp_error *error)
+{
+    struct rp_error why;
+    int code = rp_files_open(&flow->files, &flow->options, error);
+    if (code >= 0 && flow->options.mapped && rp_files_map(&flow->files, &why) < 0)
+        rp_log(RP_LOG_WARNING, "token files are read, not mapped: %s", why.message);
+    return code;
+}
+
+/* The longest transfer: a whole row of the widest tokens, rounded out to blocks at both ends. */
+static uint64_t transfer_bytes_max(const struct rp_flow_options *o)
+{
+    return (uint64_t)o->seq_len * sizeof(uint64_t) + 2 * RP_BLOCK_BYTES;
+}
+
+/* Before packer processes are forked: each then has a copy of its own. */
+static int open_verified(struct rp_flow *flow, struct rp_error *error)
+{
+    const struct rp_flow_options *o = &flow->options;
+    if (!rp_files_are_mapped(&flow->files) || !rp_files_have_hashes(&flow->files))
+        return 0;
+    flow->verified = rp_calloc(o->packers, sizeof *flow->verified);
+    int code = flow->verified ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for packers");
+    for (uint32_t i = 0; i < o->packers && code >= 0; i++)
+        code = rp_verified_open(&flow->verified[i], transfer_bytes_max(o), error);
+    return code;
+}
+
+struct sizes {
+    uint64_t data_bytes; /* with what masks take of it */
+    uint32_t slots, states;
+};
+
+/* A checkpoint needs the state at the end of the last step that every ring has consumed, so the
+ * states of one whole step are kept, as far as STEP_STATES_BYTES_MAX allows. */
+static uint64_t states_of_a_step(const struct rp_flow_options *o)
+{
+    uint64_t micro_batches = o->global_batch_rows / ((uint64_t)o->rows * o->world);
+    return rp_min_u64(micro_batches, STEP_STATES_BYTES_MAX / rp_max_u64(o->state_bytes, 1) + 1);
+}
+
+static struct sizes choose_sizes(const struct rp_flow_options *o, bool is_mapped)
+{
+    uint64_t least = rp_align_up(TRANSFERS_MIN * transfer_bytes_max(o), RP_BLOCK_BYTES);
+    uint64_t most = rp_align_up(rp_max_u64(o->prefetch_bytes, least), RP_BLOCK_BYTES);
+    /* mapped tokens stay where they are: only what a checkpoint brought is copied into the data */
+    struct sizes sizes = {.data_bytes = is_mapped ? least : most};
+    sizes.data_bytes += rp_masks_bytes(o);
+    sizes.slots = is_mapped ? SLOTS_MAPPED : choose_slots(o, most);
+    /* a position is asked for until every ring has released the step behind it, and planned at most
+     * `slots` micro-batches ahead */
+    sizes.states = (uint32_t)rp_pow2_at_least((uint64_t)sizes.slots + o->batch_slots +
+                                              states_of_a_step(o) + 4);
+    return sizes;
+}
+
+uint64_t rp_flow_prefetch_bytes(const struct rp_flow_options *options, const struct rp_plan *plan,
+                                uint64_t base_row)
+{
+    if (options->prefetch_bytes)
+        return options->prefetch_bytes;
+    uint64_t windows = rp_block_reads_data_bytes(plan, options, base_row,
+                                                 PREFETCH_BYTES_STANDARD_MAX);
+    return rp_max_u64(windows, RP_PREFETCH_BYTES_STANDARD);
+}
+
+uint64_t rp_flow_memory_bytes(const struct rp_flow_options *options, bool is_mapped)
+{
+    struct sizes sizes = choose_sizes(options, is_mapped);
+    return rp_arena_bytes(options->rank_count, sizes.slots, sizes.data_bytes, sizes.states,
+                          options->state_bytes);
+}
+
+static int create_arena(struct rp_flow *flow, struct rp_error *error)
+{
+    const struct rp_flow_options *o = &flow->options;
+    struct sizes sizes = choose_sizes(o, rp_files_are_mapped(&flow->files));
+    return rp_arena_create(&flow->arena, !o->packer_processes, o->rank_count, sizes.slots,
+                           sizes.data_bytes, sizes.states, o->state_bytes, error);
+}
+
+void rp_flow_free(struct rp_flow *flow)
+{
+    rp_reads_close(&flow->dispatch.reads);
+    if (flow->files.files)
+        rp_files_close(&flow->files);
+    rp_filler_join(&flow->filler);
+    rp_arena_close(&flow->arena);
+    for (uint32_t i = 0; flow->verified && i < flow->options.packers; i++)
+        rp_verified_close(&flow->verified[i]);
+    free(flow->verified);
+    free(flow->fetchers);
+    free(flow->packers);
+    free(flow->targets);
+    free(flow->start_batch);
+    free(flow->unlabelled);
+    free(flow);
+}
+
+int rp_flow_open(struct rp_flow **flow_out, const struct rp_flow_options *options, int wake_fd,
+                 struct rp_error *error)
+{
+    RP_ASSERT(options->readers >= 1 && options->readers <= RP_READERS_MAX);
+    RP_ASSERT(options->packers >= 1 && options->packers <= RP_PACKERS_MAX);
+    RP_ASSERT(options->rows >= 1 && options->rank_count >= 1);
+    RP_ASSERT(options->rank_first + options->rank_count <= options->world);
+    struct rp_flow *flow = rp_calloc(1, sizeof *flow);
+    if (!flow)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
+    flow->options = *options;
+    flow->wake_fd = wake_fd;
+    flow->arena.segment.fd = -1;
+    flow->fetchers = rp_calloc(options->readers, sizeof *flow->fetchers);
+    flow->packers = rp_calloc(options->packers, sizeof *flow->packers);
+    flow->targets = rp_calloc(options->rank_count, sizeof *flow->targets);
+    flow->start_batch = rp_calloc(options->rank_count, sizeof *flow->start_batch);
+    flow->unlabelled = rp_calloc(options->rank_count, sizeof *flow->unlabelled);
+    int code = flow->fetchers && flow->packers && flow->targets && flow->start_batch &&
+                       flow->unlabelled
+                   ? open_files(flow, error)
+                   : rp_fail(error, -ENOMEM, NULL, "out of memory for the pipeline");
+    if (code >= 0)
+        code = open_verified(flow, error);
+    if (code >= 0)
+        code = create_arena(flow, error);
+    if (code >= 0)
+        code = rp_reads_open(&flow->dispatch.reads, &flow->options, &flow->files, &flow->arena,
+                             error);
+    if (code < 0) {
+        rp_flow_free(flow);
+        return code;
+    }
+    flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
+                                            .targets = flow->targets,
+                                            .files = &flow->files,
+                                            .verified = flow->verified,
+                                            .packers = options->packers,
+                                            .deliver = options->packer_processes ? NULL
+                                                                                 : &flow->deliver,
+                                            .token_limit = options->token_limit,
+                                            .pad_id = options->pad_id,
+                                            .wake_fd = wake_fd};
+    for (uint32_t i = 0; i < options->packers; i++)
+        flow->packers[i] = (struct rp_packer){.plan = &flow->pack_plan, .index = i, .pidfd = -1};
+    for (uint32_t i = 0; i < options->readers; i++)
+        flow->fetchers[i] = (struct rp_fetcher){
+            .options = &flow->options, .arena = &flow->arena, .files = &flow->files, .index = i};
+    *flow_out = flow;
+    return 0;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* flow_struct.h — the state of a flow: one struct, for flow.c and flow_open.c. */
+#ifndef RP_FLOW_FLOW_STRUCT_H
+#define RP_FLOW_FLOW_STRUCT_H
+
+#include "flow/deliver.h"
+#include "flow/dispatch.h"
+#include "flow/fetch.h"
+#include "flow/files.h"
+#include "flow/fill.h"
+#include "flow/flow.h"
+#include "flow/pack.h"
+
+struct rp_flow {
+    struct rp_flow_options options;
+    struct rp_arena arena;
+    struct rp_filler filler;
+    struct rp_files files;
+    struct rp_dispatch dispatch;
+    struct rp_fetcher *fetchers; /* [readers] */
+    struct rp_pack_plan pack_plan;
+    struct rp_pack_target *targets; /* [rank_count] */
+    struct rp_packer *packers;      /* [packers] */
+    struct rp_verified *verified;   /* [packers], where a mapped file has hashes; else NULL */
+    struct rp_deliver deliver;
+    uint64_t *start_batch;    /* [rank_count] */
+    uint64_t *unlabelled;     /* [rank_count] */
+    struct rp_flow *catch_up; /* NULL: none. It delivers to ring deliver.ring_aside (catch_up.h) */
+    struct rp_flow_counts caught_up; /* by catch-up flows that have ended */
+    uint64_t wake_at;                /* as rp_flow_wake_at was told */
+    uint64_t packers_replaced;
+    bool running, has_run, is_parked;
+    int wake_fd;
+};
+
+/** Free all that rp_flow_open has made. Nothing runs. */
+void rp_flow_free(struct rp_flow *flow);
+
+#endif
