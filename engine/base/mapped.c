@@ -5,7 +5,6 @@
  * or stdio. So the handler need not restrict itself to async-signal-safe functions. */
 #include "base/mapped.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -2,7 +2,6 @@
 /* listing.c — see listing.h. Names are ordered by their sequence numbers, never by times. */
 #include "checkpoint/listing.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -71,20 +70,26 @@ static int listing_add(struct rp_listing *listing, const struct rp_name *name)
     return 0;
 }
 
+int rp_names_open(DIR **stream_out, int dir, const char *path, struct rp_error *error)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *stream_out = fd < 0 ? NULL : fdopendir(fd);
+    if (*stream_out)
+        return 0;
+    int code = -errno;
+    if (fd >= 0)
+        close(fd);
+    return rp_fail(error, code, "check that the directory is there and readable",
+                   "%s: cannot list: %s", path, rp_strerror(code));
+}
+
 int rp_listing_open(struct rp_listing *listing, int dir, const char *path, struct rp_error *error)
 {
     *listing = (struct rp_listing){0};
-    /* Opened again, because all users of `dir` share one read position. */
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-    if (!stream) {
-        int code = -errno;
-        if (fd >= 0)
-            close(fd);
-        return rp_fail(error, code, "check that the directory is there and readable",
-                       "%s: cannot list: %s", path, rp_strerror(code));
-    }
-    int code = 0;
+    DIR *stream;
+    int code = rp_names_open(&stream, dir, path, error);
+    if (code < 0)
+        return code;
     while (code == 0) {
         errno = 0;
         struct dirent *entry = readdir(stream);

@@ -3,6 +3,8 @@
 #ifndef RP_CHECKPOINT_LISTING_H
 #define RP_CHECKPOINT_LISTING_H
 
+#include <dirent.h>
+
 #include "checkpoint/checkpoint.h"
 
 #define RP_SEQUENCE_MAX UINT64_C(999999999999) /* twelve digits, so that names sort as numbers */
@@ -24,6 +26,11 @@ struct rp_listing {
     struct rp_name *names; /* newest first, of all kinds */
     size_t count;
 };
+/** Open the names of the directory `dir` (`path` is for messages), with a read position of their
+ * own: all users of the descriptor `dir` share one. Close it with closedir. */
+RP_MUST_CHECK int rp_names_open(DIR **stream_out, int dir, const char *path,
+                                struct rp_error *error);
+
 /** List the directory `dir` (`path` is for messages). Free with rp_listing_free, also after a
  * failure. */
 RP_MUST_CHECK int rp_listing_open(struct rp_listing *listing, int dir, const char *path,

@@ -10,7 +10,6 @@
  *       process that wrote it has ended. */
 #include "checkpoint/locked_dir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -97,14 +96,10 @@ static bool is_left_over(const char *entry)
 /* P2. A file that cannot be removed does no harm: its sequence is never used again. */
 static int sweep(struct rp_locked_dir *locked, struct rp_error *error)
 {
-    int fd = openat(locked->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-    if (!stream) {
-        int code = fail_errno(error, locked->path, "list");
-        if (fd >= 0)
-            close(fd);
+    DIR *stream;
+    int code = rp_names_open(&stream, locked->dir, locked->path, error);
+    if (code < 0)
         return code;
-    }
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
         if (is_left_over(entry->d_name) &&
             locked->writer.storage->unlink(locked->writer.storage, locked->dir, entry->d_name) < 0)

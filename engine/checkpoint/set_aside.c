@@ -11,10 +11,8 @@
  *
  *   A3  New sequence numbers are above those that were set aside, so that files can be moved back.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -104,15 +102,10 @@ int rp_set_aside_list(int dir, const char *path, struct rp_set_aside **list_out,
 {
     *list_out = NULL;
     *count_out = 0;
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-    if (!stream) {
-        int code = -errno;
-        if (fd >= 0)
-            close(fd);
-        return rp_fail(error, code, NULL, "%s: cannot list: %s", path, rp_strerror(code));
-    }
-    int code = 0;
+    DIR *stream;
+    int code = rp_names_open(&stream, dir, path, error);
+    if (code < 0)
+        return code;
     for (struct dirent *entry; code == 0 && (entry = readdir(stream)) != NULL;) {
         if (!is_set_aside_name(entry->d_name) || strlen(entry->d_name) >= RP_SET_ASIDE_NAME_BYTES)
             continue;

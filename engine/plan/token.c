@@ -5,11 +5,9 @@
  * padding (the assertions in token_records.h). */
 #include "plan/token_records.h"
 
-#include <errno.h>
 #include <inttypes.h>
 
 #include "base/bits.h"
-#include "base/mem.h"
 
 enum { HASH_BYTES = sizeof(struct rp_hash128) };
 

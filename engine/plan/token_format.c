@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token_format.c — the header of a state token, the greatest length of a token, and the checks that
  * need no plan: magic, length, hash and version. */
-#include <errno.h>
 #include <inttypes.h>
 
 #include "base/bits.h"

@@ -9,10 +9,8 @@
  * loop is checked here against corpus and config, and the counts are checked against each other. So
  * planning continues from a verified token without further checks. */
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/bits.h"
-#include "base/defect.h"
 #include "plan/token_records.h"
 
 __extension__ typedef unsigned __int128 wide; /* sums of forged 64-bit numbers do not overflow */

@@ -8,7 +8,6 @@
 
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/bits.h"
 #include "base/clock.h"

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "base/mem.h"
 #include "stream.h"
 
 #define ROWS_MAX 4096u

@@ -5,8 +5,6 @@
  * Paths are absolute or relative to a directory descriptor; there are no links and no modes. */
 #include "sim_wrap.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

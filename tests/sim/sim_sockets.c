@@ -3,7 +3,6 @@
  * dies its ends are closed; the other side reads what was sent, and then end of file. */
 #include "sim_wrap.h"
 
-#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>

@@ -9,7 +9,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "shm/layout.h"
 
 #define LEASES_MAX 4u

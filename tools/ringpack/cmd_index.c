@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "cmd.h"
-#include "cmd_options.h"
 #include "declared.h"
 #include "inspection.h"
 
@@ -51,18 +50,6 @@ static int index_one(const char *path, const struct rp_declared *declared, json_
 int rp_cmd_index(int argc, char **argv)
 {
     static const struct option options[] = {RP_DECLARED_OPTIONS, {0}};
-    struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
-    if (rp_cmd_check_getopt(options, argc, argv) != RP_EXIT_FINE)
-        return RP_EXIT_TROUBLE;
-    for (int option; (option = getopt_long(argc, argv, "qh", options, NULL)) != -1;) {
-        if (option == 'h') {
-            fputs(help, stdout);
-            return RP_EXIT_FINE;
-        }
-        if (rp_declared_take(&declared, "index", option, optarg))
-            return RP_EXIT_TROUBLE;
-    }
-    if (optind == argc)
-        return rp_cmd_misuse("index", "expected at least one path");
-    return rp_declared_walk(&declared, argv + optind, argc - optind, index_one);
+    static const struct rp_declared_verb verb = {"index", help, options, index_one};
+    return rp_declared_run(&verb, argc, argv);
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_inspect.c — `ringpack inspect PATH...`: the format of each path, the reason for it, and the
  * content. */
-#include <stdio.h>
 
 #include "checkpoint/checkpoint.h"
 #include "cmd.h"
-#include "cmd_options.h"
 #include "cmd_state.h"
 #include "declared.h"
 #include "inspection.h"
@@ -46,20 +44,6 @@ int rp_cmd_inspect(int argc, char **argv)
 {
     static const struct option options[] = {
         RP_DECLARED_OPTIONS, {"scan", no_argument, NULL, 's'}, {0}};
-    struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
-    if (rp_cmd_check_getopt(options, argc, argv) != RP_EXIT_FINE)
-        return RP_EXIT_TROUBLE;
-    for (int option; (option = getopt_long(argc, argv, "qh", options, NULL)) != -1;) {
-        if (option == 'h') {
-            fputs(help, stdout);
-            return RP_EXIT_FINE;
-        }
-        if (option == 's')
-            declared.scan = true;
-        else if (rp_declared_take(&declared, "inspect", option, optarg))
-            return RP_EXIT_TROUBLE;
-    }
-    if (optind == argc)
-        return rp_cmd_misuse("inspect", "expected at least one path");
-    return rp_declared_walk(&declared, argv + optind, argc - optind, inspect_one);
+    static const struct rp_declared_verb verb = {"inspect", help, options, inspect_one};
+    return rp_declared_run(&verb, argc, argv);
 }

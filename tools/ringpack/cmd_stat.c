@@ -3,7 +3,6 @@
  *
  * All keys of the engine's answer are shown in their order, so a new key needs no change here. */
 #include <argp.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "cmd_state.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* declared — see declared.h. */
+/* declared.c — see declared.h. */
 #include "declared.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "cmd.h"
+#include "cmd_options.h"
 #include "config/config.h"
 #include "config/key.h"
 
@@ -18,8 +20,9 @@ static int take_eos(struct rp_declared *declared, const char *verb, const char *
     return 0;
 }
 
-int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
-                     const char *argument)
+/* Returns 0, or RP_EXIT_TROUBLE after reporting a mistake. */
+static int take_option(struct rp_declared *declared, const char *verb, int option,
+                       const char *argument)
 {
     switch (option) {
     case 'f':
@@ -61,6 +64,9 @@ int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
     case 'q':
         declared->quiet = true;
         return 0;
+    case 's':
+        declared->scan = true;
+        return 0;
     default:
         return rp_cmd_misuse(verb, NULL);
     }
@@ -76,8 +82,8 @@ static int find_shards(const char *path, struct rp_config_source *found)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
-int rp_declared_walk(const struct rp_declared *declared, char *const *paths, int count,
-                     int (*one)(const char *path, const struct rp_declared *declared, json_t *list))
+static int walk(const struct rp_declared_verb *verb, const struct rp_declared *declared,
+                char *const *paths, int count)
 {
     json_t *list = json_array();
     int status = RP_EXIT_FINE;
@@ -87,7 +93,7 @@ int rp_declared_walk(const struct rp_declared *declared, char *const *paths, int
             status = RP_EXIT_TROUBLE; /* continue with the other paths */
         else
             for (uint32_t k = 0; k < found.shard_count; k++)
-                if (one(found.shards[k], declared, list) != RP_EXIT_FINE)
+                if (verb->one(found.shards[k], declared, list) != RP_EXIT_FINE)
                     status = RP_EXIT_TROUBLE;
         rp_config_source_free(&found);
     }
@@ -96,4 +102,22 @@ int rp_declared_walk(const struct rp_declared *declared, char *const *paths, int
     else
         json_decref(list);
     return status;
+}
+
+int rp_declared_run(const struct rp_declared_verb *verb, int argc, char **argv)
+{
+    struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
+    if (rp_cmd_check_getopt(verb->options, argc, argv) != RP_EXIT_FINE)
+        return RP_EXIT_TROUBLE;
+    for (int option; (option = getopt_long(argc, argv, "qh", verb->options, NULL)) != -1;) {
+        if (option == 'h') {
+            fputs(verb->help, stdout);
+            return RP_EXIT_FINE;
+        }
+        if (take_option(&declared, verb->name, option, optarg))
+            return RP_EXIT_TROUBLE;
+    }
+    if (optind == argc)
+        return rp_cmd_misuse(verb->name, "expected at least one path");
+    return walk(verb, &declared, argv + optind, argc - optind);
 }

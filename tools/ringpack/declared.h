@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* declared.h — what `inspect` and `index` have in common: what their options declare about token
- * files, and the walk over these. */
+/* declared.h — what `inspect` and `index` have in common: options that declare what token files
+ * are, and the loop over the files. */
 #ifndef RP_TOOLS_DECLARED_H
 #define RP_TOOLS_DECLARED_H
 
@@ -13,7 +13,7 @@ struct rp_declared {
     struct rp_source_spec hints;
     const char *index_dir;
     bool json, quiet;
-    bool scan; /* inspect's own */
+    bool scan; /* only `inspect` has this option */
 };
 
 /* The entries of both verbs' option tables; their help is RP_DECLARED_HELP. */
@@ -45,15 +45,16 @@ struct rp_declared {
     "  --json           print one JSON array\n"                                                    \
     "  -q, --quiet      no progress\n"
 
-/** Take one option that getopt_long returned. Returns 0, or RP_EXIT_TROUBLE after saying why. */
-int rp_declared_take(struct rp_declared *declared, const char *verb, int option,
-                     const char *argument);
+/* A verb that does the same with each token file of its paths. */
+struct rp_declared_verb {
+    const char *name, *help;
+    const struct option *options;
+    /* Handles one file, and returns an exit status. With --json it appends to `list`. */
+    int (*one)(const char *path, const struct rp_declared *declared, json_t *list);
+};
 
-/** Call `one` with each token file that the paths stand for, a directory for those that it holds;
- * what fails does not keep the others from it. With json `one` adds to the list, which is printed.
- * Both return an exit status. */
-int rp_declared_walk(const struct rp_declared *declared, char *const *paths, int count,
-                     int (*one)(const char *path, const struct rp_declared *declared,
-                                json_t *list));
+/** Parse the command line, and call verb->one for each token file that the paths expand to, also
+ * after one has failed. Returns the exit status. */
+int rp_declared_run(const struct rp_declared_verb *verb, int argc, char **argv);
 
 #endif

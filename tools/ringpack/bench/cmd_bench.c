@@ -6,7 +6,6 @@
  * the corpus dropped from it; the report, which is also printed after an interrupt. */
 #include <argp.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -13,7 +13,6 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/mem.h"
 #include "bench/bench.h"
 #include "cmd.h"
 #include "io/io.h"

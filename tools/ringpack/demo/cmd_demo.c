@@ -7,7 +7,6 @@
  * the end the digests of both streams are compared. */
 #include <argp.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

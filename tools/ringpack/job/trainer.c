@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trainer.c — the trainer of a job: take each batch, record it in the journal, release it. */
 #include <errno.h>
-#include <stdio.h>
 
 #include "cmd.h"
 #include "job/journal.h"

@@ -5,14 +5,12 @@
  * other numbers of ranks, readers and packers each time, and must give the same rows, each once and
  * in order. The report names the first row that differs. */
 #include <argp.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/mem.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "stream.h"
