@@ -169,8 +169,8 @@ int rp_recorder_check(const struct rp_recorder *recorder, const struct rp_checkp
     char hint[384];
     snprintf(
         hint, sizeof hint,
-        "no checkpoint was changed. Mount the directory's file system and start again; or, to use "
-        "the directory that is there now, `rm %s`; or, to begin at row 0, add `--resume fresh`",
+        "no checkpoint was changed. Mount the directory's file system and start again; or add "
+        "`--resume fresh` to begin at row 0; or, to use the directory that is there now, `rm %s`",
         recorder->path);
     return rp_fail(error, -RP_E_EMPTY, hint,
                    "checkpoint_dir %s: expected the directory in which run `%s` saved row %" PRIu64
