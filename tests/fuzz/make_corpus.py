@@ -44,6 +44,46 @@ def make_megatron():
     put("megatron", "no-documents", megatron(1, 1, []))
 
 
+def make_arrow():
+    """Documents whose tokens are 1, 2, 3, … from the first to the last; what is 99 is no token."""
+    try:
+        import pyarrow
+    except ImportError:
+        print("arrow: left as it is: pyarrow is not installed")
+        return
+    documents, kind = [[1, 2, 3], [4], [], [5, 6, 7, 8], [9]], pyarrow.list_(pyarrow.int32())
+
+    def write(name, columns, batch=3, opener=pyarrow.ipc.new_stream, flags=0, **options):
+        table, sink = pyarrow.table(columns), pyarrow.BufferOutputStream()
+        with opener(sink, table.schema, options=pyarrow.ipc.IpcWriteOptions(**options)) as writer:
+            for part in table.to_batches(max_chunksize=batch):
+                writer.write_batch(part)
+        put("arrow", name, bytes([flags]) + sink.getvalue().to_pybytes())
+
+    ids = {"input_ids": pyarrow.array(documents, kind)}
+    write("stream", ids)
+    write("file", ids, opener=pyarrow.ipc.new_file)
+    write("legacy", ids, use_legacy_format=True)
+    write("declared", ids, flags=1)
+    write("compressed", ids, compression="lz4")
+    wide = pyarrow.large_list(pyarrow.uint16())
+    write("large-list", {"tokens": pyarrow.array(documents, wide)})
+    fixed = pyarrow.list_(pyarrow.int64(), 3)
+    write("fixed-size-list", {"x": pyarrow.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], fixed)}, 2)
+    values = pyarrow.array([1, 2, 99, 99, 3, 4], pyarrow.uint8())
+    offsets, nulls = pyarrow.array([0, 2, 4, 6], pyarrow.int32()), [False, True, False]
+    column = pyarrow.ListArray.from_arrays(offsets, values, mask=pyarrow.array(nulls))
+    write("null-row", {"input_ids": column})
+    write("null-token", {"input_ids": pyarrow.array([[1, None], [2]], kind)})
+    rows, mask = [[1, 2, 99], [3, 99, 99], [4, 5, 6]], [[1, 1, 0], [1, 0, 0], [1, 1, 1]]
+    mask = pyarrow.array(mask, pyarrow.list_(pyarrow.int8()))
+    write("padded", {"input_ids": pyarrow.array(rows, kind), "attention_mask": mask})
+    text = pyarrow.array(["a long text of more than twelve bytes"] * 5).cast(pyarrow.string_view())
+    other = pyarrow.array([{"a": [1]}] * 5)
+    words = pyarrow.array(["b"] * 5).dictionary_encode()
+    write("other-columns", {"a": text, "b": other, "c": words, **ids})
+
+
 def npy(descr, values, form, version=1):
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({len(values)},), }}"
     prefix = 10 if version == 1 else 12
