@@ -9,8 +9,8 @@
 #include "base/defect.h"
 
 const struct rp_reader *const rp_readers[] = {
-    &rp_reader_megatron, &rp_reader_npy, &rp_reader_llmc,
-    &rp_reader_arrow,    &rp_reader_raw, /* the last one: its folders are any *.bin and *.npy */
+    &rp_reader_megatron,  &rp_reader_npy, &rp_reader_llmc, &rp_reader_arrow,
+    &rp_reader_datatrove, &rp_reader_raw, /* the last one: its folders are any *.bin and *.npy */
 };
 const size_t rp_readers_count = RP_ARRAY_COUNT(rp_readers);
 

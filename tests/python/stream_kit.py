@@ -157,6 +157,13 @@ class Corpus:
             )
 
 
+class Written:
+    """A corpus that others wrote: its sources, and the documents of each."""
+
+    def __init__(self, sources, documents):
+        self.sources, self.documents, self.spans = sources, documents, None
+
+
 # ---- what must come out -------------------------------------------------------------------------
 
 

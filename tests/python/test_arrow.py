@@ -5,11 +5,10 @@ Megatron copy; killed and resumed; what cannot be read in place is refused by na
 import json
 import os
 import subprocess
-from types import SimpleNamespace
 
 import numpy
 import pytest
-from stream_kit import Engine, Ranks, Stream, Taken, token_of, write_megatron
+from stream_kit import Engine, Ranks, Stream, Taken, Written, token_of, write_megatron
 
 arrow = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
@@ -227,7 +226,7 @@ def corpora(tmp_path_factory):
         copy = write_megatron(folder / f"copy of {name}", documents[-1], "i32")
         read.append({"name": name, "weight": 1, "shards": paths})
         copies.append({"name": name, "weight": 1, "shards": [copy]})
-    return [SimpleNamespace(sources=s, documents=documents, folder=folder) for s in (read, copies)]
+    return [Written(sources, documents) for sources in (read, copies)]
 
 
 def serve_all(program, folder, corpus, **machine):
@@ -287,9 +286,7 @@ def test_long_reads_leave_other_columns_out(program, folder, shuffle):
     generator = numpy.random.default_rng(SEED)
     documents = [generator.integers(0, 30000, n) for n in generator.integers(1, 900, 3000)]
     path = write(folder / "gaps", table_of(documents, list_of("int32")), batch=100)
-    corpus = SimpleNamespace(
-        sources=[{"name": "gaps", "weight": 1, "shards": [path]}], documents=[documents]
-    )
+    corpus = Written([{"name": "gaps", "weight": 1, "shards": [path]}], [documents])
     inputs = {"shuffle": shuffle, "block_documents": 256, "window_blocks": 2, "seed": SEED}
     stream = Stream(corpus, {"num_epochs": 1, "window": 5, "seq_len": 4096, **inputs})
     config = {**stream.config(), "batch_size": 8, "io": "pread", "prefetch_bytes": "32m"}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reader_datatrove — what datatrove's tokenizer writes and nanotron reads:
+ *
+ *     NAME.ds           tokens alone, u16 or u32
+ *     NAME.ds.index     u64 ends[documents], in tokens
+ *     NAME.ds.metadata  text: TOKENIZER|bytes a token, tokens, and a number for people
+ *     NAME.ds.loss      one byte a token: not read here
+ *
+ * The width of a token is in the metadata and nowhere else. A .ds has no magic, so it is told by
+ * its name and the .index beside it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "corpus/readers.h"
+
+#define METADATA_BYTES_MAX 4096u
+#define ENDS_AT_ONCE 4096u
+
+static bool has_companion(const char *path, const char *suffix)
+{
+    char *name = rp_format("%s%s", path, suffix);
+    bool is_there = name && access(name, F_OK) == 0;
+    free(name);
+    return is_there;
+}
+
+static int claim(const struct rp_probe *probe, char why[256], struct rp_error *error)
+{
+    (void)error;
+    snprintf(why, 256, "it is a .ds with its .index beside it");
+    return probe->is_declared ||
+           (rp_text_has_suffix(probe->path, ".ds") && has_companion(probe->path, ".index"));
+}
+
+static int expand(const struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < folder->names.count; i++)
+        if (rp_text_has_suffix(folder->names.paths[i], ".ds"))
+            code = rp_paths_add(files, folder->path, folder->names.paths[i], error);
+    return code < 0 ? code : files->count > 0;
+}
+
+/* The type of a token: from the metadata, or as declared where there is none. */
+static int find_type(const struct rp_probe *probe, const struct rp_reader_options *options,
+                     enum rp_token_type *type, struct rp_error *error)
+{
+    static const char suffix[] = ".metadata";
+    *type = options->type;
+    if (!has_companion(probe->path, suffix))
+        return *type != RP_TOKEN_NONE
+                   ? 0
+                   : rp_fail(error, -RP_E_FORMAT, "declare the dtype: u16 or u32 (--dtype)",
+                             "%s%s: expected the width of a token, found no such file", probe->path,
+                             suffix);
+    char *text = NULL, *name = rp_format("%s%s", probe->path, suffix);
+    size_t bytes;
+    if (!name)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
+    int code = rp_file_read_all(name, METADATA_BYTES_MAX, &text, &bytes, error);
+    if (code == 0) {
+        text[strcspn(text, "\n")] = '\0';
+        const char *bar = strrchr(text, '|'); /* the tokenizer's name may have one */
+        *type = !bar                    ? RP_TOKEN_NONE
+                : !strcmp(bar + 1, "2") ? RP_TOKEN_U16
+                : !strcmp(bar + 1, "4") ? RP_TOKEN_U32
+                                        : RP_TOKEN_NONE;
+        if (*type == RP_TOKEN_NONE)
+            code = rp_fail(error, -RP_E_FORMAT, "write the dataset again",
+                           "%s: first line: expected TOKENIZER|2 or TOKENIZER|4, found `%.80s`",
+                           name, text);
+    }
+    free(text);
+    free(name);
+    return code;
+}
+
+static int fail_ends(const char *name, uint64_t document, uint64_t end, uint64_t least,
+                     uint64_t most, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_CORRUPT,
+                   "the .ds and its .index do not belong together, or one was cut short: copy or "
+                   "write both again",
+                   "%s: end of document %" PRIu64 ": expected %" PRIu64 " to %" PRIu64
+                   " tokens, found %" PRIu64,
+                   name, document, least, most, end);
+}
+
+/* Emit a document for each end. The last one is that of the file. */
+static int emit(const struct rp_probe *probe, const char *name, int fd, uint64_t documents,
+                struct rp_sink *sink, struct rp_error *error)
+{
+    uint32_t width = rp_token_width(sink->layout.type);
+    uint64_t ends[ENDS_AT_ONCE], begin = 0, all = probe->bytes / width;
+    int code = 0;
+    for (uint64_t d = 0; code == 0 && d < documents; d++) {
+        if (d % ENDS_AT_ONCE == 0)
+            code = rp_file_read_at(
+                fd, name, ends, 8 * (size_t)rp_min_u64(ENDS_AT_ONCE, documents - d), 8 * d, error);
+        uint64_t end = code == 0 ? rp_load_u64(&ends[d % ENDS_AT_ONCE]) : 0;
+        if (code == 0 && (end < begin || end > all || (d + 1 == documents && end != all)))
+            code = fail_ends(name, d, end, d + 1 == documents ? all : begin, all, error);
+        if (code == 0)
+            code = rp_sink_document(sink, begin * width, end - begin, NULL, 0, error);
+        begin = end;
+    }
+    return code;
+}
+
+static int walk_index(const struct rp_probe *probe, const char *name, struct rp_sink *sink,
+                      struct rp_error *error)
+{
+    uint64_t bytes;
+    int fd = rp_file_open_read(name, &bytes, error);
+    if (fd < 0)
+        return fd;
+    int code = bytes % 8 == 0
+                   ? emit(probe, name, fd, bytes / 8, sink, error)
+                   : rp_fail(error, -RP_E_CORRUPT, "copy or write the file again",
+                             "%s: expected a multiple of 8 bytes, found %" PRIu64, name, bytes);
+    close(fd);
+    return code;
+}
+
+static int walk(const struct rp_probe *probe, const struct rp_reader_options *options,
+                struct rp_sink *sink, struct rp_error *error)
+{
+    struct rp_layout layout = {.eos = RP_EOS_NONE};
+    int code = find_type(probe, options, &layout.type, error);
+    if (code == 0)
+        code = rp_sink_begin(sink, &layout, options, error);
+    if (code == 0 && probe->bytes % rp_token_width(layout.type) != 0)
+        code = rp_fail(error, -RP_E_CORRUPT, "was the file cut short, or is the dtype another one?",
+                       "%s: expected a multiple of %" PRIu32 " bytes of %s tokens, found %" PRIu64
+                       " bytes",
+                       probe->path, rp_token_width(layout.type), rp_token_type_name(layout.type),
+                       probe->bytes);
+    char *name = rp_format("%s.index", probe->path);
+    if (code == 0 && !name)
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
+    if (code == 0)
+        code = walk_index(probe, name, sink, error);
+    free(name);
+    return code;
+}
+
+const struct rp_reader rp_reader_datatrove = {
+    .format = RP_FORMAT_DATATROVE,
+    .what = "a .ds of datatrove",
+    .folders = "*.ds (datatrove)",
+    .claim = claim,
+    .expand = expand,
+    .walk = walk,
+};
