@@ -9,7 +9,8 @@
  *     catch-up   rows of the ring  ──from the ring's tail──┴─ends at batch M
  *
  *   1. BEHIND: pack_from of the ring is RP_PACK_NONE. The catch-up flow may deliver up to the
- *      highest tail of the other rings; whenever it gets there that limit is renewed.
+ *      highest tail of the other rings, but at least to the first batch of which the flow has
+ *      planned rows for the ring since it was started. Whenever it gets there the limit is renewed.
  *   2. JOINING, once it is at most a ring's length behind that limit X: pack_from is
  *      RP_PACK_JOIN(X), and the catch-up flow waits at X.
  *   3. JOINED: dispatch has replaced the word by M >= X, the first batch of which it plans rows for

@@ -51,13 +51,16 @@ static struct rp_a64 *pack_from(const struct rp_flow *flow)
     return &flow->arena.pack_from[flow->deliver.ring_aside];
 }
 
-static uint64_t highest_tail_of_others(const struct rp_flow *flow)
+/* Up to which batch the catch-up flow may deliver: as far as the other rings are, but at least to
+ * where this start of the flow has begun to plan rows for the ring. */
+static uint64_t catch_up_limit(const struct rp_flow *flow)
 {
-    uint64_t highest = 0;
+    uint32_t aside = flow->deliver.ring_aside;
+    uint64_t limit = rp_max_u64(flow->deliver.rings[aside].tail, flow->start_batch[aside]);
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (r != flow->deliver.ring_aside)
-            highest = rp_max_u64(highest, flow->deliver.rings[r].tail);
-    return highest;
+        if (r != aside)
+            limit = rp_max_u64(limit, flow->deliver.rings[r].tail);
+    return limit;
 }
 
 int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t ring,
@@ -73,7 +76,7 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     rp_a64_store_relaxed(&flow->arena.free_until[ring], 0);
     flow->unlabelled[ring] = 0; /* of a batch that was packed in part */
     int code = rp_flow_start(made, plan, scout, d->base_row, behind->tail, behind, error);
-    made->deliver.end_batch = rp_max_u64(behind->tail, highest_tail_of_others(flow));
+    made->deliver.end_batch = catch_up_limit(flow);
     made->deliver.wake_at = flow->wake_at;
     if (code >= 0)
         rp_log(RP_LOG_INFO, "rank %" PRIu32 " is behind: its rows are read beside the others'",
@@ -114,7 +117,7 @@ static void end_catch_up(struct rp_flow *flow)
 /* The ring is as far as it may be, or nearly: BEHIND with another limit, or JOINING. */
 static void renew_limit(struct rp_flow *flow, const struct rp_ring *ring)
 {
-    uint64_t limit = rp_max_u64(highest_tail_of_others(flow), ring->tail);
+    uint64_t limit = catch_up_limit(flow);
     flow->catch_up->deliver.end_batch = limit;
     if (limit - ring->tail > ring->geometry.slots)
         return;
