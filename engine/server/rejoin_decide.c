@@ -64,8 +64,8 @@ static struct rp_placement refuse(struct rp_placement placement, enum rp_refusal
 }
 
 /* While others are attached, neither the stream nor the numbering may change. */
-static struct rp_placement decide_beside_others(const struct rp_rejoin_facts *facts,
-                                                struct rp_placement placement)
+static struct rp_placement decide_with_others(const struct rp_rejoin_facts *facts,
+                                              struct rp_placement placement)
 {
     if (facts->stream == RP_STREAM_OTHER)
         return refuse(placement, RP_REFUSAL_OTHER_STREAM);
@@ -89,6 +89,24 @@ static struct rp_placement decide_alone(const struct rp_rejoin_facts *facts,
     return placement;
 }
 
+/* How the consumer tells at which row a step begins:
+ *
+ *                it sends                         a step begins at   changes how batches are
+ * counted STEP_NAMED   a row, and a step_row that can   step_row           if that begins no step
+ * yet be one STEP_TOKEN   a token before any batch was     the token's row    if that begins no
+ * step yet released STEP_UNTOLD  anything else                    the row asked for  only if that
+ * is not numbered */
+enum step_origin { STEP_NAMED, STEP_TOKEN, STEP_UNTOLD };
+
+static enum step_origin step_origin_of(const struct rp_rejoin_facts *facts, uint64_t row)
+{
+    uint64_t step_row = facts->step_row;
+    if (facts->names_row)
+        return step_row <= row && (row - step_row) % facts->batch_rows == 0 ? STEP_NAMED
+                                                                            : STEP_UNTOLD;
+    return facts->follows == RP_FOLLOWS_ROW && !facts->has_consumed ? STEP_TOKEN : STEP_UNTOLD;
+}
+
 struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
 {
     RP_ASSERT(facts->batch_rows > 0 && facts->step_rows % facts->batch_rows == 0);
@@ -99,12 +117,9 @@ struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
     if (numbered)
         placement.batch = (placement.row - facts->base_row) / facts->batch_rows;
 
-    uint64_t row = placement.row, told = facts->step_row;
-    bool tells_step = facts->names_row && told <= row && (row - told) % facts->batch_rows == 0;
-    bool first_token = facts->follows == RP_FOLLOWS_ROW && !facts->names_row &&
-                       !facts->has_consumed;
-    uint64_t step_row = tells_step ? told : row;
-    bool counts_anew = !facts->has_consumer && (tells_step || first_token) &&
+    enum step_origin origin = step_origin_of(facts, placement.row);
+    uint64_t step_row = origin == STEP_NAMED ? facts->step_row : placement.row;
+    bool counts_anew = !facts->has_consumer && origin != STEP_UNTOLD &&
                        !begins_step(facts, step_row);
     bool in_ring = numbered && !counts_anew && facts->stream != RP_STREAM_OTHER &&
                    is_in_ring(facts, placement.batch);
@@ -116,6 +131,6 @@ struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
         return placement;
     }
     if (facts->has_consumer)
-        return decide_beside_others(facts, placement);
+        return decide_with_others(facts, placement);
     return decide_alone(facts, placement, numbered && !counts_anew ? facts->base_row : step_row);
 }

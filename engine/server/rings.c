@@ -36,6 +36,7 @@ uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, u
  * that it still has, and attach to the ring that replaces it. */
 static void migrate_consumers(struct rp_engine *engine, struct rp_ring *ring)
 {
+    RP_ASSERT(ring->status != RP_RING_FAILED); /* an engine that has failed makes no ring */
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->connections[i];
         if (connection->fd < 0 || !connection->seat || connection->seat->ring != ring)

@@ -135,6 +135,8 @@ void rp_ring_place_seat(struct rp_ring *ring, uint32_t replica, uint64_t batch)
     for (uint32_t r = 0; r < ring->replicas; r++)
         lowest = rp_min_u64(lowest, ring->seats[r].release);
     if (lowest - ring->release > ring->tail - ring->release) {
+        for (uint32_t r = 0; r < ring->replicas; r++)
+            RP_ASSERT(r == replica || !rp_ring_is_taken(ring, r));
         ring->tail = lowest;
         rp_a64_store_relaxed(&engine_words(ring)->tail, lowest); /* nobody is there to read it */
     }
@@ -162,6 +164,7 @@ void rp_ring_set_status(struct rp_ring *ring, enum rp_ring_status status, uint64
                         const char *message)
 {
     RP_ASSERT(status <= RP_RING_FAILED); /* a quarantine is told by its bit */
+    RP_ASSERT(ring->status != RP_RING_FAILED || status == RP_RING_FAILED);
     struct rp_ring_engine *words = engine_words(ring);
     ring->status = status;
     rp_a64_store_relaxed(&words->end, end);
