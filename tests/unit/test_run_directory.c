@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The names of an engine live as long as the engine: made again and dated, whoever removes them; a
  * second engine of the name is refused meanwhile; and the default directories. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "listener_kit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,38 +12,6 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/log.h"
-#include "shm/socket.h"
-
-static char base[] = "/tmp/rp-test-run-XXXXXX";
-static char run_dir[64];
-static struct rp_error error;
-
-static int enter(void **state)
-{
-    (void)state;
-    rp_log_set_level(RP_LOG_ERROR);
-    if (!mkdtemp(base))
-        return -1;
-    snprintf(run_dir, sizeof run_dir, "%s/run", base);
-    return 0;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", base);
-    return system(command);
-}
-
-static struct rp_listener open_listener(const char *run)
-{
-    struct rp_listener listener;
-    if (rp_listener_open(&listener, run_dir, run, &error) != 0)
-        fail_msg("%s", error.message);
-    return listener;
-}
 
 /* Removes what lies in the run directory, and the directory too if `all`. */
 static void wipe(bool all)

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The run directory and the socket in it: one engine per name, leftovers of kills replaced,
  * strangers and planted files refused, descriptors passed, garbage survived. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "listener_kit.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,39 +19,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "descriptor_zero.h"
-#include "shm/socket.h"
-
-static char base[] = "/tmp/rp-test-socket-XXXXXX";
-static char run_dir[64];
-static struct rp_error error;
-
-static int enter(void **state)
-{
-    (void)state;
-    rp_log_set_level(RP_LOG_ERROR);
-    if (!mkdtemp(base))
-        return -1;
-    snprintf(run_dir, sizeof run_dir, "%s/run", base);
-    return 0;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", base);
-    return system(command);
-}
-
-static struct rp_listener open_listener(const char *run)
-{
-    struct rp_listener listener;
-    if (rp_listener_open(&listener, run_dir, run, &error) != 0)
-        fail_msg("%s", error.message);
-    return listener;
-}
 
 /* A connection with both its ends. */
 struct ends {
