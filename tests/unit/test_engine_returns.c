@@ -145,13 +145,61 @@ static bool is_answered(int fd)
     return poll(&entry, 1, 0) == 1;
 }
 
+/* A control group with little memory and a fifth of a processor, of version 2 or 1. */
+static const struct limit {
+    const char *folder, *key, *value;
+} limits[2][2] = {
+    {{"/sys/fs/cgroup", "memory.max", "33554432"}, {"/sys/fs/cgroup", "cpu.max", "20000 100000"}},
+    {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "33554432"},
+     {"/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "20000"}}};
+
+static void group_path(char path[96], const struct limit *limit)
+{
+    snprintf(path, 96, "%s/ringpack-test-%d", limit->folder, (int)getpid());
+}
+
+static bool group_write(const struct limit *limit, const char *key, const char *value)
+{
+    char folder[96], path[160];
+    group_path(folder, limit);
+    snprintf(path, sizeof path, "%s/%s", folder, key);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t written = fd < 0 ? -1 : write(fd, value, strlen(value));
+    if (fd >= 0)
+        close(fd);
+    return written == (ssize_t)strlen(value);
+}
+
+/* What the process has already is not moved with it: the limit is for what it takes from now on. */
+static bool confine(pid_t pid, uint32_t version)
+{
+    char path[96], text[16];
+    bool is_confined = true;
+    snprintf(text, sizeof text, "%d", (int)pid);
+    for (uint32_t i = 0; i < 2 && is_confined; i++) {
+        const struct limit *limit = &limits[version][i];
+        group_path(path, limit);
+        is_confined = (mkdir(path, 0755) == 0 || errno == EEXIST) &&
+                      group_write(limit, limit->key, limit->value) &&
+                      group_write(limit, "cgroup.procs", text);
+    }
+    return is_confined;
+}
+
+static void remove_groups(void)
+{
+    char path[96];
+    for (uint32_t i = 0; i < 4; i++) {
+        group_path(path, &limits[i / 2][i % 2]);
+        for (uint32_t tries = 0; rmdir(path) != 0 && errno == EBUSY && tries < 1000; tries++)
+            rp_sleep_ns(1000000);
+    }
+}
+
 /* Two peers name rows that nobody can plan to, and stay. The ranks are served, stat and saves work,
  * a trainer whose row is far as well comes to its place before them, and SIGTERM is heard. */
-static void a_made_up_row_holds_up_nobody(void **state)
+static void name_made_up_rows(struct engine *engine)
 {
-    (void)state;
-    forget_checkpoints();
-    struct engine engine = engine_start(endless);
     int made_up[2] = {ask_for_row(0, MADE_UP), ask_for_row(0, MADE_UP + RANKS * ROWS)};
     rp_sleep_ns(20000000);
     stat_must_work();
@@ -163,10 +211,36 @@ static void a_made_up_row_holds_up_nobody(void **state)
     rp_client_detach(clients[1]);
     close(attach_at_row(0, FAR_ROW));
     assert_false(is_answered(made_up[0]) || is_answered(made_up[1]));
-    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    assert_int_equal(engine_end(engine, SIGTERM), 0);
     close(made_up[0]);
     close(made_up[1]);
+}
+
+static void a_made_up_row_holds_up_nobody(void **state)
+{
+    (void)state;
     forget_checkpoints();
+    struct engine engine = engine_start(endless);
+    name_made_up_rows(&engine);
+    forget_checkpoints();
+}
+
+static void a_made_up_row_holds_up_nobody_in_a_small_group(void **state)
+{
+    (void)state;
+    forget_checkpoints();
+    struct engine engine = engine_start(endless);
+    if (confine(engine.pid, 0) || confine(engine.pid, 1)) {
+        name_made_up_rows(&engine);
+        remove_groups();
+        forget_checkpoints();
+        return;
+    }
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    remove_groups();
+    forget_checkpoints();
+    print_message("SKIPPED: no control group with limits of memory and processors can be made\n");
+    skip();
 }
 
 /* Beside others a seat may be taken far ahead of them. Nobody plans to where it waits. */
@@ -342,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_made_up_row_holds_up_nobody, end_newest),
+        cmocka_unit_test_teardown(a_made_up_row_holds_up_nobody_in_a_small_group, end_newest),
         cmocka_unit_test_teardown(a_made_up_row_ahead_of_others_holds_up_nobody, end_newest),
         cmocka_unit_test_teardown(askers_of_far_rows_come_and_go, end_newest),
         cmocka_unit_test_teardown(a_row_behind_the_end_is_refused, end_newest),
