@@ -4,11 +4,16 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy
 
 DTYPES = {4: "<i4", 8: "<u2"}
 WORKER_PYTHON = {"RINGPACK_PYTHON": sys.executable}
+# Packages that tools/setup keeps apart: small ones without what they depend on, and with RP_LONG
+# set the large ones.
+BESIDE = Path(sys.prefix) / "beside"
+LONG = Path(sys.prefix) / "long" if "RP_LONG" in os.environ else None
 
 
 def start(program, *options, **keywords):

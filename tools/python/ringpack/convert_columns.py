@@ -80,7 +80,7 @@ def batched(rows, total_bytes=0):
         gathered.append(row)
         size += sum(getattr(value, "nbytes", len(value)) for value in row.values())
         if size >= BATCH_BYTES or len(gathered) == 8192:
-            yield done / total_bytes if total_bytes else 0, from_rows(gathered)
+            yield min(1, done / total_bytes) if total_bytes else 0, from_rows(gathered)
             gathered, size = [], 0
     if gathered:
         yield 1, from_rows(gathered)

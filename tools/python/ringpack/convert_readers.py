@@ -13,6 +13,7 @@ import io
 import json
 import os
 import struct
+import tarfile
 
 import numpy
 
@@ -177,10 +178,19 @@ def cerebras_tables(request, data):
 # ---- records -----------------------------------------------------------------------------------
 
 
+class Member(tarfile.TarInfo):
+    """A member of an archive; one that is cut where a member would begin is refused too."""
+
+    @classmethod
+    def fromtarfile(cls, archive):
+        try:
+            return super().fromtarfile(archive)
+        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError):
+            raise tarfile.ReadError("the archive ends early") from None
+
+
 def read_tar(request):
     """WebDataset: members of one name are a sample; .npy, .json and .txt are read."""
-    import tarfile
-
     rows, key = {}, None
     total = os.path.getsize(request["path"])
 
@@ -199,7 +209,7 @@ def read_tar(request):
         if rows:
             yield rows, total
 
-    with tarfile.open(request["path"], "r|*") as archive:
+    with tarfile.open(request["path"], "r|*", tarinfo=Member) as archive:
         yield from batched(samples_of(archive), total)
 
 

@@ -29,9 +29,11 @@ def declared_dtype(request, what):
 def decompressed(path, name):
     with open(path, "rb") as file:
         data = file.read()
-    if not name:
-        return data
-    kind = name.split(":")[0]
+    return decompressed_bytes(data, name, path) if name else data
+
+
+def decompressed_bytes(data, name, path):
+    kind = name.split(":")[0]  # and a level
     if kind in ("zstd", "zst"):
         return need("zstandard").ZstdDecompressor().decompressobj().decompress(data)
     if kind in ("gz", "gzip"):
@@ -56,14 +58,20 @@ def index_beside(path):
 
 
 def samples(path, data):
-    """Samples of a shard: u32 count, u32 offsets, bytes."""
+    """Samples of a shard, each with the bytes that are done after it."""
     (count,) = struct.unpack_from("<I", data)
-    offsets = numpy.frombuffer(data, "<u4", count + 1, 4)
-    if count and (offsets[0] < 8 + 4 * count or offsets[-1] > len(data)
-                  or (numpy.diff(offsets.astype("i8")) < 0).any()):
+    offsets = checked(path, numpy.frombuffer(data, "<u4", count + 1, 4), 8 + 4 * count, len(data))
+    for begin, end in zip(offsets[:-1], offsets[1:]):
+        yield memoryview(data)[begin:end], end
+
+
+def checked(path, offsets, least, most):
+    """Offsets as numbers that cannot overflow, none before its predecessor or outside."""
+    offsets = offsets.astype("i8")
+    if len(offsets) > 1 and (offsets[0] < least or offsets[-1] > most
+                             or (numpy.diff(offsets) < 0).any()):
         raise Refused("corrupt", f"{path}: samples lie outside the shard")
-    for i in range(count):
-        yield memoryview(data)[offsets[i] : offsets[i + 1]], offsets[i + 1]
+    return offsets.tolist()
 
 
 def read_mds(request):
@@ -178,17 +186,47 @@ def litdata_names(config):
         return [str(i) for i in range(len(kinds))]
 
 
+FRAMED = b"LDFZ01\0\0"
+
+
+def framed_samples(path, data):
+    """Samples of a chunk of zstd frames, many samples in each (compression_level="batch")."""
+    _, version, _, count, _, frames = struct.unpack_from("<8sHHIII", data)
+    if version != 1:
+        raise Refused("format", f"{path}: expected version 1 of its frames, found {version}")
+    at = 24 + 4 * (count + 1)
+    pieces = []
+    for i in range(frames):
+        _, _, begin, packed, _ = struct.unpack_from("<IIQII", data, at + 24 * i)
+        pieces.append(decompressed_bytes(data[begin : begin + packed], "zstd", path))
+    whole = b"".join(pieces)
+    offsets = checked(path, numpy.frombuffer(data, "<u4", count + 1, 24), 0, len(whole))
+    for begin, end in zip(offsets[:-1], offsets[1:]):
+        yield memoryview(whole)[begin:end], end
+
+
+def litdata_samples(path, config):
+    """Samples of a chunk, whatever is compressed: all of it, frames of many samples, or each."""
+    packing, level = config.get("compression"), config.get("compression_level")
+    if not packing or level not in ("batch", "sample"):
+        return samples(path, decompressed(path, packing))
+    data = decompressed(path, None)
+    if level == "batch" and data.startswith(FRAMED):
+        return framed_samples(path, data)
+    return ((decompressed_bytes(bytes(sample), packing, path), done)
+            for sample, done in samples(path, data))
+
+
 def read_litdata(request):
     path = request["path"]
     config = index_beside(path)["config"]
     if config.get("encryption"):
         raise Refused("format", f"{path}: expected chunks that are not encrypted")
-    data = decompressed(path, config.get("compression"))
     kinds, names = config["data_format"], litdata_names(config)
     bare = config.get("item_loader") == "TokensLoader"
 
     def rows():
-        for sample, done in samples(path, data):
+        for sample, done in litdata_samples(path, config):
             if bare:
                 yield {"tokens": litdata_value(request, "tokens", kinds[0], sample)}, done
                 continue
@@ -202,4 +240,4 @@ def read_litdata(request):
                 at += size
             yield row, done
 
-    yield from batched(rows(), len(data))
+    yield from batched(rows(), os.path.getsize(path))

@@ -183,8 +183,9 @@ struct rp_plain {
 };
 /** Open a file for reading; one that ends in .zst is decompressed on the way. */
 RP_MUST_CHECK int rp_plain_open(struct rp_plain *plain, const char *path, struct rp_error *error);
-/** After the last byte was read (`code` 0), or before. The descriptor is the caller's to close,
- * before this call. Returns `code`, or what was wrong with the archive. */
+/** After the last byte was read (`code` 0), or before (`code` anything else). The descriptor stays
+ * the caller's. Returns `code`, or what was wrong with the archive; a second call returns `code`.
+ */
 RP_MUST_CHECK int rp_plain_end(struct rp_plain *plain, const char *path, int code,
                                struct rp_error *error);
 

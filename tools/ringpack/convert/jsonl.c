@@ -135,7 +135,8 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
 }
 
 /* Lines of any length: what is left of the last piece moves to the front of the buffer. */
-static int add_lines(struct rp_convert *convert, gzFile file, struct rp_error *error)
+static int add_lines(struct rp_convert *convert, gzFile file, struct rp_plain *plain,
+                     struct rp_error *error)
 {
     char *buffer = NULL;
     size_t used = 0, capacity = 0;
@@ -172,6 +173,8 @@ static int add_lines(struct rp_convert *convert, gzFile file, struct rp_error *e
         memmove(buffer, buffer + begin, used - begin);
         used -= begin;
     }
+    if (code == 0) /* what a damaged archive gave last is no line, but half of one */
+        code = rp_plain_end(plain, convert->path, 0, error);
     if (code == 0 && used > 0) /* a last line without an end */
         code = add_line(convert, buffer, used, error);
     free(buffer);
@@ -195,7 +198,7 @@ int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
     }
     gzbuffer(file, READ_BYTES);
     convert->counts.files++;
-    code = add_lines(convert, file, error);
+    code = add_lines(convert, file, &plain, error);
     if (gzclose(file) != Z_OK && code == 0)
         code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s: the gzip archive ends early", input->path);
     return rp_plain_end(&plain, input->path, code, error);

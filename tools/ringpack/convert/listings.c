@@ -22,23 +22,25 @@ static const struct {
     {"state.json", "_data_files", "filename", NULL, NULL, "arrow"},
 };
 
+/* The name of a data file of an entry; of a file that is there compressed as well, that name. */
+static const char *listed_name(const char *directory, size_t which, const json_t *entry)
+{
+    if (!listings[which].inner)
+        return json_string_value(json_object_get(entry, listings[which].name));
+    const json_t *packed = json_object_get(entry, listings[which].inner_packed);
+    const json_t *plain = json_object_get(entry, listings[which].inner);
+    const char *name = json_string_value(json_object_get(packed, listings[which].name));
+    char *path = name ? rp_format("%s/%s", directory, name) : NULL;
+    bool there = path && access(path, F_OK) == 0;
+    free(path);
+    return there ? name : json_string_value(json_object_get(plain, listings[which].name));
+}
+
 static int add_listed(struct rp_inputs *inputs, const char *directory, size_t which,
                       const json_t *list, struct rp_error *error)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *item = json_array_get(list, i), *inner = item;
-        if (listings[which].inner) {
-            inner = json_object_get(item, listings[which].inner_packed);
-            char *packed =
-                inner ? rp_format("%s/%s", directory,
-                                  json_string_value(json_object_get(inner, listings[which].name))
-                                      ?: "")
-                      : NULL;
-            if (!packed || access(packed, F_OK) < 0)
-                inner = json_object_get(item, listings[which].inner);
-            free(packed);
-        }
-        const char *name = json_string_value(json_object_get(inner, listings[which].name));
+        const char *name = listed_name(directory, which, json_array_get(list, i));
         if (!name || !*name || strchr(name, '/'))
             return rp_fail(error, -RP_E_FORMAT, "is the directory of the form that its list says?",
                            "%s/%s: entry %zu of `%s`: expected the name of a file", directory,

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write MDS and litData shards with the libraries that define them, from documents as JSON:
+
+    shard_writers.py mds FOLDER COMPRESSION ENCODING       zstd, gz, br, snappy or none; a column
+                                                           `tokens`, and `text` beside it
+    shard_writers.py litdata FOLDER COMPRESSION LOADER     zstd-LEVEL or none; tokens or tree
+
+The packages lie in build/venv/beside without what they depend on (torch with CUDA, and the clients
+of every cloud), so the first is imported past its own __init__."""
+
+import importlib.util
+import json
+import os
+import sys
+import types
+
+import numpy
+
+
+def past_init(top, *below):
+    """Make packages of these names without running what is in them."""
+    where = importlib.util.find_spec(top).submodule_search_locations[0]
+    for rest in ("", *below):
+        module = types.ModuleType(f"{top}.{rest}" if rest else top)
+        module.__path__ = [os.path.join(where, rest)]
+        sys.modules[module.__name__] = module
+
+
+def write_mds(folder, packing, encoding, documents):
+    past_init("streaming", "base")
+    from streaming.base.format.mds.writer import MDSWriter
+
+    columns = {"tokens": encoding, "text": "str", "n": "int"}
+    packing = None if packing == "none" else packing
+    kept = {"out": folder, "columns": columns, "size_limit": 1 << 14, "compression": packing}
+    with MDSWriter(**kept) as writer:
+        for i, document in enumerate(documents):
+            tokens = numpy.array(document, "u2")
+            if encoding == "bytes":
+                tokens = numpy.array(document, "i8").tobytes()
+            elif encoding == "json":
+                tokens = document
+            elif encoding == "pkl":
+                tokens = list(document)
+            writer.write({"tokens": tokens, "text": str(i), "n": i})
+
+
+def write_litdata(folder, packing, loader, documents):
+    import torch
+    from litdata.streaming.item_loader import TokensLoader
+    from litdata.streaming.writer import BinaryWriter
+
+    packing = "" if packing == "none" else packing
+    item_loader = TokensLoader() if loader == "tokens" else None
+    packing, _, level = packing.partition("-")
+    writer = BinaryWriter(folder, chunk_bytes=1 << 14, compression=packing or None,
+                          compression_level=level or None, item_loader=item_loader)
+    for i, document in enumerate(documents):
+        tokens = torch.tensor(document, dtype=torch.int32)
+        writer[i] = tokens if loader == "tokens" else {"input_ids": tokens, "text": str(i)}
+    writer.done()
+    writer.merge()
+
+
+if __name__ == "__main__":
+    kind, *arguments = sys.argv[1:]
+    write = {"mds": write_mds, "litdata": write_litdata}[kind]
+    write(*arguments, json.load(sys.stdin))
