@@ -22,15 +22,19 @@ struct rp_arrow_column {
 };
 
 struct rp_arrow_schema {
-    struct rp_arrow_column ids, mask;
-    bool has_mask; /* a column `attention_mask` */
+    struct rp_arrow_column ids, mask, trained;
+    bool has_mask;    /* a column `attention_mask` */
+    bool has_trained; /* a column that says which tokens are trained: */
+    struct rp_mask_origin origin;
     char name[RP_COLUMN_BYTES];
 };
 
-/** Read the schema at position `table`, and choose its column of token ids: the declared one (may
- * be NULL), else input_ids, else tokens, else the only list of integers. */
+/** Read the schema at position `table`, and choose its column of token ids: the declared one, else
+ * input_ids, else tokens, else the only list of integers. And its mask: the declared one, else
+ * labels, else the one of completion_mask, assistant_masks and loss_mask that is there. */
 RP_MUST_CHECK int rp_arrow_read_schema(struct rp_flat *flat, uint64_t table,
-                                       const struct rp_probe *probe, const char *declared,
+                                       const struct rp_probe *probe,
+                                       const struct rp_reader_options *options,
                                        struct rp_arrow_schema *schema, struct rp_error *error);
 
 /* Bytes of the file that were read last. */
@@ -45,8 +49,21 @@ enum {
     RP_ARROW_VALIDITY,
     RP_ARROW_MASK_OFFSETS,
     RP_ARROW_MASK,
+    RP_ARROW_TOKENS,
+    RP_ARROW_TRAINED_OFFSETS,
+    RP_ARROW_TRAINED,
     RP_ARROW_WINDOWS
 };
+
+/* Memory for the spans of a row. Begins as zeros. */
+struct rp_arrow_scratch {
+    struct rp_span_list spans;
+    struct rp_arrow_bytes {
+        uint8_t *bytes;
+        size_t capacity;
+    } tokens, entries; /* of rows that are longer than a window; entries that were bits */
+};
+void rp_arrow_scratch_release(struct rp_arrow_scratch *scratch);
 
 struct rp_arrow_batch {
     struct rp_flat *flat;
@@ -55,7 +72,8 @@ struct rp_arrow_batch {
     uint64_t number;                 /* of the batch in the file */
     uint64_t first_row;              /* of the batch in the file */
     struct rp_arrow_window *windows; /* [RP_ARROW_WINDOWS]; each follows one buffer */
-    uint64_t *mask_bytes_left;       /* that may be read without a sidecar */
+    struct rp_arrow_scratch *scratch;
+    uint64_t *mask_bytes_left; /* that may be read without a sidecar */
 };
 
 /** Emit the rows of a record batch; *rows_out is their number. */

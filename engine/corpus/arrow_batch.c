@@ -7,8 +7,10 @@
  * Offsets need not begin at 0 nor the values at the first of them: a slice of a table may have been
  * written with the buffers of the whole. A null row has no tokens, whatever its offsets say. Rows
  * that were padded have an attention mask that ends with zeros; those tokens are left out. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/defect.h"
@@ -256,7 +258,7 @@ static int fail_too_long_at_start(const struct rp_probe *probe, struct rp_error 
     char hint[sizeof error->hint];
     snprintf(hint, sizeof hint, "run `ringpack index %s` once", probe->path);
     return rp_fail(error, -RP_E_FORMAT, hint,
-                   "%s: its attention masks are too long to be read at every start: expected a "
+                   "%s: its masks are too long to be read at every start: expected a "
                    "sidecar, found none",
                    probe->path);
 }
@@ -295,10 +297,110 @@ static int trim_row(const struct rp_arrow_batch *batch, const struct list *mask,
     return 0;
 }
 
+/* ---- what is trained ------------------------------------------------------------------------- */
+
+void rp_arrow_scratch_release(struct rp_arrow_scratch *scratch)
+{
+    rp_span_list_release(&scratch->spans);
+    free(scratch->tokens.bytes);
+    free(scratch->entries.bytes);
+    *scratch = (struct rp_arrow_scratch){0};
+}
+
+static int need_room(const struct rp_probe *probe, struct rp_arrow_bytes *room, size_t bytes,
+                     struct rp_error *error)
+{
+    if (bytes <= room->capacity)
+        return 0;
+    free(room->bytes);
+    room->bytes = malloc(bytes);
+    room->capacity = room->bytes ? bytes : 0;
+    return room->bytes ? 0
+                       : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a row of %zu bytes",
+                                 probe->path, bytes);
+}
+
+/* The values of a row, from the byte with the first of them on. */
+static int get_values(const struct rp_arrow_batch *batch, struct rp_arrow_window *window,
+                      struct rp_arrow_bytes *room, const struct list *list, const struct row *row,
+                      const uint8_t **out, struct rp_error *error)
+{
+    uint64_t first = list->data.first + row->begin * list->value_bits / 8;
+    uint64_t end = list->data.first + rp_div_up(row->end * list->value_bits, 8);
+    size_t bytes = row->end > row->begin ? (size_t)(end - first) : 0;
+    *out = window->bytes;
+    if (bytes == 0)
+        return 0;
+    if (*batch->mask_bytes_left < bytes)
+        return fail_too_long_at_start(window->probe, error);
+    *batch->mask_bytes_left -= bytes;
+    if (bytes <= RP_ARROW_WINDOW_BYTES / 2)
+        return peek(window, first, bytes, list->data.first + list->data.bytes, out, error);
+    int code = need_room(window->probe, room, bytes, error);
+    *out = room->bytes;
+    return code < 0 ? code
+                    : rp_file_read_at(window->probe->fd, window->probe->path, room->bytes, bytes,
+                                      first, error);
+}
+
+/* Bits, from `first` on, become bytes. */
+static int widen_bits(const struct rp_arrow_batch *batch, const uint8_t **entries, uint64_t first,
+                      uint64_t count, struct rp_error *error)
+{
+    struct rp_arrow_bytes *room = &batch->scratch->entries;
+    struct rp_arrow_bytes bits = *room; /* `entries` may be in it */
+    *room = (struct rp_arrow_bytes){0};
+    int code = need_room(batch->windows->probe, room, (size_t)count + 1, error);
+    for (uint64_t i = 0; code == 0 && i < count; i++)
+        room->bytes[i] = get_bit(*entries, first + i);
+    *entries = room->bytes;
+    free(bits.bytes);
+    return code;
+}
+
+/* The spans of a row, of which the tokens before `end` are no padding. */
+static int find_spans(const struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
+                      const struct list *ids, const struct list *trained, uint64_t number,
+                      const struct row *whole, uint64_t end, struct rp_error *error)
+{
+    const char *path = batch->windows->probe->path;
+    const struct row row = {whole->begin, end};
+    struct row marks;
+    struct rp_mask_document document = {.path = path,
+                                        .number = batch->first_row + number,
+                                        .token_type = ids->column->type,
+                                        .entry_type = trained->column->type,
+                                        .count = (uint32_t)(end - whole->begin)};
+    int code = get_row(batch, &batch->windows[RP_ARROW_TRAINED_OFFSETS], trained, number, &marks,
+                       error);
+    if (code < 0)
+        return code;
+    if (marks.end - marks.begin != whole->end - whole->begin || end - whole->begin > UINT32_MAX)
+        return rp_fail(error, -RP_E_FORMAT, "a mask has an entry for each token of its row",
+                       "%s: row %" PRIu64 ": column %s: expected %" PRIu64 " entries, found "
+                       "%" PRIu64,
+                       path, document.number, schema->origin.name, whole->end - whole->begin,
+                       marks.end - marks.begin);
+    marks.end = marks.begin + (end - whole->begin);
+    code = get_values(batch, &batch->windows[RP_ARROW_TRAINED], &batch->scratch->entries, trained,
+                      &marks, &document.entries, error);
+    if (code == 0 && trained->value_bits == 1) {
+        document.entry_type = RP_TOKEN_U8;
+        code = widen_bits(batch, &document.entries, marks.begin % 8, marks.end - marks.begin,
+                          error);
+    }
+    if (code == 0 && schema->origin.rule.is_labels)
+        code = get_values(batch, &batch->windows[RP_ARROW_TOKENS], &batch->scratch->tokens, ids,
+                          &row, &document.tokens, error);
+    return code < 0 ? code
+                    : rp_mask_spans(&batch->scratch->spans, &schema->origin.rule, &document, error);
+}
+
 int rp_arrow_emit_batch(struct rp_arrow_batch *batch, const struct rp_arrow_schema *schema,
                         struct rp_sink *sink, uint64_t *rows_out, struct rp_error *error)
 {
-    struct list ids, mask;
+    struct list ids, mask, trained;
+    struct rp_span_list *spans = &batch->scratch->spans;
     if (rp_flat_table(batch->flat, batch->table, BATCH_COMPRESSION))
         return rp_arrow_convert(batch->windows->probe,
                                 "Arrow with compressed buffers, which cannot be read in place",
@@ -306,21 +408,28 @@ int rp_arrow_emit_batch(struct rp_arrow_batch *batch, const struct rp_arrow_sche
     int code = open_list(batch, &schema->ids, &ids, error);
     if (code == 0 && schema->has_mask)
         code = open_list(batch, &schema->mask, &mask, error);
-    if (code == 0 && schema->has_mask && mask.rows != ids.rows)
+    if (code == 0 && schema->has_trained)
+        code = open_list(batch, &schema->trained, &trained, error);
+    if (code == 0 && ((schema->has_mask && mask.rows != ids.rows) ||
+                      (schema->has_trained && trained.rows != ids.rows)))
         code = rp_arrow_damaged(batch->windows->probe, "record batch", batch->number, error);
     for (uint64_t r = 0; code == 0 && r < ids.rows; r++) {
-        struct row row;
-        bool null;
+        struct row row, whole;
+        bool null = false;
+        spans->count = 0;
         code = get_row(batch, &batch->windows[RP_ARROW_OFFSETS], &ids, r, &row, error);
         if (code == 0)
             code = is_null(&batch->windows[RP_ARROW_VALIDITY], &ids, r, &null, error);
+        whole = row;
         if (code == 0 && null)
             row.end = row.begin;
         else if (code == 0 && schema->has_mask)
             code = trim_row(batch, &mask, r, &row, error);
+        if (code == 0 && schema->has_trained && !null)
+            code = find_spans(batch, schema, &ids, &trained, r, &whole, row.end, error);
         if (code == 0)
             code = rp_sink_document(sink, ids.data.first + row.begin * (ids.value_bits / 8),
-                                    row.end - row.begin, NULL, 0, error);
+                                    row.end - row.begin, spans->spans, spans->count, error);
     }
     *rows_out = ids.rows;
     return code;

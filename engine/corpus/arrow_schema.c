@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "corpus/arrow.h"
 
 #define FIELDS_MAX (1u << 16)
@@ -210,6 +211,52 @@ static void find_mask(struct rp_flat *flat, const struct rp_flat_vector *fields,
     }
 }
 
+/* The column of that name, if it is a list of integers or booleans. */
+static bool find_column(struct rp_flat *flat, const struct rp_flat_vector *fields, const char *name,
+                        struct rp_arrow_column *column)
+{
+    struct counted counted = {0};
+    bool is_there = false;
+    for (uint32_t i = 0; i < fields->count && !flat->is_damaged; i++) {
+        uint64_t at = rp_flat_follow(flat, fields->at + 4 * (uint64_t)i);
+        struct field field = read_field(flat, at);
+        is_there |= !strcmp(field.name, name) && read_column(flat, &field, true, &counted, column);
+        count_field(flat, at, 0, &counted);
+    }
+    return is_there;
+}
+
+/* The column that says which tokens are trained. */
+static int find_trained(struct rp_flat *flat, const struct rp_flat_vector *fields,
+                        const struct rp_probe *probe, const struct rp_mask_choice *choice,
+                        struct rp_arrow_schema *schema, struct rp_error *error)
+{
+    static const char *const usual[] = {"labels", "completion_mask", "assistant_masks",
+                                        "loss_mask"};
+    const char *name = rp_mask_is_auto(choice) ? NULL : choice->name;
+    struct rp_arrow_column column;
+    if (rp_mask_is_none(choice))
+        return 0;
+    if (name && !find_column(flat, fields, name, &schema->trained))
+        return rp_fail(error, -RP_E_FORMAT, "name a column with `mask:` (--mask), or none",
+                       "%s: mask `%s`: expected a list of integers or booleans of that name, found "
+                       "none",
+                       probe->path, name);
+    for (size_t i = 0; rp_mask_is_auto(choice) && i < RP_ARRAY_COUNT(usual); i++) {
+        if (!find_column(flat, fields, usual[i], &column))
+            continue;
+        if (name)
+            return rp_fail(error, -RP_E_FORMAT, "name the one to train by: `mask:` (--mask)",
+                           "%s: there are the columns %s and %s", probe->path, name, usual[i]);
+        name = usual[i];
+        schema->trained = column;
+        if (i == 0) /* labels have all masks in them */
+            break;
+    }
+    schema->has_trained = name != NULL;
+    return name ? rp_mask_origin(&schema->origin, name, choice, error) : 0;
+}
+
 static int fail_choice(const struct rp_probe *probe, const struct choice *choice,
                        const char *declared, struct rp_error *error)
 {
@@ -230,9 +277,10 @@ static int fail_choice(const struct rp_probe *probe, const struct choice *choice
 }
 
 int rp_arrow_read_schema(struct rp_flat *flat, uint64_t table, const struct rp_probe *probe,
-                         const char *declared, struct rp_arrow_schema *schema,
+                         const struct rp_reader_options *options, struct rp_arrow_schema *schema,
                          struct rp_error *error)
 {
+    const char *declared = options->column;
     struct rp_flat_vector fields = rp_flat_vector(flat, table, SCHEMA_FIELDS, 4);
     struct counted counted = {0};
     struct choice choice = {.columns = fields.count};
@@ -249,5 +297,7 @@ int rp_arrow_read_schema(struct rp_flat *flat, uint64_t table, const struct rp_p
     find_mask(flat, &fields, schema);
     if (flat->is_damaged)
         return rp_arrow_damaged(probe, "schema", 0, error);
-    return choice.count == 1 && schema->name[0] ? 0 : fail_choice(probe, &choice, declared, error);
+    if (choice.count != 1 || !schema->name[0])
+        return fail_choice(probe, &choice, declared, error);
+    return find_trained(flat, &fields, probe, &options->mask, schema, error);
 }

@@ -49,6 +49,7 @@ struct walking {
     size_t capacity;
     struct rp_arrow_schema schema;
     struct rp_arrow_window windows[RP_ARROW_WINDOWS];
+    struct rp_arrow_scratch scratch;
     uint64_t batches, rows, mask_bytes_left;
 };
 
@@ -133,11 +134,13 @@ static int read_schema(struct walking *walking, struct rp_flat *flat, uint64_t t
                        const struct rp_reader_options *options, struct rp_sink *sink,
                        struct rp_error *error)
 {
-    int code = rp_arrow_read_schema(flat, table, walking->probe, options->column, &walking->schema,
-                                    error);
+    int code = rp_arrow_read_schema(flat, table, walking->probe, options, &walking->schema, error);
     if (code < 0)
         return code;
-    struct rp_layout layout = {.type = walking->schema.ids.type, .eos = RP_EOS_NONE};
+    struct rp_layout layout = {.type = walking->schema.ids.type,
+                               .eos = RP_EOS_NONE,
+                               .has_spans = walking->schema.has_trained,
+                               .mask = walking->schema.origin};
     memcpy(layout.column, walking->schema.name, sizeof layout.column);
     return rp_sink_begin(sink, &layout, options, error);
 }
@@ -152,6 +155,7 @@ static int emit_batch(struct walking *walking, struct message *message, struct r
                                    .number = walking->batches++,
                                    .first_row = walking->rows,
                                    .windows = walking->windows,
+                                   .scratch = &walking->scratch,
                                    .mask_bytes_left = &walking->mask_bytes_left};
     uint64_t rows;
     int code = rp_arrow_emit_batch(&batch, &walking->schema, sink, &rows, error);
@@ -284,6 +288,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
                 .probe = probe, .bytes = windows + i * RP_ARROW_WINDOW_BYTES};
         code = is_file(probe) ? walk_file(walking, options, sink, error)
                               : walk_stream(walking, options, sink, error);
+        rp_arrow_scratch_release(&walking->scratch);
         free(walking->bytes);
     }
     free(windows);

@@ -13,7 +13,7 @@
 
 #include "corpus/corpus.h"
 #include "corpus/folder.h"
-#include "corpus/spans.h"
+#include "corpus/mask.h"
 
 /* A file that was opened to find out what it is. */
 struct rp_probe {

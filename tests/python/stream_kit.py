@@ -173,13 +173,14 @@ class Stream(Expected):
 
     def __init__(self, corpus, inputs=(), rows=None):
         keys = {**INPUTS, "block_documents": 1024, "window_blocks": 16, **dict(inputs)}
+        masks = getattr(corpus, "spans", None) or [None] * len(corpus.sources)
         keys["sources"] = [
             {
                 "weight": int(source["weight"]),
                 "spans": spans,
                 "drop_unmasked": source.get("drop_unmasked", False),
             }
-            for source, spans in zip(corpus.sources, corpus.spans or [None] * len(corpus.sources))
+            for source, spans in zip(corpus.sources, masks)
         ]
         self.keys, self.sources = keys, corpus.sources
         self.token_dtype, self.label_mode = (

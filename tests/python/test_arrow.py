@@ -286,7 +286,8 @@ def test_long_reads_leave_other_columns_out(program, folder, shuffle):
     generator = numpy.random.default_rng(SEED)
     documents = [generator.integers(0, 30000, n) for n in generator.integers(1, 900, 3000)]
     path = write(folder / "gaps", table_of(documents, list_of("int32")), batch=100)
-    corpus = Written([{"name": "gaps", "weight": 1, "shards": [path]}], [documents])
+    declared = {"name": "gaps", "weight": 1, "shards": [path], "mask": "none"}
+    corpus = Written([declared], [documents])
     inputs = {"shuffle": shuffle, "block_documents": 256, "window_blocks": 2, "seed": SEED}
     stream = Stream(corpus, {"num_epochs": 1, "window": 5, "seq_len": 4096, **inputs})
     config = {**stream.config(), "batch_size": 8, "io": "pread", "prefetch_bytes": "32m"}

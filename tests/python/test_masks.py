@@ -273,3 +273,89 @@ def test_verify_compares_labels(corpus, program, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "identical" in done.stdout
+
+
+# ---- Arrow data sets ---------------------------------------------------------------------------
+
+
+class Rows:
+    """A source that is a folder of save_to_disk, with columns beside input_ids."""
+
+    def __init__(self, folder, columns, **keys):
+        datasets = pytest.importorskip("datasets")
+        generator = numpy.random.default_rng(SEED)
+        lengths = [1, 0, 48, 97, *generator.integers(1, 60, 40)]
+        documents = [generator.integers(0, 30000, n) for n in lengths]
+        self.flags = [random_flags(generator, n) for n in lengths]
+        made = {name: [e(*x) for x in zip(documents, self.flags)] for name, e in columns.items()}
+        made = {name: [list(entry) for entry in column] for name, column in made.items()}
+        rows = {"input_ids": [[int(t) for t in d] for d in documents], **made}
+        datasets.Dataset.from_dict(rows).save_to_disk(str(folder), num_shards=2)
+        self.documents, self.spans = [documents], [[spans_of(f) for f in self.flags]]
+        self.sources = [{"name": "rows", "shards": [str(folder)], "weight": 1, **keys}]
+
+
+COLUMNS = {
+    "labels": lambda document, flags: labels_of(document, flags),
+    "completion_mask": lambda document, flags: flags.astype(int),
+    "assistant_masks": lambda document, flags: flags.astype(int),
+    "loss_mask": lambda document, flags: flags,
+}
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_of_arrow_are_masks(program, tmp_path, name, indexed):
+    rows = Rows(tmp_path / "rows", {name: COLUMNS[name]})
+    if indexed:
+        index(program, str(tmp_path / "rows"))
+    check_whole_stream(program, tmp_path, Stream(rows))
+
+
+def test_a_column_of_another_name(program, tmp_path):
+    columns = {"labels": COLUMNS["labels"], "skip": lambda document, flags: ~flags}
+    keys = {"mask": "skip", "mask_value": "ignore"}
+    check_whole_stream(program, tmp_path, Stream(Rows(tmp_path / "rows", columns, **keys)))
+    columns = {name: COLUMNS[name] for name in ("completion_mask", "assistant_masks")}
+    Rows(tmp_path / "two", columns)
+    said = index(program, str(tmp_path / "two"), check=False).stderr
+    assert "there are the columns completion_mask and assistant_masks" in said, said
+    Rows(tmp_path / "other", {"labels": lambda document, flags: document + 1})
+    said = index(program, str(tmp_path / "other"), check=False).stderr
+    assert "labels: " not in said and "or -100, found" in said and "row" in said, said
+
+
+def test_labels_are_those_of_trl(program, tmp_path):
+    """Its collator without padding, on the fragments of a row, gives the row's aligned labels. How
+    it makes labels of masks is restated here: all(bits), as its trainer has it. torchtune's rule
+    is restated, too: where its mask is true, the label is -100."""
+    trl = pytest.importorskip("trl.trainer.sft_trainer")
+    rows = Rows(tmp_path / "rows", {"completion_mask": COLUMNS["completion_mask"]})
+    documents, flags = rows.documents[0], rows.flags
+    collate = trl.DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
+    of_trl = [[t if all([f]) else -100 for t, f in zip(*both)] for both in zip(documents, flags)]
+    of_torchtune = [numpy.where(~f, -100, d) for d, f in zip(documents, flags)]
+    assert all((a == b).all() for a, b in zip(of_trl, of_torchtune))
+    stream = Stream(rows, {"label_mode": "aligned"})
+    engine = serve(program, tmp_path, stream, sections=["labels", "loss_mask", "provenance"])
+    with Ranks(engine) as ranks:
+        for (batch,) in ranks.turns():
+            for number, row in enumerate(batch["provenance"]):
+                parts = [
+                    (document, slice(int(offset), int(offset + length)))
+                    for document, offset, _, length in row.tolist()
+                    if length
+                ]
+                if not parts:
+                    continue
+                examples = [
+                    {"input_ids": documents[d][part].tolist(), "labels": of_trl[d][part]}
+                    for d, part in parts
+                ]
+                wanted = collate(examples)["labels"][0].numpy()
+                found = batch["labels"][number]
+                assert (found[: len(wanted)] == wanted).all()
+                assert (found[len(wanted) :] == -100).all()
+                mask = numpy.append(wanted[1:] != -100, False)
+                assert (batch["loss_mask"][number][: len(wanted)] == mask).all()
+    engine.stop()
