@@ -94,7 +94,8 @@ void through(benchmark::State &state, const rp_io_method *method)
     const auto bytes = static_cast<uint64_t>(state.range(0));
     const int fd = hot_file();
     Slots slots(bytes);
-    rp_io_options options = {kDepth};
+    rp_io_options options = {};
+    options.depth = kDepth;
     rp_error error;
     rp_io *io;
     if (rp_io_open(&io, method, &options, &error) < 0) {

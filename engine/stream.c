@@ -42,10 +42,42 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
     struct rp_corpus_spec spec = {.sources = specs,
                                   .source_count = config->source_count,
                                   .index_dir = config->index_dir,
+                                  .cache_dir = config->cache_dir,
                                   .allow_missing_data = allow_missing};
     int code = rp_corpus_open(corpus_out, &spec, error);
     free(specs);
     return code;
+}
+
+static const struct rp_shard *first_object(const struct rp_corpus *corpus)
+{
+    for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++)
+        if (rp_corpus_shard(corpus, i)->url)
+            return rp_corpus_shard(corpus, i);
+    return NULL;
+}
+
+int rp_stream_choose_io(const struct rp_io_method **method_out, const struct rp_config *config,
+                        const struct rp_corpus *corpus, char *why, size_t why_bytes,
+                        struct rp_error *error)
+{
+    static const char *const names[] = {
+        [RP_IO_AUTO] = NULL, [RP_IO_URING] = "io_uring", [RP_IO_PREAD] = "pread"};
+    enum rp_io_choice io = config->io == RP_IO_MAPPED ? RP_IO_AUTO : config->io;
+    const struct rp_shard *object = first_object(corpus);
+    if (!object)
+        return rp_io_choose(names[io], method_out, why, why_bytes, error);
+    if (config->shuffle == RP_SHUFFLE_DOCUMENT)
+        return rp_fail(
+            error, -RP_E_CONFIG,
+            "set `shuffle: block`, which reads about a thousand documents at once, or "
+            "copy the corpus to a disk",
+            "%s: with `shuffle: document`, each document in a store would cost a request",
+            object->path);
+    *method_out = rp_io_objects();
+    RP_ASSERT(*method_out); /* else its URL would have been refused */
+    snprintf(why, why_bytes, "objects in stores are read with libcurl");
+    return 0;
 }
 
 static struct rp_plan_config plan_config_of(const struct rp_config *config,

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "config/config.h"
 #include "corpus/corpus.h"
+#include "io/io.h"
 #include "plan/docs_per_row.h"
 #include "plan/plan.h"
 
@@ -23,6 +24,13 @@
 RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
                                         const struct rp_config *config, bool allow_missing,
                                         struct rp_error *error);
+
+/** How the corpus is read: files as the config's `io` says (rp_io_choose), objects in stores, and
+ * files beside them, by libcurl. What would take a request for each document is refused. */
+RP_MUST_CHECK int rp_stream_choose_io(const struct rp_io_method **method_out,
+                                      const struct rp_config *config,
+                                      const struct rp_corpus *corpus, char *why, size_t why_bytes,
+                                      struct rp_error *error);
 
 /** A plan of the whole stream, at row 0. The corpus must outlive it. A config without
  * max_docs_per_row gets the default of this corpus; rp_plan_max_docs_per_row tells it. */

@@ -25,6 +25,8 @@
     X(ignore_block_hash, "blocks of token files are not compared with their sidecar")              \
     X(ignore_changed_files, "token files are not checked again once they are open")                \
     X(ignore_directory_id, "the id of a checkpoint directory is not compared with the run record") \
+    X(ignore_changed_objects, "replies of a store are not compared with the ETag of the object")   \
+    X(ignore_content_range, "replies of a store are taken for the range that was asked for")       \
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(ignore_short_documents, "the default of max_docs_per_row does not depend on lengths")        \
     X(ignore_unknown_options, "an option that this library does not know is silently ignored")     \

@@ -18,8 +18,9 @@ struct rp_config_source {
     /* `weight`: a decimal number > 0 with at most 6 decimals, stored times 10^6. rp_config_finish
      * divides all weights by their greatest common divisor. Default: 1. */
     uint64_t weight;
-    /* `shards`, or `path` for one: files, Megatron prefixes, globs, directories, relative to the
-     * config file. rp_config_finish replaces them by files, bytewise sorted within a pattern. */
+    /* `shards`, or `path` for one: files, URLs, Megatron prefixes, globs, directories, relative to
+     * the config file. rp_config_finish replaces them by files, bytewise sorted within a pattern.
+     */
     char **shards;
     uint32_t shard_count;
     char *format;       /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
@@ -89,6 +90,7 @@ struct rp_config {
     enum rp_switch verify_blocks; /* check sidecar hashes of what is read: auto (= on where there is
                                      a sidecar) | on | off */
     char *index_dir;              /* NULL = sidecars beside the shards */
+    char *cache_dir;              /* of what is fetched from stores; NULL = object/remote.h */
     char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
 
     /* checkpoints */

@@ -21,6 +21,8 @@
 #include "base/text.h"
 #include "config/key.h"
 #include "corpus/folder.h"
+#include "object/remote.h"
+#include "object/url.h"
 
 #define BRACE_PATTERNS_MAX 65536u
 #define GLOB_DEPTH_MAX 128u
@@ -185,10 +187,54 @@ static bool is_prefix(const char *path)
     return exists;
 }
 
+struct names {
+    struct rp_config_source *found;
+    bool is_folder, has_index;
+};
+
+static int note_index(void *context, const char *url, struct rp_error *error)
+{
+    (void)error;
+    ((struct names *)context)->has_index |= rp_text_has_suffix(url, ".idx");
+    return 0;
+}
+
+/* Of a folder, every object that has an index, or, if none has, every one that has a sidecar. */
+static int add_object(void *context, const char *url, struct rp_error *error)
+{
+    struct names *names = context;
+    if (names->is_folder && !rp_text_has_suffix(url, names->has_index ? ".idx" : ".rpx"))
+        return 0;
+    return add_token_file(names->found, url, error);
+}
+
+/* As a glob or a directory is expanded, with the objects of a bucket. */
+static int expand_url(struct rp_config_source *found, const char *pattern,
+                      struct rp_key_place place, struct rp_error *error)
+{
+    struct names names = {.found = found, .is_folder = rp_url_has_suffix(pattern, "/")};
+    bool wild = rp_url_has_bucket(pattern) && strpbrk(pattern, "*?[") != NULL;
+    if (!wild && !names.is_folder)
+        return rp_config_source_add_shard(found, NULL, pattern, error);
+    uint32_t first = found->shard_count;
+    int code = names.is_folder ? rp_remote_list(pattern, note_index, &names, error) : 0;
+    if (code == 0)
+        code = rp_remote_list(pattern, add_object, &names, error);
+    if (code < 0)
+        return code;
+    if (found->shard_count == first)
+        return rp_key_fail(place, "shards", "check the bucket and the key", error,
+                           "%s: no object matches", pattern);
+    tidy_matches(found, first);
+    return 0;
+}
+
 static int expand_pattern(struct rp_config_source *found, const char *pattern,
                           struct rp_key_place place, struct rp_error *error)
 {
     struct stat info;
+    if (rp_url_is(pattern))
+        return expand_url(found, pattern, place, error);
     bool exists = stat(pattern, &info) == 0;
     bool wild = !exists && strpbrk(pattern, "*?[{") != NULL && !is_prefix(pattern);
     if (!wild && !(exists && S_ISDIR(info.st_mode)))
@@ -222,9 +268,12 @@ int rp_config_source_expand(struct rp_config_source *source, struct rp_key_place
         code = expand_pattern(&found, source->shards[i], place, error);
     if (code == 0)
         code = rp_first_twin(found.shards, found.shard_count, &twin, error);
-    if (code == 0 && twin)
+    if (code == 0 && twin) {
+        char *name = rp_url_is(twin) ? rp_url_name(twin) : strdup(twin);
         code = rp_key_fail(place, "shards", "name every shard once; use weight for more of it",
-                           error, "%s: the source has this shard twice", twin);
+                           error, "%s: the source has this shard twice", name ? name : "");
+        free(name);
+    }
     struct rp_config_source *loser = code == 0 ? source : &found;
     for (uint32_t i = 0; i < loser->shard_count; i++)
         free(loser->shards[i]);

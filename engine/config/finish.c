@@ -12,6 +12,7 @@
 #include "base/cpus.h"
 #include "base/mem.h"
 #include "config/key.h"
+#include "object/url.h"
 
 static struct rp_key_place key_place(const struct rp_config *config, enum rp_key_index key)
 {
@@ -76,7 +77,7 @@ static struct rp_key_place source_place(const struct rp_config *config,
 }
 
 /* corpus/part-0.bin -> part-0; c4/ -> c4, for a directory that does not exist */
-static char *stem_of(const char *path)
+static char *stem_of_path(const char *path)
 {
     const char *end = path + strlen(path);
     while (end > path && end[-1] == '/')
@@ -86,6 +87,15 @@ static char *stem_of(const char *path)
         name--;
     const char *dot = memrchr(name, '.', (size_t)(end - name));
     return rp_format("%.*s", (int)((dot && dot > name ? dot : end) - name), name);
+}
+
+/* The query of a URL, which may hold a secret, is no part of its name. */
+static char *stem_of(const char *shard)
+{
+    char *name = rp_url_is(shard) ? rp_url_name(shard) : strdup(shard);
+    char *stem = name ? stem_of_path(name) : NULL;
+    free(name);
+    return stem;
 }
 
 static int finish_source(struct rp_config *config, struct rp_config_source *source,

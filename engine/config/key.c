@@ -3,6 +3,7 @@
  *
  * Errors: -RP_E_CONFIG with the place, the key, what was expected and what was found. */
 #include "config/key.h"
+#include "object/url.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -287,7 +288,7 @@ static int set_sections(const struct rp_key *key, struct rp_config *config, cons
 
 char *rp_config_path_behind(const char *directory, const char *path)
 {
-    if (!directory || !strcmp(directory, ".") || path[0] == '/')
+    if (!directory || !strcmp(directory, ".") || path[0] == '/' || rp_url_is(path))
         return strdup(path);
     return rp_format("%s/%s", directory, path);
 }

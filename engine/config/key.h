@@ -101,6 +101,8 @@ enum rp_key_kind {
     X(verify_blocks, verify_blocks, CHOICE, "auto|on|off", "auto", 0, 0,                           \
       "compare what is read with the hashes of the sidecars; auto = where there are any")          \
     X(index_dir, index_dir, PATH, NULL, "(beside the shards)", 0, 0, "directory of the sidecars")  \
+    X(cache_dir, cache_dir, PATH, NULL, "($XDG_CACHE_HOME/ringpack or ~/.cache/ringpack)", 0, 0,   \
+      "directory of indexes and sidecars that are fetched from object stores")                     \
     X(run_dir, run_dir, PATH, NULL, "($XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID)", 0, 0,      \
       "directory of the socket")                                                                   \
     X(checkpoint_dir, checkpoint_dir, PATH, NULL, "(none are written)", 0, 0,                      \
@@ -126,7 +128,7 @@ enum rp_key_kind {
     X(weight, weight, WEIGHT, NULL, "1", 0, 0,                                                     \
       "share of the tokens, relative to the other sources")                                        \
     X(shards, shards, SHARDS, NULL, "(required)", 0, 0,                                            \
-      "files, Megatron prefixes, globs, directories")                                              \
+      "files, URLs, Megatron prefixes, globs, directories")                                        \
     X(path, shards, SHARDS, NULL, "(required)", 0, 0, "the same as shards")                        \
     X(format, format, WORD, RP_FORMATS, "auto", 0, 0, "format of the shards")                      \
     X(dtype, dtype, WORD, RP_TYPES, "(from the file)", 0, 0, "type of a stored token")             \

@@ -15,6 +15,7 @@
 #include "base/mapped.h"
 #include "base/mem.h"
 #include "corpus/shard.h"
+#include "object/url.h"
 
 /* Buckets a shard; more of them means fewer shards to choose from. */
 #define BUCKETS_PER_SHARD 4u
@@ -40,6 +41,8 @@ struct rp_corpus {
     /* [shards / 64]: whose index was asked since the last look. Set by whoever asks */
     struct rp_a64 *asked;
     struct rp_fingerprint fingerprint;
+    struct rp_remote *remotes; /* of the shards that are URLs, in their order */
+    size_t remote_count;
 };
 
 static int fail_memory(struct rp_error *error)
@@ -57,11 +60,29 @@ static int fail_mappings(const struct rp_corpus *corpus, struct rp_error *error)
                            corpus->shard_count, corpus->shard_total);
 }
 
+/* All at once, because each costs at least one answer of a server. */
+static int open_remotes(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
+                        struct rp_error *error)
+{
+    const char **urls = rp_calloc(corpus->shard_total, sizeof *urls);
+    if (!urls)
+        return fail_memory(error);
+    for (uint32_t s = 0; s < spec->source_count; s++)
+        for (uint32_t i = 0; i < spec->sources[s].shard_count; i++)
+            if (rp_url_is(spec->sources[s].shards[i]))
+                urls[corpus->remote_count++] = spec->sources[s].shards[i];
+    int code = corpus->remote_count ? rp_remotes_open(&corpus->remotes, urls, corpus->remote_count,
+                                                      spec->cache_dir, error)
+                                    : 0;
+    free(urls);
+    return code;
+}
+
 static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_corpus_spec *spec,
-                       struct rp_error *error)
+                       const struct rp_remote **next, struct rp_error *error)
 {
     const struct rp_source_spec *source_spec = &spec->sources[s];
-    const struct rp_open_options options = {
+    struct rp_open_options options = {
         .find = {.hints = source_spec,
                  .index_dir = spec->index_dir,
                  .allow_missing_data = spec->allow_missing_data},
@@ -69,6 +90,7 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     };
     for (uint32_t i = 0; i < source_spec->shard_count; i++) {
         struct rp_opened *opened = &corpus->shards[corpus->shard_count];
+        options.find.remote = rp_url_is(source_spec->shards[i]) ? (*next)++ : NULL;
         int code = rp_shard_open(opened, source_spec->shards[i], s, &options, error);
         if (code == -RP_E_RESOURCE)
             return fail_mappings(corpus, error);
@@ -148,7 +170,7 @@ static int make_buckets(struct rp_source *source, struct rp_error *error)
 }
 
 static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_corpus_spec *spec,
-                       struct rp_error *error)
+                       const struct rp_remote **next, struct rp_error *error)
 {
     const struct rp_source_spec *source_spec = &spec->sources[s];
     struct rp_source *source = &corpus->sources[s];
@@ -157,7 +179,7 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
     source->shard_count = source_spec->shard_count;
     source->asked = corpus->asked;
     source->name = strdup(source_spec->name ? source_spec->name : "");
-    int code = source->name ? open_shards(corpus, s, spec, error) : fail_memory(error);
+    int code = source->name ? open_shards(corpus, s, spec, next, error) : fail_memory(error);
     if (code == 0)
         code = sum_shards(source, error);
     if (code == 0 && (source->documents == 0 || source->tokens == 0))
@@ -189,9 +211,12 @@ static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *s
     struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
     int code = corpus->shards && corpus->sources && corpus->asked && members ? 0
                                                                              : fail_memory(error);
+    if (code == 0)
+        code = open_remotes(corpus, spec, error);
+    const struct rp_remote *next = corpus->remotes;
     for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
         corpus->source_count = s + 1;
-        code = open_source(corpus, s, spec, error);
+        code = open_source(corpus, s, spec, &next, error);
         members[s] = corpus->sources[s].fingerprint;
     }
     if (code == 0)
@@ -224,6 +249,7 @@ void rp_corpus_close(struct rp_corpus *corpus)
     }
     for (uint32_t i = 0; i < corpus->shard_count; i++)
         rp_shard_close(&corpus->shards[i]);
+    rp_remotes_close(corpus->remotes, corpus->remote_count);
     free(corpus->sources);
     free(corpus->shards);
     free(corpus->asked);

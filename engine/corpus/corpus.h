@@ -65,9 +65,9 @@ uint32_t rp_token_bits(enum rp_token_type type);  /* of an id: without the sign 
 /* The name of a column, with its NUL. */
 #define RP_COLUMN_BYTES 32u
 
-/* What the user says about one source. Paths are files, Megatron prefixes, or directories/globs
- * that the config module has already expanded, in the canonical order (sorted bytewise within one
- * pattern). */
+/* What the user says about one source. Paths are files, URLs (object/url.h), Megatron prefixes, or
+ * directories/globs that the config module has already expanded, in the canonical order (sorted
+ * bytewise within one pattern). */
 struct rp_source_spec {
     const char *name;
     uint64_t weight; /* only carried */
@@ -85,6 +85,7 @@ struct rp_corpus_spec {
     const struct rp_source_spec *sources;
     uint32_t source_count;
     const char *index_dir;   /* looked into for sidecars first; NULL = beside the shard only */
+    const char *cache_dir;   /* for indexes and sidecars of URLs; NULL = as object/remote.h says */
     bool allow_missing_data; /* with its sidecar there, a missing token file is a warning */
 };
 
@@ -160,8 +161,11 @@ RP_MUST_CHECK int rp_source_spans(const struct rp_source *source, const struct r
 
 /* One token file. Strings and hashes belong to the corpus. */
 struct rp_shard {
-    const char *path; /* of the token file */
-    uint64_t bytes;   /* of the token file */
+    const char *path; /* of the token file, or its URL as people see it */
+    /* Of an object in a store: what to open, which may hold a secret, and what identifies its
+     * content ("" = nothing does). NULL: it is a file. */
+    const char *url, *identity;
+    uint64_t bytes; /* of the token file */
     uint32_t source;
     enum rp_token_type type;
     const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */
@@ -192,7 +196,9 @@ RP_MUST_CHECK int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp
 
 /* Fingerprints do not depend on paths or times. The sampled one is over sizes, the index (whole up
  * to 64 MiB, sampled above) and 64 blocks of every shard; the full one exists when every shard has
- * a sidecar and covers every byte. */
+ * a sidecar and covers every byte. Of an object in a store the sidecar gives the hashes of the
+ * blocks, so that a copy on a disk has the same fingerprints; without one, its ETag takes their
+ * place. */
 struct rp_fingerprint {
     struct rp_hash128 sampled, full; /* full is zero when not known */
 };

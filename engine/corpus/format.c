@@ -195,6 +195,39 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
     return code;
 }
 
+/* What find does for a file, for an object: what lies beside it has been fetched. A sidecar knows
+ * the format and the documents; without one, only a Megatron index does. */
+static int find_remote(struct rp_found *found, const struct rp_remote *remote,
+                       struct rp_error *error)
+{
+    bool takes_index = found->format == RP_FORMAT_MEGATRON || found->format == RP_FORMAT_AUTO;
+    found->remote = remote;
+    if (remote->index_path && takes_index) {
+        found->index_path = strdup(remote->index_path);
+        if (!found->index_path)
+            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", remote->name);
+        found->format = RP_FORMAT_MEGATRON;
+        snprintf(found->why, sizeof found->why, "an .idx stands beside the .bin in the store");
+    }
+    int code = remote->sidecar_path
+                   ? rp_sidecar_open(&found->sidecar, remote->sidecar_path, remote->name, error)
+                   : 0;
+    found->has_sidecar = remote->sidecar_path && code == 0;
+    if (code < 0)
+        return code;
+    take_from_sidecar(found);
+    if (found->format == RP_FORMAT_MEGATRON && !found->index_path)
+        return rp_fail(error, -ENOENT, "put the .idx beside it, under the same name",
+                       "%s: a Megatron shard whose .idx is not there", remote->name);
+    if (found->has_sidecar || (found->index_path && remote->identity[0]))
+        return 0;
+    return rp_fail(error, -RP_E_FORMAT,
+                   "run `ringpack index` where the file is on a disk, and put its .rpx beside it",
+                   "%s: it has no sidecar (.rpx) in the store, and %s", remote->name,
+                   found->index_path ? "the server tells no ETag by which a change would be noticed"
+                                     : "no Megatron index (.idx) says where its documents are");
+}
+
 static int find(struct rp_found *found, const char *path, const struct rp_find_options *options,
                 struct rp_error *error)
 {
@@ -228,10 +261,11 @@ int rp_find(struct rp_found *found, const char *path, const struct rp_find_optio
                                .eos = hints->eos,
                                .column = hints->column,
                                .mask = hints->mask};
-    found->token_path = strdup(path);
+    found->token_path = strdup(options->remote ? options->remote->name : path);
     if (!found->token_path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    int code = find(found, path, options, error);
+    int code = options->remote ? find_remote(found, options->remote, error)
+                               : find(found, path, options, error);
     if (code < 0)
         rp_found_release(found);
     return code;

@@ -9,6 +9,7 @@
 
 #include "corpus/readers.h"
 #include "corpus/sidecar.h"
+#include "object/remote.h"
 
 struct rp_found {
     enum rp_format format;      /* never AUTO */
@@ -18,7 +19,8 @@ struct rp_found {
     struct rp_mask_choice mask; /* likewise */
     char *token_path;           /* the file of tokens */
     char *index_path;           /* Megatron: its .idx; NULL for the others */
-    bool data_missing;          /* the token file cannot be opened, and that was allowed */
+    const struct rp_remote *remote; /* of an object in a store; NULL: a file */
+    bool data_missing;              /* the token file cannot be opened, and that was allowed */
     bool has_sidecar;
     struct rp_sidecar sidecar;
     char why[256]; /* one sentence for people */
@@ -26,6 +28,7 @@ struct rp_found {
 
 struct rp_find_options {
     const struct rp_source_spec *hints; /* NULL = nothing declared */
+    const struct rp_remote *remote;     /* what the path is a URL of; NULL: it is a path */
     const char *index_dir;
     bool allow_missing_data;
     bool replacing_sidecar; /* a damaged sidecar does not matter: it is about to be written again */

@@ -11,6 +11,7 @@
 #include "corpus/largest.h"
 #include "corpus/mask_megatron.h"
 #include "corpus/shard.h"
+#include "object/url.h"
 
 static int add_blocks(struct rp_sidecar_writer *writer, const uint8_t *bytes, size_t byte_count,
                       struct rp_error *error)
@@ -158,6 +159,10 @@ int rp_index_build(const char *path, const struct rp_source_spec *hints, const c
     const struct rp_progress report = {progress, context};
     struct rp_opened opened;
     int fd;
+    if (rp_url_is(path))
+        return rp_fail(error, -RP_E_USAGE,
+                       "index the file on a disk, and copy its .rpx to the store, beside it",
+                       "%.200s: objects in stores are not indexed in place", path);
     int code = rp_shard_open_for_index(&opened, path, &options, &fd, error);
     if (code < 0)
         return code;

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "corpus/largest.h"
 #include "corpus/shard.h"
+#include "object/url.h"
 
 #define PART_TOKENS 4096u
 
@@ -76,6 +77,9 @@ static int scan_documents(const struct rp_opened *opened, const struct rp_probe 
 static int scan_largest(const struct rp_opened *opened, const struct rp_progress *progress,
                         uint64_t *token_max, struct rp_error *error)
 {
+    if (opened->found.remote)
+        return rp_fail(error, -RP_E_USAGE, "leave --scan away, or copy it to a disk",
+                       "%s: tokens of an object in a store are not scanned", opened->shard.path);
     int fd = rp_file_open_read(opened->shard.path, NULL, error);
     if (fd < 0)
         return fd;
@@ -94,15 +98,23 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
                bool scan_tokens, void (*progress)(void *context, uint64_t done, uint64_t total),
                void *context, struct rp_inspection *inspection, struct rp_error *error)
 {
+    struct rp_remote *remote = NULL;
+    int code = 0;
+    if (rp_url_is(path))
+        code = rp_remotes_open(&remote, &path, 1, NULL, error);
+    if (code < 0)
+        return code;
     const struct rp_open_options options = {
-        .find = {.hints = hints, .index_dir = index_dir},
+        .find = {.hints = hints, .remote = remote, .index_dir = index_dir},
         .scan_bytes_max = scan_tokens ? UINT64_MAX : RP_SCAN_AT_OPEN_MAX,
     };
     const struct rp_progress report = {progress, context};
     struct rp_opened opened;
-    int code = rp_shard_open(&opened, path, 0, &options, error);
-    if (code < 0)
+    code = rp_shard_open(&opened, path, 0, &options, error);
+    if (code < 0) {
+        rp_remotes_close(remote, 1);
         return code;
+    }
     const struct rp_shard *shard = &opened.shard;
     *inspection = (struct rp_inspection){
         .format = opened.found.format,
@@ -123,5 +135,6 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
     if (scan_tokens)
         code = scan_largest(&opened, &report, &inspection->token_max, error);
     rp_shard_close(&opened);
+    rp_remotes_close(remote, 1);
     return code;
 }

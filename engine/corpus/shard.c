@@ -17,12 +17,19 @@
 
 #include "base/bits.h"
 
-/* Returns a descriptor, or -1 when the token file is missing and that was allowed (see *code). */
+/* Returns a descriptor, or -1 when the token file is missing and that was allowed, or no file (see
+ * *code). */
 static int open_tokens(struct rp_opened *opened, int *code, struct rp_error *error)
 {
     struct rp_shard *shard = &opened->shard;
     *code = 0;
     shard->path = opened->found.token_path;
+    if (opened->found.remote) {
+        shard->bytes = opened->found.remote->bytes;
+        shard->url = opened->found.remote->url;
+        shard->identity = opened->found.remote->identity;
+        return -1;
+    }
     if (opened->found.data_missing) {
         shard->bytes = opened->found.sidecar.info.bytes;
         return -1;
@@ -137,8 +144,11 @@ static int take_sample(struct rp_opened *opened, int fd, uint64_t sample[RP_SAMP
                        struct rp_error *error)
 {
     const struct rp_sidecar *sidecar = &opened->found.sidecar;
-    if (fd < 0) { /* nothing else would find a wrong hash */
-        int code = rp_sidecar_check_blocks(sidecar, opened->shard.path, error);
+    if (fd < 0) {
+        /* of a file that is gone, nothing else would find a wrong hash */
+        int code = opened->found.remote
+                       ? 0
+                       : rp_sidecar_check_blocks(sidecar, opened->shard.path, error);
         if (code < 0)
             return code;
         for (uint32_t i = 0; i < rp_sample_count(sidecar->info.block_count); i++)
@@ -192,8 +202,12 @@ static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
         identity.content = opened->found.sidecar.info.content;
         code = check_index(opened, &identity, error);
     }
-    if (code == 0)
+    if (opened->found.remote && !opened->found.has_sidecar) {
+        identity.sample[0] = rp_hash64(shard->identity, strlen(shard->identity));
+        identity.sample_count = 1;
+    } else if (code == 0) {
         code = take_sample(opened, fd, identity.sample, error);
+    }
     opened->fingerprint = rp_identity_fingerprint(&identity);
     return code;
 }

@@ -49,6 +49,10 @@ static int check_read(const struct rp_fetcher *f, const struct rp_read *read, co
     const struct rp_file *file = &f->files->files[read->shard];
     const struct rp_shard *shard = rp_corpus_shard(f->options->corpus, read->shard);
     if (result < 0) {
+        const struct rp_io_method *method = f->options->method;
+        int code = method->explain ? method->explain(&file->object, error) : 0;
+        if (code < 0)
+            return code;
         struct rp_stamp known = shard->stamp;
         if (rp_shard_check(shard, &known, file->object.fd, error) < 0)
             return error->code;
@@ -175,6 +179,7 @@ static void publish_counts(struct rp_fetcher *f)
 static void fetch_all(struct rp_fetcher *f)
 {
     struct rp_io_done done[COMPLETIONS_MAX];
+    bool is_remote = f->options->method == rp_io_objects();
     while (!rp_arena_stopping(f->arena)) {
         use_region(f);
         if (f->next_read == 0)
@@ -185,20 +190,28 @@ static void fetch_all(struct rp_fetcher *f)
             sleep_until_planned(f);
             continue;
         }
-        /* several at a time, where there are many: each look costs a system call */
-        unsigned wait_min = 1 + rp_io_in_flight(f->io) / WAIT_SHARE;
+        /* Several at a time, where there are many: each look costs a system call. Reads of objects
+         * are so long that it does not matter, and each should be followed by the next at once. */
+        unsigned wait_min = is_remote ? 1 : 1 + rp_io_in_flight(f->io) / WAIT_SHARE;
         unsigned count = rp_io_wait(f->io, done, COMPLETIONS_MAX, wait_min);
-        for (unsigned i = 0; i < count; i++)
+        for (unsigned i = 0; i < count && !rp_arena_stopping(f->arena); i++)
             complete_read(f, &done[i]);
         publish_counts(f);
     }
+}
+
+static bool is_stopping(void *context)
+{
+    const struct rp_fetcher *f = context;
+    return rp_arena_stopping(f->arena);
 }
 
 static void *fetch_main(void *argument)
 {
     prctl(PR_SET_NAME, "read");
     struct rp_fetcher *f = argument;
-    struct rp_io_options options = {.depth = f->options->io_depth};
+    struct rp_io_options options = {
+        .depth = f->options->io_depth, .is_stopping = is_stopping, .context = f};
     int code = rp_io_open(&f->io, f->options->method, &options, &f->error);
     rp_a32_store_release(&f->opened, code < 0 ? 2 : 1); /* PAIRS fetcher-opened */
     rp_event_signal(&f->opened_event);

@@ -79,6 +79,8 @@ void rp_files_close(struct rp_files *files)
 static int check_opened(struct rp_file *file, const struct rp_shard *shard, struct rp_error *error)
 {
     struct rp_stamp found;
+    if (shard->url) /* each reply is compared with it */
+        return 0;
     if (file->checked && rp_stamp_of(file->object.fd, &found) == 0)
         file->stamp = (struct rp_stamp){.bytes = shard->bytes,
                                         .mtime_ns = found.mtime_ns,
@@ -91,7 +93,10 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
 {
     struct rp_file *file = &files->files[shard];
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    const struct rp_io_place place = {.path = info->path, .direct = files->direct};
+    const struct rp_io_place place = {.path = info->url ? info->url : info->path,
+                                      .direct = files->direct,
+                                      .bytes = info->bytes,
+                                      .identity = info->identity};
     int code = files->method->open_object(&file->object, &place, error);
     if (code < 0)
         return code;
@@ -114,7 +119,7 @@ static int look(struct rp_files *files, uint32_t shard, struct rp_error *error)
 {
     struct rp_file *file = &files->files[shard];
     const struct rp_shard *info = rp_corpus_shard(files->corpus, shard);
-    if (!file->is_open || RP_DEFECT(ignore_changed_files))
+    if (!file->is_open || info->url || RP_DEFECT(ignore_changed_files))
         return 0;
     return rp_shard_check(info, &file->stamp, file->object.fd, error);
 }

@@ -10,6 +10,15 @@
 #include "base/mem.h"
 #include "io/io.h"
 
+const struct rp_io_method *rp_io_objects(void)
+{
+#ifdef RP_HAVE_CURL
+    return &rp_io_method_http;
+#else
+    return NULL;
+#endif
+}
+
 static int read_one_byte(struct rp_io *io, int fd, struct rp_error *error)
 {
     static const char hint[] = "set `io: pread`, and report this kernel";

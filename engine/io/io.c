@@ -142,6 +142,8 @@ uint32_t rp_io_in_flight(const struct rp_io *io)
 void rp_io_get_counts(const struct rp_io *io, struct rp_io_counts *counts)
 {
     *counts = io->counts;
+    if (io->method->retries)
+        counts->retries += io->method->retries(io->self);
 }
 
 void rp_io_describe(const struct rp_io *io, char *text, size_t text_bytes)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io.h — bytes from files, by io_uring or by a pool of pread threads, behind one method table.
+/* io.h — bytes from files, by io_uring or by a pool of pread threads, and from objects in stores,
+ * by libcurl, behind one method table.
  *
  * Flow: a reader thread opens one rp_io, submits reads and waits for them. What comes back is
  * final: short reads have been continued, EAGAIN and EINTR resubmitted, EIO tried again, end of
@@ -8,7 +9,7 @@
  *
  * Invariant: the memory of a read belongs to the kernel from submit until its completion is
  * returned by rp_io_wait. No timeout and no cancel stops a file read in flight (measured), so there
- * is neither here.
+ * is neither here; a method of which reads can be dropped drops them when is_stopping says so.
  *
  * Threads: an rp_io belongs to the thread that opened it; a forked child must not touch it. */
 #ifndef RP_IO_IO_H
@@ -65,12 +66,17 @@ struct rp_io_counts {
 
 struct rp_io_options {
     uint32_t depth; /* reads in flight at most; 1 .. 4096 */
+    /* Has nobody a use for the reads any more? Asked now and then while they are waited for; NULL =
+     * never. Reads then come back with -ECANCELED. */
+    bool (*is_stopping)(void *context);
+    void *context;
 };
 
 /* A method: how reads reach the kernel. `submit` takes up to count reads, returns how many it took
  * (>= 0) or -errno; `reap` waits for at least `wait_min` <= max raw completions (0 = poll) and
  * returns how many it stored. A raw result is what the read would have returned: bytes >= 0 or
- * -errno. `open` fails with -errno and says why in *error. `describe` and `use_region` may be NULL.
+ * -errno. `open` fails with -errno and says why in *error. `explain`, `use_region`, `retries` and
+ * `describe` may be NULL.
  * io.c never has more than options->depth reads at the method.
  *
  * Objects belong to no rp_io: they are opened and closed by any thread, and closed only when no
@@ -80,15 +86,19 @@ struct rp_io_method {
     int (*open_object)(struct rp_io_object *object_out, const struct rp_io_place *place,
                        struct rp_error *error);
     void (*close_object)(const struct rp_io_object *object);
+    /* why a read of the object failed, where that is more than its result: a negative code, or 0 */
+    int (*explain)(const struct rp_io_object *object, struct rp_error *error);
     int (*open)(void **self, const struct rp_io_options *options, struct rp_error *error);
     void (*close)(void *self);
     void (*use_region)(void *self, void *region, size_t bytes);
     int (*submit)(void *self, const struct rp_io_read *reads, unsigned count);
     int (*reap)(void *self, uint64_t *tags, int64_t *results, unsigned max, unsigned wait_min);
+    uint64_t (*retries)(const void *self); /* inside the method */
     void (*describe)(const void *self, char *text, size_t text_bytes);
 };
 extern const struct rp_io_method rp_io_method_uring;
 extern const struct rp_io_method rp_io_method_pread;
+extern const struct rp_io_method rp_io_method_http; /* where it was built with libcurl */
 
 /** Choose a method. `name` is "io_uring", "pread" or NULL for automatic: io_uring if a ring can be
  * made and reads through it, else pread. why (>= 256 bytes) says in one line what was chosen and
@@ -96,6 +106,9 @@ extern const struct rp_io_method rp_io_method_pread;
  * with the reason. */
 RP_MUST_CHECK int rp_io_choose(const char *name, const struct rp_io_method **method_out, char *why,
                                size_t why_bytes, struct rp_error *error);
+
+/** The method for objects in stores, and files beside them. NULL where it was built without. */
+const struct rp_io_method *rp_io_objects(void);
 
 struct rp_io;
 RP_MUST_CHECK int rp_io_open(struct rp_io **io_out, const struct rp_io_method *method,

@@ -36,6 +36,7 @@
 #include "server/server.h"
 #include "server/signals.h"
 #include "server/start.h"
+#include "stream.h"
 
 #define PARK_MS 100
 #define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */
@@ -119,9 +120,8 @@ static uint64_t token_limit(const struct rp_config *config)
 static int open_flow(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_config *c = engine->config;
-    static const char *const names[] = {NULL, "io_uring", "pread", NULL};
     char why[256];
-    int code = rp_io_choose(names[c->io], &engine->method, why, sizeof why, error);
+    int code = rp_stream_choose_io(&engine->method, c, engine->corpus, why, sizeof why, error);
     if (code < 0)
         return code;
     uint64_t corpus_bytes = 0;
@@ -129,8 +129,9 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
         corpus_bytes += rp_corpus_shard(engine->corpus, i)->bytes;
     engine->direct = c->direct == RP_SWITCH_ON ||
                      (c->direct == RP_SWITCH_AUTO && rp_io_prefers_direct(corpus_bytes));
-    bool mapped = c->io == RP_IO_MAPPED ||
-                  (c->io == RP_IO_AUTO && !engine->direct && rp_files_are_cached(engine->corpus));
+    bool mapped = engine->method != rp_io_objects() &&
+                  (c->io == RP_IO_MAPPED ||
+                   (c->io == RP_IO_AUTO && !engine->direct && rp_files_are_cached(engine->corpus)));
     if (mapped)
         rp_log(RP_LOG_INFO, "%s: token files are mapped",
                c->io == RP_IO_MAPPED ? "io: mapped" : "the page cache holds the corpus");

@@ -86,6 +86,7 @@ CHANGES = {
     "cpus": "0",
     "verify_blocks": "off",
     "index_dir": "/tmp",
+    "cache_dir": "/tmp",
     "run": "elsewhere",
 }
 

@@ -90,18 +90,19 @@ def module_of(path):
     return parts[0] if len(parts) > 1 else "top"
 
 
+MAY_KNOW = {  # beside itself, base and the public headers
+    "client": {"shm"},
+    "config": {"corpus", "object"},
+    "corpus": {"object"},
+    "io": {"object"},
+    "flow": LAYER_1,
+    "top": LAYER_1 | {"config"},
+    "server": LAYER_1 | {"config", "flow", "top"},
+}
+
+
 def may_include(module, target):
-    if target in (module, "base", "public"):
-        return True
-    if module == "client":
-        return target == "shm"
-    if module == "config":
-        return target == "corpus"
-    if module == "flow":
-        return target in LAYER_1
-    if module == "top":
-        return target in LAYER_1 | {"config"}
-    return module == "server" and target in LAYER_1 | {"config", "flow", "top"}
+    return target in {module, "base", "public"} | MAY_KNOW.get(module, set())
 
 
 def includes(files, within="engine/"):

@@ -72,6 +72,7 @@ static const char *const every_key[][2] = {
     {"direct", "off"},
     {"verify_blocks", "on"},
     {"index_dir", "/i"},
+    {"cache_dir", "/c"},
     {"run_dir", "/r"},
     {"checkpoint_dir", "/c"},
     {"resume", "required"},
@@ -122,6 +123,7 @@ static void check_every_key(void)
     assert_int_equal(config.direct, RP_SWITCH_OFF);
     assert_int_equal(config.verify_blocks, RP_SWITCH_ON);
     assert_string_equal(config.index_dir, "/i");
+    assert_string_equal(config.cache_dir, "/c");
     assert_string_equal(config.run_dir, "/r");
     assert_string_equal(config.checkpoint_dir, "/c");
     assert_int_equal(config.resume, RP_RESUME_REQUIRED);

@@ -113,14 +113,19 @@ def _sources(corpus):
 def _absolute(source):
     """Paths in a config are relative to it, and this config lies nowhere."""
     if not isinstance(source, dict):
-        return os.path.abspath(source)
+        return _absolute_path(source)
     source = dict(source)
     if "path" in source:
-        source["path"] = os.path.abspath(source["path"])
+        source["path"] = _absolute_path(source["path"])
     if "shards" in source:
         shards = [source["shards"]] if isinstance(source["shards"], str) else source["shards"]
-        source["shards"] = [os.path.abspath(shard) for shard in shards]
+        source["shards"] = [_absolute_path(shard) for shard in shards]
     return source
+
+
+def _absolute_path(path):
+    text = os.fspath(path)
+    return text if "://" in text else os.path.abspath(text)
 
 
 def _config_fd(text):

@@ -66,6 +66,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
+static int check_files(const struct rp_corpus *corpus, struct rp_error *error)
+{
+    for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++)
+        if (rp_corpus_shard(corpus, i)->url)
+            return rp_fail(error, -RP_E_CONFIG, "serve it, and drain it with `ringpack attach`",
+                           "%s: bench measures files, and this is an object in a store",
+                           rp_corpus_shard(corpus, i)->path);
+    return 0;
+}
+
 static int count_corpus(struct rp_bench *bench, struct rp_error *error)
 {
     for (uint32_t i = 0; i < rp_corpus_source_count(bench->corpus); i++) {
@@ -129,6 +139,8 @@ static int bench(void *argument, const struct rp_config *config)
         .runs = {[RP_BENCH_HOT] = {.name = "hot"}, [RP_BENCH_COLD] = {.name = "cold"}}};
     int code = rp_stream_open_corpus(&corpus, config, false, &error);
     bench.corpus = corpus;
+    if (code >= 0)
+        code = check_files(corpus, &error);
     if (code >= 0)
         code = count_corpus(&bench, &error);
     if (code >= 0)

@@ -156,7 +156,10 @@ static void take_done(struct reading *r, unsigned wait_min)
 static int read_file(struct reading *r, const struct rp_shard *shard, const struct window *window,
                      struct rp_error *error)
 {
-    const struct rp_io_place place = {.path = shard->path, .direct = r->direct};
+    const struct rp_io_place place = {.path = shard->url ? shard->url : shard->path,
+                                      .direct = r->direct,
+                                      .bytes = shard->bytes,
+                                      .identity = shard->identity};
     struct rp_io_object object;
     int code = r->method->open_object(&object, &place, error);
     if (code < 0)
@@ -189,9 +192,6 @@ static int read_file(struct reading *r, const struct rp_shard *shard, const stru
 static int open_reading(struct reading *r, struct rp_bench *bench, bool direct,
                         struct rp_error *error)
 {
-    static const char *const names[] = {
-        [RP_IO_AUTO] = NULL, [RP_IO_URING] = "io_uring", [RP_IO_PREAD] = "pread"};
-    enum rp_io_choice io = bench->config->io == RP_IO_MAPPED ? RP_IO_AUTO : bench->config->io;
     char why[256];
     *r = (struct reading){.bench = bench, .direct = direct, .free_count = READ_DEPTH};
     for (uint32_t i = 0; i < READ_DEPTH; i++)
@@ -199,7 +199,8 @@ static int open_reading(struct reading *r, struct rp_bench *bench, bool direct,
     r->memory = take_memory((size_t)READ_DEPTH * READ_BYTES);
     if (!r->memory)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for reads");
-    int code = rp_io_choose(names[io], &r->method, why, sizeof why, error);
+    int code = rp_stream_choose_io(&r->method, bench->config, bench->corpus, why, sizeof why,
+                                   error);
     const struct rp_io_options options = {.depth = READ_DEPTH};
     if (code == 0)
         code = rp_io_open(&r->io, r->method, &options, error);

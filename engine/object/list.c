@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* list — which objects of a bucket a pattern stands for: ListObjectsV2, page by page.
+ *
+ * Of the answer only keys and the token of the next page are taken. It is XML, of which the servers
+ * use little: elements without attributes, and the five entities. */
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "object/remote.h"
+#include "object/requests.h"
+#include "object/sign.h"
+#include "object/url.h"
+
+#define PAGE_BYTES (8u << 20)
+#define KEYS_MAX 10000000u /* more are no corpus, but a mistake */
+
+struct listing {
+    struct rp_object *object; /* the bucket */
+    char *prefix;             /* of the keys: the pattern up to its first wildcard */
+    const char *pattern;      /* NULL: all keys directly below the prefix */
+    char *page;               /* [PAGE_BYTES + 1] */
+    char *next;               /* token of the next page; NULL = there is none */
+    char **keys;
+    size_t count;
+};
+
+static const struct {
+    const char *name;
+    char letter;
+} entities[] = {{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
+
+/* In place: the text does not become longer. */
+static void resolve_entities(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from;) {
+        size_t used = 0;
+        for (size_t i = 0; *from == '&' && i < sizeof entities / sizeof entities[0]; i++)
+            if (!strncmp(from, entities[i].name, strlen(entities[i].name))) {
+                used = strlen(entities[i].name);
+                *to++ = entities[i].letter;
+            }
+        char *end = NULL;
+        if (used == 0 && from[0] == '&' &&
+            from[1] == '#') { /* of control characters, in practice */
+            long code = from[2] == 'x' ? strtol(from + 3, &end, 16) : strtol(from + 2, &end, 10);
+            if (*end == ';' && code > 0 && code < 128) {
+                *to++ = (char)code;
+                used = (size_t)(end + 1 - from);
+            }
+        }
+        if (used == 0)
+            *to++ = *from++;
+        else
+            from += used;
+    }
+    *to = '\0';
+}
+
+/* The text of the next <name> from *at on; the caller frees it. NULL: there is none. */
+static char *next_element(const char **at, const char *name)
+{
+    char open[64], close[64];
+    snprintf(open, sizeof open, "<%s>", name);
+    snprintf(close, sizeof close, "</%s>", name);
+    const char *begin = strstr(*at, open);
+    const char *end = begin ? strstr(begin, close) : NULL;
+    if (!end)
+        return NULL;
+    begin += strlen(open);
+    *at = end;
+    char *text = rp_format("%.*s", (int)(end - begin), begin);
+    if (text)
+        resolve_entities(text);
+    return text;
+}
+
+static int keep_key(struct listing *l, char *key, struct rp_error *error)
+{
+    bool matches = l->pattern ? fnmatch(l->pattern, key, FNM_PATHNAME) == 0
+                              : !strchr(key + strlen(l->prefix), '/') && key[strlen(l->prefix)];
+    if (!matches) {
+        free(key);
+        return 0;
+    }
+    if ((l->count & (l->count - 1)) == 0) { /* room for the next power of two */
+        char **grown = reallocarray(l->keys, l->count ? 2 * l->count : 1, sizeof *grown);
+        if (!grown) {
+            free(key);
+            return rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+        }
+        l->keys = grown;
+    }
+    l->keys[l->count++] = key;
+    return 0;
+}
+
+static int take_page(struct listing *l, struct rp_error *error)
+{
+    const char *at = l->page;
+    char *key;
+    int code = 0;
+    if (!strstr(l->page, "<ListBucketResult"))
+        return rp_fail(error, -RP_E_PROTOCOL, "check the endpoint: it is not one of S3",
+                       "%s: expected a list of objects, found something else",
+                       rp_object_name(l->object));
+    while (code == 0 && l->count < KEYS_MAX && (key = next_element(&at, "Key")))
+        code = keep_key(l, key, error);
+    at = l->page;
+    free(l->next);
+    l->next = next_element(&at, "NextContinuationToken");
+    return code;
+}
+
+static int ask_for_page(struct listing *l, struct rp_error *error)
+{
+    char *token = rp_percent_encode(l->next ? l->next : "", false);
+    char *prefix = rp_percent_encode(l->prefix, false);
+    char *query = token && prefix ? rp_format("%s%s%slist-type=2&prefix=%s",
+                                              l->next ? "continuation-token=" : "", token,
+                                              l->next ? "&" : "", prefix)
+                                  : NULL;
+    free(token);
+    free(prefix);
+    if (!query)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+    struct rp_object_request request = {.kind = RP_REQUEST_PAGE,
+                                        .object = l->object,
+                                        .query = query,
+                                        .bytes = PAGE_BYTES,
+                                        .buffer = (uint8_t *)l->page};
+    int code = rp_requests_do(&request, 1, 1, error);
+    free(query);
+    if (code == 0 && request.error.code < 0) {
+        code = request.error.code;
+        if (error)
+            *error = request.error;
+    }
+    l->page[request.arrived] = '\0';
+    return code == 0 ? take_page(l, error) : code;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int tell_keys(struct listing *l, const struct rp_url *url,
+                     int (*add)(void *, const char *, struct rp_error *), void *context,
+                     struct rp_error *error)
+{
+    int code = 0;
+    if (l->count)
+        qsort(l->keys, l->count, sizeof *l->keys, compare_keys);
+    for (size_t i = 0; i < l->count && code == 0; i++) {
+        char *text = rp_format("%s://%s/%s", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket,
+                               l->keys[i]);
+        code = text ? add(context, text, error)
+                    : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+        free(text);
+    }
+    return code;
+}
+
+static int list_all(struct listing *l, const struct rp_url *url, struct rp_error *error)
+{
+    size_t plain = strcspn(url->key, "*?[");
+    char *bucket = rp_format("%s://%s/", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket);
+    l->pattern = url->key[plain] ? url->key : NULL;
+    l->prefix = rp_format("%.*s", (int)plain, url->key);
+    l->page = rp_calloc(1, PAGE_BYTES + 1);
+    int code = bucket && l->prefix && l->page
+                   ? rp_object_open(&l->object, bucket, error)
+                   : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+    do {
+        if (code == 0)
+            code = ask_for_page(l, error);
+    } while (code == 0 && l->next && l->count < KEYS_MAX);
+    free(bucket);
+    return code;
+}
+
+int rp_remote_list(const char *pattern,
+                   int (*add)(void *context, const char *url, struct rp_error *error),
+                   void *context, struct rp_error *error)
+{
+    struct rp_url url;
+    struct listing l = {0};
+    int code = rp_url_parse(&url, pattern, error);
+    if (code < 0)
+        return code;
+    if (url.store == RP_STORE_HTTP)
+        code = rp_fail(error, -RP_E_CONFIG, "name each object, or use the store's s3 or gs URL",
+                       "%s: servers of http cannot be asked what they have", url.name);
+    if (code == 0)
+        code = list_all(&l, &url, error);
+    if (code == 0)
+        code = tell_keys(&l, &url, add, context, error);
+    for (size_t i = 0; i < l.count; i++)
+        free(l.keys[i]);
+    free(l.keys);
+    free(l.prefix);
+    free(l.page);
+    free(l.next);
+    rp_object_close(l.object);
+    rp_url_free(&url);
+    return code;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* object — see object.h. */
+#include "object/object.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "object/credentials.h"
+#include "object/profile.h"
+#include "object/sign.h"
+#include "object/url.h"
+
+#define LIFETIME_S 3600u /* of a signed URL */
+#define EARLY_S 600      /* a new one is made so long before its end */
+#define TOKEN_BYTES_MAX (16u << 10)
+
+struct rp_object {
+    struct rp_url url;
+
+    pthread_mutex_t lock; /* of what follows */
+    char *asked;          /* signed, or where a redirect led; NULL: to be made */
+    const char *place;    /* where its keys came from */
+    time_t expires;       /* of `asked` */
+    bool has_moved;       /* `asked` is where a redirect led: it carries its own right */
+    bool was_refused;
+    struct rp_error failure; /* code 0: none */
+};
+
+int rp_object_open(struct rp_object **object_out, const char *url, struct rp_error *error)
+{
+    *object_out = NULL;
+    struct rp_object *object = rp_calloc(1, sizeof *object);
+    if (!object)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
+    pthread_mutex_init(&object->lock, NULL);
+    int code = rp_url_parse(&object->url, url, error);
+    if (code < 0)
+        rp_object_close(object);
+    else
+        *object_out = object;
+    return code;
+}
+
+void rp_object_close(struct rp_object *object)
+{
+    if (!object)
+        return;
+    rp_url_free(&object->url);
+    free(object->asked);
+    pthread_mutex_destroy(&object->lock);
+    free(object);
+}
+
+const char *rp_object_name(const struct rp_object *object)
+{
+    return object->url.name;
+}
+
+void rp_ask_free(struct rp_ask *ask)
+{
+    free(ask->url);
+    free(ask->bearer);
+    *ask = (struct rp_ask){0};
+}
+
+/* ---- rights ---------------------------------------------------------------------------------- */
+
+static bool host_ends_with(const char *host, const char *suffix)
+{
+    size_t length = strcspn(host, ":"), bytes = strlen(suffix);
+    return length >= bytes && !strncasecmp(host + length - bytes, suffix, bytes);
+}
+
+static bool is_hub(const struct rp_url *url)
+{
+    const char *given = rp_environment("HF_ENDPOINT");
+    const char *host = given ? strstr(given, "://") : NULL;
+    if (host && strlen(url->host) == strcspn(host + 3, "/") &&
+        !strncmp(url->host, host + 3, strlen(url->host)))
+        return true;
+    return !strcasecmp(url->host, "huggingface.co");
+}
+
+/* As huggingface_hub looks for it. */
+static char *hub_token(void)
+{
+    const char *given = rp_environment("HF_TOKEN"), *home = rp_environment("HF_HOME");
+    if (given)
+        return strdup(given);
+    const char *file = rp_environment("HF_TOKEN_PATH"), *user = rp_environment("HOME");
+    char *path = file   ? strdup(file)
+                 : home ? rp_format("%s/token", home)
+                 : user ? rp_format("%s/.cache/huggingface/token", user)
+                        : NULL;
+    char *text = NULL;
+    size_t bytes;
+    if (path && rp_file_read_all(path, TOKEN_BYTES_MAX, &text, &bytes, NULL) == 0)
+        text[strcspn(text, " \r\n")] = '\0';
+    free(path);
+    return text;
+}
+
+static char *google_token(void)
+{
+    const char *given = rp_environment("GOOGLE_OAUTH_ACCESS_TOKEN");
+    if (!given)
+        given = rp_environment("CLOUDSDK_AUTH_ACCESS_TOKEN");
+    return given ? strdup(given) : NULL;
+}
+
+static char *plain_url(const struct rp_url *url, const char *query)
+{
+    const char *sas = rp_environment("AZURE_STORAGE_SAS_TOKEN");
+    if (!query)
+        query = url->query;
+    if (!query && sas && host_ends_with(url->host, ".blob.core.windows.net"))
+        query = *sas == '?' ? sas + 1 : sas;
+    return rp_format("%s://%s%s%s%s", url->scheme, url->host, url->path, query ? "?" : "",
+                     query ? query : "");
+}
+
+static char *signed_url(const struct rp_url *url, const char *query,
+                        const struct rp_credentials *keys, time_t *expires)
+{
+    time_t now = time(NULL), end = now + LIFETIME_S;
+    if (keys->expires && keys->expires < end) /* the URL ends with its keys */
+        end = keys->expires > now + EARLY_S ? keys->expires : now + EARLY_S;
+    char *region = url->store == RP_STORE_GS ? strdup("auto") : rp_s3_region();
+    struct rp_signer signer = {.key_id = keys->key_id,
+                               .secret = keys->secret,
+                               .session_token = keys->session_token,
+                               .region = region};
+    char *made = region ? rp_sign_url(&signer, url->scheme, url->host, url->path, query, now,
+                                      (uint32_t)(end - now))
+                        : NULL;
+    free(region);
+    *expires = end;
+    return made;
+}
+
+static int get_keys(const struct rp_url *url, bool renew, struct rp_credentials *keys,
+                    struct rp_error *error)
+{
+    *keys = (struct rp_credentials){0};
+    if (url->store == RP_STORE_S3)
+        return rp_credentials_get(keys, renew, error);
+    const char *key_id = rp_environment("GS_ACCESS_KEY_ID");
+    const char *secret = rp_environment("GS_SECRET_ACCESS_KEY");
+    if (url->store == RP_STORE_GS && key_id && secret)
+        *keys = (struct rp_credentials){
+            .key_id = strdup(key_id), .secret = strdup(secret), .place = "the environment"};
+    return 0;
+}
+
+/* Make the URL to ask; the lock is held. */
+static int make_url(struct rp_object *object, const char *query, char **made,
+                    struct rp_error *error)
+{
+    struct rp_credentials keys;
+    int code = get_keys(&object->url, object->was_refused, &keys, error);
+    if (code < 0)
+        return code;
+    object->expires = 0;
+    object->place = keys.key_id ? keys.place : NULL;
+    *made = keys.key_id && keys.secret ? signed_url(&object->url, query, &keys, &object->expires)
+                                       : plain_url(&object->url, query);
+    object->has_moved = false;
+    rp_credentials_free(&keys);
+    return *made ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
+}
+
+static bool is_fresh(const struct rp_object *object)
+{
+    return object->asked && !object->was_refused &&
+           (object->expires == 0 || time(NULL) < object->expires - EARLY_S / 2);
+}
+
+int rp_object_ask(struct rp_object *object, const char *query, struct rp_ask *ask,
+                  struct rp_error *error)
+{
+    *ask = (struct rp_ask){0};
+    int code = 0;
+    pthread_mutex_lock(&object->lock);
+    if (query) {
+        code = make_url(object, query, &ask->url, error);
+    } else if (!is_fresh(object)) {
+        char *made = NULL;
+        code = make_url(object, NULL, &made, error);
+        if (code == 0) {
+            free(object->asked);
+            object->asked = made;
+        }
+    }
+    if (code == 0 && !query)
+        ask->url = strdup(object->asked);
+    object->was_refused = false;
+    ask->place = object->place;
+    if (!object->has_moved && object->url.store == RP_STORE_GS && !object->place)
+        ask->bearer = google_token();
+    if (!object->has_moved && object->url.store == RP_STORE_HTTP && is_hub(&object->url))
+        ask->bearer = hub_token();
+    pthread_mutex_unlock(&object->lock);
+    if (code == 0 && !ask->url)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
+    return code;
+}
+
+void rp_object_refused(struct rp_object *object, const char *url)
+{
+    pthread_mutex_lock(&object->lock);
+    if (!object->asked || !strcmp(object->asked, url)) /* else it has been made anew already */
+        object->was_refused = true;
+    pthread_mutex_unlock(&object->lock);
+}
+
+void rp_object_moved(struct rp_object *object, const char *url)
+{
+    char *copy = strdup(url);
+    pthread_mutex_lock(&object->lock);
+    if (copy) {
+        free(object->asked);
+        object->asked = copy;
+        object->expires = 0;
+        object->has_moved = true;
+        copy = NULL;
+    }
+    pthread_mutex_unlock(&object->lock);
+    free(copy);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+void rp_object_fail(struct rp_object *object, const struct rp_error *error)
+{
+    pthread_mutex_lock(&object->lock);
+    if (object->failure.code == 0)
+        object->failure = *error;
+    pthread_mutex_unlock(&object->lock);
+}
+
+int rp_object_failure(struct rp_object *object, struct rp_error *error)
+{
+    pthread_mutex_lock(&object->lock);
+    int code = object->failure.code;
+    if (code < 0 && error)
+        *error = object->failure;
+    pthread_mutex_unlock(&object->lock);
+    return code;
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remote — see remote.h.
+ *
+ * Of each shard three objects are looked at: its tokens, its index and its sidecar. One look brings
+ * size, identity and the first 64 KiB, which is all of a small one; the rest of a larger one is
+ * read into a new file in pieces. Shards are taken in groups, so that a corpus of many needs no
+ * more memory and descriptors than a group. */
+#include "object/remote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "object/profile.h"
+#include "object/requests.h"
+#include "object/url.h"
+
+#define GROUP 128u
+#define DEPTH 32u
+#define LOOK_BYTES (64u << 10)
+#define PIECE_BYTES (8u << 20)
+
+enum part { TOKENS, INDEX, SIDECAR, PARTS };
+
+/* One of the objects of a shard while its group is being opened. */
+struct look {
+    struct rp_object *object; /* NULL = the shard has none of this kind */
+    struct rp_object_request request;
+    uint8_t *bytes; /* [LOOK_BYTES] */
+    char *path;     /* in the directory */
+    bool is_new;    /* it is being written */
+    struct rp_new_file file;
+    uint8_t *map;
+};
+
+static char *choose_directory(const char *given)
+{
+    const char *cache = rp_environment("XDG_CACHE_HOME"), *home = rp_environment("HOME");
+    if (given)
+        return strdup(given);
+    return cache  ? rp_format("%s/ringpack", cache)
+           : home ? rp_format("%s/.cache/ringpack", home)
+                  : rp_format("/tmp/ringpack-%u-cache", (unsigned)getuid());
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+/* The URL of a part of a shard; the caller frees it. NULL with *none: it has no such part. */
+static char *part_url(const char *url, enum part part, bool *none)
+{
+    bool is_index = rp_url_has_suffix(url, ".idx"), is_sidecar = rp_url_has_suffix(url, ".rpx");
+    char *tokens = is_index     ? rp_url_beside(url, 4, ".bin")
+                   : is_sidecar ? rp_url_beside(url, 4, "")
+                                : strdup(url);
+    char *made = NULL;
+    *none = tokens && part == INDEX && !rp_url_has_suffix(tokens, ".bin");
+    if (part == TOKENS || !tokens)
+        return tokens;
+    if (!*none)
+        made = part == INDEX ? rp_url_beside(tokens, 4, ".idx") : rp_url_beside(tokens, 0, ".rpx");
+    free(tokens);
+    return made;
+}
+
+static int open_look(struct look *look, const char *shard, enum part part, struct rp_error *error)
+{
+    bool none;
+    char *url = part_url(shard, part, &none);
+    if (none)
+        return 0;
+    look->bytes = rp_calloc(1, LOOK_BYTES);
+    int code = url && look->bytes ? rp_object_open(&look->object, url, error)
+                                  : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
+    free(url);
+    look->request = (struct rp_object_request){.kind = RP_REQUEST_LOOK,
+                                               .object = look->object,
+                                               .bytes = part == TOKENS ? 1 : LOOK_BYTES,
+                                               .buffer = look->bytes};
+    return code;
+}
+
+static void close_look(struct look *look)
+{
+    if (look->map)
+        munmap(look->map, look->request.total);
+    if (look->is_new)
+        rp_new_file_discard(&look->file);
+    rp_object_close(look->object);
+    free(look->bytes);
+    free(look->path);
+}
+
+/* All requests of a list of looks, side by side in memory of their own. */
+static int do_looks(struct look *looks, size_t count, struct rp_error *error)
+{
+    struct rp_object_request *requests = rp_calloc(count, sizeof *requests);
+    size_t used = 0;
+    if (!requests)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for requests");
+    for (size_t i = 0; i < count; i++)
+        if (looks[i].object)
+            requests[used++] = looks[i].request;
+    int code = rp_requests_do(requests, used, DEPTH, error);
+    for (size_t i = 0, at = 0; i < count && code == 0; i++)
+        if (looks[i].object)
+            looks[i].request = requests[at++];
+    free(requests);
+    return code;
+}
+
+/* A store may answer 403 to what is not there, so that nobody learns what there is. */
+static bool is_missing(const struct look *look)
+{
+    int code = look->request.error.code;
+    return !look->object || code == -ENOENT || code == -EACCES;
+}
+
+static int check_look(const struct look *look, enum part part, struct rp_error *error)
+{
+    if (part != TOKENS && is_missing(look))
+        return 0;
+    if (look->request.error.code < 0) {
+        if (error)
+            *error = look->request.error;
+        return look->request.error.code;
+    }
+    if (look->request.total == 0)
+        return rp_fail(error, -RP_E_EMPTY, "write it again", "%s: found an empty object",
+                       rp_object_name(look->object));
+    return 0;
+}
+
+/* ---- fetching -------------------------------------------------------------------------------- */
+
+static bool is_there(const struct look *look)
+{
+    struct stat info;
+    return look->request.identity[0] && stat(look->path, &info) == 0 &&
+           (uint64_t)info.st_size == look->request.total;
+}
+
+/* Begin the file of an object that is not there, with its first bytes. */
+static int begin_file(struct look *look, const char *directory, struct rp_error *error)
+{
+    const struct rp_object_request *r = &look->request;
+    char *key = rp_format("%s\n%s\n%" PRIu64, rp_object_name(look->object), r->identity, r->total);
+    struct rp_hash128 hash = rp_hash128(key ? key : "", key ? strlen(key) : 0);
+    if (key)
+        look->path = rp_format("%s/%016" PRIx64 "%016" PRIx64, directory, hash.high, hash.low);
+    free(key);
+    if (!look->path)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
+    if (is_there(look))
+        return 0;
+    int code = rp_new_file_open(&look->file, look->path, error);
+    if (code < 0)
+        return code;
+    look->is_new = true;
+    int failed = posix_fallocate(look->file.fd, 0, (off_t)r->total);
+    void *map = failed ? MAP_FAILED
+                       : mmap(NULL, r->total, PROT_READ | PROT_WRITE, MAP_SHARED, look->file.fd, 0);
+    if (map == MAP_FAILED)
+        return rp_fail(error, failed ? -failed : -errno,
+                       "make room there, or name another directory with `cache_dir`",
+                       "%s: no room for the %" PRIu64 " bytes of %s", directory, r->total,
+                       rp_object_name(look->object));
+    look->map = map;
+    memcpy(look->map, look->bytes, r->arrived);
+    return 0;
+}
+
+static size_t count_pieces(const struct look *look)
+{
+    return look->is_new ? rp_div_up(look->request.total - look->request.arrived, PIECE_BYTES) : 0;
+}
+
+/* The rest of all files that were begun, in pieces. */
+static int fetch_rest(struct look *looks, size_t count, struct rp_error *error)
+{
+    size_t pieces = 0, used = 0;
+    for (size_t i = 0; i < count; i++)
+        pieces += count_pieces(&looks[i]);
+    struct rp_object_request *requests = rp_calloc(pieces, sizeof *requests);
+    if (!requests)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for requests");
+    for (size_t i = 0; i < count; i++) {
+        const struct rp_object_request *r = &looks[i].request;
+        size_t own = count_pieces(&looks[i]);
+        for (size_t p = 0; p < own; p++) {
+            uint64_t at = r->arrived + p * PIECE_BYTES;
+            requests[used++] = (struct rp_object_request){
+                .kind = RP_REQUEST_RANGE,
+                .object = looks[i].object,
+                .offset = at,
+                .bytes = (uint32_t)rp_min_u64(PIECE_BYTES, r->total - at),
+                .buffer = looks[i].map + at,
+                .total = r->total,
+                .expected = r->identity};
+        }
+    }
+    int code = rp_requests_do(requests, used, DEPTH, error);
+    for (size_t i = 0; i < used && code == 0; i++)
+        if (requests[i].error.code < 0) {
+            code = requests[i].error.code;
+            if (error)
+                *error = requests[i].error;
+        }
+    free(requests);
+    return code;
+}
+
+static int finish_file(struct look *look, struct rp_error *error)
+{
+    if (!look->is_new)
+        return 0;
+    munmap(look->map, look->request.total);
+    look->map = NULL;
+    look->is_new = false;
+    return rp_new_file_publish(&look->file, error);
+}
+
+/* ---- shards ---------------------------------------------------------------------------------- */
+
+static int take_shard(struct rp_remote *remote, const char *url, struct look parts[PARTS],
+                      struct rp_error *error)
+{
+    bool none;
+    remote->url = part_url(url, TOKENS, &none);
+    remote->name = strdup(rp_object_name(parts[TOKENS].object));
+    remote->identity = strdup(parts[TOKENS].request.identity);
+    remote->bytes = parts[TOKENS].request.total;
+    remote->index_path = parts[INDEX].path;
+    remote->sidecar_path = parts[SIDECAR].path;
+    parts[INDEX].path = parts[SIDECAR].path = NULL;
+    return remote->url && remote->name && remote->identity
+               ? 0
+               : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
+}
+
+static int open_group(struct rp_remote *remotes, const char *const *urls, size_t count,
+                      struct look *looks, const char *directory, struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; i < count * PARTS && code == 0; i++)
+        code = open_look(&looks[i], urls[i / PARTS], (enum part)(i % PARTS), error);
+    if (code == 0)
+        code = do_looks(looks, count * PARTS, error);
+    for (size_t i = 0; i < count * PARTS && code == 0; i++) {
+        enum part part = (enum part)(i % PARTS);
+        code = check_look(&looks[i], part, error);
+        if (code == 0 && part != TOKENS && !is_missing(&looks[i]))
+            code = begin_file(&looks[i], directory, error);
+    }
+    if (code == 0)
+        code = fetch_rest(looks, count * PARTS, error);
+    for (size_t i = 0; i < count * PARTS && code == 0; i++)
+        code = finish_file(&looks[i], error);
+    for (size_t i = 0; i < count && code == 0; i++)
+        code = take_shard(&remotes[i], urls[i], &looks[i * PARTS], error);
+    return code;
+}
+
+int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, size_t count,
+                    const char *directory, struct rp_error *error)
+{
+    struct rp_remote *remotes = rp_calloc(count, sizeof *remotes);
+    struct look *looks = rp_calloc((size_t)GROUP * PARTS, sizeof *looks);
+    char *chosen = choose_directory(directory);
+    int code = remotes && looks && chosen
+                   ? rp_dir_make(chosen, error)
+                   : rp_fail(error, -ENOMEM, NULL, "out of memory for %zu shards", count);
+    for (size_t first = 0; first < count && code == 0; first += GROUP) {
+        size_t here = rp_min_u64(GROUP, count - first);
+        code = open_group(remotes + first, urls + first, here, looks, chosen, error);
+        for (size_t i = 0; i < here * PARTS; i++)
+            close_look(&looks[i]);
+        memset(looks, 0, (size_t)GROUP * PARTS * sizeof *looks);
+    }
+    free(looks);
+    free(chosen);
+    if (code < 0) {
+        rp_remotes_close(remotes, count);
+        remotes = NULL;
+    }
+    *remotes_out = remotes;
+    return code;
+}
+
+void rp_remotes_close(struct rp_remote *remotes, size_t count)
+{
+    for (size_t i = 0; remotes && i < count; i++) {
+        free(remotes[i].url);
+        free(remotes[i].name);
+        free(remotes[i].identity);
+        free(remotes[i].index_path);
+        free(remotes[i].sidecar_path);
+    }
+    free(remotes);
+}

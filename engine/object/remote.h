@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remote.h — the shards of a corpus that are objects: how large they are, what identifies them, and
+ * the small objects beside them.
+ *
+ * Token objects are read by ranges while the stream runs (io/io_http.c). What lies beside them and
+ * is looked into at random, the index (NAME.idx) and the sidecar (NAME.bin.rpx), is fetched whole
+ * at the start, into a directory of this machine, under a name that is made of its URL and its
+ * identity. So a file there never changes its meaning, and what is there is not fetched again.
+ *
+ * And buckets: which objects a pattern stands for. */
+#ifndef RP_OBJECT_REMOTE_H
+#define RP_OBJECT_REMOTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+
+/* One shard. */
+struct rp_remote {
+    char *url;          /* of its tokens, as it was given: it may hold a secret */
+    char *name;         /* the same for people */
+    uint64_t bytes;     /* of its tokens */
+    char *identity;     /* their ETag, or when they were modified; "" if the server tells neither */
+    char *index_path;   /* of its .idx, in the directory; NULL = there is none */
+    char *sidecar_path; /* of its sidecar; NULL = there is none */
+};
+
+/** Look at shards, up to 32 at a time. A URL may be that of an object of tokens, of an .idx or a
+ * sidecar beside it, or a Megatron prefix. directory: where small objects are kept; NULL:
+ * $XDG_CACHE_HOME/ringpack or ~/.cache/ringpack. */
+RP_MUST_CHECK int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls,
+                                  size_t count, const char *directory, struct rp_error *error);
+void rp_remotes_close(struct rp_remote *remotes, size_t count); /* NULL is fine */
+
+/** The objects of a bucket whose URLs match a pattern of * ? [], or, of a URL that ends with a
+ * slash, all directly below it; in bytewise order. `add` gets each as s3://BUCKET/KEY. Patterns of
+ * https cannot be listed, and are refused. */
+RP_MUST_CHECK int rp_remote_list(const char *pattern,
+                                 int (*add)(void *context, const char *url, struct rp_error *error),
+                                 void *context, struct rp_error *error);
+
+#endif

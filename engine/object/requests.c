@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* requests — see requests.h.
+ *
+ *   start ──► ASKED ──► the reply's headers are judged ──► body into the buffer ──► DONE
+ *               ▲                 │                              │
+ *               │ pause is over   ▼ busy, broken, silent         ▼ half a body
+ *               └────────────── PAUSED ◄─────────────────────────┘
+ *
+ * After half a body only the rest is asked for. */
+#include "object/requests.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "object/profile.h"
+#include "object/curl.h"
+
+#define MS 1000000ull
+#define CONNECT_MS 10000L
+#define STALL_BYTES 1024L /* a second */
+#define REDIRECTS_MAX 8L
+#define PROGRESS_BYTES (64u << 10) /* less than this is no reason to go on for longer */
+#define POLL_MS 100
+#define START_GIVE_UP_S 20u
+#define QUIET_NS (10ull * 1000 * MS)  /* between two lines in the log */
+#define SWALLOW_BYTES_MAX (64u << 10) /* of a refusal, so that its connection can be kept */
+
+enum exchange_state { FREE, ASKED, PAUSED, DONE };
+
+struct exchange {
+    struct rp_requests *owner;
+    struct rp_object_request *request;
+    enum exchange_state state;
+    CURL *easy;
+    struct rp_ask ask;
+    struct rp_object_reply reply;
+    enum rp_verdict verdict;
+    bool is_judged;
+    bool was_refused;    /* once already: the second refusal is the last */
+    uint32_t begin;      /* request->arrived when this try began */
+    uint64_t swallowed;  /* bytes of a body that is not wanted */
+    unsigned tries;      /* that failed in a row */
+    uint64_t failing_ns; /* when the first of them began; 0 = none */
+    uint64_t due_ns;     /* PAUSED: until then */
+};
+
+struct rp_requests {
+    const struct rp_curl *curl;
+    CURLM *multi;
+    struct rp_patience patience;
+    struct exchange *exchanges; /* [depth] */
+    uint32_t depth, in_flight, done;
+    uint64_t random, retries, said_ns;
+};
+
+struct rp_patience rp_patience_standard(bool is_start)
+{
+    struct rp_patience p = {50, 20000, 300, 20};
+    const char *given = getenv("RINGPACK_OBJECT_PATIENCE");
+    struct rp_patience said;
+    if (given && sscanf(given, "%" SCNu32 ",%" SCNu32 ",%" SCNu32 ",%" SCNu32, &said.pause_ms,
+                        &said.pause_max_ms, &said.give_up_s, &said.stall_s) == 4)
+        p = said;
+    if (is_start)
+        p.give_up_s = (uint32_t)rp_min_u64(p.give_up_s, START_GIVE_UP_S);
+    return p;
+}
+
+/* ---- one exchange ---------------------------------------------------------------------------- */
+
+static size_t take_header(char *line, size_t size, size_t count, void *context)
+{
+    struct exchange *x = context;
+    rp_reply_header(&x->reply, line, size * count);
+    return size * count;
+}
+
+static struct rp_expected expected_of(const struct exchange *x)
+{
+    const struct rp_object_request *r = x->request;
+    bool is_range = r->kind == RP_REQUEST_RANGE;
+    return (struct rp_expected){.name = rp_object_name(r->object),
+                                .is_page = r->kind == RP_REQUEST_PAGE,
+                                .first = r->offset + x->begin,
+                                .last = r->offset + r->bytes - 1,
+                                .total = is_range ? r->total : RP_SIZE_UNKNOWN,
+                                .identity = is_range && r->expected[0] ? r->expected : NULL,
+                                .keys_place = x->ask.place};
+}
+
+static void judge(struct exchange *x)
+{
+    struct rp_object_request *r = x->request;
+    struct rp_expected expected = expected_of(x);
+    if (x->is_judged)
+        return;
+    x->is_judged = true;
+    x->verdict = rp_reply_judge(&x->reply, &expected, &r->error);
+    if (x->verdict != RP_REPLY_GOOD || r->kind != RP_REQUEST_LOOK)
+        return;
+    r->total = x->reply.has_range ? x->reply.total : x->reply.length;
+    snprintf(r->identity, sizeof r->identity, "%s", rp_reply_identity(&x->reply));
+}
+
+/* Returning less than there is makes libcurl end the transfer. */
+static size_t take_body(char *data, size_t size, size_t count, void *context)
+{
+    struct exchange *x = context;
+    struct rp_object_request *r = x->request;
+    size_t bytes = size * count;
+    if (x->reply.status < 200 || x->reply.status > 299) { /* the reason is in the body */
+        size_t room = sizeof x->reply.body - x->reply.body_bytes;
+        memcpy(x->reply.body + x->reply.body_bytes, data, rp_min_u64(room, bytes));
+        x->reply.body_bytes += rp_min_u64(room, bytes);
+        x->swallowed += bytes;
+        return x->swallowed > SWALLOW_BYTES_MAX ? 0 : bytes;
+    }
+    judge(x);
+    if (x->verdict != RP_REPLY_GOOD)
+        return 0;
+    size_t taken = rp_min_u64(bytes, r->bytes - r->arrived);
+    memcpy(r->buffer + r->arrived, data, taken);
+    r->arrived += (uint32_t)taken;
+    return taken;
+}
+
+/* A file of certificates in the place of the machine's, as AWS's tools and curl are told of it. */
+static const char *given_authorities(void)
+{
+    static const char *const names[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
+    const char *given = NULL;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(names) && !given; i++)
+        given = rp_environment(names[i]);
+    return given;
+}
+
+static void set_options(struct exchange *x)
+{
+    const struct rp_curl *curl = x->owner->curl;
+    const struct rp_object_request *r = x->request;
+    char range[64];
+    bool is_safe = !strncmp(x->ask.url, "https:", 6); /* and then a redirect is to be, too */
+    curl->easy_reset(x->easy);
+    curl->easy_setopt(x->easy, CURLOPT_URL, x->ask.url);
+    curl->easy_setopt(x->easy, CURLOPT_PATH_AS_IS, 1L);
+    curl->easy_setopt(x->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl->easy_setopt(x->easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    curl->easy_setopt(x->easy, CURLOPT_REDIR_PROTOCOLS,
+                      is_safe ? (long)CURLPROTO_HTTPS : (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    curl->easy_setopt(x->easy, CURLOPT_FOLLOWLOCATION, 1L);
+    curl->easy_setopt(x->easy, CURLOPT_MAXREDIRS, REDIRECTS_MAX);
+    curl->easy_setopt(x->easy, CURLOPT_NOSIGNAL, 1L);
+    curl->easy_setopt(x->easy, CURLOPT_USERAGENT, "ringpack/" RP_VERSION);
+    curl->easy_setopt(x->easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+    curl->easy_setopt(x->easy, CURLOPT_LOW_SPEED_LIMIT, STALL_BYTES);
+    curl->easy_setopt(x->easy, CURLOPT_LOW_SPEED_TIME, (long)x->owner->patience.stall_s);
+    curl->easy_setopt(x->easy, CURLOPT_BUFFERSIZE, 256L << 10);
+    curl->easy_setopt(x->easy, CURLOPT_HEADERFUNCTION, take_header);
+    curl->easy_setopt(x->easy, CURLOPT_HEADERDATA, x);
+    curl->easy_setopt(x->easy, CURLOPT_WRITEFUNCTION, take_body);
+    curl->easy_setopt(x->easy, CURLOPT_WRITEDATA, x);
+    curl->easy_setopt(x->easy, CURLOPT_PRIVATE, x);
+    const char *authorities = given_authorities();
+    if (authorities)
+        curl->easy_setopt(x->easy, CURLOPT_CAINFO, authorities);
+    if (x->ask.bearer) { /* libcurl sends it to no other host */
+        curl->easy_setopt(x->easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        curl->easy_setopt(x->easy, CURLOPT_XOAUTH2_BEARER, x->ask.bearer);
+    }
+    if (r->kind != RP_REQUEST_PAGE) {
+        snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, r->offset + x->begin,
+                 r->offset + r->bytes - 1);
+        curl->easy_setopt(x->easy, CURLOPT_RANGE, range);
+    }
+}
+
+static void finish(struct exchange *x)
+{
+    x->state = DONE;
+    x->owner->done++;
+}
+
+static void ask(struct exchange *x)
+{
+    struct rp_object_request *r = x->request;
+    rp_ask_free(&x->ask);
+    rp_reply_begin(&x->reply);
+    if (r->kind != RP_REQUEST_RANGE)
+        r->arrived = 0;
+    x->begin = r->arrived;
+    x->is_judged = false;
+    x->swallowed = 0;
+    r->error.code = 0;
+    if (rp_object_ask(r->object, r->query, &x->ask, &r->error) < 0) {
+        finish(x);
+        return;
+    }
+    set_options(x);
+    x->state = ASKED;
+    CURLMcode code = x->owner->curl->multi_add_handle(x->owner->multi, x->easy);
+    RP_ASSERT(code == CURLM_OK || code == CURLM_OUT_OF_MEMORY);
+    if (code != CURLM_OK) {
+        (void)rp_fail(&r->error, -ENOMEM, NULL, "out of memory for a request");
+        finish(x);
+    }
+}
+
+/* ---- what became of it ----------------------------------------------------------------------- */
+
+static uint64_t draw_below(struct rp_requests *requests, uint64_t limit)
+{
+    uint64_t x = requests->random; /* xorshift64: it need not be good, only different elsewhere */
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    requests->random = x;
+    return limit ? x % limit : 0;
+}
+
+/* Somebody who looks at the log learns why nothing moves, and is not flooded. */
+static void tell(struct rp_requests *requests, const struct rp_object_request *r, uint64_t now)
+{
+    if (now - requests->said_ns < QUIET_NS)
+        return;
+    requests->said_ns = now;
+    rp_log(RP_LOG_WARNING, "%s; trying again for %u s", r->error.message,
+           requests->patience.give_up_s);
+}
+
+static void pause_or_give_up(struct exchange *x)
+{
+    struct rp_requests *requests = x->owner;
+    const struct rp_patience *p = &requests->patience;
+    struct rp_object_request *r = x->request;
+    uint64_t now = rp_now_ns();
+    if (r->arrived - x->begin >= PROGRESS_BYTES) {
+        x->tries = 0;
+        x->failing_ns = 0;
+    }
+    if (x->failing_ns == 0)
+        x->failing_ns = now;
+    if (now - x->failing_ns >= p->give_up_s * 1000 * MS) {
+        char why[sizeof r->error.message];
+        snprintf(why, sizeof why, "%s", r->error.message);
+        (void)rp_fail(&r->error, -RP_E_TIMEOUT,
+                      "what was delivered and saved is valid; check the network and the store, and "
+                      "start again",
+                      "%s; given up after %u s", why, p->give_up_s);
+        finish(x);
+        return;
+    }
+    uint64_t most = (uint64_t)p->pause_ms << rp_min_u64(x->tries++, 20);
+    uint64_t pause = draw_below(requests, rp_min_u64(most, p->pause_max_ms) * MS);
+    pause = rp_max_u64(pause, rp_min_u64(x->reply.retry_after_s * 1000, p->pause_max_ms) * MS);
+    x->due_ns = now + pause;
+    x->state = PAUSED;
+    requests->retries++;
+    if (x->tries > 3)
+        tell(requests, r, now);
+}
+
+static bool is_whole(const struct rp_object_request *r)
+{
+    uint64_t wanted = r->bytes;
+    if (r->kind == RP_REQUEST_LOOK)
+        wanted = rp_min_u64(wanted, r->total);
+    return r->kind == RP_REQUEST_PAGE || r->arrived == wanted;
+}
+
+/* What libcurl says, of a reply that was not wrong in itself. True: it is to be asked for again. */
+static bool judge_transfer(struct exchange *x, CURLcode code)
+{
+    struct rp_object_request *r = x->request;
+    const char *name = rp_object_name(r->object);
+    switch (code) {
+    case CURLE_TOO_MANY_REDIRECTS:
+        (void)rp_fail(&r->error, -RP_E_PROTOCOL, "check the URL",
+                      "%s: more than %ld redirects, perhaps in a circle", name, REDIRECTS_MAX);
+        return false;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+        (void)rp_fail(&r->error, -RP_E_PROTOCOL,
+                      "install the authority's certificate (`update-ca-certificates`), or name it "
+                      "by SSL_CERT_FILE",
+                      "%s: the server's certificate is not trusted", name);
+        return false;
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_URL_MALFORMAT:
+        (void)rp_fail(&r->error, -RP_E_CONFIG, "check the URL", "%s: it cannot be asked for", name);
+        return false;
+    case CURLE_WRITE_ERROR: /* we ended it: a page that is too long, or more than was promised */
+        (void)rp_fail(&r->error, -RP_E_PROTOCOL, "check the server",
+                      "%s: the answer is longer than %u bytes", name, r->bytes);
+        return false;
+    default:
+        (void)rp_fail(&r->error, -RP_E_TIMEOUT, NULL, "%s: %s", name,
+                      code == CURLE_OK ? "the body ended too soon"
+                                       : x->owner->curl->easy_strerror(code));
+        return true;
+    }
+}
+
+static void conclude(struct exchange *x, CURLcode code)
+{
+    struct rp_object_request *r = x->request;
+    char *moved = NULL;
+    long redirects = 0;
+    bool has_answer = x->reply.status >= 200 && (x->reply.status < 300 || x->reply.status >= 400);
+    if (has_answer && (code == CURLE_OK || x->is_judged || x->reply.status >= 400))
+        judge(x);
+    if (x->is_judged && x->verdict == RP_REPLY_REFUSED && !x->was_refused) {
+        x->was_refused = true;
+        rp_object_refused(r->object, x->ask.url);
+        ask(x);
+        return;
+    }
+    if (x->is_judged && x->verdict != RP_REPLY_GOOD) {
+        if (x->verdict == RP_REPLY_AGAIN)
+            pause_or_give_up(x);
+        else
+            finish(x);
+        return;
+    }
+    if (x->is_judged && is_whole(r) && (code == CURLE_OK || r->kind != RP_REQUEST_PAGE)) {
+        x->owner->curl->easy_getinfo(x->easy, CURLINFO_REDIRECT_COUNT, &redirects);
+        x->owner->curl->easy_getinfo(x->easy, CURLINFO_EFFECTIVE_URL, &moved);
+        if (redirects > 0 && moved && r->kind != RP_REQUEST_PAGE)
+            rp_object_moved(r->object, moved);
+        r->error.code = 0;
+        finish(x);
+    } else if (judge_transfer(x, code)) {
+        pause_or_give_up(x);
+    } else {
+        finish(x);
+    }
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+int rp_requests_open(struct rp_requests **requests_out, uint32_t depth,
+                     const struct rp_patience *patience, struct rp_error *error)
+{
+    *requests_out = NULL;
+    const struct rp_curl *curl = rp_curl_load(error);
+    if (!curl)
+        return -RP_E_RESOURCE;
+    struct rp_requests *requests = rp_calloc(1, sizeof *requests);
+    if (!requests)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for requests");
+    requests->curl = curl;
+    requests->patience = *patience;
+    requests->random = rp_now_ns() | 1;
+    requests->exchanges = rp_calloc(depth, sizeof *requests->exchanges);
+    requests->multi = requests->exchanges ? curl->multi_init() : NULL;
+    bool works = requests->multi != NULL;
+    for (uint32_t i = 0; i < depth && works; i++) {
+        struct exchange *x = &requests->exchanges[i];
+        x->owner = requests;
+        x->easy = curl->easy_init();
+        works = x->easy != NULL;
+        requests->depth = i + 1;
+    }
+    if (!works) {
+        rp_requests_close(requests);
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u requests", depth);
+    }
+    curl->multi_setopt(requests->multi, CURLMOPT_MAXCONNECTS, (long)depth);
+    curl->multi_setopt(requests->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+    *requests_out = requests;
+    return 0;
+}
+
+void rp_requests_close(struct rp_requests *requests)
+{
+    if (!requests)
+        return;
+    for (uint32_t i = 0; i < requests->depth; i++) {
+        struct exchange *x = &requests->exchanges[i];
+        if (x->state == ASKED)
+            requests->curl->multi_remove_handle(requests->multi, x->easy);
+        if (x->easy)
+            requests->curl->easy_cleanup(x->easy);
+        rp_ask_free(&x->ask);
+    }
+    if (requests->multi)
+        requests->curl->multi_cleanup(requests->multi);
+    free(requests->exchanges);
+    free(requests);
+}
+
+void rp_requests_start(struct rp_requests *requests, struct rp_object_request *request)
+{
+    RP_ASSERT(requests->in_flight < requests->depth);
+    RP_ASSERT(request->bytes > 0 && (request->kind != RP_REQUEST_RANGE || request->expected));
+    struct exchange *x = requests->exchanges;
+    while (x->state != FREE)
+        x++;
+    requests->in_flight++;
+    request->arrived = 0;
+    x->request = request;
+    x->tries = 0;
+    x->failing_ns = 0;
+    x->was_refused = false;
+    ask(x);
+}
+
+static void take_messages(struct rp_requests *requests)
+{
+    CURLMsg *message;
+    int left;
+    while ((message = requests->curl->multi_info_read(requests->multi, &left))) {
+        struct exchange *x = NULL;
+        CURLcode code = message->data.result;
+        requests->curl->easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &x);
+        requests->curl->multi_remove_handle(requests->multi, x->easy);
+        conclude(x, code);
+    }
+}
+
+/* Ask again what has paused for long enough. Returns milliseconds until the next one is due. */
+static int serve_pauses(struct rp_requests *requests)
+{
+    uint64_t now = rp_now_ns(), next = now + POLL_MS * MS;
+    for (uint32_t i = 0; i < requests->depth; i++) {
+        struct exchange *x = &requests->exchanges[i];
+        if (x->state != PAUSED)
+            continue;
+        if (x->due_ns <= now)
+            ask(x);
+        else
+            next = rp_min_u64(next, x->due_ns);
+    }
+    return (int)((next - now) / MS);
+}
+
+static unsigned take_done(struct rp_requests *requests, struct rp_object_request **done,
+                          unsigned max)
+{
+    unsigned taken = 0;
+    for (uint32_t i = 0; i < requests->depth && taken < max && requests->done; i++) {
+        struct exchange *x = &requests->exchanges[i];
+        if (x->state != DONE)
+            continue;
+        done[taken++] = x->request;
+        x->state = FREE;
+        requests->done--;
+        requests->in_flight--;
+    }
+    return taken;
+}
+
+unsigned rp_requests_wait(struct rp_requests *requests, struct rp_object_request **done,
+                          unsigned max, unsigned wait_min, bool (*is_stopping)(void *context),
+                          void *context)
+{
+    wait_min = (unsigned)rp_min_u64(wait_min, requests->in_flight);
+    for (;;) {
+        int running;
+        int pause_ms = serve_pauses(requests);
+        CURLMcode code = requests->curl->multi_perform(requests->multi, &running);
+        RP_ASSERT(code == CURLM_OK || code == CURLM_OUT_OF_MEMORY);
+        take_messages(requests);
+        if (requests->done >= wait_min || (is_stopping && is_stopping(context)))
+            break;
+        (void)requests->curl->multi_poll(requests->multi, NULL, 0, pause_ms, NULL);
+    }
+    return take_done(requests, done, max);
+}
+
+uint64_t rp_requests_retries(const struct rp_requests *requests)
+{
+    return requests->retries;
+}
+
+int rp_requests_do(struct rp_object_request *requests, size_t count, uint32_t depth,
+                   struct rp_error *error)
+{
+    struct rp_patience patience = rp_patience_standard(true);
+    struct rp_requests *all;
+    depth = (uint32_t)rp_min_u64(depth, rp_max_u64(count, 1));
+    int code = rp_requests_open(&all, depth, &patience, error);
+    if (code < 0)
+        return code;
+    for (size_t started = 0, finished = 0; finished < count;) {
+        struct rp_object_request *done;
+        while (started < count && all->in_flight < depth)
+            rp_requests_start(all, &requests[started++]);
+        finished += rp_requests_wait(all, &done, 1, 1, NULL, NULL);
+    }
+    rp_requests_close(all);
+    return 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* requests.h — what is asked of stores: many requests at a time, by one thread, each tried again
+ * until it is answered or cannot be.
+ *
+ * A request is one range of one object, read into the caller's memory. What goes wrong on the way
+ * (a busy server, a broken connection, half a body, silence) is tried again in here, with pauses
+ * that double up to a limit and are drawn at random (full jitter), so that a thousand readers do
+ * not come back at the same moment. What is wrong with the answer (reply.h) ends the request at
+ * once, and so does patience at its end.
+ *
+ * Connections are kept, one for each request at most; HTTP/1.1, because requests that share one
+ * connection share its speed. Invariant: memory of a request is written until rp_requests_wait
+ * returns it, or rp_requests_close. Threads: the owner's alone. */
+#ifndef RP_OBJECT_REQUESTS_H
+#define RP_OBJECT_REQUESTS_H
+
+#include "object/object.h"
+#include "object/reply.h"
+
+enum rp_request_kind {
+    RP_REQUEST_RANGE, /* bytes [offset, offset + bytes) of an object that is known */
+    RP_REQUEST_LOOK,  /* the first bytes of an object, its size and its identity */
+    RP_REQUEST_PAGE   /* an answer of at most `bytes` to object and query */
+};
+
+struct rp_object_request {
+    enum rp_request_kind kind;
+    struct rp_object *object;
+    const char *query; /* PAGE: sorted and encoded */
+    uint64_t offset;
+    uint32_t bytes;
+    uint8_t *buffer;      /* [bytes] */
+    uint64_t total;       /* RANGE: what the object must have. LOOK: what it has */
+    const char *expected; /* RANGE: its identity */
+
+    uint32_t arrived;                 /* without a gap from the begin of the buffer */
+    char identity[RP_IDENTITY_BYTES]; /* LOOK: what it is */
+    struct rp_error error;            /* code 0: it is whole */
+};
+
+/* How long to go on. */
+struct rp_patience {
+    uint32_t pause_ms, pause_max_ms; /* the first pause, and the longest */
+    uint32_t give_up_s;              /* without a piece that arrived */
+    uint32_t stall_s;                /* a connection that brings less than 1 KiB/s is given up */
+};
+/** 50 ms to 20 s, 300 s, 20 s, unless RINGPACK_OBJECT_PATIENCE says otherwise, with four numbers in
+ * this order, as "50,20000,300,20". `is_start`: somebody waits for the answer, so give up sooner.
+ */
+struct rp_patience rp_patience_standard(bool is_start);
+
+struct rp_requests;
+RP_MUST_CHECK int rp_requests_open(struct rp_requests **requests_out, uint32_t depth,
+                                   const struct rp_patience *patience, struct rp_error *error);
+/** Requests in flight are dropped: their memory is the caller's again. NULL is fine. */
+void rp_requests_close(struct rp_requests *requests);
+
+/** Begin one; fewer than depth are in flight. */
+void rp_requests_start(struct rp_requests *requests, struct rp_object_request *request);
+/** Wait for at least wait_min of those in flight, or until is_stopping (may be NULL) says so, which
+ * is asked ten times a second. Stores up to max; returns how many. */
+unsigned rp_requests_wait(struct rp_requests *requests, struct rp_object_request **done,
+                          unsigned max, unsigned wait_min, bool (*is_stopping)(void *context),
+                          void *context);
+
+/** Do them all, `depth` at a time, with the patience of a start. Each has its own error; what fails
+ * here is that none can be asked for. */
+RP_MUST_CHECK int rp_requests_do(struct rp_object_request *requests, size_t count, uint32_t depth,
+                                 struct rp_error *error);
+
+/** How often something was asked for again. */
+uint64_t rp_requests_retries(const struct rp_requests *requests);
+
+#endif

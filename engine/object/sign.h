@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sign.h — URLs that carry the right to read one object for a while: AWS Signature Version 4 in the
+ * query ("presigned"), as S3, R2, MinIO and, with HMAC keys, Google's XML API take it. Only the
+ * host is signed, so that one URL serves every range of its object.
+ *
+ * The rule: docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html. What is made here
+ * is a secret: it is never logged. */
+#ifndef RP_OBJECT_SIGN_H
+#define RP_OBJECT_SIGN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+struct rp_signer {
+    const char *key_id, *secret;
+    const char *session_token; /* NULL = none */
+    const char *region;
+};
+
+/** `scheme`://`host``path`?…, good for lifetime_s from `now` on. `path` begins with a slash and is
+ * percent-encoded, and so is `query` (NULL: none), which is sorted and has lower-case names. The
+ * caller frees it; NULL when out of memory. */
+char *rp_sign_url(const struct rp_signer *signer, const char *scheme, const char *host,
+                  const char *path, const char *query, time_t now, uint32_t lifetime_s);
+
+/** `text` with all but letters, digits and -._~ as %XX; slashes stay if keep_slashes. The caller
+ * frees it; NULL when out of memory. */
+char *rp_percent_encode(const char *text, bool keep_slashes);
+
+#endif

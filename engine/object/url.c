@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* url — see url.h. */
+#include "object/url.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "object/profile.h"
+#include "object/sign.h"
+
+static const struct {
+    const char *prefix;
+    enum rp_store store;
+} schemes[] = {{"s3://", RP_STORE_S3},
+               {"gs://", RP_STORE_GS},
+               {"https://", RP_STORE_HTTP},
+               {"http://", RP_STORE_HTTP}};
+
+bool rp_url_is(const char *text)
+{
+    const char *at = text;
+    while (isalnum((unsigned char)*at) || (at > text && strchr("+-.", *at) && *at))
+        at++;
+    return at > text && !strncmp(at, "://", 3);
+}
+
+static size_t path_length(const char *text)
+{
+    bool has_query = !strncmp(text, "http", 4);
+    return has_query ? strcspn(text, "?#") : strlen(text);
+}
+
+bool rp_url_has_bucket(const char *text)
+{
+    return !strncmp(text, "s3://", 5) || !strncmp(text, "gs://", 5);
+}
+
+bool rp_url_has_suffix(const char *text, const char *suffix)
+{
+    size_t length = path_length(text), bytes = strlen(suffix);
+    return length > bytes && !memcmp(text + length - bytes, suffix, bytes);
+}
+
+char *rp_url_beside(const char *text, size_t cut, const char *suffix)
+{
+    size_t length = path_length(text);
+    return rp_format("%.*s%s%s", (int)(length - cut), text, suffix, text + length);
+}
+
+char *rp_url_name(const char *text)
+{
+    size_t length = path_length(text);
+    const char *host = strstr(text, "://");
+    host = host ? host + 3 : text;
+    const char *end = host + strcspn(host, "/?#");
+    const char *at = memrchr(host, '@', (size_t)(end - host));
+    if (rp_url_has_bucket(text) || !at)
+        return rp_format("%.*s", (int)length, text);
+    return rp_format("%.*s%.*s", (int)(host - text), text, (int)(length - (size_t)(at + 1 - text)),
+                     at + 1);
+}
+
+void rp_url_free(struct rp_url *url)
+{
+    free(url->name);
+    free(url->scheme);
+    free(url->host);
+    free(url->path);
+    free(url->query);
+    free(url->bucket);
+    free(url->key);
+    *url = (struct rp_url){0};
+}
+
+/* Where S3 is served from in the place of AWS; the caller frees it, NULL: nowhere. */
+static char *given_endpoint(void)
+{
+    const char *given = rp_environment("AWS_ENDPOINT_URL_S3");
+    if (!given)
+        given = rp_environment("AWS_ENDPOINT_URL");
+    return given ? strdup(given) : rp_profile_value("endpoint_url");
+}
+
+char *rp_s3_region(void)
+{
+    const char *given = rp_environment("AWS_REGION");
+    if (!given)
+        given = rp_environment("AWS_DEFAULT_REGION");
+    char *region = given ? strdup(given) : rp_profile_value("region");
+    return region ? region : strdup("us-east-1");
+}
+
+/* http://HOST[/BASE] */
+static int take_endpoint(struct rp_url *url, const char *endpoint, const char *key,
+                         struct rp_error *error)
+{
+    const char *host = strstr(endpoint, "://");
+    if (!host || (strncmp(endpoint, "http://", 7) != 0 && strncmp(endpoint, "https://", 8) != 0))
+        return rp_fail(error, -RP_E_CONFIG, "set it to https://HOST",
+                       "AWS_ENDPOINT_URL: expected a URL of http or https, found `%.200s`",
+                       endpoint);
+    host += 3;
+    size_t length = strcspn(host, "/");
+    const char *base = host + length;
+    size_t base_length = strlen(base);
+    while (base_length && base[base_length - 1] == '/')
+        base_length--;
+    url->scheme = rp_format("%.*s", (int)(host - 3 - endpoint), endpoint);
+    url->host = rp_format("%.*s", (int)length, host);
+    url->path = rp_format("%.*s/%s%s%s", (int)base_length, base, url->bucket, *key ? "/" : "", key);
+    return 0;
+}
+
+/* A bucket with a dot in its name has no certificate of its own. */
+static void place_on_aws(struct rp_url *url, const char *key)
+{
+    char *region = rp_s3_region();
+    bool has_dot = strchr(url->bucket, '.') != NULL;
+    url->scheme = strdup("https");
+    if (region && has_dot) {
+        url->host = rp_format("s3.%s.amazonaws.com", region);
+        url->path = rp_format("/%s/%s", url->bucket, key);
+    } else if (region) {
+        url->host = rp_format("%s.s3.%s.amazonaws.com", url->bucket, region);
+        url->path = rp_format("/%s", key);
+    }
+    free(region);
+}
+
+static int place_in_bucket(struct rp_url *url, struct rp_error *error)
+{
+    int code = 0;
+    char *key = rp_percent_encode(url->key, true);
+    const char *google = rp_environment("STORAGE_EMULATOR_HOST"); /* as Google's own clients */
+    char *endpoint = url->store == RP_STORE_S3
+                         ? given_endpoint()
+                         : strdup(google ? google : "https://storage.googleapis.com");
+    if (key && endpoint)
+        code = take_endpoint(url, endpoint, key, error);
+    else if (key && url->store == RP_STORE_S3)
+        place_on_aws(url, key);
+    free(key);
+    free(endpoint);
+    return code;
+}
+
+static int split_bucket(struct rp_url *url, const char *rest, struct rp_error *error)
+{
+    size_t length = strcspn(rest, "/");
+    if (length == 0)
+        return rp_fail(error, -RP_E_CONFIG, "write s3://BUCKET/KEY",
+                       "%s: expected a bucket and a key, found no bucket", url->name);
+    url->bucket = rp_format("%.*s", (int)length, rest);
+    url->key = strdup(rest + length + (rest[length] == '/'));
+    return url->bucket && url->key ? place_in_bucket(url, error) : 0;
+}
+
+static int split_http(struct rp_url *url, const char *text, const char *rest,
+                      struct rp_error *error)
+{
+    size_t host = strcspn(rest, "/?#"), end = strcspn(rest, "?#");
+    if (memchr(rest, '@', host))
+        return rp_fail(error, -RP_E_CONFIG, "take them out of the URL",
+                       "%s: URLs with a user or a password are not read", url->name);
+    if (host == 0 || end <= host + 1)
+        return rp_fail(error, -RP_E_CONFIG, "write https://HOST/PATH",
+                       "%s: expected a host and a path", url->name);
+    url->scheme = rp_format("%.*s", (int)(rest - 3 - text), text);
+    url->host = rp_format("%.*s", (int)host, rest);
+    url->path = rp_format("%.*s", (int)(end - host), rest + host);
+    if (rest[end] == '?')
+        url->query = rp_format("%.*s", (int)strcspn(rest + end + 1, "#"), rest + end + 1);
+    return 0;
+}
+
+int rp_url_parse(struct rp_url *url, const char *text, struct rp_error *error)
+{
+    *url = (struct rp_url){.name = rp_url_name(text)};
+    const char *rest = NULL;
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0] && !rest; i++)
+        if (!strncmp(text, schemes[i].prefix, strlen(schemes[i].prefix))) {
+            url->store = schemes[i].store;
+            rest = text + strlen(schemes[i].prefix);
+        }
+    int code = 0;
+    for (const char *at = text; url->name && *at && code == 0; at++)
+        if (iscntrl((unsigned char)*at) || (*at == ' ' && url->store == RP_STORE_HTTP))
+            code = rp_fail(error, -RP_E_CONFIG, "write %20 for a space",
+                           "%.*s…: expected a URL without spaces and control characters",
+                           (int)rp_min_u64((uint64_t)(at - text), strlen(url->name)), url->name);
+    if (code == 0 && url->name && !rest)
+        code = rp_fail(error, -RP_E_CONFIG, "copy it to a disk, or to a store of that kind",
+                       "%s: expected a path, or a URL of s3, gs, https or http", url->name);
+    if (code == 0 && url->name)
+        code = url->store == RP_STORE_HTTP ? split_http(url, text, rest, error)
+                                           : split_bucket(url, rest, error);
+    if (code == 0 && (!url->name || !url->scheme || !url->host || !url->path))
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
+    if (code < 0)
+        rp_url_free(url);
+    return code;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* url.h — the URLs that a corpus may have in the place of paths.
+ *
+ *   s3://BUCKET/KEY         AWS, or what AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL names (R2, MinIO
+ * …) gs://BUCKET/KEY         Google Cloud Storage, by its XML API https://HOST/PATH       any
+ * server that serves ranges; for Azure and Hugging Face see object.h http://HOST/PATH        the
+ * same, for private networks
+ *
+ * The query of an https URL may hold a secret (SAS): it is sent, and never shown. */
+#ifndef RP_OBJECT_URL_H
+#define RP_OBJECT_URL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/fail.h"
+
+enum rp_store { RP_STORE_HTTP, RP_STORE_S3, RP_STORE_GS };
+
+struct rp_url {
+    enum rp_store store;
+    char *name;   /* the URL as people see it: without user, password and query */
+    char *scheme; /* on the wire: http or https */
+    char *host;   /* on the wire, with a port if it has one */
+    char *path;   /* on the wire: percent-encoded, with a leading slash; without the query */
+    char *query;  /* of an https URL: what follows the question mark; NULL = nothing */
+    char *bucket; /* S3 and GS; NULL for the others */
+    char *key;    /* S3 and GS: not encoded; may be "" or a pattern */
+};
+
+/** Is this a URL, and no path? Whether it is one that can be read is rp_url_parse's to say. */
+bool rp_url_is(const char *text);
+
+/** Does it name a bucket, whose objects can be listed? */
+bool rp_url_has_bucket(const char *text);
+
+/** Split a URL and find its host. -RP_E_CONFIG says what is wrong with it. */
+RP_MUST_CHECK int rp_url_parse(struct rp_url *url, const char *text, struct rp_error *error);
+void rp_url_free(struct rp_url *url);
+
+/** The URL with another last name: `suffix` behind its path, in the place of the last `cut` bytes.
+ * The caller frees it; NULL when out of memory. */
+char *rp_url_beside(const char *text, size_t cut, const char *suffix);
+
+/** Does the path of the URL, without its query, end with `suffix`? */
+bool rp_url_has_suffix(const char *text, const char *suffix);
+
+/** The region of S3: from the environment or the profile, else us-east-1. The caller frees it. */
+char *rp_s3_region(void);
+
+/** The URL as people see it. The caller frees it; NULL when out of memory. */
+char *rp_url_name(const char *text);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* without_curl — what the rest of the engine finds in the place of stores where it was built
+ * without libcurl: a refusal with its reason. */
+#include "base/fail.h"
+#include "object/remote.h"
+
+static int refuse(struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_RESOURCE,
+                   "build it again with libcurl4-openssl-dev installed and -DRP_CURL=ON",
+                   "URLs cannot be read: this ringpack was built without libcurl");
+}
+
+int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, size_t count,
+                    const char *directory, struct rp_error *error)
+{
+    (void)urls;
+    (void)count;
+    (void)directory;
+    *remotes_out = NULL;
+    return refuse(error);
+}
+
+void rp_remotes_close(struct rp_remote *remotes, size_t count)
+{
+    (void)count;
+    RP_ASSERT(!remotes);
+}
+
+int rp_remote_list(const char *pattern,
+                   int (*add)(void *context, const char *url, struct rp_error *error),
+                   void *context, struct rp_error *error)
+{
+    (void)pattern;
+    (void)add;
+    (void)context;
+    return refuse(error);
+}

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores for the tests of remote corpora: one of our own that misbehaves as it is told, and real
+ones (rclone, hadro), which check signatures.
+
+Flow: a Tape writes a corpus into a folder → a store serves the folder → an engine reads it by URL
+→ every row must be what it is from a disk."""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from stream_kit import PATIENCE
+
+VENV_BIN = Path(sys.executable).parent
+
+
+class Store:
+    """Serves a folder with ranges and ETags over HTTP/1.1. A fault is a function of the handler,
+    which gives another answer to a range of a token file (.bin), or returns False."""
+
+    def __init__(self, folder):
+        self.folder, self.fault, self.asked, self.headers = Path(folder), None, [], []
+        self.lock = threading.Lock()
+        store = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    store.serve(self)
+
+            do_PUT = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # clients that end connections
+        self.base = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def url(self, path):
+        return f"{self.base}/{Path(path).name}"
+
+    def serve(self, handler):
+        name = handler.path.split("?")[0].lstrip("/")
+        with self.lock:
+            self.asked.append(handler.path)
+            self.headers.append(dict(handler.headers))
+        path = self.folder / name
+        if not path.is_file():
+            return answer(handler, 404, b"<Error><Code>NoSuchKey</Code></Error>")
+        handler.content = path.read_bytes()
+        handler.etag = '"%s"' % hashlib.md5(handler.content).hexdigest()
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range", ""))
+        handler.first, handler.last = (
+            (int(found[1]), min(int(found[2]), len(handler.content) - 1))
+            if found
+            else (0, len(handler.content) - 1)
+        )
+        fault = self.fault if name.endswith(".bin") else None
+        if not found:
+            return answer(handler, 200, handler.content, {"ETag": handler.etag})
+        return (fault is not None and fault(handler)) or answer_range(handler)
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def answer(handler, status, body=b"", headers=()):
+    handler.send_response(status)
+    for name, value in dict(headers).items():
+        handler.send_header(name, value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+    return True
+
+
+def range_headers(handler, **changes):
+    return {
+        "ETag": handler.etag,
+        "Content-Range": f"bytes {handler.first}-{handler.last}/{len(handler.content)}",
+        **{name.replace("_", "-"): value for name, value in changes.items()},
+    }
+
+
+def answer_range(handler, status=206, **changes):
+    body = handler.content[handler.first : handler.last + 1]
+    return answer(handler, status, body, range_headers(handler, **changes))
+
+
+# ---- faults -------------------------------------------------------------------------------------
+
+
+def whole_object(handler):
+    """200 to a range, and all of the object."""
+    return answer(handler, 200, handler.content, {"ETag": handler.etag})
+
+
+def wrong_range(handler):
+    """Other bytes than were asked for, and says so."""
+    first = handler.first - 2 if handler.first >= 2 else handler.first + 2
+    says = f"bytes {first}-{handler.last}/{len(handler.content)}"
+    return answer_range(handler, Content_Range=says)
+
+
+def other_etag(handler):
+    return answer_range(handler, ETag='"another"')
+
+
+def other_size(handler):
+    size = len(handler.content) + 2
+    return answer_range(handler, Content_Range=f"bytes {handler.first}-{handler.last}/{size}")
+
+
+def gone(handler):
+    return answer(handler, 404, b"<Error><Code>NoSuchKey</Code></Error>")
+
+
+def half_body(handler):
+    """Half of what was promised, and the connection ends."""
+    body = handler.content[handler.first : handler.last + 1]
+    handler.send_response(206)
+    for name, value in range_headers(handler).items():
+        handler.send_header(name, value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body[: len(body) // 2])
+    handler.close_connection = True
+    return True
+
+
+def silence(handler):
+    """A few bytes, and then nothing for longer than anybody waits."""
+    handler.send_response(206)
+    for name, value in range_headers(handler).items():
+        handler.send_header(name, value)
+    handler.send_header("Content-Length", str(handler.last + 1 - handler.first))
+    handler.end_headers()
+    handler.wfile.write(handler.content[handler.first : handler.first + 1])
+    time.sleep(PATIENCE)
+    return True
+
+
+def busy(handler):
+    return answer(handler, 503, b"<Error><Code>SlowDown</Code></Error>", {"Retry-After": "1"})
+
+
+def reset(handler):
+    handler.connection.shutdown(socket.SHUT_RDWR)
+    handler.close_connection = True
+    return True
+
+
+def circle(handler):
+    return answer(handler, 302, b"", {"Location": handler.path})
+
+
+def refuse(handler):
+    return answer(handler, 403, b"<Error><Code>AccessDenied</Code><Signed>secret</Signed></Error>")
+
+
+def after(count, fault):
+    """Good answers first. The start looks at an object once."""
+    seen = []
+
+    def act(handler):
+        seen.append(1)
+        return fault(handler) if len(seen) > count else False
+
+    return act
+
+
+def sometimes(one_in, fault):
+    """Every so many answers are bad."""
+    seen = []
+
+    def act(handler):
+        seen.append(1)
+        return fault(handler) if len(seen) > 1 and len(seen) % one_in == 0 else False
+
+    return act
+
+
+# ---- real servers -------------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for_port(port, process, log):
+    deadline = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"the server did not start: {Path(log).read_text()}")
+
+
+@contextlib.contextmanager
+def server(program, folder, *arguments):
+    """A server of the virtual environment; `PORT` stands for its port. Gives the port."""
+    path = VENV_BIN / program
+    if not path.exists():
+        pytest.skip(f"needs {program} (tools/setup)")
+    port, log = free_port(), Path(folder) / f"{program}.log"
+    command = [str(path), *(str(a).replace("PORT", str(port)) for a in arguments)]
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)
+    try:
+        wait_for_port(port, process, log)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def copy_tape(tape, folder):
+    """The files of a tape, into the folder that a bucket is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = tape.path[: -len(".bin")]
+    for suffix in ".bin", ".idx", ".bin.rpx":
+        if os.path.exists(stem + suffix):
+            shutil.copy(stem + suffix, folder)
+    return Path(tape.path).name

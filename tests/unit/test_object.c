@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects in stores, without a network: signatures against published vectors, URLs, and what each
+ * reply of a server is taken for. tests/python/test_remote.py has the servers. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/bits.h"
+#include "object/reply.h"
+#include "object/sha256.h"
+#include "object/sign.h"
+#include "object/url.h"
+
+static void check_digest(const uint8_t digest[RP_SHA256_BYTES], const char *expected)
+{
+    char text[2 * RP_SHA256_BYTES + 1];
+    rp_sha256_hex(digest, text);
+    assert_string_equal(text, expected);
+}
+
+/* The examples of FIPS 180-2, appendix B: one block, two blocks, a million letters. */
+static void test_sha256(void **state)
+{
+    uint8_t digest[RP_SHA256_BYTES];
+    (void)state;
+    rp_sha256("abc", 3, digest);
+    check_digest(digest, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    const char *two = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    rp_sha256(two, strlen(two), digest);
+    check_digest(digest, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    char *many = malloc(1000000);
+    memset(many, 'a', 1000000);
+    rp_sha256(many, 1000000, digest);
+    free(many);
+    check_digest(digest, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+/* RFC 4231, test cases 2 and 6: a short key, and one that is longer than a block. */
+static void test_hmac(void **state)
+{
+    uint8_t digest[RP_SHA256_BYTES], key[131];
+    (void)state;
+    rp_hmac_sha256("Jefe", 4, "what do ya want for nothing?", 28, digest);
+    check_digest(digest, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(key, 0xaa, sizeof key);
+    const char *text = "Test Using Larger Than Block-Size Key - Hash Key First";
+    rp_hmac_sha256(key, sizeof key, text, strlen(text), digest);
+    check_digest(digest, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+/* The example of AWS's "Authenticating Requests: Using Query Parameters (AWS Signature Version 4)",
+ * docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html. */
+static void test_a_signed_url_is_as_aws_has_it(void **state)
+{
+    const struct rp_signer signer = {.key_id = "AKIAIOSFODNN7EXAMPLE",
+                                     .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+                                     .region = "us-east-1"};
+    (void)state;
+    char *url = rp_sign_url(&signer, "https", "examplebucket.s3.amazonaws.com", "/test.txt", NULL,
+                            1369353600 /* 2013-05-24T00:00:00Z */, 86400);
+    assert_string_equal(
+        url, "https://examplebucket.s3.amazonaws.com/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256"
+             "&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request"
+             "&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&X-Amz-SignedHeaders=host"
+             "&X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404");
+    free(url);
+}
+
+static void clear_environment(void)
+{
+    static const char *const names[] = {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION",
+                                        "AWS_DEFAULT_REGION", "STORAGE_EMULATOR_HOST"};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(names); i++)
+        unsetenv(names[i]);
+    setenv("AWS_CONFIG_FILE", "/nonexistent", 1);
+    setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent", 1);
+}
+
+static void test_where_a_url_leads(void **state)
+{
+    static const struct {
+        const char *text, *endpoint, *scheme, *host, *path;
+    } cases[] = {
+        {"s3://b/k.bin", NULL, "https", "b.s3.us-east-1.amazonaws.com", "/k.bin"},
+        {"s3://b.c/k.bin", NULL, "https", "s3.us-east-1.amazonaws.com", "/b.c/k.bin"},
+        {"s3://b/a b+/c.bin", NULL, "https", "b.s3.us-east-1.amazonaws.com", "/a%20b%2B/c.bin"},
+        {"s3://b/k", "http://127.0.0.1:9000", "http", "127.0.0.1:9000", "/b/k"},
+        {"s3://b/k", "https://r2.example/", "https", "r2.example", "/b/k"},
+        {"gs://b/k", NULL, "https", "storage.googleapis.com", "/b/k"},
+        {"https://h:8443/p/x.bin", NULL, "https", "h:8443", "/p/x.bin"},
+    };
+    (void)state;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
+        struct rp_url url;
+        struct rp_error error;
+        clear_environment();
+        if (cases[i].endpoint)
+            setenv("AWS_ENDPOINT_URL", cases[i].endpoint, 1);
+        assert_int_equal(rp_url_parse(&url, cases[i].text, &error), 0);
+        assert_string_equal(url.scheme, cases[i].scheme);
+        assert_string_equal(url.host, cases[i].host);
+        assert_string_equal(url.path, cases[i].path);
+        assert_string_equal(url.name, cases[i].text);
+        rp_url_free(&url);
+    }
+}
+
+static void test_the_query_of_a_url_is_not_shown(void **state)
+{
+    struct rp_url url;
+    struct rp_error error;
+    (void)state;
+    assert_int_equal(rp_url_parse(&url, "https://a.blob.core.windows.net/c/x.bin?sig=S%2B", &error),
+                     0);
+    assert_string_equal(url.query, "sig=S%2B");
+    assert_string_equal(url.name, "https://a.blob.core.windows.net/c/x.bin");
+    rp_url_free(&url);
+    char *beside = rp_url_beside("https://h/x.bin?sig=S", 4, ".idx");
+    assert_string_equal(beside, "https://h/x.idx?sig=S");
+    free(beside);
+}
+
+static void test_bad_urls_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "ftp://h/x",  "s3://",           "s3:///k",      "https://",    "https://h",
+        "https://h/", "https://u:p@h/x", "http://h/a b", "http://h/\n", "x://"};
+    (void)state;
+    clear_environment();
+    for (size_t i = 0; i < RP_ARRAY_COUNT(bad); i++) {
+        struct rp_url url;
+        struct rp_error error;
+        assert_true(rp_url_is(bad[i]));
+        assert_int_equal(rp_url_parse(&url, bad[i], &error), -RP_E_CONFIG);
+        assert_null(strstr(error.message, "u:p"));
+        assert_true(error.hint[0]);
+    }
+    assert_false(rp_url_is("corpus/x.bin"));
+    assert_false(rp_url_is("/a://b"));
+}
+
+/* ---- replies --------------------------------------------------------------------------------- */
+
+static const struct rp_expected known = {
+    .name = "s3://b/k", .first = 100, .last = 199, .total = 1000, .identity = "\"e1\""};
+
+static enum rp_verdict judge(const char *const *lines, const struct rp_expected *expected,
+                             struct rp_error *error)
+{
+    struct rp_object_reply reply;
+    rp_reply_begin(&reply);
+    for (; *lines; lines++)
+        rp_reply_header(&reply, *lines, strlen(*lines));
+    return rp_reply_judge(&reply, expected, error);
+}
+
+#define REPLY(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define GOOD_RANGE "Content-Range: bytes 100-199/1000\r\n"
+#define GOOD_ETAG "ETag: \"e1\"\r\n"
+
+static void test_replies(void **state)
+{
+    struct rp_error error;
+    static const struct {
+        const char *lines[4];
+        enum rp_verdict verdict;
+        int code;
+    } cases[] = {
+        {{"HTTP/1.1 206 Partial\r\n", GOOD_RANGE, GOOD_ETAG}, RP_REPLY_GOOD, 0},
+        {{"HTTP/1.1 200 OK\r\n", GOOD_RANGE, GOOD_ETAG}, RP_REPLY_GOOD, 0}, /* some S3 servers */
+        {{"HTTP/1.1 200 OK\r\n", "Content-Length: 1000", GOOD_ETAG},
+         RP_REPLY_WRONG,
+         -RP_E_PROTOCOL},
+        {{"HTTP/1.1 206 P\r\n", GOOD_ETAG}, RP_REPLY_WRONG, -RP_E_PROTOCOL},
+        {{"HTTP/1.1 206 P\r\n", "Content-Range: bytes 0-99/1000", GOOD_ETAG},
+         RP_REPLY_WRONG,
+         -RP_E_PROTOCOL},
+        {{"HTTP/1.1 206 P\r\n", "Content-Range: bytes 100-198/1000", GOOD_ETAG},
+         RP_REPLY_WRONG,
+         -RP_E_PROTOCOL},
+        {{"HTTP/1.1 206 P\r\n", "Content-Range: bytes 100-199/999", GOOD_ETAG},
+         RP_REPLY_WRONG,
+         -RP_E_CHANGED},
+        {{"HTTP/1.1 206 P\r\n", "Content-Range: bytes 100-199/*", GOOD_ETAG},
+         RP_REPLY_WRONG,
+         -RP_E_CHANGED},
+        {{"HTTP/1.1 206 P\r\n", GOOD_RANGE, "ETag: \"e2\""}, RP_REPLY_WRONG, -RP_E_CHANGED},
+        {{"HTTP/1.1 206 P\r\n", GOOD_RANGE}, RP_REPLY_WRONG, -RP_E_CHANGED},
+        {{"HTTP/1.1 404 Not Found\r\n"}, RP_REPLY_WRONG, -RP_E_CHANGED},
+        {{"HTTP/1.1 412 P\r\n"}, RP_REPLY_WRONG, -RP_E_CHANGED},
+        {{"HTTP/1.1 416 R\r\n", "Content-Range: bytes */50"}, RP_REPLY_WRONG, -RP_E_CHANGED},
+        {{"HTTP/1.1 403 F\r\n"}, RP_REPLY_REFUSED, -EACCES},
+        {{"HTTP/1.1 503 Slow Down\r\n", "Retry-After: 3"}, RP_REPLY_AGAIN, -RP_E_TIMEOUT},
+        {{"HTTP/1.1 429 Too Many\r\n"}, RP_REPLY_AGAIN, -RP_E_TIMEOUT},
+        {{"HTTP/1.1 301 Moved\r\n", "x-amz-bucket-region: eu-west-1"},
+         RP_REPLY_WRONG,
+         -RP_E_PROTOCOL},
+    };
+    (void)state;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
+        const char *lines[5] = {0};
+        memcpy(lines, cases[i].lines, sizeof cases[i].lines);
+        error.code = 0;
+        assert_int_equal(judge(lines, &known, &error), cases[i].verdict);
+        assert_int_equal(error.code, cases[i].code);
+        if (error.code < 0)
+            assert_non_null(strstr(error.message, "s3://b/k"));
+    }
+    assert_int_equal(
+        judge(REPLY("HTTP/1.1 301 Moved", "x-amz-bucket-region: eu-west-1"), &known, &error),
+        RP_REPLY_WRONG);
+    assert_non_null(strstr(error.hint, "AWS_REGION=eu-west-1"));
+}
+
+/* At the start nothing is known yet: what is not there is no change. */
+static void test_replies_to_the_first_look(void **state)
+{
+    struct rp_error error;
+    struct rp_expected unknown = {.name = "s3://b/k", .last = 15, .total = RP_SIZE_UNKNOWN};
+    (void)state;
+    assert_int_equal(
+        judge(REPLY("HTTP/1.1 206 P", "Content-Range: bytes 0-15/1000"), &unknown, &error),
+        RP_REPLY_GOOD);
+    assert_int_equal(
+        judge(REPLY("HTTP/1.1 206 P", "Content-Range: bytes 0-9/10"), &unknown, &error),
+        RP_REPLY_GOOD);
+    assert_int_equal(judge(REPLY("HTTP/1.1 200 OK", "Content-Length: 1000"), &unknown, &error),
+                     RP_REPLY_GOOD);
+    assert_int_equal(judge(REPLY("HTTP/1.1 200 OK"), &unknown, &error), RP_REPLY_WRONG);
+    assert_int_equal(judge(REPLY("HTTP/1.1 404 N"), &unknown, &error), RP_REPLY_WRONG);
+    assert_int_equal(error.code, -ENOENT);
+    assert_int_equal(judge(REPLY("HTTP/1.1 416 R", "Content-Range: bytes */0"), &unknown, &error),
+                     RP_REPLY_WRONG);
+    assert_int_equal(error.code, -RP_E_EMPTY);
+}
+
+/* Of a redirect and of "100 Continue" nothing is kept. Numbers that do not fit are none. */
+static void test_headers_of_earlier_replies_and_nonsense(void **state)
+{
+    struct rp_error error;
+    (void)state;
+    assert_int_equal(
+        judge(REPLY("HTTP/1.1 302 Found", "ETag: \"e9\"", "HTTP/1.1 206 P", GOOD_RANGE, GOOD_ETAG),
+              &known, &error),
+        RP_REPLY_GOOD);
+    static const char *const nonsense[] = {"Content-Range: bytes 99999999999999999999-1/1000",
+                                           "Content-Range: bytes 199-100/1000",
+                                           "Content-Range: bytes",
+                                           "Content-Range: items 100-199/1000",
+                                           "Content-Range:",
+                                           ":",
+                                           ""};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(nonsense); i++)
+        assert_int_equal(judge(REPLY("HTTP/1.1 206 P", nonsense[i], GOOD_ETAG), &known, &error),
+                         RP_REPLY_WRONG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sha256),
+        cmocka_unit_test(test_hmac),
+        cmocka_unit_test(test_a_signed_url_is_as_aws_has_it),
+        cmocka_unit_test(test_where_a_url_leads),
+        cmocka_unit_test(test_the_query_of_a_url_is_not_shown),
+        cmocka_unit_test(test_bad_urls_are_refused),
+        cmocka_unit_test(test_replies),
+        cmocka_unit_test(test_replies_to_the_first_look),
+        cmocka_unit_test(test_headers_of_earlier_replies_and_nonsense),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
