@@ -18,7 +18,7 @@ static struct {
     struct rp_flow flow;
     struct rp_pack_target target;
     struct rp_ring ring;
-    uint64_t start_batch;
+    uint64_t start_batch, unlabelled;
 } * shared;
 static struct {
     uint64_t taken;
@@ -41,6 +41,7 @@ static void begin_with(uint32_t tickets, uint32_t slots, bool processes)
     flow->options = (struct rp_flow_options){.rank_count = 1, .rows = 1, .token_limit = 1000};
     flow->targets = &shared->target;
     flow->start_batch = &shared->start_batch;
+    flow->unlabelled = &shared->unlabelled;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
     MODEL_REQUIRE(rp_arena_create(&flow->arena, false, 1, tickets, 4096, 2, 64, NULL) == 0);
     prepare_start(flow, NULL, NULL, 0, 0, &shared->ring);
