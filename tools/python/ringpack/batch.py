@@ -102,7 +102,8 @@ class Batch(Mapping[str, Any]):
     rows           (batch_size,)       row (global number), fragments, tokens; numpy records
     doc_lens       (batch_size, D)     int32; length of every fragment in tokens, then zeros
     input_ids      (batch_size, L)     tokens, then pad_id
-    labels         (batch_size, L)     next token of the fragment; -100 where there is none
+    labels         (batch_size, L)     next token of the fragment; -100 where there is none, or
+                                       where a mask leaves it out
     position_ids   (batch_size, L)     0, 1, … within each fragment
     segment_ids    (batch_size, L)     int32; 1, 2, … by fragment, 0 on padding
     loss_mask      (batch_size, L)     float32; 1 where the label is a token
