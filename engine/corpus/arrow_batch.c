@@ -89,8 +89,7 @@ static struct extent get_buffer(const struct rp_arrow_batch *batch, uint64_t num
     uint64_t at = buffers.at + BUFFER_BYTES * number;
     extent.first = rp_flat_number(batch->flat, at, 8);
     extent.bytes = rp_flat_number(batch->flat, at + 8, 8);
-    batch->flat->is_damaged |= !rp_range_inside(extent.first, extent.bytes, batch->body_bytes) &&
-                               !RP_DEFECT(trust_arrow_offsets);
+    batch->flat->is_damaged |= !rp_range_inside(extent.first, extent.bytes, batch->body_bytes);
     extent.first += batch->body;
     return extent;
 }
@@ -164,7 +163,6 @@ static int open_list(const struct rp_arrow_batch *batch, const struct rp_arrow_c
                 bits <= values.length;
     if (rows.nulls != 0)
         fits &= rp_div_up(rows.length, 8) <= list->validity.bytes;
-    fits |= RP_DEFECT(trust_arrow_offsets);
     if (batch->flat->is_damaged || !fits || rows.nulls > rows.length)
         return rp_arrow_damaged(batch->windows->probe, "record batch", batch->number, error);
     list->offsets.bytes = offset_bytes;
@@ -198,7 +196,8 @@ static int get_row(const struct rp_arrow_batch *batch, struct rp_arrow_window *w
         row->begin = large ? rp_load_u64(bytes) : rp_load_u32(bytes);
         row->end = large ? rp_load_u64(bytes + 8) : rp_load_u32(bytes + 4);
     }
-    if ((row->begin > row->end || row->end > list->values) && !RP_DEFECT(trust_arrow_offsets))
+    bool is_trusted = RP_DEFECT(trust_arrow_offsets) && window == &batch->windows[RP_ARROW_OFFSETS];
+    if ((row->begin > row->end || row->end > list->values) && !is_trusted)
         return rp_arrow_damaged(window->probe, "row", batch->first_row + number, error);
     return 0;
 }

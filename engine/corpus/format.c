@@ -28,6 +28,8 @@ static const struct {
     {"MMIDIDX\0\0", 9, "a Megatron index (MMIDIDX)", "name it NAME.idx, beside its NAME.bin"},
     {"\x8a\xd8\x34\x01", 4, "an llm.c evaluation file (magic 20240522)",
      "evaluation files hold no training stream"},
+    {"\xff\xff\xff\xff", 4, "the beginning of an Arrow IPC stream, but no schema",
+     "copy or write the file again; if it has raw tokens, declare them: " RAW_OPTIONS},
     {"FEA1", 4, "a Feather file of version 1",
      "write it again: feather.write_feather(table, path, "
      "compression=\"uncompressed\")"},

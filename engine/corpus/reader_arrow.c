@@ -269,7 +269,7 @@ static int walk_file(struct walking *walking, const struct rp_reader_options *op
 
 static bool is_file(const struct rp_probe *probe)
 {
-    return !memcmp(probe->head, FILE_MAGIC "\0\0", FILE_HEAD_BYTES);
+    return !memcmp(probe->head, FILE_MAGIC, sizeof FILE_MAGIC - 1);
 }
 
 static int walk(const struct rp_probe *probe, const struct rp_reader_options *options,

@@ -248,11 +248,13 @@ static void open_table_of_sidecar(struct rp_opened *opened)
 
 static int fail_no_sidecar(const struct rp_opened *opened, struct rp_error *error)
 {
-    char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint,
-             "run `ringpack index --format %s --dtype %s --eos %" PRId64 " %s` once",
-             rp_format_name(opened->found.format), rp_token_type_name(opened->found.type),
-             opened->found.eos, opened->shard.path);
+    char hint[sizeof error->hint], dtype[24] = "", eos[32] = "";
+    if (opened->found.type != RP_TOKEN_NONE)
+        snprintf(dtype, sizeof dtype, " --dtype %s", rp_token_type_name(opened->found.type));
+    if (opened->found.eos != RP_EOS_NONE)
+        snprintf(eos, sizeof eos, " --eos %" PRId64, opened->found.eos);
+    snprintf(hint, sizeof hint, "run `ringpack index --format %s%s%s %s` once",
+             rp_format_name(opened->found.format), dtype, eos, opened->shard.path);
     return rp_fail(error, -RP_E_FORMAT, hint,
                    "%s: %" PRIu64
                    " bytes without an index of their documents: expected a sidecar, found none",

@@ -95,11 +95,23 @@ int rp_sidecar_add_blocks(struct rp_sidecar_writer *writer, const uint64_t *hash
     return add(writer, &writer->blocks, hashes, count * sizeof *hashes, error);
 }
 
+/* Where a section has room left, as nearly always. */
+static inline bool put(struct rp_sidecar_section *section, const void *entry, size_t bytes)
+{
+    if (section->buffered + bytes >= sizeof section->buffer)
+        return false;
+    memcpy(section->buffer + section->buffered, entry, bytes);
+    section->buffered += bytes;
+    return true;
+}
+
 int rp_sidecar_add_document(struct rp_sidecar_writer *writer, uint64_t byte, uint32_t tokens,
                             const struct rp_span *spans, size_t span_count, struct rp_error *error)
 {
-    int code = add(writer, &writer->bytes, &byte, sizeof byte, error);
-    if (code == 0)
+    int code = 0;
+    if (!put(&writer->bytes, &byte, sizeof byte))
+        code = add(writer, &writer->bytes, &byte, sizeof byte, error);
+    if (code == 0 && !put(&writer->spilled[RP_SIDECAR_LENGTHS], &tokens, sizeof tokens))
         code = spill(writer, RP_SIDECAR_LENGTHS, &tokens, sizeof tokens, error);
     return code < 0 || !writer->has_spans ? code
                                           : rp_sidecar_add_spans(writer, spans, span_count, error);

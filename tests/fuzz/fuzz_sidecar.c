@@ -16,11 +16,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 static void check_tables(const struct rp_opened *opened)
 {
     const struct rp_sidecar *sidecar = &opened->found.sidecar;
-    uint64_t image = opened->table->image_bytes;
-    FUZZ_REQUIRE(RP_SIDECAR_HEADER_BYTES + 8 * sidecar->info.block_count + image +
-                     8 * rp_table_pages(image) ==
+    uint64_t table_bytes = opened->table->image_bytes;
+    FUZZ_REQUIRE(RP_SIDECAR_HEADER_BYTES + 8 * sidecar->info.block_count + table_bytes +
+                     8 * rp_table_pages(table_bytes) ==
                  sidecar->map.bytes);
-    FUZZ_REQUIRE(opened->shard.documents <= image / 12);
+    FUZZ_REQUIRE(opened->shard.documents <= table_bytes / 12);
     for (uint64_t d = 0; d < opened->shard.documents; d++) {
         uint64_t tokens, offset;
         if (rp_shard_locate(opened, d, &tokens, &offset) == NULL)

@@ -276,7 +276,7 @@ static void test_refusals(void **state)
     } foreign[] = {{"PAR1xxxxxxxx", "Parquet"},
                    {"\x89HDF\r\n\x1a\nxxxx", "HDF5"},
                    {"\x1f\x8bxxxxxxxxxx", "gzip"},
-                   {"ARROW1xxxxxx", "Arrow"},
+                   {"\xff\xff\xff\xffxxxxxxxx", "Arrow"},
                    {"(\xb5/\xfdxxxxxxxx", "zstd"}};
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         put_file("f", foreign[i].bytes, 12);
