@@ -86,6 +86,11 @@ def test_a_saved_data_set_has_its_own_order(program, tmp_path):
     made.save_to_disk(tmp_path / "set", num_shards=12)
     convert(program, BARE, "-o", tmp_path / "out", tmp_path / "set")
     assert documents(tmp_path / "out") == wanted
+    state = json.loads((tmp_path / "set" / "state.json").read_text())
+    state["_indices_data_files"] = [{"filename": "indices.arrow"}]
+    (tmp_path / "set" / "state.json").write_text(json.dumps(state))
+    words = ["state.json", "flatten_indices"]
+    refused(program, BARE, "-o", tmp_path / "x", tmp_path / "set", words=words)
     datasets.DatasetDict(train=made).save_to_disk(tmp_path / "splits")
     words = ["several splits", "train"]
     refused(program, BARE, "-o", tmp_path / "x", tmp_path / "splits", words=words)

@@ -249,6 +249,8 @@ def test_megatron_data_sets_are_merged(program, inputs, whole, tmp_path):
     assert documents(tmp_path / "out") == inputs[1] * 2
     (tmp_path / "m1.idx").write_bytes((tmp_path / "m1.idx").read_bytes()[:-4])
     refused(program, "-o", tmp_path / "x", *named, words=["m1.idx"])
+    (tmp_path / "m1.idx").write_bytes(b"TNTIDX\0\0" + bytes(100))  # its tables are pickles
+    refused(program, "-o", tmp_path / "x", *named, words=["m1.idx", "TNTIDX"])
 
 
 def test_progress_is_drawn_on_a_terminal_only(program, slow, tmp_path):

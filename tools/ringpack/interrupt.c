@@ -3,15 +3,18 @@
 #include "interrupt.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "base/bits.h"
 
-static volatile sig_atomic_t interrupted;
+/* Set by a signal handler, and read by any thread. */
+static atomic_bool interrupted;
+_Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "a signal handler must not wait for a lock");
 
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
-    interrupted = 1;
+    interrupted = true;
 }
 
 void rp_interrupt_catch(void)

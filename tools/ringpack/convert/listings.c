@@ -66,6 +66,10 @@ static int add_from(struct rp_inputs *inputs, const char *directory, const char 
         return code;
     json_t *listing = json_loadb(text, bytes, 0, NULL);
     free(text);
+    if (json_array_size(json_object_get(listing, "_indices_data_files")) > 0)
+        code = rp_fail(
+            error, -RP_E_FORMAT, "write it anew with `flatten_indices()` before `save_to_disk`",
+            "%s: expected rows in the order of its files, found a list of their order", path);
     for (size_t i = 0; i < RP_ARRAY_COUNT(listings) && code == 0; i++) {
         json_t *list = json_object_get(listing, listings[i].array);
         if (strcmp(listings[i].file, file) || !json_is_array(list))

@@ -175,7 +175,9 @@ int rp_task_run(struct rp_conversion *conversion, struct rp_convert *convert, st
 bool rp_tasks_enough(const struct rp_conversion *conversion)
 {
     uint64_t tokens = 0, wanted = conversion->options->max_tokens;
+    if (wanted == 0)
+        return false;
     for (size_t i = 0; i < conversion->task_count && conversion->tasks[i].finished; i++)
         tokens += conversion->tasks[i].made.tokens;
-    return wanted > 0 && tokens >= wanted;
+    return tokens >= wanted;
 }
