@@ -59,6 +59,7 @@
     X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \
     X(trust_index_extents, "an index is not compared with the size of its token file")             \
     X(trust_release_word, "a trainer's release word is used unchecked")                            \
+    X(trust_sample_offsets, "offsets in MDS and litData are not compared with the file")           \
     X(trust_table_extents, "the place of a document is not compared with the size of the file")    \
     X(trust_table_pages, "pages of a sidecar's table are not compared with their hashes")          \
     X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")             \

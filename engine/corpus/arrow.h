@@ -88,7 +88,5 @@ RP_MUST_CHECK int rp_arrow_expand(const struct rp_folder *folder, struct rp_path
 /** -RP_E_CORRUPT: a part of the file contradicts another. */
 int rp_arrow_damaged(const struct rp_probe *probe, const char *what, uint64_t number,
                      struct rp_error *error);
-/** -RP_E_FORMAT: the file cannot be read in place; the hint is the command that converts it. */
-int rp_arrow_convert(const struct rp_probe *probe, const char *found, struct rp_error *error);
 
 #endif

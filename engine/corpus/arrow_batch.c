@@ -42,13 +42,6 @@ int rp_arrow_damaged(const struct rp_probe *probe, const char *what, uint64_t nu
                    what, number);
 }
 
-int rp_arrow_convert(const struct rp_probe *probe, const char *found, struct rp_error *error)
-{
-    char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint, "convert it once: `ringpack convert -o PREFIX %s`", probe->path);
-    return rp_readers_refuse(probe, found, hint, error);
-}
-
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* `bytes` bytes at `at`, at most half a window of them; what is read lies below `end`. */
@@ -401,9 +394,9 @@ int rp_arrow_emit_batch(struct rp_arrow_batch *batch, const struct rp_arrow_sche
     struct list ids, mask, trained;
     struct rp_span_list *spans = &batch->scratch->spans;
     if (rp_flat_table(batch->flat, batch->table, BATCH_COMPRESSION))
-        return rp_arrow_convert(batch->windows->probe,
-                                "Arrow with compressed buffers, which cannot be read in place",
-                                error);
+        return rp_readers_convert(batch->windows->probe,
+                                  "Arrow with compressed buffers, which cannot be read in place",
+                                  error);
     int code = open_list(batch, &schema->ids, &ids, error);
     if (code == 0 && schema->has_mask)
         code = open_list(batch, &schema->mask, &mask, error);

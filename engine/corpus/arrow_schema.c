@@ -286,7 +286,7 @@ int rp_arrow_read_schema(struct rp_flat *flat, uint64_t table, const struct rp_p
     struct choice choice = {.columns = fields.count};
     *schema = (struct rp_arrow_schema){0};
     if (rp_flat_value(flat, table, SCHEMA_ENDIANNESS, 2) != 0)
-        return rp_arrow_convert(probe, "an Arrow file of a big-endian machine", error);
+        return rp_readers_convert(probe, "an Arrow file of a big-endian machine", error);
     for (uint32_t i = 0; i < fields.count && !flat->is_damaged; i++) {
         uint64_t at = rp_flat_follow(flat, fields.at + 4 * (uint64_t)i);
         struct field field = read_field(flat, at);

@@ -28,14 +28,16 @@
  *     NPY       a true numpy .npy file, one dimension; needs eos
  *     LLMC      llm.c .bin, magic 20240520 (u16) or 20240801 (u32); leading EOS
  *     ARROW     Arrow IPC, as a stream or a file (Hugging Face datasets, Feather), uncompressed
- *     DATATROVE datatrove's .ds with its .ds.index and .ds.metadata */
+ *     DATATROVE datatrove's .ds with its .ds.index and .ds.metadata
+ *     MDS       a shard of mosaicml-streaming, uncompressed */
 #define RP_FORMAT_LIST(X)                                                                          \
     X(MEGATRON, "megatron")                                                                        \
     X(RAW, "raw")                                                                                  \
     X(NPY, "npy")                                                                                  \
     X(LLMC, "llmc")                                                                                \
     X(ARROW, "arrow")                                                                              \
-    X(DATATROVE, "datatrove")
+    X(DATATROVE, "datatrove")                                                                      \
+    X(MDS, "mds")
 #define RP_FORMAT_ENUM(id, name) RP_FORMAT_##id,
 enum rp_format {
     RP_FORMAT_AUTO, /* decided by magic, then by the files beside it; raw is never guessed */

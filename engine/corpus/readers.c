@@ -3,14 +3,16 @@
 #include "corpus/readers.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "base/defect.h"
 
+/* The folders of raw are any *.bin and *.npy, so that it is asked last. */
 const struct rp_reader *const rp_readers[] = {
     &rp_reader_megatron,  &rp_reader_npy, &rp_reader_llmc, &rp_reader_arrow,
-    &rp_reader_datatrove, &rp_reader_raw, /* the last one: its folders are any *.bin and *.npy */
+    &rp_reader_datatrove, &rp_reader_mds, &rp_reader_raw,
 };
 const size_t rp_readers_count = RP_ARRAY_COUNT(rp_readers);
 
@@ -39,6 +41,13 @@ int rp_readers_refuse(const struct rp_probe *probe, const char *found, const cha
 {
     return rp_fail(error, -RP_E_FORMAT, hint, "%s: expected a file of tokens, found %s",
                    probe->path, found);
+}
+
+int rp_readers_convert(const struct rp_probe *probe, const char *found, struct rp_error *error)
+{
+    char hint[sizeof error->hint];
+    snprintf(hint, sizeof hint, "convert it once: `ringpack convert -o PREFIX %s`", probe->path);
+    return rp_readers_refuse(probe, found, hint, error);
 }
 
 int rp_readers_check_type(const char *path, enum rp_token_type declared, enum rp_token_type found,

@@ -112,12 +112,14 @@ RP_MUST_CHECK int rp_readers_claim(const struct rp_probe *probe,
 /** -RP_E_FORMAT: the file is not what was declared, or cannot be read in place. */
 int rp_readers_refuse(const struct rp_probe *probe, const char *found, const char *hint,
                       struct rp_error *error);
+/** The same, with the command that converts the file as the hint. */
+int rp_readers_convert(const struct rp_probe *probe, const char *found, struct rp_error *error);
 
 /* All of them, in the order in which they are asked for a file or a folder. */
 extern const struct rp_reader *const rp_readers[];
 extern const size_t rp_readers_count;
 
-extern const struct rp_reader rp_reader_arrow, rp_reader_datatrove, rp_reader_llmc,
+extern const struct rp_reader rp_reader_arrow, rp_reader_datatrove, rp_reader_llmc, rp_reader_mds,
     rp_reader_megatron, rp_reader_npy, rp_reader_raw;
 
 #endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* index_json — see index_json.h. */
+#include "corpus/index_json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#define FILE_NAME "index.json"
+#define INDEX_BYTES_MAX (256u << 20)
+
+int rp_index_json_load(const struct rp_folder *folder, const char *key, json_t **index_out,
+                       struct rp_error *error)
+{
+    json_error_t problem;
+    char *text = NULL;
+    size_t bytes = 0;
+    if (!rp_folder_has(folder, FILE_NAME))
+        return 0;
+    char *path = rp_format("%s/" FILE_NAME, folder->path);
+    if (!path)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", folder->path);
+    int code = rp_file_read_all(path, INDEX_BYTES_MAX, &text, &bytes, error);
+    json_t *index = code == 0 ? json_loadb(text, bytes, 0, &problem) : NULL;
+    if (code == 0 && !index)
+        code = rp_fail(error, -RP_E_FORMAT, "copy or write the dataset again",
+                       "%s: expected JSON, found: %s", path, problem.text);
+    free(text);
+    free(path);
+    if (code == 0 && json_is_array(json_object_get(index, key))) {
+        *index_out = index;
+        return 1;
+    }
+    json_decref(index);
+    return code;
+}
+
+bool rp_index_json_is_inside(const char *name)
+{
+    if (!name || !name[0] || name[0] == '/')
+        return false;
+    for (const char *part = name; part; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (!strncmp(part, "..", 2) && (part[2] == '/' || part[2] == '\0'))
+            return false;
+    }
+    return true;
+}
+
+int rp_index_json_fail(const struct rp_folder *folder, const char *key, size_t number,
+                       const char *expected, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_FORMAT, "copy or write the dataset again",
+                   "%s/" FILE_NAME ": entry %zu of `%s`: expected %s", folder->path, number, key,
+                   expected);
+}
+
+int rp_index_json_convert(const struct rp_folder *folder, const char *found, struct rp_error *error)
+{
+    const struct rp_probe probe = {.path = folder->path};
+    return rp_readers_convert(&probe, found, error);
+}

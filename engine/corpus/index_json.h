@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* index_json.h — the index.json beside the files of MDS and litData: which files a dataset has, and
+ * in which order. */
+#ifndef RP_CORPUS_INDEX_JSON_H
+#define RP_CORPUS_INDEX_JSON_H
+
+#include <jansson.h>
+
+#include "corpus/readers.h"
+
+/** The index.json of a folder, if it has one with the list `key`. 1: *index_out is it, to be given
+ * to json_decref. 0: there is none. */
+RP_MUST_CHECK int rp_index_json_load(const struct rp_folder *folder, const char *key,
+                                     json_t **index_out, struct rp_error *error);
+
+/** Whether a name in an index.json leads to a file in the folder or below it. */
+bool rp_index_json_is_inside(const char *name);
+
+/** -RP_E_FORMAT: entry `number` of the list `key` is not what was expected. */
+int rp_index_json_fail(const struct rp_folder *folder, const char *key, size_t number,
+                       const char *expected, struct rp_error *error);
+
+/** -RP_E_FORMAT: the folder's files cannot be read in place; the hint is the command that converts
+ * them. */
+int rp_index_json_convert(const struct rp_folder *folder, const char *found,
+                          struct rp_error *error);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mds.h — the parts of the MDS reader: the columns of a shard, and where the chosen one lies in a
+ * sample. */
+#ifndef RP_CORPUS_MDS_H
+#define RP_CORPUS_MDS_H
+
+#include "corpus/readers.h"
+
+#define RP_MDS_VARIABLE_MAX 256u
+
+/* A column of token ids, and what a sample has before it. */
+struct rp_mds_column {
+    char name[RP_COLUMN_BYTES];
+    enum rp_token_type type;  /* NONE: as declared for bytes, as every array says for others */
+    bool is_bytes;            /* ids without any header */
+    bool has_type, has_shape; /* an array begins with its type, with its shape */
+    bool is_variable;         /* its size is in the sample */
+    uint32_t variable_before; /* columns of variable size before it */
+    uint64_t fixed_before;    /* bytes of the columns of fixed size before it */
+    uint64_t fixed_bytes;     /* its own size, where that is fixed */
+};
+
+struct rp_mds_header {
+    struct rp_mds_column ids;
+    uint32_t variable;    /* columns of variable size in all */
+    uint64_t fixed_bytes; /* of all columns of fixed size */
+};
+
+/** Read the JSON of a shard, and choose its column of token ids: the declared one (may be NULL),
+ * else input_ids, else tokens, else the only one of integers. -RP_E_FORMAT where none can be read
+ * in place. */
+RP_MUST_CHECK int rp_mds_read_header(const struct rp_probe *probe, const char *text, size_t bytes,
+                                     const char *declared, struct rp_mds_header *header,
+                                     struct rp_error *error);
+
+/** Is the JSON that of an MDS shard? */
+bool rp_mds_is_header(const char *text, size_t bytes);
+
+/** The type of the integers of an array, by its number in bare arrays; NONE: of no integers. */
+enum rp_token_type rp_mds_type_of(uint8_t number);
+
+/** expand of the reader (mds_folder.c). */
+RP_MUST_CHECK int rp_mds_expand(const struct rp_folder *folder, struct rp_paths *files,
+                                struct rp_error *error);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* samples.h — the table that a shard of MDS and a chunk of litData begin with:
+ *
+ *     u32  samples
+ *     u32  offsets[samples + 1]   in the file: where each sample begins, and where the last one
+ * ends
+ *
+ * Invariants: nothing is read by an offset that was not compared with the one before it and with
+ * the size of the file. Samples follow each other without a gap, and the last one ends with the
+ * file: one that was cut short is refused. */
+#ifndef RP_CORPUS_SAMPLES_H
+#define RP_CORPUS_SAMPLES_H
+
+#include "corpus/readers.h"
+
+#define RP_SAMPLES_AT_ONCE 4096u
+
+struct rp_samples {
+    const struct rp_probe *probe;
+    uint64_t count;
+    uint64_t table_end; /* the first byte behind the table */
+    uint64_t next;      /* number of the next sample */
+    uint64_t begin;     /* where it begins; at first, where the samples begin */
+    uint32_t ends[RP_SAMPLES_AT_ONCE];
+};
+
+/** Does the file begin with such a table, as far as its size can tell? */
+bool rp_samples_are_in(const struct rp_probe *probe);
+
+/** Read the head of the table. -RP_E_CORRUPT if it does not fit the file. */
+RP_MUST_CHECK int rp_samples_begin(struct rp_samples *samples, const struct rp_probe *probe,
+                                   struct rp_error *error);
+
+/** The next sample, while `next` is less than `count`: bytes [*begin, *end) of the file. */
+RP_MUST_CHECK int rp_samples_next(struct rp_samples *samples, uint64_t *begin, uint64_t *end,
+                                  struct rp_error *error);
+
+#endif

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of formats that are read in place share: sources in their own format beside their
+Megatron copies, served and compared to the last token."""
+
+import os
+import subprocess
+
+from stream_kit import Engine, Ranks, Stream, Taken, Written, write_megatron
+
+
+def with_copies(folder, forms):
+    """Two corpora with the same documents: `forms` (name → (paths, documents, declared keys)) as
+    they are, and as Megatron datasets."""
+    read, copies, documents = [], [], []
+    for name, (paths, made, declared) in forms.items():
+        copy = write_megatron(folder / f"copy of {name}", made, "i32")
+        read.append({"name": name, "weight": 1, "shards": [str(p) for p in paths], **declared})
+        copies.append({"name": name, "weight": 1, "shards": [copy]})
+        documents.append(made)
+    return Written(read, documents), Written(copies, documents)
+
+
+def serve_all(program, folder, corpus, **machine):
+    """Every row of an epoch against the oracle; returns the digest of the stream."""
+    stream = Stream(corpus, {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711})
+    engine = Engine(program, folder, {**stream.config(), "batch_size": 5, **machine})
+    taken = Taken(stream)
+    try:
+        with Ranks(engine) as ranks:
+            for batches in ranks.turns():
+                taken.add(batches)
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    taken.assert_all()
+    return taken.digest
+
+
+def assert_equal_to_copies(program, folder, forms):
+    """From tables that are made at the start, and from sidecars."""
+    read, copies = with_copies(folder, forms)
+    wanted = serve_all(program, folder, copies)
+    assert serve_all(program, folder, read) == wanted
+    for source in read.sources:
+        declared = [f"--{key}={source[key]}" for key in ("dtype", "column") if key in source]
+        index = [program, "index", "-q", *declared, *source["shards"]]
+        subprocess.run(index, check=True, capture_output=True)
+    assert serve_all(program, folder, read, io="pread") == wanted
+
+
+def assert_refused(program, path, *words):
+    asked = subprocess.run([program, "inspect", path], capture_output=True, text=True)
+    assert asked.returncode == 2, asked.stdout
+    for word in words:
+        assert word in asked.stderr, asked.stderr
+
+
+def peers_python():
+    """The Python of build/peers-venv (bench/peers/setup), which has the libraries that bring torch
+    along; None where it was not made."""
+    path = os.path.join(os.path.dirname(__file__), "../../build/peers-venv/bin/python")
+    return path if os.path.exists(path) else None
