@@ -191,8 +191,8 @@ static void fetch_all(struct rp_fetcher *f)
             continue;
         }
         /* Several at a time, where there are many: each look costs a system call. Reads of objects
-         * are so long that it does not matter, and each should be followed by the next at once. */
-        unsigned wait_min = is_remote ? 1 : 1 + rp_io_in_flight(f->io) / WAIT_SHARE;
+         * take so long that those that are planned meanwhile must not wait for one of them. */
+        unsigned wait_min = is_remote ? 0 : 1 + rp_io_in_flight(f->io) / WAIT_SHARE;
         unsigned count = rp_io_wait(f->io, done, COMPLETIONS_MAX, wait_min);
         for (unsigned i = 0; i < count && !rp_arena_stopping(f->arena); i++)
             complete_read(f, &done[i]);

@@ -25,6 +25,7 @@
 /* AWS advises ranges of 8 to 16 MiB; 16 of them in flight are 1 GB/s at 50 ms. */
 #define RANGE_BYTES (8u << 20)
 #define TAKE_MAX 64u
+#define LOOK_MS 2u
 
 struct http_object {
     struct rp_object *object; /* NULL = a file */
@@ -202,8 +203,14 @@ static unsigned take_finished(struct http *http, uint64_t *tags, int64_t *result
                               unsigned wait_min)
 {
     struct rp_object_request *done[TAKE_MAX];
+    /* A look that finds nothing lasts for a moment: whoever looks has something else to do, but not
+     * all the time. */
+    const struct rp_requests_wait wait = {.wait_min = wait_min ? wait_min : 1,
+                                          .most_ms = wait_min ? 0 : LOOK_MS,
+                                          .is_stopping = http->is_stopping,
+                                          .context = http->context};
     unsigned count = rp_requests_wait(http->requests, done, (unsigned)rp_min_u64(max, TAKE_MAX),
-                                      wait_min, http->is_stopping, http->context);
+                                      &wait);
     for (unsigned i = 0; i < count; i++) {
         struct slot *slot = (struct slot *)(void *)done[i];
         RP_STATIC_ASSERT(offsetof(struct slot, request) == 0, "a request is the head of its slot");

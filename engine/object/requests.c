@@ -28,7 +28,6 @@
 #define REDIRECTS_MAX 8L
 #define PROGRESS_BYTES (64u << 10) /* less than this is no reason to go on for longer */
 #define POLL_MS 100
-#define START_GIVE_UP_S 20u
 #define QUIET_NS (10ull * 1000 * MS)  /* between two lines in the log */
 #define SWALLOW_BYTES_MAX (64u << 10) /* of a refusal, so that its connection can be kept */
 
@@ -59,19 +58,6 @@ struct rp_requests {
     uint32_t depth, in_flight, done;
     uint64_t random, retries, said_ns;
 };
-
-struct rp_patience rp_patience_standard(bool is_start)
-{
-    struct rp_patience p = {50, 20000, 300, 20};
-    const char *given = getenv("RINGPACK_OBJECT_PATIENCE");
-    struct rp_patience said;
-    if (given && sscanf(given, "%" SCNu32 ",%" SCNu32 ",%" SCNu32 ",%" SCNu32, &said.pause_ms,
-                        &said.pause_max_ms, &said.give_up_s, &said.stall_s) == 4)
-        p = said;
-    if (is_start)
-        p.give_up_s = (uint32_t)rp_min_u64(p.give_up_s, START_GIVE_UP_S);
-    return p;
-}
 
 /* ---- one exchange ---------------------------------------------------------------------------- */
 
@@ -425,7 +411,7 @@ static void take_messages(struct rp_requests *requests)
 }
 
 /* Ask again what has paused for long enough. Returns milliseconds until the next one is due. */
-static int serve_pauses(struct rp_requests *requests)
+static uint64_t serve_pauses(struct rp_requests *requests)
 {
     uint64_t now = rp_now_ns(), next = now + POLL_MS * MS;
     for (uint32_t i = 0; i < requests->depth; i++) {
@@ -437,7 +423,7 @@ static int serve_pauses(struct rp_requests *requests)
         else
             next = rp_min_u64(next, x->due_ns);
     }
-    return (int)((next - now) / MS);
+    return (next - now) / MS;
 }
 
 static unsigned take_done(struct rp_requests *requests, struct rp_object_request **done,
@@ -457,19 +443,22 @@ static unsigned take_done(struct rp_requests *requests, struct rp_object_request
 }
 
 unsigned rp_requests_wait(struct rp_requests *requests, struct rp_object_request **done,
-                          unsigned max, unsigned wait_min, bool (*is_stopping)(void *context),
-                          void *context)
+                          unsigned max, const struct rp_requests_wait *wait)
 {
-    wait_min = (unsigned)rp_min_u64(wait_min, requests->in_flight);
+    uint64_t wait_min = rp_min_u64(wait->wait_min, requests->in_flight);
+    uint64_t end = wait->most_ms ? rp_now_ns() + wait->most_ms * MS : UINT64_MAX;
     for (;;) {
         int running;
-        int pause_ms = serve_pauses(requests);
+        uint64_t pause_ms = serve_pauses(requests);
         CURLMcode code = requests->curl->multi_perform(requests->multi, &running);
         RP_ASSERT(code == CURLM_OK || code == CURLM_OUT_OF_MEMORY);
         take_messages(requests);
-        if (requests->done >= wait_min || (is_stopping && is_stopping(context)))
+        if (requests->done >= wait_min || rp_now_ns() >= end ||
+            (wait->is_stopping && wait->is_stopping(wait->context)))
             break;
-        (void)requests->curl->multi_poll(requests->multi, NULL, 0, pause_ms, NULL);
+        if (wait->most_ms)
+            pause_ms = rp_min_u64(pause_ms, wait->most_ms);
+        (void)requests->curl->multi_poll(requests->multi, NULL, 0, (int)pause_ms, NULL);
     }
     return take_done(requests, done, max);
 }
@@ -488,11 +477,12 @@ int rp_requests_do(struct rp_object_request *requests, size_t count, uint32_t de
     int code = rp_requests_open(&all, depth, &patience, error);
     if (code < 0)
         return code;
+    const struct rp_requests_wait wait = {.wait_min = 1};
     for (size_t started = 0, finished = 0; finished < count;) {
         struct rp_object_request *done;
         while (started < count && all->in_flight < depth)
             rp_requests_start(all, &requests[started++]);
-        finished += rp_requests_wait(all, &done, 1, 1, NULL, NULL);
+        finished += rp_requests_wait(all, &done, 1, &wait);
     }
     rp_requests_close(all);
     return 0;

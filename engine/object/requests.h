@@ -57,11 +57,16 @@ void rp_requests_close(struct rp_requests *requests);
 
 /** Begin one; fewer than depth are in flight. */
 void rp_requests_start(struct rp_requests *requests, struct rp_object_request *request);
-/** Wait for at least wait_min of those in flight, or until is_stopping (may be NULL) says so, which
- * is asked ten times a second. Stores up to max; returns how many. */
+/* Until when to wait. */
+struct rp_requests_wait {
+    unsigned wait_min;                  /* so many are done; all, if fewer are in flight */
+    uint32_t most_ms;                   /* or so long; 0 = as long as it takes */
+    bool (*is_stopping)(void *context); /* or it says so, ten times a second; NULL = never */
+    void *context;
+};
+/** Wait, and store up to max of those that are done; returns how many. */
 unsigned rp_requests_wait(struct rp_requests *requests, struct rp_object_request **done,
-                          unsigned max, unsigned wait_min, bool (*is_stopping)(void *context),
-                          void *context);
+                          unsigned max, const struct rp_requests_wait *wait);
 
 /** Do them all, `depth` at a time, with the patience of a start. Each has its own error; what fails
  * here is that none can be asked for. */

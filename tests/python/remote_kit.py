@@ -35,6 +35,7 @@ class Store:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def do_GET(self):
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -45,11 +46,14 @@ class Store:
             def log_message(self, *_):
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 256  # an engine opens all of its connections at once
+
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.server.handle_error = lambda *_: None  # clients that end connections
         self.base = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=[0.02], daemon=True).start()
 
     def url(self, path):
         return f"{self.base}/{Path(path).name}"

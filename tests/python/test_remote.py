@@ -62,7 +62,7 @@ def store(folder):
     made.close()
 
 
-def make_tape(program, folder, indexed=False, tokens=60000, **keys):
+def make_tape(program, folder, indexed=False, tokens=24000, **keys):
     tape = Tape(folder, tokens, **keys)
     if indexed:
         tape.index(program)
