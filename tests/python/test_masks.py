@@ -2,6 +2,7 @@
 """Masks: labels, loss_mask, tokens_loss and the labelled digest of masked sources, by the oracle
 (engine/plan/STREAM.md, section 10); where masks come from; what is refused."""
 
+import json
 import subprocess
 
 import numpy
@@ -221,7 +222,7 @@ def test_a_mask_that_was_not_indexed_is_refused(corpus, program, tmp_path):
     def fails(**keys):
         corpus.sources[0].update(keys)
         path = tmp_path / "plan.yaml"
-        path.write_text(__import__("json").dumps({**Stream(corpus).config(), "batch_size": 1}))
+        path.write_text(json.dumps({**Stream(corpus).config(), "batch_size": 1}))
         done = subprocess.run(
             [program, "plan", "-c", str(path)], capture_output=True, text=True, check=False
         )
@@ -263,7 +264,7 @@ def test_a_run_that_is_killed_goes_on_with_the_right_labels(corpus, program, tmp
 def test_verify_compares_labels(corpus, program, tmp_path):
     path = tmp_path / "verify.yaml"
     path.write_text(
-        __import__("json").dumps({**Stream(corpus).config(), "batch_size": 2, "profile": "hf"})
+        json.dumps({**Stream(corpus).config(), "batch_size": 2, "profile": "hf"})
     )
     done = subprocess.run(
         [program, "verify", "-c", str(path), "--kills", "6", "--random", "7"],
@@ -359,3 +360,25 @@ def test_labels_are_those_of_trl(program, tmp_path):
                 mask = numpy.append(wanted[1:] != -100, False)
                 assert (batch["loss_mask"][number][: len(wanted)] == mask).all()
     engine.stop()
+
+
+@pytest.mark.parametrize("long_doc", ["split", "truncate"])
+def test_plan_counts_what_masks_and_cuts_leave(corpus, program, tmp_path, long_doc):
+    stream = Stream(corpus, {"long_doc": long_doc, "num_epochs": 1})
+    path = tmp_path / "plan.yaml"
+    path.write_text(json.dumps({**stream.config(), "batch_size": 1}))
+    said = subprocess.run(
+        [program, "plan", "-c", str(path), "--json"], capture_output=True, text=True, check=True
+    )
+    labels = stream.batch(0, len(stream.rows))[0]["labels"]
+    untrained = cut_off = 0
+    for number in MASKED:
+        for document, spans in zip(corpus.documents[number], corpus.spans[number]):
+            kept = stream.spec.L if long_doc == "truncate" else len(document)
+            untrained += len(document) > 0 and not spans
+            cut_off += bool(spans) and all(begin >= kept for begin, _ in spans)
+    assert json.loads(said.stdout)["masks"] == {
+        "labels": int((labels != -100).sum()),
+        "untrained_documents": untrained,
+        "cut_off_documents": cut_off,
+    }

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
+#include "masked_tally.h"
 #include "server/server.h"
 #include "stream.h"
 
@@ -38,6 +39,7 @@ struct tally {
     uint64_t fragments, fragments_max;
     uint64_t histogram[BUCKETS];
     uint64_t *source_tokens; /* [sources] emitted */
+    struct rp_masked_tally masks;
     const struct rp_corpus *corpus;
     bool complete; /* the stream ended */
     /* Documents after the last row, which the plan has not read. They are empty or dropped. */
@@ -84,9 +86,10 @@ static void tally_row(struct tally *tally, const struct rp_row *row)
 }
 
 /* Returns 0, or the plan's error. */
-static int run_plan(struct rp_plan *plan, uint64_t rows_max, struct tally *tally,
-                    struct rp_error *error)
+static int run_plan(struct rp_plan *plan, const struct rp_config *config, uint64_t rows_max,
+                    struct tally *tally, struct rp_error *error)
 {
+    bool is_cut = config->long_doc == RP_LONG_DOC_TRUNCATE;
     struct rp_cmd_progress progress;
     rp_cmd_progress_begin(&progress, "planning rows", false);
     uint64_t started = rp_now_ns();
@@ -97,6 +100,11 @@ static int run_plan(struct rp_plan *plan, uint64_t rows_max, struct tally *tally
         if (code <= 0)
             break;
         tally_row(tally, &row);
+        if (tally->masks.is_masked)
+            code = rp_masked_tally_add(&tally->masks, tally->corpus, &row, config->seq_len, is_cut,
+                                       error);
+        if (code < 0)
+            break;
         if (tally->rows % 4096 == 0)
             rp_cmd_progress(&progress, tally->rows, 0);
     }
@@ -252,6 +260,12 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_count("truncated", counts->truncated, " tokens (long_doc: truncate)");
     print_count("dropped", counts->dropped, " tokens (long_doc: drop)");
     print_count("empty", counts->empty, " documents");
+    if (tally->masks.is_masked) {
+        print_count("labels", tally->masks.labels, " tokens, by the masks");
+        print_count("nothing trained", tally->masks.untrained, " documents");
+        print_count("cut off", tally->masks.cut_off,
+                    " documents lost all trained tokens (long_doc: truncate)");
+    }
     if (tally->trailing_documents)
         print_count("after the last row", tally->trailing_documents,
                     " documents, empty or dropped");
@@ -305,6 +319,11 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         (json_int_t)tally->max_docs_per_row, "ns_per_document", summary.ns_per_document,
         "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
         memory_object(&tally->memory));
+    if (tally->masks.is_masked)
+        json_object_set_new(report, "masks",
+                            json_pack("{s:I, s:I, s:I}", "labels", (json_int_t)tally->masks.labels,
+                                      "untrained_documents", (json_int_t)tally->masks.untrained,
+                                      "cut_off_documents", (json_int_t)tally->masks.cut_off));
     rp_cmd_print_json(report);
 }
 
@@ -337,7 +356,10 @@ static int plan(void *argument, const struct rp_config *config)
     if (code >= 0)
         code = look_at_plan(&tally, config, corpus, plan, &error);
     if (code >= 0)
-        code = run_plan(plan, arguments->rows ? arguments->rows : ROWS_STANDARD, &tally, &error);
+        code = rp_masked_tally_open(&tally.masks, corpus, config->seq_len, &error);
+    if (code >= 0)
+        code = run_plan(plan, config, arguments->rows ? arguments->rows : ROWS_STANDARD, &tally,
+                        &error);
     if (code >= 0 && tally.complete)
         tally_trailing(&tally, config, corpus);
     if (code >= 0 && arguments->json)
@@ -346,6 +368,7 @@ static int plan(void *argument, const struct rp_config *config)
         print_report(config, &tally);
     rp_plan_close(plan);
     rp_corpus_close(corpus);
+    rp_masked_tally_close(&tally.masks);
     free(tally.source_tokens);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }

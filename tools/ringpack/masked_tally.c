@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* masked_tally — see masked_tally.h. */
+#include "masked_tally.h"
+
+#include <errno.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+
+int rp_masked_tally_open(struct rp_masked_tally *tally, const struct rp_corpus *corpus,
+                         uint32_t seq_len, struct rp_error *error)
+{
+    *tally = (struct rp_masked_tally){
+        .spans = rp_calloc(rp_spans_max(seq_len), sizeof(struct rp_span))};
+    for (uint32_t s = 0; s < rp_corpus_source_count(corpus); s++)
+        tally->is_masked |= rp_source_has_mask(rp_corpus_source(corpus, s));
+    return tally->spans ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for spans");
+}
+
+void rp_masked_tally_close(struct rp_masked_tally *tally)
+{
+    free(tally->spans);
+}
+
+/* Whether a document has a trained token in [first, end); negative: its spans are damaged. */
+static int is_trained(struct rp_masked_tally *tally, const struct rp_source *source,
+                      struct rp_part part, uint64_t end, uint32_t seq_len, struct rp_error *error)
+{
+    uint32_t count = 0;
+    int code = 0;
+    for (; part.first < end && count == 0 && code == 0; part.first += part.tokens) {
+        part.tokens = (uint32_t)rp_min_u64(seq_len, end - part.first);
+        code = rp_source_spans(source, &part, tally->spans, &count, error);
+    }
+    return code < 0 ? code : count > 0;
+}
+
+/* A document that begins in this row. */
+static int add_document(struct rp_masked_tally *tally, const struct rp_source *source,
+                        struct rp_part part, uint32_t seq_len, bool is_cut, struct rp_error *error)
+{
+    uint64_t kept = is_cut ? rp_min_u64(part.length, seq_len) : part.length;
+    int trained = is_trained(tally, source, part, kept, seq_len, error);
+    if (trained != 0)
+        return trained;
+    part.first = kept;
+    trained = is_trained(tally, source, part, part.length, seq_len, error);
+    tally->untrained += trained == 0;
+    tally->cut_off += trained > 0;
+    return trained;
+}
+
+static int add_fragment(struct rp_masked_tally *tally, const struct rp_source *source,
+                        const struct rp_fragment *fragment, uint32_t seq_len, bool is_cut,
+                        struct rp_error *error)
+{
+    const struct rp_part part = {fragment->document, rp_source_length(source, fragment->document),
+                                 fragment->offset, fragment->length};
+    uint32_t count;
+    int code = rp_source_spans(source, &part, tally->spans, &count, error);
+    for (uint32_t i = 0; i < count && code == 0; i++)
+        tally->labels += tally->spans[i].end - rp_max_u64(tally->spans[i].begin, 1);
+    if (code == 0 && fragment->offset == 0)
+        code = add_document(tally, source, part, seq_len, is_cut, error);
+    return code < 0 ? code : 0;
+}
+
+int rp_masked_tally_add(struct rp_masked_tally *tally, const struct rp_corpus *corpus,
+                        const struct rp_row *row, uint32_t seq_len, bool is_cut,
+                        struct rp_error *error)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < row->count && code == 0; i++) {
+        const struct rp_fragment *fragment = &row->fragments[i];
+        const struct rp_source *source = rp_corpus_source(corpus, fragment->source);
+        if (rp_source_has_mask(source))
+            code = add_fragment(tally, source, fragment, seq_len, is_cut, error);
+        else
+            tally->labels += fragment->length - 1;
+    }
+    return code;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* masked_tally.h — what masks leave of the tokens of planned rows. */
+#ifndef RP_TOOLS_MASKED_TALLY_H
+#define RP_TOOLS_MASKED_TALLY_H
+
+#include "corpus/corpus.h"
+#include "plan/plan.h"
+
+struct rp_masked_tally {
+    bool is_masked;        /* a source has a mask */
+    uint64_t labels;       /* of all rows: tokens_loss */
+    uint64_t untrained;    /* documents with no trained token */
+    uint64_t cut_off;      /* documents whose trained tokens all lie behind what is kept of them */
+    struct rp_span *spans; /* [rp_spans_max(seq_len)] */
+};
+
+RP_MUST_CHECK int rp_masked_tally_open(struct rp_masked_tally *tally,
+                                       const struct rp_corpus *corpus, uint32_t seq_len,
+                                       struct rp_error *error);
+void rp_masked_tally_close(struct rp_masked_tally *tally);
+
+/** Count a row. is_cut: documents are cut to seq_len tokens (long_doc: truncate). */
+RP_MUST_CHECK int rp_masked_tally_add(struct rp_masked_tally *tally, const struct rp_corpus *corpus,
+                                      const struct rp_row *row, uint32_t seq_len, bool is_cut,
+                                      struct rp_error *error);
+
+#endif
