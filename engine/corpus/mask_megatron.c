@@ -24,45 +24,49 @@ struct window {
     uint64_t begin, end, capacity; /* what of the file is in `bytes` */
 };
 
-/* The bytes [first, first + count) of the file, which lie in it. NULL: *error says why. */
-static const uint8_t *look(struct window *window, uint64_t first, uint64_t count,
-                           struct rp_error *error)
+/* The bytes [first, first + count) of the file, which lie in it. */
+static int look(struct window *window, uint64_t first, uint64_t count, const uint8_t **out,
+                struct rp_error *error)
 {
+    static const uint8_t nothing[1];
     const struct rp_shard *shard = &window->opened->shard;
-    if (first >= window->begin && first + count <= window->end)
-        return window->bytes + (first - window->begin);
+    bool is_there = first >= window->begin && first + count <= window->end;
+    *out = nothing;
+    if (count > 0 && is_there)
+        *out = window->bytes + (first - window->begin);
+    if (count == 0 || is_there)
+        return 0;
     uint64_t wanted = rp_min_u64(rp_max_u64(count, WINDOW_BYTES), shard->bytes - first);
     if (wanted > window->capacity) {
         free(window->bytes);
-        window->capacity = 0;
         window->bytes = malloc((size_t)wanted);
-        if (!window->bytes) {
-            (void)rp_fail(error, -ENOMEM, NULL, "%s: no memory for a document of %" PRIu64 " bytes",
-                          shard->path, count);
-            return NULL;
-        }
-        window->capacity = wanted;
+        window->capacity = window->bytes ? wanted : 0;
     }
     window->begin = window->end = 0;
-    if (rp_file_read_at(window->fd, shard->path, window->bytes, (size_t)wanted, first, error) < 0)
-        return NULL;
-    window->begin = first;
-    window->end = first + wanted;
-    return window->bytes;
+    *out = window->bytes;
+    if (!window->bytes)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a document of %" PRIu64 " bytes",
+                       shard->path, count);
+    int code = rp_file_read_at(window->fd, shard->path, window->bytes, (size_t)wanted, first,
+                               error);
+    if (code == 0) {
+        window->begin = first;
+        window->end = first + wanted;
+    }
+    return code;
 }
 
 /* The tokens of a document, and how many there are. */
-static const uint8_t *document_of(struct window *window, uint64_t document, uint64_t *tokens,
-                                  struct rp_error *error)
+static int get_document(struct window *window, uint64_t document, uint64_t *tokens,
+                        const uint8_t **out, struct rp_error *error)
 {
     uint64_t byte;
     const char *problem = rp_shard_locate(window->opened, document, tokens, &byte);
-    if (problem) {
-        (void)rp_fail(error, -RP_E_CORRUPT, "write the shard again", "%s: document %" PRIu64 ": %s",
-                      window->opened->found.index_path, document, problem);
-        return NULL;
-    }
-    return look(window, byte, *tokens * rp_token_width(window->opened->shard.type), error);
+    if (problem)
+        return rp_fail(error, -RP_E_CORRUPT, "write the shard again",
+                       "%s: document %" PRIu64 ": %s", window->opened->found.index_path, document,
+                       problem);
+    return look(window, byte, *tokens * rp_token_width(window->opened->shard.type), out, error);
 }
 
 static int fail_length(const struct rp_opened *mask, const char *what, uint64_t expected,
@@ -78,11 +82,12 @@ static int add_document(struct window *tokens, struct window *entries, uint64_t 
                         struct rp_error *error)
 {
     uint64_t token_count, entry_count;
-    const uint8_t *token_bytes = document_of(tokens, document, &token_count, error);
-    const uint8_t *entry_bytes = token_bytes ? document_of(entries, document, &entry_count, error)
-                                             : NULL;
-    if (!entry_bytes)
-        return error->code;
+    const uint8_t *token_bytes, *entry_bytes;
+    int code = get_document(tokens, document, &token_count, &token_bytes, error);
+    if (code == 0)
+        code = get_document(entries, document, &entry_count, &entry_bytes, error);
+    if (code < 0)
+        return code;
     if (token_count > UINT32_MAX)
         return rp_fail(error, -RP_E_FORMAT, "split the document, or index it with --mask none",
                        "%s: document %" PRIu64 " has too many tokens for a mask",
