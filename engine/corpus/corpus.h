@@ -29,7 +29,8 @@
  *     LLMC      llm.c .bin, magic 20240520 (u16) or 20240801 (u32); leading EOS
  *     ARROW     Arrow IPC, as a stream or a file (Hugging Face datasets, Feather), uncompressed
  *     DATATROVE datatrove's .ds with its .ds.index and .ds.metadata
- *     MDS       a shard of mosaicml-streaming, uncompressed */
+ *     MDS       a shard of mosaicml-streaming, uncompressed
+ *     LITDATA   a chunk of litData for its TokensLoader, uncompressed, with index.json beside it */
 #define RP_FORMAT_LIST(X)                                                                          \
     X(MEGATRON, "megatron")                                                                        \
     X(RAW, "raw")                                                                                  \
@@ -37,7 +38,8 @@
     X(LLMC, "llmc")                                                                                \
     X(ARROW, "arrow")                                                                              \
     X(DATATROVE, "datatrove")                                                                      \
-    X(MDS, "mds")
+    X(MDS, "mds")                                                                                  \
+    X(LITDATA, "litdata")
 #define RP_FORMAT_ENUM(id, name) RP_FORMAT_##id,
 enum rp_format {
     RP_FORMAT_AUTO, /* decided by magic, then by the files beside it; raw is never guessed */

@@ -10,7 +10,6 @@
 #include "base/mem.h"
 
 #define FILE_NAME "index.json"
-#define INDEX_BYTES_MAX (256u << 20)
 
 int rp_index_json_load(const struct rp_folder *folder, const char *key, json_t **index_out,
                        struct rp_error *error)
@@ -23,7 +22,7 @@ int rp_index_json_load(const struct rp_folder *folder, const char *key, json_t *
     char *path = rp_format("%s/" FILE_NAME, folder->path);
     if (!path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", folder->path);
-    int code = rp_file_read_all(path, INDEX_BYTES_MAX, &text, &bytes, error);
+    int code = rp_file_read_all(path, RP_INDEX_JSON_BYTES_MAX, &text, &bytes, error);
     json_t *index = code == 0 ? json_loadb(text, bytes, 0, &problem) : NULL;
     if (code == 0 && !index)
         code = rp_fail(error, -RP_E_FORMAT, "copy or write the dataset again",

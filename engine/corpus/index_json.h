@@ -8,6 +8,8 @@
 
 #include "corpus/readers.h"
 
+#define RP_INDEX_JSON_BYTES_MAX (256u << 20)
+
 /** The index.json of a folder, if it has one with the list `key`. 1: *index_out is it, to be given
  * to json_decref. 0: there is none. */
 RP_MUST_CHECK int rp_index_json_load(const struct rp_folder *folder, const char *key,

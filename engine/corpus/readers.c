@@ -11,8 +11,8 @@
 
 /* The folders of raw are any *.bin and *.npy, so that it is asked last. */
 const struct rp_reader *const rp_readers[] = {
-    &rp_reader_megatron,  &rp_reader_npy, &rp_reader_llmc, &rp_reader_arrow,
-    &rp_reader_datatrove, &rp_reader_mds, &rp_reader_raw,
+    &rp_reader_megatron,  &rp_reader_npy, &rp_reader_llmc,    &rp_reader_arrow,
+    &rp_reader_datatrove, &rp_reader_mds, &rp_reader_litdata, &rp_reader_raw,
 };
 const size_t rp_readers_count = RP_ARRAY_COUNT(rp_readers);
 

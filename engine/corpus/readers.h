@@ -119,7 +119,7 @@ int rp_readers_convert(const struct rp_probe *probe, const char *found, struct r
 extern const struct rp_reader *const rp_readers[];
 extern const size_t rp_readers_count;
 
-extern const struct rp_reader rp_reader_arrow, rp_reader_datatrove, rp_reader_llmc, rp_reader_mds,
-    rp_reader_megatron, rp_reader_npy, rp_reader_raw;
+extern const struct rp_reader rp_reader_arrow, rp_reader_datatrove, rp_reader_litdata,
+    rp_reader_llmc, rp_reader_mds, rp_reader_megatron, rp_reader_npy, rp_reader_raw;
 
 #endif

@@ -89,6 +89,43 @@ def make_arrow():
     put("arrow", "last-row-behind-its-buffer", good.replace(offsets, offsets[:12] + lie))
 
 
+def make_samples():
+    """Tokens 1, 2, 3, … in MDS and litData."""
+    documents = [[1, 2, 3], [], [4], [5, 6, 7, 8]]
+
+    def shard(samples, header=b""):
+        first = 8 + 4 * len(samples) + len(header)
+        ends = [first + sum(map(len, samples[:i])) for i in range(len(samples) + 1)]
+        return struct.pack(f"<{len(ends) + 1}I", len(samples), *ends) + header + b"".join(samples)
+
+    def mds(name, flags, columns, samples):
+        names, encodings, sizes = zip(*columns)
+        header = {"column_encodings": encodings, "column_names": names, "column_sizes": sizes}
+        header = json.dumps({**header, "compression": None, "format": "mds", "version": 2})
+        put("samples", name, bytes([flags]) + shard(samples, header.encode()))
+
+    tokens = [struct.pack(f"<{len(d)}H", *d) for d in documents]
+    arrays = [bytes([1 << 2, len(d)]) + t for d, t in zip(documents, tokens)]
+    bare = [struct.pack("<I", len(t)) + t for t in tokens]
+    mds("mds-bytes", 4, [("tokens", "bytes", None)], bare)
+    typed = [struct.pack("<IB", len(a) + 1, 16) + a for a in arrays]
+    mds("mds-ndarray", 0, [("ids", "ndarray", None)], typed)
+    sized = [struct.pack("<II", 2, len(a)) + b"hi" + a + bytes(8) for a in arrays]
+    columns = [("a", "str", None), ("b", "ndarray:uint16", None), ("n", "int", 8)]
+    mds("mds-columns", 10, columns, sized)
+    fixed = [bytes(8) + bytes([1, 0, 2, 0])]
+    mds("mds-fixed", 0, [("n", "int", 8), ("tokens", "ndarray:uint16:2", 4)], fixed)
+    for name, more in (
+        ("litdata", {}),
+        ("litdata-compressed", {"compression": "zstd"}),
+        ("litdata-other-loader", {"item_loader": "PyTreeLoader"}),
+    ):
+        config = {"data_format": ["no_header_tensor:20"], "item_loader": "TokensLoader", **more}
+        chunks = [{"chunk_size": 4, "dim": 8, "filename": "chunk-0-0.bin"}]
+        index = json.dumps({"chunks": chunks, "config": config}).encode()
+        put("samples", name, struct.pack("<BH", 1, len(index)) + index + shard(tokens))
+
+
 def npy(descr, values, form, version=1):
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({len(values)},), }}"
     prefix = 10 if version == 1 else 12

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shards of MDS, made byte by byte: their documents; every bit flip and every truncation; offsets
- * that lie. python/test_mds.py has the other forms. */
+/* Shards of MDS and chunks of litData, made byte by byte: their documents; every bit flip and every
+ * truncation; offsets that lie. python/test_mds.py and python/test_litdata.py have the other forms.
+ */
 #include "corpus_files.h"
 
 #include "base/bits.h"
@@ -49,11 +50,12 @@ static const struct form {
     const char *encodings, *names, *sizes;
     void (*add)(unsigned first, unsigned count);
     enum rp_token_type declared;
+    enum rp_format format;
 } forms[] = {
-    {"\"bytes\"", "\"tokens\"", "null", add_bare, RP_TOKEN_U16},
-    {"\"ndarray\"", "\"ids\"", "null", add_array, RP_TOKEN_NONE},
+    {"\"bytes\"", "\"tokens\"", "null", add_bare, RP_TOKEN_U16, RP_FORMAT_MDS},
+    {"\"ndarray\"", "\"ids\"", "null", add_array, RP_TOKEN_NONE, RP_FORMAT_MDS},
     {"\"str\", \"ndarray:uint16\", \"int\"", "\"a\", \"input_ids\", \"n\"", "null, null, 8",
-     add_two_columns, RP_TOKEN_NONE},
+     add_two_columns, RP_TOKEN_NONE, RP_FORMAT_MDS},
 };
 #define FORMS (sizeof forms / sizeof forms[0])
 
@@ -77,7 +79,7 @@ static void make(const struct form *form)
 static int open_form(struct rp_corpus **corpus, const char *path, const struct form *form,
                      struct rp_error *error)
 {
-    return open_one(corpus, path, RP_FORMAT_MDS, form->declared, -1, error);
+    return open_one(corpus, path, form->format, form->declared, -1, error);
 }
 
 static void documents_of_every_form(void **state)
@@ -116,16 +118,16 @@ static const char *name_of(size_t i)
     return name;
 }
 
-/* Is a damaged file refused by name, or are its documents in it, none before the end of the last?
- */
-static bool is_refused(const char *path, const struct form *form, size_t count)
+/* Is a damaged file refused by a name that begins with `name`, or are its documents in it, none
+ * before the end of the last? */
+static bool is_refused(const char *path, const char *name, const struct form *form, size_t count)
 {
     struct rp_corpus *corpus;
     struct rp_error error;
     uint64_t end = 0;
     if (open_form(&corpus, path, form, &error) < 0) {
         if (!strstr(error.message, "with 0 tokens")) /* in all shards of the source */
-            assert_says(&error, path);
+            assert_says(&error, name);
         return true;
     }
     const struct rp_source *source = rp_corpus_source(corpus, 0);
@@ -154,7 +156,7 @@ static void every_bit(void **state)
                 image.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
             }
             for (size_t bit = first; bit < end; bit++)
-                refused += is_refused(name_of(bit), &forms[i], image.count);
+                refused += is_refused(name_of(bit), name_of(bit), &forms[i], image.count);
         }
         assert_true(refused > 4 * image.count && refused < 8 * image.count);
     }
@@ -169,7 +171,7 @@ static void every_truncation(void **state)
         for (size_t cut = 1; cut < image.count; cut++)
             put_file(name_of(cut), image.bytes, cut);
         for (size_t cut = 1; cut < image.count; cut++)
-            assert_true(is_refused(name_of(cut), &forms[i], cut));
+            assert_true(is_refused(name_of(cut), name_of(cut), &forms[i], cut));
     }
 }
 
@@ -197,13 +199,89 @@ static void offsets_that_lie_are_refused(void **state)
     assert_says(&error, "a.mds|end of sample 3");
 }
 
+/* ---- litData --------------------------------------------------------------------------------- */
+
+static const struct form litdata = {.format = RP_FORMAT_LITDATA};
+static char index_text[] =
+    "{\"chunks\": [{\"dim\": 8, \"filename\": \"chunk-0-0.bin\"}], "
+    "\"config\": {\"compression\": null, \"data_format\": [\"no_header_tensor:20\"], "
+    "\"item_loader\": \"TokensLoader\"}}";
+#define INDEX_BYTES (sizeof index_text - 1)
+
+static void make_chunk(void)
+{
+    uint32_t end = 4 * (DOCUMENTS + 2);
+    image.count = 0;
+    add_u32(&image, DOCUMENTS), add_u32(&image, end);
+    for (unsigned d = 0; d < DOCUMENTS; d++)
+        add_u32(&image, end += 2 * lengths[d]);
+    add_tokens(1, TOKENS);
+}
+
+/* A folder with a chunk and its index.json. */
+static void put_chunk(size_t number, size_t chunk_bytes, size_t index_bytes)
+{
+    char name[64];
+    snprintf(name, sizeof name, "d%zu", number % COPIES);
+    (void)mkdir(name, 0700);
+    snprintf(name, sizeof name, "d%zu/chunk-0-0.bin", number % COPIES);
+    put_file(name, image.bytes, chunk_bytes);
+    snprintf(name, sizeof name, "d%zu/index.json", number % COPIES);
+    put_file(name, index_text, index_bytes);
+}
+
+static bool is_chunk_refused(size_t number)
+{
+    char folder[32], path[64];
+    snprintf(folder, sizeof folder, "d%zu", number % COPIES);
+    snprintf(path, sizeof path, "%s/chunk-0-0.bin", folder);
+    return is_refused(path, folder, &litdata, image.count);
+}
+
+static void every_bit_of_litdata(void **state)
+{
+    (void)state;
+    unsigned refused = 0;
+    make_chunk();
+    size_t bits = 8 * (image.count + INDEX_BYTES);
+    for (size_t first = 0; first < bits; first += COPIES) {
+        size_t end = rp_min_u64(bits, first + COPIES);
+        for (size_t bit = first; bit < end; bit++) {
+            size_t byte = bit / 8;
+            uint8_t *place = byte < image.count ? &image.bytes[byte]
+                                                : (uint8_t *)&index_text[byte - image.count];
+            *place ^= (uint8_t)(1u << bit % 8);
+            put_chunk(bit, image.count, INDEX_BYTES);
+            *place ^= (uint8_t)(1u << bit % 8);
+        }
+        for (size_t bit = first; bit < end; bit++)
+            refused += is_chunk_refused(bit);
+    }
+    assert_true(refused > bits / 4 && refused < bits);
+}
+
+static void every_truncation_of_litdata(void **state)
+{
+    (void)state;
+    make_chunk();
+    put_chunk(0, image.count, INDEX_BYTES);
+    assert_false(is_chunk_refused(0));
+    for (size_t cut = 1; cut < image.count; cut++)
+        put_chunk(cut, cut, INDEX_BYTES);
+    for (size_t cut = 1; cut < image.count; cut++)
+        assert_true(is_chunk_refused(cut));
+    for (size_t cut = 0; cut + 1 < INDEX_BYTES; cut++) /* the last brace is not looked at */
+        put_chunk(cut, image.count, cut);
+    for (size_t cut = 0; cut + 1 < INDEX_BYTES; cut++)
+        assert_true(is_chunk_refused(cut));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documents_of_every_form),
-        cmocka_unit_test(every_bit),
-        cmocka_unit_test(every_truncation),
-        cmocka_unit_test(offsets_that_lie_are_refused),
+        cmocka_unit_test(documents_of_every_form), cmocka_unit_test(every_bit),
+        cmocka_unit_test(every_truncation),        cmocka_unit_test(offsets_that_lie_are_refused),
+        cmocka_unit_test(every_bit_of_litdata),    cmocka_unit_test(every_truncation_of_litdata),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
