@@ -153,14 +153,17 @@ static uint32_t bucket_of(uint32_t source, uint64_t number)
 }
 RP_STATIC_ASSERT(RP_BLOCK_READS_MAX == 1u << 12, "bucket_of keeps 12 bits");
 
+#define ANY_SHARD UINT32_MAX
+
 static const struct rp_block_read *find(const struct rp_block_reads *block_reads,
                                         const struct rp_data_ring *space, uint32_t source,
-                                        uint64_t number)
+                                        uint64_t number, uint32_t shard)
 {
     uint32_t at = block_reads->buckets[bucket_of(source, number)];
     for (; at; at = block_reads->block_reads[at - 1].next_in_bucket) {
         const struct rp_block_read *block_read = &block_reads->block_reads[at - 1];
         if (block_read->number == number && block_read->source == source &&
+            (block_read->shard == shard || shard == ANY_SHARD) &&
             rp_data_ring_has(space, block_read->region))
             return block_read;
     }
@@ -169,10 +172,10 @@ static const struct rp_block_read *find(const struct rp_block_reads *block_reads
 
 const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *block_reads,
                                                 const struct rp_data_ring *space, uint32_t source,
-                                                uint64_t document)
+                                                uint64_t document, uint32_t shard)
 {
     return block_reads->count
-               ? find(block_reads, space, source, document / block_reads->blocks.documents)
+               ? find(block_reads, space, source, document / block_reads->blocks.documents, shard)
                : NULL;
 }
 
@@ -190,7 +193,8 @@ bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data
         uint64_t until = rp_plan_block_position(plan, lane, source) + block_reads->blocks.window;
         while (*ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block)) {
             ++*ahead;
-            const struct rp_block_read *found = find(block_reads, space, source, block->number);
+            const struct rp_block_read *found = find(block_reads, space, source, block->number,
+                                                     ANY_SHARD);
             if (!found || found->epoch != block->epoch) /* else it came for another lane */
                 return true;
         }
@@ -198,15 +202,21 @@ bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data
     return false;
 }
 
-bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp_plan *plan)
+bool rp_block_reads_is_wanted(const struct rp_block_reads *block_reads, const struct rp_plan *plan)
 {
     uint32_t pair = block_reads->pair;
     RP_ASSERT(block_reads->ahead[pair] > 0);
-    uint64_t position = --block_reads->ahead[pair];
     uint64_t window = rp_plan_block_window(plan, pair / block_reads->blocks.sources,
                                            pair % block_reads->blocks.sources);
-    block_reads->pair = (pair + 1) % block_reads->pair_count;
-    return position < window + block_reads->blocks.window;
+    return block_reads->ahead[pair] - 1 < window + block_reads->blocks.window;
+}
+
+bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp_plan *plan)
+{
+    bool is_wanted = rp_block_reads_is_wanted(block_reads, plan);
+    block_reads->ahead[block_reads->pair]--;
+    block_reads->pair = (block_reads->pair + 1) % block_reads->pair_count;
+    return is_wanted;
 }
 
 static void unlink_block_read(struct rp_block_reads *block_reads, uint32_t index)

@@ -77,12 +77,14 @@ bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data
  * from the block's window already: then the caller waits, because without the block each of its
  * documents would cost a read. */
 bool rp_block_reads_put_back(struct rp_block_reads *block_reads, const struct rp_plan *plan);
+/** The same answer about the last block, which stays taken. */
+bool rp_block_reads_is_wanted(const struct rp_block_reads *block_reads, const struct rp_plan *plan);
 
 void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_block_read *block_read);
 
-/** The block_read that has a document's block, or NULL. */
+/** The block read that has what lies in this shard of a document's block, or NULL. */
 const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *block_reads,
                                                 const struct rp_data_ring *space, uint32_t source,
-                                                uint64_t document);
+                                                uint64_t document, uint32_t shard);
 
 #endif

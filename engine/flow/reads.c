@@ -44,6 +44,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     rp_block_reads_close(&reads->block_reads);
     rp_files_restart(reads->files);
     reads->from_corpus = false;
+    reads->rest.documents = 0;
     reads->ticket = NULL;
     if (reads->no_block_reads || rp_files_are_mapped(reads->files))
         return 0;
@@ -183,8 +184,9 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
                                 uint64_t last, struct rp_transfer *transfer)
 {
     const struct rp_block_read *block_read = rp_block_reads_find(
-        &reads->block_reads, &reads->space, transfer->fragment.source, transfer->fragment.document);
-    if (!block_read || block_read->shard != shard)
+        &reads->block_reads, &reads->space, transfer->fragment.source, transfer->fragment.document,
+        shard);
+    if (!block_read)
         return false;
     for (uint32_t i = 0; i < block_read->run_count; i++) {
         const struct rp_block_run *run = &block_read->runs[i];
@@ -320,18 +322,41 @@ static bool add_document(const struct rp_source *source, uint64_t document,
                    extent.byte_offset + extent.tokens * extent.width);
 }
 
-/* What a block takes up in its file. False if it lies in more than one file or has too many runs,
- * or a document of it is damaged: its documents are then read one by one, as far as they are used.
- */
-static bool find_runs(const struct rp_reads *reads, const struct rp_plan_block *block,
+/* How many of the block's documents, from the first on, lie in this shard, as the first does. */
+static uint64_t count_in_shard(const struct rp_source *source, const struct rp_plan_block *block,
+                               uint32_t shard)
+{
+    uint64_t low = 1, high = block->documents, middle = high;
+    while (low < high) { /* mostly all of them do: these are looked at first */
+        struct rp_extent extent;
+        struct rp_error ignored;
+        bool is_inside = rp_source_extent(source, block->first_document + middle - 1, &extent,
+                                          &ignored) == 0 &&
+                         extent.shard == shard;
+        if (is_inside)
+            low = middle;
+        else
+            high = middle - 1;
+        middle = low + (high - low + 1) / 2;
+    }
+    return low;
+}
+
+/* What a block takes up in the file of its first document; the block is cut to what lies there, and
+ * the rest is another block read. False if it has too many runs, or a document of it is damaged:
+ * its documents are then read one by one, as far as they are used. */
+static bool find_runs(const struct rp_reads *reads, struct rp_plan_block *block,
                       struct rp_block_read *block_read)
 {
     const struct rp_source *source = rp_corpus_source(reads->options->corpus, block->source);
-    uint64_t first = block->first_document, last = first + block->documents - 1;
+    uint64_t first = block->first_document;
     struct rp_extent begin, end;
     struct rp_error ignored;
-    if (rp_source_extent(source, first, &begin, &ignored) < 0 ||
-        rp_source_extent(source, last, &end, &ignored) < 0 || begin.shard != end.shard)
+    if (rp_source_extent(source, first, &begin, &ignored) < 0)
+        return false;
+    block->documents = count_in_shard(source, block, begin.shard);
+    uint64_t last = first + block->documents - 1;
+    if (rp_source_extent(source, last, &end, &ignored) < 0)
         return false;
     uint64_t end_byte = end.byte_offset + end.tokens * end.width;
     block_read->shard = begin.shard;
@@ -363,29 +388,49 @@ static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
     return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->space.bytes / 8;
 }
 
+/* What is to be read next: the rest of the last block, or the next block that is due. */
+static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
+                     struct rp_plan_block *block)
+{
+    if (!reads->from_corpus || reads->block_reads.blocks.documents == 0)
+        return false;
+    *block = reads->rest;
+    return block->documents > 0 ||
+           rp_block_reads_due(&reads->block_reads, &reads->space, plan, block);
+}
+
 enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
                                         uint64_t number, struct rp_block_read *block_read)
 {
-    struct rp_plan_block block;
+    struct rp_plan_block block, part;
     struct rp_error ignored;
     const struct rp_file *file;
     uint64_t room_at, bytes, data_offset;
+    bool is_rest = reads->rest.documents > 0;
     reads->room_at = 0;
-    if (!reads->from_corpus || reads->block_reads.blocks.documents == 0 ||
-        !rp_block_reads_due(&reads->block_reads, &reads->space, plan, &block) ||
-        !find_runs(reads, &block, block_read) ||
+    if (!next_due(reads, plan, &block))
+        return RP_READS_NO_BLOCK;
+    part = block;
+    if (!find_runs(reads, &part, block_read) ||
         rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at, &ignored) !=
             RP_FILES_OPEN ||
-        !round_runs(reads, file, block_read, &bytes))
+        !round_runs(reads, file, block_read, &bytes)) {
+        reads->rest.documents = 0;
         return RP_READS_NO_BLOCK;
+    }
     block_read->source = block.source;
     block_read->number = block.number;
     block_read->epoch = block.epoch;
     block_read->ticket = number;
     if (!rp_data_ring_take(&reads->space, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
-                           &data_offset))
-        return rp_block_reads_put_back(&reads->block_reads, plan) ? RP_READS_BLOCK_WAITS
-                                                                  : RP_READS_NO_BLOCK;
+                           &data_offset)) {
+        bool waits = is_rest ? rp_block_reads_is_wanted(&reads->block_reads, plan)
+                             : rp_block_reads_put_back(&reads->block_reads, plan);
+        return waits ? RP_READS_BLOCK_WAITS : RP_READS_NO_BLOCK;
+    }
+    reads->rest = block;
+    reads->rest.first_document += part.documents;
+    reads->rest.documents -= part.documents;
     for (uint32_t i = 0; i < block_read->run_count; i++)
         block_read->runs[i].data_offset += data_offset;
     rp_files_use(reads->files, block_read->shard, number);

@@ -25,6 +25,8 @@ struct rp_reads {
     struct rp_masks masks;
     bool from_corpus;    /* a document had to be read: until then there is no block_read */
     bool no_block_reads; /* one could not be read */
+    /* Of the last block, the documents in later shards: the next block read; 0 documents = none. */
+    struct rp_plan_block rest;
 
     /* After rp_reads_place or rp_reads_next_block refused for want of a descriptor or of room for
      * spans: there is one, or some, when the tickets below this are retired. 0: they did not, or

@@ -19,6 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from failure_kit import Tape
+from refusal_kit import run
 from stream_kit import PATIENCE
 
 VENV_BIN = Path(sys.executable).parent
@@ -244,3 +246,49 @@ def copy_tape(tape, folder):
         if os.path.exists(stem + suffix):
             shutil.copy(stem + suffix, folder)
     return Path(tape.path).name
+
+
+# ---- what tests share --------------------------------------------------------------------------
+
+KEYS = {"AWS_ACCESS_KEY_ID": "KEYID", "AWS_SECRET_ACCESS_KEY": "SECRET/+="}
+QUICK = "5,50,{},1"  # pauses in ms, seconds until it gives up, seconds of silence
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, tmp_path):
+    """Nothing of this machine's own keys and proxies."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "HF_", "GS_", "GOOGLE_", "AZURE_")) or "proxy" in name.lower():
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("RINGPACK_OBJECT_PATIENCE", QUICK.format(20))
+
+
+@pytest.fixture
+def store(folder):
+    place = folder / "objects"
+    place.mkdir()
+    made = Store(place)
+    yield made
+    made.close()
+
+
+def make_tape(program, folder, indexed=False, tokens=24000, **keys):
+    tape = Tape(folder, tokens, **keys)
+    if indexed:
+        tape.index(program)
+    return tape
+
+
+def to_store(tape, store):
+    copy_tape(tape, store.folder)
+    tape.config["sources"] = [store.url(tape.path)]
+    return tape
+
+
+def output_of(program, *arguments):
+    done = run(program, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

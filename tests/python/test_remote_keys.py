@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The right to read objects, and lists of them: keys from every place, bearers, queries, and real
+servers that check signatures. No key is ever shown."""
+
+import random
+import re
+import subprocess
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlsplit
+from xml.sax.saxutils import escape
+
+import pytest
+from failure_kit import finish
+from refusal_kit import refused
+from remote_kit import (  # with the fixtures `environment` and `store`
+    KEYS,
+    QUICK,
+    Store,
+    answer,
+    copy_tape,
+    environment,
+    make_tape,
+    output_of,
+    server,
+    store,
+)
+
+
+def test_the_query_of_a_url_is_sent_and_not_shown(program, folder, store):
+    tape = make_tape(program, folder)
+    copy_tape(tape, store.folder)
+    tape.config["sources"] = [store.url(tape.path) + "?sv=1&sig=S3CR3T"]
+    log = finish(program, folder, tape)
+    assert all("sig=S3CR3T" in path for path in store.asked)
+    assert "S3CR3T" not in log
+
+
+def test_the_hub_gets_its_bearer_and_a_redirect_is_remembered(program, folder, store, monkeypatch):
+    """/resolve/ sends the bearer's owner elsewhere; there, nothing of the bearer is seen."""
+    tape = make_tape(program, folder)
+    copy_tape(tape, store.folder)
+    content = Store(store.folder)
+    asked = []
+
+    def resolve(handler):
+        asked.append(handler.headers.get("Authorization"))
+        handler.send_response(302)
+        handler.send_header("Location", content.url(handler.path) + "?signed=1")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+        return True
+
+    store.fault = resolve
+    monkeypatch.setenv("HF_ENDPOINT", store.base)
+    monkeypatch.setenv("HF_TOKEN", "hf_S3CR3T")
+    tape.config["sources"] = [store.url(tape.path)]
+    try:
+        log = finish(program, folder, tape)
+    finally:
+        content.close()
+    assert set(asked) == {"Bearer hf_S3CR3T"} and "S3CR3T" not in log
+    assert len(asked) < 10 < len(content.asked), "each range was redirected"
+    assert not any("Authorization" in headers for headers in content.headers)
+
+
+@pytest.fixture
+def rclone(program, folder, monkeypatch):
+    """A bucket `b` of rclone's, which checks signatures."""
+    tape = make_tape(program, folder, indexed=True)
+    copy_tape(tape, folder / "buckets" / "b")
+    keys = ",".join(KEYS.values())
+    listen = ("--addr", "127.0.0.1:PORT", "--auth-key", keys)
+    with server("rclone", folder, "serve", "s3", folder / "buckets", *listen) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        for name, value in KEYS.items():
+            monkeypatch.setenv(name, value)
+        tape.config["sources"] = ["s3://b/*.bin"]
+        yield tape
+
+
+def test_a_bucket_of_rclone(program, folder, rclone, monkeypatch):
+    finish(program, folder, rclone)
+    for pattern in "s3://b/", "s3://b/t?pe.*":
+        assert "s3://b/tape.bin" in output_of(program, "inspect", pattern)
+    refused(program, "inspect", "s3://b/x*", texts=["no object matches"])
+    refused(program, "inspect", "s3://none/*", texts=["NoSuchBucket"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "WR0NG")
+    said = refused(program, "inspect", "s3://b/tape.bin", texts=["403", "the environment"])
+    assert not re.search("WR0NG|KEYID|Signature=", str(said))
+
+
+@pytest.mark.parametrize("place", ["profile", "process", "container", "instance"])
+def test_where_keys_are_looked_for(program, folder, rclone, monkeypatch, tmp_path, place):
+    """In the order of AWS's tools; each of them alone."""
+    for name in KEYS:
+        monkeypatch.delenv(name)
+    key_id, secret = KEYS.values()
+    made = '{"Version":1,"AccessKeyId":"%s","SecretAccessKey":"%s"}' % (key_id, secret)
+    home = tmp_path / ".aws"
+    home.mkdir()
+    answers = folder / "answers"
+    answers.mkdir()
+    endpoint = Store(answers)
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    if place == "profile":
+        lines = "[default]", "aws_access_key_id=X", "[mine]", f"aws_access_key_id = {key_id}"
+        text = "\n".join([*lines, f"aws_secret_access_key={secret}", ""])
+        (home / "credentials").write_text(text)
+    elif place == "process":
+        (tmp_path / "keys.json").write_text(made)
+        command = f"credential_process = cat {tmp_path}/keys.json"
+        (home / "config").write_text(f"[profile mine]\nregion = eu-west-1\n{command}\n")
+    elif place == "container":
+        monkeypatch.delenv("AWS_PROFILE")
+        (answers / "role").write_text(made)
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{endpoint.base}/role")
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "T0KEN")
+    else:
+        monkeypatch.delenv("AWS_PROFILE")
+        monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint.base)
+        endpoint.serve = lambda handler: instance(handler, made)
+    try:
+        assert "s3://b/tape.bin" in output_of(program, "inspect", "s3://b/tape.bin")
+        if place == "container":
+            assert endpoint.headers[0]["Authorization"] == "T0KEN"
+    finally:
+        endpoint.close()
+
+
+def instance(handler, keys):
+    """IMDSv2: a token by PUT first, then the role's name, then its keys."""
+    if handler.command == "PUT":
+        return answer(handler, 200, b"T")
+    if handler.headers.get("X-aws-ec2-metadata-token") != "T":
+        return answer(handler, 401)
+    return answer(handler, 200, keys.encode() if handler.path.endswith("/role") else b"role")
+
+
+def test_a_bucket_of_hadro_with_delays_errors_and_tls(program, folder, monkeypatch):
+    tape = make_tape(program, folder, indexed=True)
+    copy_tape(tape, folder / "buckets" / "b")
+    certificate = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2"]
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *certificate, *name],
+        check=True,
+        capture_output=True,
+    )
+    key_id, secret = KEYS.values()
+    keys = ["--access-key", key_id, "--secret-key", secret]
+    tls = ["--tls-cert", folder / "cert.pem", "--tls-key", folder / "key.pem"]
+    trouble = ["--latency-ms", "2", "--error-rate", "0.05", "--fault-seed", "1"]
+    arguments = ["--port", "PORT", *keys, *tls, *trouble]
+    with server("hadro", folder, folder / "buckets", *arguments) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{port}")
+        monkeypatch.setenv("AWS_REGION", "eu-west-2")
+        for name, value in KEYS.items():
+            monkeypatch.setenv(name, value)
+        refused(program, "inspect", "s3://b/tape.bin", texts=["certificate"])
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(folder / "cert.pem"))
+        tape.config["sources"] = ["s3://b/tape.bin"]
+        finish(program, folder, tape)
+
+
+# ---- listings -----------------------------------------------------------------------------------
+
+
+def pages(store, keys, per_page, broken=None):
+    """A store that lists `keys`, a few at a time, as ListObjectsV2 does."""
+    serve = store.serve
+
+    def list_or_serve(handler):
+        place = urlsplit(handler.path)
+        query = dict(parse_qsl(place.query))
+        if "list-type" not in query:
+            return serve(handler)
+        if broken is not None:
+            return answer(handler, 200, broken)
+        found = sorted(key for key in keys if key.startswith(query["prefix"]))
+        first = int(query.get("continuation-token", "0/+=")[:-3])
+        page = found[first : first + per_page]
+        here = "".join(f"<Contents><Key>{escape(key)}</Key></Contents>" for key in page)
+        if first + per_page < len(found):
+            here += f"<NextContinuationToken>{first + per_page}/+=</NextContinuationToken>"
+        return answer(handler, 200, f"<ListBucketResult>{here}</ListBucketResult>".encode())
+
+    store.serve = list_or_serve
+
+
+def test_a_pattern_stands_for_the_keys_of_all_pages(program, folder, store, monkeypatch):
+    """In bytewise order, whatever characters are in them; nothing below another slash."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    tape = make_tape(program, folder, tokens=2000)
+    names = [f"p-{number}" for number in range(7)] + ["p-a b", "p-&<>'", "p-é"]
+    for name in names:
+        for suffix in ".bin", ".idx":
+            place = store.folder / "b" / "d" / quote(name + suffix)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(Path(tape.path[:-4] + suffix).read_bytes())
+    keys = [f"d/{name}{suffix}" for name in names for suffix in (".bin", ".idx")]
+    pages(store, [*keys, "d/p-0.txt", "d/deep/p-1.bin", "e/p-0.bin", "d/"], 3)
+    expected = sorted((f"s3://b/d/{name}.bin" for name in names), key=str.encode)
+    for pattern in "s3://b/d/p-*.bin", "s3://b/d/p-*.idx", "s3://b/d/":
+        found = re.findall(r"^s3://.*$", output_of(program, "inspect", pattern), re.MULTILINE)
+        assert found == expected, pattern
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_listing_that_lies_is_refused(program, store, monkeypatch, seed):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    monkeypatch.setenv("RINGPACK_OBJECT_PATIENCE", QUICK.format(1))
+    good = b"<ListBucketResult><Contents><Key>x.bin</Key></Contents></ListBucketResult>"
+    generator = random.Random(seed)
+    bodies = [b"", b"\0" * 100, b"<html>", b"<ListBucketResult><Key>", b"<ListBucketResult>" * 9]
+    for _ in range(5):
+        flipped = bytearray(good)
+        for _ in range(3):
+            flipped[generator.randrange(len(good))] = generator.randrange(256)
+        bodies.append(bytes(flipped))
+    for body in bodies:
+        pages(store, [], 1, broken=body)
+        refused(program, "inspect", "s3://b/*.bin", texts=["s3://b"])
