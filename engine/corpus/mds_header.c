@@ -43,6 +43,7 @@ struct choice {
     enum rank rank;
     unsigned count; /* columns of that rank */
     const char *encoding;
+    const char *text;  /* a column of text; NULL: none */
     char columns[160]; /* all of them, for people */
 };
 
@@ -82,6 +83,8 @@ static void consider(struct choice *choice, const char *name, const char *encodi
     size_t used = strlen(choice->columns);
     snprintf(choice->columns + used, sizeof choice->columns - used, "%s%s (%s)", used ? ", " : "",
              name, encoding);
+    if (!strcmp(encoding, "str") && (!choice->text || !strcmp(name, "text")))
+        choice->text = name;
     column.is_bytes = !strcmp(encoding, "bytes");
     bool holds_ids = column.is_bytes || parse_array(encoding, &column);
     if (rank == RANK_ANY && (!holds_ids || column.is_bytes)) /* bytes may be anything */
@@ -95,6 +98,17 @@ static void consider(struct choice *choice, const char *name, const char *encodi
     *chosen = column;
 }
 
+static int fail_text(const struct rp_probe *probe, const char *column, struct rp_error *error)
+{
+    char hint[sizeof error->hint];
+    snprintf(
+        hint, sizeof hint,
+        "convert it once: `ringpack convert --tokenizer tokenizer.json --column %.31s -o PREFIX "
+        "%s`",
+        column, probe->path);
+    return rp_readers_refuse(probe, "an MDS shard of text", hint, error);
+}
+
 static int fail_choice(const struct rp_probe *probe, const struct choice *choice,
                        const struct rp_mds_column *ids, struct rp_error *error)
 {
@@ -105,8 +119,10 @@ static int fail_choice(const struct rp_probe *probe, const struct choice *choice
                        "%s: column `%s` is a pickle, which runs whatever program it holds when it "
                        "is loaded, so it never is",
                        probe->path, ids->name);
-    if (encoding && (!strcmp(encoding, "str") || !strcmp(encoding, "json")))
-        return rp_readers_convert(probe, "an MDS shard whose tokens are text", error);
+    if (encoding && !strcmp(encoding, "json"))
+        return rp_readers_convert(probe, "an MDS shard whose tokens are JSON", error);
+    if (choice->text && !choice->declared && (choice->count == 0 || encoding))
+        return fail_text(probe, choice->text, error);
     return rp_fail(error, -RP_E_FORMAT, "name the one with the token ids: `column:` (--column)",
                    "%s: expected a column %s of integers (ndarray) or bytes, found %s", probe->path,
                    choice->declared ? choice->declared : "`input_ids` or `tokens`, or one",

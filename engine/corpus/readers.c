@@ -46,7 +46,10 @@ int rp_readers_refuse(const struct rp_probe *probe, const char *found, const cha
 int rp_readers_convert(const struct rp_probe *probe, const char *found, struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint, "convert it once: `ringpack convert -o PREFIX %s`", probe->path);
+    snprintf(hint, sizeof hint,
+             "convert it once: `ringpack convert --no-append-eos -o PREFIX %s`, or with --eos ID "
+             "where documents do not end with one",
+             probe->path);
     return rp_readers_refuse(probe, found, hint, error);
 }
 

@@ -293,8 +293,9 @@ ARRAY = numpy.arange(5, dtype="uint16")
 FLOATS = numpy.ones(3, "float32")
 REFUSALS = {
     "pickle": (of_column("pkl", "x"), "is a pickle", "ndarray:uint16"),
-    "text": (of_column("str", "x"), "tokens are text", "ringpack convert"),
-    "json": (of_column("json", "[1]"), "tokens are text", "ringpack convert"),
+    "text": (of_column("str", "x", name="text"), "of text", "--tokenizer", "--column text"),
+    "text as tokens": (of_column("str", "x"), "of text", "--tokenizer", "--column tokens"),
+    "json": (of_column("json", "[1]"), "tokens are JSON", "ringpack convert"),
     "bytes": (of_column("bytes", ARRAY), "holds bytes", "--dtype"),
     "floats": (of_column("ndarray:float32", FLOATS), "ndarray:float32", "column:"),
     "bare floats": (of_column("ndarray", FLOATS), "sample 0", "integers"),
