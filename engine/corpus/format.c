@@ -15,7 +15,7 @@
 #include "base/text.h"
 
 #define RAW_OPTIONS "`--format raw --dtype u16 --eos 50256`, or the same in the config"
-#define CONVERT_HINT "convert it: write its tokens as JSONL, then `ringpack convert`"
+#define CONVERT_HINT "run `ringpack convert --no-append-eos -o OUTPUT FILE`"
 
 /* Files that begin like this are known, and are not token files that can be read in place. */
 static const struct {
@@ -37,9 +37,10 @@ static const struct {
     {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file", CONVERT_HINT},
     {"\x89RPX\r\n\x1a\n", 8, "a ringpack sidecar",
      "give the token file beside it, the name without .rpx"},
-    {"(\xb5/\xfd", 4, "a zstd archive", "decompress it first"},
+    {"(\xb5/\xfd", 4, "a zstd archive",
+     "decompress it first; JSONL and text in it go through `ringpack convert`"},
     {"\x1f\x8b", 2, "a gzip archive",
-     "decompress it first; text in it goes through `ringpack convert`"},
+     "decompress it first; JSONL and text in it go through `ringpack convert`"},
 };
 
 static bool exists(const char *path)
