@@ -8,6 +8,7 @@ import subprocess
 
 import numpy
 import pytest
+from in_place_kit import serve_all
 from stream_kit import Engine, Ranks, Stream, Taken, Written, token_of, write_megatron
 
 arrow = pytest.importorskip("pyarrow")
@@ -227,21 +228,6 @@ def corpora(tmp_path_factory):
         read.append({"name": name, "weight": 1, "shards": paths})
         copies.append({"name": name, "weight": 1, "shards": [copy]})
     return [Written(sources, documents) for sources in (read, copies)]
-
-
-def serve_all(program, folder, corpus, **machine):
-    stream = Stream(corpus, {"num_epochs": 1, "window": 5, "fill": "split", "seed": SEED})
-    engine = Engine(program, folder, {**stream.config(), "batch_size": 5, **machine})
-    taken = Taken(stream)
-    try:
-        with Ranks(engine) as ranks:
-            for batches in ranks.turns():
-                taken.add(batches)
-        assert engine.wait() == 0, engine.log()
-    finally:
-        engine.kill()
-    taken.assert_all()
-    return taken.digest
 
 
 @pytest.mark.parametrize("io", ["mapped", "io_uring"])

@@ -7,7 +7,8 @@ import subprocess
 
 import numpy
 import pytest
-from stream_kit import Engine, Ranks, Stream, Taken, Written, write_megatron
+from in_place_kit import serve_all
+from stream_kit import Written, write_megatron
 
 tokenizer = pytest.importorskip("datatrove.pipeline.tokens.tokenizer")
 
@@ -55,21 +56,6 @@ def corpora(folder):
         )
         for shards in (paths.values(), copies)
     ]
-
-
-def serve_all(program, folder, corpus, **machine):
-    stream = Stream(corpus, {"num_epochs": 1, "window": 5, "fill": "split", "seed": SEED})
-    engine = Engine(program, folder, {**stream.config(), "batch_size": 5, **machine})
-    taken = Taken(stream)
-    try:
-        with Ranks(engine) as ranks:
-            for batches in ranks.turns():
-                taken.add(batches)
-        assert engine.wait() == 0, engine.log()
-    finally:
-        engine.kill()
-    taken.assert_all()
-    return taken.digest
 
 
 def test_equal_to_the_megatron_copy(program, folder, corpora):
