@@ -46,10 +46,10 @@ static int refuse_child(const struct rp_client *client, struct rp_error *error)
                    (long)client->pid);
 }
 
-static uint64_t deadline_after(uint64_t ns)
+static uint64_t deadline_after(uint64_t begin_ns, uint64_t timeout_ns)
 {
-    uint64_t deadline;
-    return rp_add_u64(rp_now_ns(), ns, &deadline) ? deadline : UINT64_MAX;
+    uint64_t deadline_ns;
+    return rp_add_u64(begin_ns, timeout_ns, &deadline_ns) ? deadline_ns : UINT64_MAX;
 }
 
 /* ---- attach and detach ----------------------------------------------------------------------- */
@@ -115,7 +115,8 @@ int rp_client_attach(struct rp_client **client_out, const struct rp_client_optio
     if (code == 0)
         code = rp_client_enlist(client, error);
     if (code == 0)
-        code = rp_client_join(client, deadline_after(client->options.connect_timeout_ns), error);
+        code = rp_client_join(
+            client, deadline_after(rp_now_ns(), client->options.connect_timeout_ns), error);
     if (code < 0)
         free_client(client);
     else
@@ -238,37 +239,56 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
     return code;
 }
 
-/* Attach to the successor: 0, -RP_E_TIMEOUT when there is none by the caller's deadline, or a
- * failure that is final. `restart_timeout` is the time from the engine's death to the next batch,
- * over any number of calls, and of successors that stop before they deliver one. */
-static int follow_engine(struct rp_client *client, uint64_t deadline, struct rp_error *error)
+/* Why the client looks for a successor. `lost_ns` and `current` tell; the client always joins, and
+ * does something before that:
+ *
+ *                      lost_ns   current   before it joins
+ *   ENGINE_LOST        0         set       restart_timeout_ns begins: lost_ns is set
+ *   SUCCESSOR_LOST     set       set       a pause; or a failure, if restart_timeout_ns is over
+ *   NO_SUCCESSOR_YET   set       NULL      nothing
+ */
+enum search_reason {
+    ENGINE_LOST,      /* the engine is gone, and the client finds that now */
+    SUCCESSOR_LOST,   /* the successor is gone, too, and delivered no batch */
+    NO_SUCCESSOR_YET, /* an earlier call found no successor by its deadline */
+};
+
+static enum search_reason search_reason(const struct rp_client *client)
 {
-    uint64_t patience = client->options.restart_timeout_ns;
-    bool lost_again = client->lost_ns != 0 && client->current;
     if (client->lost_ns == 0)
+        return ENGINE_LOST;
+    return client->current ? SUCCESSOR_LOST : NO_SUCCESSOR_YET;
+}
+
+/* Attach to the successor: 0, -RP_E_TIMEOUT when there is none by the caller's deadline, or a
+ * failure that is final. restart_timeout_ns is the time from the engine's death to the next batch,
+ * over any number of calls, and of successors that stop before they deliver one. */
+static int join_successor(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
+{
+    enum search_reason reason = search_reason(client);
+    if (reason == ENGINE_LOST)
         client->lost_ns = rp_now_ns();
     rp_client_leave(client);
-    uint64_t give_up;
-    if (!rp_add_u64(client->lost_ns, patience, &give_up))
-        give_up = UINT64_MAX;
-    if (lost_again && rp_now_ns() >= give_up)
-        return rp_fail(error, -RP_E_GONE, "look at the engine's log",
-                       "the engine died at row %" PRIu64
-                       " and its successors only stop: none went on within %.3g s",
-                       client->next_row, (double)patience / RP_SECOND_NS);
-    if (lost_again)
+    uint64_t restart_timeout_ns = client->options.restart_timeout_ns;
+    uint64_t give_up_ns = deadline_after(client->lost_ns, restart_timeout_ns);
+    if (reason == SUCCESSOR_LOST) {
+        if (rp_now_ns() >= give_up_ns)
+            return rp_fail(error, -RP_E_GONE, "look at the engine's log",
+                           "the engine died at row %" PRIu64
+                           " and its successors only stop: none went on within %.3g s",
+                           client->next_row, (double)restart_timeout_ns / RP_SECOND_NS);
         rp_sleep_ns(RP_STOPPED_PAUSE_NS);
-    int code = rp_client_join(client, rp_min_u64(deadline, give_up), error);
-    if (code == 0) {
-        client->counts.reattaches++;
-    } else if (rp_client_may_retry(code)) {
-        if (rp_now_ns() < give_up)
-            return -RP_E_TIMEOUT;
-        rp_fail_context(error, code,
-                        "the engine died at row %" PRIu64 " and no successor came within %.3g s",
-                        client->next_row, (double)patience / RP_SECOND_NS);
     }
-    return code;
+    int code = rp_client_join(client, rp_min_u64(deadline_ns, give_up_ns), error);
+    if (code == 0)
+        client->counts.reattaches++;
+    if (!rp_client_may_retry(code))
+        return code;
+    if (rp_now_ns() < give_up_ns)
+        return -RP_E_TIMEOUT;
+    return rp_fail_context(error, code,
+                           "the engine died at row %" PRIu64 " and no successor came within %.3g s",
+                           client->next_row, (double)restart_timeout_ns / RP_SECOND_NS);
 }
 
 /* Wait for the next batch. `found` is the result of the last look: RP_NEXT_EMPTY or NEXT_LOST. */
@@ -287,7 +307,7 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
                 found = NEXT_LOST;
         }
         if (found == NEXT_LOST) {
-            int code = follow_engine(client, deadline, error);
+            int code = join_successor(client, deadline, error);
             if (code < 0)
                 return code == -RP_E_TIMEOUT ? RP_NEXT_EMPTY : code;
             found = look(client, batch, error);

@@ -13,6 +13,7 @@
 #include "client/core.h"
 #include "shm/socket.h"
 
+/* The pause between two tries to join: the shortest, which doubles up to the longest. */
 #define RP_RETRY_MIN_NS 5000000u
 #define RP_RETRY_MAX_NS 200000000u
 #define STATE_NEXT_ROW_AT 96u /* u64 in a state token: STREAM.md section 8 */
@@ -331,7 +332,7 @@ static int await_welcome(const struct rp_client *client, int fd, uint64_t deadli
                    seconds);
 }
 
-static int join_once(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
+static int try_to_join(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
 {
     int fd = rp_socket_connect_within(client->run_dir, client->run, time_left(deadline_ns), error);
     if (fd < 0)
@@ -356,22 +357,22 @@ bool rp_client_may_retry(int code)
 
 int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
 {
-    int last = 0;
-    for (uint64_t pause_ns = RP_RETRY_MIN_NS;;
-         pause_ns = rp_min_u64(2 * pause_ns, RP_RETRY_MAX_NS)) {
-        struct rp_error found;
-        bool is_short = last < 0 && time_left(deadline_ns) < RP_RETRY_MAX_NS;
-        int code = join_once(client, deadline_ns, &found);
-        if (code == -RP_E_TIMEOUT && is_short) /* the failure before it tells more */
-            return last;
-        last = code;
-        if (code < 0 && error)
-            *error = found;
-        uint64_t now = rp_now_ns();
-        if (code == 0 || !rp_client_may_retry(code) || now >= deadline_ns)
-            return code;
-        rp_sleep_ns(rp_min_u64(pause_ns, deadline_ns - now));
+    struct rp_error failure, last_failure;
+    int code = try_to_join(client, deadline_ns, &failure);
+    uint64_t pause_ns = RP_RETRY_MIN_NS;
+    while (rp_client_may_retry(code) && time_left(deadline_ns) > 0) {
+        rp_sleep_ns(rp_min_u64(pause_ns, time_left(deadline_ns)));
+        pause_ns = rp_min_u64(2 * pause_ns, RP_RETRY_MAX_NS);
+        bool was_cut_short = time_left(deadline_ns) < RP_RETRY_MAX_NS;
+        int last_code = try_to_join(client, deadline_ns, &last_failure);
+        if (last_code == -RP_E_TIMEOUT && was_cut_short)
+            break; /* the deadline ended this try: the failure of the try before it says more */
+        code = last_code;
+        failure = last_failure;
     }
+    if (code < 0 && error)
+        *error = failure;
+    return code;
 }
 
 void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping)
