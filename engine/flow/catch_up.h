@@ -31,6 +31,10 @@
 
 #include "flow/flow.h"
 
+/** Shared memory that the catch-up flow of a flow of these options takes; 0 where there is one
+ * ring, which cannot fall behind others. Looks at what rp_flow_memory_bytes looks at. */
+uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow);
+
 /** Make the flow of a ring that is far behind; nothing runs yet. The caller closes it if it is not
  * started. */
 RP_MUST_CHECK int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow,

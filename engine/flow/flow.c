@@ -29,10 +29,9 @@ static int watch_filling(struct rp_flow *flow, struct rp_error *error)
 
 /* ---- a ring that is behind (catch_up.h) ---------------------------------------------------- */
 
-int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uint32_t ring,
-                          struct rp_error *error)
+static struct rp_flow_options catch_up_options(const struct rp_flow_options *flow, uint32_t ring)
 {
-    struct rp_flow_options options = flow->options;
+    struct rp_flow_options options = *flow;
     RP_ASSERT(ring < options.rank_count && options.rank_count > 1);
     options.readers = options.packers = 1;
     options.packer_processes = options.mapped = false;
@@ -40,6 +39,21 @@ int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uin
     options.rank_count = 1;
     options.prefetch_bytes = CATCH_UP_BYTES;
     options.descriptors_max = RP_DESCRIPTORS_MIN;
+    return options;
+}
+
+uint64_t rp_flow_catch_up_memory_bytes(const struct rp_flow_options *flow)
+{
+    if (flow->rank_count == 1)
+        return 0;
+    struct rp_flow_options options = catch_up_options(flow, 0);
+    return rp_flow_memory_bytes(&options, false);
+}
+
+int rp_flow_make_catch_up(struct rp_flow **made, const struct rp_flow *flow, uint32_t ring,
+                          struct rp_error *error)
+{
+    struct rp_flow_options options = catch_up_options(&flow->options, ring);
     int code = rp_flow_open(made, &options, flow->wake_fd, error);
     if (code >= 0) /* most documents of a block are of other rings */
         (*made)->dispatch.reads.no_block_reads = true;

@@ -4,9 +4,12 @@
  * Its rings are touched in full, the prefetch ring a moment after the first batch (flow/fill.h), so
  * their sizes are resident sizes. Mapped files (indexes, and token files that the page cache holds)
  * are not counted: their pages belong to the page cache, and the kernel takes them back when it
- * needs them. Nor is the flow of a ring that catches up (flow/catch_up.h), a few MiB as long as it
- * does. Nor are the contents of a checkpoint, which lie on the heap for as long as the engine
- * runs: what was read ahead when it was saved, about as much as the rings of that engine held. */
+ * needs them. Nor are the contents of a checkpoint, which lie on the heap for as long as the engine
+ * runs: what was read ahead when it was saved, about as much as the rings of that engine held.
+ *
+ * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, and at most one at a time,
+ * so its memory is a number of its own. */
+#include "flow/catch_up.h"
 #include "flow/descriptors.h"
 #include "flow/flow.h"
 #include "server/server.h"
@@ -17,6 +20,8 @@
 /* State tokens, or what is as large, that lie on the heap: those kept for the start and for
  * trainers that come, and the FIFOs of the plans. */
 #define TOKENS_KEPT 4u
+/* The same for a catch-up flow: the FIFOs of its two plans, and the state at which they begin. */
+#define CATCH_UP_TOKENS 3u
 
 struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                          const struct rp_corpus *corpus, const struct rp_plan *plan)
@@ -40,9 +45,12 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                    .state_bytes = state_bytes};
     flow.prefetch_bytes = rp_flow_prefetch_bytes(&flow, plan, rp_plan_row(plan));
     uint64_t ring = rp_geometry_layout(&geometry, config->sections, config->token_dtype);
+    uint64_t catch_up = rp_flow_catch_up_memory_bytes(&flow);
     return (struct rp_engine_memory){.batch_rings = ring * config->rank_count,
                                      .flow_reading = rp_flow_memory_bytes(&flow, false),
                                      .flow_mapped = rp_flow_memory_bytes(&flow, true),
+                                     .catch_up = catch_up ? catch_up + CATCH_UP_TOKENS * state_bytes
+                                                          : 0,
                                      .process = PROCESS_BYTES + TOKENS_KEPT * state_bytes};
 }
 

@@ -31,10 +31,11 @@ struct rp_engine_options {
 RP_MUST_CHECK int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error);
 
 /* Resident memory of an engine, in bytes, without the pages of mapped files and without what it
- * resumed from: a checkpoint's contents stay on the heap. Its flow takes one of
- * the two: where the page cache holds the corpus, token files are mapped and not read. */
+ * resumed from: a checkpoint's contents stay on the heap. Its flow takes flow_reading, or
+ * flow_mapped where the page cache holds the corpus: token files are mapped then, and not read. */
 struct rp_engine_memory {
     uint64_t batch_rings, flow_reading, flow_mapped, process;
+    uint64_t catch_up; /* on top, while one rank catches up with the others; 0 with one rank */
 };
 /** Of an engine that begins at the plan's row. */
 struct rp_engine_memory rp_engine_memory(const struct rp_config *config,

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What `ringpack plan` says of an engine's memory is what an engine has, within 10 %: at two sizes
-# of its rings, reading and mapped; and the number of documents is no part of it.
+# of its rings, reading and mapped; and the number of documents is no part of it. The memory of a
+# catch-up flow has a number of its own, which is 0 for an engine with one rank.
 source "${0%/*}/kit.sh"
 
 PYTHONPATH=$RP_SOURCE_DIR/bench "$python" - <<'PYTHON'
@@ -63,5 +64,16 @@ for corpus in small, large:
         sizes.setdefault(tuple(options), []).append(found)
 for few, many in sizes.values():
     assert abs(many / few - 1) <= 0.02, "memory grows with the number of documents"
+
+
+def forecast(ranks):
+    config = ["--sources", small, "--seq-len", "2048", "--batch-size", "4", "--dp-world-size",
+              ranks]
+    said = subprocess.run([ringpack, "plan", "--json", "--rows", "100", *config], check=True,
+                          capture_output=True, text=True).stdout
+    return json.loads(said)["memory"]["catch_up_bytes"]
+
+
+assert forecast("1") == 0 and 1 << 19 < forecast("2") < 1 << 23
 print("memory: as said")
 PYTHON

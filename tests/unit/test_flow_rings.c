@@ -3,6 +3,10 @@
  */
 #include "flow_kit.h"
 
+#include "base/bits.h"
+#include "flow/catch_up.h"
+#include "flow/flow_struct.h"
+
 static struct kit kit;
 
 static struct rp_flow_options two_rings(void)
@@ -94,6 +98,30 @@ static void a_ring_is_replaced_while_the_flow_runs(void **state)
     }
 }
 
+/* The forecast of a catch-up flow's memory is what the flow takes, up to whole pages, whatever the
+ * sizes of the flow beside it; with one ring the forecast is 0. */
+static void a_catch_up_flow_takes_the_memory_of_its_forecast(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 4; round++) {
+        struct stream s;
+        struct rp_flow *made;
+        struct rp_error error;
+        struct rp_flow_options options = two_rings();
+        options.batch_slots = round & 1 ? 4 : 64;
+        options.prefetch_bytes = round & 2 ? 256 << 10 : 8 << 20;
+        options.mapped = round == 3;
+        stream_open(&s, &kit, &options, RP_DTYPE_I32, 0, 1);
+        if (rp_flow_make_catch_up(&made, s.flow, 1, &error) != 0)
+            fail_msg("%s", error.message);
+        uint64_t forecast = rp_flow_catch_up_memory_bytes(&s.options);
+        assert_int_equal(rp_align_up(forecast, RP_PAGE_BYTES), made->arena.segment.bytes);
+        assert_int_equal(rp_flow_catch_up_memory_bytes(&made->options), 0); /* one ring */
+        rp_flow_close(made);
+        stream_close(&s);
+    }
+}
+
 static int enter(void **state)
 {
     int code = kit_enter(state);
@@ -113,6 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_waits_for_a_skipped_seat),
         cmocka_unit_test(a_ring_is_replaced_while_the_flow_runs),
+        cmocka_unit_test(a_catch_up_flow_takes_the_memory_of_its_forecast),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -238,6 +238,9 @@ static void print_memory(const struct rp_engine_memory *memory)
     printf("  %-20s%s\n", "in all", rp_cmd_bytes_text(always + memory->flow_reading, text));
     printf("  %-20s%s, where the page cache holds the corpus\n", "",
            rp_cmd_bytes_text(always + memory->flow_mapped, text));
+    if (memory->catch_up)
+        printf("  %-20s%s more, while one rank catches up with the others\n", "",
+               rp_cmd_bytes_text(memory->catch_up, text));
 }
 
 static void print_report(const struct rp_config *config, const struct tally *tally)
@@ -281,9 +284,10 @@ static void print_report(const struct rp_config *config, const struct tally *tal
 static json_t *memory_object(const struct rp_engine_memory *memory)
 {
     uint64_t always = memory->batch_rings + memory->process;
-    return json_pack("{s:I, s:I, s:I}", "batch_rings_bytes", (json_int_t)memory->batch_rings,
+    return json_pack("{s:I, s:I, s:I, s:I}", "batch_rings_bytes", (json_int_t)memory->batch_rings,
                      "reading_bytes", (json_int_t)(always + memory->flow_reading), "mapped_bytes",
-                     (json_int_t)(always + memory->flow_mapped));
+                     (json_int_t)(always + memory->flow_mapped), "catch_up_bytes",
+                     (json_int_t)memory->catch_up);
 }
 
 static void print_json(const struct rp_config *config, const struct tally *tally)
