@@ -156,7 +156,7 @@ RP_STATIC_ASSERT(RP_BLOCK_READS_MAX == 1u << 12, "bucket_of keeps 12 bits");
 #define ANY_SHARD UINT32_MAX
 
 static const struct rp_block_read *find(const struct rp_block_reads *block_reads,
-                                        const struct rp_data_ring *space, uint32_t source,
+                                        const struct rp_data_ring *data_ring, uint32_t source,
                                         uint64_t number, uint32_t shard)
 {
     uint32_t at = block_reads->buckets[bucket_of(source, number)];
@@ -164,22 +164,22 @@ static const struct rp_block_read *find(const struct rp_block_reads *block_reads
         const struct rp_block_read *block_read = &block_reads->block_reads[at - 1];
         if (block_read->number == number && block_read->source == source &&
             (block_read->shard == shard || shard == ANY_SHARD) &&
-            rp_data_ring_has(space, block_read->region))
+            rp_data_ring_has(data_ring, block_read->region))
             return block_read;
     }
     return NULL;
 }
 
 const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *block_reads,
-                                                const struct rp_data_ring *space, uint32_t source,
-                                                uint64_t document, uint32_t shard)
+                                                const struct rp_data_ring *data_ring,
+                                                uint32_t source, uint64_t document, uint32_t shard)
 {
-    return block_reads->count
-               ? find(block_reads, space, source, document / block_reads->blocks.documents, shard)
-               : NULL;
+    return block_reads->count ? find(block_reads, data_ring, source,
+                                     document / block_reads->blocks.documents, shard)
+                              : NULL;
 }
 
-bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *space,
+bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *data_ring,
                         const struct rp_plan *plan, struct rp_plan_block *block)
 {
     uint32_t looks = (uint32_t)rp_min_u64(block_reads->pair_count, PAIRS_A_LOOK);
@@ -193,7 +193,7 @@ bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data
         uint64_t until = rp_plan_block_position(plan, lane, source) + block_reads->blocks.window;
         while (*ahead < until && rp_plan_block_at(plan, lane, source, *ahead, block)) {
             ++*ahead;
-            const struct rp_block_read *found = find(block_reads, space, source, block->number,
+            const struct rp_block_read *found = find(block_reads, data_ring, source, block->number,
                                                      ANY_SHARD);
             if (!found || found->epoch != block->epoch) /* else it came for another lane */
                 return true;

@@ -70,7 +70,7 @@ uint64_t rp_block_reads_data_bytes(const struct rp_plan *plan,
                                    uint64_t bytes_max);
 
 /** The next block that should be read now; it counts as taken. False if none is due. */
-bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *space,
+bool rp_block_reads_due(struct rp_block_reads *block_reads, const struct rp_data_ring *data_ring,
                         const struct rp_plan *plan, struct rp_plan_block *block);
 /** Undo the last rp_block_reads_due, whose block could not be read: the block is due again, after
  * those of other lanes and sources. Only right after that call. True if the plan takes documents
@@ -84,7 +84,7 @@ void rp_block_reads_add(struct rp_block_reads *block_reads, const struct rp_bloc
 
 /** The block read that has what lies in this shard of a document's block, or NULL. */
 const struct rp_block_read *rp_block_reads_find(const struct rp_block_reads *block_reads,
-                                                const struct rp_data_ring *space, uint32_t source,
-                                                uint64_t document, uint32_t shard);
+                                                const struct rp_data_ring *data_ring,
+                                                uint32_t source, uint64_t document, uint32_t shard);
 
 #endif

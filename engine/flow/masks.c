@@ -32,13 +32,13 @@ int rp_masks_open(struct rp_masks *masks, const struct rp_flow_options *options,
     if (bytes == 0)
         return 0;
     masks->spans = rp_calloc(rp_spans_max(options->seq_len), sizeof *masks->spans);
-    return masks->spans ? rp_data_ring_open(&masks->space, bytes, arena->slot_count, error)
+    return masks->spans ? rp_data_ring_open(&masks->span_ring, bytes, arena->slot_count, error)
                         : rp_fail(error, -ENOMEM, NULL, "out of memory for masks");
 }
 
 void rp_masks_close(struct rp_masks *masks)
 {
-    rp_data_ring_close(&masks->space);
+    rp_data_ring_close(&masks->span_ring);
     free(masks->spans);
     *masks = (struct rp_masks){.data = NULL};
 }
@@ -72,7 +72,7 @@ int rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
                            .unlabelled = fragment->length - 1 - labels};
     uint64_t offset = 0;
     if (count > 0 &&
-        !rp_data_ring_take(&masks->space, count * sizeof *masks->spans, sizeof *masks->spans,
+        !rp_data_ring_take(&masks->span_ring, count * sizeof *masks->spans, sizeof *masks->spans,
                            place->number, masks->has_region, place->retired, &offset))
         return 0;
     masks->has_region |= count > 0;

@@ -15,11 +15,11 @@
 #include "flow/flow.h"
 
 struct rp_masks {
-    struct rp_data_ring space; /* 0 bytes: no source has a mask */
-    uint8_t *data;             /* of the arena */
-    uint64_t data_offset;      /* where the ring is in it */
-    struct rp_span *spans;     /* [rp_spans_max(seq_len)]: of one transfer */
-    bool has_region;           /* the ticket under construction has one in the ring */
+    struct rp_data_ring span_ring; /* 0 bytes: no source has a mask */
+    uint8_t *data;                 /* of the arena */
+    uint64_t data_offset;          /* where the ring is in it */
+    struct rp_span *spans;         /* [rp_spans_max(seq_len)]: of one transfer */
+    bool has_region;               /* the ticket under construction has one in the ring */
 };
 
 /** The bytes of the arena's data, at its end, that are for spans: 0 where no source has a mask. */

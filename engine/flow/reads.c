@@ -23,23 +23,24 @@ int rp_reads_open(struct rp_reads *reads, const struct rp_flow_options *options,
     /* a region for every ticket that is not retired, and for every block read */
     uint64_t regions = rp_pow2_at_least(arena->slot_count + RP_BLOCK_READS_MAX);
     int code = rp_masks_open(&reads->masks, options, arena, error);
-    return code < 0 ? code
-                    : rp_data_ring_open(&reads->space, arena->data_bytes - rp_masks_bytes(options),
-                                        regions, error);
+    return code < 0
+               ? code
+               : rp_data_ring_open(&reads->data_ring, arena->data_bytes - rp_masks_bytes(options),
+                                   regions, error);
 }
 
 void rp_reads_close(struct rp_reads *reads)
 {
     rp_block_reads_close(&reads->block_reads);
-    rp_data_ring_close(&reads->space);
+    rp_data_ring_close(&reads->data_ring);
     rp_masks_close(&reads->masks);
 }
 
 int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t base_row,
                    struct rp_error *error)
 {
-    rp_data_ring_reset(&reads->space);
-    rp_data_ring_reset(&reads->masks.space);
+    rp_data_ring_reset(&reads->data_ring);
+    rp_data_ring_reset(&reads->masks.span_ring);
     rp_descriptors_restart(&reads->files->descriptors);
     rp_block_reads_close(&reads->block_reads);
     rp_files_restart(reads->files);
@@ -49,7 +50,7 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     if (reads->no_block_reads || rp_files_are_mapped(reads->files))
         return 0;
     return rp_block_reads_open(&reads->block_reads, plan, reads->options, base_row,
-                               reads->space.bytes, error);
+                               reads->data_ring.bytes, error);
 }
 
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number)
@@ -78,7 +79,7 @@ static uint64_t retired(const struct rp_reads *reads)
 
 uint64_t rp_reads_room_at(const struct rp_reads *reads)
 {
-    return reads->room_at ? reads->room_at : rp_data_ring_oldest_ticket(&reads->space) + 1;
+    return reads->room_at ? reads->room_at : rp_data_ring_oldest_ticket(&reads->data_ring) + 1;
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -132,7 +133,7 @@ static bool extend_last_read(struct rp_reads *reads, const struct range *range,
     if (range->last > end) {
         uint64_t more = range->last - end;
         if (reads->ticket_bytes + more > TICKET_DATA_BYTES ||
-            !rp_data_ring_extend(&reads->space, more, retired(reads)))
+            !rp_data_ring_extend(&reads->data_ring, more, retired(reads)))
             return false;
         set_read_end(read, range, range->last);
         reads->ticket_bytes += more;
@@ -152,7 +153,7 @@ static bool place_range(struct rp_reads *reads, const struct range *range, uint6
     bool is_first = ticket->read_count == 0;
     if (ticket->read_count == RP_TICKET_TRANSFERS_MAX ||
         (!is_first && reads->ticket_bytes + bytes > TICKET_DATA_BYTES) ||
-        !rp_data_ring_take(&reads->space, rp_align_up(bytes, range->alignment), alignment,
+        !rp_data_ring_take(&reads->data_ring, rp_align_up(bytes, range->alignment), alignment,
                            reads->number, !is_first, retired(reads), &start))
         return false;
     struct rp_read *read = &ticket->reads[ticket->read_count++];
@@ -184,8 +185,8 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
                                 uint64_t last, struct rp_transfer *transfer)
 {
     const struct rp_block_read *block_read = rp_block_reads_find(
-        &reads->block_reads, &reads->space, transfer->fragment.source, transfer->fragment.document,
-        shard);
+        &reads->block_reads, &reads->data_ring, transfer->fragment.source,
+        transfer->fragment.document, shard);
     if (!block_read)
         return false;
     for (uint32_t i = 0; i < block_read->run_count; i++) {
@@ -194,7 +195,7 @@ static bool place_in_block_read(struct rp_reads *reads, uint32_t shard, uint64_t
             continue;
         transfer->data_offset = run->data_offset + (first - run->first);
         transfer->loaded_by = block_read->ticket;
-        rp_data_ring_use(&reads->space, block_read->region, reads->number);
+        rp_data_ring_use(&reads->data_ring, block_read->region, reads->number);
         return true;
     }
     return false;
@@ -277,7 +278,7 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
     const struct rp_masks_place place = {source, reads->ticket, reads->number, retired(reads)};
     code = rp_masks_add(&reads->masks, &place, transfer, extent.tokens, error);
     if (code == 0)
-        reads->room_at = rp_data_ring_oldest_ticket(&reads->masks.space) + 1;
+        reads->room_at = rp_data_ring_oldest_ticket(&reads->masks.span_ring) + 1;
     return code == 1 ? RP_READS_PLACED : code < 0 ? code : RP_READS_FULL;
 }
 
@@ -385,7 +386,7 @@ static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
         *bytes += rp_align_up(range.last - range.first, RP_BLOCK_BYTES);
         read_count += rp_div_up(range.last - range.first, file->object.read_bytes);
     }
-    return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->space.bytes / 8;
+    return read_count <= RP_TICKET_TRANSFERS_MAX && *bytes <= reads->data_ring.bytes / 8;
 }
 
 /* What is to be read next: the rest of the last block, or the next block that is due. */
@@ -396,7 +397,7 @@ static bool next_due(struct rp_reads *reads, const struct rp_plan *plan,
         return false;
     *block = reads->rest;
     return block->documents > 0 ||
-           rp_block_reads_due(&reads->block_reads, &reads->space, plan, block);
+           rp_block_reads_due(&reads->block_reads, &reads->data_ring, plan, block);
 }
 
 enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
@@ -422,7 +423,7 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     block_read->number = block.number;
     block_read->epoch = block.epoch;
     block_read->ticket = number;
-    if (!rp_data_ring_take(&reads->space, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
+    if (!rp_data_ring_take(&reads->data_ring, bytes, RP_BLOCK_BYTES, number, false, retired(reads),
                            &data_offset)) {
         bool waits = is_rest ? rp_block_reads_is_wanted(&reads->block_reads, plan)
                              : rp_block_reads_put_back(&reads->block_reads, plan);
@@ -434,7 +435,7 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     for (uint32_t i = 0; i < block_read->run_count; i++)
         block_read->runs[i].data_offset += data_offset;
     rp_files_use(reads->files, block_read->shard, number);
-    block_read->region = rp_data_ring_youngest(&reads->space);
+    block_read->region = rp_data_ring_youngest(&reads->data_ring);
     rp_block_reads_add(&reads->block_reads, block_read);
     return RP_READS_BLOCK;
 }

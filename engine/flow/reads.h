@@ -20,7 +20,7 @@ struct rp_reads {
     const struct rp_flow_options *options;
     struct rp_files *files;
     const struct rp_arena *arena;
-    struct rp_data_ring space;
+    struct rp_data_ring data_ring;
     struct rp_block_reads block_reads;
     struct rp_masks masks;
     bool from_corpus;    /* a document had to be read: until then there is no block_read */
@@ -60,9 +60,9 @@ RP_MUST_CHECK int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp
                                  struct rp_error *error);
 
 enum rp_reads_block { RP_READS_NO_BLOCK, RP_READS_BLOCK, RP_READS_BLOCK_WAITS };
-/** The next block that is due. BULK: its place is taken for ticket `number`, which has to be filled
- * with rp_reads_fill_block next. WAITS: the next rows want it, and there is no room before the
- * tickets below rp_reads_room_at are retired. */
+/** The next block that is due. BLOCK: its place is taken for ticket `number`, which has to be
+ * filled with rp_reads_fill_block next. WAITS: the next rows want it, and there is no room before
+ * the tickets below rp_reads_room_at are retired. */
 enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_plan *plan,
                                         uint64_t number, struct rp_block_read *block_read);
 /** The call that returned FULL for an empty ticket, or WAITS, succeeds when the tickets below this
