@@ -183,9 +183,9 @@ struct rp_checkpoint_entry {
     char *name; /* file name in the directory */
     uint64_t sequence, bytes;
     enum rp_checkpoint_status status;
-    struct rp_checkpoint_info info; /* when GOOD or REWOUND */
-    bool contents_bad;              /* when GOOD or REWOUND: the contents are damaged */
-    char message[256];              /* when BAD or SET_ASIDE: what is wrong */
+    struct rp_checkpoint_info info; /* when it verifies */
+    bool contents_bad;              /* when it verifies: the contents are damaged */
+    char message[256]; /* why it does not verify; or, when SET_ASIDE, that it does; or "" */
 };
 /** All checkpoints of a directory, newest first; the caller frees with rp_checkpoint_list_free. */
 RP_MUST_CHECK int rp_checkpoint_list(const char *directory,

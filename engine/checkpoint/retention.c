@@ -152,7 +152,8 @@ static int list_one(struct rp_checkpoint_entry *entry, int dir, const char *path
         return 0;
     }
     if (code < 0) {
-        entry->status = name->kind == RP_NAME_CURRENT ? RP_CHECKPOINT_BAD : RP_CHECKPOINT_SET_ASIDE;
+        if (name->kind == RP_NAME_CURRENT)
+            entry->status = RP_CHECKPOINT_BAD;
         snprintf(entry->message, sizeof entry->message, "%.255s", found.message);
         return 1;
     }
