@@ -12,61 +12,35 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "corpus/buffered.h"
 
 #define TEXT_SUFFIX "_text_document"
-#define WINDOW_BYTES (1u << 20)
 
 /* A token file that is read document by document. */
-struct window {
+struct reading {
     const struct rp_opened *opened;
-    int fd;
-    uint8_t *bytes;
-    uint64_t begin, end, capacity; /* what of the file is in `bytes` */
+    struct rp_buffered file;
 };
 
-/* The bytes [first, first + count) of the file, which lie in it. */
-static int look(struct window *window, uint64_t first, uint64_t count, const uint8_t **out,
-                struct rp_error *error)
+static struct reading begin_reading(const struct rp_opened *opened, int fd)
 {
-    static const uint8_t nothing[1];
-    const struct rp_shard *shard = &window->opened->shard;
-    bool is_there = first >= window->begin && first + count <= window->end;
-    *out = nothing;
-    if (count > 0 && is_there)
-        *out = window->bytes + (first - window->begin);
-    if (count == 0 || is_there)
-        return 0;
-    uint64_t wanted = rp_min_u64(rp_max_u64(count, WINDOW_BYTES), shard->bytes - first);
-    if (wanted > window->capacity) {
-        free(window->bytes);
-        window->bytes = malloc((size_t)wanted);
-        window->capacity = window->bytes ? wanted : 0;
-    }
-    window->begin = window->end = 0;
-    *out = window->bytes;
-    if (!window->bytes)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a document of %" PRIu64 " bytes",
-                       shard->path, count);
-    int code = rp_file_read_at(window->fd, shard->path, window->bytes, (size_t)wanted, first,
-                               error);
-    if (code == 0) {
-        window->begin = first;
-        window->end = first + wanted;
-    }
-    return code;
+    return (struct reading){
+        .opened = opened,
+        .file = {.path = opened->shard.path, .fd = fd, .file_bytes = opened->shard.bytes}};
 }
 
 /* The tokens of a document, and how many there are. */
-static int get_document(struct window *window, uint64_t document, uint64_t *tokens,
+static int get_document(struct reading *reading, uint64_t document, uint64_t *tokens,
                         const uint8_t **out, struct rp_error *error)
 {
     uint64_t byte;
-    const char *problem = rp_shard_locate(window->opened, document, tokens, &byte);
+    const char *problem = rp_shard_locate(reading->opened, document, tokens, &byte);
     if (problem)
         return rp_fail(error, -RP_E_CORRUPT, "write the shard again",
-                       "%s: document %" PRIu64 ": %s", window->opened->found.index_path, document,
+                       "%s: document %" PRIu64 ": %s", reading->opened->found.index_path, document,
                        problem);
-    return look(window, byte, *tokens * rp_token_width(window->opened->shard.type), out, error);
+    return rp_buffered_look(&reading->file, byte,
+                            *tokens * rp_token_width(reading->opened->shard.type), out, error);
 }
 
 static int fail_length(const struct rp_opened *mask, const char *what, uint64_t expected,
@@ -77,7 +51,7 @@ static int fail_length(const struct rp_opened *mask, const char *what, uint64_t 
                    mask->shard.path, what, expected, found);
 }
 
-static int add_document(struct window *tokens, struct window *entries, uint64_t document,
+static int add_document(struct reading *tokens, struct reading *entries, uint64_t document,
                         const struct rp_mask_rule *rule, struct rp_span_list *list,
                         struct rp_error *error)
 {
@@ -111,8 +85,8 @@ static int add_documents(const struct rp_opened *opened, int fd, const struct rp
                          int mask_fd, const struct rp_mask_rule *rule,
                          struct rp_sidecar_writer *writer, struct rp_error *error)
 {
-    struct window tokens = {.opened = opened, .fd = fd};
-    struct window entries = {.opened = mask, .fd = mask_fd};
+    struct reading tokens = begin_reading(opened, fd);
+    struct reading entries = begin_reading(mask, mask_fd);
     struct rp_span_list list = {0};
     uint64_t documents = opened->shard.documents;
     int code = documents == mask->shard.documents
@@ -124,8 +98,8 @@ static int add_documents(const struct rp_opened *opened, int fd, const struct rp
             code = rp_sidecar_add_spans(writer, list.spans, list.count, error);
     }
     rp_span_list_release(&list);
-    free(tokens.bytes);
-    free(entries.bytes);
+    rp_buffered_release(&tokens.file);
+    rp_buffered_release(&entries.file);
     return code;
 }
 

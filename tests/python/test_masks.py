@@ -8,36 +8,13 @@ import subprocess
 import numpy
 import pytest
 import ringpack
-from state import row_digest
-from stream_kit import LONG, Corpus, Engine, Ranks, Stream, Taken, write_megatron
+from mask_kit import check_whole_stream, index, random_flags, serve, spans_of
+from stream_kit import LONG, Corpus, Ranks, Stream, write_megatron
 from stream_oracle import assert_batch
 
 SEED = 10101
 LAYOUT = [("megatron", "u16", 2, [17, 12]), ("raw", "u16", 1, [9]), ("megatron", "i32", 1, [14])]
 MASKED = [0, 2]  # of these sources
-
-
-def spans_of(trained):
-    """The spans of a document, of a flag for each token. Token 0 is never trained."""
-    edges = numpy.flatnonzero(numpy.diff([0, 0, *trained[1:], 0]))
-    return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
-
-
-def random_flags(generator, length):
-    """Nothing, everything, an answer at the end, turns of a chat, or noise."""
-    flags = numpy.zeros(length, bool)
-    kind = generator.integers(5)
-    if kind == 1:
-        flags[:] = True
-    elif kind == 2:
-        flags[generator.integers(length + 1) :] = True
-    elif kind == 3:
-        edges = numpy.sort(generator.integers(0, length + 1, 6))
-        for begin, end in edges.reshape(-1, 2):
-            flags[begin:end] = True
-    elif kind == 4:
-        flags = generator.random(length) < 0.5
-    return flags
 
 
 class MaskedCorpus(Corpus):
@@ -73,12 +50,6 @@ class MaskedCorpus(Corpus):
             index(program, *options, *self.sources[number]["shards"])
 
 
-def index(program, *arguments, check=True):
-    return subprocess.run(
-        [program, "index", "-q", *arguments], check=check, capture_output=True, text=True
-    )
-
-
 def labels_of(document, flags):
     return numpy.where(flags, document, -100)
 
@@ -89,28 +60,6 @@ def corpus(tmp_path, program):
     made.write_masks("labels", labels_of, "i32")
     made.index_masks(program, "--mask", "labels")
     return made
-
-
-def labelled(stream, first=0):
-    rows = enumerate(stream.rows)
-    return sum(row_digest(stream.spec, n, row, True) for n, row in rows if n >= first) % 2**128
-
-
-def serve(program, folder, stream, run="masks", **more):
-    return Engine(program, folder, {**stream.config(), "run": run, "batch_size": 4, **more})
-
-
-def check_whole_stream(program, folder, stream, run="masks", **more):
-    engine = serve(program, folder, stream, run, profile="full", **more)
-    taken, digest = Taken(stream), 0
-    with Ranks(engine) as ranks:
-        for batches in ranks.turns():
-            assert_batch(batches[0], stream)
-            taken.add(batches)
-            digest = (digest + batches[0].digest(labels=True)) % 2**128
-    taken.assert_all()
-    assert digest == labelled(stream)
-    assert engine.stop() == 0
 
 
 CASES = [

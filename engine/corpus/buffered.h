@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* buffered.h — a file that is read from its beginning to its end in pieces of any size, with few
+ * reads of the disk. The file is read and not mapped, so one that shrinks meanwhile is an error
+ * that names it. */
+#ifndef RP_CORPUS_BUFFERED_H
+#define RP_CORPUS_BUFFERED_H
+
+#include <stdint.h>
+
+#include "base/fail.h"
+
+/* Begins as the path, the descriptor and the size of a file, which stay the caller's. */
+struct rp_buffered {
+    const char *path;
+    int fd;
+    uint64_t file_bytes;
+    uint8_t *bytes;
+    uint64_t begin, end, capacity; /* what of the file is in `bytes` */
+};
+
+/** The bytes [first, first + count) of the file, which lie in it. They are valid until the next
+ * look. */
+RP_MUST_CHECK int rp_buffered_look(struct rp_buffered *file, uint64_t first, uint64_t count,
+                                   const uint8_t **out, struct rp_error *error);
+/** Free the memory. */
+void rp_buffered_release(struct rp_buffered *file);
+
+#endif
