@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See recorder.h.
  *
- * Threads: `noted`, `is_noted` and `stop` are under the mutex; `known` is set before the thread
- * starts and is the engine's thread's; all else is set once. */
+ * Threads: `noted`, `is_noted`, `stop` and `has_ended` are under the mutex; `known` is set before
+ * the thread starts and is the engine's thread's; all else is set once. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,6 +33,7 @@ struct rp_recorder {
     struct rp_run_record noted;
     bool is_noted; /* and not written yet */
     bool stop;
+    bool has_ended; /* the thread needs the recorder no more, but for the mutex that it holds */
 };
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -77,8 +78,12 @@ static struct rp_recorder *make_recorder(const char *record_dir, const struct rp
     struct rp_recorder *recorder = rp_calloc(1, sizeof *recorder);
     if (!recorder)
         return NULL;
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&recorder->changed, &clock);
+    pthread_condattr_destroy(&clock);
     pthread_mutex_init(&recorder->mutex, NULL);
-    pthread_cond_init(&recorder->changed, NULL);
     recorder->path = rp_checkpoint_run_record_path(record_dir, config->run, config->checkpoint_dir);
     recorder->run = strdup(config->run);
     recorder->directory = strdup(config->checkpoint_dir);
@@ -107,19 +112,30 @@ void rp_recorder_open(struct rp_recorder **out, const struct rp_config *config)
     free(directory);
 }
 
-void rp_recorder_close(struct rp_recorder *recorder)
+/* Ask the thread to end. False if it does not end in CLOSE_SECONDS. */
+static bool stop_thread(struct rp_recorder *recorder)
 {
     struct timespec until;
-    if (!recorder)
-        return;
-    pthread_mutex_lock(&recorder->mutex);
-    recorder->stop = true;
-    pthread_cond_signal(&recorder->changed);
-    pthread_mutex_unlock(&recorder->mutex);
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += CLOSE_SECONDS;
-    if (recorder->thread_runs &&
-        pthread_clockjoin_np(recorder->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+    pthread_mutex_lock(&recorder->mutex);
+    recorder->stop = true;
+    pthread_cond_broadcast(&recorder->changed);
+    int failed = 0;
+    while (!recorder->has_ended && failed == 0)
+        failed = pthread_cond_timedwait(&recorder->changed, &recorder->mutex, &until);
+    bool has_ended = recorder->has_ended;
+    pthread_mutex_unlock(&recorder->mutex);
+    if (has_ended)
+        pthread_join(recorder->thread, NULL);
+    return has_ended;
+}
+
+void rp_recorder_close(struct rp_recorder *recorder)
+{
+    if (!recorder)
+        return;
+    if (recorder->thread_runs && !stop_thread(recorder)) {
         rp_log(RP_LOG_WARNING,
                "%s: the run record is not up to date: writing it takes longer than 5 seconds",
                recorder->path);
@@ -208,6 +224,8 @@ static void *recorder_main(void *argument)
         write_record(recorder, &record, &has_failed);
         pthread_mutex_lock(&recorder->mutex);
     }
+    recorder->has_ended = true;
+    pthread_cond_broadcast(&recorder->changed);
     pthread_mutex_unlock(&recorder->mutex);
     return NULL;
 }
@@ -218,7 +236,7 @@ static void note(struct rp_recorder *recorder)
     pthread_mutex_lock(&recorder->mutex);
     recorder->noted = recorder->known;
     recorder->is_noted = true;
-    pthread_cond_signal(&recorder->changed);
+    pthread_cond_broadcast(&recorder->changed);
     pthread_mutex_unlock(&recorder->mutex);
 }
 
