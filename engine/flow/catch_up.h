@@ -15,13 +15,15 @@
  *      RP_PACK_JOIN(X), and the catch-up flow waits at X.
  *   3. JOINED: dispatch has replaced the word by M >= X, the first batch of which it plans rows for
  *      the ring again. The catch-up flow delivers up to M and is closed.
+ *   Once dispatch has planned the whole stream (planned_all), it joins no ring. M then lies behind
+ *   the end: the catch-up flow delivers all that is left, and the ring's end.
  *
  * Invariants:
  *
  *   - One flow at a time reads and writes the words of a ring: the catch-up flow those of
  *     deliver.ring_aside, the flow those of all others.
  *   - The tail of the ring is at most M, or X while M is not known. Packers of the flow cannot
- * write to the ring before the catch-up flow is closed, because free_until is 0.
+ *     write to the ring before the catch-up flow is closed, because free_until is 0.
  *   - Tickets of batches below M may have transfers of the ring, which were planned before it was
  *     left out. They are not packed.
  *

@@ -377,7 +377,10 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
         return code;
     d->ticket->stream_ends = 1;
     close_ticket(d);
-    return hand_on(d, error);
+    code = hand_on(d, error);
+    if (code >= 0)
+        rp_a64_store_release(&d->arena->words->planned_all, d->batch + 1); /* PAIRS planned-all */
+    return code;
 }
 
 /* Tickets that were closed before the failure are valid and handed on, unless the indexes have

@@ -150,6 +150,19 @@ uint32_t rp_flow_catching_up(const struct rp_flow *flow)
     return flow->catch_up ? flow->deliver.ring_aside : RP_NO_RING;
 }
 
+/* The ring's pack_from. If all of the stream is planned, dispatch will not replace that word any
+ * more: then it becomes a batch behind the end, and the catch-up flow delivers all that is left. */
+static uint64_t look_for_join(struct rp_flow *flow)
+{
+    uint64_t all = rp_a64_load_acquire(&flow->arena.words->planned_all); /* PAIRS planned-all */
+    uint64_t from = rp_a64_load_relaxed(pack_from(flow));
+    if (!rp_pack_is_joined(from) && all > 0 && !RP_DEFECT(wait_to_join)) {
+        from = all;
+        rp_a64_store_relaxed(pack_from(flow), from);
+    }
+    return from;
+}
+
 static int deliver_catch_up(struct rp_flow *flow, struct rp_error *error)
 {
     struct rp_flow *catch_up = flow->catch_up;
@@ -158,7 +171,7 @@ static int deliver_catch_up(struct rp_flow *flow, struct rp_error *error)
     RP_ASSERT(step != RP_FLOW_RESTART); /* it reads no blocks */
     if (step < 0)
         return step;
-    uint64_t from = rp_a64_load_relaxed(pack_from(flow));
+    uint64_t from = look_for_join(flow);
     bool is_joined = rp_pack_is_joined(from);
     RP_ASSERT(!is_joined || ring->tail <= from);
     if (step == RP_FLOW_ENDED || (is_joined && ring->tail == from)) {

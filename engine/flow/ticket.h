@@ -145,6 +145,9 @@ struct rp_arena_words {
      * ring and not for one slot, so that dispatch and deliver do not wake each other for every
      * ticket. A hint; PAIRS retired-wanted */
     RP_LINE_ALIGNED struct rp_a64 retired_wanted;
+    /* writer: dispatch. The number of batches of the stream plus 1, once all of them are planned:
+     * from then on dispatch joins no ring (catch_up.h). 0 before that. PAIRS planned-all */
+    RP_LINE_ALIGNED struct rp_a64 planned_all;
     RP_LINE_ALIGNED struct rp_a32 stop;   /* writer: deliver. enum rp_arena_stop */
     RP_LINE_ALIGNED struct rp_a32 parked; /* writer: deliver. 1: wake it after PACKED */
 };

@@ -209,7 +209,7 @@ static const char *const found_elsewhere[] = {
     "trust_arrow_offsets",    "trust_expected_shape",   "trust_finished_parts",
     "trust_fresh_stamps",     "trust_index_extents",    "trust_seen_blocks",
     "trust_sample_offsets",   "trust_table_extents",    "trust_table_pages",
-    "write_beyond_struct"};
+    "wait_to_join",           "write_beyond_struct"};
 
 static bool is_found_here(size_t defect)
 {

@@ -412,6 +412,32 @@ static void a_rank_far_behind_holds_up_nobody(void **state)
     }
 }
 
+/* All of the stream is planned when a rank falls behind, so no row of its ring is planned again: it
+ * gets all that is left beside the others. */
+static void a_rank_falls_behind_near_the_end(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"prefetch_bytes", "8mb", NULL};
+    static uint8_t token[KIT_STATE_MAX];
+    const uint64_t last = rp_div_up(kit.row_count, ROWS * RANKS), slots = 2;
+    struct engine engine = engine_start(options);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    take_by_turns(clients, 0, 1);
+    size_t bytes = rp_client_state(clients[0], token, sizeof token);
+    take_by_turns(clients, 1, last - 2 * slots);
+    (void)bytes_read_ahead();
+    rp_client_detach(clients[0]);
+    clients[0] = trainer(0, token, bytes);
+    take_batches(clients[0], 0, 1, last - slots); /* as far as the ring of the other rank */
+    take_batches(clients[1], 1, last - 2 * slots, last);
+    assert_int_equal(take(clients[1], 0), RP_NEXT_END);
+    take_batches(clients[0], 0, last - slots, last);
+    assert_int_equal(take(clients[0], 0), RP_NEXT_END);
+    rp_client_detach(clients[0]);
+    rp_client_detach(clients[1]);
+    assert_int_equal(engine_wait(&engine), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +450,7 @@ int main(void)
         cmocka_unit_test_teardown(a_living_readers_memory_is_its_own, end_newest),
         cmocka_unit_test_teardown(a_return_reads_nothing_again, end_newest),
         cmocka_unit_test_teardown(a_rank_far_behind_holds_up_nobody, end_newest),
+        cmocka_unit_test_teardown(a_rank_falls_behind_near_the_end, end_newest),
     };
     return cmocka_run_group_tests(tests, engine_enter, engine_leave);
 }
