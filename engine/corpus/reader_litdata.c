@@ -225,6 +225,8 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
                        samples.table_end, samples.begin);
     if (code == 0)
         code = rp_sink_begin(sink, &layout, options, error);
+    if (code < 0)
+        return code;
     while (code == 0 && samples.next < samples.count)
         code = emit(&samples, rp_token_width(layout.type), sink, error);
     return code;

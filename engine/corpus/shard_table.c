@@ -115,9 +115,9 @@ static uint64_t offset_of(const struct rp_table *table, const void *entry)
 
 bool rp_table_verify_ends(const struct rp_table *table, uint64_t document)
 {
-    const uint64_t *ends = &table->spans.ends[document];
-    return rp_table_verify(table, offset_of(table, &ends[0])) &&
-           rp_table_verify(table, offset_of(table, &ends[1]));
+    const uint64_t *begin = table->spans.ends + document;
+    return rp_table_verify(table, offset_of(table, begin)) &&
+           rp_table_verify(table, offset_of(table, begin + 1));
 }
 
 bool rp_table_verify_spans(const struct rp_table *table, uint64_t document)
