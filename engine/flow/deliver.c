@@ -250,10 +250,11 @@ int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
 
 /* ---- the turn -------------------------------------------------------------------------------- */
 
-/* Has a catch-up flow delivered all that it may? */
+/* Has a catch-up flow delivered all that it may? Another flow has no end_batch; its first ring may
+ * be the one that a catch-up flow writes to. */
 static bool is_at_end(const struct rp_deliver *d)
 {
-    return d->rings[0].tail >= d->end_batch;
+    return d->end_batch != UINT64_MAX && d->rings[0].tail >= d->end_batch;
 }
 
 bool rp_deliver_give_back(struct rp_deliver *d)
