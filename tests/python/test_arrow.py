@@ -8,7 +8,7 @@ import subprocess
 
 import numpy
 import pytest
-from in_place_kit import serve_all
+from in_place_kit import assert_refused, serve_all
 from stream_kit import Engine, Ranks, Stream, Taken, Written, token_of, write_megatron
 
 arrow = pytest.importorskip("pyarrow")
@@ -401,10 +401,7 @@ REFUSALS = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_refused_by_name(program, folder, name):
     make, *words = REFUSALS[name]
-    asked = subprocess.run([program, "inspect", make(folder)], capture_output=True, text=True)
-    assert asked.returncode == 2, asked.stdout
-    for word in words:
-        assert word in asked.stderr, asked.stderr
+    assert_refused(program, make(folder), *words)
 
 
 def test_a_column_by_name(program, folder):
