@@ -74,6 +74,19 @@ def checked(path, offsets, least, most):
     return offsets.tolist()
 
 
+def row_of(request, sample, at, fields, sizes, value_of):
+    """The wanted columns of a sample. `fields` are (name, kind); their bytes follow each other from
+    byte `at` on. A value that is None is left out."""
+    row = {}
+    for (name, kind), size in zip(fields, sizes):
+        if is_wanted(request, name):
+            value = value_of(request, name, kind, sample[at : at + size])
+            if value is not None:
+                row[name] = value
+        at += size
+    return row
+
+
 def read_mds(request):
     path, name = request["path"], os.path.basename(request["path"])
     for shard in index_beside(path).get("shards", []):
@@ -90,6 +103,7 @@ def read_mds(request):
         raise Refused("corrupt", f"{path}: expected {shard['raw_data']['bytes']} bytes of samples, "
                                  f"found {len(data)}")
     columns = list(zip(shard["column_names"], shard["column_encodings"], shard["column_sizes"]))
+    fields = [(column, encoding) for column, encoding, _ in columns]
 
     def rows():
         for sample, done in samples(path, data):
@@ -99,14 +113,7 @@ def read_mds(request):
                     (size,) = struct.unpack_from("<I", sample, at)
                     at += 4
                 sizes.append(size)
-            row = {}
-            for (column, encoding, _), size in zip(columns, sizes):
-                if is_wanted(request, column):
-                    value = mds_value(request, column, encoding, sample[at : at + size])
-                    if value is not None:
-                        row[column] = value
-                at += size
-            yield row, done
+            yield row_of(request, sample, at, fields, sizes, mds_value), done
 
     yield from batched(rows(), len(data))
 
@@ -222,7 +229,8 @@ def read_litdata(request):
     config = index_beside(path)["config"]
     if config.get("encryption"):
         raise Refused("format", f"{path}: expected chunks that are not encrypted")
-    kinds, names = config["data_format"], litdata_names(config)
+    kinds = config["data_format"]
+    fields = list(zip(litdata_names(config), kinds))
     bare = config.get("item_loader") == "TokensLoader"
 
     def rows():
@@ -231,13 +239,6 @@ def read_litdata(request):
                 yield {"tokens": litdata_value(request, "tokens", kinds[0], sample)}, done
                 continue
             sizes = struct.unpack_from(f"<{len(kinds)}I", sample)
-            at, row = 4 * len(kinds), {}
-            for name, kind, size in zip(names, kinds, sizes):
-                if is_wanted(request, name):
-                    value = litdata_value(request, name, kind, sample[at : at + size])
-                    if value is not None:
-                        row[name] = value
-                at += size
-            yield row, done
+            yield row_of(request, sample, 4 * len(kinds), fields, sizes, litdata_value), done
 
     yield from batched(rows(), os.path.getsize(path))
