@@ -4,10 +4,10 @@
  * A record batch is metadata and a body. The metadata has a node (rows, nulls) for every field and
  * a list of buffers (offset in the body, bytes), both in the order of the schema, children behind
  * their parents. So where a column lies in the lists is found once, in the schema. */
-#ifndef RP_CORPUS_ARROW_H
-#define RP_CORPUS_ARROW_H
+#ifndef RP_CORPUS_READERS_ARROW_H
+#define RP_CORPUS_READERS_ARROW_H
 
-#include "corpus/arrow_flat.h"
+#include "corpus/readers/arrow_flat.h"
 #include "corpus/readers.h"
 
 enum rp_arrow_list { RP_ARROW_LIST, RP_ARROW_LARGE_LIST, RP_ARROW_FIXED_SIZE_LIST };

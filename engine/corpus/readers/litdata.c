@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader_litdata — chunks that optimize() of litData wrote for its TokensLoader, uncompressed:
+/* litdata — chunks that optimize() of litData wrote for its TokensLoader, uncompressed:
  *
  *     chunk-0-0.bin  the table of samples (samples.h), and the tokens of each sample alone
  *     index.json     {"chunks": [{"filename": "chunk-0-0.bin", …}, …],
@@ -18,8 +18,8 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "corpus/index_json.h"
-#include "corpus/samples.h"
+#include "corpus/readers/index_json.h"
+#include "corpus/readers/samples.h"
 
 #define KEY "chunks"
 

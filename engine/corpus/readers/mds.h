@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mds.h — the parts of the MDS reader: the columns of a shard, and where the chosen one lies in a
  * sample. */
-#ifndef RP_CORPUS_MDS_H
-#define RP_CORPUS_MDS_H
+#ifndef RP_CORPUS_READERS_MDS_H
+#define RP_CORPUS_READERS_MDS_H
 
 #include "corpus/readers.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "corpus/arrow.h"
+#include "corpus/readers/arrow.h"
 
 #define FIELDS_MAX (1u << 16)
 #define DEPTH_MAX 64u

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eos_walk — see eos_walk.h. */
-#include "corpus/eos_walk.h"
+#include "corpus/readers/eos_walk.h"
 
 #include <inttypes.h>
 

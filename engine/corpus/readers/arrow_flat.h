@@ -9,8 +9,8 @@
  * Invariants: no byte outside the buffer is read. Whoever meets an offset that leads outside notes
  * that the buffer is damaged and goes on with defaults: a caller looks at `is_damaged` when it is
  * done and before it uses what it found. Position 0 stands for what is not there. */
-#ifndef RP_CORPUS_ARROW_FLAT_H
-#define RP_CORPUS_ARROW_FLAT_H
+#ifndef RP_CORPUS_READERS_ARROW_FLAT_H
+#define RP_CORPUS_READERS_ARROW_FLAT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index_json.h — the index.json beside the files of MDS and litData: which files a dataset has, and
  * in which order. */
-#ifndef RP_CORPUS_INDEX_JSON_H
-#define RP_CORPUS_INDEX_JSON_H
+#ifndef RP_CORPUS_READERS_INDEX_JSON_H
+#define RP_CORPUS_READERS_INDEX_JSON_H
 
 #include <jansson.h>
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "corpus/mds.h"
+#include "corpus/readers/mds.h"
 
 #define COLUMN_BYTES_MAX (UINT64_C(1) << 32)
 

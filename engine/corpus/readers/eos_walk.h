@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eos_walk.h — files of nothing but tokens, in which a special token, EOS, separates the documents:
  * raw, npy and llm.c. */
-#ifndef RP_CORPUS_EOS_WALK_H
-#define RP_CORPUS_EOS_WALK_H
+#ifndef RP_CORPUS_READERS_EOS_WALK_H
+#define RP_CORPUS_READERS_EOS_WALK_H
 
 #include "corpus/readers.h"
 

@@ -8,8 +8,8 @@
  * Invariants: nothing is read by an offset that was not compared with the one before it and with
  * the size of the file. Samples follow each other without a gap, and the last one ends with the
  * file: one that was cut short is refused. */
-#ifndef RP_CORPUS_SAMPLES_H
-#define RP_CORPUS_SAMPLES_H
+#ifndef RP_CORPUS_READERS_SAMPLES_H
+#define RP_CORPUS_READERS_SAMPLES_H
 
 #include "corpus/readers.h"
 

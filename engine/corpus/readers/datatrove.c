@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader_datatrove — what datatrove's tokenizer writes and nanotron reads:
+/* datatrove — what datatrove's tokenizer writes and nanotron reads:
  *
  *     NAME.ds           tokens alone, u16 or u32
  *     NAME.ds.index     u64 ends[documents], in tokens

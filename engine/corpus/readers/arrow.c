@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader_arrow — Arrow IPC: what save_to_disk and the caches of Hugging Face datasets are made of,
+/* arrow — Arrow IPC: what save_to_disk and the caches of Hugging Face datasets are made of,
  * and Feather. A token lies in the file as it would in a .bin, so uncompressed bodies are read in
  * place.
  *
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "corpus/arrow.h"
+#include "corpus/readers/arrow.h"
 
 #define CONTINUATION 0xffffffffu
 #define METADATA_BYTES_MAX (256u << 20)

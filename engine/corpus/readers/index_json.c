@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index_json — see index_json.h. */
-#include "corpus/index_json.h"
+#include "corpus/readers/index_json.h"
 
 #include <errno.h>
 #include <stdio.h>

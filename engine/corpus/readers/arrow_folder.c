@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "corpus/arrow.h"
+#include "corpus/readers/arrow.h"
 
 static json_t *load(const struct rp_folder *folder, const char *name, struct rp_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader_npy — a true numpy .npy file of one dimension. numpy writes its header as the text of a
+/* npy — a true numpy .npy file of one dimension. numpy writes its header as the text of a
  * Python dict, always in the same form: {'descr': '<u2', 'fortran_order': False, 'shape': (1234,),
  * } padded with spaces and ended by a newline. That form and no other is read here; a Python parser
  * would accept more than anybody writes. */
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "corpus/eos_walk.h"
+#include "corpus/readers/eos_walk.h"
 
 #define HEADER_BYTES_MAX 4096u
 

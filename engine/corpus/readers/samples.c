@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* samples — see samples.h. */
-#include "corpus/samples.h"
+#include "corpus/readers/samples.h"
 
 #include <inttypes.h>
 

@@ -8,8 +8,8 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "corpus/index_json.h"
-#include "corpus/mds.h"
+#include "corpus/readers/index_json.h"
+#include "corpus/readers/mds.h"
 
 #define KEY "shards"
 

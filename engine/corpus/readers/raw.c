@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader_raw — headerless tokens: nanoGPT's .bin, OLMo's .npy. They have no magic, so a file is raw
+/* raw — headerless tokens: nanoGPT's .bin, OLMo's .npy. They have no magic, so a file is raw
  * only when somebody said so. */
 #include <string.h>
 
 #include "base/text.h"
-#include "corpus/eos_walk.h"
+#include "corpus/readers/eos_walk.h"
 
 static int claim(const struct rp_probe *probe, char why[256], struct rp_error *error)
 {

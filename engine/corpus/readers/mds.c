@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader_mds — a shard that MDSWriter of mosaicml-streaming wrote, uncompressed:
+/* mds — a shard that MDSWriter of mosaicml-streaming wrote, uncompressed:
  *
  *     the table of samples (samples.h)
  *     JSON: the columns (mds_header.c)
@@ -20,8 +20,8 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "corpus/mds.h"
-#include "corpus/samples.h"
+#include "corpus/readers/mds.h"
+#include "corpus/readers/samples.h"
 
 #define HEADER_BYTES_MAX (1u << 20)
 /* Of an array in front of its numbers: its type, and at most seven dimensions. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader_llmc — llm.c's .bin: a header of 1024 bytes, then tokens, each document led by EOS. */
+/* llmc — llm.c's .bin: a header of 1024 bytes, then tokens, each document led by EOS. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/bits.h"
-#include "corpus/eos_walk.h"
+#include "corpus/readers/eos_walk.h"
 
 #define HEADER_BYTES 1024u
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/defect.h"
-#include "corpus/arrow.h"
+#include "corpus/readers/arrow.h"
 
 /* Fields of RecordBatch in Message.fbs. */
 enum { BATCH_LENGTH = 0, BATCH_NODES, BATCH_BUFFERS, BATCH_COMPRESSION, BATCH_VARIADIC_COUNTS };
