@@ -57,6 +57,7 @@
     X(trust_expected_shape, "the shape that a trainer expects is not compared with the run's")     \
     X(trust_fresh_stamps, "a file that changed just now is taken to change its times again")       \
     X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \
+    X(trust_olmo_rows, "rows of OLMo's documents are not compared with each other and the file")   \
     X(trust_index_extents, "an index is not compared with the size of its token file")             \
     X(trust_release_word, "a trainer's release word is used unchecked")                            \
     X(trust_sample_offsets, "offsets in MDS and litData are not compared with the file")           \

@@ -24,13 +24,14 @@
  * last. Each has a reader (readers.h).
  *
  *     MEGATRON  NAME.bin + NAME.idx, MMIDIDX version 1
- *     RAW       headerless tokens (nanoGPT .bin, OLMo .npy); needs dtype and eos
+ *     RAW       headerless tokens (nanoGPT .bin); needs dtype and eos
  *     NPY       a true numpy .npy file, one dimension; needs eos
  *     LLMC      llm.c .bin, magic 20240520 (u16) or 20240801 (u32); leading EOS
  *     ARROW     Arrow IPC, as a stream or a file (Hugging Face datasets, Feather), uncompressed
  *     DATATROVE datatrove's .ds with its .ds.index and .ds.metadata
  *     MDS       a shard of mosaicml-streaming, uncompressed
- *     LITDATA   a chunk of litData for its TokensLoader, uncompressed, with index.json beside it */
+ *     LITDATA   a chunk of litData for its TokensLoader, uncompressed, with index.json beside it
+ *     OLMO      OLMo's headerless .npy, with the .csv.gz of its documents beside it; needs dtype */
 #define RP_FORMAT_LIST(X)                                                                          \
     X(MEGATRON, "megatron")                                                                        \
     X(RAW, "raw")                                                                                  \
@@ -39,7 +40,8 @@
     X(ARROW, "arrow")                                                                              \
     X(DATATROVE, "datatrove")                                                                      \
     X(MDS, "mds")                                                                                  \
-    X(LITDATA, "litdata")
+    X(LITDATA, "litdata")                                                                          \
+    X(OLMO, "olmo")
 #define RP_FORMAT_ENUM(id, name) RP_FORMAT_##id,
 enum rp_format {
     RP_FORMAT_AUTO, /* decided by magic, then by the files beside it; raw is never guessed */

@@ -100,7 +100,7 @@ static int find_megatron(struct rp_found *found, const char *path, bool declared
 static int find_claim(struct rp_found *found, const struct rp_probe *probe, struct rp_error *error)
 {
     const struct rp_reader *reader;
-    int code = rp_readers_claim(probe, &reader, found->why, error);
+    int code = rp_readers_claim(probe, &reader, found->has_sidecar, found->why, error);
     if (code > 0)
         found->format = reader->format;
     if (code != 0)

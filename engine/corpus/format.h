@@ -3,7 +3,8 @@
  * about it.
  *
  * Decided in this order: the declared format; an .idx beside a .bin; the magic of the file; the
- * sidecar. Raw tokens have no magic, so a file is raw only when somebody said so. */
+ * sidecar; its name and what lies beside it. Raw tokens have no magic, so a file is raw only when
+ * somebody said so. */
 #ifndef RP_CORPUS_FORMAT_H
 #define RP_CORPUS_FORMAT_H
 

@@ -11,8 +11,9 @@
 
 /* The folders of raw are any *.bin and *.npy, so that it is asked last. */
 const struct rp_reader *const rp_readers[] = {
-    &rp_reader_megatron,  &rp_reader_npy, &rp_reader_llmc,    &rp_reader_arrow,
-    &rp_reader_datatrove, &rp_reader_mds, &rp_reader_litdata, &rp_reader_raw,
+    &rp_reader_megatron, &rp_reader_npy,       &rp_reader_llmc,
+    &rp_reader_arrow,    &rp_reader_datatrove, &rp_reader_mds,
+    &rp_reader_litdata,  &rp_reader_olmo,      &rp_reader_raw,
 };
 const size_t rp_readers_count = RP_ARRAY_COUNT(rp_readers);
 
@@ -25,12 +26,12 @@ const struct rp_reader *rp_readers_of(enum rp_format format)
 }
 
 int rp_readers_claim(const struct rp_probe *probe, const struct rp_reader **reader_out,
-                     char why[256], struct rp_error *error)
+                     bool by_bytes, char why[256], struct rp_error *error)
 {
     int code = 0;
     for (size_t i = 0; code == 0 && i < rp_readers_count; i++) {
         *reader_out = rp_readers[i];
-        if (rp_readers[i]->claim)
+        if (rp_readers[i]->claim && !(by_bytes && rp_readers[i]->claims_by_name))
             code = rp_readers[i]->claim(probe, why, error);
     }
     return code;

@@ -84,6 +84,7 @@ struct rp_reader {
     const char *what;    /* for people: "a numpy .npy file" */
     const char *folders; /* what a folder of this format holds, for people; NULL: no folder does */
     bool reads_tokens;   /* walk reads every token, so a large file needs a sidecar */
+    bool claims_by_name; /* claim looks at names and not at bytes, so a sidecar knows better */
 
     /** 1: the file has this format, and `why` says how that is known. 0: it has not. Negative: it
      * is of this family, but cannot be read in place, or it contradicts what was declared; the
@@ -104,10 +105,11 @@ struct rp_reader {
 const struct rp_reader *rp_readers_of(enum rp_format format);
 
 /** The reader that claims a file that nobody has declared. 1: *reader_out is it. 0: none does.
- * Negative: one knows the file and cannot read it. */
+ * Negative: one knows the file and cannot read it. by_bytes: names do not count, because a sidecar
+ * knows the format. */
 RP_MUST_CHECK int rp_readers_claim(const struct rp_probe *probe,
-                                   const struct rp_reader **reader_out, char why[256],
-                                   struct rp_error *error);
+                                   const struct rp_reader **reader_out, bool by_bytes,
+                                   char why[256], struct rp_error *error);
 
 /** -RP_E_FORMAT: the file is not what was declared, or cannot be read in place. */
 int rp_readers_refuse(const struct rp_probe *probe, const char *found, const char *hint,
@@ -120,6 +122,6 @@ extern const struct rp_reader *const rp_readers[];
 extern const size_t rp_readers_count;
 
 extern const struct rp_reader rp_reader_arrow, rp_reader_datatrove, rp_reader_litdata,
-    rp_reader_llmc, rp_reader_mds, rp_reader_megatron, rp_reader_npy, rp_reader_raw;
+    rp_reader_llmc, rp_reader_mds, rp_reader_megatron, rp_reader_npy, rp_reader_olmo, rp_reader_raw;
 
 #endif

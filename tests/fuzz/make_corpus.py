@@ -126,6 +126,17 @@ def make_samples():
         put("samples", name, struct.pack("<BH", 1, len(index)) + index + shard(tokens))
 
 
+def make_olmo():
+    """Four documents of eight tokens; flags, tokens, rows."""
+    rows = b'0,3,a,"x ""y"", z\nw",0\r\n3,3,b,c,1\r\n3,4,b,c,2\r\n4,8,b,c,3\r\n'
+    put("olmo", "rows", bytes([0, 8]) + rows)
+    put("olmo", "two-columns", bytes([6, 8]) + b"0,3\n3,8\n")
+    put("olmo", "gzip", bytes([1, 8]) + gzip.compress(rows, mtime=0))
+    twice = gzip.compress(b"0,3\n", mtime=0) + gzip.compress(b"3,8\n", mtime=0)
+    put("olmo", "gzip-twice", bytes([3, 8]) + twice)
+    put("olmo", "a-hole", bytes([0, 8]) + b"0,3\n4,8\n")
+
+
 def npy(descr, values, form, version=1):
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({len(values)},), }}"
     prefix = 10 if version == 1 else 12

@@ -5,7 +5,7 @@ Megatron copies, served and compared to the last token."""
 import os
 import subprocess
 
-from stream_kit import Engine, Ranks, Stream, Taken, Written, write_megatron
+from stream_kit import Engine, Ranks, Stream, Taken, Written, token_of, write_megatron
 
 
 def with_copies(folder, forms):
@@ -48,8 +48,38 @@ def assert_equal_to_copies(program, folder, forms):
     assert serve_all(program, folder, read, io="pread") == wanted
 
 
-def assert_refused(program, path, *words):
-    asked = subprocess.run([program, "inspect", path], capture_output=True, text=True)
+LIVES = [  # turns, ranks, rows a batch, threads that read
+    (3, 1, 5, 1),
+    (4, 2, 3, 2),
+    (2, 3, 1, 3),
+    (None, 1, 4, 2),
+]
+
+
+def assert_killed_and_resumed(program, folder, forms):
+    """Served by engines that are killed (-9), each with other numbers of ranks, rows and readers
+    than the one before: the digest of all that was delivered is that of the Megatron copies."""
+    read, copies = with_copies(folder, forms)
+    wanted = serve_all(program, folder, copies)
+    stream = Stream(read, {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711})
+    taken, token = Taken(stream), None
+    for turns, world, rows, readers in LIVES:
+        shape = {"dp_world_size": world, "batch_size": rows, "num_workers": readers}
+        engine = Engine(program, folder, {**stream.config(), **shape})
+        try:
+            with Ranks(engine, world, token) as ranks:
+                for batches in ranks.turns(turns):
+                    taken.add(batches)
+                token = token_of(ranks.loaders[0])
+        finally:
+            engine.kill()
+    taken.assert_all()
+    assert taken.digest == wanted
+
+
+def assert_refused(program, path, *words, declared=(), command="inspect"):
+    ask = [program, command, *declared, path]
+    asked = subprocess.run(ask, capture_output=True, text=True)
     assert asked.returncode == 2, asked.stdout
     for word in words:
         assert word in asked.stderr, asked.stderr

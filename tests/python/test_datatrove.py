@@ -8,7 +8,7 @@ import subprocess
 import numpy
 import pytest
 import ringpack
-from in_place_kit import serve_all
+from in_place_kit import assert_killed_and_resumed, serve_all
 from mask_kit import check_whole_stream, index, random_flags, serve, spans_of
 from stream_kit import Ranks, Stream, Written, write_megatron
 
@@ -67,6 +67,19 @@ def test_equal_to_the_megatron_copy(program, folder, corpora):
     paths = [path for source in read.sources for path in source["shards"]]
     subprocess.run([program, "index", "-q", *paths], check=True, capture_output=True)
     assert serve_all(program, folder, read, io="pread") == wanted
+
+
+def test_killed_and_resumed(program, folder):
+    (folder / "several").mkdir()
+    parts = [make_documents(3 + i, 20, 60000) for i in range(3)]
+    for i, part in enumerate(parts):
+        write(folder / "several", f"0000{i}_unshuffled.ds", part, 2)
+    wide = make_documents(2, 40, 120000)
+    forms = {
+        "several": ([folder / "several"], sum(parts, []), {}),
+        "wide": ([write(folder, "wide.ds", wide, 4)], wide, {}),
+    }
+    assert_killed_and_resumed(program, folder, forms)
 
 
 def cut_tokens(path):

@@ -9,7 +9,12 @@ import subprocess
 
 import numpy
 import pytest
-from in_place_kit import assert_equal_to_copies, assert_refused, peers_python
+from in_place_kit import (
+    assert_equal_to_copies,
+    assert_killed_and_resumed,
+    assert_refused,
+    peers_python,
+)
 from stream_kit import LONG
 
 SEED = 27182
@@ -69,6 +74,14 @@ def test_every_type_equals_its_megatron_copy(program, folder):
     write_dataset(folder / "files", documents)
     forms["files"] = ([folder / f"files/chunk-0-{i}.bin" for i in (0, 1)], documents, {})
     assert_equal_to_copies(program, folder, forms)
+
+
+def test_killed_and_resumed(program, folder):
+    forms = {}
+    for number, (kind, dtype) in enumerate([("tensor", "<i8"), ("numpy", "<u2")]):
+        documents = make_documents(60 + number, 44)
+        forms[kind] = ([write_dataset(folder / kind, documents, dtype, kind)], documents, {})
+    assert_killed_and_resumed(program, folder, forms)
 
 
 def test_inspect_says_what_it_is(program, folder):

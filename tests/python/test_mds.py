@@ -10,7 +10,12 @@ import subprocess
 
 import numpy
 import pytest
-from in_place_kit import assert_equal_to_copies, assert_refused, peers_python
+from in_place_kit import (
+    assert_equal_to_copies,
+    assert_killed_and_resumed,
+    assert_refused,
+    peers_python,
+)
 from stream_kit import LONG
 
 SEED = 31415
@@ -211,6 +216,12 @@ FORMS = {
 def test_every_form_equals_its_megatron_copy(program, folder):
     forms = {name: make(folder / name) for name, make in FORMS.items()}
     assert_equal_to_copies(program, folder, forms)
+
+
+def test_killed_and_resumed(program, folder):
+    names = "bytes i64", "other columns", "the order of the index"
+    forms = {name: FORMS[name](folder / name) for name in names}
+    assert_killed_and_resumed(program, folder, forms)
 
 
 def test_inspect_says_what_it_is(program, folder):

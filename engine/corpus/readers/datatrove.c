@@ -268,6 +268,7 @@ const struct rp_reader rp_reader_datatrove = {
     .format = RP_FORMAT_DATATROVE,
     .what = "a .ds of datatrove",
     .folders = "*.ds (datatrove)",
+    .claims_by_name = true,
     .claim = claim,
     .expand = expand,
     .walk = walk,

@@ -236,6 +236,7 @@ const struct rp_reader rp_reader_litdata = {
     .format = RP_FORMAT_LITDATA,
     .what = "a chunk of litData",
     .folders = "index.json with chunk-*.bin (litData)",
+    .claims_by_name = true,
     .claim = claim,
     .expand = expand,
     .walk = walk,
