@@ -97,7 +97,8 @@ static struct rp_plan_config plan_config_of(const struct rp_config *config,
                                    .max_docs_per_row = config->max_docs_per_row,
                                    .lanes = config->lanes,
                                    .corpus_sampled = fingerprint.sampled,
-                                   .corpus_full = fingerprint.full};
+                                   .corpus_full = fingerprint.full,
+                                   .tokenizer = rp_corpus_tokenizer(corpus)->hash};
 }
 
 /* The sources as the plan sees them; the caller frees them. NULL when out of memory. */

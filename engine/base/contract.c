@@ -52,6 +52,7 @@ static const struct rule {
     {"source[].name", ':', KIND_LABEL, NEVER, "name of source %s"},
     {"corpus_sampled", '=', KIND_CORPUS, NEVER, "sampled fingerprint of the corpus"},
     {"corpus_full", '~', KIND_CORPUS, NEVER, "full fingerprint of the corpus"},
+    {"tokenizer", '~', KIND_CORPUS, NEVER, NULL},
     /* the delivery */
     {"dp_world_size", '=', KIND_KEY, RESUME, NULL},
     {"batch_size", '=', KIND_KEY, RESUME, NULL},

@@ -30,6 +30,7 @@
     X(ignore_section_hash, "sections of a checkpoint are not compared with their hashes")          \
     X(ignore_short_documents, "the default of max_docs_per_row does not depend on lengths")        \
     X(ignore_unknown_options, "an option that this library does not know is silently ignored")     \
+    X(ignore_tokenizer, "the tokenizers of two shards, or of a state and a run, are not compared") \
     X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \

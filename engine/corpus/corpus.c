@@ -41,6 +41,7 @@ struct rp_corpus {
     /* [shards / 64]: whose index was asked since the last look. Set by whoever asks */
     struct rp_a64 *asked;
     struct rp_fingerprint fingerprint;
+    struct rp_tokenizer_known tokenizer;
     struct rp_remote *remotes; /* of the shards that are URLs, in their order */
     size_t remote_count;
 };
@@ -97,6 +98,11 @@ static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_cor
         if (code < 0)
             return code;
         corpus->shard_count++;
+        if (opened->shard.tokenizer)
+            code = rp_ids_take_tokenizer(&corpus->tokenizer, opened->shard.tokenizer,
+                                         corpus->sources[s].name, opened->shard.path, error);
+        if (code < 0)
+            return code;
         if (opened->found.data_missing)
             rp_log(RP_LOG_WARNING, "%s: cannot be opened; going on with what its sidecar knows",
                    opened->shard.path);
@@ -267,6 +273,10 @@ uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus)
 struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus)
 {
     return corpus->fingerprint;
+}
+const struct rp_tokenizer_id *rp_corpus_tokenizer(const struct rp_corpus *corpus)
+{
+    return &corpus->tokenizer.id;
 }
 const char *rp_source_name(const struct rp_source *source)
 {

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "corpus/spans.h"
+#include "corpus/tokenizer_id.h"
 
 /* The formats: identifier, name. Their order is that of the numbers in sidecars, so a new one comes
  * last. Each has a reader (readers.h).
@@ -177,7 +178,8 @@ struct rp_shard {
     const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */
     uint64_t block_count;
     uint64_t documents, tokens;
-    struct rp_stamp stamp; /* at open; all zero if the token file was missing */
+    struct rp_stamp stamp;                   /* at open; all zero if the token file was missing */
+    const struct rp_tokenizer_id *tokenizer; /* NULL: not known */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);
@@ -209,6 +211,8 @@ struct rp_fingerprint {
     struct rp_hash128 sampled, full; /* full is zero when not known */
 };
 struct rp_fingerprint rp_corpus_fingerprint(const struct rp_corpus *corpus);
+/** What made the ids of the corpus, where a sidecar knows it: one tokenizer, or it is refused. */
+const struct rp_tokenizer_id *rp_corpus_tokenizer(const struct rp_corpus *corpus);
 /** "full (sidecars)", or "sampled (N of M shards have no sidecar; …)". */
 void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes);
 
@@ -228,6 +232,7 @@ struct rp_inspection {
     char mask[64];           /* as rp_source_mask_text; empty: it has none, or none is wanted */
     uint64_t trained_tokens; /* by that mask */
     uint64_t untrained_documents; /* with tokens, none of them trained */
+    struct rp_tokenizer_id tokenizer;
     struct rp_fingerprint fingerprint;
 };
 /** Inspect one shard. `hints` may be NULL; its name, weight and shards are not looked at.

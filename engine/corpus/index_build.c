@@ -139,6 +139,8 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
         return code;
     code = rp_shard_probe(opened, fd, &probe, error);
     if (code == 0)
+        code = rp_ids_read_tokenizer(&info.tokenizer, opened->shard.path, error);
+    if (code == 0)
         code = opened->found.format == RP_FORMAT_MEGATRON
                    ? add_tokens(opened, &probe, &writer, progress, &info, error)
                    : add_documents(opened, &probe, &writer, progress, &info, error);

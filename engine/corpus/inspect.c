@@ -129,6 +129,8 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
     };
     memcpy(inspection->why, opened.found.why, sizeof inspection->why);
     memcpy(inspection->column, opened.layout.column, sizeof inspection->column);
+    if (shard->tokenizer)
+        inspection->tokenizer = *shard->tokenizer;
     if (opened.uses_spans)
         rp_mask_text(opened.mask, inspection->mask, sizeof inspection->mask);
     count_lengths(&opened, inspection);

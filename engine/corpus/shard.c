@@ -303,6 +303,8 @@ static int open_found(struct rp_opened *opened, const struct rp_open_options *op
         close(fd);
     opened->shard.block_count = rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES);
     opened->shard.block_hashes = opened->found.has_sidecar ? sidecar->block_hashes : NULL;
+    if (opened->found.has_sidecar && rp_ids_know_tokenizer(&sidecar->info.tokenizer))
+        opened->shard.tokenizer = &sidecar->info.tokenizer;
     return code;
 }
 

@@ -112,7 +112,7 @@ static int check_header(const struct rp_sidecar *sidecar, const char *token_path
         return damaged(sidecar, token_path, -RP_E_FORMAT, "magic", rp_load_u64(RP_SIDECAR_MAGIC),
                        rp_load_u64(header), error);
     uint32_t version = rp_load_u32(header + AT_VERSION);
-    if (version != 1 && version != RP_SIDECAR_VERSION)
+    if (version < 1 || version > RP_SIDECAR_VERSION_TOKENIZER)
         return damaged(sidecar, token_path, -RP_E_VERSION, "version", RP_SIDECAR_VERSION, version,
                        error);
     if (!rp_hash128_equal(rp_hash128(header, AT_HEADER_HASH), load_hash(header + AT_HEADER_HASH)))
@@ -127,6 +127,11 @@ static uint64_t table_offset(const struct rp_sidecar_info *info)
     return RP_SIDECAR_HEADER_BYTES + 8 * info->block_count;
 }
 
+static bool has_tokenizer(const struct rp_sidecar *sidecar)
+{
+    return rp_load_u32(sidecar->map.data + AT_VERSION) == RP_SIDECAR_VERSION_TOKENIZER;
+}
+
 /* The sizes of the parts, which fill the file. */
 static int check_sizes(const struct rp_sidecar *sidecar, const char *token_path,
                        struct rp_error *error)
@@ -137,7 +142,8 @@ static int check_sizes(const struct rp_sidecar *sidecar, const char *token_path,
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "bytes of the document table", image,
                        claimed, error);
     /* Blocks are a 4096th of a number of bytes, and an image has less than half of all numbers. */
-    expected = table_offset(info) + image + 8 * rp_table_pages(image);
+    expected = table_offset(info) + image + 8 * rp_table_pages(image) +
+               (has_tokenizer(sidecar) ? TOKENIZER_BYTES : 0);
     if (expected != sidecar->map.bytes)
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "bytes of the tables and the header",
                        expected, sidecar->map.bytes, error);
@@ -173,6 +179,22 @@ static int check_info(const struct rp_sidecar *sidecar, const char *token_path,
         return damaged(sidecar, token_path, -RP_E_CORRUPT, "spans of the table", 0,
                        info->table.span_count, error);
     return check_sizes(sidecar, token_path, error);
+}
+
+/* The last bytes of a file whose size was checked. */
+static int open_tokenizer(struct rp_sidecar *sidecar, const char *token_path,
+                          struct rp_error *error)
+{
+    struct rp_tokenizer_id *tokenizer = &sidecar->info.tokenizer;
+    const uint8_t *at = sidecar->map.data + sidecar->map.bytes - TOKENIZER_BYTES;
+    if (!has_tokenizer(sidecar))
+        return 0;
+    memcpy(tokenizer->name, at + TOKENIZER_AT_NAME, sizeof tokenizer->name);
+    tokenizer->hash = load_hash(at + TOKENIZER_AT_HASH);
+    if (!rp_hash128_equal(rp_hash128(at, TOKENIZER_AT_CHECK), load_hash(at + TOKENIZER_AT_CHECK)) ||
+        !memchr(tokenizer->name, 0, sizeof tokenizer->name) || !rp_ids_know_tokenizer(tokenizer))
+        return damaged_hash(sidecar, token_path, "tokenizer", error);
+    return 0;
 }
 
 int rp_sidecar_check_blocks(const struct rp_sidecar *sidecar, const char *token_path,
@@ -244,6 +266,8 @@ int rp_sidecar_open(struct rp_sidecar *sidecar, const char *path, const char *to
         decode(sidecar->map.data, &sidecar->info);
         code = check_info(sidecar, token_path, error);
     }
+    if (code == 0)
+        code = open_tokenizer(sidecar, token_path, error);
     if (code == 0) {
         expect_looks(sidecar);
         code = open_tables(sidecar, token_path, error);

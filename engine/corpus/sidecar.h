@@ -5,7 +5,7 @@
  * The file, little-endian, without gaps:
  *
  *      0    8  magic 89 'R' 'P' 'X' 0D 0A 1A 0A
- *      8  u32  version, 2
+ *      8  u32  version, 2; or 3, which is the same with a tokenizer at the end
  *     12  u32  bytes in a block, 4096
  *     16  u32  format           (enum rp_format)
  *     20  u32  token type       (enum rp_token_type)
@@ -32,6 +32,12 @@
  *         u8   [T] image of the table
  *         u64  [T / 4096, rounded up] page hashes: XXH3-64 of every page of the image
  *
+ * and at the end of version 3, which is written only where the tokenizer is known (tokenizer_id.h):
+ *
+ *      0   48  name of the tokenizer, zeros behind it
+ *     48   16  XXH3-128 of its tokenizer.json, not zeros
+ *     64   16  XXH3-128 of these 64 bytes
+ *
  * Spans of a shard with an .idx are a table without extents: bit 2 alone. A version 1 sidecar of
  * such a shard is a version 2 one without a table, and is read. Those of other formats had a table
  * of another form, so they are refused, and the message says how to build them again: that takes
@@ -49,6 +55,7 @@
 
 #include "base/file.h"
 #include "corpus/table.h"
+#include "corpus/tokenizer_id.h"
 
 #define RP_SIDECAR_HEADER_BYTES 256u
 
@@ -64,6 +71,7 @@ struct rp_sidecar_info {
     struct rp_table_shape table; /* with the number of documents */
     char column[RP_COLUMN_BYTES];
     struct rp_mask_origin mask;
+    struct rp_tokenizer_id tokenizer;
 };
 
 struct rp_sidecar {

@@ -6,6 +6,7 @@
 /* As in PNG: damaged by anything that strips the eighth bit or translates line ends. */
 #define RP_SIDECAR_MAGIC "\x89RPX\r\n\x1a\n"
 #define RP_SIDECAR_VERSION 2u
+#define RP_SIDECAR_VERSION_TOKENIZER 3u
 
 enum {
     AT_VERSION = 8,
@@ -31,6 +32,14 @@ enum {
     AT_COLUMN = 176,
     AT_MASK = 208,
     AT_HEADER_HASH = 240,
+};
+
+/* Of the tokenizer, at the end of version 3. */
+enum {
+    TOKENIZER_AT_NAME = 0,
+    TOKENIZER_AT_HASH = 48,
+    TOKENIZER_AT_CHECK = 64,
+    TOKENIZER_BYTES = 80,
 };
 
 #endif

@@ -212,7 +212,9 @@ static void encode(const struct rp_sidecar_info *info, uint8_t header[RP_SIDECAR
     RP_ASSERT(fits);
     memset(header, 0, RP_SIDECAR_HEADER_BYTES);
     memcpy(header, RP_SIDECAR_MAGIC, 8);
-    rp_store_u32(header + AT_VERSION, RP_SIDECAR_VERSION);
+    rp_store_u32(header + AT_VERSION, rp_ids_know_tokenizer(&info->tokenizer)
+                                          ? RP_SIDECAR_VERSION_TOKENIZER
+                                          : RP_SIDECAR_VERSION);
     rp_store_u32(header + AT_BLOCK_BYTES, RP_BLOCK_BYTES);
     rp_store_u32(header + AT_FORMAT, (uint32_t)info->format);
     rp_store_u32(header + AT_TYPE, (uint32_t)info->type);
@@ -240,6 +242,24 @@ static void encode(const struct rp_sidecar_info *info, uint8_t header[RP_SIDECAR
     store_hash(header + AT_HEADER_HASH, rp_hash128(header, AT_HEADER_HASH));
 }
 
+/* Behind everything else. */
+static int write_tokenizer(const struct rp_sidecar_writer *writer,
+                           const struct rp_sidecar_info *info, struct rp_error *error)
+{
+    uint8_t bytes[TOKENIZER_BYTES];
+    uint64_t image_bytes;
+    bool fits = rp_table_image_bytes(&info->table, &image_bytes);
+    RP_ASSERT(fits);
+    if (!rp_ids_know_tokenizer(&info->tokenizer))
+        return 0;
+    memcpy(bytes + TOKENIZER_AT_NAME, info->tokenizer.name, RP_TOKENIZER_NAME_BYTES);
+    store_hash(bytes + TOKENIZER_AT_HASH, info->tokenizer.hash);
+    store_hash(bytes + TOKENIZER_AT_CHECK, rp_hash128(bytes, TOKENIZER_AT_CHECK));
+    return rp_file_write_at(writer->file.fd, writer->path, bytes, sizeof bytes,
+                            writer->bytes.begin + image_bytes + 8 * rp_table_pages(image_bytes),
+                            error);
+}
+
 int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *info,
                       struct rp_error *error)
 {
@@ -248,6 +268,8 @@ int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *
     info->content = rp_hasher_finish(&writer->content);
     if (code == 0)
         code = finish_table(writer, info, error);
+    if (code == 0)
+        code = write_tokenizer(writer, info, error);
     if (code == 0) {
         uint8_t header[RP_SIDECAR_HEADER_BYTES];
         encode(info, header);

@@ -56,6 +56,7 @@ struct rp_plan_config {
     uint32_t max_docs_per_row;
     uint32_t lanes;
     struct rp_hash128 corpus_sampled, corpus_full; /* fingerprints; full is zero if not known */
+    struct rp_hash128 tokenizer;                   /* that made the ids; zero if not known */
 };
 
 /* `length` tokens of `document` from token `offset` on. Batches have this record as provenance. */

@@ -84,6 +84,8 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
     put_sources(&writer, plan);
     for (uint32_t lane = 0; lane < plan->config.lanes; lane++)
         put_lane(&writer, &plan->lanes[lane]);
+    if (rp_state_knows(plan->config.tokenizer))
+        put(&writer, &plan->config.tokenizer, sizeof plan->config.tokenizer);
 
     size_t hashed = (size_t)(writer.at - (uint8_t *)token);
     rp_store_u32((uint8_t *)token + offsetof(struct rp_state_header, bytes),
@@ -220,7 +222,8 @@ int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                    .max_docs_per_row = header.max_docs_per_row,
                    .lanes = header.lanes,
                    .corpus_sampled = header.corpus_sampled,
-                   .corpus_full = header.corpus_full},
+                   .corpus_full = header.corpus_full,
+                   .tokenizer = reader.tokenizer},
         .next_row = header.next_row,
         .source_count = header.source_count,
         .bytes = header.bytes,

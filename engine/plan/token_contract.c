@@ -28,7 +28,8 @@ static void add_sources(struct rp_record_writer *writer, const struct rp_state_s
 /* `sources` is NULL if the token has another number of sources, whose table is not read. `named` is
  * NULL for a token, which has no names. */
 static void add_stream(struct rp_record_writer *writer, const struct rp_state_header *header,
-                       const struct rp_state_source *sources, const struct rp_plan_source *named)
+                       struct rp_hash128 tokenizer, const struct rp_state_source *sources,
+                       const struct rp_plan_source *named)
 {
     char hex[RP_HASH_HEX_BYTES];
     const struct rp_hash128 unknown = {0, 0};
@@ -49,6 +50,8 @@ static void add_stream(struct rp_record_writer *writer, const struct rp_state_he
         add_sources(writer, sources, header->source_count, named);
     rp_contract_add(writer, "sources", "%" PRIu32, header->source_count);
     rp_contract_add(writer, "stream_version", "%u", STREAM_VERSION);
+    if (rp_state_knows(tokenizer))
+        rp_contract_add(writer, "tokenizer", "%s", rp_hash128_hex(tokenizer, hex));
     rp_contract_add(writer, "window", "%" PRIu32, header->window);
     rp_contract_add(writer, "window_blocks", "%" PRIu32, header->window_blocks);
 }
@@ -63,7 +66,7 @@ void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *write
     }
     for (uint32_t s = 0; s < plan->source_count; s++)
         sources[s] = (struct rp_state_source){plan->weights[s], plan->sources[s].documents};
-    add_stream(writer, &header, sources, plan->sources);
+    add_stream(writer, &header, plan->config.tokenizer, sources, plan->sources);
     free(sources);
 }
 
@@ -113,13 +116,15 @@ int rp_state_match(struct rp_state_reader *reader, const struct rp_state_header 
                    const struct rp_plan *plan, bool accept_weights, bool *weights_differ,
                    struct rp_error *error)
 {
+    const struct rp_hash128 unknown = {0, 0};
     struct records records = {.token = {.bytes = 0}};
     struct rp_state_source *sources = NULL;
     bool has_table = header->source_count == plan->source_count;
     int code = has_table ? read_sources(reader, plan->source_count, &sources, error) : 0;
     *weights_differ = sources && weights_differ_from(plan, sources);
     if (code == 0) {
-        add_stream(&records.token, header, sources, NULL);
+        add_stream(&records.token, header,
+                   RP_DEFECT(ignore_tokenizer) ? unknown : reader->tokenizer, sources, NULL);
         rp_plan_contract(plan, &records.plan);
         code = compare(&records, accept_weights, error);
     }
@@ -140,7 +145,7 @@ int rp_state_contract(const void *token, size_t bytes, struct rp_record_writer *
         code = read_sources(&reader, header.source_count, &sources, error);
     if (code < 0)
         return code;
-    add_stream(writer, &header, sources, NULL);
+    add_stream(writer, &header, reader.tokenizer, sources, NULL);
     free(sources);
     return writer->out_of_memory
                ? rp_fail(error, -ENOMEM, NULL, "no memory for the contract of a state token")

@@ -22,7 +22,7 @@ uint64_t rp_state_bytes_max(const struct rp_plan_config *config, uint32_t source
                     sizeof(struct rp_state_cursor) * (uint64_t)source_count;
     return sizeof(struct rp_state_header) +
            sizeof(struct rp_state_source) * (uint64_t)source_count + config->lanes * lane +
-           HASH_BYTES;
+           (rp_state_knows(config->tokenizer) ? sizeof config->tokenizer : 0) + HASH_BYTES;
 }
 
 struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
@@ -30,7 +30,8 @@ struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
     const struct rp_plan_config *config = &plan->config;
     return (struct rp_state_header){
         .magic = RP_TOKEN_MAGIC,
-        .version = RP_TOKEN_VERSION,
+        .version = rp_state_knows(config->tokenizer) ? RP_TOKEN_VERSION_TOKENIZER
+                                                     : RP_TOKEN_VERSION,
         .corpus_sampled = config->corpus_sampled,
         .corpus_full = config->corpus_full,
         .seed = config->seed,
@@ -48,6 +49,19 @@ struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
         .num_epochs = config->num_epochs,
         .next_row = plan->next_row,
     };
+}
+
+/* The last record. */
+static int read_tokenizer(struct rp_state_reader *reader, struct rp_error *error)
+{
+    size_t bytes = sizeof reader->tokenizer;
+    if (reader->left >= bytes)
+        memcpy(&reader->tokenizer, reader->at + reader->left - bytes, bytes);
+    if (!rp_state_knows(reader->tokenizer))
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: its version says that it names a tokenizer; none is there");
+    reader->left -= bytes;
+    return 0;
 }
 
 int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header, const void *token,
@@ -75,11 +89,11 @@ int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header
                        "state token: its hash is %s; its bytes hash to %s",
                        rp_hash128_hex(expected, expected_hex), rp_hash128_hex(found, found_hex));
     }
-    if (header->version != RP_TOKEN_VERSION)
+    if (header->version != RP_TOKEN_VERSION && header->version != RP_TOKEN_VERSION_TOKENIZER)
         return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it",
-                       "state token: version %" PRIu32 "; this ringpack reads version %u",
-                       header->version, RP_TOKEN_VERSION);
-    *reader = (struct rp_state_reader){(const uint8_t *)token + sizeof *header,
-                                       hashed - sizeof *header};
-    return 0;
+                       "state token: version %" PRIu32 "; this ringpack reads versions %u and %u",
+                       header->version, RP_TOKEN_VERSION, RP_TOKEN_VERSION_TOKENIZER);
+    *reader = (struct rp_state_reader){.at = (const uint8_t *)token + sizeof *header,
+                                       .left = hashed - sizeof *header};
+    return header->version == RP_TOKEN_VERSION ? 0 : read_tokenizer(reader, error);
 }

@@ -48,7 +48,7 @@ def row_digest(spec, g, row, labelled=False):
 
 
 def token_header(spec, size, next_row):
-    header = b"RPSTATE\0" + struct.pack("<II", 1, size)
+    header = b"RPSTATE\0" + struct.pack("<II", 2 if spec.tokenizer else 1, size)
     header += spec.corpus_sampled.to_bytes(16, "little") + spec.corpus_full.to_bytes(16, "little")
     header += struct.pack("<QI", spec.seed, spec.L)
     header += bytes(
@@ -80,6 +80,8 @@ def lane_state(lane):
 
 def save_token(plan):
     body = b"".join(lane_state(lane) for lane in plan.lanes)
+    if plan.spec.tokenizer:
+        body += plan.spec.tokenizer.to_bytes(16, "little")
     size = len(token_header(plan.spec, 0, 0)) + len(body) + 16
     token = token_header(plan.spec, size, plan.next_row) + body
     return token + struct.pack("<QQ", *hash128(token))
@@ -157,6 +159,8 @@ def stream_contract(spec):
     lines = {name: "%s=%s\n" % (name, value) for name, value in fields.items()}
     if spec.corpus_full != 0:
         lines["corpus_full"] = "corpus_full~%032x\n" % spec.corpus_full
+    if spec.tokenizer != 0:
+        lines["tokenizer"] = "tokenizer~%032x\n" % spec.tokenizer
     return "".join(lines[name] for name in sorted(lines))
 
 

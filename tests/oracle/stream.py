@@ -53,6 +53,7 @@ class Spec:
         self.weights = [source["weight"] for source in inputs["sources"]]
         self.corpus_sampled = int(inputs.get("corpus_sampled", "0"), 16)
         self.corpus_full = int(inputs.get("corpus_full", "0"), 16)
+        self.tokenizer = int(inputs.get("tokenizer", "0"), 16)
 
 
 def drop_unmasked(lengths, spans):

@@ -3,9 +3,11 @@
 nodes, at the re-attachment of a trainer whose engine was killed, and at a resume from a
 checkpoint."""
 
+import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy
 import pytest
@@ -31,7 +33,10 @@ SOURCES = {  # what differs, and how it is called
     "documents": "documents of source books",
     "sampled": "sampled fingerprint of the corpus",
     "full": "full fingerprint of the corpus",
+    "tokenizer": "tokenizer",
 }
+TOKENIZERS = {name: {"name": name, "xxh3_128": digit * 32} for name, digit in ("a3", "b4")}
+
 
 
 def fields(loader):
@@ -56,6 +61,8 @@ def shelves(program, tmp_path_factory):
         if name == "full":
             own[10][300] ^= 1  # token 10,300 lies in block 5, which is not among those
         prefixes = [write_megatron(place / "books", own), write_megatron(place / "code", code)]
+        made_by = {"tokenizer": TOKENIZERS["b" if name == "tokenizer" else "a"]}
+        Path(f"{prefixes[0]}.tokens.json").write_text(json.dumps(made_by))
         subprocess.run([program, "index", "-q", *prefixes], check=True, capture_output=True)
         shelves[name] = [{"name": n, "path": path} for n, path in zip(("books", "code"), prefixes)]
     shelves["weight"][0]["weight"] = 3
@@ -168,7 +175,7 @@ def test_the_cases_are_all_fields(serve, attach, shelves):
     serve("job", shelves["base"])
     found = {name.split("].")[-1] for name in fields(attach("job"))}
     known = {*STREAM, *DELIVERY, "documents", "weight", "sources", "corpus_sampled", "corpus_full"}
-    assert found == known | {"stream_version"}  # of which there is one
+    assert found == known | {"stream_version", "tokenizer"}  # the former has one value
 
 
 def test_indexing_a_corpus_between_two_lives_refuses_nothing(

@@ -3,8 +3,10 @@
 file and row. The files are written by pyarrow and datasets."""
 
 import json
+import subprocess
 
 import pytest
+import xxhash
 from convert_kit import convert, documents, refused, some_documents, width, written
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -200,8 +202,12 @@ def test_text_through_a_tokenizer(program, tmp_path):
     wanted = [[3, 0, 1, 2], [3, 1, 2], [3, 0, 0, 4, 2]]
     assert documents(tmp_path / "out") == wanted
     said = json.loads((tmp_path / "out.tokens.json").read_text())
-    assert said["tokenizer"]["name"] == "tokenizer.json"
-    assert len(said["tokenizer"]["xxh3_128"]) == 32
+    assert said["tokenizer"]["name"] == tmp_path.name
+    digest = xxhash.xxh3_128_hexdigest((tmp_path / "tokenizer.json").read_bytes())
+    assert said["tokenizer"]["xxh3_128"] == digest
+    shown = subprocess.run([program, "inspect", "--json", tmp_path / "out.bin"], check=True,
+                           capture_output=True, text=True)
+    assert json.loads(shown.stdout)[0]["tokenizer"] == said["tokenizer"]
     assert (said["vocab_size"], said["bos"], said["eos"]) == (5, 3, 2)
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (tmp_path / "a.jsonl").write_text(lines)

@@ -40,6 +40,8 @@ static const struct sample_field {
     {"source[0001].weight", "1", "4", REWEIGHT, '=', "weight of source 1"},
     {"sources", "2", "3", BOUND, '=', "number of sources"},
     {"stream_version", "1", "2", BOUND, '=', "stream_version"},
+    {"tokenizer", "00000000000000060000000000000005", "00000000000000060000000000000009", BOUND,
+     '~', "tokenizer"},
     {"window", "8", "9", BOUND, '=', "window"},
     {"window_blocks", "3", "4", BOUND, '=', "window_blocks"},
     {NULL, NULL, NULL, BOUND, 0, NULL}, /* the delivery follows */

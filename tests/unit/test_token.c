@@ -132,7 +132,7 @@ static void a_foreign_version_is_told_apart_from_damage(void **state)
     struct rp_state_info info;
     size_t bytes;
     struct rp_plan *plan = open_in_midstream(4, &corpus, token, &bytes);
-    rp_store_u32(token + offsetof(struct rp_state_header, version), 2);
+    rp_store_u32(token + offsetof(struct rp_state_header, version), 3);
     rehash(token, bytes);
     refuse(plan, token, bytes, -RP_E_VERSION);
     assert_int_equal(rp_state_info(token, bytes, &info, &error), -RP_E_VERSION);
@@ -166,6 +166,7 @@ static void a_mismatch_names_field_and_values(void **state)
     rp_plan_close(open_in_midstream(36, &corpus, token, &bytes)); /* lookahead, block, 1 source */
     struct rp_plan_config original = plan_variant(36);
     original.corpus_full = (struct rp_hash128){3, 4};
+    original.tokenizer = (struct rp_hash128){5, 6};
 #define EXPECT(field, value, name, in_token, in_plan)                                              \
     do {                                                                                           \
         struct rp_plan_config changed = original;                                                  \
@@ -187,6 +188,7 @@ static void a_mismatch_names_field_and_values(void **state)
     EXPECT(corpus_sampled.low, 9, "sampled fingerprint", "00020000000000000001",
            "00020000000000000009");
     EXPECT(corpus_full.low, 9, "full fingerprint", "00040000000000000003", "00040000000000000009");
+    EXPECT(tokenizer.low, 9, "tokenizer", "00060000000000000005", "00060000000000000009");
 #undef EXPECT
     corpus.sources[0].weight = 12;
     expect_mismatch(token, bytes, &original, &corpus, "weight of source 0", "1", "12");
@@ -200,8 +202,12 @@ static void a_mismatch_names_field_and_values(void **state)
 
     corpus.source_count = 1; /* a full fingerprint that one side does not know is not compared */
     original.corpus_full = (struct rp_hash128){0, 0};
+    original.tokenizer = (struct rp_hash128){0, 0}; /* nor is a tokenizer */
     struct rp_plan *plan = plan_open(&original, &corpus);
+    static uint8_t again[TOKEN_BYTES_MAX];
     load(plan, token, bytes);
+    assert_int_equal(save(plan, again), bytes - sizeof original.tokenizer);
+    assert_int_equal(rp_load_u32(again + offsetof(struct rp_state_header, version)), 1);
     rp_plan_close(plan);
 }
 

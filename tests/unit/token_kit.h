@@ -36,6 +36,7 @@ static inline struct rp_plan *open_in_midstream(uint32_t variant, struct corpus 
     struct rp_plan_config config = plan_variant(variant);
     uint64_t random = variant + 1;
     config.corpus_full = (struct rp_hash128){3, 4};
+    config.tokenizer = (struct rp_hash128){5, 6};
     corpus_make(corpus, 1 + variant % CORPUS_SOURCES_MAX, 50, config.seq_len, &random);
     struct rp_plan *plan = plan_open(&config, corpus);
     struct rp_error error;

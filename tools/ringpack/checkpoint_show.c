@@ -125,6 +125,8 @@ static void print_token(const struct rp_state_info *token)
     printf(LABEL "%s (sampled)\n", "corpus", rp_hash128_hex(config->corpus_sampled, hex));
     if (config->corpus_full.low || config->corpus_full.high)
         printf(LABEL "%s (full)\n", "", rp_hash128_hex(config->corpus_full, hex));
+    if (config->tokenizer.low || config->tokenizer.high)
+        printf(LABEL "%s\n", "tokenizer", rp_hash128_hex(config->tokenizer, hex));
     print_count("documents", token->counts.documents);
     print_count("tokens read", token->counts.tokens_read);
     print_count("emitted", token->counts.emitted);

@@ -184,8 +184,6 @@ static int finish(struct rp_conversion *conversion, uint64_t started_ns, struct 
         code = rp_parts_join(conversion, &made, error);
     if (code == 0)
         code = check_found(conversion, &made, error);
-    if (code == 0)
-        code = rp_origin_save(conversion, error);
     if (code == 0 && conversion->folder)
         rp_parts_remove(conversion);
     if (code == 0 && !conversion->options->quiet)

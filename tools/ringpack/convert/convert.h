@@ -114,8 +114,9 @@ struct rp_ends {
 struct rp_output {
     struct rp_new_file tokens;
     char *token_path, *index_path;
-    bool wide; /* i32; u16 otherwise */
-    bool full; /* all or nothing, under a name that users see: with the sidecar */
+    bool wide;    /* i32; u16 otherwise */
+    bool full;    /* all or nothing, under a name that users see: with the sidecar, and with */
+    char *origin; /* what the ids mean, for PREFIX.tokens.json */
     uint8_t *buffer;
     size_t buffered;  /* bytes */
     int32_t *lengths; /* of every document */
@@ -124,7 +125,8 @@ struct rp_output {
     struct rp_hasher hasher;                  /* of the tokens written so far */
     struct rp_hash128 token_hash, index_hash; /* once it is published */
 };
-/** Begin PREFIX.bin and PREFIX.idx. Existing files are refused unless `replace`. */
+/** Begin PREFIX.bin and PREFIX.idx. Existing files are refused unless `replace`. A part of a
+ * conversion is as it is opened; of what users see, `full` and `origin` are set then. */
 RP_MUST_CHECK int rp_output_open(struct rp_output *output, const char *prefix, bool wide,
                                  bool replace, struct rp_error *error);
 /** Append a document. Ends are not added where the document has them already. */

@@ -108,9 +108,8 @@ int rp_parts_join(struct rp_conversion *conversion, struct rp_task_part *joined,
     if (joined->documents == 0)
         return 0;
     int code = rp_output_open(&output, options->output, joined->wide, options->force, error);
-    if (code < 0)
-        return code;
-    output.full = true;
+    if (code == 0)
+        code = rp_origin_add(conversion, &output, error);
     for (size_t i = 0; i < conversion->task_count && code == 0; i++) {
         const struct rp_task *task = &conversion->tasks[i];
         if (output.token_count >= wanted)

@@ -213,27 +213,58 @@ static int sync_file(int fd, const char *path, struct rp_error *error)
                    "%s: cannot sync: %s", path, strerror(errno));
 }
 
-static int publish_both(struct rp_output *output, struct rp_new_file *index, struct rp_error *error)
+/* What users see beside the two files. */
+struct companions {
+    char *sidecar, *origin;
+};
+
+static void remove_companions(const struct companions *companions)
 {
-    char *sidecar_path = rp_format("%s.rpx", output->token_path);
-    if (!sidecar_path)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", output->token_path);
+    unlink(companions->sidecar);
+    unlink(companions->origin);
+}
+
+/* The sidecar takes the tokenizer from the file beside the tokens, as `ringpack index` does. */
+static int write_companions(const struct rp_output *output, const struct companions *companions,
+                            struct rp_error *error)
+{
+    int code = rp_file_replace(companions->origin, output->origin, strlen(output->origin), error);
+    return code < 0 ? code : rp_index_build(output->token_path, NULL, NULL, NULL, NULL, error);
+}
+
+static int publish_files(struct rp_output *output, struct rp_new_file *index,
+                         const struct companions *companions, struct rp_error *error)
+{
     /* Old companions go first: with the new tokens they would be a dataset that never was. */
     if (output->full)
-        unlink(sidecar_path);
+        remove_companions(companions);
     unlink(output->index_path);
     int code = rp_new_file_publish(&output->tokens, error);
     bool published = code == 0;
     if (code == 0)
         code = rp_new_file_publish(index, error);
     if (code == 0 && output->full)
-        code = rp_index_build(output->token_path, NULL, NULL, NULL, NULL, error);
+        code = write_companions(output, companions, error);
     if (code < 0 && published) {
-        unlink(sidecar_path);
+        remove_companions(companions);
         unlink(output->index_path);
         unlink(output->token_path);
     }
-    free(sidecar_path);
+    return code;
+}
+
+static int publish_all(struct rp_output *output, struct rp_new_file *index, struct rp_error *error)
+{
+    size_t stem = strlen(output->token_path) - strlen(".bin");
+    struct companions companions = {
+        rp_format("%s.rpx", output->token_path),
+        rp_format("%.*s.tokens.json", (int)stem, output->token_path),
+    };
+    int code = companions.sidecar && companions.origin
+                   ? publish_files(output, index, &companions, error)
+                   : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", output->token_path);
+    free(companions.sidecar);
+    free(companions.origin);
     return code;
 }
 
@@ -251,7 +282,7 @@ int rp_output_publish(struct rp_output *output, struct rp_error *error)
     if (code == 0)
         code = sync_file(index.fd, output->index_path, error);
     if (code == 0)
-        code = publish_both(output, &index, error);
+        code = publish_all(output, &index, error);
     rp_new_file_discard(&index);
     return code;
 }
@@ -261,6 +292,7 @@ void rp_output_discard(struct rp_output *output)
     rp_new_file_discard(&output->tokens);
     free(output->token_path);
     free(output->index_path);
+    free(output->origin);
     free(output->buffer);
     free(output->lengths);
     *output = (struct rp_output){.tokens.fd = -1};

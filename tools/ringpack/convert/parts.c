@@ -11,6 +11,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "cmd.h"
 #include "convert/parts.h"
 
@@ -176,20 +177,31 @@ void rp_parts_remove(const struct rp_conversion *conversion)
     rmdir(conversion->folder);
 }
 
-int rp_origin_save(const struct rp_conversion *conversion, struct rp_error *error)
+/* The name of a tokenizer for people: that of the folder where the file is a tokenizer.json. */
+static char *tokenizer_name(const char *path)
 {
-    const struct rp_convert_options *options = conversion->options;
-    const char *slash = strrchr(options->tokenizer, '/');
+    const char *end = path + strlen(path), *usual = "/tokenizer.json";
+    if (rp_text_has_suffix(path, usual) && end - path > (ptrdiff_t)strlen(usual))
+        end -= strlen(usual);
+    const char *begin = end;
+    while (begin > path && begin[-1] != '/')
+        begin--;
+    return rp_format("%.*s", (int)(end - begin), begin);
+}
+
+/* What the ids mean, as JSON. NULL: no memory. */
+static char *origin_text(const struct rp_conversion *conversion)
+{
     char hash[RP_HASH_HEX_BYTES];
+    char *name = tokenizer_name(conversion->options->tokenizer);
     json_t *tokenizer = NULL, *origin = json_object();
-    if (conversion->tokenizer_known) {
+    if (conversion->tokenizer_known && name) {
         tokenizer = json_object();
-        json_object_set_new(tokenizer, "name",
-                            rp_cmd_json_text(slash ? slash + 1 : options->tokenizer));
+        json_object_set_new(tokenizer, "name", rp_cmd_json_text(name));
+        if (!rp_hash128_equal(conversion->tokenizer_hash, (struct rp_hash128){0}))
+            json_object_set_new(tokenizer, "xxh3_128",
+                                json_string(rp_hash128_hex(conversion->tokenizer_hash, hash)));
     }
-    if (!rp_hash128_equal(conversion->tokenizer_hash, (struct rp_hash128){0}))
-        json_object_set_new(tokenizer, "xxh3_128",
-                            json_string(rp_hash128_hex(conversion->tokenizer_hash, hash)));
     json_object_set_new(origin, "tokenizer", tokenizer ? tokenizer : json_null());
     if (conversion->vocab_size)
         json_object_set_new(origin, "vocab_size", json_integer((json_int_t)conversion->vocab_size));
@@ -197,5 +209,16 @@ int rp_origin_save(const struct rp_conversion *conversion, struct rp_error *erro
         json_object_set_new(origin, "bos", json_integer(conversion->bos));
     if (conversion->append_eos)
         json_object_set_new(origin, "eos", json_integer(conversion->eos));
-    return save_json(origin, rp_format("%s.tokens.json", options->output), error);
+    char *text = name ? json_dumps(origin, JSON_INDENT(1)) : NULL;
+    json_decref(origin);
+    free(name);
+    return text;
+}
+
+int rp_origin_add(const struct rp_conversion *conversion, struct rp_output *output,
+                  struct rp_error *error)
+{
+    output->full = true;
+    output->origin = origin_text(conversion);
+    return output->origin ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a record");
 }

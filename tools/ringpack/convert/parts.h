@@ -82,8 +82,9 @@ RP_MUST_CHECK int rp_part_save(const struct rp_conversion *conversion, const str
 void rp_part_check(const struct rp_conversion *conversion, struct rp_task *task, bool elsewhere);
 /** Remove the folder with all parts. */
 void rp_parts_remove(const struct rp_conversion *conversion);
-/** What the ids mean, as JSON beside the output: PREFIX.tokens.json. */
-RP_MUST_CHECK int rp_origin_save(const struct rp_conversion *conversion, struct rp_error *error);
+/** An output that was opened is what users see: with all that lies beside the tokens. */
+RP_MUST_CHECK int rp_origin_add(const struct rp_conversion *conversion, struct rp_output *output,
+                                struct rp_error *error);
 
 /* pool.c */
 

@@ -146,7 +146,8 @@ static int run_once(struct rp_conversion *conversion, struct rp_convert *convert
     rp_tokenizer_forget(&convert->tokenizer);
     int code = rp_output_open(&convert->output, prefix, conversion->wide,
                               conversion->folder || conversion->options->force, error);
-    convert->output.full = conversion->folder == NULL;
+    if (code == 0 && !conversion->folder)
+        code = rp_origin_add(conversion, &convert->output, error);
     if (code == 0)
         code = convert_files(convert, task, error);
     if (code == 0)

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenizer_id.h — which tokenizer made the ids of a shard, where that is known.
+ *
+ * PREFIX.tokens.json beside a token file says it: `ringpack convert` writes one, and people may
+ * write one for files of their own. `ringpack index` copies the identity into the sidecar, and all
+ * shards of a corpus that have one must have the same. */
+#ifndef RP_CORPUS_TOKENIZER_ID_H
+#define RP_CORPUS_TOKENIZER_ID_H
+
+#include "base/fail.h"
+#include "base/hash.h"
+
+/* The name of a tokenizer, with its NUL. */
+#define RP_TOKENIZER_NAME_BYTES 48u
+
+struct rp_tokenizer_id {
+    char name[RP_TOKENIZER_NAME_BYTES]; /* for people: never compared */
+    struct rp_hash128 hash; /* XXH3-128 of its tokenizer.json, or of the name `bytes`; zeros: the
+                               tokenizer is not known */
+};
+
+static inline bool rp_ids_know_tokenizer(const struct rp_tokenizer_id *id)
+{
+    return id->hash.low != 0 || id->hash.high != 0;
+}
+
+/** What PREFIX.tokens.json beside a token file says; PREFIX is the path without `.bin`, or all of
+ * it. Unknown if there is no such file, or no hash in it. -RP_E_FORMAT: it cannot be read. */
+RP_MUST_CHECK int rp_ids_read_tokenizer(struct rp_tokenizer_id *id, const char *token_path,
+                                        struct rp_error *error);
+
+/* The tokenizer of the shards of a corpus so far. */
+struct rp_tokenizer_known {
+    struct rp_tokenizer_id id;
+    const char *source; /* of the first shard that has one; borrowed */
+};
+/** The next shard that has one. -RP_E_MISMATCH: it is another one, and the message names both. */
+RP_MUST_CHECK int rp_ids_take_tokenizer(struct rp_tokenizer_known *known,
+                                        const struct rp_tokenizer_id *id, const char *source,
+                                        const char *path, struct rp_error *error);
+
+#endif
