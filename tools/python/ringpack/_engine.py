@@ -5,14 +5,12 @@ It is told of our end by a pipe (--lifeline) that only this process holds open, 
 after a kill -9. What it logs goes to the logger "ringpack.engine"; its last lines explain its end.
 """
 
-import difflib
 import errno
 import json
 import logging
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
 import threading
@@ -42,6 +40,8 @@ def find_program():
     named = os.environ.get("RINGPACK")
     if named:
         return named
+    import shutil  # here, as difflib below: together a fifth of what `import ringpack` takes
+
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "ringpack")
     found = beside if os.path.exists(beside) else shutil.which("ringpack")
     if found is None:
@@ -192,7 +192,10 @@ class Engine:
         try:
             self.process = self._spawn(ready_end, life_end)
             self._reader = threading.Thread(
-                target=self._read_log, args=(self.process.stderr,), daemon=True
+                target=self._read_log,
+                args=(self.process.stderr,),
+                name="ringpack: log of the engine",
+                daemon=True,
             )
             self._reader.start()
             self._wait_ready(ready, timeout)
@@ -263,6 +266,8 @@ class Engine:
         return EngineGoneError(f"the engine (pid {self.process.pid}) {how} {when}{said}")
 
     def _no_such_key(self, name):
+        import difflib
+
         command = [self.program, "help", "serve"]
         text = subprocess.run(command, capture_output=True, text=True).stdout
         keys = [key.replace("-", "_") for key in re.findall(r"^ .*?--([a-z-]+)=", text, re.M)]

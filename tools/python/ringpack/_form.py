@@ -10,6 +10,8 @@ from .profiles import PROFILES, check_sections
 
 def form_of(client, keep, profile, kind, flat):
     """The Form of all batches of a loader that is attached with this client."""
+    import numpy  # here, so that `import ringpack` takes no longer than its own modules
+
     slots = client.geometry.slots
     if keep >= slots:
         raise UsageError(
@@ -23,6 +25,7 @@ def form_of(client, keep, profile, kind, flat):
         fields = PROFILES[profile].fields
     return Form(
         kind=kind,
+        array=numpy.asarray,
         tensor=None if kind == "numpy" else tensor_of(kind),
         shape=FLAT if flat else ROWS,
         sections=sections,

@@ -203,7 +203,7 @@ def call_patiently(undo, function, *arguments):
             if given_up:
                 undo(code)
 
-    thread = threading.Thread(target=call, daemon=True)
+    thread = threading.Thread(target=call, name="ringpack: a call that waits", daemon=True)
     thread.start()
     try:
         thread.join()

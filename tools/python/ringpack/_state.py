@@ -5,8 +5,6 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-import numpy
-
 from .errors import UsageError
 
 STATE_KEY = "ringpack_state"
@@ -16,6 +14,8 @@ _EPOCHS_AT = 88  # u64: num_epochs, 0 = endless
 
 def state_of(token: bytes, capacity: int) -> dict[str, Any]:
     """A dict of constant keys and shapes, so that a checkpoint can be loaded in place."""
+    import numpy
+
     array = numpy.zeros(max(capacity, len(token)), numpy.uint8)
     array[: len(token)] = numpy.frombuffer(token, numpy.uint8)
     return {STATE_KEY: array}
@@ -58,6 +58,8 @@ def _bytes_of(value: Any) -> bytes:
             ) from None
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
+    import numpy
+
     array = numpy.asarray(value.cpu() if hasattr(value, "cpu") else value)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "uif"):
         raise UsageError(

@@ -22,8 +22,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-import numpy
-
 from ._client import Lease
 from ._library import RECORDS
 from ._views import FLAT, ROWS, import_jax, import_torch, tensor_of
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
 
 
 def _copy(view: Any) -> Any:
+    import numpy
+
     if isinstance(view, numpy.ndarray):
         return view.copy()
     if hasattr(view, "clone"):
@@ -46,6 +46,7 @@ class Form(NamedTuple):
     """What `batch[name]` gives, the same for all batches of a loader."""
 
     kind: str
+    array: Callable[[Any], Any]  # numpy.asarray
     tensor: Optional[Callable[[Any], Any]]  # of a numpy array; None: that is what is wanted
     shape: int  # of the view of a section: ROWS, FLAT
     sections: tuple[str, ...]  # that the run has
@@ -158,10 +159,10 @@ class Batch(Mapping[str, Any]):
         if pins is not None:
             pins.note(self._info)
         if tensor is None or name in RECORDS:
-            return numpy.asarray(lease.memory(name, shape, False))
+            return self._form.array(lease.memory(name, shape, False))
         # The array claims to be writable, because torch warns about every one that is not, and
         # DLPack as JAX asks for it knows no other.
-        return tensor(numpy.asarray(lease.memory(name, shape, True)))
+        return tensor(self._form.array(lease.memory(name, shape, True)))
 
     def adopt(self, array: Any) -> Any:
         """A numpy array of the caller's as the kind of tensor that `batch[name]` gives."""
@@ -205,6 +206,8 @@ class Batch(Mapping[str, Any]):
         """Of each row the documents that it has parts of, with the file and the row of each in the
         original data set, where its url and its text are. The run needs the section `provenance`
         (`profile: full`, or `sections`), and its engine has to be alive: it is asked."""
+        import numpy
+
         parts = self.view("provenance", flat=False, kind="numpy")
         fragments = self.view("rows", kind="numpy")["fragments"]
         assert self._lease is not None

@@ -24,8 +24,6 @@ Without a profile, and with the others of the engine's config (min, full), names
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
-import numpy
-
 from ._views import ONE_ROW
 from .errors import UsageError
 
@@ -62,6 +60,8 @@ def _max_seqlen(batch: "Batch") -> int:
 
 def _lengths_with_tails(batch: "Batch") -> Any:
     """doc_lens whose rows add up to seq_len: a pad tail is a document behind the others."""
+    import numpy
+
     lengths = batch.view("doc_lens", flat=False, kind="numpy")
     made = numpy.zeros((batch.batch_size, lengths.shape[1] + 1), numpy.int32)
     made[:, :-1] = lengths
@@ -80,6 +80,8 @@ def _max_doc_lens(batch: "Batch") -> list[int]:
 
 def _label_mask(batch: "Batch") -> Any:
     """Whether a token is somebody's label; the section says whether a position has a label."""
+    import numpy
+
     mask = batch.view("loss_mask", flat=False, kind="numpy")
     made = numpy.zeros(mask.shape, bool)
     made[:, 1:] = mask[:, :-1] != 0
