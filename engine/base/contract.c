@@ -2,6 +2,7 @@
 /* contract.c — see contract.h. */
 #include "base/contract.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,6 +92,12 @@ static const struct rule *find_rule(const char *name)
         if (!strcmp(rules[i].name, name))
             return &rules[i];
     return unknown_rule;
+}
+
+unsigned rp_contract_may_differ(const char *name)
+{
+    const struct rule *rule = find_rule(name);
+    return rule == unknown_rule ? UINT_MAX : rule->may_differ;
 }
 
 /* ---- making and reading ---------------------------------------------------------------------- */

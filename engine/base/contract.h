@@ -62,6 +62,10 @@ RP_MUST_CHECK int rp_contract_compare(const struct rp_contract *had, const struc
                                       const struct rp_contract_sides *sides,
                                       struct rp_error *error);
 
+/** The moments (bits of enum rp_contract_moment) at which a field may differ. UINT_MAX, all of
+ * them, for a name that is none of a contract's fields. */
+unsigned rp_contract_may_differ(const char *name);
+
 /** Whether the contract has the full fingerprint of the corpus, which needs sidecars of all shards.
  * Two contracts that have it are compared by it, others by the sampled fingerprint alone. */
 bool rp_contract_knows_whole(const struct rp_contract *contract);

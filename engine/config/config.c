@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c — see config.h: defaults, setting a key, the list of keys, freeing. */
+/* config.c — see config.h: defaults, setting a key, freeing. */
 #include "config/config.h"
 
 #include <errno.h>
@@ -109,48 +109,6 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
     if (code == 0)
         *line = RP_CONFIG_OPTION;
     return code;
-}
-
-static const char *type_text(const struct rp_key *key)
-{
-    switch (key->kind) {
-    case RP_KIND_BYTES:
-        return "bytes";
-    case RP_KIND_EPOCHS:
-        return "number | endless";
-    case RP_KIND_BOOL:
-        return "true | false";
-    case RP_KIND_CHOICE:
-    case RP_KIND_WORD:
-        return key->words;
-    case RP_KIND_TEXT:
-        return "text";
-    case RP_KIND_PATH:
-        return "path";
-    case RP_KIND_RANKS:
-        return "range";
-    case RP_KIND_SECTIONS:
-    case RP_KIND_SHARDS:
-    case RP_KIND_SOURCES:
-        return "list";
-    case RP_KIND_COUNT:
-    case RP_KIND_LENGTH:
-    case RP_KIND_SIGNED:
-    case RP_KIND_WEIGHT:
-        return "number";
-    }
-    return "";
-}
-
-const struct rp_config_key *rp_config_keys(void)
-{
-    static struct rp_config_key keys[RP_KEY_COUNT + 1];
-    if (!keys[0].name) /* threads may race here: all write the same values */
-        for (size_t i = 0; i < RP_KEY_COUNT; i++) {
-            const struct rp_key *key = &rp_config_key_table[i];
-            keys[i] = (struct rp_config_key){key->name, type_text(key), key->standard, key->help};
-        }
-    return keys;
 }
 
 void rp_config_free(struct rp_config *config)

@@ -129,17 +129,22 @@ RP_MUST_CHECK int rp_config_set(struct rp_config *config, const char *key, const
  * those that do. Call it once. */
 RP_MUST_CHECK int rp_config_finish(struct rp_config *config, struct rp_error *error);
 
-/** The value of a key as the text that would set it. For keys that are numbers, switches, choices
- * or the list of sections. */
-void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
-                          size_t bytes);
-
 /** All keys with their type, default and one line of help, for --help and docs. The name after the
- * last one is NULL. */
+ * last one is NULL. A default in parentheses is a description. */
 struct rp_config_key {
     const char *name, *type, *standard, *help;
 };
 const struct rp_config_key *rp_config_keys(void);
+/** The same for the keys of one source. */
+const struct rp_config_key *rp_config_source_keys(void);
+
+/** The value of a key as the text that would set it; empty where there is none. Not for `sources`.
+ */
+void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
+                          size_t bytes);
+/** The same for a key of a source. Shards are joined by commas. */
+void rp_config_source_value_text(const struct rp_config_source *source, const char *name,
+                                 char *text, size_t bytes);
 
 void rp_config_free(struct rp_config *config);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* key.c — the table of keys, and the conversion of a text to the value of a field.
+/* key.c — the table of keys, and the conversion of a text to the value of a field (print.c has the
+ * way back).
  *
  * Errors: -RP_E_CONFIG with the place, the key, what was expected and what was found. */
 #include "config/key.h"
@@ -259,10 +260,6 @@ static int set_ranks(const struct rp_key *key, struct rp_config *config, const c
     return 0;
 }
 
-/* In the order of enum rp_section. */
-#define RP_SECTION_WORDS                                                                           \
-    "rows|doc_lens|input_ids|labels|position_ids|segment_ids|loss_mask|cu_seqlens|provenance"
-
 static int set_sections(const struct rp_key *key, struct rp_config *config, const char *text,
                         struct rp_key_place place, struct rp_error *error)
 {
@@ -352,51 +349,6 @@ int rp_key_set(const struct rp_key *key, void *object, const char *text, struct 
     }
     RP_ASSERT(false);
     return 0;
-}
-
-/* ---- from values to texts -------------------------------------------------------------------- */
-
-static void write_word(const char *words, uint32_t index, char *text, size_t bytes)
-{
-    for (; index > 0; index--)
-        words = strchrnul(words, '|') + 1;
-    snprintf(text, bytes, "%.*s", (int)(strchrnul(words, '|') - words), words);
-}
-
-static void write_sections(uint32_t sections, char *text, size_t bytes)
-{
-    char word[RP_TEXT_WORD_MAX];
-    size_t used = 0;
-    for (uint32_t i = 0; i < RP_SECTION_COUNT; i++) {
-        if (!(sections >> i & 1))
-            continue;
-        write_word(RP_SECTION_WORDS, i, word, sizeof word);
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "", word);
-        RP_ASSERT(used < bytes);
-    }
-}
-
-void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
-                          size_t bytes)
-{
-    size_t i = 0;
-    while (strcmp(rp_config_key_table[i].name, name) != 0)
-        i++;
-    const struct rp_key *key = &rp_config_key_table[i];
-    const char *field = (const char *)config + key->offset;
-    uint64_t value = key->size == sizeof(uint64_t) ? rp_load_u64(field)
-                     : key->kind == RP_KIND_BOOL   ? *(const bool *)field
-                                                   : rp_load_u32(field);
-    if (key->kind == RP_KIND_BOOL)
-        snprintf(text, bytes, "%s", value ? "true" : "false");
-    else if (key->kind == RP_KIND_CHOICE)
-        write_word(key->words, (uint32_t)value, text, bytes);
-    else if (key->kind == RP_KIND_SECTIONS)
-        write_sections((uint32_t)value, text, bytes);
-    else if (key->kind == RP_KIND_SIGNED)
-        snprintf(text, bytes, "%" PRId64, (int64_t)value);
-    else
-        snprintf(text, bytes, "%" PRIu64, value);
 }
 
 /* Whether the value is on the heap. */

@@ -57,6 +57,17 @@ def test_config_file_and_options(make, corpora, folder, expected):
         assert_batch(next(loader), expected)
 
 
+def test_the_run_of_a_config_is_the_loaders(make, corpora, folder, expected):
+    config = folder / "run.yaml"
+    config.write_text(f"sources: [{corpora[0]}]\nrun: named\nrun_dir: {folder}\n")
+    with make(config=config, corpus=None, run_dir=None) as loader:
+        assert_batch(next(loader), expected)
+        assert ringpack.stat("named", folder)["run"] == "named"
+        with make(config=config, corpus=None, run_dir=None, run="other") as another:
+            assert_batch(next(another), expected)
+            assert ringpack.stat("other", folder)["run"] == "other"
+
+
 def test_types_and_views(make, expected):
     with make(token_dtype="i64", sections=["labels", "cu_seqlens"], flat=True) as loader:
         batch = next(loader)

@@ -71,14 +71,20 @@ static const struct argp *make_argp(void)
     return &argp;
 }
 
+int rp_cmd_config_read(struct rp_cmd_config *arguments, struct rp_error *error)
+{
+    int code = arguments->path ? rp_config_read(arguments->config, arguments->path, error) : 0;
+    for (size_t i = 0; i < arguments->setting_count && code >= 0; i++)
+        code = rp_config_set(arguments->config, arguments->settings[i].key,
+                             arguments->settings[i].text, error);
+    return code < 0 ? code : 0;
+}
+
 int rp_cmd_config_finish(struct rp_cmd_config *arguments)
 {
     struct rp_error error = {0};
-    int code = arguments->path ? rp_config_read(arguments->config, arguments->path, &error) : 0;
-    for (size_t i = 0; i < arguments->setting_count && code >= 0; i++)
-        code = rp_config_set(arguments->config, arguments->settings[i].key,
-                             arguments->settings[i].text, &error);
-    if (code >= 0)
+    int code = rp_cmd_config_read(arguments, &error);
+    if (code == 0)
         code = rp_config_finish(arguments->config, &error);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
@@ -86,8 +92,11 @@ int rp_cmd_config_finish(struct rp_cmd_config *arguments)
 int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc, char **argv)
 {
     const struct argp_child children[] = {{make_argp(), 0, "Keys of the config:", 1}, {0}};
-    const struct argp argp = {
-        .options = verb->options, .parser = parse_verb, .doc = verb->doc, .children = children};
+    const struct argp argp = {.options = verb->options,
+                              .parser = parse_verb,
+                              .args_doc = verb->args_doc,
+                              .doc = verb->doc,
+                              .children = children};
     struct rp_cmd_config *first = arguments;
     struct rp_config config;
     rp_config_init(&config);

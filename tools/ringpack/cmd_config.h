@@ -26,6 +26,7 @@ struct rp_cmd_config {
 struct rp_cmd_verb {
     const struct argp_option *options; /* of the verb alone */
     argp_parser_t parse;               /* of these options */
+    const char *args_doc;              /* NULL = it takes no words */
     const char *doc;
     int (*run)(void *arguments, const struct rp_config *config);
     int (*finish)(struct rp_cmd_config *arguments); /* NULL = rp_cmd_config_finish */
@@ -34,7 +35,10 @@ struct rp_cmd_verb {
 /** Parse the command line into `arguments`, finish the config, run. Returns the exit status. */
 int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc, char **argv);
 
-/** Read the file, apply the options, check. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE after
+/** Read the file and apply the options. */
+RP_MUST_CHECK int rp_cmd_config_read(struct rp_cmd_config *arguments, struct rp_error *error);
+
+/** rp_cmd_config_read, then check and finish. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE after
  * reporting. */
 int rp_cmd_config_finish(struct rp_cmd_config *arguments);
 

@@ -141,23 +141,48 @@ def _config_fd(text):
 
 def count_steps(engine_command, program, folder=None):
     """Steps of a whole stream, as `ringpack plan` counts them."""
+    words = ["plan", "--json", "--rows", str(2**63 - 1)]
+    return _told(words, engine_command, program, folder)["steps"]
+
+
+def place_given(run, run_dir, config, program):
+    """run and run_dir: the arguments, else what the config file says of them, else None."""
+    if config is None or (run is not None and run_dir is not None):
+        return run, run_dir
+    words = ["config", "show", "--json", "run", "run_dir"]
+    keys = _told(words, engine_command(config, None, {}), program, None)
+    said = {key: keys[key]["value"] if keys[key]["given"] else None for key in keys}
+    return run or said["run"], run_dir or said["run_dir"]
+
+
+def _told(words, engine_command, program, folder):
+    """What the program prints as JSON about a config."""
     arguments, config_text = engine_command
-    command = [os.fspath(program) if program is not None else find_program(), "plan", "--json"]
-    command += ["--rows", str(2**63 - 1), *arguments]
+    command = [os.fspath(program) if program is not None else find_program(), *words, *arguments]
     passed = []
     if config_text is not None:
         fd, config = _config_fd(config_text)
         passed, command = [fd], command + config
     try:
         done = subprocess.run(command, capture_output=True, text=True, pass_fds=passed, cwd=folder)
+    except OSError as failure:
+        raise _not_started(command[0], failure) from failure
     finally:
         for fd in passed:
             os.close(fd)
     if done.returncode != 0:
         raise error_in(done.stderr.splitlines()) or RingpackError(
-            f"`ringpack plan` exited with status {done.returncode}"
+            f"`ringpack {words[0]}` exited with status {done.returncode}"
         )
-    return json.loads(done.stdout)["steps"]
+    return json.loads(done.stdout)
+
+
+def _not_started(program, failure):
+    no_program = failure.errno in (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
+    return RingpackError(
+        f"{program} could not be started: {failure}",
+        "set RINGPACK to its path" if no_program else "raise that limit (ulimit -n, -u, -v)",
+    )
 
 
 def error_in(lines):
@@ -225,13 +250,7 @@ class Engine:
                 start_new_session=True,
             )
         except OSError as failure:
-            no_program = failure.errno in (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
-            raise RingpackError(
-                f"{self.program} could not be started: {failure}",
-                "set RINGPACK to its path"
-                if no_program
-                else "raise that limit (ulimit -n, -u, -v)",
-            ) from failure
+            raise _not_started(self.program, failure) from failure
         finally:
             for fd in passed:
                 os.close(fd)

@@ -12,7 +12,7 @@ from typing import Any, Optional, Union
 
 from ._arguments import check_form, whole, working_folder
 from ._client import END, Client, Left
-from ._engine import Engine, count_steps, engine_commands
+from ._engine import Engine, count_steps, engine_commands, place_given
 from ._form import form_of
 from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
@@ -43,7 +43,8 @@ class Loader:
     Parameters
     ----------
     config: path of a YAML config, for an engine that is started here.
-    run: name of the run. run_dir: folder of its socket, when it is not the default one.
+    run: name of the run. run_dir: folder of its socket. Default: as the config says, else a name
+        of this process or of the launcher's job, and the engine's default folder.
     corpus: a path, a list of paths, or of dicts (name, path | shards, weight, format, dtype, eos,
         column).
     seq_len, batch_size: tokens in a row; rows per batch of this rank. Checked against the engine.
@@ -118,11 +119,9 @@ class Loader:
         if profile is not None and (describes or profile not in PROFILES):
             options["profile"] = PROFILES[profile].engine if profile in PROFILES else profile
         if options and not describes:
-            raise TypeError(
-                f"{', '.join(options)}: only an engine that is started here takes these; one that "
-                "runs already has its own config"
-            )
+            raise TypeError(f"{', '.join(options)}: only an engine that starts here takes these")
         starts = describes and (ranks.local == 0 if start_engine is None else start_engine)
+        run, run_dir = place_given(run, run_dir, config, program)
         if run is None:
             alone = starts and ranks.world == 1 and ranks.replicas == 1
             run = f"python-{os.getpid()}-{next(_serial)}" if alone else ranks.job or "default"

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* print.c — the keys and their values as texts: for help, for messages, for `ringpack config`. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/text.h"
+#include "config/key.h"
+
+#define SOURCE_KEYS_MAX 24
+
+static const char *type_text(const struct rp_key *key)
+{
+    switch (key->kind) {
+    case RP_KIND_BYTES:
+        return "bytes";
+    case RP_KIND_EPOCHS:
+        return "number | endless";
+    case RP_KIND_BOOL:
+        return "true | false";
+    case RP_KIND_CHOICE:
+    case RP_KIND_WORD:
+        return key->words;
+    case RP_KIND_TEXT:
+        return "text";
+    case RP_KIND_PATH:
+        return "path";
+    case RP_KIND_RANKS:
+        return "range";
+    case RP_KIND_SECTIONS:
+    case RP_KIND_SHARDS:
+    case RP_KIND_SOURCES:
+        return "list";
+    case RP_KIND_COUNT:
+    case RP_KIND_LENGTH:
+    case RP_KIND_SIGNED:
+    case RP_KIND_WEIGHT:
+        return "number";
+    }
+    return "";
+}
+
+/* Threads may race here: all write the same values. */
+static const struct rp_config_key *describe(const struct rp_key *table, size_t count,
+                                            struct rp_config_key *keys)
+{
+    for (size_t i = 0; i < count && !keys[i].name; i++)
+        keys[i] = (struct rp_config_key){table[i].name, type_text(&table[i]), table[i].standard,
+                                         table[i].help};
+    return keys;
+}
+
+const struct rp_config_key *rp_config_keys(void)
+{
+    static struct rp_config_key keys[RP_KEY_COUNT + 1];
+    return describe(rp_config_key_table, RP_KEY_COUNT, keys);
+}
+
+const struct rp_config_key *rp_config_source_keys(void)
+{
+    static struct rp_config_key keys[SOURCE_KEYS_MAX + 1];
+    RP_ASSERT(rp_source_key_count <= SOURCE_KEYS_MAX);
+    return describe(rp_source_key_table, rp_source_key_count, keys);
+}
+
+static void print_word(const char *words, uint64_t index, char *text, size_t bytes)
+{
+    for (; index > 0; index--)
+        words = strchrnul(words, '|') + 1;
+    snprintf(text, bytes, "%.*s", (int)(strchrnul(words, '|') - words), words);
+}
+
+static void print_sections(uint64_t sections, char *text, size_t bytes)
+{
+    char word[RP_TEXT_WORD_MAX];
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < RP_SECTION_COUNT; i++) {
+        if (!(sections >> i & 1))
+            continue;
+        print_word(RP_SECTION_WORDS, i, word, sizeof word);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "", word);
+        RP_ASSERT(used < bytes);
+    }
+}
+
+static void print_shards(const struct rp_config_source *source, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < source->shard_count && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? "," : "",
+                                 source->shards[i]);
+}
+
+static void print_ranks(const struct rp_config *config, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    if (config->rank_count > 0)
+        snprintf(text, bytes, "%" PRIu32 "-%" PRIu32, config->rank_first,
+                 config->rank_first + config->rank_count - 1);
+}
+
+/* Millionths, without zeros at the end. */
+static void print_weight(uint64_t weight, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%" PRIu64 ".%06" PRIu64, weight / 1000000, weight % 1000000);
+    size_t length = strlen(text);
+    while (text[length - 1] == '0')
+        length--;
+    length -= text[length - 1] == '.';
+    text[length] = '\0';
+}
+
+static uint64_t number_of(const struct rp_key *key, const char *field)
+{
+    if (key->kind == RP_KIND_BOOL)
+        return *(const bool *)field;
+    return key->size == sizeof(uint64_t) ? rp_load_u64(field) : rp_load_u32(field);
+}
+
+static void print_value(const struct rp_key *key, const void *object, char *text, size_t bytes)
+{
+    const char *field = (const char *)object + key->offset;
+    const char *string;
+    switch (key->kind) {
+    case RP_KIND_TEXT:
+    case RP_KIND_PATH:
+    case RP_KIND_WORD:
+        string = *(char *const *)field;
+        snprintf(text, bytes, "%s", string ? string : "");
+        return;
+    case RP_KIND_BOOL:
+        snprintf(text, bytes, "%s", number_of(key, field) ? "true" : "false");
+        return;
+    case RP_KIND_CHOICE:
+        print_word(key->words, number_of(key, field), text, bytes);
+        return;
+    case RP_KIND_SECTIONS:
+        print_sections(number_of(key, field), text, bytes);
+        return;
+    case RP_KIND_SHARDS:
+        print_shards(object, text, bytes);
+        return;
+    case RP_KIND_RANKS:
+        print_ranks(object, text, bytes);
+        return;
+    case RP_KIND_WEIGHT:
+        print_weight(number_of(key, field), text, bytes);
+        return;
+    case RP_KIND_SIGNED:
+        snprintf(text, bytes, "%" PRId64, (int64_t)number_of(key, field));
+        return;
+    case RP_KIND_EPOCHS:
+        if (number_of(key, field) == 0) {
+            snprintf(text, bytes, "endless");
+            return;
+        }
+        /* fall through */
+    case RP_KIND_COUNT:
+    case RP_KIND_LENGTH:
+    case RP_KIND_BYTES:
+        snprintf(text, bytes, "%" PRIu64, number_of(key, field));
+        return;
+    case RP_KIND_SOURCES:
+        break; /* they have keys of their own */
+    }
+    RP_ASSERT(false);
+}
+
+static void print_named(const struct rp_key *table, size_t count, const void *object,
+                        const char *name, char *text, size_t bytes)
+{
+    size_t i = 0;
+    while (i < count && strcmp(table[i].name, name) != 0)
+        i++;
+    RP_ASSERT(i < count);
+    print_value(&table[i], object, text, bytes);
+}
+
+void rp_config_value_text(const struct rp_config *config, const char *name, char *text,
+                          size_t bytes)
+{
+    print_named(rp_config_key_table, RP_KEY_COUNT, config, name, text, bytes);
+}
+
+void rp_config_source_value_text(const struct rp_config_source *source, const char *name,
+                                 char *text, size_t bytes)
+{
+    print_named(rp_source_key_table, rp_source_key_count, source, name, text, bytes);
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# ringpack config: what is shown, compared and written is what the engine reads.
+source "${0%/*}/kit.sh"
+
+# field EXPRESSION: of the JSON in `said`
+field() { "$python" -c "import json; r = json.load(open('said')); print($1)"; }
+
+mkdir corpus
+head -c 4000 /dev/zero >corpus/a.bin
+head -c 4000 /dev/zero >"corpus/odd #1: name.bin"
+cat >one.yaml <<'YAML'
+sources:
+- {name: web, path: corpus/a.bin, format: raw, dtype: u16, eos: 0, weight: 0.75}
+seq_len: 64
+batch_size: 2
+run_dir: here
+YAML
+
+# ---- show: values, where they are from, what may change
+status 0 "one.yaml:3|--batch-size|0.75|must stay|may change" \
+    "$ringpack" config show -c one.yaml --batch-size=4
+status 0 "" "$ringpack" config show --json -c one.yaml --batch-size=4
+equals "64 one.yaml:3 True must stay" \
+    "$(field "*(r['seq_len'][k] for k in ('value', 'from', 'given', 'at_resume'))" | tr -d "(),'")"
+equals "4 --batch-size" "$(field "r['batch_size']['value'] + ' ' + r['batch_size']['from']")"
+equals "None False" "$(field "str(r['cpus']['value']) + ' ' + str(r['cpus']['given'])")"
+equals "['corpus/a.bin']" "$(field "r['sources']['value'][0]['shards']")"
+equals "64" "$("$ringpack" config show seq_len -c one.yaml)"
+equals "" "$("$ringpack" config show cpus -c one.yaml)"
+equals "8" "$("$ringpack" config show seq_len -c one.yaml --seq-len=8)"
+refuses "did you mean \`seq_len\`" "$ringpack" config show seq_lan -c one.yaml
+# Every key of the help is shown, and no other.
+"$ringpack" help serve | grep -oE '^ +--[a-z-]+=VALUE' | grep -oE '[a-z]+(-[a-z]+)*=' | tr -d = |
+    tr - _ | sort >of_help
+"$ringpack" config show --json >said
+field "'\n'.join(sorted(r))" >of_show
+grep -vxFf of_show of_help | grep -vx 'config' >missing || true
+equals "" "$(cat missing)"
+
+# ---- check
+status 0 "one.yaml: fine" "$ringpack" config check -c one.yaml
+grep -v batch_size one.yaml >short.yaml
+refuses "batch_size: required" "$ringpack" config check -c short.yaml
+refuses "no such file|absent.bin" \
+    "$ringpack" config check --sources=absent.bin --seq-len=8 --batch-size=1
+
+# ---- diff: 0 where nothing differs, 1 where something does
+status 0 "" "$ringpack" config diff one.yaml one.yaml
+sed -e 's/seq_len: 64/seq_len: 32/' -e 's/0.75/0.5/' -e 's/batch_size: 2/batch_size: 3/' \
+    -e 's/eos: 0/eos: 1/' one.yaml >two.yaml
+echo 'seed: 0 # the default, so it is no difference' >>two.yaml
+words="seq_len: must stay|batch_size: may change|weight: may change, with --accept-weights"
+status 1 "$words|eos: must stay" "$ringpack" config diff one.yaml two.yaml
+status 1 "" "$ringpack" config diff --json one.yaml two.yaml
+equals "4" "$(field "len(r)")"
+sed 's/name: web/name: book/' one.yaml >three.yaml
+status 1 "web|book|(not there)" "$ringpack" config diff one.yaml three.yaml
+refuses "expected two configs" "$ringpack" config diff one.yaml
+refuses "nowhere.yaml" "$ringpack" config diff one.yaml nowhere.yaml
+
+# ---- init: what is written is read back, and is never written over
+status 0 "new.yaml: written" \
+    "$ringpack" config init corpus/a.bin "corpus/odd #1: name.bin" -o new.yaml --seed 7
+status 0 "new.yaml: fine (sources: 2, files: 2)" "$ringpack" config check -c new.yaml
+equals "7" "$("$ringpack" config show seed -c new.yaml)"
+cp new.yaml before
+refuses "new.yaml: File exists" "$ringpack" config init corpus/a.bin -o new.yaml
+cmp new.yaml before
+mkdir elsewhere
+status 0 "written" "$ringpack" config init corpus/a.bin -o elsewhere/new.yaml
+status 0 "fine" "$ringpack" config check -c elsewhere/new.yaml
+refuses "no such file" "$ringpack" config init corpus/none.bin -o none.yaml
+[ ! -e none.yaml ] || fail "a config was written although its corpus is not there"
+refuses "expected the paths" "$ringpack" config init
+status 2 "No such file or directory" "$ringpack" config init corpus/a.bin -o nowhere/new.yaml
+# With its comments taken away every default is set, and nothing differs.
+sed -E 's/^# ([a-z_]+: [^# ][^#]*)#.*/\1/' new.yaml >set.yaml
+status 0 "" "$ringpack" config diff new.yaml set.yaml
+
+refuses "expected show, check, diff or init" "$ringpack" config shew

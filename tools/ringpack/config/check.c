@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check.c — `ringpack config check`: a config that is complete, in range, and of files that are
+ * there. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cmd.h"
+#include "config/keys.h"
+#include "object/url.h"
+
+/* Is it a file, or the prefix of a Megatron dataset? */
+static bool is_there(const char *path)
+{
+    char *index = rp_format("%s.idx", path);
+    bool found = access(path, F_OK) == 0 || (index && access(index, F_OK) == 0);
+    free(index);
+    return found;
+}
+
+int rp_keys_finish(struct rp_config *config, struct rp_error *error)
+{
+    int code = rp_config_finish(config, error);
+    for (uint32_t i = 0; i < config->source_count && code == 0; i++) {
+        const struct rp_config_source *source = &config->sources[i];
+        for (uint32_t s = 0; s < source->shard_count && code == 0; s++)
+            if (!rp_url_is(source->shards[s]) && !is_there(source->shards[s]))
+                code = rp_fail(error, -ENOENT, "nothing was written; check the path",
+                               "source %s: %s: there is no such file, and no %s.idx", source->name,
+                               source->shards[s], source->shards[s]);
+    }
+    return code;
+}
+
+int rp_keys_check(const struct rp_keys_arguments *arguments, struct rp_config *config)
+{
+    struct rp_error error;
+    if (arguments->word_count > 0)
+        return rp_cmd_misuse("config", "check: expected -c FILE, found `%s`", arguments->words[0]);
+    if (rp_keys_finish(config, &error) < 0)
+        return rp_cmd_report(&error);
+    uint64_t files = 0;
+    for (uint32_t i = 0; i < config->source_count; i++)
+        files += config->sources[i].shard_count;
+    printf("%s: fine (sources: %" PRIu32 ", files: %" PRIu64
+           "); `ringpack doctor -c` also opens them\n",
+           config->called ? config->called : "the options", config->source_count, files);
+    return RP_EXIT_FINE;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* keys.h — `ringpack config`: the keys of a config shown, checked, compared and written. It reads
+ * configs and nothing else: no corpus is opened; `check` and `init` list its files. */
+#ifndef RP_TOOLS_CONFIG_KEYS_H
+#define RP_TOOLS_CONFIG_KEYS_H
+
+#include "cmd_config.h"
+
+#define RP_KEYS_WORDS_MAX 256
+/* Room for the text of a value: a path, or the list of a source's shards, which is cut to it. */
+#define RP_KEYS_VALUE_BYTES 4608
+
+struct rp_keys_arguments {
+    struct rp_cmd_config config;
+    const char *words[RP_KEYS_WORDS_MAX]; /* of the command line, behind the action */
+    size_t word_count;
+    const char *output; /* -o */
+    bool json;
+};
+
+/** The actions. Each returns the exit status. */
+int rp_keys_show(const struct rp_keys_arguments *arguments, const struct rp_config *config);
+int rp_keys_check(const struct rp_keys_arguments *arguments, struct rp_config *config);
+int rp_keys_diff(const struct rp_keys_arguments *arguments);
+int rp_keys_init(const struct rp_keys_arguments *arguments, struct rp_config *config);
+
+/** Finish the config, and check that the files it names are there. -ENOENT names the first that is
+ * not. URLs are not looked at. */
+RP_MUST_CHECK int rp_keys_finish(struct rp_config *config, struct rp_error *error);
+
+/** The value of key number `i` that a run would have, before values are derived from others: what
+ * was given, else the default, which may be a description in parentheses. */
+void rp_keys_value(const struct rp_config *config, size_t i, char text[RP_KEYS_VALUE_BYTES]);
+/** The same for a key of a source; false if it has its default. */
+bool rp_keys_source_value(const struct rp_config_source *source, const struct rp_config_key *key,
+                          char text[RP_KEYS_VALUE_BYTES]);
+
+/** What a change of the key means for a run that resumes, as words. */
+const char *rp_keys_at_resume(const char *key);
+const char *rp_keys_of_source_at_resume(const char *key);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verb.c — `ringpack config show | check | diff | init`. */
+#include <string.h>
+
+#include "cmd.h"
+#include "config/keys.h"
+
+enum { OPTION_JSON = 0x1000 };
+
+static const struct argp_option own_options[] = {
+    {"json", OPTION_JSON, NULL, 0, "print JSON (show, diff)", 0},
+    {"output", 'o', "FILE", 0, "write the config to FILE, which must not exist (init)", 0},
+    {0},
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct rp_keys_arguments *arguments = state->input;
+    switch (key) {
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case 'o':
+        arguments->output = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (arguments->word_count == RP_KEYS_WORDS_MAX)
+            argp_error(state, "more than %d words", RP_KEYS_WORDS_MAX);
+        arguments->words[arguments->word_count++] = text;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The config is read here and finished by none but `check` and `init`: finishing lists all files of
+ * the corpus. */
+static int read_config(struct rp_cmd_config *arguments)
+{
+    struct rp_error error;
+    int code = rp_cmd_config_read(arguments, &error);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+static int run(void *input, const struct rp_config *config)
+{
+    struct rp_keys_arguments *arguments = input;
+    (void)config; /* the same as arguments->config.config */
+    if (arguments->word_count == 0)
+        return rp_cmd_misuse("config", "expected show, check, diff or init");
+    const char *action = arguments->words[0];
+    arguments->word_count--;
+    memmove(arguments->words, arguments->words + 1,
+            arguments->word_count * sizeof *arguments->words);
+    if (!strcmp(action, "show"))
+        return rp_keys_show(arguments, arguments->config.config);
+    if (!strcmp(action, "check"))
+        return rp_keys_check(arguments, arguments->config.config);
+    if (!strcmp(action, "diff"))
+        return rp_keys_diff(arguments);
+    if (!strcmp(action, "init"))
+        return rp_keys_init(arguments, arguments->config.config);
+    return rp_cmd_misuse("config", "expected show, check, diff or init, found `%s`", action);
+}
+
+int rp_cmd_config(int argc, char **argv)
+{
+    static const struct rp_cmd_verb verb = {
+        .options = own_options,
+        .parse = parse,
+        .args_doc = "show [KEY...]\ncheck\ndiff FILE FILE\ninit PATH...",
+        .doc =
+            "Show, check, compare or write configs. No token file is opened.\v"
+            "`show` prints what each key is set to, by which line of the file or option, and "
+            "whether it may change when the run resumes; with one KEY it prints the value alone. "
+            "`check` also lists the files of the corpus. `diff` exits 1 if the configs differ, "
+            "and says for each key whether a run of the first may resume with the second. "
+            "`init` writes a config for a corpus, with every default as a comment; keys that are "
+            "given as options are set.",
+        .run = run,
+        .finish = read_config};
+    struct rp_keys_arguments arguments = {0};
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
+}
