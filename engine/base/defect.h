@@ -14,6 +14,7 @@
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
+    X(evict_next_needed, "a full cache evicts what is needed next, not what is needed last")       \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
@@ -55,6 +56,7 @@
     X(trust_arrow_offsets, "offsets in an Arrow file are not held against its buffers")            \
     X(take_short_read, "a short read is taken for a complete one")                                 \
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \
+    X(trust_cached_bytes, "what is read from the cache is not compared with its hashes")           \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with the run's")     \
     X(trust_fresh_stamps, "a file that changed just now is taken to change its times again")       \
     X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \

@@ -445,3 +445,13 @@ char *rp_path_directory(const char *path)
         return strdup(".");
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
+
+char *rp_dir_of_caches(const char *given)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (given)
+        return strdup(given);
+    return cache && *cache ? rp_format("%s/ringpack", cache)
+           : home && *home ? rp_format("%s/.cache/ringpack", home)
+                           : rp_format("/tmp/ringpack-%u-cache", (unsigned)getuid());
+}

@@ -90,6 +90,10 @@ RP_MUST_CHECK int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const 
 RP_MUST_CHECK int rp_map_detach(struct rp_map *map, const char *path, struct rp_error *error);
 void rp_map_close(struct rp_map *map);
 
+/** Where what may be made again is kept: `given`, or $XDG_CACHE_HOME/ringpack, ~/.cache/ringpack or
+ * /tmp/ringpack-UID-cache. The caller frees it; NULL when out of memory. */
+char *rp_dir_of_caches(const char *given);
+
 /** The part of `path` before the last '/', or "."; the caller frees it. NULL when out of memory. */
 char *rp_path_directory(const char *path);
 

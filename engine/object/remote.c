@@ -41,16 +41,6 @@ struct look {
     uint8_t *map;
 };
 
-static char *choose_directory(const char *given)
-{
-    const char *cache = rp_environment("XDG_CACHE_HOME"), *home = rp_environment("HOME");
-    if (given)
-        return strdup(given);
-    return cache  ? rp_format("%s/ringpack", cache)
-           : home ? rp_format("%s/.cache/ringpack", home)
-                  : rp_format("/tmp/ringpack-%u-cache", (unsigned)getuid());
-}
-
 /* ---- looking --------------------------------------------------------------------------------- */
 
 /* The URL of a part of a shard; the caller frees it. NULL with *none: it has no such part. */
@@ -273,7 +263,7 @@ int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, siz
 {
     struct rp_remote *remotes = rp_calloc(count, sizeof *remotes);
     struct look *looks = rp_calloc((size_t)GROUP * PARTS, sizeof *looks);
-    char *chosen = choose_directory(directory);
+    char *chosen = rp_dir_of_caches(directory);
     int code = remotes && looks && chosen
                    ? rp_dir_make(chosen, error)
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for %zu shards", count);

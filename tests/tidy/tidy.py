@@ -81,7 +81,7 @@ def code_lines(files, *endings):
 
 # ---- who may know whom -----------------------------------------------------------------------
 
-LAYER_1 = {"corpus", "plan", "io", "shm", "checkpoint"}
+LAYER_1 = {"corpus", "plan", "io", "shm", "checkpoint", "cache"}
 
 
 def module_of(path):
@@ -94,7 +94,7 @@ MAY_KNOW = {  # beside itself, base and the public headers
     "client": {"shm"},
     "config": {"corpus", "object"},
     "corpus": {"object"},
-    "io": {"object"},
+    "io": {"object", "cache"},
     "flow": LAYER_1,
     "top": LAYER_1 | {"config"},
     "server": LAYER_1 | {"config", "flow", "top"},

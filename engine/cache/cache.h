@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cache.h — bytes of objects in stores, kept in files of a local disk, so that a second use of them
+ * asks no server.
+ *
+ * Each object has one file (kept_file.h), named by a hash of its name, its identity (ETag) and its
+ * size: an object that changed is another object, with another file. The file is sparse. Beside the
+ * bytes it has a hash of each page of 4 KiB, and two words for each chunk of 64 pages that say
+ * which pages are there.
+ *
+ *     reader threads                      the cache's thread
+ *     ── rp_kept_look: is it there?       ◄── queue ── rp_kept_keep: bytes that arrived and were
+ *     ── an ordinary read of the file                  verified
+ *     ── rp_kept_check: is it what           makes room (stock.h), writes bytes, hashes, words
+ *        was written?
+ *
+ * Invariants:
+ *  - What is read from a file counts only if every page of it has its hash. So neither a crash at
+ * any moment, nor a failing disk, nor an eviction during the read can give other bytes than
+ * arrived.
+ *  - The pages of all files of a directory, of all engines, are at most `bytes`: they are counted
+ *    under a lock that ends with its process (space.h), before they are written.
+ *  - Readers never wait for the disk of the cache: if its thread is behind, bytes are not kept.
+ *  - No failure of the cache is one of the run: what it cannot give is asked of the server. */
+#ifndef RP_CACHE_CACHE_H
+#define RP_CACHE_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+
+#define RP_CACHE_PAGE_BYTES 4096u
+#define RP_CACHE_CHUNK_PAGES 64u
+#define RP_CACHE_CHUNK_BYTES (RP_CACHE_PAGE_BYTES * RP_CACHE_CHUNK_PAGES)
+#define RP_CACHE_BYTES_MIN (8u << 20)
+#define RP_CACHE_NEVER UINT64_MAX
+
+/* An object of the run. */
+struct rp_cache_object {
+    const char *name; /* without secrets */
+    const char *identity;
+    uint64_t bytes;
+};
+
+struct rp_cache_options {
+    const char
+        *directory; /* the files lie in DIRECTORY/blocks; NULL = rp_dir_of_caches (base/file.h) */
+    uint64_t bytes; /* of pages that are kept at most, by all engines together */
+    const struct rp_cache_object *objects; /* copied; known by their numbers from then on */
+    uint32_t object_count;
+    /* How far away the next use of bytes [first, last) of an object is, in any unit;
+     * RP_CACHE_NEVER. What is furthest away is evicted. Asked by the cache's thread only. */
+    uint64_t (*next_use)(void *context, uint32_t object, uint64_t first, uint64_t last);
+    void *context;
+    uint64_t usual_distance; /* of what another run keeps, whose plan is not known here */
+};
+
+struct rp_cache;
+/** Make the directory if need be, count what is there, and start the thread. A directory that
+ * cannot be used is an error, which the caller may live with: NULL stands for no cache everywhere
+ * below. */
+RP_MUST_CHECK int rp_cache_open(struct rp_cache **cache_out, const struct rp_cache_options *options,
+                                struct rp_error *error);
+/** Writes what is queued, but waits no longer than a few seconds for other engines. */
+void rp_cache_close(struct rp_cache *cache);
+/** Wait until all that was given to rp_kept_keep is written or was dropped. */
+void rp_cache_flush(struct rp_cache *cache);
+
+/* ---- readers: any thread --------------------------------------------------------------------- */
+
+struct rp_kept;
+/** The file of an object. NULL: it cannot be opened or made, and the object is read without one;
+ * that is logged once. */
+struct rp_kept *rp_kept_open(struct rp_cache *cache, uint32_t object);
+void rp_kept_close(struct rp_kept *kept); /* NULL is fine */
+
+int rp_kept_fd(const struct rp_kept *kept);
+/** Where byte 0 of the object lies in its file. */
+uint64_t rp_kept_data_offset(const struct rp_kept *kept);
+
+/* Of a range, the bytes from its begin and up to its end that are there; head + tail <= bytes. */
+struct rp_cache_held {
+    uint32_t head, tail;
+};
+/** Both are whole pages. `offset` is aligned to pages, `bytes` ends on a page or with the object.
+ */
+struct rp_cache_held rp_kept_look(const struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+/** Are these bytes, which were read from the file, those that were written to it? If not, the pages
+ * are given up. */
+bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);
+/** Keep bytes that the server sent, and that were compared with all there is to compare them with.
+ * They are copied; those that are there already are left alone. */
+void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);
+
+/** For stat: a read of which so many bytes came from the file, and so many from the server. */
+void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server);
+
+struct rp_cache_counts {
+    uint64_t hits, misses; /* reads: all of it from the file, or not */
+    uint64_t hit_bytes, fetched_bytes;
+    uint64_t kept_bytes, evicted_bytes; /* by this engine */
+    uint64_t declined_bytes; /* not kept: needed later than all that is there, or no time for it */
+    uint64_t damaged_bytes;  /* given up because a hash differed */
+    uint64_t failures;       /* writes that failed, as on a full disk */
+    uint64_t held_bytes, bytes_max; /* by all engines; the limit */
+};
+void rp_cache_counts(const struct rp_cache *cache, struct rp_cache_counts *counts);
+/** Its directory, for people. */
+const char *rp_cache_place(const struct rp_cache *cache);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cache_struct.h — the state of a cache, for cache.c (readers) and keeper.c (the thread that
+ * writes).
+ */
+#ifndef RP_CACHE_CACHE_STRUCT_H
+#define RP_CACHE_CACHE_STRUCT_H
+
+#include <pthread.h>
+
+#include "base/atomic.h"
+#include "cache/cache.h"
+#include "cache/kept_file.h"
+#include "cache/space.h"
+#include "cache/stock.h"
+
+/* Copies of bytes that wait for the disk: as much is read while a disk takes a breath. */
+#define RP_CACHE_QUEUE_BYTES (64u << 20)
+
+/* An object that readers have open. `file` is opened or made by the first to open it, or by the
+ * cache's thread; it is valid once is_open says so, until the last reference is given back. */
+struct rp_kept {
+    struct rp_cache *cache;
+    uint32_t object;
+    uint32_t references; /* under the mutex */
+    struct rp_kept_file file;
+    struct rp_a32 is_open; /* writer: under the mutex. PAIRS kept-open */
+    struct rp_a64 touched_ns;
+};
+
+/* Bytes to write; without data, pages to be looked at because they were not what was written. */
+struct rp_cache_job {
+    struct rp_cache_job *next;
+    struct rp_kept *kept;
+    uint64_t offset;
+    uint32_t bytes;
+    bool has_data;
+    uint8_t data[];
+};
+
+struct rp_cache {
+    struct rp_cache_options options;
+    struct rp_cache_object *objects; /* [object_count]; their strings are ours */
+    char *directory;
+    struct rp_kept **kept; /* [object_count]: those that are open. Under the mutex */
+
+    pthread_mutex_t mutex;
+    pthread_cond_t work, idle;
+    struct rp_cache_job *first, *last; /* under the mutex, as the three below */
+    uint64_t queued_bytes;
+    bool is_busy, is_closing;
+    pthread_t thread;
+
+    /* the thread's own */
+    struct rp_space space;
+    struct rp_stock stock;
+    uint64_t pause_until_ns; /* after a failed write */
+    uint64_t said_ns;        /* when that was last logged */
+
+    struct rp_a64 hits, misses, hit_bytes, fetched_bytes;
+    struct rp_a64 kept_bytes, evicted_bytes, declined_bytes, damaged_bytes, failures;
+};
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* keeper — see keeper.h.
+ *
+ * Of each chunk: count its new pages → write them and their hashes → say that they are there. All
+ * of a job is done under the lock of the directory, so no page is written while another engine
+ * evicts its chunk. A write that fails gives its chunk up; then nothing is written for a while. */
+#include "cache/keeper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define LOCK_WAIT_MS 2000u
+#define PAUSE_NS 5000000000u
+#define SAY_NS 60000000000u
+
+int rp_keeper_lock(struct rp_cache *cache, uint32_t wait_ms)
+{
+    int code = rp_space_lock(&cache->space, wait_ms);
+    if (code == RP_SPACE_UNKNOWN) {
+        code = rp_stock_scan(&cache->stock);
+        if (code < 0)
+            rp_space_leave(&cache->space);
+    }
+    return code;
+}
+
+static void note_failure(struct rp_cache *cache, int code)
+{
+    uint64_t now = rp_now_ns();
+    rp_a64_add_relaxed(&cache->failures, 1);
+    cache->pause_until_ns = now + PAUSE_NS;
+    if (cache->said_ns && now - cache->said_ns < SAY_NS)
+        return;
+    cache->said_ns = now;
+    rp_log(RP_LOG_WARNING,
+           "%s: blocks of objects cannot be kept there for now: %s; they are read from their store "
+           "instead",
+           cache->directory, rp_strerror(code));
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* The file of an object; made, if nothing is kept of it yet. */
+static int need_file(struct rp_cache *cache, struct rp_kept *kept)
+{
+    struct stat info;
+    if (rp_a32_load_relaxed(&kept->is_open))
+        return fstat(kept->file.fd, &info) < 0 ? -errno : info.st_nlink ? 0 : -ESTALE;
+    const struct rp_cache_object *object = &cache->objects[kept->object];
+    struct rp_hash128 key = rp_kept_file_key(object);
+    struct rp_kept_file file;
+    int code = rp_kept_file_open(&file, cache->space.directory, key);
+    if (code == -ENOENT || code == -EBADMSG)
+        code = rp_kept_file_make(&file, cache->space.directory, key, object->bytes);
+    if (code < 0)
+        return code;
+    kept->file = file;
+    rp_a32_store_release(&kept->is_open, 1); /* PAIRS kept-open */
+    return 0;
+}
+
+/* Give up a chunk of which a write failed. */
+static void give_up(struct rp_cache *cache, const struct rp_kept_file *file, uint64_t chunk,
+                    const struct rp_kept_words *words)
+{
+    const struct rp_kept_words none = {0, 0};
+    uint64_t bytes = (uint64_t)__builtin_popcountll(words->counted) * RP_CACHE_PAGE_BYTES;
+    if (rp_kept_file_punch(file, chunk) == 0 && rp_kept_file_set_words(file, chunk, &none) == 0)
+        cache->space.kept_bytes -= rp_min_u64(bytes, cache->space.kept_bytes);
+}
+
+/* Pages [first, last) of a chunk, which has these words. */
+static int write_pages(struct rp_cache *cache, const struct rp_kept_file *file, uint64_t chunk,
+                       struct rp_kept_words *words, uint64_t offset, const uint8_t *data,
+                       uint32_t bytes, uint64_t mask)
+{
+    uint64_t more = (uint64_t)__builtin_popcountll(mask & ~words->counted) * RP_CACHE_PAGE_BYTES;
+    words->counted |= mask;
+    int code = rp_kept_file_set_words(file, chunk, words);
+    if (code < 0)
+        return code;
+    cache->space.kept_bytes += more;
+    code = rp_kept_file_write(file, offset, data, bytes);
+    if (code == 0) {
+        words->there |= mask;
+        code = rp_kept_file_set_words(file, chunk, words);
+    }
+    if (code < 0)
+        give_up(cache, file, chunk, words);
+    else
+        rp_a64_add_relaxed(&cache->kept_bytes, more);
+    return code;
+}
+
+/* What a job has of one chunk. */
+static int keep_chunk(struct rp_cache *cache, const struct rp_cache_job *job, uint32_t number,
+                      uint64_t chunk)
+{
+    const struct rp_kept_file *file = &job->kept->file;
+    struct rp_kept_words words;
+    uint64_t first = rp_max_u64(job->offset, rp_kept_chunk_first(chunk));
+    uint64_t last = rp_min_u64(job->offset + job->bytes, rp_kept_chunk_last(file, chunk));
+    uint64_t begin = rp_kept_chunk_first(chunk);
+    uint64_t mask = rp_kept_mask((uint32_t)((first - begin) / RP_CACHE_PAGE_BYTES),
+                                 (uint32_t)rp_div_up(last - begin, RP_CACHE_PAGE_BYTES));
+    int code = rp_kept_file_words(file, chunk, 1, &words);
+    if (code < 0 || (mask & ~words.there) == 0)
+        return code;
+    uint64_t more = (uint64_t)__builtin_popcountll(mask & ~words.counted) * RP_CACHE_PAGE_BYTES;
+    uint64_t before = cache->stock.evicted_bytes;
+    bool has_room = rp_stock_make_room(&cache->stock, more,
+                                       rp_stock_distance(&cache->stock, number, chunk));
+    rp_a64_add_relaxed(&cache->evicted_bytes, cache->stock.evicted_bytes - before);
+    if (!has_room) {
+        rp_a64_add_relaxed(&cache->declined_bytes, last - first);
+        return 0;
+    }
+    if (!words.counted)
+        code = rp_stock_add(&cache->stock, number, chunk);
+    return code < 0
+               ? code
+               : write_pages(cache, file, chunk, &words, first, job->data + (first - job->offset),
+                             (uint32_t)(last - first), mask);
+}
+
+static int keep(struct rp_cache *cache, const struct rp_cache_job *job)
+{
+    int code = need_file(cache, job->kept);
+    if (code < 0)
+        return code;
+    rp_stock_begin(&cache->stock);
+    uint64_t last = (job->offset + job->bytes - 1) / RP_CACHE_CHUNK_BYTES;
+    for (uint64_t chunk = job->offset / RP_CACHE_CHUNK_BYTES; chunk <= last && code == 0; chunk++) {
+        /* asked for each time: making room may have counted all files anew */
+        int64_t number = rp_stock_file(&cache->stock, job->kept->file.key, job->kept->file.bytes);
+        code = number < 0 ? (int)number : keep_chunk(cache, job, (uint32_t)number, chunk);
+    }
+    return code;
+}
+
+/* ---- pages that are not what was written ----------------------------------------------------- */
+
+static int look_at_chunk(struct rp_cache *cache, const struct rp_kept_file *file, uint64_t chunk,
+                         uint8_t *bytes)
+{
+    struct rp_kept_words words;
+    uint64_t hashes[RP_CACHE_CHUNK_PAGES], bad = 0, begin = rp_kept_chunk_first(chunk);
+    int code = rp_kept_file_words(file, chunk, 1, &words);
+    if (code == 0)
+        code = rp_kept_file_hashes(file, chunk * RP_CACHE_CHUNK_PAGES, RP_CACHE_CHUNK_PAGES,
+                                   hashes);
+    if (code < 0)
+        return code;
+    for (uint32_t p = 0; p < RP_CACHE_CHUNK_PAGES; p++) {
+        uint64_t at = begin + (uint64_t)p * RP_CACHE_PAGE_BYTES;
+        if (!(words.there >> p & 1))
+            continue;
+        uint32_t length = (uint32_t)rp_min_u64(RP_CACHE_PAGE_BYTES, file->bytes - at);
+        if (rp_kept_file_read(file, at, bytes, length) < 0 || rp_hash64(bytes, length) != hashes[p])
+            bad |= 1ull << p;
+    }
+    rp_a64_add_relaxed(&cache->damaged_bytes,
+                       (uint64_t)__builtin_popcountll(bad) * RP_CACHE_PAGE_BYTES);
+    words.there &= ~bad;
+    return bad ? rp_kept_file_set_words(file, chunk, &words) : 0;
+}
+
+static int look_at(struct rp_cache *cache, const struct rp_cache_job *job)
+{
+    uint8_t bytes[RP_CACHE_PAGE_BYTES];
+    uint64_t last = (job->offset + job->bytes - 1) / RP_CACHE_CHUNK_BYTES;
+    int code = 0;
+    for (uint64_t chunk = job->offset / RP_CACHE_CHUNK_BYTES; chunk <= last && code == 0; chunk++)
+        code = look_at_chunk(cache, &job->kept->file, chunk, bytes);
+    return code;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
+{
+    if (job->has_data && rp_now_ns() < cache->pause_until_ns) {
+        rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
+        return;
+    }
+    int code = rp_keeper_lock(cache, LOCK_WAIT_MS);
+    if (code == -EWOULDBLOCK) {
+        rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
+        return;
+    }
+    if (code >= 0) {
+        code = job->has_data ? keep(cache, job) : look_at(cache, job);
+        rp_space_unlock(&cache->space);
+    }
+    if (code < 0)
+        note_failure(cache, code);
+}
+
+static struct rp_cache_job *next_job(struct rp_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    cache->is_busy = false;
+    while (!cache->first && !cache->is_closing) {
+        pthread_cond_broadcast(&cache->idle);
+        pthread_cond_wait(&cache->work, &cache->mutex);
+    }
+    struct rp_cache_job *job = cache->first;
+    if (job) {
+        cache->first = job->next;
+        cache->is_busy = true;
+    }
+    pthread_mutex_unlock(&cache->mutex);
+    return job;
+}
+
+void *rp_keeper_run(void *argument)
+{
+    struct rp_cache *cache = argument;
+    struct rp_cache_job *job;
+    prctl(PR_SET_NAME, "keep");
+    while ((job = next_job(cache)) != NULL) {
+        do_job(cache, job);
+        pthread_mutex_lock(&cache->mutex);
+        cache->queued_bytes -= job->has_data ? job->bytes : 0;
+        pthread_mutex_unlock(&cache->mutex);
+        rp_kept_close(job->kept);
+        free(job);
+    }
+    return NULL;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kept — an open object of a cache, for readers (cache.h): is it there, is it what was written, and
+ * the queue of what is to be written (keeper.h). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/defect.h"
+#include "base/mem.h"
+#include "cache/cache_struct.h"
+
+#define TOUCH_NS 60000000000u
+#define WORDS_AT_ONCE 64u
+#define HASHES_AT_ONCE 256u
+
+struct rp_kept *rp_kept_open(struct rp_cache *cache, uint32_t object)
+{
+    RP_ASSERT(object < cache->options.object_count);
+    pthread_mutex_lock(&cache->mutex);
+    struct rp_kept *kept = cache->kept[object];
+    if (!kept) {
+        kept = rp_calloc(1, sizeof *kept);
+        if (kept) {
+            *kept = (struct rp_kept){.cache = cache, .object = object};
+            bool is_open = rp_kept_file_open(&kept->file, cache->space.directory,
+                                             rp_kept_file_key(&cache->objects[object])) == 0;
+            rp_a32_store_release(&kept->is_open, is_open); /* PAIRS kept-open */
+        }
+        cache->kept[object] = kept;
+    }
+    if (kept)
+        kept->references++;
+    pthread_mutex_unlock(&cache->mutex);
+    return kept;
+}
+
+void rp_kept_close(struct rp_kept *kept)
+{
+    if (!kept)
+        return;
+    struct rp_cache *cache = kept->cache;
+    pthread_mutex_lock(&cache->mutex);
+    bool is_last = --kept->references == 0;
+    if (is_last)
+        cache->kept[kept->object] = NULL;
+    pthread_mutex_unlock(&cache->mutex);
+    if (!is_last)
+        return;
+    rp_kept_file_close(&kept->file);
+    free(kept);
+}
+
+static bool is_open(const struct rp_kept *kept)
+{
+    return kept && rp_a32_load_acquire(&kept->is_open); /* PAIRS kept-open */
+}
+
+int rp_kept_fd(const struct rp_kept *kept)
+{
+    return kept->file.fd;
+}
+
+uint64_t rp_kept_data_offset(const struct rp_kept *kept)
+{
+    return kept->file.data_offset;
+}
+
+/* ---- is it there? ---------------------------------------------------------------------------- */
+
+/* The words of 64 chunks, around the page that was asked for last. */
+struct words {
+    uint64_t first;
+    uint64_t count;
+    struct rp_kept_words words[WORDS_AT_ONCE];
+};
+
+static bool is_there(const struct rp_kept_file *file, struct words *words, uint64_t page)
+{
+    uint64_t chunk = page / RP_CACHE_CHUNK_PAGES;
+    if (words->count == 0 || chunk < words->first || chunk >= words->first + words->count) {
+        words->first = rp_align_down(chunk, WORDS_AT_ONCE);
+        words->count = rp_min_u64(WORDS_AT_ONCE, file->chunks - words->first);
+        if (rp_kept_file_words(file, words->first, words->count, words->words) < 0)
+            memset(words->words, 0, sizeof words->words);
+    }
+    return words->words[chunk - words->first].there >> (page % RP_CACHE_CHUNK_PAGES) & 1;
+}
+
+struct rp_cache_held rp_kept_look(const struct rp_kept *kept, uint64_t offset, uint32_t bytes)
+{
+    struct rp_cache_held held = {0, 0};
+    if (!is_open(kept))
+        return held;
+    RP_ASSERT(offset % RP_CACHE_PAGE_BYTES == 0 &&
+              rp_range_inside(offset, bytes, kept->file.bytes));
+    struct words words = {.count = 0};
+    uint64_t first = offset / RP_CACHE_PAGE_BYTES,
+             end = first + rp_div_up(bytes, RP_CACHE_PAGE_BYTES);
+    uint64_t head = first, tail = end;
+    while (head < end && is_there(&kept->file, &words, head))
+        head++;
+    while (tail > head && is_there(&kept->file, &words, tail - 1))
+        tail--;
+    held.head = (uint32_t)rp_min_u64((head - first) * RP_CACHE_PAGE_BYTES, bytes);
+    if (tail < end)
+        held.tail = (uint32_t)(bytes - (tail - first) * RP_CACHE_PAGE_BYTES);
+    return held;
+}
+
+/* An engine that only reads keeps its files from looking unused. */
+static void touch(struct rp_kept *kept)
+{
+    uint64_t now = rp_now_ns();
+    if (now - rp_a64_load_relaxed(&kept->touched_ns) < TOUCH_NS)
+        return;
+    rp_a64_store_relaxed(&kept->touched_ns, now);
+    (void)futimens(kept->file.fd, NULL);
+}
+
+static bool are_same(const struct rp_kept_file *file, uint64_t offset, const uint8_t *data,
+                     uint32_t bytes)
+{
+    uint64_t hashes[HASHES_AT_ONCE];
+    uint64_t page = offset / RP_CACHE_PAGE_BYTES;
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t pages = rp_min_u64(HASHES_AT_ONCE, rp_div_up(bytes - at, RP_CACHE_PAGE_BYTES));
+        if (rp_kept_file_hashes(file, page, pages, hashes) < 0)
+            return false;
+        for (uint64_t i = 0; i < pages; i++, at += RP_CACHE_PAGE_BYTES)
+            if (rp_hash64(data + at, rp_min_u64(RP_CACHE_PAGE_BYTES, bytes - at)) != hashes[i])
+                return false;
+        page += pages;
+    }
+    return true;
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+static void add_job(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
+{
+    struct rp_cache *cache = kept->cache;
+    pthread_mutex_lock(&cache->mutex);
+    bool has_room = cache->queued_bytes + bytes <= RP_CACHE_QUEUE_BYTES;
+    if (has_room && data)
+        cache->queued_bytes += bytes;
+    pthread_mutex_unlock(&cache->mutex);
+    struct rp_cache_job *job = has_room || !data ? malloc(sizeof *job + (data ? bytes : 0)) : NULL;
+    if (!job) {
+        rp_a64_add_relaxed(&cache->declined_bytes, bytes);
+        pthread_mutex_lock(&cache->mutex);
+        if (has_room && data)
+            cache->queued_bytes -= bytes;
+        pthread_mutex_unlock(&cache->mutex);
+        return;
+    }
+    *job = (struct rp_cache_job){
+        .kept = kept, .offset = offset, .bytes = bytes, .has_data = data != NULL};
+    if (data)
+        memcpy(job->data, data, bytes);
+    pthread_mutex_lock(&cache->mutex);
+    kept->references++;
+    *(cache->first ? &cache->last->next : &cache->first) = job;
+    cache->last = job;
+    pthread_cond_signal(&cache->work);
+    pthread_mutex_unlock(&cache->mutex);
+}
+
+bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
+{
+    touch(kept);
+    if (RP_DEFECT(trust_cached_bytes) || are_same(&kept->file, offset, data, bytes))
+        return true;
+    add_job(kept, offset, NULL, bytes);
+    return false;
+}
+
+void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
+{
+    if (kept && rp_kept_look(kept, offset, bytes).head < bytes)
+        add_job(kept, offset, data, bytes);
+}
+
+void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server)
+{
+    struct rp_cache *cache = kept->cache;
+    rp_a64_add_relaxed(from_server ? &cache->misses : &cache->hits, 1);
+    rp_a64_add_relaxed(&cache->hit_bytes, from_file);
+    rp_a64_add_relaxed(&cache->fetched_bytes, from_server);
+}

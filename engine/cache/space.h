@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* space.h — how many bytes all files of a directory keep, counted under a lock that every engine
+ * takes before it writes to them.
+ *
+ * The lock is a flock, which ends with its process. The file `space` says how much is kept, and
+ * whether somebody is at it: who finds that mark after taking the lock knows that the last holder
+ * died, and counts anew (stock.h). */
+#ifndef RP_CACHE_SPACE_H
+#define RP_CACHE_SPACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+
+struct rp_space {
+    int directory, fd;
+    uint64_t kept_bytes; /* valid while locked */
+    bool is_locked;
+};
+
+/** Open the directory of an absolute or relative path, and its file `space`. -EOPNOTSUPP where its
+ * file system cannot give back parts of a file. */
+RP_MUST_CHECK int rp_space_open(struct rp_space *space, const char *directory,
+                                struct rp_error *error);
+void rp_space_close(struct rp_space *space);
+
+enum rp_space_lock { RP_SPACE_COUNTED, RP_SPACE_UNKNOWN };
+/** Take the lock; UNKNOWN: kept_bytes has to be counted. -EWOULDBLOCK: others had it for all of
+ * wait_ms. Or another negative errno. */
+RP_MUST_CHECK int rp_space_lock(struct rp_space *space, uint32_t wait_ms);
+/** Store kept_bytes, and give the lock back. */
+void rp_space_unlock(struct rp_space *space);
+/** Give it back without a count: the next holder has to count. */
+void rp_space_leave(struct rp_space *space);
+/** What the file says now, without a lock: for people. */
+uint64_t rp_space_peek(const struct rp_space *space);
+
+#endif

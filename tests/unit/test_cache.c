@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The block cache: what it gives is what was kept, also after damage to any byte of its files; it
+ * takes no more room than it may; and what it evicts is what Belady's rule says. */
+#include "cache_kit.h"
+
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+static const struct rp_cache_object two[] = {{"a", "\"1\"", 40 * CHUNK + 5000},
+                                             {"b", "", 3 * PAGE}};
+
+static void test_what_was_kept_is_there(void **state)
+{
+    (void)state;
+    struct rp_cache *cache = open_cache(64 * CHUNK, two, 2);
+    struct rp_kept *a = rp_kept_open(cache, 0), *b = rp_kept_open(cache, 1);
+    assert_false(holds(a, "a", 0, PAGE));
+    keep(cache, a, "a", 3 * PAGE, 2 * PAGE);
+    keep(cache, a, "a", CHUNK - PAGE, 2 * PAGE); /* in two chunks */
+    keep(cache, a, "a", 40 * CHUNK + PAGE, 904); /* the end of the object */
+    keep(cache, b, "b", 0, 3 * PAGE);
+    for (int again = 0; again < 2; again++) {
+        assert_true(holds(a, "a", 3 * PAGE, 2 * PAGE));
+        assert_true(holds(a, "a", CHUNK - PAGE, 2 * PAGE));
+        assert_true(holds(a, "a", 40 * CHUNK + PAGE, 904));
+        assert_true(holds(b, "b", 0, 3 * PAGE));
+        struct rp_cache_held held = rp_kept_look(a, 3 * PAGE, CHUNK - 2 * PAGE);
+        assert_int_equal(held.head, 2 * PAGE);
+        assert_int_equal(held.tail, 2 * PAGE);
+        held = rp_kept_look(a, 40 * CHUNK, 5000);
+        assert_int_equal(held.head, 0);
+        assert_int_equal(held.tail, 904);
+        assert_int_equal(counts_of(cache).held_bytes, 8 * PAGE);
+        rp_kept_close(a);
+        rp_kept_close(b);
+        rp_cache_close(cache);
+        cache = open_cache(64 * CHUNK, two, 2); /* another engine, later */
+        a = rp_kept_open(cache, 0);
+        b = rp_kept_open(cache, 1);
+    }
+    rp_kept_close(a);
+    rp_kept_close(b);
+    rp_cache_close(cache);
+}
+
+static void test_another_identity_is_another_object(void **state)
+{
+    (void)state;
+    static const struct rp_cache_object others[] = {
+        {"a", "\"2\"", 40 * CHUNK + 5000}, {"a", "\"1\"", 40 * CHUNK}, {"a\"", "1\"", 41 * CHUNK}};
+    struct rp_cache *cache = open_cache(64 * CHUNK, two, 1);
+    struct rp_kept *kept = rp_kept_open(cache, 0);
+    keep(cache, kept, "a", 0, CHUNK);
+    rp_kept_close(kept);
+    rp_cache_close(cache);
+    cache = open_cache(64 * CHUNK, others, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        kept = rp_kept_open(cache, i);
+        assert_int_equal(rp_kept_look(kept, 0, PAGE).head, 0);
+        rp_kept_close(kept);
+    }
+    rp_cache_close(cache);
+}
+
+/* Each byte of a file is damaged, one after the other: pages, hashes, words, header. */
+static void test_no_damaged_byte_is_given(void **state)
+{
+    (void)state;
+    static const struct rp_cache_object small = {"a", "1", 3 * PAGE - 96};
+    char path[128], name[RP_KEPT_NAME_BYTES];
+    rp_kept_file_name(rp_kept_file_key(&small), name);
+    snprintf(path, sizeof path, "%s/blocks/%s", directory, name);
+    unsigned lost = 0, tried = 0;
+    for (off_t at = 0;; at += at < 64 || (at >= 4096 && at < 4112) ? 1 : 97) {
+        struct rp_cache *cache = open_cache(64 * CHUNK, &small, 1);
+        struct rp_kept *kept = rp_kept_open(cache, 0);
+        keep(cache, kept, "a", 0, 3 * PAGE - 96);
+        assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
+        rp_kept_close(kept);
+        rp_cache_close(cache);
+
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        uint8_t byte;
+        bool is_inside = pread(fd, &byte, 1, at) == 1;
+        byte ^= 4;
+        assert_true(!is_inside || pwrite(fd, &byte, 1, at) == 1);
+        close(fd);
+
+        cache = open_cache(64 * CHUNK, &small, 1);
+        kept = rp_kept_open(cache, 0);
+        lost += !holds(kept, "a", 0, 3 * PAGE - 96); /* fails if it is another content */
+        tried++;
+        keep(cache, kept, "a", 0, 3 * PAGE - 96);
+        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* behind what the check has found */
+        assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
+        assert_int_equal(counts_of(cache).held_bytes, 3 * PAGE);
+        rp_kept_close(kept);
+        rp_cache_close(cache);
+        if (!is_inside)
+            break;
+    }
+    assert_true(lost > 100 && lost < tried);
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+struct access {
+    uint32_t chunk;
+    uint64_t next; /* when it is used again; NEVER */
+};
+
+/* A word for each chunk: is it kept? By Belady's rule, from the whole sequence. */
+static void oracle(bool *kept, uint32_t chunks, uint32_t room, struct access access,
+                   const uint64_t *next)
+{
+    uint32_t held = 0, victim = UINT32_MAX;
+    for (uint32_t c = 0; c < chunks; c++) {
+        held += kept[c];
+        if (kept[c] && (victim == UINT32_MAX || next[c] > next[victim]))
+            victim = c;
+    }
+    if (kept[access.chunk])
+        return;
+    if (held == room && next[victim] <= access.next)
+        return;
+    if (held == room)
+        kept[victim] = false;
+    kept[access.chunk] = true;
+}
+
+static void test_what_is_evicted_is_what_is_needed_last(void **state)
+{
+    (void)state;
+    enum { CHUNKS = 40, ACCESSES = 160 };
+    static const struct rp_cache_object object = {"a", "1", CHUNKS * CHUNK};
+    for (unsigned seed = 1; seed <= 3; seed++) {
+        leave(NULL);
+        assert_int_equal(enter(NULL), 0);
+        srandom(seed);
+        uint32_t order[ACCESSES], room = 32;
+        bool kept_by_oracle[CHUNKS] = {false};
+        struct rp_cache *cache = open_cache(room * CHUNK, &object, 1);
+        struct rp_kept *kept = rp_kept_open(cache, 0);
+        for (unsigned i = 0; i < ACCESSES; i++)
+            order[i] = (uint32_t)random() % CHUNKS;
+        for (unsigned i = 0; i < ACCESSES; i++) {
+            for (uint32_t c = 0; c < CHUNKS; c++) {
+                next_uses[c] = RP_CACHE_NEVER;
+                for (unsigned j = ACCESSES - 1; j > i; j--)
+                    next_uses[c] = order[j] == c ? j : next_uses[c];
+            }
+            const struct access access = {order[i], next_uses[order[i]]};
+            oracle(kept_by_oracle, CHUNKS, room, access, next_uses);
+            keep(cache, kept, "a", (uint64_t)order[i] * CHUNK, CHUNK);
+            for (uint32_t c = 0; c < CHUNKS; c++)
+                if ((rp_kept_look(kept, (uint64_t)c * CHUNK, CHUNK).head == CHUNK) !=
+                    kept_by_oracle[c])
+                    fail_msg("seed %u, access %u, chunk %u: not as by Belady's rule", seed, i, c);
+            assert_true(counts_of(cache).held_bytes <= room * CHUNK);
+            assert_true(bytes_on_disk() <= room * CHUNK + 64 * PAGE);
+        }
+        assert_true(counts_of(cache).evicted_bytes > 0);
+        rp_kept_close(kept);
+        rp_cache_close(cache);
+    }
+}
+
+static void test_a_smaller_limit_holds_from_the_start(void **state)
+{
+    (void)state;
+    struct rp_cache *cache = open_cache(64 * CHUNK, two, 1);
+    struct rp_kept *kept = rp_kept_open(cache, 0);
+    for (uint32_t c = 0; c < 40; c++) {
+        next_uses[c] = c + 1;
+        keep(cache, kept, "a", (uint64_t)c * CHUNK, CHUNK);
+    }
+    rp_kept_close(kept);
+    rp_cache_close(cache);
+    cache = open_cache(32 * CHUNK, two, 1);
+    kept = rp_kept_open(cache, 0);
+    assert_int_equal(counts_of(cache).held_bytes, 32 * CHUNK);
+    for (uint32_t c = 0; c < 40; c++)
+        assert_int_equal(holds(kept, "a", (uint64_t)c * CHUNK, CHUNK), c < 32);
+    rp_kept_close(kept);
+    rp_cache_close(cache);
+}
+
+/* More chunks than are compared: those drawn must be among the ones that are needed late. */
+static void test_a_large_stock_is_drawn_from(void **state)
+{
+    (void)state;
+    enum { OBJECTS = 1400, KEPT = 1200 };
+    static struct rp_cache_object objects[OBJECTS];
+    static char names[OBJECTS][8];
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        snprintf(names[i], sizeof names[i], "%u", i);
+        objects[i] = (struct rp_cache_object){names[i], "1", PAGE};
+    }
+    struct rp_cache *cache = open_cache(KEPT * PAGE, objects, OBJECTS);
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        struct rp_kept *kept = rp_kept_open(cache, i);
+        next_uses[0] = 0; /* object 0 is needed at once; all others are alike */
+        keep(cache, kept, names[i], 0, PAGE);
+        rp_kept_close(kept);
+    }
+    assert_true(counts_of(cache).held_bytes <= KEPT * PAGE);
+    struct rp_kept *kept = rp_kept_open(cache, 0);
+    assert_true(holds(kept, names[0], 0, PAGE));
+    rp_kept_close(kept);
+    rp_cache_close(cache);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+    const struct CMUnitTest tests[] = {
+        CASE(test_what_was_kept_is_there),
+        CASE(test_another_identity_is_another_object),
+        CASE(test_no_damaged_byte_is_given),
+        CASE(test_what_is_evicted_is_what_is_needed_last),
+        CASE(test_a_smaller_limit_holds_from_the_start),
+        CASE(test_a_large_stock_is_drawn_from),
+    };
+    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
+}
