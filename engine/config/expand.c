@@ -187,45 +187,29 @@ static bool is_prefix(const char *path)
     return exists;
 }
 
-struct names {
-    struct rp_config_source *found;
-    bool is_folder, has_index;
-};
-
-static int note_index(void *context, const char *url, struct rp_error *error)
-{
-    (void)error;
-    ((struct names *)context)->has_index |= rp_text_has_suffix(url, ".idx");
-    return 0;
-}
-
-/* Of a folder, every object that has an index, or, if none has, every one that has a sidecar. */
 static int add_object(void *context, const char *url, struct rp_error *error)
 {
-    struct names *names = context;
-    if (names->is_folder && !rp_text_has_suffix(url, names->has_index ? ".idx" : ".rpx"))
-        return 0;
-    return add_token_file(names->found, url, error);
+    return add_token_file(context, url, error);
 }
 
 /* As a glob or a directory is expanded, with the objects of a bucket. */
 static int expand_url(struct rp_config_source *found, const char *pattern,
                       struct rp_key_place place, struct rp_error *error)
 {
-    struct names names = {.found = found, .is_folder = rp_url_has_suffix(pattern, "/")};
     bool wild = rp_url_has_bucket(pattern) && strpbrk(pattern, "*?[") != NULL;
-    if (!wild && !names.is_folder)
+    bool is_folder = !wild && rp_url_has_suffix(pattern, "/");
+    if (!wild && !is_folder)
         return rp_config_source_add_shard(found, NULL, pattern, error);
     uint32_t first = found->shard_count;
-    int code = names.is_folder ? rp_remote_list(pattern, note_index, &names, error) : 0;
-    if (code == 0)
-        code = rp_remote_list(pattern, add_object, &names, error);
+    int code = is_folder ? expand_directory(found, pattern, error)
+                         : rp_remote_list(pattern, add_object, found, error);
     if (code < 0)
         return code;
     if (found->shard_count == first)
         return rp_key_fail(place, "shards", "check the bucket and the key", error,
                            "%s: no object matches", pattern);
-    tidy_matches(found, first);
+    if (wild) /* a folder's files have an order of their own */
+        tidy_matches(found, first);
     return 0;
 }
 

@@ -236,7 +236,8 @@ struct rp_inspection {
     struct rp_fingerprint fingerprint;
 };
 /** Inspect one shard. `hints` may be NULL; its name, weight and shards are not looked at.
- *  scan_tokens: read every token for token_max (memory speed); otherwise only the index.
+ *  scan_tokens: read every token for token_max (memory speed); otherwise only the index. An object
+ *  in a store is fetched for that, into index_dir or the temporary directory, and removed again.
  *  progress (may be NULL) is called with bytes done and total now and then. */
 RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hints,
                              const char *index_dir, bool scan_tokens,
@@ -246,7 +247,8 @@ RP_MUST_CHECK int rp_inspect(const char *path, const struct rp_source_spec *hint
 
 /** Build the sidecar of one shard: document table where the format has none, a hash of every block,
  * the content hash, the largest token id. Reads the token file once, at memory speed, and replaces
- * the sidecar atomically. index_dir NULL = beside the shard. `hints` as in rp_inspect. */
+ * the sidecar atomically. index_dir NULL = beside the shard. `hints` as in rp_inspect. An object in
+ * a store is fetched into index_dir, which must be given, and removed from there again. */
 RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_source_spec *hints,
                                  const char *index_dir,
                                  void (*progress)(void *context, uint64_t done, uint64_t total),

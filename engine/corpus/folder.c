@@ -8,24 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
+#include "base/file.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "corpus/readers.h"
+#include "object/fetch.h"
+#include "object/remote.h"
+#include "object/url.h"
 
-int rp_paths_add(struct rp_paths *paths, const char *directory, const char *name,
-                 struct rp_error *error)
+#define INDEX_BYTES_MAX (256u << 20)
+
+static int fail_memory(struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+}
+
+int rp_paths_add(struct rp_paths *paths, const char *path, struct rp_error *error)
 {
     if (paths->count == paths->capacity) {
         size_t capacity = 2 * paths->capacity + 16;
         char **grown = realloc(paths->paths, capacity * sizeof *grown);
         if (!grown)
-            return rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+            return fail_memory(error);
         paths->paths = grown;
         paths->capacity = capacity;
     }
-    char *path = directory ? rp_format("%s/%s", directory, name) : strdup(name);
-    if (!path)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
-    paths->paths[paths->count++] = path;
+    char *copy = strdup(path);
+    if (!copy)
+        return fail_memory(error);
+    paths->paths[paths->count++] = copy;
     return 0;
 }
 
@@ -62,6 +74,39 @@ bool rp_folder_has(const struct rp_folder *folder, const char *name)
                                           sizeof *folder->names.paths, compare_texts);
 }
 
+/* The caller frees it; NULL when out of memory. */
+static char *path_in(const struct rp_folder *folder, const char *name)
+{
+    if (!folder->url)
+        return rp_format("%s/%s", folder->path, name);
+    char *suffix = rp_format("/%s", name); /* in front of the query of a URL */
+    char *url = suffix ? rp_url_beside(folder->url, 0, suffix) : NULL;
+    free(suffix);
+    return url;
+}
+
+int rp_folder_add(const struct rp_folder *folder, const char *name, struct rp_paths *files,
+                  struct rp_error *error)
+{
+    char *path = path_in(folder, name);
+    int code = path ? rp_paths_add(files, path, error) : fail_memory(error);
+    free(path);
+    return code;
+}
+
+int rp_folder_read(const struct rp_folder *folder, const char *name, uint64_t bytes_max,
+                   char **text_out, size_t *bytes_out, struct rp_error *error)
+{
+    char *path = path_in(folder, name);
+    *text_out = NULL;
+    if (!path)
+        return fail_memory(error);
+    int code = folder->url ? rp_fetch_text(path, bytes_max, text_out, bytes_out, error)
+                           : rp_file_read_all(path, bytes_max, text_out, bytes_out, error);
+    free(path);
+    return code;
+}
+
 static int list_folder(struct rp_folder *folder, struct rp_error *error)
 {
     struct dirent **entries;
@@ -72,7 +117,7 @@ static int list_folder(struct rp_folder *folder, struct rp_error *error)
     int code = 0;
     for (int i = 0; i < count; i++) {
         if (code == 0 && entries[i]->d_name[0] != '.')
-            code = rp_paths_add(&folder->names, NULL, entries[i]->d_name, error);
+            code = rp_paths_add(&folder->names, entries[i]->d_name, error);
         free(entries[i]);
     }
     free(entries);
@@ -80,15 +125,92 @@ static int list_folder(struct rp_folder *folder, struct rp_error *error)
     return code;
 }
 
-int rp_folder_expand(const char *path, struct rp_paths *files, struct rp_error *error)
+/* ---- folders in stores ----------------------------------------------------------------------- */
+
+static int add_object(void *context, const char *url, struct rp_error *error)
 {
-    struct rp_folder folder = {.path = path};
-    int code = list_folder(&folder, error);
+    struct rp_folder *folder = context;
+    const char *name = strrchr(url, '/') + 1;
+    return name[0] == '.' ? 0 : rp_paths_add(&folder->names, name, error);
+}
+
+/* Which of the files there are that name the others. */
+static int look_for_indexes(struct rp_folder *folder, struct rp_error *error)
+{
+    static const char *const indexes[] = {"dataset_dict.json", "index.json", "state.json"};
+    int code = 0;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(indexes) && code == 0; i++) {
+        char *text;
+        size_t bytes;
+        code = rp_folder_read(folder, indexes[i], INDEX_BYTES_MAX, &text, &bytes, error);
+        if (code == 0)
+            code = rp_paths_add(&folder->names, indexes[i], error);
+        else if (code == -ENOENT)
+            code = 0;
+        free(text);
+    }
+    if (code == 0 && folder->names.count == 0)
+        code = rp_fail(error, -RP_E_CONFIG,
+                       "name each object, or use the store's s3 or gs URL, which can be listed",
+                       "%s/: expected an index.json or a state.json that names what is there, "
+                       "found neither; servers of http cannot be asked for a list",
+                       folder->path);
+    return code;
+}
+
+/* `path` is the URL with its slash. */
+static int list_objects(struct rp_folder *folder, const char *path, struct rp_error *error)
+{
+    int code = rp_url_has_bucket(path) ? rp_remote_list(path, add_object, folder, error)
+                                       : look_for_indexes(folder, error);
+    rp_paths_sort(&folder->names);
+    return code;
+}
+
+/* What nobody knows by its name has been indexed as something. */
+static int add_indexed(const struct rp_folder *folder, struct rp_paths *files,
+                       struct rp_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < folder->names.count; i++) {
+        char name[1024];
+        size_t length = strlen(folder->names.paths[i]);
+        if (length >= sizeof name || !rp_text_has_suffix(folder->names.paths[i], ".rpx"))
+            continue;
+        memcpy(name, folder->names.paths[i], length - 4);
+        name[length - 4] = '\0';
+        code = rp_folder_add(folder, name, files, error);
+    }
+    return code;
+}
+
+/* ---- either ---------------------------------------------------------------------------------- */
+
+static int expand(struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
+{
+    int code = 0;
     for (size_t i = 0; code == 0 && i < rp_readers_count; i++)
         if (rp_readers[i]->expand)
-            code = rp_readers[i]->expand(&folder, files, error);
-    rp_paths_release(&folder.names);
+            code = rp_readers[i]->expand(folder, files, error);
+    if (code == 0 && folder->url && files->count == 0)
+        code = add_indexed(folder, files, error);
     return code < 0 ? code : 0;
+}
+
+int rp_folder_expand(const char *path, struct rp_paths *files, struct rp_error *error)
+{
+    char *url = rp_url_is(path) ? rp_url_beside(path, 1, "") : NULL;
+    char *name = url ? rp_url_name(url) : strdup(path);
+    struct rp_folder folder = {.path = name, .url = url};
+    int code = name && (url || !rp_url_is(path)) ? 0 : fail_memory(error);
+    if (code == 0)
+        code = url ? list_objects(&folder, path, error) : list_folder(&folder, error);
+    if (code == 0)
+        code = expand(&folder, files, error);
+    rp_paths_release(&folder.names);
+    free(url);
+    free(name);
+    return code;
 }
 
 void rp_folder_forms(char *text, size_t bytes)

@@ -198,11 +198,30 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
     return code;
 }
 
+/* In the index directory first, then beside the object. */
+static int find_remote_sidecar(struct rp_found *found, const struct rp_find_options *options,
+                               struct rp_error *error)
+{
+    const struct rp_remote *remote = options->remote;
+    char *path = options->index_dir ? rp_sidecar_path(remote->name, options->index_dir) : NULL;
+    int code = -ENOENT;
+    if (options->index_dir && !path)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", remote->name);
+    if (path)
+        code = rp_sidecar_open(&found->sidecar, path, remote->name, error);
+    if (code == -ENOENT && remote->sidecar_path)
+        code = rp_sidecar_open(&found->sidecar, remote->sidecar_path, remote->name, error);
+    free(path);
+    found->has_sidecar = code == 0;
+    return code == -ENOENT ? 0 : code;
+}
+
 /* What find does for a file, for an object: what lies beside it has been fetched. A sidecar knows
  * the format and the documents; without one, only a Megatron index does. */
-static int find_remote(struct rp_found *found, const struct rp_remote *remote,
+static int find_remote(struct rp_found *found, const struct rp_find_options *options,
                        struct rp_error *error)
 {
+    const struct rp_remote *remote = options->remote;
     bool takes_index = found->format == RP_FORMAT_MEGATRON || found->format == RP_FORMAT_AUTO;
     found->remote = remote;
     if (remote->index_path && takes_index) {
@@ -212,10 +231,7 @@ static int find_remote(struct rp_found *found, const struct rp_remote *remote,
         found->format = RP_FORMAT_MEGATRON;
         snprintf(found->why, sizeof found->why, "an .idx stands beside the .bin in the store");
     }
-    int code = remote->sidecar_path
-                   ? rp_sidecar_open(&found->sidecar, remote->sidecar_path, remote->name, error)
-                   : 0;
-    found->has_sidecar = remote->sidecar_path && code == 0;
+    int code = find_remote_sidecar(found, options, error);
     if (code < 0)
         return code;
     take_from_sidecar(found);
@@ -225,8 +241,10 @@ static int find_remote(struct rp_found *found, const struct rp_remote *remote,
     if (found->has_sidecar || (found->index_path && remote->identity[0]))
         return 0;
     return rp_fail(error, -RP_E_FORMAT,
-                   "run `ringpack index` where the file is on a disk, and put its .rpx beside it",
-                   "%s: it has no sidecar (.rpx) in the store, and %s", remote->name,
+                   "run `ringpack index --index-dir DIR` on the URL, and set `index_dir: DIR`; or "
+                   "index the file on a disk, and put its .rpx beside it",
+                   "%s: it has no sidecar (.rpx) in the store or the index_dir, and %s",
+                   remote->name,
                    found->index_path ? "the server tells no ETag by which a change would be noticed"
                                      : "no Megatron index (.idx) says where its documents are");
 }
@@ -267,7 +285,7 @@ int rp_find(struct rp_found *found, const char *path, const struct rp_find_optio
     found->token_path = strdup(options->remote ? options->remote->name : path);
     if (!found->token_path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    int code = options->remote ? find_remote(found, options->remote, error)
+    int code = options->remote ? find_remote(found, options, error)
                                : find(found, path, options, error);
     if (code < 0)
         rp_found_release(found);

@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "corpus/borrowed.h"
 #include "corpus/largest.h"
 #include "corpus/mask_megatron.h"
 #include "corpus/shard.h"
@@ -152,31 +153,61 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
     return code;
 }
 
-int rp_index_build(const char *path, const struct rp_source_spec *hints, const char *index_dir,
-                   void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-                   struct rp_error *error)
+/* `name` is the URL of the file, or NULL if it is where it stays. */
+static int build(const char *path, const char *name, const struct rp_source_spec *hints,
+                 const char *index_dir, const struct rp_progress *progress, struct rp_error *error)
 {
     const struct rp_find_options options = {
         .hints = hints, .index_dir = index_dir, .replacing_sidecar = true};
-    const struct rp_progress report = {progress, context};
     struct rp_opened opened;
     int fd;
-    if (rp_url_is(path))
-        return rp_fail(error, -RP_E_USAGE,
-                       "index the file on a disk, and copy its .rpx to the store, beside it",
-                       "%.200s: objects in stores are not indexed in place", path);
     int code = rp_shard_open_for_index(&opened, path, &options, &fd, error);
     if (code < 0)
         return code;
-    char *sidecar_path = rp_sidecar_path(opened.shard.path, index_dir);
+    char *sidecar_path = rp_sidecar_path(name ? name : opened.shard.path, index_dir);
     if (!sidecar_path)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     if (code == 0 && index_dir)
         code = rp_dir_make(index_dir, error);
     if (code == 0)
-        code = write_sidecar(&opened, fd, sidecar_path, &report, error);
+        code = write_sidecar(&opened, fd, sidecar_path, progress, error);
     free(sidecar_path);
     close(fd);
     rp_shard_close(&opened);
     return code;
+}
+
+/* Nothing is written to stores: the sidecar stays on this machine. */
+static int build_remote(const char *url, const struct rp_source_spec *hints, const char *index_dir,
+                        const struct rp_progress *progress, struct rp_error *error)
+{
+    struct rp_borrowed borrowed;
+    char *name = rp_url_name(url);
+    int code = 0;
+    if (!name)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
+    else if (!index_dir)
+        code = rp_fail(error, -RP_E_USAGE,
+                       "name a directory for the sidecar with --index-dir, and in the config with "
+                       "index_dir; or index the file on a disk, and copy its .rpx beside it",
+                       "%s: nothing is written to stores", name);
+    if (code == 0)
+        code = rp_borrowed_open(&borrowed, url, index_dir, progress, error);
+    if (code == 0) {
+        code = build(borrowed.path, name, hints, index_dir, progress, error);
+        if (code < 0)
+            code = rp_fail_context(error, code, "%s", name);
+        rp_borrowed_close(&borrowed);
+    }
+    free(name);
+    return code;
+}
+
+int rp_index_build(const char *path, const struct rp_source_spec *hints, const char *index_dir,
+                   void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
+                   struct rp_error *error)
+{
+    const struct rp_progress report = {progress, context};
+    return rp_url_is(path) ? build_remote(path, hints, index_dir, &report, error)
+                           : build(path, NULL, hints, index_dir, &report, error);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "corpus/borrowed.h"
 #include "corpus/largest.h"
 #include "corpus/shard.h"
 #include "object/url.h"
@@ -74,13 +75,12 @@ static int scan_documents(const struct rp_opened *opened, const struct rp_probe 
     return code;
 }
 
-static int scan_largest(const struct rp_opened *opened, const struct rp_progress *progress,
-                        uint64_t *token_max, struct rp_error *error)
+/* `path` is where the tokens of the shard are on a disk. */
+static int scan_file(const struct rp_opened *opened, const char *path,
+                     const struct rp_progress *progress, uint64_t *token_max,
+                     struct rp_error *error)
 {
-    if (opened->found.remote)
-        return rp_fail(error, -RP_E_USAGE, "leave --scan away, or copy it to a disk",
-                       "%s: tokens of an object in a store are not scanned", opened->shard.path);
-    int fd = rp_file_open_read(opened->shard.path, NULL, error);
+    int fd = rp_file_open_read(path, NULL, error);
     if (fd < 0)
         return fd;
     struct rp_stamp known = opened->shard.stamp;
@@ -91,6 +91,23 @@ static int scan_largest(const struct rp_opened *opened, const struct rp_progress
     if (code == 0)
         code = scan_documents(opened, &probe, progress, token_max, error);
     close(fd);
+    return code;
+}
+
+static int scan_largest(const struct rp_opened *opened, const char *place,
+                        const struct rp_progress *progress, uint64_t *token_max,
+                        struct rp_error *error)
+{
+    if (!opened->found.remote)
+        return scan_file(opened, opened->shard.path, progress, token_max, error);
+    const char *temporary = getenv("TMPDIR");
+    struct rp_borrowed borrowed;
+    place = place ? place : temporary && *temporary ? temporary : "/tmp";
+    int code = rp_borrowed_open(&borrowed, opened->shard.url, place, progress, error);
+    if (code < 0)
+        return code;
+    code = scan_file(opened, borrowed.path, progress, token_max, error);
+    rp_borrowed_close(&borrowed);
     return code;
 }
 
@@ -135,7 +152,7 @@ int rp_inspect(const char *path, const struct rp_source_spec *hints, const char 
         rp_mask_text(opened.mask, inspection->mask, sizeof inspection->mask);
     count_lengths(&opened, inspection);
     if (scan_tokens)
-        code = scan_largest(&opened, &report, &inspection->token_max, error);
+        code = scan_largest(&opened, index_dir, &report, &inspection->token_max, error);
     rp_shard_close(&opened);
     rp_remotes_close(remote, 1);
     return code;

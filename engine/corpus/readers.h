@@ -79,12 +79,22 @@ RP_MUST_CHECK int rp_sink_document(struct rp_sink *sink, uint64_t byte, uint64_t
 RP_MUST_CHECK int rp_readers_check_type(const char *path, enum rp_token_type declared,
                                         enum rp_token_type found, struct rp_error *error);
 
+/* A file beside a token file: its name without `cut` at the end, which it must have, and with `add`
+ * behind it. A `cut` of "/" stands for the whole last name. */
+struct rp_beside {
+    const char *cut, *add;
+};
+
 struct rp_reader {
     enum rp_format format;
     const char *what;    /* for people: "a numpy .npy file" */
     const char *folders; /* what a folder of this format holds, for people; NULL: no folder does */
     bool reads_tokens;   /* walk reads every token, so a large file needs a sidecar */
     bool claims_by_name; /* claim looks at names and not at bytes, so a sidecar knows better */
+
+    /* Files beside a token file without which walk cannot work, or knows less; ends with a NULL
+     * `add`. NULL: there are none. */
+    const struct rp_beside *beside;
 
     /** 1: the file has this format, and `why` says how that is known. 0: it has not. Negative: it
      * is of this family, but cannot be read in place, or it contradicts what was declared; the

@@ -2,6 +2,7 @@
 /* without_curl — what the rest of the engine finds in the place of stores where it was built
  * without libcurl: a refusal with its reason. */
 #include "base/fail.h"
+#include "object/fetch.h"
 #include "object/remote.h"
 
 static int refuse(struct rp_error *error)
@@ -33,6 +34,27 @@ int rp_remote_list(const char *pattern,
 {
     (void)pattern;
     (void)add;
+    (void)context;
+    return refuse(error);
+}
+
+int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out, size_t *bytes_out,
+                  struct rp_error *error)
+{
+    (void)url;
+    (void)bytes_max;
+    *text_out = NULL;
+    *bytes_out = 0;
+    return refuse(error);
+}
+
+int rp_fetch_file(const char *url, const char *path,
+                  void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
+                  struct rp_error *error)
+{
+    (void)url;
+    (void)path;
+    (void)progress;
     (void)context;
     return refuse(error);
 }

@@ -20,9 +20,10 @@ def with_copies(folder, forms):
     return Written(read, documents), Written(copies, documents)
 
 
-def serve_all(program, folder, corpus, **machine):
+def serve_all(program, folder, corpus, inputs=(), **machine):
     """Every row of an epoch against the oracle; returns the digest of the stream."""
-    stream = Stream(corpus, {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711})
+    keys = {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711}
+    stream = Stream(corpus, {**keys, **dict(inputs)})
     engine = Engine(program, folder, {**stream.config(), "batch_size": 5, **machine})
     taken = Taken(stream)
     try:

@@ -233,7 +233,7 @@ def test_what_a_start_refuses(program, folder, store, monkeypatch):
     refused(program, "inspect", "ftp://h/x.bin", texts=["ftp://h/x.bin"])
     refused(program, "inspect", "https://u:secret@h/x.bin", texts=["user or a password"])
     refused(program, "inspect", store.base + "/*.bin", texts=["is not there"])
-    refused(program, "index", url, texts=["not indexed in place"])
+    refused(program, "index", url, texts=["nothing is written to stores", "--index-dir"])
     (store.folder / "raw.bin").write_bytes(b"\1\0" * 1000)
     refused(program, "inspect", store.url("raw.bin"), texts=["no sidecar", "ringpack index"])
     (store.folder / "empty.bin").write_bytes(b"")

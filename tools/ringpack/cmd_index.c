@@ -12,15 +12,17 @@ static const char help[] =
     "Read every token file once and leave PATH.rpx beside it: where its documents begin, its\n"
     "largest token id, and a hash of every 4 KiB block. Runs then start without a scan, know\n"
     "their corpus by its full fingerprint, and notice and locate a changed token. A sidecar is\n"
-    "replaced whole or not at all. A directory stands for its files.\n\n" RP_DECLARED_HELP;
+    "replaced whole or not at all. A directory stands for its files. Objects of stores are\n"
+    "fetched into --index-dir, one at a time, and their sidecars stay there.\n\n" RP_DECLARED_HELP;
 
-static int index_one(const char *path, const struct rp_declared *declared, json_t *list)
+static int index_one(const char *path, const char *name, const struct rp_declared *declared,
+                     json_t *list)
 {
     struct rp_inspection inspection;
     struct rp_error error;
     struct rp_cmd_progress progress;
     char label[256], bytes_text[RP_CMD_TEXT_BYTES], count_text[RP_CMD_TEXT_BYTES];
-    snprintf(label, sizeof label, "indexing %.200s", path);
+    snprintf(label, sizeof label, "indexing %.200s", name);
     rp_cmd_progress_begin(&progress, label, true);
     progress.shown &= !declared->quiet;
     uint64_t started_ns = rp_now_ns();
@@ -35,12 +37,12 @@ static int index_one(const char *path, const struct rp_declared *declared, json_
         return rp_cmd_report(&error);
     double rate = (double)inspection.bytes / 1e9 / seconds;
     if (declared->json) {
-        json_t *entry = rp_inspection_json(path, &inspection);
+        json_t *entry = rp_inspection_json(name, &inspection);
         json_object_set_new(entry, "seconds", json_real(seconds));
         json_object_set_new(entry, "gb_per_second", json_real(rate));
         json_array_append_new(list, entry);
     } else {
-        printf("%s: %s documents, %s at %.2f GB/s\n", path,
+        printf("%s: %s documents, %s at %.2f GB/s\n", name,
                rp_cmd_count_text(inspection.documents, count_text),
                rp_cmd_bytes_text(inspection.bytes, bytes_text), rate);
     }

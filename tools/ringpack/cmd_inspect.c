@@ -15,12 +15,13 @@ static const char help[] =
     ".idx; a directory stands for what it holds.\n\n"
     "  --scan           read every token, to find the largest id without index\n" RP_DECLARED_HELP;
 
-static int inspect_one(const char *path, const struct rp_declared *declared, json_t *list)
+static int inspect_one(const char *path, const char *name, const struct rp_declared *declared,
+                       json_t *list)
 {
     struct rp_inspection inspection;
     struct rp_error error;
     struct rp_cmd_progress progress;
-    rp_cmd_progress_begin(&progress, path, true);
+    rp_cmd_progress_begin(&progress, name, true);
     progress.shown &= !declared->quiet;
     const char *other = rp_checkpoint_is_file(path) ? "checkpoint of a run"
                         : rp_cmd_is_state(path)     ? "state token of a run"
@@ -34,9 +35,9 @@ static int inspect_one(const char *path, const struct rp_declared *declared, jso
     if (code < 0)
         return rp_cmd_report(&error);
     if (declared->json)
-        json_array_append_new(list, rp_inspection_json(path, &inspection));
+        json_array_append_new(list, rp_inspection_json(name, &inspection));
     else
-        rp_inspection_print(path, &inspection);
+        rp_inspection_print(name, &inspection);
     return RP_EXIT_FINE;
 }
 

@@ -3,6 +3,7 @@
 #include "declared.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -10,6 +11,7 @@
 #include "cmd_options.h"
 #include "config/config.h"
 #include "config/key.h"
+#include "object/url.h"
 
 static int take_eos(struct rp_declared *declared, const char *verb, const char *argument)
 {
@@ -82,6 +84,15 @@ static int find_shards(const char *path, struct rp_config_source *found)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
+static int handle(const struct rp_declared_verb *verb, const struct rp_declared *declared,
+                  const char *path, json_t *list)
+{
+    char *name = rp_url_is(path) ? rp_url_name(path) : NULL;
+    int status = verb->one(path, name ? name : path, declared, list);
+    free(name);
+    return status;
+}
+
 static int walk(const struct rp_declared_verb *verb, const struct rp_declared *declared,
                 char *const *paths, int count)
 {
@@ -93,7 +104,7 @@ static int walk(const struct rp_declared_verb *verb, const struct rp_declared *d
             status = RP_EXIT_TROUBLE; /* continue with the other paths */
         else
             for (uint32_t k = 0; k < found.shard_count; k++)
-                if (verb->one(found.shards[k], declared, list) != RP_EXIT_FINE)
+                if (handle(verb, declared, found.shards[k], list) != RP_EXIT_FINE)
                     status = RP_EXIT_TROUBLE;
         rp_config_source_free(&found);
     }

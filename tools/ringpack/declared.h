@@ -49,8 +49,10 @@ struct rp_declared {
 struct rp_declared_verb {
     const char *name, *help;
     const struct option *options;
-    /* Handles one file, and returns an exit status. With --json it appends to `list`. */
-    int (*one)(const char *path, const struct rp_declared *declared, json_t *list);
+    /* Handles one file, which is called `name` where people see it (a URL without its query), and
+     * returns an exit status. With --json it appends to `list`. */
+    int (*one)(const char *path, const char *name, const struct rp_declared *declared,
+               json_t *list);
 };
 
 /** Parse the command line, and call verb->one for each token file that the paths expand to, also

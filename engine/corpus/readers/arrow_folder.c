@@ -7,20 +7,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/text.h"
 #include "corpus/readers/arrow.h"
+
+#define JSON_BYTES_MAX (256u << 20)
 
 static json_t *load(const struct rp_folder *folder, const char *name, struct rp_error *error)
 {
     json_error_t problem;
-    char *path = rp_format("%s/%s", folder->path, name);
-    json_t *value = path ? json_load_file(path, 0, &problem) : NULL;
+    char *text;
+    size_t bytes;
+    if (rp_folder_read(folder, name, JSON_BYTES_MAX, &text, &bytes, error) < 0)
+        return NULL;
+    json_t *value = json_loadb(text, bytes, 0, &problem);
     if (!value)
         (void)rp_fail(error, -RP_E_FORMAT, "save the dataset again (save_to_disk)",
-                      "%s/%s: expected JSON, found: %s", folder->path, name,
-                      path ? problem.text : "no memory for its name");
-    free(path);
+                      "%s/%s: expected JSON, found: %s", folder->path, name, problem.text);
+    free(text);
     return value;
 }
 
@@ -34,8 +37,8 @@ static int fail_splits(const struct rp_folder *folder, struct rp_error *error)
         return -RP_E_FORMAT;
     json_array_foreach(json_object_get(dict, "splits"), i,
                        split) if (json_is_string(split) && used < sizeof hint)
-        used += (size_t)snprintf(hint + used, sizeof hint - used, " %s/%s", folder->path,
-                                 json_string_value(split));
+        used += (size_t)snprintf(hint + used, sizeof hint - used, " %s/%s%s", folder->path,
+                                 json_string_value(split), folder->url ? "/" : "");
     json_decref(dict);
     return rp_fail(error, -RP_E_FORMAT, hint,
                    "%s: expected one split of a dataset, found a DatasetDict", folder->path);
@@ -65,7 +68,7 @@ static int add_files(const struct rp_folder *folder, const json_t *state, struct
         if (!name || !name[0] || strchr(name, '/'))
             return fail_state(folder, "expected the name of a file beside it in _data_files",
                               error);
-        int code = rp_paths_add(files, folder->path, name, error);
+        int code = rp_folder_add(folder, name, files, error);
         if (code < 0)
             return code;
     }

@@ -54,7 +54,7 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
     int code = 0;
     for (size_t i = 0; code == 0 && i < folder->names.count; i++)
         if (rp_text_has_suffix(folder->names.paths[i], ".ds"))
-            code = rp_paths_add(files, folder->path, folder->names.paths[i], error);
+            code = rp_folder_add(folder, folder->names.paths[i], files, error);
     return code < 0 ? code : files->count > 0;
 }
 
@@ -264,11 +264,15 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
+static const struct rp_beside beside[] = {
+    {".ds", ".ds.index"}, {".ds", ".ds.metadata"}, {".ds", ".ds." LOSS}, {NULL, NULL}};
+
 const struct rp_reader rp_reader_datatrove = {
     .format = RP_FORMAT_DATATROVE,
     .what = "a .ds of datatrove",
     .folders = "*.ds (datatrove)",
     .claims_by_name = true,
+    .beside = beside,
     .claim = claim,
     .expand = expand,
     .walk = walk,

@@ -19,16 +19,12 @@ int rp_index_json_load(const struct rp_folder *folder, const char *key, json_t *
     size_t bytes = 0;
     if (!rp_folder_has(folder, FILE_NAME))
         return 0;
-    char *path = rp_format("%s/" FILE_NAME, folder->path);
-    if (!path)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", folder->path);
-    int code = rp_file_read_all(path, RP_INDEX_JSON_BYTES_MAX, &text, &bytes, error);
+    int code = rp_folder_read(folder, FILE_NAME, RP_INDEX_JSON_BYTES_MAX, &text, &bytes, error);
     json_t *index = code == 0 ? json_loadb(text, bytes, 0, &problem) : NULL;
     if (code == 0 && !index)
         code = rp_fail(error, -RP_E_FORMAT, "copy or write the dataset again",
-                       "%s: expected JSON, found: %s", path, problem.text);
+                       "%s/" FILE_NAME ": expected JSON, found: %s", folder->path, problem.text);
     free(text);
-    free(path);
     if (code == 0 && json_is_array(json_object_get(index, key))) {
         *index_out = index;
         return 1;

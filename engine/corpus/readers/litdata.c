@@ -101,7 +101,7 @@ static int add_chunks(const struct rp_folder *folder, const json_t *index, struc
         const char *name = json_string_value(
             json_object_get(json_array_get(chunks, i), "filename"));
         code = rp_index_json_is_inside(name)
-                   ? rp_paths_add(files, folder->path, name, error)
+                   ? rp_folder_add(folder, name, files, error)
                    : rp_index_json_fail(folder, KEY, i, "the name of a file in the folder", error);
     }
     return code < 0 ? code : files->count > 0;
@@ -232,11 +232,14 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
     return code;
 }
 
+static const struct rp_beside beside[] = {{"/", "/index.json"}, {NULL, NULL}};
+
 const struct rp_reader rp_reader_litdata = {
     .format = RP_FORMAT_LITDATA,
     .what = "a chunk of litData",
     .folders = "index.json with chunk-*.bin (litData)",
     .claims_by_name = true,
+    .beside = beside,
     .claim = claim,
     .expand = expand,
     .walk = walk,

@@ -13,9 +13,12 @@
 
 #define KEY "shards"
 
-/* Whether a file, or the sidecar that speaks for it, is there. */
+/* Whether a file, or the sidecar that speaks for it, is there. Of a folder in a store it counts
+ * what was listed: a file below it, or of a server without lists, is taken to be missing. */
 static bool is_there(const struct rp_folder *folder, const char *name)
 {
+    if (folder->url)
+        return rp_folder_has(folder, name);
     char *path = rp_format("%s/%s", folder->path, name);
     char *sidecar = rp_format("%s/%s.rpx", folder->path, name);
     bool found = path && sidecar && (access(path, F_OK) == 0 || access(sidecar, F_OK) == 0);
@@ -36,7 +39,7 @@ static int add_shard(const struct rp_folder *folder, size_t number, const json_t
         return rp_index_json_fail(folder, KEY, number, "the name of a file in the folder", error);
     if (json_is_object(json_object_get(shard, "zip_data")) && !is_there(folder, name))
         return rp_index_json_convert(folder, "MDS shards that are compressed", error);
-    return rp_paths_add(files, folder->path, name, error);
+    return rp_folder_add(folder, name, files, error);
 }
 
 int rp_mds_expand(const struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)

@@ -26,7 +26,7 @@ static int add_shard(const struct rp_folder *folder, const char *index, struct r
                      struct rp_error *error)
 {
     char *name = rp_format("%.*s.bin", (int)strlen(index) - 4, index);
-    int code = name ? rp_paths_add(files, folder->path, name, error)
+    int code = name ? rp_folder_add(folder, name, files, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
     free(name);
     return code;
@@ -45,9 +45,12 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
     return 1;
 }
 
+static const struct rp_beside beside[] = {{".bin", ".idx"}, {NULL, NULL}};
+
 const struct rp_reader rp_reader_megatron = {
     .format = RP_FORMAT_MEGATRON,
     .what = "a Megatron dataset",
     .folders = "NAME.bin with NAME.idx",
+    .beside = beside,
     .expand = expand,
 };

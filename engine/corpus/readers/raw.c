@@ -34,7 +34,7 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
         if (rp_text_has_suffix(name, ".rpx"))
             name[length - 4] = '\0';
         if (rp_text_has_suffix(name, ".bin") || rp_text_has_suffix(name, ".npy"))
-            code = rp_paths_add(files, folder->path, name, error);
+            code = rp_folder_add(folder, name, files, error);
     }
     rp_paths_sort(files);
     return code < 0 ? code : files->count > 0;

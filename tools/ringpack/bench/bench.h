@@ -55,7 +55,7 @@ enum rp_bench_bottleneck {
 const char *rp_bench_bottleneck_name(enum rp_bench_bottleneck bottleneck);
 
 struct rp_bench_run {
-    const char *name;    /* "hot", "cold" */
+    const char *name;    /* "hot", "cold", "from stores" */
     const char *skipped; /* why it was not measured; NULL = it was measured, or not asked for */
     bool measured;
     double seconds;
@@ -67,7 +67,8 @@ struct rp_bench_run {
     enum rp_bench_bottleneck bottleneck;
     char why[200];
 };
-enum { RP_BENCH_HOT, RP_BENCH_COLD, RP_BENCH_RUNS };
+/* A corpus that has objects of stores is measured once, as it is. */
+enum { RP_BENCH_HOT, RP_BENCH_COLD, RP_BENCH_STORE, RP_BENCH_RUNS };
 
 struct rp_bench {
     struct rp_cmd_config *arguments; /* as typed, for the engine */

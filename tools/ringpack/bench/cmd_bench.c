@@ -66,14 +66,22 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-static int check_files(const struct rp_corpus *corpus, struct rp_error *error)
+/* The first shard that is an object in a store, or NULL. */
+static const struct rp_shard *find_object(const struct rp_corpus *corpus)
 {
     for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++)
         if (rp_corpus_shard(corpus, i)->url)
-            return rp_fail(error, -RP_E_CONFIG, "serve it, and drain it with `ringpack attach`",
-                           "%s: bench measures files, and this is an object in a store",
-                           rp_corpus_shard(corpus, i)->path);
-    return 0;
+            return rp_corpus_shard(corpus, i);
+    return NULL;
+}
+
+static int check_files(const struct arguments *arguments, const struct rp_shard *object,
+                       struct rp_error *error)
+{
+    return object && (arguments->hot || arguments->cold)
+               ? rp_fail(error, -RP_E_USAGE, "leave --hot and --cold away",
+                         "%s: an object in a store is not in the page cache", object->path)
+               : 0;
 }
 
 static int count_corpus(struct rp_bench *bench, struct rp_error *error)
@@ -101,6 +109,15 @@ static int measure_limits(struct rp_bench *bench, bool hot, bool cold, struct rp
     if (code >= 0 && hot)
         code = rp_bench_measure_limit(bench, RP_BENCH_READ_HOT, error);
     return code;
+}
+
+/* Reads of a store are not measured alone: they would be paid for twice. */
+static int measure_store(struct rp_bench *bench, struct rp_error *error)
+{
+    int code = measure_limits(bench, false, false, error);
+    if (code >= 0 && !rp_interrupted())
+        code = rp_bench_measure_run(bench, &bench->runs[RP_BENCH_STORE], error);
+    return rp_interrupted() ? 0 : code;
 }
 
 /* Returns 0 also after an interrupt, because what was measured is reported. */
@@ -136,17 +153,21 @@ static int bench(void *argument, const struct rp_config *config)
                    [RP_BENCH_READ_HOT] = {.name = "reading, hot", .what = "in file order"},
                    [RP_BENCH_READ_COLD] = {.name = "reading, cold",
                                            .what = "in file order, past the page cache"}},
-        .runs = {[RP_BENCH_HOT] = {.name = "hot"}, [RP_BENCH_COLD] = {.name = "cold"}}};
+        .runs = {[RP_BENCH_HOT] = {.name = "hot"},
+                 [RP_BENCH_COLD] = {.name = "cold"},
+                 [RP_BENCH_STORE] = {.name = "from stores"}}};
     int code = rp_stream_open_corpus(&corpus, config, false, &error);
     bench.corpus = corpus;
+    const struct rp_shard *object = code >= 0 ? find_object(corpus) : NULL;
     if (code >= 0)
-        code = check_files(corpus, &error);
+        code = check_files(arguments, object, &error);
     if (code >= 0)
         code = count_corpus(&bench, &error);
     if (code >= 0)
         code = rp_job_open(&bench.job, NULL, arguments->verbose, &error);
     if (code >= 0) {
-        code = measure(&bench, both || arguments->hot, both || arguments->cold, &error);
+        code = object ? measure_store(&bench, &error)
+                      : measure(&bench, both || arguments->hot, both || arguments->cold, &error);
         if (code >= 0 && arguments->json)
             rp_bench_print_json(&bench);
         else if (code >= 0)
@@ -161,7 +182,8 @@ static const char doc[] =
     "Measure what a config delivers on this machine, beside what the machine could do: memcpy"
     " of the same bytes, plain reads of the files, planning alone. Says what holds it back.\v"
     "Every local rank has a trainer that returns each batch at once. `cold` throws the token"
-    " files out of the page cache first. Ctrl-C ends it with what was measured so far.";
+    " files out of the page cache first. A corpus in stores is measured once. Ctrl-C ends it with"
+    " what was measured so far.";
 
 int rp_cmd_bench(int argc, char **argv)
 {

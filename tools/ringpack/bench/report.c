@@ -128,10 +128,11 @@ static json_t *run_object(const struct rp_bench *bench, const struct rp_bench_ru
 void rp_bench_print_json(const struct rp_bench *bench)
 {
     json_t *object = json_pack(
-        "{s:b, s:{s:I, s:I, s:I}, s:i, s:o, s:o, s:o}", "interrupted", rp_interrupted(), "corpus",
-        "tokens", (json_int_t)bench->tokens, "documents", (json_int_t)bench->documents, "bytes",
-        (json_int_t)bench->bytes, "cores", (int)bench->cores, "limits", limits_object(bench), "hot",
-        run_object(bench, &bench->runs[RP_BENCH_HOT]), "cold",
-        run_object(bench, &bench->runs[RP_BENCH_COLD]));
+        "{s:b, s:{s:I, s:I, s:I}, s:i, s:o, s:o, s:o, s:o}", "interrupted", rp_interrupted(),
+        "corpus", "tokens", (json_int_t)bench->tokens, "documents", (json_int_t)bench->documents,
+        "bytes", (json_int_t)bench->bytes, "cores", (int)bench->cores, "limits",
+        limits_object(bench), "hot", run_object(bench, &bench->runs[RP_BENCH_HOT]), "cold",
+        run_object(bench, &bench->runs[RP_BENCH_COLD]), "store",
+        run_object(bench, &bench->runs[RP_BENCH_STORE]));
     rp_cmd_print_json(object);
 }

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* borrowed.h — a shard of a store on a disk of this machine, with the files beside it, for as long
+ * as all of its tokens are looked at. A killed process may leave the directory behind. */
+#ifndef RP_CORPUS_BORROWED_H
+#define RP_CORPUS_BORROWED_H
+
+#include "corpus/readers.h"
+
+struct rp_borrowed {
+    char *directory; /* of its own */
+    char *path;      /* of the token file in it */
+};
+
+/** Fetch the shard of a URL and what readers look for beside it into a new directory below `place`,
+ * which is made. */
+RP_MUST_CHECK int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url, const char *place,
+                                   const struct rp_progress *progress, struct rp_error *error);
+/** Remove the directory. Fine after a failed open, too. */
+void rp_borrowed_close(struct rp_borrowed *borrowed);
+
+#endif

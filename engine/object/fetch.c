@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fetch — see fetch.h. One look brings the size, the identity and the first 64 KiB; the rest comes
+ * in pieces, some at a time. */
+#include "object/fetch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "object/requests.h"
+
+#define DEPTH 16u
+#define LOOK_BYTES (64u << 10)
+#define PIECE_BYTES (8u << 20)
+#define PIECES_AT_ONCE 64u
+
+struct fetching {
+    struct rp_object *object;
+    struct rp_object_request look;
+    uint8_t first[LOOK_BYTES];
+    void (*progress)(void *context, uint64_t done, uint64_t total);
+    void *context;
+};
+
+static int take_failure(const struct rp_object_request *request, struct rp_error *error)
+{
+    int code = request->error.code;
+    if (code < 0 && error)
+        *error = request->error;
+    return code;
+}
+
+/* The caller ends it with end(), whatever is returned. */
+static int begin(struct fetching **fetching_out, const char *url, struct rp_error *error)
+{
+    struct fetching *f = *fetching_out = rp_calloc(1, sizeof *f);
+    if (!f)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
+    int code = rp_object_open(&f->object, url, error);
+    f->look = (struct rp_object_request){
+        .kind = RP_REQUEST_LOOK, .object = f->object, .bytes = LOOK_BYTES, .buffer = f->first};
+    if (code == 0)
+        code = rp_requests_do(&f->look, 1, 1, error);
+    if (code == 0)
+        code = take_failure(&f->look, error);
+    return code == -EACCES ? -ENOENT : code; /* stores that do not say what there is */
+}
+
+static void end(struct fetching *fetching)
+{
+    if (fetching)
+        rp_object_close(fetching->object);
+    free(fetching);
+}
+
+/* Some pieces from *at on, and behind them the new *at. */
+static int read_some(const struct fetching *f, uint8_t *to, uint64_t *at, struct rp_error *error)
+{
+    struct rp_object_request requests[PIECES_AT_ONCE];
+    size_t count = 0;
+    for (; count < PIECES_AT_ONCE && *at < f->look.total; count++) {
+        uint32_t bytes = (uint32_t)rp_min_u64(PIECE_BYTES, f->look.total - *at);
+        requests[count] = (struct rp_object_request){.kind = RP_REQUEST_RANGE,
+                                                     .object = f->object,
+                                                     .offset = *at,
+                                                     .bytes = bytes,
+                                                     .buffer = to + *at,
+                                                     .total = f->look.total,
+                                                     .expected = f->look.identity};
+        *at += bytes;
+    }
+    int code = rp_requests_do(requests, count, DEPTH, error);
+    for (size_t i = 0; i < count && code == 0; i++)
+        code = take_failure(&requests[i], error);
+    return code;
+}
+
+static int read_all(const struct fetching *f, uint8_t *to, struct rp_error *error)
+{
+    int code = 0;
+    memcpy(to, f->first, f->look.arrived);
+    for (uint64_t at = f->look.arrived; code == 0 && at < f->look.total;) {
+        code = read_some(f, to, &at, error);
+        if (f->progress)
+            f->progress(f->context, at, f->look.total);
+    }
+    return code;
+}
+
+int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out, size_t *bytes_out,
+                  struct rp_error *error)
+{
+    struct fetching *f;
+    int code = begin(&f, url, error);
+    char *text = NULL;
+    if (code == 0 && f->look.total > bytes_max)
+        code = rp_fail(error, -RP_E_FORMAT, "is it what its name says?",
+                       "%s: expected at most %" PRIu64 " bytes, found %" PRIu64,
+                       rp_object_name(f->object), bytes_max, f->look.total);
+    if (code == 0) {
+        text = rp_calloc(1, (size_t)f->look.total + 1);
+        code = text ? read_all(f, (uint8_t *)text, error)
+                    : rp_fail(error, -ENOMEM, NULL, "%s: no memory to read it",
+                              rp_object_name(f->object));
+    }
+    *bytes_out = code == 0 ? (size_t)f->look.total : 0;
+    *text_out = code == 0 ? text : NULL;
+    if (code < 0)
+        free(text);
+    end(f);
+    return code;
+}
+
+static int fill_file(const struct fetching *f, const struct rp_new_file *file,
+                     struct rp_error *error)
+{
+    size_t bytes = (size_t)f->look.total;
+    int failed = posix_fallocate(file->fd, 0, (off_t)bytes);
+    void *map = failed ? MAP_FAILED
+                       : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, 0);
+    if (map == MAP_FAILED)
+        return rp_fail(error, failed ? -failed : -errno, "make room there, or name another place",
+                       "%s: no room for the %zu bytes of %s", file->path, bytes,
+                       rp_object_name(f->object));
+    int code = read_all(f, map, error);
+    munmap(map, bytes);
+    return code;
+}
+
+int rp_fetch_file(const char *url, const char *path,
+                  void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
+                  struct rp_error *error)
+{
+    struct fetching *f;
+    struct rp_new_file file;
+    int code = begin(&f, url, error);
+    if (code == 0 && f->look.total == 0)
+        code = rp_fail(error, -RP_E_EMPTY, "write it again", "%s: found an empty object",
+                       rp_object_name(f->object));
+    if (code == 0) {
+        f->progress = progress;
+        f->context = context;
+        code = rp_new_file_open(&file, path, error);
+        if (code == 0) {
+            code = fill_file(f, &file, error);
+            if (code == 0)
+                code = rp_new_file_publish(&file, error);
+            else
+                rp_new_file_discard(&file);
+        }
+    }
+    end(f);
+    return code;
+}

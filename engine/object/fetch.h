@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fetch.h — whole objects, for what cannot be done in a store: the small ones that say what a
+ * folder holds, into memory; and shards that are indexed, into a file. Every piece is compared with
+ * the size and the identity of the first, so that what arrives is one content of the object. */
+#ifndef RP_OBJECT_FETCH_H
+#define RP_OBJECT_FETCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+
+/** All of an object of at most bytes_max bytes, with a NUL behind it that is not counted; the
+ * caller frees it. -ENOENT: it is not there, or the store does not say whether it is. */
+RP_MUST_CHECK int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out,
+                                size_t *bytes_out, struct rp_error *error);
+
+/** All of an object into a new file, which appears under its name when it is whole. -ENOENT as
+ * above. `progress` (may be NULL) is called with bytes done and total now and then. */
+RP_MUST_CHECK int rp_fetch_file(const char *url, const char *path,
+                                void (*progress)(void *context, uint64_t done, uint64_t total),
+                                void *context, struct rp_error *error);
+
+#endif
