@@ -8,6 +8,11 @@ cmake --install "$RP_BUILD_DIR" --prefix "$scratch/usr" >install.log || fail "$(
 libdir=$(dirname "$(find usr -name libringpack.so)")
 [ "$(usr/bin/ringpack --version)" = "$("$ringpack" --version)" ] || fail "the installed program"
 
+for file in bash-completion/completions/ringpack zsh/site-functions/_ringpack \
+    fish/vendor_completions.d/ringpack.fish; do
+    [ -s "usr/share/$file" ] || fail "share/$file is not installed"
+done
+
 mkdir user
 cat >user/main.c <<'C'
 #include <ringpack/batch.h>

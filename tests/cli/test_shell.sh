@@ -3,9 +3,9 @@
 # The program itself: help, version, what is not understood, and a mapped file that breaks.
 source "${0%/*}/kit.sh"
 
-status 2 'usage: ringpack VERB' "$ringpack"
-status 0 'usage: ringpack VERB' "$ringpack" help
-status 0 'usage: ringpack VERB' "$ringpack" --help
+status 2 'Usage: ringpack VERB' "$ringpack"
+status 0 'Usage: ringpack VERB' "$ringpack" help
+status 0 'Usage: ringpack VERB' "$ringpack" --help
 [ "$("$ringpack" --version)" = "ringpack $(sed -n 's/^project(ringpack VERSION \([0-9.]*\).*/\1/p' \
     "$RP_SOURCE_DIR/CMakeLists.txt")" ] || fail "--version: $("$ringpack" --version)"
 status 2 'there is no verb `chekpoint`; did you mean `checkpoint`?' "$ringpack" chekpoint

@@ -8,7 +8,7 @@
 #include "inspection.h"
 
 static const char help[] =
-    "usage: ringpack index [options] PATH...\n\n"
+    "Usage: ringpack index [options] PATH...\n\n"
     "Read every token file once and leave PATH.rpx beside it: where its documents begin, its\n"
     "largest token id, and a hash of every 4 KiB block. Runs then start without a scan, know\n"
     "their corpus by its full fingerprint, and notice and locate a changed token. A sidecar is\n"

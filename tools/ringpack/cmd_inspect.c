@@ -9,7 +9,7 @@
 #include "inspection.h"
 
 static const char help[] =
-    "usage: ringpack inspect [options] PATH...\n\n"
+    "Usage: ringpack inspect [options] PATH...\n\n"
     "Say what token files are and why, how many documents of what lengths they hold, their\n"
     "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
     ".idx; a directory stands for what it holds.\n\n"

@@ -43,7 +43,7 @@ static const struct verb verbs[] = {
 
 static void print_usage(FILE *out)
 {
-    fputs("usage: ringpack VERB [arguments]\n\n", out);
+    fputs("Usage: ringpack VERB [arguments]\n\n", out);
     for (size_t i = 0; i < RP_ARRAY_COUNT(verbs); i++)
         fprintf(out, "  %-12s%s\n", verbs[i].name, verbs[i].help);
     fputs("\n`ringpack help VERB` explains a verb; `ringpack --version` prints the version.\n"

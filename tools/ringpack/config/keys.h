@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.h — `ringpack config`: the keys of a config shown, checked, compared and written. It reads
- * configs and nothing else: no corpus is opened; `check` and `init` list its files. */
+/* keys.h — `ringpack config`: the keys of a config listed, shown, checked, compared and written. It
+ * reads configs and nothing else: no corpus is opened; `check` and `init` list its files. */
 #ifndef RP_TOOLS_CONFIG_KEYS_H
 #define RP_TOOLS_CONFIG_KEYS_H
 
@@ -15,13 +15,14 @@ struct rp_keys_arguments {
     const char *words[RP_KEYS_WORDS_MAX]; /* of the command line, behind the action */
     size_t word_count;
     const char *output; /* -o */
-    bool json;
+    bool json, manual;
 };
 
 /** The actions. Each returns the exit status. */
 int rp_keys_show(const struct rp_keys_arguments *arguments, const struct rp_config *config);
 int rp_keys_check(const struct rp_keys_arguments *arguments, struct rp_config *config);
 int rp_keys_diff(const struct rp_keys_arguments *arguments);
+int rp_keys_list(const struct rp_keys_arguments *arguments);
 int rp_keys_init(const struct rp_keys_arguments *arguments, struct rp_config *config);
 
 /** Finish the config, and check that the files it names are there. -ENOENT names the first that is

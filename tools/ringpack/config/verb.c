@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verb.c — `ringpack config show | check | diff | init`. */
+/* verb.c — `ringpack config keys | show | check | diff | init`. */
 #include <string.h>
 
 #include "cmd.h"
 #include "config/keys.h"
 
-enum { OPTION_JSON = 0x1000 };
+enum { OPTION_JSON = 0x1000, OPTION_MANUAL };
 
 static const struct argp_option own_options[] = {
     {"json", OPTION_JSON, NULL, 0, "print JSON (show, diff)", 0},
+    {"manual", OPTION_MANUAL, NULL, 0, "print the manual page ringpack.yaml(5) (keys)", 0},
     {"output", 'o', "FILE", 0, "write the config to FILE, which must not exist (init)", 0},
     {0},
 };
@@ -19,6 +20,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     switch (key) {
     case OPTION_JSON:
         arguments->json = true;
+        return 0;
+    case OPTION_MANUAL:
+        arguments->manual = true;
         return 0;
     case 'o':
         arguments->output = text;
@@ -47,11 +51,13 @@ static int run(void *input, const struct rp_config *config)
     struct rp_keys_arguments *arguments = input;
     (void)config; /* the same as arguments->config.config */
     if (arguments->word_count == 0)
-        return rp_cmd_misuse("config", "expected show, check, diff or init");
+        return rp_cmd_misuse("config", "expected keys, show, check, diff or init");
     const char *action = arguments->words[0];
     arguments->word_count--;
     memmove(arguments->words, arguments->words + 1,
             arguments->word_count * sizeof *arguments->words);
+    if (!strcmp(action, "keys"))
+        return rp_keys_list(arguments);
     if (!strcmp(action, "show"))
         return rp_keys_show(arguments, arguments->config.config);
     if (!strcmp(action, "check"))
@@ -60,7 +66,7 @@ static int run(void *input, const struct rp_config *config)
         return rp_keys_diff(arguments);
     if (!strcmp(action, "init"))
         return rp_keys_init(arguments, arguments->config.config);
-    return rp_cmd_misuse("config", "expected show, check, diff or init, found `%s`", action);
+    return rp_cmd_misuse("config", "expected keys, show, check, diff or init, found `%s`", action);
 }
 
 int rp_cmd_config(int argc, char **argv)
@@ -68,7 +74,7 @@ int rp_cmd_config(int argc, char **argv)
     static const struct rp_cmd_verb verb = {
         .options = own_options,
         .parse = parse,
-        .args_doc = "show [KEY...]\ncheck\ndiff FILE FILE\ninit PATH...",
+        .args_doc = "keys\nshow [KEY...]\ncheck\ndiff FILE FILE\ninit PATH...",
         .doc =
             "Show, check, compare or write configs. No token file is opened.\v"
             "`show` prints what each key is set to, by which line of the file or option, and "

@@ -16,7 +16,7 @@
 #define PARTS_MAX 1000000u
 
 static const char help[] =
-    "usage: ringpack convert [options] -o PREFIX INPUT...\n\n"
+    "Usage: ringpack convert [options] -o PREFIX INPUT...\n\n"
     "Turn files of text or of token ids into PREFIX.bin and PREFIX.idx (Megatron), with the\n"
     "sidecar of `ringpack index`. A document is one text file, or one row or line of any other\n"
     "form. The order is that of the inputs, and within a directory that of its own list of files\n"
