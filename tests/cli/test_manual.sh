@@ -52,7 +52,9 @@ completes "" ringpack serve --seq-len = 1
 completes "" ringpack nonsense --x
 
 # ---- fish
-X
+asks_fish() {
+    HOME=$scratch fish -c "source $root/tools/completion/ringpack.fish; complete -C '$1'"
+}
 equals "serve	feed the trainers of this machine" "$(asks_fish "ringpack se")"
 equals "--shuffle=" "$(asks_fish "ringpack serve --shuf")"
 equals "--shuffle=block --shuffle=document --shuffle=none" \

@@ -16,13 +16,13 @@ for words in help '--version' 'help serve' 'help index'; do # argp's help ends t
 done
 
 # The scripts beside it explain themselves, too, and do nothing else.
-for tool in bench campaign check format setup; do
+for tool in bench campaign check format manual setup; do
     status 0 "tools/$tool" "$RP_SOURCE_DIR/tools/$tool" --help
 done
 
 # Every verb of the usage text explains itself, and refuses what it does not know.
 verbs=$("$ringpack" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
-[ "$(wc -w <<<"$verbs")" = 12 ] || fail "expected 12 verbs, found: $verbs"
+[ "$(wc -w <<<"$verbs")" -ge 12 ] || fail "expected 12 verbs or more, found: $verbs"
 for verb in $verbs; do
     status 0 "ringpack $verb" "$ringpack" help "$verb"
     status 2 "$verb" "$ringpack" "$verb" --no-such-option
