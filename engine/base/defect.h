@@ -33,6 +33,7 @@
     X(ignore_unknown_options, "an option that this library does not know is silently ignored")     \
     X(ignore_tokenizer, "the tokenizers of two shards, or of a state and a run, are not compared") \
     X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
+    X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \

@@ -146,6 +146,10 @@ void rp_config_value_text(const struct rp_config *config, const char *name, char
 void rp_config_source_value_text(const struct rp_config_source *source, const char *name,
                                  char *text, size_t bytes);
 
+/** Overwrite the queries of URLs in the text of a config, which may hold secrets, with asterisks.
+ * For texts that are kept or shown. */
+void rp_config_hide_queries(char *text);
+
 void rp_config_free(struct rp_config *config);
 
 #endif

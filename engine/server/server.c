@@ -438,13 +438,17 @@ static void say_ready(const struct rp_engine *engine)
 }
 
 /* What checkpoints keep for people to read: the file as it is now, which options may have
- * overridden. */
+ * overridden, without the rights that its URLs carry. */
 static int read_config_text(struct rp_engine *engine, struct rp_error *error)
 {
     const char *path = engine->config->path;
     size_t bytes;
-    if (path)
-        return rp_file_read_all(path, CONFIG_BYTES_MAX, &engine->config_text, &bytes, error);
+    if (path) {
+        int code = rp_file_read_all(path, CONFIG_BYTES_MAX, &engine->config_text, &bytes, error);
+        if (code == 0)
+            rp_config_hide_queries(engine->config_text);
+        return code;
+    }
     engine->config_text = rp_format("# all keys were given as options\n");
     return engine->config_text ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory at start");
 }

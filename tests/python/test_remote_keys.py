@@ -89,7 +89,7 @@ def test_a_bucket_of_rclone(program, folder, rclone, monkeypatch):
     assert not re.search("WR0NG|KEYID|Signature=", str(said))
 
 
-@pytest.mark.parametrize("place", ["profile", "process", "container", "instance"])
+@pytest.mark.parametrize("place", ["profile", "process", "container", "container file", "instance"])
 def test_where_keys_are_looked_for(program, folder, rclone, monkeypatch, tmp_path, place):
     """In the order of AWS's tools; each of them alone."""
     for name in KEYS:
@@ -110,11 +110,15 @@ def test_where_keys_are_looked_for(program, folder, rclone, monkeypatch, tmp_pat
         (tmp_path / "keys.json").write_text(made)
         command = f"credential_process = cat {tmp_path}/keys.json"
         (home / "config").write_text(f"[profile mine]\nregion = eu-west-1\n{command}\n")
-    elif place == "container":
+    elif place.startswith("container"):
         monkeypatch.delenv("AWS_PROFILE")
         (answers / "role").write_text(made)
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{endpoint.base}/role")
-        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "T0KEN")
+        if place == "container":
+            monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "T0KEN")
+        else:  # as EKS does
+            (tmp_path / "token").write_text("T0KEN\n")
+            monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", f"{tmp_path}/token")
     else:
         monkeypatch.delenv("AWS_PROFILE")
         monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
@@ -122,7 +126,7 @@ def test_where_keys_are_looked_for(program, folder, rclone, monkeypatch, tmp_pat
         endpoint.serve = lambda handler: instance(handler, made)
     try:
         assert "s3://b/tape.bin" in output_of(program, "inspect", "s3://b/tape.bin")
-        if place == "container":
+        if place.startswith("container"):
             assert endpoint.headers[0]["Authorization"] == "T0KEN"
     finally:
         endpoint.close()

@@ -352,6 +352,28 @@ static void profiles_choose_sections(void **state)
     assert_int_equal(config.label_mode, RP_LABELS_ALIGNED);
 }
 
+static void queries_of_urls_are_hidden(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"", ""},
+        {"a: https://h/x", "a: https://h/x"},
+        {"a: https://h/x?", "a: https://h/x?"},
+        {"a: https://h/x?sig=1\nb: \"http://h/y?z\"?k",
+         "a: https://h/x?*****\nb: \"http://h/y?*\"?k"},
+        {"[https://h/x?a=b, 'https://h?b' ]", "[https://h/x?**** 'https://h?*' ]"},
+        {"s3://b/x?.bin http:// https://?a", "s3://b/x?.bin http:// https://?*"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        rp_config_hide_queries(text);
+        assert_string_equal(text, cases[i].shown);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +390,7 @@ int main(void)
         cmocka_unit_test(paths_are_relative_to_the_file),
         cmocka_unit_test(sources_given_again_are_added),
         cmocka_unit_test(profiles_choose_sections),
+        cmocka_unit_test(queries_of_urls_are_hidden),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
