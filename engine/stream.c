@@ -3,9 +3,11 @@
 #include "stream.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/mem.h"
 
 /* The config module numbers these words in the order of STREAM.md; it may not include plan.h. */
@@ -57,6 +59,15 @@ static const struct rp_shard *first_object(const struct rp_corpus *corpus)
     return NULL;
 }
 
+uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++)
+        if (rp_corpus_shard(corpus, i)->url)
+            bytes += rp_align_up(rp_corpus_shard(corpus, i)->bytes, RP_BLOCK_BYTES);
+    return bytes;
+}
+
 int rp_stream_choose_io(const struct rp_io_method **method_out, const struct rp_config *config,
                         const struct rp_corpus *corpus, char *why, size_t why_bytes,
                         struct rp_error *error)
@@ -67,13 +78,15 @@ int rp_stream_choose_io(const struct rp_io_method **method_out, const struct rp_
     const struct rp_shard *object = first_object(corpus);
     if (!object)
         return rp_io_choose(names[io], method_out, why, why_bytes, error);
-    if (config->shuffle == RP_SHUFFLE_DOCUMENT)
+    uint64_t object_bytes = rp_stream_object_bytes(corpus);
+    if (config->shuffle == RP_SHUFFLE_DOCUMENT && config->cache_bytes < object_bytes)
         return rp_fail(
             error, -RP_E_CONFIG,
-            "set `shuffle: block`, which reads about a thousand documents at once, or "
-            "copy the corpus to a disk",
-            "%s: with `shuffle: document`, each document in a store would cost a request",
-            object->path);
+            "set `shuffle: block`, which reads about a thousand documents at once; or let the "
+            "cache hold all objects: `cache_bytes` of at least that much",
+            "%s: with `shuffle: document`, each document in a store would cost a request in every "
+            "epoch: the objects take %" PRIu64 " bytes, and cache_bytes is %" PRIu64,
+            object->path, object_bytes, config->cache_bytes);
     *method_out = rp_io_objects();
     RP_ASSERT(*method_out); /* else its URL would have been refused */
     snprintf(why, why_bytes, "objects in stores are read with libcurl");

@@ -25,6 +25,9 @@ RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,
                                         const struct rp_config *config, bool allow_missing,
                                         struct rp_error *error);
 
+/** Bytes that a cache needs to keep all shards that are objects in stores. */
+uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus);
+
 /** How the corpus is read: files as the config's `io` says (rp_io_choose), objects in stores, and
  * files beside them, by libcurl. What would take a request for each document is refused. */
 RP_MUST_CHECK int rp_stream_choose_io(const struct rp_io_method **method_out,

@@ -130,13 +130,17 @@ void rp_cache_close(struct rp_cache *cache)
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
-void rp_cache_counts(const struct rp_cache *cache, struct rp_cache_counts *counts)
+void rp_cache_counts(struct rp_cache *cache, struct rp_cache_counts *counts)
 {
+    pthread_mutex_lock(&cache->mutex);
     *counts = (struct rp_cache_counts){
         .hits = rp_a64_load_relaxed(&cache->hits),
         .misses = rp_a64_load_relaxed(&cache->misses),
         .hit_bytes = rp_a64_load_relaxed(&cache->hit_bytes),
         .fetched_bytes = rp_a64_load_relaxed(&cache->fetched_bytes),
+        .epoch = cache->epoch,
+        .epoch_fetched_bytes = cache->epoch_fetched_bytes,
+        .last_epoch_fetched_bytes = cache->last_epoch_fetched_bytes,
         .kept_bytes = rp_a64_load_relaxed(&cache->kept_bytes),
         .evicted_bytes = rp_a64_load_relaxed(&cache->evicted_bytes),
         .declined_bytes = rp_a64_load_relaxed(&cache->declined_bytes),
@@ -144,6 +148,7 @@ void rp_cache_counts(const struct rp_cache *cache, struct rp_cache_counts *count
         .failures = rp_a64_load_relaxed(&cache->failures),
         .held_bytes = rp_space_peek(&cache->space),
         .bytes_max = cache->options.bytes};
+    pthread_mutex_unlock(&cache->mutex);
 }
 
 const char *rp_cache_place(const struct rp_cache *cache)

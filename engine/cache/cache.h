@@ -34,6 +34,8 @@
 #define RP_CACHE_CHUNK_BYTES (RP_CACHE_PAGE_BYTES * RP_CACHE_CHUNK_PAGES)
 #define RP_CACHE_BYTES_MIN (8u << 20)
 #define RP_CACHE_NEVER UINT64_MAX
+/* Memory of copies that wait for the disk: as much is read while a disk takes a breath. */
+#define RP_CACHE_QUEUE_BYTES (64u << 20)
 
 /* An object of the run. */
 struct rp_cache_object {
@@ -52,6 +54,8 @@ struct rp_cache_options {
      * RP_CACHE_NEVER. What is furthest away is evicted. Asked by the cache's thread only. */
     uint64_t (*next_use)(void *context, uint32_t object, uint64_t first, uint64_t last);
     void *context;
+    /* The epoch that is read now; what is fetched is counted by it. Asked by any thread. */
+    uint64_t (*epoch)(void *context);
     uint64_t usual_distance; /* of what another run keeps, whose plan is not known here */
 };
 
@@ -98,13 +102,15 @@ void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server
 struct rp_cache_counts {
     uint64_t hits, misses; /* reads: all of it from the file, or not */
     uint64_t hit_bytes, fetched_bytes;
+    uint64_t epoch; /* in which the last read was, and what was fetched in it and in the last one */
+    uint64_t epoch_fetched_bytes, last_epoch_fetched_bytes;
     uint64_t kept_bytes, evicted_bytes; /* by this engine */
     uint64_t declined_bytes; /* not kept: needed later than all that is there, or no time for it */
     uint64_t damaged_bytes;  /* given up because a hash differed */
     uint64_t failures;       /* writes that failed, as on a full disk */
     uint64_t held_bytes, bytes_max; /* by all engines; the limit */
 };
-void rp_cache_counts(const struct rp_cache *cache, struct rp_cache_counts *counts);
+void rp_cache_counts(struct rp_cache *cache, struct rp_cache_counts *counts);
 /** Its directory, for people. */
 const char *rp_cache_place(const struct rp_cache *cache);
 

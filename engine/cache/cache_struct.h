@@ -13,9 +13,6 @@
 #include "cache/space.h"
 #include "cache/stock.h"
 
-/* Copies of bytes that wait for the disk: as much is read while a disk takes a breath. */
-#define RP_CACHE_QUEUE_BYTES (64u << 20)
-
 /* An object that readers have open. `file` is opened or made by the first to open it, or by the
  * cache's thread; it is valid once is_open says so, until the last reference is given back. */
 struct rp_kept {
@@ -48,6 +45,7 @@ struct rp_cache {
     struct rp_cache_job *first, *last; /* under the mutex, as the three below */
     uint64_t queued_bytes;
     bool is_busy, is_closing;
+    uint64_t epoch, epoch_fetched_bytes, last_epoch_fetched_bytes; /* under the mutex */
     pthread_t thread;
 
     /* the thread's own */

@@ -189,4 +189,14 @@ void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server
     rp_a64_add_relaxed(from_server ? &cache->misses : &cache->hits, 1);
     rp_a64_add_relaxed(&cache->hit_bytes, from_file);
     rp_a64_add_relaxed(&cache->fetched_bytes, from_server);
+    uint64_t epoch = cache->options.epoch(cache->options.context);
+    pthread_mutex_lock(&cache->mutex);
+    if (epoch != cache->epoch) {
+        cache->last_epoch_fetched_bytes = epoch == cache->epoch + 1 ? cache->epoch_fetched_bytes
+                                                                    : 0;
+        cache->epoch_fetched_bytes = 0;
+        cache->epoch = epoch;
+    }
+    cache->epoch_fetched_bytes += from_server;
+    pthread_mutex_unlock(&cache->mutex);
 }

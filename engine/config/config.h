@@ -91,6 +91,7 @@ struct rp_config {
                                      a sidecar) | on | off */
     char *index_dir;              /* NULL = sidecars beside the shards */
     char *cache_dir;              /* of what is fetched from stores; NULL = object/remote.h */
+    uint64_t cache_bytes;         /* of blocks of objects that are kept there; 0 = none */
     char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
 
     /* checkpoints */

@@ -105,7 +105,9 @@ enum rp_key_kind {
       "compare what is read with the hashes of the sidecars; auto = where there are any")          \
     X(index_dir, index_dir, PATH, NULL, "(beside the shards)", 0, 0, "directory of the sidecars")  \
     X(cache_dir, cache_dir, PATH, NULL, "($XDG_CACHE_HOME/ringpack or ~/.cache/ringpack)", 0, 0,   \
-      "directory of indexes and sidecars that are fetched from object stores")                     \
+      "directory of what is fetched from object stores: indexes, sidecars, blocks")                \
+    X(cache_bytes, cache_bytes, BYTES, NULL, "(none are kept)", 8u << 20, 1ull << 50,              \
+      "blocks of objects kept in cache_dir, by all engines that use it")                           \
     X(run_dir, run_dir, PATH, NULL, "($XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID)", 0, 0,      \
       "directory of the socket")                                                                   \
     X(checkpoint_dir, checkpoint_dir, PATH, NULL, "(none are written)", 0, 0,                      \

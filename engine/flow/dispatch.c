@@ -190,6 +190,7 @@ static int add_block_reads(struct rp_dispatch *d, struct rp_error *error)
         if (code < 0)
             return code;
         rp_reads_fill_block(&d->reads, d->ticket, &block_read);
+        rp_reads_note(&d->reads, d->plan);
         close_ticket(d);
         most--;
     }
@@ -330,6 +331,7 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
         }
     }
     d->batch++;
+    rp_reads_note(&d->reads, d->plan);
     save_state(d); /* before the ticket: deliver sends it along with the batch */
     if (d->ticket) {
         d->ticket->batch_ends = 1;

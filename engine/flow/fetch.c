@@ -76,6 +76,9 @@ static void complete_read(struct rp_fetcher *f, const struct rp_io_done *done)
     int code = check_read(f, read, f->arena->data + read->data_offset, done->result, &error);
     if (code < 0)
         rp_ticket_fail(ticket, code, &error);
+    else if (f->options->method->keep)
+        f->options->method->keep(&f->files->files[read->shard].object, read->offset,
+                                 f->arena->data + read->data_offset, read->bytes_needed);
     uint32_t *left = &f->reads_left[number & (f->arena->slot_count - 1)];
     RP_ASSERT(*left > 0);
     if (--*left == 0)

@@ -22,6 +22,7 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
     uint32_t count = rp_corpus_shard_count(options->corpus);
     *files = (struct rp_files){.corpus = options->corpus,
                                .method = options->method,
+                               .cache = options->cache,
                                .files = rp_calloc(count, sizeof(struct rp_file)),
                                .watched = rp_calloc(count, sizeof(uint32_t)),
                                .direct = options->direct,
@@ -96,7 +97,9 @@ static int open_file(struct rp_files *files, uint32_t shard, struct rp_error *er
     const struct rp_io_place place = {.path = info->url ? info->url : info->path,
                                       .direct = files->direct,
                                       .bytes = info->bytes,
-                                      .identity = info->identity};
+                                      .identity = info->identity,
+                                      .cache = files->cache,
+                                      .number = shard};
     int code = files->method->open_object(&file->object, &place, error);
     if (code < 0)
         return code;

@@ -34,7 +34,8 @@ struct rp_file {
 struct rp_files {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
-    struct rp_file *files; /* [shards of the corpus] */
+    struct rp_cache *cache; /* of objects; NULL = none */
+    struct rp_file *files;  /* [shards of the corpus] */
     struct rp_descriptors descriptors;
     bool direct, verify_blocks;
     /* Files without hashes whose tokens were used since they were last looked at. */

@@ -31,12 +31,15 @@
 
 /* Tokens of rows that a checkpoint brought along, found by row. */
 struct rp_contents;
+struct rp_next_use; /* next_use.h */
 
 /* What stays the same over all starts of a flow. */
 struct rp_flow_options {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
     const struct rp_contents *contents; /* NULL = none */
+    struct rp_cache *cache;       /* of objects in stores, by the numbers of shards; NULL = none */
+    struct rp_next_use *next_use; /* told what has been read; NULL = nobody asks */
     uint32_t readers, packers, io_depth;
     bool packer_processes;
     bool mapped;        /* take tokens from mapped files: for a corpus that the page cache holds */

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "flow/contents.h"
+#include "flow/next_use.h"
 
 /* Two ranges with a gap of at most this many bytes are read as one: a second read costs about as
  * much as copying 4 KiB. */
@@ -47,10 +48,19 @@ int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan, uint64_t 
     reads->from_corpus = false;
     reads->rest.documents = 0;
     reads->ticket = NULL;
-    if (reads->no_block_reads || rp_files_are_mapped(reads->files))
-        return 0;
-    return rp_block_reads_open(&reads->block_reads, plan, reads->options, base_row,
-                               reads->data_ring.bytes, error);
+    int code = 0;
+    if (!reads->no_block_reads && !rp_files_are_mapped(reads->files))
+        code = rp_block_reads_open(&reads->block_reads, plan, reads->options, base_row,
+                                   reads->data_ring.bytes, error);
+    if (reads->options->next_use)
+        rp_next_use_start(reads->options->next_use, plan, &reads->block_reads);
+    return code;
+}
+
+void rp_reads_note(struct rp_reads *reads, const struct rp_plan *plan)
+{
+    if (reads->options->next_use)
+        rp_next_use_note(reads->options->next_use, plan, &reads->block_reads);
 }
 
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number)

@@ -45,6 +45,9 @@ void rp_reads_close(struct rp_reads *reads);
 RP_MUST_CHECK int rp_reads_start(struct rp_reads *reads, const struct rp_plan *plan,
                                  uint64_t base_row, struct rp_error *error);
 
+/** Rows were planned, and blocks taken: tell it to whoever forecasts what is needed next. */
+void rp_reads_note(struct rp_reads *reads, const struct rp_plan *plan);
+
 /** The next transfers are for this ticket. */
 void rp_reads_begin(struct rp_reads *reads, struct rp_ticket *ticket, uint64_t number);
 

@@ -21,6 +21,8 @@
 
 #include "base/fail.h"
 
+struct rp_cache; /* cache/cache.h */
+
 /* What is to be opened, and how it is known. */
 struct rp_io_place {
     const char *path; /* of a file, or the URL of an object in a store */
@@ -28,6 +30,8 @@ struct rp_io_place {
     /* Of an object, as it was when the corpus was opened: each reply is compared with both. */
     uint64_t bytes;
     const char *identity;
+    struct rp_cache *cache; /* of an object: where bytes of it are kept; NULL = nowhere */
+    uint32_t number;        /* of the object in the cache */
 };
 
 /* What reads are of: opened by a method, and read by any rp_io of that method. */
@@ -75,9 +79,9 @@ struct rp_io_options {
 /* A method: how reads reach the kernel. `submit` takes up to count reads, returns how many it took
  * (>= 0) or -errno; `reap` waits for at least `wait_min` <= max raw completions (0 = poll) and
  * returns how many it stored. A raw result is what the read would have returned: bytes >= 0 or
- * -errno. `open` fails with -errno and says why in *error. `explain`, `use_region`, `retries` and
- * `describe` may be NULL.
- * io.c never has more than options->depth reads at the method.
+ * -errno. `open` fails with -errno and says why in *error. `keep`, `explain`, `use_region`,
+ * `retries` and `describe` may be NULL. io.c never has more than options->depth reads at the
+ * method.
  *
  * Objects belong to no rp_io: they are opened and closed by any thread, and closed only when no
  * read of them is in flight. */
@@ -86,6 +90,9 @@ struct rp_io_method {
     int (*open_object)(struct rp_io_object *object_out, const struct rp_io_place *place,
                        struct rp_error *error);
     void (*close_object)(const struct rp_io_object *object);
+    /* bytes that were read of the object are right: they are worth keeping for the next time */
+    void (*keep)(const struct rp_io_object *object, uint64_t offset, const void *data,
+                 uint32_t bytes);
     /* why a read of the object failed, where that is more than its result: a negative code, or 0 */
     int (*explain)(const struct rp_io_object *object, struct rp_error *error);
     int (*open)(void **self, const struct rp_io_options *options, struct rp_error *error);

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_http — reads of objects in stores (object/requests.h), and of files beside them.
+/* io_http — reads of objects in stores (object/requests.h), of what a cache keeps of them
+ * (cache/cache.h), and of files beside them.
+ *
+ *     a read of an object ──► its begin and its end, as far as the cache has them ──► files
+ *                         └─► what lies between ──────────────────────────────────► server
+ *     a read of a file    ──────────────────────────────────────────────────────────► files
+ *
+ * Files are read by io_uring or pread, as those of a corpus on a disk. What came from the cache is
+ * compared with its hashes; if anything is wrong with it, all of the read is asked of the server.
  *
  * The reader's own thread drives libcurl, and bodies are written straight to where the packer takes
- * the tokens from. What can be tried again is tried again in there, so a result is either all of
- * the bytes or final; why it failed is kept with the object, for `explain`.
- *
- * A source on a local disk may stand beside sources in stores. Its reads are done one at a time
- * when they are submitted: a disk is quick beside a network, and the requests that are under way go
- * on in the kernel's buffers meanwhile.
+ * the tokens from. What can be tried again is tried again in there, so the result of an object is
+ * either all of the bytes or final; why it failed is kept with the object, for `explain`.
  *
  * A request can be dropped, unlike the read of a file: when the engine stops, nobody waits for a
- * server. */
+ * server.
+ *
+ * Invariant: a slot is used from submit until its result is taken, and its parts are in flight at
+ * the files' method, or at the server: at most one part of a read at a time is a request. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +25,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "cache/cache.h"
 #include "io/io.h"
 #include "object/curl.h"
 #include "object/requests.h"
@@ -26,28 +34,44 @@
 #define RANGE_BYTES (8u << 20)
 #define TAKE_MAX 64u
 #define LOOK_MS 2u
+#define LOCAL_DEPTH_MAX 4096u
 
 struct http_object {
     struct rp_object *object; /* NULL = a file */
     struct rp_io_object file;
     uint64_t bytes;
     char *identity;
+    struct rp_kept *kept; /* NULL: nothing is kept of it */
 };
+
+/* Parts of a read: of a tag of the files' method, beside the number of the slot. */
+enum part { WHOLE_FILE, HEAD, TAIL, PARTS };
 
 struct slot {
     struct rp_object_request request;
-    uint64_t tag;
+    const struct http_object *of;
+    struct rp_io_read read; /* as it was submitted */
+    uint32_t bytes;         /* of it, that lie in the object */
+    struct rp_cache_held held;
+    uint32_t parts_left;
     bool is_used;
+    bool is_requested, is_at_server; /* a part was asked of the server; it is still in flight */
+    bool is_damaged;                 /* a part from the cache is not what was written */
+    bool is_dropped;                 /* nobody waits for it any more */
 };
 
 struct http {
     struct rp_requests *requests; /* NULL: they were dropped */
-    struct slot *slots;           /* [depth] */
+    const struct rp_io_method *files;
+    void *files_self;
+    struct rp_io_read *queue; /* [PARTS * depth], for `files`; tag = slot * PARTS + part */
+    uint32_t queued, at_files, at_server;
+    struct slot *slots; /* [depth] */
     uint32_t depth;
     struct {
         uint64_t tag;
         int64_t value;
-    } * results; /* [depth], of files */
+    } * results; /* [depth], of reads that are done */
     uint32_t result_count;
     uint64_t retries;
     bool (*is_stopping)(void *context);
@@ -59,6 +83,7 @@ struct http {
 static void http_close_object(const struct rp_io_object *object)
 {
     struct http_object *it = (struct http_object *)object->handle;
+    rp_kept_close(it->kept);
     if (it->object)
         rp_object_close(it->object);
     else
@@ -74,7 +99,10 @@ static int open_remote(struct http_object *it, const struct rp_io_place *place,
     it->identity = strdup(place->identity);
     if (!it->identity)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
-    return rp_object_open(&it->object, place->path, error);
+    int code = rp_object_open(&it->object, place->path, error);
+    if (code == 0 && place->cache && place->identity[0]) /* else it may change unnoticed */
+        it->kept = rp_kept_open(place->cache, place->number);
+    return code;
 }
 
 static int open_local(struct http_object *it, const struct rp_io_place *place,
@@ -97,11 +125,17 @@ static int http_open_object(struct rp_io_object *object_out, const struct rp_io_
         free(it);
         return code;
     }
-    *object_out = place->identity
-                      ? (struct rp_io_object){.fd = -1, .alignment = 1, .read_bytes = RANGE_BYTES}
-                      : it->file;
+    const struct rp_io_object remote = {
+        .fd = -1, .alignment = it->kept ? RP_CACHE_PAGE_BYTES : 1, .read_bytes = RANGE_BYTES};
+    *object_out = place->identity ? remote : it->file;
     object_out->handle = (intptr_t)it;
     return 0;
+}
+
+static void http_keep(const struct rp_io_object *object, uint64_t offset, const void *data,
+                      uint32_t bytes)
+{
+    rp_kept_keep(((const struct http_object *)object->handle)->kept, offset, data, bytes);
 }
 
 static int http_explain(const struct rp_io_object *object, struct rp_error *error)
@@ -110,15 +144,28 @@ static int http_explain(const struct rp_io_object *object, struct rp_error *erro
     return it->object ? rp_object_failure(it->object, error) : 0;
 }
 
-/* ---- reads ----------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static void http_close(void *self)
 {
     struct http *http = self;
+    if (http->files_self)
+        http->files->close(http->files_self);
     rp_requests_close(http->requests);
     free(http->slots);
     free(http->results);
+    free(http->queue);
     free(http);
+}
+
+/* For files: io_uring where it works, else pread. */
+static int open_files(struct http *http, struct rp_error *error)
+{
+    char why[256];
+    const struct rp_io_options options = {
+        .depth = (uint32_t)rp_min_u64(2ull * http->depth, LOCAL_DEPTH_MAX)};
+    int code = rp_io_choose(NULL, &http->files, why, sizeof why, error);
+    return code < 0 ? code : http->files->open(&http->files_self, &options, error);
 }
 
 static int http_open(void **self, const struct rp_io_options *options, struct rp_error *error)
@@ -132,9 +179,12 @@ static int http_open(void **self, const struct rp_io_options *options, struct rp
     http->context = options->context;
     http->slots = rp_calloc(http->depth, sizeof *http->slots);
     http->results = rp_calloc(http->depth, sizeof *http->results);
-    int code = http->slots && http->results
+    http->queue = rp_calloc((size_t)http->depth * PARTS, sizeof *http->queue);
+    int code = http->slots && http->results && http->queue
                    ? rp_requests_open(&http->requests, http->depth, &patience, error)
                    : rp_fail(error, -ENOMEM, NULL, "out of memory for a reader");
+    if (code == 0)
+        code = open_files(http, error);
     if (code < 0)
         http_close(http);
     else
@@ -142,37 +192,83 @@ static int http_open(void **self, const struct rp_io_options *options, struct rp
     return code;
 }
 
-static void add_result(struct http *http, uint64_t tag, int64_t value)
+static void http_use_region(void *self, void *region, size_t bytes)
 {
-    RP_ASSERT(http->result_count < http->depth);
-    http->results[http->result_count].tag = tag;
+    struct http *http = self;
+    if (http->files->use_region)
+        http->files->use_region(http->files_self, region, bytes);
+}
+
+/* ---- a read ---------------------------------------------------------------------------------- */
+
+static void finish(struct http *http, struct slot *slot, int64_t value)
+{
+    RP_ASSERT(http->result_count < http->depth && slot->is_used);
+    http->results[http->result_count].tag = slot->read.tag;
     http->results[http->result_count++].value = value;
+    slot->is_used = false;
 }
 
-static void read_local(struct http *http, const struct rp_io_read *read, int fd)
+static void request(struct http *http, struct slot *slot, uint32_t first, uint32_t last)
 {
-    ssize_t count;
-    do
-        count = pread(fd, read->buffer, read->bytes, (off_t)read->offset);
-    while (count < 0 && errno == EINTR);
-    add_result(http, read->tag, count < 0 ? -errno : count);
+    slot->request = (struct rp_object_request){.kind = RP_REQUEST_RANGE,
+                                               .object = slot->of->object,
+                                               .offset = slot->read.offset + first,
+                                               .bytes = last - first,
+                                               .buffer = (uint8_t *)slot->read.buffer + first,
+                                               .total = slot->of->bytes,
+                                               .expected = slot->of->identity};
+    slot->is_requested = slot->is_at_server = true;
+    slot->parts_left++;
+    http->at_server++;
+    rp_requests_start(http->requests, &slot->request);
 }
 
-static void request(struct http *http, const struct rp_io_read *read, const struct http_object *it)
+/* Bytes [first, last) of a read, from byte `offset` of a file on. */
+static void read_file(struct http *http, struct slot *slot, enum part part, int fd, uint64_t offset,
+                      uint32_t first, uint32_t last)
 {
+    RP_ASSERT(http->queued < http->depth * PARTS);
+    http->queue[http->queued++] = (struct rp_io_read){
+        .object = fd,
+        .bytes = last - first,
+        .bytes_needed = last - first,
+        .alignment = 1,
+        .offset = offset + first,
+        .buffer = (uint8_t *)slot->read.buffer + first,
+        .tag = (uint64_t)(slot - http->slots) * PARTS + part};
+    slot->parts_left++;
+}
+
+static void read_kept(struct http *http, struct slot *slot)
+{
+    const struct rp_kept *kept = slot->of->kept;
+    uint32_t bytes = slot->bytes, head = slot->held.head, tail = slot->held.tail;
+    uint64_t offset = kept ? rp_kept_data_offset(kept) + slot->read.offset : 0;
+    if (head)
+        read_file(http, slot, HEAD, rp_kept_fd(kept), offset, 0, head);
+    if (tail)
+        read_file(http, slot, TAIL, rp_kept_fd(kept), offset, bytes - tail, bytes);
+    if (head + tail < bytes)
+        request(http, slot, head, bytes - tail);
+}
+
+static void start(struct http *http, const struct rp_io_read *read)
+{
+    const struct http_object *it = (const struct http_object *)read->object;
     struct slot *slot = http->slots;
     while (slot->is_used)
         slot++;
-    *slot = (struct slot){.request = {.kind = RP_REQUEST_RANGE,
-                                      .object = it->object,
-                                      .offset = read->offset,
-                                      .bytes = read->bytes,
-                                      .buffer = read->buffer,
-                                      .total = it->bytes,
-                                      .expected = it->identity},
-                          .tag = read->tag,
-                          .is_used = true};
-    rp_requests_start(http->requests, &slot->request);
+    *slot = (struct slot){.of = it, .read = *read, .is_used = true};
+    if (!it->object) {
+        read_file(http, slot, WHOLE_FILE, it->file.fd, read->offset, 0, read->bytes);
+        return;
+    }
+    RP_ASSERT(read->offset < it->bytes);
+    slot->bytes = (uint32_t)rp_min_u64(read->bytes, it->bytes - read->offset);
+    if (it->kept)
+        slot->held = rp_kept_look(it->kept, read->offset, slot->bytes);
+    read_kept(http, slot);
 }
 
 static int http_submit(void *self, const struct rp_io_read *reads, unsigned count)
@@ -180,57 +276,125 @@ static int http_submit(void *self, const struct rp_io_read *reads, unsigned coun
     struct http *http = self;
     if (!http->requests)
         return -ECANCELED;
-    for (unsigned i = 0; i < count; i++) {
-        const struct http_object *it = (const struct http_object *)reads[i].object;
-        if (it->object)
-            request(http, &reads[i], it);
-        else
-            read_local(http, &reads[i], it->file.fd);
-    }
+    for (unsigned i = 0; i < count; i++)
+        start(http, &reads[i]);
     return (int)count;
 }
 
 /* A failure is final in here, so it must not look like one that io.c tries again. */
-static int64_t result_of(const struct rp_object_request *request)
+static int64_t result_of(const struct slot *slot)
 {
-    if (request->error.code == 0)
-        return request->arrived;
-    rp_object_fail(request->object, &request->error);
+    if (slot->is_dropped)
+        return -ECANCELED;
+    if (!slot->is_requested || slot->request.error.code == 0)
+        return slot->bytes;
+    rp_object_fail(slot->request.object, &slot->request.error);
     return -EREMOTEIO;
 }
 
-static unsigned take_finished(struct http *http, uint64_t *tags, int64_t *results, unsigned max,
-                              unsigned wait_min)
+/* A part of a read of an object is done. */
+static void finish_part(struct http *http, struct slot *slot)
+{
+    if (--slot->parts_left > 0)
+        return;
+    int64_t result = result_of(slot);
+    uint32_t held = slot->held.head + slot->held.tail;
+    if (slot->is_damaged && result >= 0 && http->requests) {
+        slot->is_damaged = false;
+        slot->held = (struct rp_cache_held){0, 0};
+        request(http, slot, 0, slot->bytes);
+        return;
+    }
+    if (slot->is_damaged && result >= 0)
+        result = -ECANCELED; /* requests were dropped meanwhile */
+    if (slot->of->kept && result >= 0)
+        rp_kept_note(slot->of->kept, held, slot->bytes - held);
+    finish(http, slot, result);
+}
+
+/* ---- what is done ---------------------------------------------------------------------------- */
+
+static void take_part(struct http *http, uint64_t tag, int64_t result)
+{
+    struct slot *slot = &http->slots[tag / PARTS];
+    enum part part = (enum part)(tag % PARTS);
+    if (part == WHOLE_FILE) {
+        finish(http, slot, result);
+        return;
+    }
+    uint32_t bytes = part == HEAD ? slot->held.head : slot->held.tail;
+    uint32_t first = part == HEAD ? 0 : slot->bytes - bytes;
+    if (result != bytes || !rp_kept_check(slot->of->kept, slot->read.offset + first,
+                                          (uint8_t *)slot->read.buffer + first, bytes))
+        slot->is_damaged = true;
+    finish_part(http, slot);
+}
+
+static void push_files(struct http *http)
+{
+    while (http->queued) {
+        int taken = http->files->submit(http->files_self, http->queue, http->queued);
+        if (taken <= 0 && http->at_files)
+            return; /* tried again at the next look */
+        uint64_t tag = http->queue[0].tag;
+        uint32_t count = taken <= 0 ? 1 : (uint32_t)taken;
+        http->at_files += taken <= 0 ? 0 : count;
+        http->queued -= count;
+        memmove(http->queue, http->queue + count, http->queued * sizeof *http->queue);
+        if (taken <= 0)
+            take_part(http, tag, taken < 0 ? taken : -EAGAIN);
+    }
+}
+
+static void take_files(struct http *http, unsigned wait_min)
+{
+    uint64_t tags[TAKE_MAX];
+    int64_t results[TAKE_MAX];
+    push_files(http);
+    if (http->at_files == 0)
+        return;
+    wait_min = (unsigned)rp_min_u64(wait_min, http->at_files);
+    int count = http->files->reap(http->files_self, tags, results, TAKE_MAX, wait_min);
+    RP_ASSERT(count >= 0 && (uint32_t)count <= http->at_files);
+    http->at_files -= (uint32_t)count;
+    for (int i = 0; i < count; i++)
+        take_part(http, tags[i], results[i]);
+}
+
+/* With `wait`, until a request is done or the engine stops; while files are being read, for a
+ * moment. A look that finds nothing lasts for a moment, too: whoever looks has something else to
+ * do, but not all the time. */
+static void take_requests(struct http *http, bool wait)
 {
     struct rp_object_request *done[TAKE_MAX];
-    /* A look that finds nothing lasts for a moment: whoever looks has something else to do, but not
-     * all the time. */
-    const struct rp_requests_wait wait = {.wait_min = wait_min ? wait_min : 1,
-                                          .most_ms = wait_min ? 0 : LOOK_MS,
-                                          .is_stopping = http->is_stopping,
-                                          .context = http->context};
-    unsigned count = rp_requests_wait(http->requests, done, (unsigned)rp_min_u64(max, TAKE_MAX),
-                                      &wait);
+    const struct rp_requests_wait until = {.wait_min = http->result_count == 0,
+                                           .most_ms = wait && !http->at_files ? 0 : LOOK_MS,
+                                           .is_stopping = http->is_stopping,
+                                           .context = http->context};
+    unsigned count = rp_requests_wait(http->requests, done, TAKE_MAX, &until);
+    http->at_server -= count;
     for (unsigned i = 0; i < count; i++) {
         struct slot *slot = (struct slot *)(void *)done[i];
         RP_STATIC_ASSERT(offsetof(struct slot, request) == 0, "a request is the head of its slot");
-        tags[i] = slot->tag;
-        results[i] = result_of(&slot->request);
-        slot->is_used = false;
+        slot->is_at_server = false;
+        finish_part(http, slot);
     }
     http->retries = rp_requests_retries(http->requests);
-    return count;
 }
 
 /* Nobody will look at the results: only their memory must be given back. */
-static void drop_all(struct http *http)
+static void drop_requests(struct http *http)
 {
     rp_requests_close(http->requests);
     http->requests = NULL;
+    http->at_server = 0;
     for (uint32_t i = 0; i < http->depth; i++) {
-        if (http->slots[i].is_used)
-            add_result(http, http->slots[i].tag, -ECANCELED);
-        http->slots[i].is_used = false;
+        struct slot *slot = &http->slots[i];
+        if (!slot->is_used || !slot->is_at_server)
+            continue;
+        slot->is_at_server = false;
+        slot->is_dropped = true;
+        finish_part(http, slot);
     }
 }
 
@@ -245,17 +409,23 @@ static unsigned take_results(struct http *http, uint64_t *tags, int64_t *results
     return taken;
 }
 
+static bool is_stopping(const struct http *http)
+{
+    return http->is_stopping && http->is_stopping(http->context);
+}
+
 static int http_reap(void *self, uint64_t *tags, int64_t *results, unsigned max, unsigned wait_min)
 {
     struct http *http = self;
     unsigned taken = take_results(http, tags, results, max);
-    if (http->requests && taken < max)
-        taken += take_finished(http, tags + taken, results + taken, max - taken,
-                               wait_min > taken ? wait_min - taken : 0);
-    if (taken < wait_min) { /* the wait ended because the engine stops */
-        drop_all(http);
+    do {
+        take_files(http, http->at_server == 0 && taken == 0);
+        if (http->at_server)
+            take_requests(http, taken < wait_min);
         taken += take_results(http, tags + taken, results + taken, max - taken);
-    }
+        if (taken < wait_min && http->at_server && is_stopping(http))
+            drop_requests(http);
+    } while (taken < wait_min);
     return (int)taken;
 }
 
@@ -276,9 +446,11 @@ const struct rp_io_method rp_io_method_http = {
     .name = "http",
     .open_object = http_open_object,
     .close_object = http_close_object,
+    .keep = http_keep,
     .explain = http_explain,
     .open = http_open,
     .close = http_close,
+    .use_region = http_use_region,
     .submit = http_submit,
     .reap = http_reap,
     .retries = http_retries,

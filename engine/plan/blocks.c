@@ -5,8 +5,7 @@
 #include "base/bits.h"
 #include "plan/plan_state.h"
 
-/* Without a shuffle: documents in a block, and blocks that are read ahead. */
-#define PLAIN_DOCUMENTS 256u
+/* Without a shuffle: blocks that are read ahead. */
 #define PLAIN_WINDOW 4u
 
 struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan)
@@ -17,7 +16,7 @@ struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan)
         blocks.documents = config->block_documents;
         blocks.window = config->window_blocks;
     } else if (config->shuffle == RP_SHUFFLE_NONE) {
-        blocks.documents = PLAIN_DOCUMENTS;
+        blocks.documents = RP_PLAIN_DOCUMENTS;
         blocks.window = PLAIN_WINDOW;
         blocks.are_shared = true;
     }
@@ -28,14 +27,15 @@ struct rp_plan_blocks rp_plan_blocks(const struct rp_plan *plan)
 static uint64_t blocks_in_epoch(const struct rp_order *order)
 {
     return order->shuffle == RP_SHUFFLE_BLOCK ? order->lane_units
-                                              : rp_div_up(order->units, PLAIN_DOCUMENTS);
+                                              : rp_div_up(order->units, RP_PLAIN_DOCUMENTS);
 }
 
 static uint64_t position_in_epoch(const struct rp_cursor *cursor)
 {
     const struct rp_order *order = &cursor->order;
-    return order->shuffle == RP_SHUFFLE_BLOCK ? cursor->position / order->unit_documents
-                                              : cursor->position * order->lanes / PLAIN_DOCUMENTS;
+    return order->shuffle == RP_SHUFFLE_BLOCK
+               ? cursor->position / order->unit_documents
+               : cursor->position * order->lanes / RP_PLAIN_DOCUMENTS;
 }
 
 uint64_t rp_plan_block_position(const struct rp_plan *plan, uint32_t lane, uint32_t source)
@@ -60,7 +60,7 @@ bool rp_plan_block_at(const struct rp_plan *plan, uint32_t lane, uint32_t source
     uint64_t count = blocks_in_epoch(&order), epoch = position / count, number = position % count;
     if (plan->config.num_epochs > 0 && epoch >= plan->config.num_epochs)
         return false;
-    uint64_t documents = PLAIN_DOCUMENTS;
+    uint64_t documents = RP_PLAIN_DOCUMENTS;
     if (order.shuffle == RP_SHUFFLE_BLOCK) {
         documents = order.unit_documents;
         rp_order_enter(&order, epoch);

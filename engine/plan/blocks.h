@@ -11,6 +11,8 @@
 
 #include "plan/plan.h"
 
+#define RP_PLAIN_DOCUMENTS 256u /* in a block, where nothing is shuffled in blocks */
+
 struct rp_plan_blocks {
     uint64_t documents; /* in a block; 0 = the order has no blocks */
     uint32_t window;    /* blocks that are in use at the same time */

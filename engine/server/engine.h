@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "flow/contents.h"
 #include "flow/flow.h"
+#include "flow/next_use.h"
 #include "plan/plan.h"
 #include "server/far_plan.h"
 #include "server/seat.h"
@@ -146,6 +147,8 @@ struct rp_engine {
     bool flow_running, flow_ended;
     const struct rp_io_method *method;
     bool direct;
+    struct rp_cache *cache;      /* of objects in stores; NULL = none */
+    struct rp_next_use next_use; /* what the cache asks */
 
     struct rp_listener listener;
     bool accept_deferred; /* a peer has connected, and no descriptor was free for it */

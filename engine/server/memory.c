@@ -9,6 +9,7 @@
  *
  * A catch-up flow (flow/catch_up.h) exists only while a rank catches up, and at most one at a time,
  * so its memory is a number of its own. */
+#include "cache/cache.h"
 #include "flow/catch_up.h"
 #include "flow/descriptors.h"
 #include "flow/flow.h"
@@ -51,7 +52,8 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
                                      .flow_mapped = rp_flow_memory_bytes(&flow, true),
                                      .catch_up = catch_up ? catch_up + CATCH_UP_TOKENS * state_bytes
                                                           : 0,
-                                     .process = PROCESS_BYTES + TOKENS_KEPT * state_bytes};
+                                     .process = PROCESS_BYTES + TOKENS_KEPT * state_bytes +
+                                                (config->cache_bytes ? RP_CACHE_QUEUE_BYTES : 0)};
 }
 
 #define DESCRIPTORS_OF_ALL                                                                         \

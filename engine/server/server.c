@@ -25,6 +25,7 @@
 #include "flow/files.h"
 #include "io/io.h"
 #include "server/attach.h"
+#include "server/caching.h"
 #include "server/connections.h"
 #include "server/ending.h"
 #include "server/probe.h"
@@ -122,6 +123,8 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
     const struct rp_config *c = engine->config;
     char why[256];
     int code = rp_stream_choose_io(&engine->method, c, engine->corpus, why, sizeof why, error);
+    if (code >= 0)
+        code = rp_engine_open_cache(engine, error);
     if (code < 0)
         return code;
     uint64_t corpus_bytes = 0;
@@ -140,6 +143,8 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
     struct rp_flow_options options = {.corpus = engine->corpus,
                                       .method = engine->method,
                                       .contents = engine->contents,
+                                      .cache = engine->cache,
+                                      .next_use = engine->cache ? &engine->next_use : NULL,
                                       .readers = c->num_workers,
                                       .packers = c->packers,
                                       .io_depth = c->io_depth,
@@ -205,6 +210,7 @@ static void close_engine(struct rp_engine *engine)
     rp_listener_close(&engine->listener);
     rp_engine_close_connections(engine, false);
     rp_flow_close(engine->flow);
+    rp_engine_close_cache(engine);
     for (uint32_t r = 0; r < engine->ring_count; r++)
         rp_ring_close(&engine->rings[r]);
     rp_plan_close(engine->plan);

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "server/caching.h"
 #include "server/seats.h"
 #include "server/stat.h"
 #include "stream.h"
@@ -97,6 +98,7 @@ char *rp_engine_stat(const struct rp_engine *engine)
         (json_int_t)counts.read_retries, "packers_replaced", (json_int_t)counts.packers_replaced,
         "ended", engine->flow_ended);
     add_verification(object, engine, &counts);
+    rp_engine_add_cache(object, engine);
     json_object_set_new(object, "ranks", ranks);
     json_object_set_new(object, "contract", contract_array(&engine->contract));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;

@@ -87,6 +87,7 @@ CHANGES = {
     "verify_blocks": "off",
     "index_dir": "/tmp",
     "cache_dir": "/tmp",
+    "cache_bytes": "8m",
     "run": "elsewhere",
 }
 

@@ -60,6 +60,12 @@ static inline uint64_t next_use(void *context, uint32_t object, uint64_t first, 
     return object == 0 ? next_uses[first / CHUNK] : 1;
 }
 
+static inline uint64_t epoch_of(void *context)
+{
+    (void)context;
+    return 0;
+}
+
 static inline struct rp_cache *open_cache(uint64_t bytes, const struct rp_cache_object *objects,
                                           uint32_t count)
 {
@@ -68,6 +74,7 @@ static inline struct rp_cache *open_cache(uint64_t bytes, const struct rp_cache_
                                              .objects = objects,
                                              .object_count = count,
                                              .next_use = next_use,
+                                             .epoch = epoch_of,
                                              .usual_distance = 100};
     struct rp_cache *cache;
     struct rp_error error = {0};
@@ -124,7 +131,7 @@ static inline uint64_t bytes_on_disk(void)
     return all;
 }
 
-static inline struct rp_cache_counts counts_of(const struct rp_cache *cache)
+static inline struct rp_cache_counts counts_of(struct rp_cache *cache)
 {
     struct rp_cache_counts counts;
     rp_cache_counts(cache, &counts);

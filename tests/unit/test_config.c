@@ -73,6 +73,7 @@ static const char *const every_key[][2] = {
     {"verify_blocks", "on"},
     {"index_dir", "/i"},
     {"cache_dir", "/c"},
+    {"cache_bytes", "1t"},
     {"run_dir", "/r"},
     {"checkpoint_dir", "/c"},
     {"resume", "required"},
@@ -124,6 +125,7 @@ static void check_every_key(void)
     assert_int_equal(config.verify_blocks, RP_SWITCH_ON);
     assert_string_equal(config.index_dir, "/i");
     assert_string_equal(config.cache_dir, "/c");
+    assert_true(config.cache_bytes == 1ull << 40);
     assert_string_equal(config.run_dir, "/r");
     assert_string_equal(config.checkpoint_dir, "/c");
     assert_int_equal(config.resume, RP_RESUME_REQUIRED);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* next_use.h — when bytes of a shard are needed next: what a cache asks before it evicts some.
+ *
+ *     bytes of a shard ──corpus──► documents ──► blocks ──plan/forecast.h──► distance
+ *
+ * The answer is that of the block that is needed first. It is a hint: a wrong one costs a request.
+ * Threads: dispatch tells what has been read; the cache's thread asks. */
+#ifndef RP_FLOW_NEXT_USE_H
+#define RP_FLOW_NEXT_USE_H
+
+#include "corpus/corpus.h"
+#include "flow/block_reads.h"
+#include "plan/forecast.h"
+
+struct rp_next_use {
+    const struct rp_corpus *corpus;
+    struct rp_forecast *forecast;
+    uint32_t next_pair; /* of lane and source, noted next */
+};
+
+RP_MUST_CHECK int rp_next_use_open(struct rp_next_use *next_use, const struct rp_corpus *corpus,
+                                   const struct rp_plan *plan, struct rp_error *error);
+void rp_next_use_close(struct rp_next_use *next_use);
+
+/** A flow starts where the plan is; its block reads, if there are any, say which lanes are read. */
+void rp_next_use_start(struct rp_next_use *next_use, const struct rp_plan *plan,
+                       const struct rp_block_reads *block_reads);
+/** Some rows were planned, or a block was read: note where each lane and source is, a few of them
+ * at each call. */
+void rp_next_use_note(struct rp_next_use *next_use, const struct rp_plan *plan,
+                      const struct rp_block_reads *block_reads);
+
+/** The function that a cache wants (cache/cache.h); the context is the struct. */
+uint64_t rp_next_use_of(void *next_use, uint32_t shard, uint64_t first, uint64_t last);
+/** The epoch of the first source that the first lane reads. */
+uint64_t rp_next_use_epoch(void *next_use);
+/** Of bytes about which nothing is known: half of what an epoch takes. */
+uint64_t rp_next_use_usual(const struct rp_next_use *next_use);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forecast.h — how far ahead a block of documents is needed next.
+ *
+ * With `block` shuffle, or none, the place of a block in an epoch is the inverse of a permutation,
+ * so it is computed in O(1) for this epoch and the next ones. Counted from where each lane reads
+ * now, times what the stream delivers meanwhile, that is a distance in tokens of the stream, which
+ * can be compared between sources: one with a tenth of the weight gets to its next block ten times
+ * later.
+ *
+ * A forecast is a hint: the plan does not depend on it. Where documents are shuffled singly, a
+ * block is used everywhere in an epoch, and its distance is that of the epoch's end.
+ *
+ * Threads: one that says where lanes read (rp_forecast_set), and one that asks. */
+#ifndef RP_PLAN_FORECAST_H
+#define RP_PLAN_FORECAST_H
+
+#include "plan/blocks.h"
+
+#define RP_FORECAST_NEVER UINT64_MAX
+
+struct rp_forecast;
+
+/** `tokens`[source]: in all documents of a source. The plan may be closed or moved afterwards;
+ * lanes read where it is now. */
+RP_MUST_CHECK int rp_forecast_open(struct rp_forecast **forecast_out, const struct rp_plan *plan,
+                                   const uint64_t *tokens, struct rp_error *error);
+void rp_forecast_close(struct rp_forecast *forecast); /* NULL is fine */
+
+/** What lies below this position of a lane and a source, in blocks, has been read. */
+void rp_forecast_set(struct rp_forecast *forecast, uint32_t lane, uint32_t source,
+                     uint64_t position);
+/** Of all lanes and sources, where a plan takes documents from. */
+void rp_forecast_set_all(struct rp_forecast *forecast, const struct rp_plan *plan);
+/** Rows of this lane are not delivered here, or are. At first, all are. */
+void rp_forecast_set_local(struct rp_forecast *forecast, uint32_t lane, bool is_local);
+
+/** Documents in a block. */
+uint64_t rp_forecast_documents(const struct rp_forecast *forecast);
+/** How many tokens of the stream lie before the next use of a block; NEVER after the last epoch, or
+ * where no lane of this node has it in the next epochs. */
+uint64_t rp_forecast_distance(struct rp_forecast *forecast, uint32_t source, uint64_t block);
+/** The epoch in which the first lane reads a source, and how many tokens of the stream an epoch of
+ * it takes. */
+uint64_t rp_forecast_epoch(const struct rp_forecast *forecast, uint32_t source);
+uint64_t rp_forecast_epoch_tokens(const struct rp_forecast *forecast, uint32_t source);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* caching — see caching.h. */
+#include "server/caching.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "cache/cache.h"
+#include "stream.h"
+
+static int open_cache(struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_corpus *corpus = engine->corpus;
+    uint32_t count = rp_corpus_shard_count(corpus);
+    struct rp_cache_object *objects = rp_calloc(count, sizeof *objects);
+    if (!objects)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for a cache of %" PRIu32 " shards",
+                       count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct rp_shard *shard = rp_corpus_shard(corpus, i);
+        objects[i] = (struct rp_cache_object){.name = shard->path,
+                                              .identity = shard->url ? shard->identity : "",
+                                              .bytes = shard->bytes};
+    }
+    const struct rp_cache_options options = {
+        .directory = engine->config->cache_dir,
+        .bytes = engine->config->cache_bytes,
+        .objects = objects,
+        .object_count = count,
+        .next_use = rp_next_use_of,
+        .epoch = rp_next_use_epoch,
+        .context = &engine->next_use,
+        .usual_distance = rp_next_use_usual(&engine->next_use)};
+    int code = rp_cache_open(&engine->cache, &options, error);
+    free(objects);
+    return code;
+}
+
+int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
+{
+    const struct rp_config *config = engine->config;
+    struct rp_cache_counts counts;
+    if (config->cache_bytes == 0 || engine->method != rp_io_objects())
+        return 0;
+    int code = rp_next_use_open(&engine->next_use, engine->corpus, engine->plan, error);
+    if (code >= 0)
+        code = open_cache(engine, error);
+    if (code < 0) {
+        rp_engine_close_cache(engine);
+        if (config->shuffle == RP_SHUFFLE_DOCUMENT)
+            return code;
+        rp_log(RP_LOG_WARNING, "no blocks of objects are kept: %s%s%s", error->message,
+               error->hint[0] ? "; " : "", error->hint);
+        return 0;
+    }
+    rp_cache_counts(engine->cache, &counts);
+    rp_log(RP_LOG_INFO, "blocks of objects are kept in %s: %" PRIu64 " MiB of at most %" PRIu64,
+           rp_cache_place(engine->cache), counts.held_bytes >> 20, counts.bytes_max >> 20);
+    return 0;
+}
+
+void rp_engine_close_cache(struct rp_engine *engine)
+{
+    rp_cache_close(engine->cache);
+    engine->cache = NULL;
+    rp_next_use_close(&engine->next_use);
+}
+
+void rp_engine_add_cache(json_t *object, const struct rp_engine *engine)
+{
+    struct rp_cache_counts c;
+    if (!engine->cache)
+        return;
+    rp_cache_counts(engine->cache, &c);
+    const struct {
+        const char *key;
+        uint64_t value;
+    } counts[] = {{"cache_bytes_max", c.bytes_max},
+                  {"cache_held_bytes", c.held_bytes},
+                  {"cache_hits", c.hits},
+                  {"cache_misses", c.misses},
+                  {"cache_hit_bytes", c.hit_bytes},
+                  {"cache_fetched_bytes", c.fetched_bytes},
+                  {"cache_epoch", c.epoch},
+                  {"cache_epoch_fetched_bytes", c.epoch_fetched_bytes},
+                  {"cache_last_epoch_fetched_bytes", c.last_epoch_fetched_bytes},
+                  {"cache_kept_bytes", c.kept_bytes},
+                  {"cache_evicted_bytes", c.evicted_bytes},
+                  {"cache_declined_bytes", c.declined_bytes},
+                  {"cache_damaged_bytes", c.damaged_bytes},
+                  {"cache_failures", c.failures}};
+    json_object_set_new(object, "cache_dir", json_string(rp_cache_place(engine->cache)));
+    for (size_t i = 0; i < RP_ARRAY_COUNT(counts); i++)
+        json_object_set_new(object, counts[i].key, json_integer((json_int_t)counts[i].value));
+}

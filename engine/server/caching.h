@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* caching.h — the engine's cache of objects in stores (cache/cache.h), with its plan as the one
+ * that says what is needed last. */
+#ifndef RP_SERVER_CACHING_H
+#define RP_SERVER_CACHING_H
+
+#include <jansson.h>
+
+#include "server/engine.h"
+
+/** Open the cache that the config wants, if any shard is an object. One that cannot be used is left
+ * out with a warning; but where nothing else makes the run possible (`shuffle: document`), it is an
+ * error. */
+RP_MUST_CHECK int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error);
+/** After the flow was closed. */
+void rp_engine_close_cache(struct rp_engine *engine);
+
+/** Add what stat says about it, where there is one. */
+void rp_engine_add_cache(json_t *object, const struct rp_engine *engine);
+
+#endif
