@@ -104,9 +104,10 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
     for (uint32_t s = 0; s < engine->seat_count; s++)
         engine->seats[s] = (struct rp_seat){.ring = &engine->rings[s / c->replicas],
                                             .replica = s % c->replicas};
+    uint64_t batch = (engine->start_row - engine->base_row) / engine->batch_rows;
     int code = 0;
     for (uint32_t r = 0; r < engine->ring_count && code >= 0; r++)
-        code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, 0, error);
+        code = rp_engine_rebuild_ring(engine, r, RP_ALL_SEATS, batch, error);
     return code;
 }
 
@@ -165,10 +166,10 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                                       .state_bytes = engine->state_bytes_max,
                                       .batch_slots = engine->geometry.slots,
                                       .other_descriptors = rp_engine_descriptors(c)};
-    options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->base_row);
+    options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->start_row);
     code = rp_flow_open(&engine->flow, &options, engine->wake_fd, error);
     if (code >= 0)
-        code = rp_engine_probe_row(engine, engine->base_row, NULL, 0, error);
+        code = rp_engine_probe_row(engine, engine->start_row, NULL, 0, error);
     return code < 0 ? code : rp_engine_start_flow(engine, error);
 }
 
@@ -194,7 +195,8 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     if (code >= 0)
         code = rp_engine_find_start(engine, error);
     if (code >= 0) {
-        engine->base_row = engine->start_row;
+        /* rows before the start are numbered, too: a consumer may be further back */
+        engine->base_row = engine->start_row % c->global_batch_size;
         code = open_rings(engine, error);
     }
     /* the name before the flow: a second engine of that name must not read anything */
@@ -436,7 +438,7 @@ static void say_ready(const struct rp_engine *engine)
     rp_log(RP_LOG_INFO,
            "serving run %s: ranks %u to %u of %u, rows of %u tokens, from row %" PRIu64, c->run,
            c->rank_first, c->rank_first + c->rank_count - 1, c->dp_world_size, c->seq_len,
-           engine->base_row);
+           engine->start_row);
     if (engine->options->ready_fd >= 0) {
         ssize_t written = write(engine->options->ready_fd, "ready\n", 6);
         (void)written; /* the process that waits for it may be dead */

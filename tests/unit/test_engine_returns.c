@@ -438,6 +438,31 @@ static void a_rank_falls_behind_near_the_end(void **state)
     assert_int_equal(engine_wait(&engine), 0);
 }
 
+/* The next engine starts at the checkpoint, which is later than the row of the rank that is behind,
+ * and the other rank attaches first. */
+static void a_rank_behind_the_start_of_an_engine_is_served(void **state)
+{
+    (void)state;
+    static uint8_t token[KIT_STATE_MAX];
+    const uint64_t slots = 2;
+    struct engine engine = engine_start(with_checkpoints);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    take_by_turns(clients, 0, 1);
+    size_t bytes = rp_client_state(clients[0], token, sizeof token);
+    take_by_turns(clients, 1, BEHIND);
+    rp_client_detach(clients[0]);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    engine = engine_start(with_checkpoints);
+    take_batches(clients[1], 1, BEHIND, BEHIND + slots + 1); /* the last one is of this engine */
+    clients[0] = trainer(0, token, bytes);
+    take_batches(clients[0], 0, 1, BEHIND + slots + 1);
+    take_by_turns(clients, BEHIND + slots + 1, BEHIND + slots + 2);
+    rp_client_detach(clients[0]);
+    rp_client_detach(clients[1]);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+    forget_checkpoints();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,6 +476,7 @@ int main(void)
         cmocka_unit_test_teardown(a_return_reads_nothing_again, end_newest),
         cmocka_unit_test_teardown(a_rank_far_behind_holds_up_nobody, end_newest),
         cmocka_unit_test_teardown(a_rank_falls_behind_near_the_end, end_newest),
+        cmocka_unit_test_teardown(a_rank_behind_the_start_of_an_engine_is_served, end_newest),
     };
     return cmocka_run_group_tests(tests, engine_enter, engine_leave);
 }
