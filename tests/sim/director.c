@@ -16,6 +16,7 @@
 #include "server/server.h"
 
 #define PATIENCE_NS (300 * SIM_S)
+#define END_PATIENCE_NS (660 * SIM_S) /* at the end an engine waits 600 s for absent trainers */
 
 static bool everybody(const struct story *story, bool (*is)(const struct trainer *))
 {
@@ -33,13 +34,6 @@ static bool is_gone(const struct trainer *trainer)
 static bool has_saved(const struct trainer *trainer)
 {
     return trainer->saved.size > 0;
-}
-
-/* The rows of an incomplete last step may be missing. */
-static bool has_had_all(const struct trainer *trainer)
-{
-    const struct story *story = trainer->story;
-    return trainer->farthest + story->life.global > story->reference.row_count;
 }
 
 static void await_batches(struct story *story)
@@ -72,7 +66,7 @@ static void check_end(const struct story *story)
         return;
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *trainer = &story->trainers[r];
-        if (!has_had_all(trainer))
+        if (!trainer_has_had_all(trainer))
             sim_fail("the engine ends, and %s has come to row %u of %u", trainer->name,
                      (unsigned)trainer->farthest, (unsigned)story->reference.row_count);
     }
@@ -150,6 +144,7 @@ void director_start_engine(struct story *story)
     story->row_now = story->row_high; /* where its checkpoint may be */
     story->rollback_pending = story->engine_told = story->end_is_open = false;
     story->engine = sim_spawn("engine", engine_main, story);
+    story->life.may_wait |= story->life.begun;
     story->counts.engines++;
 }
 
@@ -158,7 +153,7 @@ void director_start_engine(struct story *story)
 void director_start_trainer(struct story *story, uint32_t number)
 {
     struct trainer *trainer = &story->trainers[number];
-    trainer->done = trainer->failed = trainer->ended = false;
+    trainer->done = trainer->failed = trainer->ended = trainer->detaches = false;
     trainer->at = trainer->start.row;
     snprintf(trainer->name, sizeof trainer->name, "trainer%u.%u", trainer->rank % 100,
              trainer->replica);
@@ -166,22 +161,26 @@ void director_start_trainer(struct story *story, uint32_t number)
     story->counts.trainers++;
 }
 
-/* Restart a trainer from the state that it put away last. */
-static void restart_trainer(struct story *story, uint32_t number)
+void director_restart_trainer(struct story *story, uint32_t number, struct token token)
 {
     struct trainer *trainer = &story->trainers[number];
-    if (trainer->saved.size) {
-        trainer->start = trainer->saved;
-        trainer->start_low = trainer->start_high = trainer->start.row;
-        director_expect_earlier(story, trainer->start.row);
+    if (token.size) {
+        trainer->start = token;
+        trainer->start_low = trainer->start_high = token.row;
+        director_expect_earlier(story, token.row);
     }
     director_start_trainer(story, number);
 }
 
+/* Restart a trainer from the state that it has kept last. */
+static void restart_trainer(struct story *story, uint32_t number)
+{
+    director_restart_trainer(story, number, story->trainers[number].saved);
+}
+
 /* ---- what happens in a life ------------------------------------------------------------------ */
 
-/* Kill the victim at one of its next steps, near or far. */
-static void kill_soon(struct story *story, struct sim_process *victim)
+void director_kill_soon(struct story *story, struct sim_process *victim)
 {
     uint64_t reach = 1ull << (4 + story_below(story, 9));
     victim->kill_at = victim->steps + 1 + story_below(story, reach);
@@ -192,7 +191,7 @@ static void kill_soon(struct story *story, struct sim_process *victim)
     story->counts.kills++;
 }
 
-static bool engine_lives(const struct story *story)
+bool director_engine_lives(const struct story *story)
 {
     return story->engine && !story->engine->dead;
 }
@@ -209,9 +208,9 @@ static void kill_packer(struct story *story)
     }
 }
 
-static void stop_engine_cleanly(struct story *story)
+void director_stop_engine(struct story *story)
 {
-    if (!engine_lives(story))
+    if (!director_engine_lives(story))
         return;
     sim_trace("SIGTERM to the engine");
     story->engine_told = true;
@@ -230,8 +229,7 @@ void director_expect_earlier(struct story *story, uint64_t row)
         story->row_safe = row;
 }
 
-/* Ask for a checkpoint. If the engine says that one is saved, it or a later one must be found. */
-static void ask_checkpoint(struct story *story)
+void director_ask_checkpoint(struct story *story)
 {
     char *path = NULL;
     struct rp_error error = {0};
@@ -282,7 +280,7 @@ static bool is_done_from(const struct story *story, struct token token)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *trainer = &story->trainers[r];
-        if (trainer->start.size && trainer->start.row == token.row && has_had_all(trainer))
+        if (trainer->start.size && trainer->start.row == token.row && trainer_has_had_all(trainer))
             return true;
     }
     return false;
@@ -292,7 +290,7 @@ static void reset_progress(struct story *story, struct token token)
 {
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         struct trainer *trainer = &story->trainers[r];
-        trainer->saved = trainer->older = token;
+        trainer->saved = trainer->older = trainer->first = token;
         trainer->at = trainer->farthest = token.row;
         trainer->done = trainer->ended = false;
     }
@@ -312,8 +310,8 @@ static void roll_back_all(struct story *story)
         return;
     for (uint32_t r = 0; r < life->trainers; r++)
         if (!story->trainers[r].process->dead)
-            kill_soon(story, story->trainers[r].process);
-    if (engine_lives(story) && story_chance(story, 300)) {
+            director_kill_soon(story, story->trainers[r].process);
+    if (director_engine_lives(story) && story_chance(story, 300)) {
         director_send_stranger(story); /* no trainer is attached, so the engine plans to its row */
         rp_sleep_ns(1 + story_below(story, SIM_MS));
     }
@@ -327,20 +325,20 @@ static void roll_back_all(struct story *story)
     life->saves_ahead |= !last || life->keeping == NOW_AND_THEN || is_last;
     if (!life->saves_ahead)
         story->row_high = rp_max_u64(life->row_high, token.row);
-    if (engine_lives(story) && story_chance(story, 150))
-        kill_soon(story, story->engine);
+    if (director_engine_lives(story) && story_chance(story, 150))
+        director_kill_soon(story, story->engine);
     unsigned share = story_chance(story, 500) ? 700 : 400;
     for (uint32_t r = 0; r < life->trainers; r++)
         if (story_chance(story, share))
             restart_trainer(story, r);
     await_batches(story);
-    if (story->checkpoints && engine_lives(story) && story_chance(story, 500))
-        ask_checkpoint(story);
+    if (story->checkpoints && director_engine_lives(story) && story_chance(story, 500))
+        director_ask_checkpoint(story);
 }
 
 static void revive(struct story *story)
 {
-    if (!engine_lives(story))
+    if (!director_engine_lives(story))
         director_start_engine(story);
     for (uint32_t r = 0; r < story->life.trainers; r++) {
         const struct trainer *trainer = &story->trainers[r];
@@ -352,34 +350,37 @@ static void revive(struct story *story)
 static void act(struct story *story)
 {
     struct trainer *trainer = &story->trainers[story_below(story, story->life.trainers)];
-    switch (story_below(story, 10)) {
+    switch (story_below(story, 11)) {
     case 0:
     case 1:
-        if (engine_lives(story))
-            kill_soon(story, story->engine);
+        if (director_engine_lives(story))
+            director_kill_soon(story, story->engine);
         break;
     case 2:
     case 3:
         if (!trainer->process->dead)
-            kill_soon(story, trainer->process);
+            director_kill_soon(story, trainer->process);
         break;
     case 4:
-        stop_engine_cleanly(story);
+        director_stop_engine(story);
         break;
     case 5:
         trainer->process->stop_ns = story_below(story, 300 * SIM_MS);
         trainer->process->stop_at = trainer->process->steps + 1 + story_below(story, 500);
         break;
     case 6:
-        if (story->checkpoints && engine_lives(story) && story->life.batches)
-            ask_checkpoint(story);
+        if (story->checkpoints && director_engine_lives(story) && story->life.batches)
+            director_ask_checkpoint(story);
         break;
     case 7:
         roll_back_all(story);
         break;
     case 8:
-        if (engine_lives(story))
+        if (director_engine_lives(story))
             director_send_stranger(story);
+        break;
+    case 9:
+        director_let_fall_behind(story);
         break;
     default:
         kill_packer(story);
@@ -415,7 +416,7 @@ static void await_trainers(struct story *story)
 {
     uint64_t until = sim.now_ns + PATIENCE_NS;
     while (!everybody(story, is_gone)) {
-        if (!engine_lives(story))
+        if (!director_engine_lives(story))
             director_start_engine(story);
         rp_sleep_ns(SIM_MS);
         if (sim.now_ns > until)
@@ -425,8 +426,8 @@ static void await_trainers(struct story *story)
 
 static void await_engine(struct story *story)
 {
-    uint64_t until = sim.now_ns + PATIENCE_NS;
-    while (engine_lives(story))
+    uint64_t until = sim.now_ns + END_PATIENCE_NS;
+    while (director_engine_lives(story))
         if (rp_sleep_ns(SIM_MS), sim.now_ns > until)
             sim_fail("the engine does not end");
 }
@@ -437,7 +438,7 @@ static void end_life(struct story *story)
         revive(story);
         story->life.leave = true;
         await_trainers(story);
-        stop_engine_cleanly(story);
+        director_stop_engine(story);
     }
     for (uint32_t i = 1; i < sim.process_count; i++)
         if (!sim.processes[i].dead)
@@ -454,8 +455,13 @@ static void end_life(struct story *story)
 
 static void live_calmly(struct story *story)
 {
+    if (story_chance(story, 400))
+        director_let_fall_behind(story);
     await_trainers(story);
-    await_engine(story);
+    if (story->life.may_wait) /* no trainer may have attached to the last engine */
+        director_stop_engine(story);
+    else
+        await_engine(story);
     for (uint32_t r = 0; r < story->life.trainers; r++)
         if (!story->trainers[r].ended)
             sim_fail("%s did not reach the end", story->trainers[r].name);

@@ -13,6 +13,17 @@ void director_begin_life(struct story *story, uint32_t number, bool calm);
 void director_intrude(struct story *story);
 void director_start_engine(struct story *story);
 void director_start_trainer(struct story *story, uint32_t number);
+/** Restart a trainer from a state token or, if that is empty, as it was started last. */
+void director_restart_trainer(struct story *story, uint32_t number, struct token token);
+/** Kill the victim at one of its next steps, near or far. */
+void director_kill_soon(struct story *story, struct sim_process *victim);
+bool director_engine_lives(const struct story *story);
+/** Send SIGTERM to the engine, if one lives, and wait for its end. */
+void director_stop_engine(struct story *story);
+/** Ask for a checkpoint. If the engine says that one is saved, it or a later one must be found. */
+void director_ask_checkpoint(struct story *story);
+/** Kill a trainer, and restart it from an old state while other ranks continue (behind.c). */
+void director_let_fall_behind(struct story *story);
 /** Start a peer that asks for a row that cannot be delivered (stranger.c). */
 void director_send_stranger(struct story *story);
 /** Lower row_safe: a trainer may resume at `row`, so a checkpoint may be at the start of that step.

@@ -86,7 +86,7 @@ static void place_trainers(struct story *story)
         trainer->start_low = with_token ? token.row : story->row_safe;
         trainer->start_high = with_token ? token.row : story->checkpoints ? story->row_high : 0;
         trainer->farthest = trainer->start_high;
-        trainer->saved = trainer->older = token;
+        trainer->saved = trainer->older = trainer->first = token;
     }
 }
 

@@ -185,13 +185,14 @@ static int tell_many(void)
     const struct counts *c = &sum.counts;
     printf("%" PRIu64 " seeds from %" PRIu64 "%s%s: %s; %" PRIu64 " lives, %" PRIu64
            " engines, %" PRIu64 " trainers, %" PRIu64 " strangers, %" PRIu64 " kills, %" PRIu64
-           " rollbacks, %" PRIu64 " power cuts, %" PRIu64 " faults, %" PRIu64
-           " checkpoints promised, %" PRIu64 " rows compared, %" PRIu64
+           " rollbacks, %" PRIu64 " ranks behind, %" PRIu64 " power cuts, %" PRIu64
+           " faults, %" PRIu64 " checkpoints promised, %" PRIu64 " rows compared, %" PRIu64
            " steps; %.0f seeds a second\n",
            sum.told, options.first, options.defect ? " with " : "",
            options.defect ? options.defect : "", good ? "0 differences" : "FOUND", c->lives,
-           c->engines, c->trainers, c->strangers, c->kills, c->rollbacks, c->power_cuts, c->faults,
-           c->saves, c->rows, c->steps, (double)sum.told / (seconds_now() - begin));
+           c->engines, c->trainers, c->strangers, c->kills, c->rollbacks, c->fallbacks,
+           c->power_cuts, c->faults, c->saves, c->rows, c->steps,
+           (double)sum.told / (seconds_now() - begin));
     return good ? 0 : 1;
 }
 
@@ -210,8 +211,7 @@ static const char *const found_elsewhere[] = {
     "take_ignored_signals", "trust_arrow_offsets",    "trust_expected_shape",
     "trust_finished_parts", "trust_fresh_stamps",     "trust_index_extents",
     "trust_olmo_rows",      "trust_sample_offsets",   "trust_seen_blocks",
-    "trust_table_extents",  "trust_table_pages",      "wait_to_join",
-    "write_beyond_struct"};
+    "trust_table_extents",  "trust_table_pages",      "write_beyond_struct"};
 
 static bool is_found_here(size_t defect)
 {

@@ -5,7 +5,8 @@
  *              some lives several replicas. The director (director.c) kills, stops and restarts
  *              the engine and the trainers. At the end of a life all of them are killed, and the
  *              power may be cut. The next life may have other ranks, batches, threads and readers.
- *   calm life  The last one: nothing is killed, and the trainers must reach the end of the stream.
+ *   calm life  The last one: no faults, and the trainers must reach the end of the stream. What may
+ *              happen is that a rank falls behind (behind.c).
  *   keep       A trainer keeps its state token, as a job that saves a checkpoint of its model does.
  *   rollback   All trainers restart from one older state token.
  *   reference  All rows, from a plan that was never resumed and a formula for tokens (reference.c).
@@ -60,10 +61,13 @@ struct trainer {
     struct token start;             /* token to attach with; size 0 = none */
     uint64_t start_low, start_high; /* rows at which it may begin */
     struct token saved, older;      /* the newest token that it has kept, and the one before */
+    struct token first;             /* the first one of this life, or of the last rollback */
     uint64_t at;                    /* first row of the micro-batch that it takes next */
     uint64_t began;                 /* `at` when its process attached */
     uint64_t farthest;              /* the highest `at` of this life since the last rollback */
-    bool done, failed, ended;
+    uint64_t kill_row; /* it is killed soon after it has taken the rows below this one; 0 = not */
+    bool falls_back;   /* it restarts from another token than the newest */
+    bool done, failed, ended, detaches;
 };
 
 /* When trainers keep their states: after some batches, after every batch, or only between two
@@ -74,6 +78,10 @@ enum keeping { NOW_AND_THEN, ALWAYS, BETWEEN_STEPS, KEEPINGS };
 struct life {
     uint32_t number;
     bool calm; /* the last one */
+    /* Trainers may wait: for another engine, for an absent rank, for a replica that is behind, or
+     * because a second rank has fallen behind. */
+    bool may_wait;
+    const struct trainer *behind; /* the trainer that fell behind last */
     uint32_t world, batch, micro_batches;
     uint32_t rank_first, ranks;  /* the ranks that this node serves */
     uint32_t replicas, trainers; /* replicas of each rank; trainers of all ranks */
@@ -88,13 +96,13 @@ struct life {
     bool begun;        /* a trainer has begun, */
     uint64_t step_row; /* at this step boundary */
     uint64_t row_high; /* of the story, when the life began */
-    bool saves_ahead;  /* after a rollback, checkpoints of this life may be of later rows */
-    uint64_t end_row;  /* row at which the first trainer ended, padding included; or 0 */
+    bool saves_ahead; /* checkpoints of this life may be of later rows than trainers restart from */
+    uint64_t end_row; /* row at which the first trainer ended, padding included; or 0 */
 };
 
 struct counts {
-    uint64_t lives, engines, trainers, strangers, kills, rollbacks, power_cuts, faults, rows, saves,
-        steps;
+    uint64_t lives, engines, trainers, strangers, kills, rollbacks, fallbacks, power_cuts, faults,
+        rows, saves, steps;
 };
 
 struct story {
@@ -137,6 +145,8 @@ void reference_compare(const struct story *story, const struct rp_geometry *geom
 void reference_compare_state(const struct story *story, const struct rp_client *client);
 
 /* trainer.c */
+/** Has it had all rows? Those of an incomplete last step may be missing. */
+bool trainer_has_had_all(const struct trainer *trainer);
 void *trainer_main(void *trainer);
 
 /* director.c */

@@ -21,6 +21,8 @@ static void keep_state(struct trainer *trainer, const struct rp_client *client, 
     rp_client_state(client, bytes, size);
     trainer->older = trainer->saved;
     trainer->saved = (struct token){bytes, size, row};
+    if (!trainer->first.size)
+        trainer->first = trainer->saved;
 }
 
 static bool is_kept(const struct trainer *trainer)
@@ -77,6 +79,17 @@ static void note_progress(struct story *story)
     story->row_now = lowest > story->row_now ? lowest : story->row_now;
 }
 
+static bool is_another_attached(const struct trainer *trainer)
+{
+    const struct story *story = trainer->story;
+    for (uint32_t r = 0; r < story->life.trainers; r++) {
+        const struct trainer *other = &story->trainers[r];
+        if (other != trainer && !other->process->dead && !other->detaches)
+            return true;
+    }
+    return false;
+}
+
 /* Check the row at which a trainer begins: the row of its state token or, without one, a row at
  * which the engine may be. All rows after the last one count as the end. */
 static void begin(struct trainer *trainer, uint64_t row)
@@ -94,32 +107,57 @@ static void begin(struct trainer *trainer, uint64_t row)
     if (trainer->story->rollback_pending) /* by this attach the engine learns of the rollback */
         trainer->story->row_now = 0;
     trainer->story->rollback_pending = false;
+    if (trainer->falls_back) {
+        trainer->farthest = row;
+        trainer->story->row_now = 0;
+        life->may_wait |= life->replicas > 1 || !is_another_attached(trainer) ||
+                          (life->behind && life->behind != trainer);
+        life->behind = trainer;
+    }
+    trainer->falls_back = false;
     note_progress(trainer->story);
 }
 
 /* Check the row at which a trainer ends. If states are kept only between steps, all ranks end at
- * the same row. In the calm life steps are counted from the row at which all trainers began, so the
- * row is known: the end of the last step, which is padded or dropped. */
+ * the same row. In the calm life steps are counted from the row at which all trainers began, and a
+ * rank that falls behind begins between two steps. So the row is known: the end of the last step,
+ * which is padded or dropped. */
 static void end(const struct trainer *trainer)
 {
     const struct reference *reference = &trainer->story->reference;
     struct life *life = &trainer->story->life;
-    uint64_t count = reference->row_count, began = trainer->began;
-    if (began >= count) /* its token does not count rows of padding */
+    uint64_t count = reference->row_count, began = life->step_row;
+    if (trainer->began >= count) /* its token does not count rows of padding */
         return;
     if (life->keeping == BETWEEN_STEPS && life->end_row && trainer->at != life->end_row)
         sim_fail("%s ends at row %u, the first rank that came to the end at row %u", trainer->name,
                  (unsigned)trainer->at, (unsigned)life->end_row);
     life->end_row = trainer->at;
-    if (!life->calm)
+    if (!life->calm || (life->may_wait && life->keeping != BETWEEN_STEPS))
         return;
     uint64_t rows = count - began, rest = rows % life->global;
     rows += rest == 0 ? 0 : reference->drop_last ? -rest : life->global - rest;
     if (trainer->at != began + rows)
-        sim_fail("%s: began at row %u of %u, in steps of %u: the end at row %u expected, at row %u "
+        sim_fail("%s: steps of %u rows from row %u of %u: the end at row %u expected, at row %u "
                  "found",
-                 trainer->name, (unsigned)began, (unsigned)count, (unsigned)life->global,
+                 trainer->name, (unsigned)life->global, (unsigned)began, (unsigned)count,
                  (unsigned)(began + rows), (unsigned)trainer->at);
+}
+
+bool trainer_has_had_all(const struct trainer *trainer)
+{
+    const struct story *story = trainer->story;
+    return trainer->farthest + story->life.global > story->reference.row_count;
+}
+
+/* Choose the step at which a trainer dies that is to be killed after its last row. */
+static void choose_death(struct trainer *trainer)
+{
+    uint64_t reach = 1ull << story_below(trainer->story, 10);
+    if (!trainer->kill_row || trainer->at < trainer->kill_row)
+        return;
+    trainer->kill_row = 0;
+    trainer->process->kill_at = trainer->process->steps + 1 + story_below(trainer->story, reach);
 }
 
 static void take(struct trainer *trainer, struct rp_client *client, const struct rp_batch *batch)
@@ -143,6 +181,7 @@ static void take(struct trainer *trainer, struct rp_client *client, const struct
     life->batches++;
     if (batch->next_row == trainer->at && is_kept(trainer))
         keep_state(trainer, client, trainer->at);
+    choose_death(trainer);
 }
 
 /* Release one of the leases, which are in the order of their batches. Returns how many are left. */
@@ -202,7 +241,8 @@ static void run(struct trainer *trainer, struct rp_client *client)
         uint64_t begin = sim.now_ns;
         int code = rp_client_next(client, story_chance(story, 100) ? 0 : 200 * SIM_MS,
                                   &leases[count], &error);
-        if (life->calm && code == RP_NEXT_BATCH && sim.now_ns > begin + WAIT_MAX_NS)
+        if (life->calm && !life->may_wait && code == RP_NEXT_BATCH &&
+            sim.now_ns > begin + WAIT_MAX_NS)
             sim_fail("%s waited %u ms although nothing held the engine up: a lost wake-up",
                      trainer->name, (unsigned)((sim.now_ns - begin) / SIM_MS));
         if (code == RP_NEXT_END) {
@@ -244,6 +284,7 @@ void *trainer_main(void *argument)
         trainer->story->reference.row_count) /* otherwise it has that state already */
         keep_state(trainer, client, trainer->at);
     run(trainer, client);
+    trainer->detaches = true;
     rp_client_detach(client);
     trainer->done = true;
     return NULL;
