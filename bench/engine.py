@@ -31,13 +31,18 @@ class Engine:
 
     def __init__(self, bench, keys, *options):
         read, write = os.pipe()
+        life_end, self.lifeline = os.pipe()  # so that it ends with this process, however that ends
         command = [bench.program, "serve", "--ready-fd", str(write), *options]
+        command += ["--lifeline", str(life_end)]
         for key, value in {"run": "bench", "run_dir": bench.run_dir, **keys}.items():
             command += [f"--{key.replace('_', '-')}", str(value)]
         self.log = open(bench.scratch / "engine.log", "w+b")
         self.begin = time.monotonic()
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, pass_fds=[write])
+        self.process = subprocess.Popen(
+            command, stdout=self.log, stderr=self.log, pass_fds=[write, life_end]
+        )
         os.close(write)
+        os.close(life_end)
         self.usage = None
         try:
             with open(read, "rb") as pipe:
@@ -60,6 +65,7 @@ class Engine:
             pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
             if pid:
                 self.usage = usage
+                os.close(self.lifeline)
                 self.process.returncode = os.waitstatus_to_exitcode(status)
             elif time.monotonic() > deadline:
                 self.process.kill()
