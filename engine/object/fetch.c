@@ -11,6 +11,7 @@
 
 #include "base/bits.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "object/requests.h"
 
@@ -32,6 +33,43 @@ static int take_failure(const struct rp_object_request *request, struct rp_error
     int code = request->error.code;
     if (code < 0 && error)
         *error = request->error;
+    return code;
+}
+
+static int look_at_group(const char *const *urls, size_t count, struct rp_looked *looked,
+                         struct rp_object_request *requests, uint8_t *buffer,
+                         struct rp_error *error)
+{
+    int code = 0;
+    size_t opened = 0;
+    for (; opened < count && code == 0; opened++) {
+        struct rp_object *object;
+        code = rp_object_open(&object, urls[opened], error);
+        requests[opened] = (struct rp_object_request){
+            .kind = RP_REQUEST_LOOK, .object = object, .bytes = 1, .buffer = buffer + opened};
+    }
+    if (code == 0)
+        code = rp_requests_do(requests, count, DEPTH, error);
+    for (size_t i = 0; i < count && code == 0; i++) {
+        const char *identity = requests[i].identity;
+        code = take_failure(&requests[i], error);
+        looked[i] = (struct rp_looked){requests[i].total,
+                                       *identity ? rp_hash64(identity, strlen(identity)) : 0};
+    }
+    for (size_t i = 0; i < opened; i++)
+        rp_object_close(requests[i].object);
+    return code;
+}
+
+int rp_fetch_looks(const char *const *urls, size_t count, struct rp_looked *looked,
+                   struct rp_error *error)
+{
+    struct rp_object_request requests[PIECES_AT_ONCE];
+    uint8_t buffer[PIECES_AT_ONCE];
+    int code = 0;
+    for (size_t first = 0; first < count && code == 0; first += PIECES_AT_ONCE)
+        code = look_at_group(urls + first, (size_t)rp_min_u64(PIECES_AT_ONCE, count - first),
+                             looked + first, requests, buffer, error);
     return code;
 }
 

@@ -10,6 +10,15 @@
 
 #include "base/fail.h"
 
+/* What is known of an object without reading it. */
+struct rp_looked {
+    uint64_t bytes;
+    uint64_t identity; /* a hash of what tells one content of it from another; 0: nothing does */
+};
+/** Look at objects, some at a time. All of them must be there. */
+RP_MUST_CHECK int rp_fetch_looks(const char *const *urls, size_t count, struct rp_looked *looked,
+                                 struct rp_error *error);
+
 /** All of an object of at most bytes_max bytes, with a NUL behind it that is not counted; the
  * caller frees it. -ENOENT: it is not there, or the store does not say whether it is. */
 RP_MUST_CHECK int rp_fetch_text(const char *url, uint64_t bytes_max, char **text_out,

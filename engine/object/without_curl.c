@@ -58,3 +58,12 @@ int rp_fetch_file(const char *url, const char *path,
     (void)context;
     return refuse(error);
 }
+
+int rp_fetch_looks(const char *const *urls, size_t count, struct rp_looked *looked,
+                   struct rp_error *error)
+{
+    (void)urls;
+    (void)count;
+    (void)looked;
+    return refuse(error);
+}

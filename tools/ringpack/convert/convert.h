@@ -25,6 +25,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "object/fetch.h"
 
 /* Returned, where a function says so; neither is an error. */
 enum {
@@ -62,8 +63,10 @@ const struct rp_form *rp_form_named(const char *name);
 /* input_list.c, listings.c, inputs.c */
 
 struct rp_input {
-    char *path;
-    uint64_t bytes, mtime_ns;
+    char *path; /* of an object in a store its name: the URL without the query */
+    char *url;  /* of an object in a store; NULL: it is a file */
+    uint64_t bytes;
+    uint64_t mtime_ns; /* of an object: what identifies its content */
     const struct rp_form *form;
     bool named; /* by the user, so it must be readable; one found in a directory may be skipped */
 };
@@ -81,6 +84,15 @@ struct rp_inputs {
 RP_MUST_CHECK int rp_inputs_add_file(struct rp_inputs *inputs, const char *path,
                                      const struct rp_form *form, bool named,
                                      struct rp_error *error);
+/** Add an object of a store; `url` may hold a secret. */
+RP_MUST_CHECK int rp_inputs_add_object(struct rp_inputs *inputs, const char *url,
+                                       const struct rp_looked *looked, const struct rp_form *form,
+                                       bool named, struct rp_error *error);
+/** Drop the files of text from `first` on if there are others: beside files of records, text is a
+ * README or a licence, and no document of the corpus. */
+void rp_inputs_leave_out_text(struct rp_inputs *inputs, size_t first);
+/** Do the globs select a file, whose path below its directory is this? */
+bool rp_inputs_select(const struct rp_inputs *inputs, const char *below);
 void rp_inputs_release(struct rp_inputs *inputs);
 
 /** Add a file, or the files of a directory: those that its own listing names, in that order, or
@@ -91,6 +103,26 @@ RP_MUST_CHECK int rp_inputs_add(struct rp_inputs *inputs, const char *path, stru
  * Hugging Face datasets). 1 = done, 0 = it has none. */
 RP_MUST_CHECK int rp_inputs_add_listing(struct rp_inputs *inputs, const char *directory,
                                         struct rp_error *error);
+
+/* Whoever takes the files of such a list. */
+struct rp_named_files {
+    const char *directory; /* for messages */
+    /* Of a shard that may be there as it is, or compressed under this name: is it? */
+    bool (*is_there)(void *context, const char *name);
+    int (*add)(void *context, const char *name, const struct rp_form *form, struct rp_error *error);
+    void *context;
+};
+/** Hand on the files that the text of a list `file` (index.json, state.json) names. 1 = done, 0 =
+ * it names none. */
+RP_MUST_CHECK int rp_named_files_read(const struct rp_named_files *listing, const char *file,
+                                      const char *text, size_t bytes, struct rp_error *error);
+
+/* remote_inputs.c */
+
+/** rp_inputs_add for a URL: an object, a pattern of objects in a bucket, or a folder, which ends
+ * with a slash. Only what lies directly in a folder is taken. */
+RP_MUST_CHECK int rp_inputs_add_url(struct rp_inputs *inputs, const char *url,
+                                    struct rp_error *error);
 
 /* output.c */
 
@@ -253,11 +285,12 @@ struct rp_convert {
     const char *dtype;  /* of ids in bytes; NULL: not declared */
     int64_t eos, bos;   /* put around every document; -1 = none */
     bool append_eos;
-    bool eos_declared; /* by --eos: tokens that somebody else made need it */
-    bool drop_labels;  /* labels and masks beside the tokens are left out, and that is meant */
-    const char *path;  /* of the file being read, for messages */
-    uint64_t line;     /* of a JSONL file; 0 in a text file */
-    bool in_rows;      /* `line` is the row of another form, counted from 0 */
+    bool eos_declared;  /* by --eos: tokens that somebody else made need it */
+    bool drop_labels;   /* labels and masks beside the tokens are left out, and that is meant */
+    const char *path;   /* of the file being read, for messages */
+    const char *prefix; /* of the output: objects of stores are beside it while they are read */
+    uint64_t line;      /* of a JSONL file; 0 in a text file */
+    bool in_rows;       /* `line` is the row of another form, counted from 0 */
     _Atomic uint64_t *done_bytes, *done_tokens; /* for the progress; may be NULL */
     uint64_t told_bytes, told_tokens;           /* of the file being read; of the output */
 };

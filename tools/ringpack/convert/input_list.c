@@ -1,10 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* input_list.c — the list of files to convert. */
 #include <errno.h>
+#include <fnmatch.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "convert/convert.h"
+#include "object/url.h"
+
+bool rp_inputs_select(const struct rp_inputs *inputs, const char *below)
+{
+    const char *slash = strrchr(below, '/');
+    for (size_t i = 0; i < inputs->glob_count; i++) {
+        const char *glob = inputs->globs[i];
+        if (fnmatch(glob, strchr(glob, '/') || !slash ? below : slash + 1, 0) == 0)
+            return true;
+    }
+    return inputs->glob_count == 0;
+}
+
+/* The list owns what the file has allocated, also after a failure. */
+static int append(struct rp_inputs *inputs, struct rp_input added, struct rp_error *error)
+{
+    if (inputs->count == inputs->capacity) {
+        size_t capacity = inputs->capacity ? 2 * inputs->capacity : 256;
+        struct rp_input *files = reallocarray(inputs->files, capacity, sizeof *files);
+        if (!files) {
+            free(added.path);
+            free(added.url);
+            return rp_fail(error, -ENOMEM, NULL, "no memory for a list of %zu files", capacity);
+        }
+        inputs->files = files;
+        inputs->capacity = capacity;
+    }
+    inputs->files[inputs->count++] = added;
+    inputs->bytes += added.bytes;
+    return added.path ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
+}
+
+static int check_form(const struct rp_inputs *inputs, const char *name, const struct rp_form *form,
+                      struct rp_error *error)
+{
+    return form->reading == RP_READ_REFUSED && !inputs->as
+               ? rp_fail(error, -RP_E_FORMAT, form->refusal, "%s: expected data, found a `%s` file",
+                         name, form->name)
+               : 0;
+}
 
 int rp_inputs_add_file(struct rp_inputs *inputs, const char *path, const struct rp_form *form,
                        bool named, struct rp_error *error)
@@ -12,36 +53,66 @@ int rp_inputs_add_file(struct rp_inputs *inputs, const char *path, const struct 
     struct stat info;
     if (stat(path, &info) < 0)
         return rp_fail(error, -errno, NULL, "%s: cannot open: %s", path, strerror(errno));
-    if (form->reading == RP_READ_REFUSED && !inputs->as)
-        return rp_fail(error, -RP_E_FORMAT, form->refusal, "%s: expected data, found a `%s` file",
-                       path, form->name);
-    if (inputs->count == inputs->capacity) {
-        size_t capacity = inputs->capacity ? 2 * inputs->capacity : 256;
-        struct rp_input *files = reallocarray(inputs->files, capacity, sizeof *files);
-        if (!files)
-            return rp_fail(error, -ENOMEM, NULL, "no memory for a list of %zu files", capacity);
-        inputs->files = files;
-        inputs->capacity = capacity;
-    }
-    struct rp_input *file = &inputs->files[inputs->count];
-    *file = (struct rp_input){
-        .path = strdup(path),
+    int code = check_form(inputs, path, form, error);
+    const struct rp_input file = {
+        .path = code == 0 ? strdup(path) : NULL,
         .bytes = (uint64_t)info.st_size,
         .mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec,
         .form = inputs->as ? inputs->as : form,
         .named = named,
     };
-    if (!file->path)
-        return rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
-    inputs->count++;
-    inputs->bytes += file->bytes;
-    return 0;
+    return code == 0 ? append(inputs, file, error) : code;
+}
+
+int rp_inputs_add_object(struct rp_inputs *inputs, const char *url, const struct rp_looked *looked,
+                         const struct rp_form *form, bool named, struct rp_error *error)
+{
+    char *name = rp_url_name(url), *copy = strdup(url);
+    int code = name && copy ? check_form(inputs, name, form, error)
+                            : rp_fail(error, -ENOMEM, NULL, "no memory for the name of an object");
+    if (code < 0) {
+        free(name);
+        free(copy);
+        return code;
+    }
+    const struct rp_input object = {.path = name,
+                                    .url = copy,
+                                    .bytes = looked->bytes,
+                                    .mtime_ns = looked->identity,
+                                    .form = inputs->as ? inputs->as : form,
+                                    .named = named};
+    return append(inputs, object, error);
+}
+
+static void release(struct rp_input *input)
+{
+    free(input->path);
+    free(input->url);
+}
+
+void rp_inputs_leave_out_text(struct rp_inputs *inputs, size_t first)
+{
+    bool records = false;
+    for (size_t i = first; i < inputs->count; i++)
+        records |= inputs->files[i].form->reading == RP_READ_WORKER ||
+                   inputs->files[i].form->reading == RP_READ_MEGATRON;
+    size_t kept = first;
+    for (size_t i = first; i < inputs->count; i++) {
+        if (!records || inputs->files[i].form->reading != RP_READ_TEXT) {
+            inputs->files[kept++] = inputs->files[i];
+            continue;
+        }
+        inputs->beside++;
+        inputs->bytes -= inputs->files[i].bytes;
+        release(&inputs->files[i]);
+    }
+    inputs->count = kept;
 }
 
 void rp_inputs_release(struct rp_inputs *inputs)
 {
     for (size_t i = 0; i < inputs->count; i++)
-        free(inputs->files[i].path);
+        release(&inputs->files[i]);
     free(inputs->files);
     *inputs = (struct rp_inputs){0};
 }

@@ -3,7 +3,6 @@
  * system or the locale says. Links inside a directory are not followed: they would repeat text, or
  * never end. */
 #include <errno.h>
-#include <fnmatch.h>
 #include <fts.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,17 +12,7 @@
 #include "base/text.h"
 #include "convert/convert.h"
 #include "interrupt.h"
-
-static bool selected(const char *below, const char *const *globs, size_t glob_count)
-{
-    const char *slash = strrchr(below, '/');
-    for (size_t i = 0; i < glob_count; i++) {
-        const char *subject = strchr(globs[i], '/') || !slash ? below : slash + 1;
-        if (fnmatch(globs[i], subject, 0) == 0)
-            return true;
-    }
-    return glob_count == 0;
-}
+#include "object/url.h"
 
 static int compare_paths(const void *a, const void *b)
 {
@@ -43,32 +32,12 @@ static int add_entry(struct rp_inputs *inputs, FTS *tree, FTSENT *entry, size_t 
         return 0;
     const char *below = entry->fts_path + root_length;
     below += strspn(below, "/");
-    if (!selected(below, inputs->globs, inputs->glob_count))
+    if (!rp_inputs_select(inputs, below))
         return 0;
     const struct rp_form *form = rp_form_of(entry->fts_path);
     if (form->reading == RP_READ_REFUSED) /* skipped and counted, as any other binary file */
         form = rp_form_named("text");
     return rp_inputs_add_file(inputs, entry->fts_path, form, false, error);
-}
-
-/* Beside files of records, text is a README or a licence, and no document of the corpus. */
-static void leave_out_text(struct rp_inputs *inputs, size_t first)
-{
-    bool records = false;
-    for (size_t i = first; i < inputs->count; i++)
-        records |= inputs->files[i].form->reading == RP_READ_WORKER ||
-                   inputs->files[i].form->reading == RP_READ_MEGATRON;
-    size_t kept = first;
-    for (size_t i = first; i < inputs->count; i++) {
-        if (!records || inputs->files[i].form->reading != RP_READ_TEXT) {
-            inputs->files[kept++] = inputs->files[i];
-            continue;
-        }
-        inputs->beside++;
-        inputs->bytes -= inputs->files[i].bytes;
-        free(inputs->files[i].path);
-    }
-    inputs->count = kept;
 }
 
 static int add_tree(struct rp_inputs *inputs, const char *root, struct rp_error *error)
@@ -96,7 +65,7 @@ static int add_tree(struct rp_inputs *inputs, const char *root, struct rp_error 
     if (inputs->count > first)
         qsort(inputs->files + first, inputs->count - first, sizeof *inputs->files, compare_paths);
     if (code == 0)
-        leave_out_text(inputs, first);
+        rp_inputs_leave_out_text(inputs, first);
     return code;
 }
 
@@ -116,6 +85,8 @@ static char *megatron_index(const char *path)
 int rp_inputs_add(struct rp_inputs *inputs, const char *path, struct rp_error *error)
 {
     struct stat info;
+    if (rp_url_is(path))
+        return rp_inputs_add_url(inputs, path, error);
     bool as_text = inputs->as && inputs->as->reading <= RP_READ_JSONL;
     char *index = as_text ? NULL : megatron_index(path);
     if (index) {

@@ -23,61 +23,93 @@ static const struct {
 };
 
 /* The name of a data file of an entry; of a file that is there compressed as well, that name. */
-static const char *listed_name(const char *directory, size_t which, const json_t *entry)
+static const char *listed_name(const struct rp_named_files *listing, size_t which,
+                               const json_t *entry)
 {
     if (!listings[which].inner)
         return json_string_value(json_object_get(entry, listings[which].name));
     const json_t *packed = json_object_get(entry, listings[which].inner_packed);
     const json_t *plain = json_object_get(entry, listings[which].inner);
     const char *name = json_string_value(json_object_get(packed, listings[which].name));
-    char *path = name ? rp_format("%s/%s", directory, name) : NULL;
-    bool there = path && access(path, F_OK) == 0;
-    free(path);
-    return there ? name : json_string_value(json_object_get(plain, listings[which].name));
+    return name && listing->is_there(listing->context, name)
+               ? name
+               : json_string_value(json_object_get(plain, listings[which].name));
 }
 
-static int add_listed(struct rp_inputs *inputs, const char *directory, size_t which,
-                      const json_t *list, struct rp_error *error)
+static int add_listed(const struct rp_named_files *listing, size_t which, const json_t *list,
+                      struct rp_error *error)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = listed_name(directory, which, json_array_get(list, i));
+    int code = 0;
+    for (size_t i = 0; i < json_array_size(list) && code == 0; i++) {
+        const char *name = listed_name(listing, which, json_array_get(list, i));
         if (!name || !*name || strchr(name, '/'))
             return rp_fail(error, -RP_E_FORMAT, "is the directory of the form that its list says?",
-                           "%s/%s: entry %zu of `%s`: expected the name of a file", directory,
-                           listings[which].file, i, listings[which].array);
-        char *path = rp_format("%s/%s", directory, name);
-        int code = path ? rp_inputs_add_file(inputs, path, rp_form_named(listings[which].form),
-                                             true, error)
-                        : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
-        free(path);
-        if (code < 0)
-            return code;
+                           "%s/%s: entry %zu of `%s`: expected the name of a file",
+                           listing->directory, listings[which].file, i, listings[which].array);
+        code = listing->add(listing->context, name, rp_form_named(listings[which].form), error);
     }
-    return 0;
+    return code;
+}
+
+int rp_named_files_read(const struct rp_named_files *listing, const char *file, const char *text,
+                        size_t bytes, struct rp_error *error)
+{
+    json_t *root = json_loadb(text, bytes, 0, NULL);
+    int code = 0;
+    if (json_array_size(json_object_get(root, "_indices_data_files")) > 0)
+        code = rp_fail(
+            error, -RP_E_FORMAT, "write it anew with `flatten_indices()` before `save_to_disk`",
+            "%s/%s: expected rows in the order of its files, found a list of their order",
+            listing->directory, file);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(listings) && code == 0; i++) {
+        json_t *list = json_object_get(root, listings[i].array);
+        if (strcmp(listings[i].file, file) || !json_is_array(list))
+            continue;
+        code = add_listed(listing, i, list, error);
+        code = code < 0 ? code : 1;
+    }
+    json_decref(root);
+    return code;
+}
+
+/* ---- of a directory -------------------------------------------------------------------------- */
+
+struct listed {
+    struct rp_inputs *inputs;
+    const char *directory;
+};
+
+static bool is_there(void *context, const char *name)
+{
+    const struct listed *listed = context;
+    char *path = rp_format("%s/%s", listed->directory, name);
+    bool there = path && access(path, F_OK) == 0;
+    free(path);
+    return there;
+}
+
+static int add_file(void *context, const char *name, const struct rp_form *form,
+                    struct rp_error *error)
+{
+    const struct listed *listed = context;
+    char *path = rp_format("%s/%s", listed->directory, name);
+    int code = path ? rp_inputs_add_file(listed->inputs, path, form, true, error)
+                    : rp_fail(error, -ENOMEM, NULL, "no memory for the name of a file");
+    free(path);
+    return code;
 }
 
 static int add_from(struct rp_inputs *inputs, const char *directory, const char *path,
                     const char *file, struct rp_error *error)
 {
+    struct listed listed = {inputs, directory};
+    const struct rp_named_files listing = {directory, is_there, add_file, &listed};
     char *text = NULL;
     size_t bytes = 0;
     int code = rp_file_read_all(path, LISTING_BYTES_MAX, &text, &bytes, error);
-    if (code < 0)
-        return code;
-    json_t *listing = json_loadb(text, bytes, 0, NULL);
+    if (code == 0)
+        code = rp_named_files_read(&listing, file, text, bytes, error);
     free(text);
-    if (json_array_size(json_object_get(listing, "_indices_data_files")) > 0)
-        code = rp_fail(
-            error, -RP_E_FORMAT, "write it anew with `flatten_indices()` before `save_to_disk`",
-            "%s: expected rows in the order of its files, found a list of their order", path);
-    for (size_t i = 0; i < RP_ARRAY_COUNT(listings) && code == 0; i++) {
-        json_t *list = json_object_get(listing, listings[i].array);
-        if (strcmp(listings[i].file, file) || !json_is_array(list))
-            continue;
-        code = add_listed(inputs, directory, i, list, error);
-        code = code < 0 ? code : 1;
-    }
-    json_decref(listing);
     return code;
 }
 

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "convert/parts.h"
+#include "corpus/borrowed.h"
 #include "interrupt.h"
 
 /* Megatron datasets are copied, not decoded: one task has all that follow each other. */
@@ -67,13 +68,14 @@ struct rp_convert rp_task_convert(struct rp_conversion *conversion)
         .append_eos = conversion->append_eos,
         .eos_declared = options->eos != NULL,
         .drop_labels = options->drop_labels,
+        .prefix = options->output,
         .done_bytes = &conversion->done_bytes,
         .done_tokens = &conversion->done_tokens,
     };
 }
 
-static int convert_file(struct rp_convert *convert, const struct rp_input *input,
-                        struct rp_error *error)
+static int convert_local(struct rp_convert *convert, const struct rp_input *input,
+                         struct rp_error *error)
 {
     switch (input->form->reading) {
     case RP_READ_TEXT:
@@ -89,6 +91,28 @@ static int convert_file(struct rp_convert *convert, const struct rp_input *input
     }
     return rp_fail(error, -RP_E_FORMAT, input->form->refusal, "%s: a `%s` file is not read",
                    input->path, input->form->name);
+}
+
+/* An object of a store is on this machine only while it is read. */
+static int convert_file(struct rp_convert *convert, const struct rp_input *input,
+                        struct rp_error *error)
+{
+    if (!input->url)
+        return convert_local(convert, input, error);
+    struct rp_borrowed borrowed;
+    char *place = rp_path_directory(convert->prefix);
+    int code = place ? rp_borrowed_open(&borrowed, input->url, place, NULL, error)
+                     : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
+    free(place);
+    if (code < 0)
+        return code;
+    struct rp_input local = *input;
+    local.path = borrowed.path;
+    code = convert_local(convert, &local, error);
+    if (code < 0)
+        code = rp_fail_context(error, code, "%s", input->path);
+    rp_borrowed_close(&borrowed);
+    return code;
 }
 
 static int convert_files(struct rp_convert *convert, const struct rp_task *task,
