@@ -19,13 +19,10 @@ _Static_assert(RP_FILL_PAD == 0 && RP_FILL_SPLIT == 1, "fill");
 _Static_assert(RP_LONG_DOC_SPLIT == 0 && RP_LONG_DOC_TRUNCATE == 1 && RP_LONG_DOC_DROP == 2,
                "long_doc");
 
-int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config *config,
-                          bool allow_missing, struct rp_error *error)
+struct rp_source_spec *rp_stream_sources(const struct rp_config *config)
 {
     struct rp_source_spec *specs = rp_calloc(config->source_count, sizeof *specs);
-    if (!specs)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
-    for (uint32_t i = 0; i < config->source_count; i++) {
+    for (uint32_t i = 0; specs && i < config->source_count; i++) {
         const struct rp_config_source *source = &config->sources[i];
         specs[i] = (struct rp_source_spec){
             .name = source->name,
@@ -41,9 +38,19 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
                      (!source->dtype || rp_token_type_parse(source->dtype, &specs[i].type));
         RP_ASSERT(known);
     }
+    return specs;
+}
+
+int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config *config,
+                          bool allow_missing, struct rp_error *error)
+{
+    struct rp_source_spec *specs = rp_stream_sources(config);
+    if (!specs)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for %u sources", config->source_count);
     struct rp_corpus_spec spec = {.sources = specs,
                                   .source_count = config->source_count,
                                   .index_dir = config->index_dir,
+                                  .manifest = config->manifest,
                                   .cache_dir = config->cache_dir,
                                   .allow_missing_data = allow_missing};
     int code = rp_corpus_open(corpus_out, &spec, error);
@@ -51,18 +58,11 @@ int rp_stream_open_corpus(struct rp_corpus **corpus_out, const struct rp_config 
     return code;
 }
 
-static const struct rp_shard *first_object(const struct rp_corpus *corpus)
-{
-    for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++)
-        if (rp_corpus_shard(corpus, i)->url)
-            return rp_corpus_shard(corpus, i);
-    return NULL;
-}
-
 uint64_t rp_stream_object_bytes(const struct rp_corpus *corpus)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < rp_corpus_shard_count(corpus); i++)
+    uint32_t count = rp_corpus_first_object(corpus) ? rp_corpus_shard_count(corpus) : 0;
+    for (uint32_t i = 0; i < count; i++)
         if (rp_corpus_shard(corpus, i)->url)
             bytes += rp_align_up(rp_corpus_shard(corpus, i)->bytes, RP_BLOCK_BYTES);
     return bytes;
@@ -75,7 +75,7 @@ int rp_stream_choose_io(const struct rp_io_method **method_out, const struct rp_
     static const char *const names[] = {
         [RP_IO_AUTO] = NULL, [RP_IO_URING] = "io_uring", [RP_IO_PREAD] = "pread"};
     enum rp_io_choice io = config->io == RP_IO_MAPPED ? RP_IO_AUTO : config->io;
-    const struct rp_shard *object = first_object(corpus);
+    const struct rp_shard *object = rp_corpus_first_object(corpus);
     if (!object)
         return rp_io_choose(names[io], method_out, why, why_bytes, error);
     uint64_t object_bytes = rp_stream_object_bytes(corpus);

@@ -19,6 +19,10 @@
 /* A limit of documents a row that costs more of the tokens than this is warned of. */
 #define RP_DOCS_PER_ROW_COST_MAX 0.01
 
+/** The sources of a finished config as the corpus module wants them. The caller frees the array;
+ * strings are the config's. NULL when out of memory. */
+struct rp_source_spec *rp_stream_sources(const struct rp_config *config);
+
 /** Open the corpus of a finished config. allow_missing: token files may be gone where an index or a
  *  sidecar is left (a run that begins with the contents of a checkpoint). */
 RP_MUST_CHECK int rp_stream_open_corpus(struct rp_corpus **corpus_out,

@@ -9,6 +9,7 @@
 #ifndef RP_BASE_ATOMIC_H
 #define RP_BASE_ATOMIC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef RP_SIMULATION
@@ -88,6 +89,13 @@ static inline uint64_t rp_a64_add_relaxed(struct rp_a64 *a, uint64_t v)
 {
     rp_simulation_step();
     return __atomic_fetch_add(&a->value, v, __ATOMIC_RELAXED);
+}
+/* Store v if the word is *expected; else *expected becomes what it is. */
+static inline bool rp_a64_replace(struct rp_a64 *a, uint64_t *expected, uint64_t v)
+{
+    rp_simulation_step();
+    return __atomic_compare_exchange_n(&a->value, expected, v, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
 }
 /* A full fence, for a store that must be visible before a later load (shm/wait.c). ThreadSanitizer
  * does not model fences and would report false races, so its build uses a read-modify-write of a

@@ -17,6 +17,7 @@
     X(evict_next_needed, "a full cache evicts what is needed next, not what is needed last")       \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
+    X(forget_shard_stamp, "the time of a shard is not compared with its manifest")                 \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
     X(forget_spans, "fingerprints do not cover tables of documents and spans")                     \
@@ -62,6 +63,7 @@
     X(trust_fresh_stamps, "a file that changed just now is taken to change its times again")       \
     X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \
     X(trust_olmo_rows, "rows of OLMo's documents are not compared with each other and the file")   \
+    X(trust_manifest_pages, "pages of a manifest are not compared with their hashes")              \
     X(trust_index_extents, "an index is not compared with the size of its token file")             \
     X(trust_release_word, "a trainer's release word is used unchecked")                            \
     X(trust_sample_offsets, "offsets in MDS and litData are not compared with the file")           \

@@ -261,11 +261,11 @@ static int directory_sync(const char *path, struct rp_error *error)
     return code;
 }
 
-int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error)
+static int publish(struct rp_new_file *new_file, bool syncs, struct rp_error *error)
 {
     RP_ASSERT(new_file->fd >= 0);
     int code = 0;
-    if (fsync(new_file->fd) < 0)
+    if (syncs && fsync(new_file->fd) < 0)
         code = fail_errno(error, new_file->path, "sync the new file");
     if (code == 0 && !new_file->temporary)
         code = new_file_link(new_file, error);
@@ -274,10 +274,20 @@ int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error)
     if (code == 0) {
         free(new_file->temporary);
         new_file->temporary = NULL; /* so that discard does not unlink it */
-        code = directory_sync(new_file->path, error);
+        code = syncs ? directory_sync(new_file->path, error) : 0;
     }
     rp_new_file_discard(new_file);
     return code;
+}
+
+int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error)
+{
+    return publish(new_file, true, error);
+}
+
+int rp_new_file_publish_unsynced(struct rp_new_file *new_file, struct rp_error *error)
+{
+    return publish(new_file, false, error);
 }
 
 void rp_new_file_discard(struct rp_new_file *new_file)

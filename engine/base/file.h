@@ -57,6 +57,10 @@ RP_MUST_CHECK int rp_new_file_open(struct rp_new_file *new_file, const char *pat
  * temporary file is left. On failure `path` has its old content; if only the fsync of the directory
  * failed, it has the new content, which a power cut may still undo. */
 RP_MUST_CHECK int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error);
+/** The same without any fsync: after a power cut the file may be there and have other content. For
+ * what can be made again and has hashes. */
+RP_MUST_CHECK int rp_new_file_publish_unsynced(struct rp_new_file *new_file,
+                                               struct rp_error *error);
 /** Close and remove a file that was not published. Fine after rp_new_file_publish. */
 void rp_new_file_discard(struct rp_new_file *new_file);
 

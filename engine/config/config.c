@@ -54,7 +54,10 @@ void rp_config_source_free(struct rp_config_source *source)
 {
     for (uint32_t i = 0; i < source->shard_count; i++)
         free(source->shards[i]);
+    for (uint32_t i = 0; i < source->pattern_count; i++)
+        free(source->patterns[i]);
     free(source->shards);
+    free(source->patterns);
     rp_key_free_texts(rp_source_key_table, rp_source_key_count, source);
     *source = (struct rp_config_source){0};
 }

@@ -23,6 +23,9 @@ struct rp_config_source {
      */
     char **shards;
     uint32_t shard_count;
+    /* What they were before: with a manifest, `shards` stays as it is. */
+    char **patterns;
+    uint32_t pattern_count;
     char *format;       /* `format`: auto or a name of RP_FORMAT_LIST; default auto */
     char *dtype;        /* `dtype`: a name of RP_TOKEN_LIST; default from the file (NULL) */
     int64_t eos;        /* `eos`; -1 = not declared */
@@ -34,7 +37,7 @@ struct rp_config_source {
     uint32_t line;      /* in the config file; 0 = not from a file */
 };
 
-#define RP_CONFIG_KEYS_MAX 48
+#define RP_CONFIG_KEYS_MAX 64
 #define RP_CONFIG_OPTION UINT32_MAX
 
 enum rp_io_choice { RP_IO_AUTO, RP_IO_URING, RP_IO_PREAD, RP_IO_MAPPED };
@@ -89,6 +92,8 @@ struct rp_config {
     enum rp_switch direct;        /* O_DIRECT: auto | on | off */
     enum rp_switch verify_blocks; /* check sidecar hashes of what is read: auto (= on where there is
                                      a sidecar) | on | off */
+    char *manifest;               /* of all sources; NULL = there is none */
+    bool ignores_manifest;        /* the shards are to be listed all the same: not a key */
     char *index_dir;              /* NULL = sidecars beside the shards */
     char *cache_dir;              /* of what is fetched from stores; NULL = object/remote.h */
     uint64_t cache_bytes;         /* of blocks of objects that are kept there; 0 = none */

@@ -258,13 +258,15 @@ int rp_config_source_expand(struct rp_config_source *source, struct rp_key_place
                            error, "%s: the source has this shard twice", name ? name : "");
         free(name);
     }
-    struct rp_config_source *loser = code == 0 ? source : &found;
-    for (uint32_t i = 0; i < loser->shard_count; i++)
-        free(loser->shards[i]);
-    free(loser->shards);
-    if (code == 0) {
-        source->shards = found.shards;
-        source->shard_count = found.shard_count;
+    if (code < 0) {
+        for (uint32_t i = 0; i < found.shard_count; i++)
+            free(found.shards[i]);
+        free(found.shards);
+        return code;
     }
-    return code;
+    source->patterns = source->shards;
+    source->pattern_count = source->shard_count;
+    source->shards = found.shards;
+    source->shard_count = found.shard_count;
+    return 0;
 }

@@ -12,6 +12,7 @@
 #include "base/cpus.h"
 #include "base/mem.h"
 #include "config/key.h"
+#include "corpus/manifest.h"
 #include "object/url.h"
 
 static struct rp_key_place key_place(const struct rp_config *config, enum rp_key_index key)
@@ -98,6 +99,12 @@ static char *stem_of(const char *shard)
     return stem;
 }
 
+/* Then no pattern is expanded, and no shard looked at: the manifest has them. */
+static bool has_manifest(const struct rp_config *config)
+{
+    return config->manifest && !config->ignores_manifest;
+}
+
 static int finish_source(struct rp_config *config, struct rp_config_source *source,
                          struct rp_error *error)
 {
@@ -108,11 +115,36 @@ static int finish_source(struct rp_config *config, struct rp_config_source *sour
     if (source->eos < -1)
         return rp_key_fail(place, "eos", NULL, error,
                            "expected a token id, or -1 for none; found %" PRId64, source->eos);
-    int code = rp_config_source_expand(source, place, error);
+    int code = has_manifest(config) ? 0 : rp_config_source_expand(source, place, error);
     if (code == 0)
         code = rp_key_fill_texts(rp_source_key_table, rp_source_key_count, source, error);
-    if (code == 0 && !source->name && !(source->name = stem_of(source->shards[0])))
+    if (code == 0 && !source->name && !has_manifest(config) &&
+        !(source->name = stem_of(source->shards[0])))
         code = rp_fail(error, -ENOMEM, NULL, "out of memory while naming sources");
+    return code;
+}
+
+/* A source without a name has that of its first shard, which the manifest knows. Whether it is the
+ * manifest of these sources is checked where the corpus is opened. */
+static int take_names(struct rp_config *config, struct rp_error *error)
+{
+    struct rp_manifest *manifest = NULL;
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < config->source_count; i++) {
+        struct rp_config_source *source = &config->sources[i];
+        if (source->name)
+            continue;
+        if (!manifest)
+            code = rp_manifest_open(&manifest, config->manifest, false, error);
+        if (code < 0)
+            break;
+        source->name = i < manifest->source_count
+                           ? strdup(manifest->sources[i].texts[RP_MANIFEST_NAME])
+                           : stem_of(source->shards[0]);
+        if (!source->name)
+            code = rp_fail(error, -ENOMEM, NULL, "out of memory while naming sources");
+    }
+    rp_manifest_close(manifest);
     return code;
 }
 
@@ -156,6 +188,8 @@ static int finish_sources(struct rp_config *config, struct rp_error *error)
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < config->source_count; i++)
         code = finish_source(config, &config->sources[i], error);
+    if (code == 0 && has_manifest(config))
+        code = take_names(config, error);
     if (code == 0)
         code = check_names(config, error);
     return code == 0 ? finish_weights(config, error) : code;

@@ -103,6 +103,9 @@ enum rp_key_kind {
     X(direct, direct, CHOICE, "auto|on|off", "auto", 0, 0, "read past the page cache (O_DIRECT)")  \
     X(verify_blocks, verify_blocks, CHOICE, "auto|on|off", "auto", 0, 0,                           \
       "compare what is read with the hashes of the sidecars; auto = where there are any")          \
+    X(manifest, manifest, PATH, NULL, "(none)", 0, 0,                                              \
+      "file that `ringpack index -c` writes: all shards of all sources, so that none is opened "   \
+      "at a start")                                                                                \
     X(index_dir, index_dir, PATH, NULL, "(beside the shards)", 0, 0, "directory of the sidecars")  \
     X(cache_dir, cache_dir, PATH, NULL, "($XDG_CACHE_HOME/ringpack or ~/.cache/ringpack)", 0, 0,   \
       "directory of what is fetched from object stores: indexes, sidecars, blocks")                \

@@ -1,266 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus — the sources of a run and the shards of each, one behind the other.
- *
- * Invariants: shards are numbered over the whole corpus, in the order of the sources and of their
- * lists. Document d of a source lies in the shard s with first[s] <= d < first[s + 1]; a table with
- * a few entries a shard gives the place to start looking, so the usual look-up is one division-free
- * step, and it keeps no state that threads would have to share. */
-#include <errno.h>
+/* corpus — what is asked of the sources of a run and their shards (corpus_struct.h). Of a source
+ * that has a manifest, corpus_manifest.c answers. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/log.h"
-#include "base/mapped.h"
-#include "base/mem.h"
-#include "corpus/shard.h"
-#include "object/url.h"
-
-/* Buckets a shard; more of them means fewer shards to choose from. */
-#define BUCKETS_PER_SHARD 4u
-
-struct rp_source {
-    char *name;
-    struct rp_opened *shards; /* of the corpus, from the first of this source on */
-    uint32_t first_shard, shard_count;
-    uint64_t documents, tokens;
-    uint64_t *first;  /* [shard_count + 1] first document of each shard, then documents */
-    uint32_t *bucket; /* [b] shard of document b << bucket_shift, counted within the source */
-    unsigned bucket_shift;
-    bool has_mask, drop_unmasked;
-    struct rp_fingerprint fingerprint;
-    struct rp_a64 *asked; /* of the corpus */
-};
-
-struct rp_corpus {
-    struct rp_source *sources;
-    uint32_t source_count;
-    struct rp_opened *shards;
-    uint32_t shard_count, shard_total; /* opened so far, and all */
-    /* [shards / 64]: whose index was asked since the last look. Set by whoever asks */
-    struct rp_a64 *asked;
-    struct rp_fingerprint fingerprint;
-    struct rp_tokenizer_known tokenizer;
-    struct rp_remote *remotes; /* of the shards that are URLs, in their order */
-    size_t remote_count;
-};
-
-static int fail_memory(struct rp_error *error)
-{
-    return rp_fail(error, -ENOMEM, NULL, "no memory for the tables of the corpus");
-}
-
-/* The limit of mappings was met. Say what it has to be if the other shards are like these. */
-static int fail_mappings(const struct rp_corpus *corpus, struct rp_error *error)
-{
-    uint64_t left = corpus->shard_total - corpus->shard_count;
-    uint64_t opened = rp_max_u64(corpus->shard_count, 1);
-    int code = rp_mapped_check_room(rp_div_up(rp_mapped_count() * left, opened), error);
-    return rp_fail_context(error, code, "%" PRIu32 " of %" PRIu32 " shards are open",
-                           corpus->shard_count, corpus->shard_total);
-}
-
-/* All at once, because each costs at least one answer of a server. */
-static int open_remotes(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
-                        struct rp_error *error)
-{
-    const char **urls = rp_calloc(corpus->shard_total, sizeof *urls);
-    if (!urls)
-        return fail_memory(error);
-    for (uint32_t s = 0; s < spec->source_count; s++)
-        for (uint32_t i = 0; i < spec->sources[s].shard_count; i++)
-            if (rp_url_is(spec->sources[s].shards[i]))
-                urls[corpus->remote_count++] = spec->sources[s].shards[i];
-    int code = corpus->remote_count ? rp_remotes_open(&corpus->remotes, urls, corpus->remote_count,
-                                                      spec->cache_dir, error)
-                                    : 0;
-    free(urls);
-    return code;
-}
-
-static int open_shards(struct rp_corpus *corpus, uint32_t s, const struct rp_corpus_spec *spec,
-                       const struct rp_remote **next, struct rp_error *error)
-{
-    const struct rp_source_spec *source_spec = &spec->sources[s];
-    struct rp_open_options options = {
-        .find = {.hints = source_spec,
-                 .index_dir = spec->index_dir,
-                 .allow_missing_data = spec->allow_missing_data},
-        .scan_bytes_max = RP_SCAN_AT_OPEN_MAX,
-    };
-    for (uint32_t i = 0; i < source_spec->shard_count; i++) {
-        struct rp_opened *opened = &corpus->shards[corpus->shard_count];
-        options.find.remote = rp_url_is(source_spec->shards[i]) ? (*next)++ : NULL;
-        int code = rp_shard_open(opened, source_spec->shards[i], s, &options, error);
-        if (code == -RP_E_RESOURCE)
-            return fail_mappings(corpus, error);
-        if (code < 0)
-            return code;
-        corpus->shard_count++;
-        if (opened->shard.tokenizer)
-            code = rp_ids_take_tokenizer(&corpus->tokenizer, opened->shard.tokenizer,
-                                         corpus->sources[s].name, opened->shard.path, error);
-        if (code < 0)
-            return code;
-        if (opened->found.data_missing)
-            rp_log(RP_LOG_WARNING, "%s: cannot be opened; going on with what its sidecar knows",
-                   opened->shard.path);
-    }
-    return 0;
-}
-
-static int sum_shards(struct rp_source *source, struct rp_error *error)
-{
-    source->first = rp_calloc(source->shard_count + 1u, sizeof *source->first);
-    struct rp_fingerprint *members = rp_calloc(source->shard_count, sizeof *members);
-    bool fits = source->first && members;
-    for (uint32_t i = 0; fits && i < source->shard_count; i++) {
-        const struct rp_opened *opened = &source->shards[i];
-        members[i] = opened->fingerprint;
-        fits = rp_add_u64(source->first[i], opened->shard.documents, &source->first[i + 1]) &&
-               rp_add_u64(source->tokens, opened->shard.tokens, &source->tokens);
-    }
-    if (fits) {
-        source->documents = source->first[source->shard_count];
-        source->fingerprint = rp_fingerprint_combine(members, source->shard_count);
-    }
-    free(members);
-    return fits ? 0 : fail_memory(error);
-}
-
-/* All shards of a source have the same mask, or none has. */
-static int take_mask(struct rp_source *source, bool drop_unmasked, struct rp_error *error)
-{
-    const struct rp_opened *first = &source->shards[0];
-    for (uint32_t i = 0; i < source->shard_count; i++) {
-        const struct rp_opened *opened = &source->shards[i];
-        char expected[64] = "none", found[64] = "none";
-        if (first->uses_spans)
-            rp_mask_text(first->mask, expected, sizeof expected);
-        if (opened->uses_spans)
-            rp_mask_text(opened->mask, found, sizeof found);
-        if (strcmp(expected, found) != 0)
-            return rp_fail(error, -RP_E_MISMATCH,
-                           "index all its shards with one mask (`ringpack index --mask NAME`), or "
-                           "set mask: none",
-                           "%s: mask: expected %s, as of %s, found %s", opened->shard.path,
-                           expected, first->shard.path, found);
-    }
-    source->has_mask = first->uses_spans;
-    source->drop_unmasked = drop_unmasked;
-    if (drop_unmasked && !source->has_mask)
-        return rp_fail(error, -RP_E_CONFIG,
-                       "index its shards with a mask, or leave drop_unmasked out",
-                       "drop_unmasked: its shards have no mask, or mask: none was given");
-    return 0;
-}
-
-static int make_buckets(struct rp_source *source, struct rp_error *error)
-{
-    uint64_t wanted = (uint64_t)BUCKETS_PER_SHARD * source->shard_count;
-    while (source->documents >> source->bucket_shift > wanted)
-        source->bucket_shift++;
-    uint64_t count = (source->documents >> source->bucket_shift) + 2;
-    source->bucket = rp_calloc((size_t)count, sizeof *source->bucket);
-    if (!source->bucket)
-        return fail_memory(error);
-    uint32_t shard = 0;
-    for (uint64_t b = 0; b < count; b++) {
-        while (shard + 1 < source->shard_count &&
-               source->first[shard + 1] <= b << source->bucket_shift)
-            shard++;
-        source->bucket[b] = shard;
-    }
-    return 0;
-}
-
-static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_corpus_spec *spec,
-                       const struct rp_remote **next, struct rp_error *error)
-{
-    const struct rp_source_spec *source_spec = &spec->sources[s];
-    struct rp_source *source = &corpus->sources[s];
-    source->first_shard = corpus->shard_count;
-    source->shards = corpus->shards + corpus->shard_count;
-    source->shard_count = source_spec->shard_count;
-    source->asked = corpus->asked;
-    source->name = strdup(source_spec->name ? source_spec->name : "");
-    int code = source->name ? open_shards(corpus, s, spec, next, error) : fail_memory(error);
-    if (code == 0)
-        code = sum_shards(source, error);
-    if (code == 0 && (source->documents == 0 || source->tokens == 0))
-        code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows what they hold",
-                       "expected documents with tokens, found %" PRIu64 " documents with %" PRIu64
-                       " tokens in %" PRIu32 " shards",
-                       source->documents, source->tokens, source->shard_count);
-    if (code == 0)
-        code = take_mask(source, source_spec->drop_unmasked, error);
-    if (code == 0)
-        code = make_buckets(source, error);
-    return code < 0 ? rp_fail_context(error, code, "source `%s`",
-                                      source_spec->name ? source_spec->name : "")
-                    : 0;
-}
-
-static int open_sources(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
-                        struct rp_error *error)
-{
-    uint64_t shards = 0;
-    for (uint32_t s = 0; s < spec->source_count; s++)
-        shards += spec->sources[s].shard_count;
-    if (shards == 0 || shards > UINT32_MAX)
-        return rp_fail(error, -RP_E_EMPTY, "name at least one shard", "the corpus has no shards");
-    corpus->shard_total = (uint32_t)shards;
-    corpus->shards = rp_calloc((size_t)shards, sizeof *corpus->shards);
-    corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
-    corpus->asked = rp_calloc((size_t)rp_div_up(shards, 64), sizeof *corpus->asked);
-    struct rp_fingerprint *members = rp_calloc(spec->source_count, sizeof *members);
-    int code = corpus->shards && corpus->sources && corpus->asked && members ? 0
-                                                                             : fail_memory(error);
-    if (code == 0)
-        code = open_remotes(corpus, spec, error);
-    const struct rp_remote *next = corpus->remotes;
-    for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
-        corpus->source_count = s + 1;
-        code = open_source(corpus, s, spec, &next, error);
-        members[s] = corpus->sources[s].fingerprint;
-    }
-    if (code == 0)
-        corpus->fingerprint = rp_fingerprint_combine(members, spec->source_count);
-    free(members);
-    return code;
-}
-
-int rp_corpus_open(struct rp_corpus **corpus_out, const struct rp_corpus_spec *spec,
-                   struct rp_error *error)
-{
-    *corpus_out = NULL;
-    struct rp_corpus *corpus = rp_calloc(1, sizeof *corpus);
-    int code = corpus ? open_sources(corpus, spec, error) : fail_memory(error);
-    if (code < 0)
-        rp_corpus_close(corpus);
-    else
-        *corpus_out = corpus;
-    return code;
-}
-
-void rp_corpus_close(struct rp_corpus *corpus)
-{
-    if (!corpus)
-        return;
-    for (uint32_t s = 0; s < corpus->source_count; s++) {
-        free(corpus->sources[s].name);
-        free(corpus->sources[s].first);
-        free(corpus->sources[s].bucket);
-    }
-    for (uint32_t i = 0; i < corpus->shard_count; i++)
-        rp_shard_close(&corpus->shards[i]);
-    rp_remotes_close(corpus->remotes, corpus->remote_count);
-    free(corpus->sources);
-    free(corpus->shards);
-    free(corpus->asked);
-    free(corpus);
-}
+#include "corpus/corpus_struct.h"
 
 uint32_t rp_corpus_source_count(const struct rp_corpus *corpus)
 {
@@ -299,6 +45,11 @@ uint32_t rp_source_shards(const struct rp_source *source)
 static struct rp_source_part part_of(const struct rp_source *source, bool with_sidecars)
 {
     struct rp_source_part part = {.tokens = 0};
+    const struct rp_manifest_source *whole = source->part;
+    if (whole && with_sidecars)
+        return (struct rp_source_part){whole->tokens, whole->token_bytes, whole->shards};
+    if (whole)
+        return part;
     for (uint32_t i = 0; i < source->shard_count; i++) {
         const struct rp_opened *opened = &source->shards[i];
         if (opened->found.has_sidecar && !with_sidecars)
@@ -329,12 +80,49 @@ const struct rp_source *rp_corpus_source(const struct rp_corpus *corpus, uint32_
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard)
 {
     RP_ASSERT(shard < corpus->shard_count);
-    return &corpus->shards[shard].shard;
+    return corpus->manifest ? rp_corpus_make_shard(corpus, shard) : &corpus->shards[shard].shard;
+}
+
+const char *rp_corpus_manifest_path(const struct rp_corpus *corpus)
+{
+    return corpus->manifest ? corpus->manifest->path : NULL;
+}
+
+uint64_t rp_corpus_bytes(const struct rp_corpus *corpus)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; corpus->manifest && s < corpus->source_count; s++)
+        bytes += corpus->sources[s].part->bytes;
+    for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
+        bytes += corpus->shards[i].shard.bytes;
+    return bytes;
+}
+
+uint32_t rp_corpus_widest(const struct rp_corpus *corpus)
+{
+    uint64_t widest = 0;
+    for (uint32_t s = 0; corpus->manifest && s < corpus->source_count; s++)
+        widest = rp_max_u64(widest, corpus->sources[s].part->widest);
+    for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
+        widest = rp_max_u64(widest, rp_token_width(corpus->shards[i].shard.type));
+    return (uint32_t)widest;
+}
+
+const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus)
+{
+    for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
+        if (corpus->shards[i].shard.url)
+            return &corpus->shards[i].shard;
+    return NULL;
 }
 
 void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes)
 {
     uint32_t without = 0;
+    if (corpus->manifest) {
+        snprintf(text, bytes, "full (manifest)");
+        return;
+    }
     for (uint32_t i = 0; i < corpus->shard_count; i++)
         without += !corpus->shards[i].found.has_sidecar;
     if (without == 0)
@@ -373,6 +161,8 @@ static void note_asked(const struct rp_source *source, uint32_t s)
 
 int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error)
 {
+    if (corpus->manifest)
+        return rp_manifest_look(corpus->manifest, error);
     for (uint32_t i = 0; i < rp_div_up(corpus->shard_count, 64); i++) {
         uint64_t asked = rp_a64_load_relaxed(&corpus->asked[i]);
         if (asked)
@@ -398,15 +188,20 @@ static uint64_t length_of(const struct rp_source *source, uint64_t document)
     return has_span > 0 ? rp_shard_length(&source->shards[s], own) : has_span == 0 ? 0 : UINT64_MAX;
 }
 
-uint64_t rp_source_length(const void *source, uint64_t document)
+uint64_t rp_source_length(const void *source_lengths, uint64_t document)
 {
-    return length_of(source, document);
+    const struct rp_source *source = source_lengths;
+    return source->part ? rp_in_manifest_length(source, document) : length_of(source, document);
 }
 
 void rp_source_length_many(const void *source_lengths, const uint64_t *documents, uint32_t count,
                            uint64_t *tokens)
 {
     const struct rp_source *source = source_lengths;
+    if (source->part) {
+        rp_in_manifest_length_many(source, documents, count, tokens);
+        return;
+    }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t s = shard_of(source, documents[i]);
         rp_shard_expect(&source->shards[s], documents[i] - source->first[s]);
@@ -423,6 +218,8 @@ void rp_source_length_many(const void *source_lengths, const uint64_t *documents
 
 int rp_source_explain(const struct rp_source *source, uint64_t document, struct rp_error *error)
 {
+    if (source->part)
+        return rp_in_manifest_explain(source, document, error);
     uint32_t s = shard_of(source, document);
     uint64_t tokens, offset;
     const struct rp_opened *opened = &source->shards[s];
@@ -444,6 +241,8 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
 int rp_source_extent(const struct rp_source *source, uint64_t document, struct rp_extent *extent,
                      struct rp_error *error)
 {
+    if (source->part)
+        return rp_in_manifest_extent(source, document, extent, error);
     uint32_t s = shard_of(source, document);
     const struct rp_opened *opened = &source->shards[s];
     note_asked(source, s);
@@ -456,6 +255,8 @@ int rp_source_extent(const struct rp_source *source, uint64_t document, struct r
 
 const char *rp_source_row(const struct rp_source *source, uint64_t document, uint64_t *row_out)
 {
+    if (source->part)
+        return rp_in_manifest_row(source, document, row_out);
     uint32_t s = shard_of(source, document);
     *row_out = document - source->first[s];
     return source->shards[s].shard.path;
@@ -464,7 +265,9 @@ const char *rp_source_row(const struct rp_source *source, uint64_t document, uin
 void rp_source_mask_text(const struct rp_source *source, char *text, size_t bytes)
 {
     char mask[64] = "none";
-    if (source->has_mask)
+    if (source->has_mask && source->part)
+        snprintf(mask, sizeof mask, "%s", source->part->texts[RP_MANIFEST_FOUND_MASK]);
+    else if (source->has_mask)
         rp_mask_text(source->shards[0].mask, mask, sizeof mask);
     snprintf(text, bytes, "%s%s", mask, source->drop_unmasked ? ", drop_unmasked" : "");
 }
@@ -478,6 +281,8 @@ int rp_source_spans(const struct rp_source *source, const struct rp_part *part, 
                     uint32_t *count_out, struct rp_error *error)
 {
     RP_ASSERT(source->has_mask);
+    if (source->part)
+        return rp_in_manifest_spans(source, part, out, count_out, error);
     uint32_t s = shard_of(source, part->document);
     const struct rp_opened *opened = &source->shards[s];
     struct rp_part own = *part;
@@ -492,6 +297,10 @@ int rp_source_spans(const struct rp_source *source, const struct rp_part *part, 
 
 void rp_source_expect_extent(const struct rp_source *source, uint64_t document)
 {
+    if (source->part) {
+        rp_in_manifest_expect_extent(source, document);
+        return;
+    }
     uint32_t s = shard_of(source, document);
     rp_shard_expect_extent(&source->shards[s], document - source->first[s]);
     if (source->has_mask)

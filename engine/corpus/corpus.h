@@ -92,6 +92,8 @@ struct rp_corpus_spec {
     const struct rp_source_spec *sources;
     uint32_t source_count;
     const char *index_dir;   /* looked into for sidecars first; NULL = beside the shard only */
+    const char *manifest;    /* of all sources, whose shards are then the patterns of the manifest;
+                                NULL = every shard is opened */
     const char *cache_dir;   /* for indexes and sidecars of URLs; NULL = as object/remote.h says */
     bool allow_missing_data; /* with its sidecar there, a missing token file is a warning */
 };
@@ -178,11 +180,22 @@ struct rp_shard {
     const uint64_t *block_hashes; /* XXH3-64 of each block; NULL without a sidecar */
     uint64_t block_count;
     uint64_t documents, tokens;
-    struct rp_stamp stamp;                   /* at open; all zero if the token file was missing */
+    /* At open; all zero if the token file was missing. Of a manifest: bytes and modification time,
+     * and the rest is zero, because the file was not opened. */
+    struct rp_stamp stamp;
     const struct rp_tokenizer_id *tokenizer; /* NULL: not known */
+    bool in_manifest;
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);
+
+/** The manifest of the corpus, or NULL: it has none. */
+const char *rp_corpus_manifest_path(const struct rp_corpus *corpus);
+/** The bytes of all token files; the bytes of the widest token; the first shard that is an object
+ * in a store, or NULL. */
+uint64_t rp_corpus_bytes(const struct rp_corpus *corpus);
+uint32_t rp_corpus_widest(const struct rp_corpus *corpus);
+const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus);
 
 /** -RP_E_CHANGED, with what changed, if the open file is not what it was by *known, which begins as
  * shard->stamp: size, modification time or change time. A file that got or lost a name (it was

@@ -35,6 +35,8 @@ static const struct {
      "compression=\"uncompressed\")"},
     {"PAR1", 4, "a Parquet file", CONVERT_HINT},
     {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file", CONVERT_HINT},
+    {"\x89RPM\r\n\x1a\n", 8, "a ringpack manifest",
+     "name it in the config (`manifest: PATH`); its sources stay what they are"},
     {"\x89RPX\r\n\x1a\n", 8, "a ringpack sidecar",
      "give the token file beside it, the name without .rpx"},
     {"(\xb5/\xfd", 4, "a zstd archive",
@@ -153,8 +155,11 @@ static int look_at_tokens(struct rp_found *found, const struct rp_find_options *
 static int find_sidecar(struct rp_found *found, const struct rp_find_options *options,
                         struct rp_error *error)
 {
-    int code = rp_sidecar_find(&found->sidecar, found->token_path, options->index_dir, error);
-    found->has_sidecar = code > 0;
+    const char *given = options->sidecar_path;
+    int code = given
+                   ? rp_sidecar_open(&found->sidecar, given, found->token_path, error)
+                   : rp_sidecar_find(&found->sidecar, found->token_path, options->index_dir, error);
+    found->has_sidecar = given ? code == 0 : code > 0;
     return code < 0 && !options->replacing_sidecar ? code : 0;
 }
 

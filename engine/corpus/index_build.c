@@ -128,7 +128,7 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
     return code < 0 ? code : 0;
 }
 
-static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
+static int write_sidecar(struct rp_opened *opened, int fd, const char *path, bool is_scratch,
                          const struct rp_progress *progress, struct rp_error *error)
 {
     struct rp_sidecar_info info = {.format = opened->found.format, .bytes = opened->shard.bytes};
@@ -138,6 +138,7 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
                                 error);
     if (code < 0)
         return code;
+    writer.is_scratch = is_scratch;
     code = rp_shard_probe(opened, fd, &probe, error);
     if (code == 0)
         code = rp_ids_read_tokenizer(&info.tokenizer, opened->shard.path, error);
@@ -153,10 +154,16 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
     return code;
 }
 
-/* `name` is the URL of the file, or NULL if it is where it stays. */
-static int build(const char *path, const char *name, const struct rp_source_spec *hints,
+/* Where a sidecar goes. */
+struct target {
+    const char *name;         /* the URL of the file, or NULL if it is where it stays */
+    const char *scratch_path; /* there, and not synced; NULL: where sidecars are looked for */
+};
+
+static int build(const char *path, const struct target *target, const struct rp_source_spec *hints,
                  const char *index_dir, const struct rp_progress *progress, struct rp_error *error)
 {
+    const char *name = target->name, *scratch_path = target->scratch_path;
     const struct rp_find_options options = {
         .hints = hints, .index_dir = index_dir, .replacing_sidecar = true};
     struct rp_opened opened;
@@ -164,13 +171,14 @@ static int build(const char *path, const char *name, const struct rp_source_spec
     int code = rp_shard_open_for_index(&opened, path, &options, &fd, error);
     if (code < 0)
         return code;
-    char *sidecar_path = rp_sidecar_path(name ? name : opened.shard.path, index_dir);
+    char *sidecar_path = scratch_path ? strdup(scratch_path)
+                                      : rp_sidecar_path(name ? name : opened.shard.path, index_dir);
     if (!sidecar_path)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    if (code == 0 && index_dir)
+    if (code == 0 && index_dir && !scratch_path)
         code = rp_dir_make(index_dir, error);
     if (code == 0)
-        code = write_sidecar(&opened, fd, sidecar_path, progress, error);
+        code = write_sidecar(&opened, fd, sidecar_path, scratch_path != NULL, progress, error);
     free(sidecar_path);
     close(fd);
     rp_shard_close(&opened);
@@ -194,7 +202,8 @@ static int build_remote(const char *url, const struct rp_source_spec *hints, con
     if (code == 0)
         code = rp_borrowed_open(&borrowed, url, index_dir, progress, error);
     if (code == 0) {
-        code = build(borrowed.path, name, hints, index_dir, progress, error);
+        code = build(borrowed.path, &(struct target){.name = name}, hints, index_dir, progress,
+                     error);
         if (code < 0)
             code = rp_fail_context(error, code, "%s", name);
         rp_borrowed_close(&borrowed);
@@ -208,6 +217,15 @@ int rp_index_build(const char *path, const struct rp_source_spec *hints, const c
                    struct rp_error *error)
 {
     const struct rp_progress report = {progress, context};
-    return rp_url_is(path) ? build_remote(path, hints, index_dir, &report, error)
-                           : build(path, NULL, hints, index_dir, &report, error);
+    return rp_url_is(path)
+               ? build_remote(path, hints, index_dir, &report, error)
+               : build(path, &(struct target){.name = NULL}, hints, index_dir, &report, error);
+}
+
+int rp_index_build_scratch(const char *path, const struct rp_source_spec *hints,
+                           const char *index_dir, const char *scratch_path,
+                           const struct rp_progress *progress, struct rp_error *error)
+{
+    const struct target target = {.scratch_path = scratch_path};
+    return build(path, &target, hints, index_dir, progress, error);
 }

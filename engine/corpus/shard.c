@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
+#include "corpus/corpus_struct.h"
 
 /* Returns a descriptor, or -1 when the token file is missing and that was allowed, or no file (see
  * *code). */
@@ -420,6 +422,8 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
     if (was_missing) { /* at open: its size is all that is known */
         *known = found;
         known->bytes = shard->bytes;
+        if (shard->in_manifest && !RP_DEFECT(forget_shard_stamp))
+            known->mtime_ns = shard->stamp.mtime_ns;
     }
     if (known->links != found.links && known->mtime_ns == found.mtime_ns) {
         known->links = found.links;
@@ -428,6 +432,14 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
     const char *what = rp_stamp_difference(known, &found, &expected_value, &found_value);
     if (!what)
         return 0;
+    if (was_missing && shard->in_manifest)
+        return rp_fail(error, -RP_E_CHANGED,
+                       "restore the file, and its times with it (`cp -p`, `rsync -t`); or run "
+                       "`ringpack index -c CONFIG`, which reads it again: if its tokens are the "
+                       "same, old runs can be resumed",
+                       "%s: it is not what the manifest describes: %s: expected %" PRIu64
+                       ", found %" PRIu64,
+                       shard->path, what, expected_value, found_value);
     return rp_fail(error, -RP_E_CHANGED,
                    "restore the file and restart from a state before the change; with a sidecar "
                    "(`ringpack index`) only changed tokens count, and none is delivered",
@@ -437,6 +449,8 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
 
 int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error)
 {
+    if (shard->in_manifest)
+        return rp_corpus_check_blocks(shard, error);
     const struct rp_opened *opened = (const struct rp_opened *)(const void *)shard;
     RP_STATIC_ASSERT(offsetof(struct rp_opened, shard) == 0,
                      "a shard is the head of what was opened");

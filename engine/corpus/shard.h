@@ -93,6 +93,15 @@ uint64_t rp_shard_find_length(const struct rp_opened *opened, uint64_t document)
 RP_MUST_CHECK int rp_shard_probe(const struct rp_opened *opened, int fd, struct rp_probe *probe,
                                  struct rp_error *error);
 
+/* index_build.c */
+
+/** rp_index_build into a file that is not synced: after a crash of the machine it may be there and
+ * be damaged. What its own sidecar declares counts; index_dir is where that is looked for. */
+RP_MUST_CHECK int rp_index_build_scratch(const char *path, const struct rp_source_spec *hints,
+                                         const char *index_dir, const char *scratch_path,
+                                         const struct rp_progress *progress,
+                                         struct rp_error *error);
+
 /* look.c */
 
 /** rp_corpus_look for one shard. */

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "corpus/table.h"
 
-#define DAMAGED "the page of the sidecar's table that has it differs from its hash"
+#define DAMAGED "the page of the document table that has it differs from its hash"
 
 struct offsets {
     uint64_t lengths, span_ends, spans, end;
@@ -67,6 +67,16 @@ int rp_table_over(struct rp_table *table, const struct rp_table_shape *shape, co
                : rp_fail(error, -ENOMEM, NULL, "no memory for a document table");
 }
 
+int rp_table_over_tree(struct rp_table *table, const struct rp_table_shape *shape,
+                       const struct rp_tree *tree, struct rp_error *error)
+{
+    int code = rp_table_over(table, shape, tree->data, NULL, error);
+    RP_ASSERT(rp_div_up(table->image_bytes, RP_BLOCK_BYTES) <= tree->pages);
+    table->tree = tree;
+    table->verified = tree->verified;
+    return code;
+}
+
 void rp_table_close(struct rp_table *table)
 {
     free(table->verified);
@@ -92,7 +102,7 @@ struct rp_hash128 rp_table_hash(const uint8_t *image, uint64_t bytes, uint64_t *
 /* Two threads that verify a page at once find the same. */
 bool rp_table_verify(const struct rp_table *table, uint64_t byte)
 {
-    if (!table->page_hashes)
+    if (!table->verified)
         return true;
     uint64_t page = byte / RP_BLOCK_BYTES, begin = page * RP_BLOCK_BYTES;
     uint64_t bit = 1ull << page % 64;
@@ -100,6 +110,8 @@ bool rp_table_verify(const struct rp_table *table, uint64_t byte)
     RP_DASSERT(byte < table->image_bytes);
     if (rp_a64_load_relaxed(word) & bit)
         return true;
+    if (table->tree)
+        return rp_tree_verify(table->tree, byte);
     size_t bytes = (size_t)rp_min_u64(RP_BLOCK_BYTES, table->image_bytes - begin);
     if (rp_hash64(table->image + begin, bytes) != table->page_hashes[page] &&
         !RP_DEFECT(trust_table_pages))

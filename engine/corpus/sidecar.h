@@ -124,7 +124,8 @@ struct rp_sidecar_writer {
     struct rp_hasher content;
     struct rp_sidecar_section blocks, bytes, spilled[RP_SIDECAR_SPILLED];
     uint64_t span_count;
-    bool has_spans; /* set before the first document */
+    bool has_spans;  /* set before the first document */
+    bool is_scratch; /* set before the end: it is not synced */
 };
 
 /** Begin to replace the sidecar at `path`. The number of blocks is fixed now; blocks and documents

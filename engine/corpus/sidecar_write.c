@@ -27,7 +27,7 @@ int rp_sidecar_begin(struct rp_sidecar_writer *writer, const char *path, uint64_
     writer->file = (struct rp_new_file){.fd = -1};
     writer->path = strdup(path);
     writer->span_count = 0;
-    writer->has_spans = false;
+    writer->has_spans = writer->is_scratch = false;
     rp_hasher_begin(&writer->content);
     for (size_t i = 0; i < RP_SIDECAR_SPILLED; i++) {
         writer->spills[i] = (struct rp_new_file){.fd = -1};
@@ -276,7 +276,8 @@ int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *
         code = rp_file_write_at(writer->file.fd, writer->path, header, sizeof header, 0, error);
     }
     if (code == 0)
-        code = rp_new_file_publish(&writer->file, error);
+        code = writer->is_scratch ? rp_new_file_publish_unsynced(&writer->file, error)
+                                  : rp_new_file_publish(&writer->file, error);
     rp_sidecar_discard(writer);
     return code;
 }

@@ -24,6 +24,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "corpus/page_tree.h"
 #include "corpus/readers.h"
 
 /* In memory a table is built of at most so many documents: 192 MiB. */
@@ -44,8 +45,9 @@ struct rp_table {
     const uint32_t *lengths; /* [documents] */
     struct rp_spans spans;
     struct rp_hash128 root;      /* XXH3-128 of the hashes of its pages */
-    const uint64_t *page_hashes; /* XXH3-64 of every page. NULL: the image was verified whole */
-    struct rp_a64 *verified;     /* a bit for each page */
+    const uint64_t *page_hashes; /* XXH3-64 of every page; NULL: of a tree, or verified whole */
+    const struct rp_tree *tree;  /* that has the image at its beginning; NULL: none does */
+    struct rp_a64 *verified;     /* a bit for each page; NULL: the image was verified whole */
     void *built;                 /* the image, where it is in memory of its own */
 };
 
@@ -61,6 +63,9 @@ static inline uint64_t rp_table_pages(uint64_t image_bytes)
 RP_MUST_CHECK int rp_table_over(struct rp_table *table, const struct rp_table_shape *shape,
                                 const uint8_t *image, const uint64_t *page_hashes,
                                 struct rp_error *error);
+/** The same over the first pages of a tree, which verifies them. It needs no close. */
+RP_MUST_CHECK int rp_table_over_tree(struct rp_table *table, const struct rp_table_shape *shape,
+                                     const struct rp_tree *tree, struct rp_error *error);
 void rp_table_close(struct rp_table *table);
 
 /** Hash the pages of an image into hashes[] (may be NULL); returns the root. */

@@ -15,6 +15,9 @@
 #include "base/mem.h"
 
 #define WATCH_NS 500000000u
+/* So many files are open at once, whatever the limit of descriptors allows: more do not make
+ * anything faster, and a manifest is for corpora that have a million. */
+#define OPEN_MAX_OF_MANIFEST 4096u
 
 int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
                   struct rp_error *error)
@@ -33,9 +36,9 @@ int rp_files_open(struct rp_files *files, const struct rp_flow_options *options,
         files->files = NULL;
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a table of %u token files", count);
     }
-    for (uint32_t i = 0; i < count; i++)
-        files->files[i].stamp = rp_corpus_shard(options->corpus, i)->stamp;
     int code = rp_descriptors_open(&files->descriptors, count, options->other_descriptors, error);
+    if (code >= 0 && rp_corpus_manifest_path(options->corpus))
+        code = rp_descriptors_limit(&files->descriptors, OPEN_MAX_OF_MANIFEST, error);
     if (code >= 0 && options->descriptors_max)
         code = rp_descriptors_limit(&files->descriptors, options->descriptors_max, error);
     return code;
@@ -66,9 +69,14 @@ void rp_files_close(struct rp_files *files)
 {
     if (!files->files)
         return;
-    unmap_all(files);
-    for (uint32_t i = 0; i < rp_corpus_shard_count(files->corpus); i++)
+    if (files->has_mappings)
+        unmap_all(files);
+    uint32_t count = files->descriptors.list ? 0 : rp_corpus_shard_count(files->corpus);
+    for (uint32_t i = 0; i < count; i++)
         close_object(files, i);
+    for (uint32_t at = files->descriptors.newest; at;
+         at = files->descriptors.list[at - 1].older) /* no other is open */
+        close_object(files, at - 1);
     rp_descriptors_close(&files->descriptors);
     free(files->files);
     free(files->watched);
@@ -76,13 +84,17 @@ void rp_files_close(struct rp_files *files)
     files->watched = NULL;
 }
 
-/* Of a file whose blocks are compared, content decides; its size must be right all the same. */
+/* Of a file whose blocks are compared, content decides; its size must be right all the same, and of
+ * one in a manifest its modification time. */
 static int check_opened(struct rp_file *file, const struct rp_shard *shard, struct rp_error *error)
 {
     struct rp_stamp found;
     if (shard->url) /* each reply is compared with it */
         return 0;
-    if (file->checked && rp_stamp_of(file->object.fd, &found) == 0)
+    if (!file->is_known || (file->checked && shard->in_manifest))
+        file->stamp = shard->stamp;
+    file->is_known = true;
+    if (file->checked && !shard->in_manifest && rp_stamp_of(file->object.fd, &found) == 0)
         file->stamp = (struct rp_stamp){.bytes = shard->bytes,
                                         .mtime_ns = found.mtime_ns,
                                         .ctime_ns = found.ctime_ns,
@@ -238,14 +250,16 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
             error, -RP_E_CORRUPT,
             "the file changed or its disk is failing: restore it, or run `ringpack index` if "
             "the change was meant (the stream is then another one)",
-            "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from its "
-            "sidecar: expected hash %016" PRIx64 ", found %016" PRIx64,
-            info->path, block, offset + at, offset + at + length, expected, found);
+            "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from %s: expected "
+            "hash %016" PRIx64 ", found %016" PRIx64,
+            info->path, block, offset + at, offset + at + length,
+            info->in_manifest ? "the manifest" : "its sidecar", expected, found);
     }
     return rp_fail(error, -RP_E_CHANGED, "restore both and restart; what was delivered is valid",
-                   "%s: bytes %" PRIu64 " to %" PRIu64 " changed while they were in use, and its "
-                   "sidecar with them",
-                   info->path, offset, offset + bytes);
+                   "%s: bytes %" PRIu64 " to %" PRIu64 " changed while they were in use, and %s "
+                   "with them",
+                   info->path, offset, offset + bytes,
+                   info->in_manifest ? "the manifest" : "its sidecar");
 }
 
 int rp_files_verify(const struct rp_files *files, uint32_t shard, uint64_t offset,
@@ -288,6 +302,7 @@ int rp_files_map(struct rp_files *files, struct rp_error *error)
                        "the limit of open files leaves %" PRIu32 " for %" PRIu32 " token files",
                        files->descriptors.open_max, count);
     int code = rp_mapped_check_room(count, error);
+    files->has_mappings = true;
     for (uint32_t i = 0; i < count && code >= 0; i++)
         code = map_file(files, i, error);
     if (code < 0)
@@ -321,6 +336,8 @@ bool rp_files_are_cached(const struct rp_corpus *corpus)
     uint64_t cached = 0, looked = 0;
     uint32_t shards = rp_corpus_shard_count(corpus);
     uint32_t files = shards < CACHED_FILES_MAX ? shards : CACHED_FILES_MAX;
+    if (rp_corpus_manifest_path(corpus) && shards > RP_FILES_AT_START)
+        return false;
     for (uint32_t i = 0; i < files; i++) {
         const struct rp_shard *shard = rp_corpus_shard(corpus,
                                                        (uint32_t)((uint64_t)i * shards / files));

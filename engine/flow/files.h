@@ -26,6 +26,7 @@ struct rp_file {
     bool checked;       /* blocks are compared with the sidecar's hashes, at each use */
     const uint8_t *map; /* the whole file, or NULL */
     struct rp_mapped_file *mapping;
+    bool is_known;         /* it was open before, so it has a stamp */
     struct rp_stamp stamp; /* of a file that is not checked: what it is known to be */
     bool is_watched;       /* in rp_files.watched */
     uint64_t last_ticket;  /* the last one that uses it, if it is watched */
@@ -38,6 +39,7 @@ struct rp_files {
     struct rp_file *files;  /* [shards of the corpus] */
     struct rp_descriptors descriptors;
     bool direct, verify_blocks;
+    bool has_mappings; /* or had, before one of them failed */
     /* Files without hashes whose tokens were used since they were last looked at. */
     uint32_t *watched, watched_count;
     uint64_t watched_ns; /* when rp_files_watch last looked */
@@ -130,7 +132,9 @@ static inline bool rp_files_is_checked(const struct rp_files *files,
 }
 
 /** Whether the page cache holds (nearly) all of the corpus: 64 places of every file are looked at,
- * or of 1024 of them. */
+ * or of 1024 of them. A corpus with a manifest is opened shard by shard as they are used, so with
+ * more than RP_FILES_AT_START of them the answer is no, and none is opened. */
+#define RP_FILES_AT_START 64u
 bool rp_files_are_cached(const struct rp_corpus *corpus);
 
 #endif

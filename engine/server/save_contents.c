@@ -40,12 +40,9 @@ static int add_source(struct source_list *list, const struct rp_content_source *
 
 static bool is_narrow(const struct rp_engine *engine)
 {
-    uint64_t widest = 0;
     if (engine->config->vocab_size && engine->config->vocab_size <= 1u << 16)
         return true;
-    for (uint32_t i = 0; i < rp_corpus_shard_count(engine->corpus); i++)
-        widest = rp_max_u64(widest, rp_token_width(rp_corpus_shard(engine->corpus, i)->type));
-    return widest <= 2;
+    return rp_corpus_widest(engine->corpus) <= 2;
 }
 
 static int add_batches(const struct rp_ring *ring, struct source_list *list)

@@ -128,11 +128,9 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
         code = rp_engine_open_cache(engine, error);
     if (code < 0)
         return code;
-    uint64_t corpus_bytes = 0;
-    for (uint32_t i = 0; i < rp_corpus_shard_count(engine->corpus); i++)
-        corpus_bytes += rp_corpus_shard(engine->corpus, i)->bytes;
     engine->direct = c->direct == RP_SWITCH_ON ||
-                     (c->direct == RP_SWITCH_AUTO && rp_io_prefers_direct(corpus_bytes));
+                     (c->direct == RP_SWITCH_AUTO &&
+                      rp_io_prefers_direct(rp_corpus_bytes(engine->corpus)));
     bool mapped = engine->method != rp_io_objects() &&
                   (c->io == RP_IO_MAPPED ||
                    (c->io == RP_IO_AUTO && !engine->direct && rp_files_are_cached(engine->corpus)));

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors that a user can act on: what differs, both values, what may be changed; who is gone."""
 
+import json
 import pickle
 import shutil
+import subprocess
 
 import pytest
 import ringpack
@@ -92,7 +94,7 @@ CHANGES = {
 }
 
 
-def test_what_may_change_does(make, state, expected, corpora, folder):
+def test_what_may_change_does(make, program, state, expected, corpora, folder):
     for key, value in CHANGES.items():
         with make(**{key: value}) as loader:
             loader.load_state_dict(state)
@@ -105,11 +107,18 @@ def test_what_may_change_does(make, state, expected, corpora, folder):
     moved = make(corpus=folder / "moved")
     moved.load_state_dict(state)
     assert_batch(next(moved), expected)
+    config = {"sources": [corpora[0]], "seq_len": 8, "batch_size": 1}
+    (folder / "indexed.yaml").write_text(json.dumps(config))
+    made = [program, "index", "-q", "-c", folder / "indexed.yaml", "-o", folder / "corpus.rpm"]
+    subprocess.run(made, check=True, capture_output=True)
+    with make(manifest=str(folder / "corpus.rpm")) as loader:
+        loader.load_state_dict(state)
+        assert_batch(next(loader), expected)
     for rank in 0, 1:
         with make(dp_rank=rank, dp_world_size=2, ranks=f"{rank}-{rank}", start_engine=True) as half:
             half.load_state_dict(state)
             assert next(half).first_row == 3 + 3 * rank
-    tried = {*CHANGES, "paths of the corpus", "dp_world_size", "ranks"}
+    tried = {*CHANGES, "manifest", "paths of the corpus", "dp_world_size", "ranks"}
     assert tried == set(CheckpointMismatchError.MAY_CHANGE)
 
 

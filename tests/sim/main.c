@@ -210,8 +210,9 @@ static const char *const found_elsewhere[] = {
     "prune_before_copy",    "save_mapped_tokens",     "stop_to_catch_up",
     "take_ignored_signals", "trust_arrow_offsets",    "trust_expected_shape",
     "trust_finished_parts", "trust_fresh_stamps",     "trust_index_extents",
-    "trust_olmo_rows",      "trust_sample_offsets",   "trust_seen_blocks",
-    "trust_table_extents",  "trust_table_pages",      "write_beyond_struct"};
+    "forget_shard_stamp",   "trust_manifest_pages",   "trust_olmo_rows",
+    "trust_sample_offsets", "trust_seen_blocks",      "trust_table_extents",
+    "trust_table_pages",    "write_beyond_struct"};
 
 static bool is_found_here(size_t defect)
 {

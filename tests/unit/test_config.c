@@ -71,6 +71,7 @@ static const char *const every_key[][2] = {
     {"io", "pread"},
     {"direct", "off"},
     {"verify_blocks", "on"},
+    {"manifest", "/m"},
     {"index_dir", "/i"},
     {"cache_dir", "/c"},
     {"cache_bytes", "1t"},
@@ -123,6 +124,7 @@ static void check_every_key(void)
     assert_int_equal(config.io, RP_IO_PREAD);
     assert_int_equal(config.direct, RP_SWITCH_OFF);
     assert_int_equal(config.verify_blocks, RP_SWITCH_ON);
+    assert_string_equal(config.manifest, "/m");
     assert_string_equal(config.index_dir, "/i");
     assert_string_equal(config.cache_dir, "/c");
     assert_true(config.cache_bytes == 1ull << 40);
@@ -150,11 +152,14 @@ static void every_key_is_read_and_set(void **state)
     for (size_t i = 0; i < keys; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s: %s\n", every_key[i][0],
                                  every_key[i][1]);
-    must(finish_text(text));
+    must(read_text(text));
+    config.ignores_manifest = true; /* it is not there */
+    must(rp_config_finish(&config, &error));
     check_every_key();
 
     rp_config_free(&config);
     rp_config_init(&config);
+    config.ignores_manifest = true;
     for (size_t i = 0; i < keys; i++) {
         char option[64];
         snprintf(option, sizeof option, "%s", every_key[i][0]);

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_index.c — `ringpack index PATH...`: build the sidecar of each token file. */
+/* cmd_index.c — `ringpack index PATH...`: build the sidecar of each token file. With `-c CONFIG`,
+ * one manifest of all its sources instead (index_manifest.c). */
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "cmd.h"
 #include "declared.h"
+#include "index_manifest.h"
 #include "inspection.h"
 
 static const char help[] =
-    "Usage: ringpack index [options] PATH...\n\n"
+    "Usage: ringpack index [options] PATH...\n"
+    "  or:  ringpack index -c CONFIG [-o FILE] [--workers N]\n\n"
     "Read every token file once and leave PATH.rpx beside it: where its documents begin, its\n"
     "largest token id, and a hash of every 4 KiB block. Runs then start without a scan, know\n"
     "their corpus by its full fingerprint, and notice and locate a changed token. A sidecar is\n"
     "replaced whole or not at all. A directory stands for its files. Objects of stores are\n"
-    "fetched into --index-dir, one at a time, and their sidecars stay there.\n\n" RP_DECLARED_HELP;
+    "fetched into --index-dir, one at a time, and their sidecars stay there.\n"
+    "With -c, all sources of a config get one manifest instead; `ringpack index -c x --help` has\n"
+    "the options.\n\n" RP_DECLARED_HELP;
 
 static int index_one(const char *path, const char *name, const struct rp_declared *declared,
                      json_t *list)
@@ -53,5 +58,6 @@ int rp_cmd_index(int argc, char **argv)
 {
     static const struct option options[] = {RP_DECLARED_OPTIONS, {0}};
     static const struct rp_declared_verb verb = {"index", help, options, index_one};
-    return rp_declared_run(&verb, argc, argv);
+    return rp_cmd_index_has_config(argc, argv) ? rp_cmd_index_manifest(argc, argv)
+                                               : rp_declared_run(&verb, argc, argv);
 }

@@ -6,14 +6,17 @@
 #include "cmd.h"
 #include "cmd_state.h"
 #include "declared.h"
+#include "corpus/manifest.h"
 #include "inspection.h"
+#include "manifest_inspection.h"
 
 static const char help[] =
     "Usage: ringpack inspect [options] PATH...\n\n"
     "Say what token files are and why, how many documents of what lengths they hold, their\n"
     "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
-    ".idx; a directory stands for what it holds.\n\n"
-    "  --scan           read every token, to find the largest id without index\n" RP_DECLARED_HELP;
+    ".idx; a directory stands for what it holds. A manifest says what it was made of.\n\n"
+    "  --scan           read every token, to find the largest id without index; of a manifest,\n"
+    "                   compare every page with its hash\n" RP_DECLARED_HELP;
 
 static int inspect_one(const char *path, const char *name, const struct rp_declared *declared,
                        json_t *list)
@@ -21,6 +24,8 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
     struct rp_inspection inspection;
     struct rp_error error;
     struct rp_cmd_progress progress;
+    if (rp_manifest_is_file(path))
+        return rp_cmd_inspect_manifest(path, declared->scan, declared->json, declared->quiet, list);
     rp_cmd_progress_begin(&progress, name, true);
     progress.shown &= !declared->quiet;
     const char *other = rp_checkpoint_is_file(path) ? "checkpoint of a run"

@@ -76,7 +76,7 @@ class CheckpointMismatchError(RingpackError):
         *("batch_size", "dp_world_size", "ranks", "global_batch_size", "drop_last"),
         *("profile", "sections", "token_dtype", "label_mode", "pad_id", "vocab_size"),
         *("num_workers", "packers", "packer_processes", "prefetch_factor", "prefetch_bytes"),
-        *("io", "io_depth", "direct", "cpus", "verify_blocks", "index_dir"),
+        *("io", "io_depth", "direct", "cpus", "verify_blocks", "manifest", "index_dir"),
         *("cache_dir", "cache_bytes", "run"),
         "paths of the corpus",
     )

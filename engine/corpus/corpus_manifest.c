@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* corpus_manifest — a corpus whose shards are in a manifest (manifest.h).
+ *
+ * Nothing is made for a shard until it is used: then its record is looked at in the mapping, and a
+ * struct rp_shard with its path is kept until the corpus is closed. Any thread may be the first to
+ * use it; the one that is first to store the pointer wins, and the other frees its own. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "corpus/corpus_struct.h"
+
+struct made {
+    struct rp_shard shard;
+    const struct rp_manifest *manifest;
+    const struct rp_manifest_segment *segment;
+    char *path;
+};
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static int fail_memory(struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "no memory for the tables of the corpus");
+}
+
+static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_source_spec *spec,
+                       struct rp_error *error)
+{
+    const struct rp_manifest_source *part = &corpus->manifest->sources[s];
+    const char *name = spec->name ? spec->name : part->texts[RP_MANIFEST_NAME];
+    corpus->sources[s] = (struct rp_source){.name = strdup(name),
+                                            .first_shard = corpus->shard_count,
+                                            .shard_count = part->shards,
+                                            .documents = part->documents,
+                                            .tokens = part->tokens,
+                                            .fingerprint = part->fingerprint,
+                                            .has_mask = part->texts[RP_MANIFEST_FOUND_MASK][0],
+                                            .drop_unmasked = spec->drop_unmasked,
+                                            .part = part,
+                                            .corpus = corpus};
+    corpus->shard_count += part->shards;
+    if (!corpus->sources[s].name)
+        return fail_memory(error);
+    if (rp_ids_know_tokenizer(&part->tokenizer)) {
+        int code = rp_ids_take_tokenizer(&corpus->tokenizer, &part->tokenizer,
+                                         corpus->sources[s].name, corpus->manifest->path, error);
+        if (code < 0)
+            return code;
+    }
+    for (uint32_t i = 0; i < part->segment_count; i++)
+        if (corpus->sources[s].has_mask && !part->segments[i].shape.has_spans)
+            return rp_manifest_fail_damaged(corpus->manifest, "segment with spans", error);
+    return rp_manifest_check_source(corpus->manifest, s, spec, error);
+}
+
+int rp_corpus_open_manifest(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
+                            struct rp_error *error)
+{
+    int code = rp_manifest_open(&corpus->manifest, spec->manifest, false, error);
+    if (code < 0)
+        return code;
+    const struct rp_manifest *manifest = corpus->manifest;
+    if (manifest->source_count != spec->source_count)
+        return rp_fail(error, -RP_E_MISMATCH,
+                       "run `ringpack index -c CONFIG`, which makes the manifest what the "
+                       "configuration says",
+                       "%s: sources: the manifest was made with %" PRIu32
+                       ", the configuration has %" PRIu32,
+                       manifest->path, manifest->source_count, spec->source_count);
+    corpus->sources = rp_calloc(spec->source_count, sizeof *corpus->sources);
+    corpus->made = rp_calloc(manifest->shard_count, sizeof *corpus->made);
+    corpus->fingerprint = manifest->fingerprint;
+    corpus->damaged = (struct rp_shard){.path = manifest->path, .type = RP_TOKEN_U8};
+    if (!corpus->sources || !corpus->made)
+        return fail_memory(error);
+    for (uint32_t s = 0; code == 0 && s < spec->source_count; s++) {
+        corpus->source_count = s + 1;
+        code = open_source(corpus, s, &spec->sources[s], error);
+    }
+    return code;
+}
+
+void rp_corpus_close_manifest(struct rp_corpus *corpus)
+{
+    for (uint32_t i = 0; corpus->made && i < corpus->shard_count; i++) {
+        struct made *made = (void *)(uintptr_t)rp_a64_load_relaxed(&corpus->made[i]);
+        if (made)
+            free(made->path);
+        free(made);
+    }
+    free(corpus->made);
+    rp_manifest_close(corpus->manifest);
+}
+
+/* ---- shards ---------------------------------------------------------------------------------- */
+
+static const struct rp_manifest_source *source_of_shard(const struct rp_corpus *corpus,
+                                                        uint32_t shard, uint32_t *source_out)
+{
+    uint32_t s = 0;
+    while (s + 1 < corpus->source_count && corpus->sources[s + 1].first_shard <= shard)
+        s++;
+    *source_out = s;
+    return corpus->sources[s].part;
+}
+
+/* The segment of a shard, which is counted within the source. */
+static const struct rp_manifest_segment *segment_of_shard(const struct rp_manifest_source *part,
+                                                          uint32_t shard)
+{
+    uint32_t low = 0, high = part->segment_count - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (part->segments[middle].first_shard <= shard)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &part->segments[low];
+}
+
+static struct made *make_shard(const struct rp_corpus *corpus, uint32_t shard)
+{
+    uint32_t s;
+    const struct rp_manifest_source *part = source_of_shard(corpus, shard, &s);
+    uint32_t own = shard - corpus->sources[s].first_shard;
+    const struct rp_manifest_segment *segment = segment_of_shard(part, own);
+    struct rp_manifest_record record;
+    struct made *made = rp_calloc(1, sizeof *made);
+    if (!made || !rp_manifest_record(corpus->manifest, segment, own - segment->first_shard, &record,
+                                     &made->path)) {
+        free(made);
+        return NULL;
+    }
+    made->manifest = corpus->manifest;
+    made->segment = segment;
+    made->shard = (struct rp_shard){
+        .path = made->path,
+        .bytes = record.bytes,
+        .source = s,
+        .type = record.type,
+        .block_hashes = rp_manifest_blocks(segment) + record.first_block,
+        .block_count = rp_div_up(record.bytes, RP_BLOCK_BYTES),
+        .documents = record.documents,
+        .tokens = record.tokens,
+        .stamp = {.bytes = record.bytes, .mtime_ns = record.mtime_ns},
+        .in_manifest = true,
+    };
+    return made;
+}
+
+const struct rp_shard *rp_corpus_make_shard(const struct rp_corpus *corpus, uint32_t shard)
+{
+    struct rp_a64 *place = &corpus->made[shard];
+    struct made *made = (void *)(uintptr_t)rp_a64_load_acquire(place); /* PAIRS made-shard */
+    if (made)
+        return &made->shard;
+    made = make_shard(corpus, shard);
+    if (!made)
+        return &corpus->damaged;
+    uint64_t found = 0;
+    if (rp_a64_replace(place, &found, (uintptr_t)made)) /* PAIRS made-shard */
+        return &made->shard;
+    free(made->path);
+    free(made);
+    made = (void *)(uintptr_t)found;
+    return &made->shard;
+}
+
+int rp_corpus_check_blocks(const struct rp_shard *shard, struct rp_error *error)
+{
+    const struct made *made = (const struct made *)(const void *)shard;
+    RP_STATIC_ASSERT(offsetof(struct made, shard) == 0, "a shard is the head of what was made");
+    const struct rp_tree *tree = &made->segment->tree;
+    uint64_t at = (uint64_t)((const uint8_t *)shard->block_hashes - tree->data);
+    bool is_good = shard->block_count == 0 ||
+                   rp_tree_verify_range(tree, at, 8 * shard->block_count);
+    return is_good ? 0 : rp_manifest_fail_damaged(made->manifest, "block hashes", error);
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+uint64_t rp_in_manifest_length(const struct rp_source *source, uint64_t document)
+{
+    const struct rp_manifest_segment *segment = rp_manifest_segment_of(source->part, document);
+    const struct rp_table *table = &segment->table;
+    uint64_t own = document - segment->first_document;
+    if (source->drop_unmasked) {
+        if (!rp_table_verify_ends(table, own))
+            return UINT64_MAX;
+        if (!rp_spans_any(&table->spans, own))
+            return 0;
+    }
+    return rp_table_length(table, own);
+}
+
+void rp_in_manifest_length_many(const struct rp_source *source, const uint64_t *documents,
+                                uint32_t count, uint64_t *tokens)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct rp_manifest_segment *segment = rp_manifest_segment_of(source->part,
+                                                                           documents[i]);
+        uint64_t own = documents[i] - segment->first_document;
+        __builtin_prefetch(&segment->table.lengths[own]);
+        if (source->drop_unmasked)
+            rp_spans_expect(&segment->table.spans, own);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        tokens[i] = rp_in_manifest_length(source, documents[i]);
+}
+
+/* Where a document is: in a segment, and in one of its shards. */
+struct place {
+    const struct rp_manifest_segment *segment;
+    const struct rp_shard *shard;
+    uint32_t shard_number; /* in the corpus */
+    uint64_t document;     /* of the segment */
+    uint64_t row;          /* of the shard */
+};
+
+/* NULL, or what is wrong. The shard is found first, so that a message can name it. */
+static const char *find(const struct rp_source *source, uint64_t document, struct place *place)
+{
+    const struct rp_manifest_segment *segment = rp_manifest_segment_of(source->part, document);
+    *place = (struct place){.segment = segment,
+                            .shard = &source->corpus->damaged,
+                            .document = document - segment->first_document};
+    uint32_t own = rp_manifest_shard_of(segment, place->document);
+    uint64_t first = own == UINT32_MAX ? UINT64_MAX : rp_manifest_first(segment, own);
+    if (first > place->document)
+        return "the page of the manifest that says in which shard it is differs from its hash";
+    place->row = place->document - first;
+    place->shard_number = source->first_shard + segment->first_shard + own;
+    place->shard = rp_corpus_make_shard(source->corpus, place->shard_number);
+    return place->shard->in_manifest ? NULL
+                                     : "the page of the manifest that has the record of its shard "
+                                       "differs from its hash";
+}
+
+static const char *locate(const struct rp_source *source, uint64_t document, struct place *place,
+                          uint64_t *tokens, uint64_t *byte)
+{
+    const char *problem = find(source, document, place);
+    return problem ? problem
+                   : rp_table_locate(&place->segment->table, place->document,
+                                     rp_token_width(place->shard->type), place->shard->bytes,
+                                     tokens, byte);
+}
+
+int rp_in_manifest_explain(const struct rp_source *source, uint64_t document,
+                           struct rp_error *error)
+{
+    struct place place;
+    uint64_t tokens, byte;
+    const char *problem = locate(source, document, &place, &tokens, &byte);
+    if (!problem && source->drop_unmasked &&
+        !rp_table_verify_ends(&place.segment->table, place.document))
+        problem = "the page of the manifest that has its spans differs from its hash";
+    return rp_fail(error, -RP_E_CORRUPT,
+                   "run `ringpack inspect --scan` on the manifest, and `ringpack index -c CONFIG` "
+                   "to make it again; token files are not touched",
+                   "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
+                   source->name, document, place.row, place.shard->path,
+                   problem ? problem : "its entry was bad and is good now");
+}
+
+int rp_in_manifest_extent(const struct rp_source *source, uint64_t document,
+                          struct rp_extent *extent, struct rp_error *error)
+{
+    struct place place;
+    const char *problem = locate(source, document, &place, &extent->tokens, &extent->byte_offset);
+    if (problem)
+        return rp_in_manifest_explain(source, document, error);
+    extent->shard = place.shard_number;
+    extent->width = rp_token_width(place.shard->type);
+    return 0;
+}
+
+const char *rp_in_manifest_row(const struct rp_source *source, uint64_t document, uint64_t *row_out)
+{
+    struct place place;
+    (void)find(source, document, &place); /* else the path is the manifest's */
+    *row_out = place.row;
+    return place.shard->path;
+}
+
+int rp_in_manifest_spans(const struct rp_source *source, const struct rp_part *part,
+                         struct rp_span *out, uint32_t *count_out, struct rp_error *error)
+{
+    const struct rp_manifest_segment *segment = rp_manifest_segment_of(source->part,
+                                                                       part->document);
+    struct rp_part own = *part;
+    own.document -= segment->first_document;
+    const char *problem = "the page of the manifest that has its spans differs from its hash";
+    if (rp_table_verify_spans(&segment->table, own.document))
+        problem = rp_spans_cut(&segment->table.spans, &own, out, count_out);
+    return problem ? rp_fail(error, -RP_E_CORRUPT, "run `ringpack index -c CONFIG` again",
+                             "source `%s`, document %" PRIu64 ": %s", source->name, part->document,
+                             problem)
+                   : 0;
+}
+
+void rp_in_manifest_expect_extent(const struct rp_source *source, uint64_t document)
+{
+    const struct rp_manifest_segment *segment = rp_manifest_segment_of(source->part, document);
+    uint64_t own = document - segment->first_document;
+    __builtin_prefetch(&segment->table.bytes[own]);
+    if (source->has_mask)
+        rp_spans_expect(&segment->table.spans, own);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* manifest_build — what is to be done: which shards are new, and whether the older manifest can be
+ * appended to (manifest_build.h). */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "corpus/manifest_build_struct.h"
+#include "object/url.h"
+
+static int fail_memory(const struct rp_manifest_build *build, struct rp_error *error)
+{
+    return rp_fail(error, -ENOMEM, NULL, "%s: no memory to list its shards", build->options.path);
+}
+
+char *rp_build_work_path(const struct rp_manifest_build *build, const struct rp_build_shard *shard)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    rp_hash128_hex(rp_hash128(shard->stored, strlen(shard->stored)), hex);
+    return rp_format("%s/%s.rpx", build->work, hex);
+}
+
+static int open_work(struct rp_manifest_build *build, struct rp_error *error)
+{
+    build->work = rp_format("%s.work", build->options.path);
+    if (!build->work)
+        return fail_memory(build, error);
+    int code = rp_dir_make(build->work, error);
+    if (code < 0)
+        return code;
+    build->work_fd = open(build->work, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (build->work_fd < 0)
+        return rp_fail(error, -errno, NULL, "%s: cannot be opened: %s", build->work,
+                       strerror(errno));
+    code = rp_file_lock(build->work_fd);
+    return code == 0 ? 0
+                     : rp_fail(error, code, "wait for it to end, or end it",
+                               "%s: cannot be locked: another `ringpack index` makes this manifest",
+                               build->work);
+}
+
+/* ---- the shards ------------------------------------------------------------------------------ */
+
+/* The token file of a shard as it is named in a list: a Megatron prefix stands for its .bin. */
+static char *token_path(const char *path, struct stat *info)
+{
+    size_t bytes = strlen(path);
+    if (rp_text_has_suffix(path, ".idx"))
+        bytes -= 4;
+    else if (stat(path, info) == 0 && !S_ISDIR(info->st_mode))
+        return strdup(path);
+    char *tokens = rp_format("%.*s.bin", (int)bytes, path);
+    memset(info, 0, sizeof *info);
+    if (tokens && stat(tokens, info) < 0)
+        info->st_size = 0; /* opening it will say why */
+    return tokens;
+}
+
+static int list_shard(struct rp_manifest_build *build, const char *path, uint32_t source,
+                      struct rp_error *error)
+{
+    struct rp_build_shard *shard = &build->shards[build->shard_count++];
+    struct stat info = {0};
+    if (rp_url_is(path))
+        return rp_fail(error, -RP_E_USAGE,
+                       "take the manifest out of this configuration, or its sources that are in "
+                       "stores",
+                       "%.200s: objects in stores cannot be in a manifest", path);
+    char *tokens = token_path(path, &info);
+    *shard = (struct rp_build_shard){
+        .path = path,
+        .stored = tokens ? rp_manifest_paths_store(&build->paths, tokens) : NULL,
+        .source = source,
+        .bytes = (uint64_t)info.st_size,
+        .mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec};
+    free(tokens);
+    return shard->stored ? 0 : fail_memory(build, error);
+}
+
+static int list_shards(struct rp_manifest_build *build, struct rp_error *error)
+{
+    const struct rp_manifest_build_options *options = &build->options;
+    uint64_t count = 0;
+    for (uint32_t s = 0; s < options->source_count; s++)
+        count += options->sources[s].shard_count;
+    build->shards = rp_calloc((size_t)count, sizeof *build->shards);
+    build->sources = rp_calloc(options->source_count, sizeof *build->sources);
+    if (!build->shards || !build->sources)
+        return fail_memory(build, error);
+    int code = 0;
+    for (uint32_t s = 0; s < options->source_count && code == 0; s++) {
+        build->sources[s].first = build->shard_count;
+        for (uint32_t i = 0; i < options->sources[s].shard_count && code == 0; i++)
+            code = list_shard(build, options->sources[s].shards[i], s, error);
+        build->sources[s].count = build->shard_count - build->sources[s].first;
+    }
+    return code;
+}
+
+/* ---- the older manifest ---------------------------------------------------------------------- */
+
+/* Was the source declared as it is now, its patterns aside? */
+static bool is_declared_so(const struct rp_manifest_source *older,
+                           const struct rp_source_spec *spec)
+{
+    const char *texts[RP_MANIFEST_PATTERNS];
+    char eos[24];
+    rp_manifest_declared(spec, eos, texts);
+    for (unsigned i = RP_MANIFEST_NAME + 1; i < RP_MANIFEST_FOUND_MASK; i++)
+        if (strcmp(older->texts[i], texts[i]) != 0)
+            return false;
+    return true;
+}
+
+/* Is a shard what the older manifest has there: same name, size and time? */
+static bool is_same(const struct rp_manifest_build *build, const struct rp_build_shard *shard,
+                    const struct rp_manifest_segment *segment, uint32_t number, bool *is_changed)
+{
+    struct rp_manifest_record record;
+    bool is_good = rp_manifest_record(build->older, segment, number, &record, NULL);
+    const char *stored = (const char *)segment->tree.data + segment->parts.paths + record.path_at;
+    *is_changed = is_good && (record.bytes != shard->bytes || record.mtime_ns != shard->mtime_ns);
+    return is_good && !strcmp(stored, shard->stored);
+}
+
+/* Do the shards of a source begin with those that the older manifest has, unchanged? */
+static bool begins_with_older(struct rp_manifest_build *build, uint32_t s)
+{
+    const struct rp_manifest_source *older = &build->older->sources[s];
+    const struct rp_build_source *source = &build->sources[s];
+    const struct rp_build_shard *shard = build->shards + source->first;
+    if (source->count < older->shards || !is_declared_so(older, &build->options.sources[s])) {
+        snprintf(build->why, sizeof build->why,
+                 "source `%s` has fewer shards, or is declared in another way",
+                 build->options.sources[s].name);
+        return false;
+    }
+    for (uint32_t g = 0; g < older->segment_count; g++)
+        for (uint32_t i = 0; i < older->segments[g].shape.shards; i++, shard++) {
+            bool is_changed, has_name = is_same(build, shard, &older->segments[g], i, &is_changed);
+            if (has_name && !is_changed)
+                continue;
+            snprintf(build->why, sizeof build->why, "%.200s %s", shard->path,
+                     has_name ? "has changed"
+                              : "comes before shards that were there, so the order of documents "
+                                "is another one");
+            return false;
+        }
+    return true;
+}
+
+static bool has_same_texts(struct rp_manifest_build *build)
+{
+    bool is_same_text = true;
+    for (uint32_t s = 0; s < build->options.source_count && is_same_text; s++) {
+        const struct rp_manifest_source *older = &build->older->sources[s];
+        const struct rp_manifest_patterns *patterns = &build->options.patterns[s];
+        is_same_text = older->text_count == RP_MANIFEST_PATTERNS + patterns->count &&
+                       !strcmp(older->texts[RP_MANIFEST_NAME], build->options.sources[s].name);
+        for (uint32_t i = 0; i < patterns->count && is_same_text; i++) {
+            char *stored = rp_manifest_paths_store(&build->paths, patterns->patterns[i]);
+            is_same_text = stored && !strcmp(stored, older->texts[RP_MANIFEST_PATTERNS + i]);
+            free(stored);
+        }
+    }
+    return is_same_text;
+}
+
+/* What is there already need not be written: only the rest is left in the list. */
+static void keep_new_shards(struct rp_manifest_build *build)
+{
+    uint64_t kept = 0;
+    for (uint32_t s = 0; s < build->options.source_count; s++) {
+        struct rp_build_source *source = &build->sources[s];
+        uint64_t first = kept;
+        for (uint64_t i = 0; i < source->count; i++) {
+            if (i < build->older->sources[s].shards)
+                free(build->shards[source->first + i].stored);
+            else
+                build->shards[kept++] = build->shards[source->first + i];
+        }
+        source->first = first;
+        source->count = kept - first;
+    }
+    build->shard_count = kept;
+}
+
+struct older_shard {
+    const char *stored;
+    const struct rp_manifest_segment *segment;
+    uint32_t number;
+};
+
+static int compare_older(const void *a, const void *b)
+{
+    return strcmp(((const struct older_shard *)a)->stored, ((const struct older_shard *)b)->stored);
+}
+
+/* The manifest is written anew, and what it says about a shard that has not changed is taken. */
+static int take_older_shards(struct rp_manifest_build *build, struct rp_error *error)
+{
+    const struct rp_manifest *older = build->older;
+    struct older_shard *list = rp_calloc(older->shard_count, sizeof *list);
+    size_t count = 0;
+    if (!list)
+        return fail_memory(build, error);
+    for (uint32_t g = 0; g < older->segment_count; g++)
+        for (uint32_t i = 0; i < older->segments[g].shape.shards; i++) {
+            const struct rp_manifest_segment *segment = &older->segments[g];
+            struct rp_manifest_record record;
+            if (rp_manifest_record(older, segment, i, &record, NULL))
+                list[count++] = (struct older_shard){(const char *)segment->tree.data +
+                                                         segment->parts.paths + record.path_at,
+                                                     segment, i};
+        }
+    qsort(list, count, sizeof *list, compare_older);
+    for (uint64_t i = 0; i < build->shard_count && count > 0; i++) {
+        struct rp_build_shard *shard = &build->shards[i];
+        const struct older_shard key = {.stored = shard->stored};
+        const struct older_shard *found = bsearch(&key, list, count, sizeof *list, compare_older);
+        bool is_changed = false;
+        if (found && is_same(build, shard, found->segment, found->number, &is_changed) &&
+            !is_changed &&
+            is_declared_so(&older->sources[found->segment->source],
+                           &build->options.sources[shard->source])) {
+            shard->origin = RP_FROM_OLDER;
+            shard->older = found->segment;
+            shard->older_shard = found->number;
+        }
+    }
+    free(list);
+    return 0;
+}
+
+/* A damaged one does not count; the reason is told. All of it is looked at, because what is taken
+ * over would otherwise be damage with a good hash. */
+static void open_older(struct rp_manifest_build *build)
+{
+    static const struct rp_progress silent;
+    struct rp_error why = {0};
+    if (access(build->options.path, F_OK) != 0)
+        return;
+    int code = rp_manifest_open(&build->older, build->options.path, true, &why);
+    if (code == 0)
+        code = rp_manifest_check_all(build->older, &silent, &why);
+    if (code == 0)
+        return;
+    snprintf(build->why, sizeof build->why, "the older one does not count: %.250s", why.message);
+    rp_manifest_close(build->older);
+    build->older = NULL;
+}
+
+static int compare_with_older(struct rp_manifest_build *build, struct rp_error *error)
+{
+    open_older(build);
+    if (!build->older)
+        return 0;
+    build->appends = build->older->source_count == build->options.source_count;
+    if (!build->appends)
+        snprintf(build->why, sizeof build->why, "the number of sources has changed");
+    for (uint32_t s = 0; s < build->options.source_count && build->appends; s++)
+        build->appends = begins_with_older(build, s);
+    if (!build->appends)
+        return take_older_shards(build, error);
+    build->keeps_texts = has_same_texts(build);
+    keep_new_shards(build);
+    return 0;
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+int rp_manifest_build_open(struct rp_manifest_build **build_out,
+                           const struct rp_manifest_build_options *options, struct rp_error *error)
+{
+    struct rp_manifest_build *build = rp_calloc(1, sizeof *build);
+    *build_out = NULL;
+    if (!build)
+        return rp_fail(error, -ENOMEM, NULL, "no memory to make a manifest");
+    build->options = *options;
+    build->work_fd = build->fd = build->file.fd = -1;
+    int code = rp_manifest_paths_open(&build->paths, options->path, error);
+    if (code == 0)
+        code = open_work(build, error);
+    if (code == 0)
+        code = list_shards(build, error);
+    if (code == 0)
+        code = compare_with_older(build, error);
+    if (code < 0)
+        rp_manifest_build_close(build);
+    else
+        *build_out = build;
+    return code;
+}
+
+void rp_manifest_build_close(struct rp_manifest_build *build)
+{
+    if (!build)
+        return;
+    if (build->map)
+        munmap(build->map, (size_t)build->map_bytes);
+    if (build->appends && build->fd >= 0)
+        close(build->fd);
+    rp_new_file_discard(&build->file);
+    for (uint64_t i = 0; i < build->shard_count; i++)
+        free(build->shards[i].stored);
+    rp_manifest_close(build->older);
+    rp_manifest_paths_close(&build->paths);
+    if (build->work_fd >= 0) {
+        (void)rmdir(build->work); /* if it is empty: nothing was done */
+        close(build->work_fd);
+    }
+    free(build->work);
+    free(build->shards);
+    free(build->sources);
+    free(build);
+}
+
+uint64_t rp_manifest_build_shards(const struct rp_manifest_build *build)
+{
+    return build->shard_count;
+}
+
+uint64_t rp_manifest_build_bytes(const struct rp_manifest_build *build, uint64_t i)
+{
+    return build->shards[i].bytes;
+}

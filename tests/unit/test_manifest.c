@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Manifests: their layout, every damaged bit and every truncation, what an append keeps, and that
+ * they answer as the opened shards do. */
+#include "corpus_files.h"
+
+#include <fcntl.h>
+
+#include "base/bits.h"
+#include "corpus/manifest_build.h"
+#include "descriptor_zero.h"
+
+#define SHARDS 3u
+#define EOS 9
+#define MANIFEST "corpus.rpm"
+
+static const char *const paths[] = {"a.bin", "b.bin", "c.bin"};
+static const size_t token_counts[SHARDS] = {300, 40, 500};
+
+/* A document ends at each EOS; their lengths differ from shard to shard. */
+static void put_shards(void)
+{
+    for (size_t i = 0; i < SHARDS; i++) {
+        uint16_t tokens[500];
+        for (size_t t = 0; t < token_counts[i]; t++)
+            tokens[t] = t % (11 + 3 * i) == 10 ? EOS : (uint16_t)(10 + t % 37);
+        put_file(paths[i], tokens, 2 * token_counts[i]);
+    }
+}
+
+static int build_steps(struct rp_manifest_build *build, struct rp_manifest_built *built,
+                       struct rp_error *error)
+{
+    static const struct rp_progress silent;
+    int code = 0;
+    for (uint64_t i = 0; code == 0 && i < rp_manifest_build_shards(build); i++)
+        code = rp_manifest_build_learn(build, i, &silent, error);
+    if (code == 0)
+        code = rp_manifest_build_place(build, error);
+    for (uint64_t i = 0; code == 0 && i < rp_manifest_build_shards(build); i++)
+        code = rp_manifest_build_fill(build, i, error);
+    for (uint64_t i = 0; code == 0 && i < rp_manifest_build_parts(build); i++)
+        rp_manifest_build_hash(build, i);
+    return code < 0 ? code : rp_manifest_build_finish(build, built, error);
+}
+
+static struct rp_manifest_built make(uint32_t shards)
+{
+    struct rp_error error = {0};
+    static const char *const patterns[] = {"*.bin"};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    const struct rp_manifest_patterns of = {patterns, 1};
+    source.name = "all";
+    source.shards = paths;
+    source.shard_count = shards;
+    const struct rp_manifest_build_options options = {
+        .path = MANIFEST, .sources = &source, .patterns = &of, .source_count = 1};
+    struct rp_manifest_build *build;
+    struct rp_manifest_built built;
+    assert_int_equal(rp_manifest_build_open(&build, &options, &error), 0);
+    int code = build_steps(build, &built, &error);
+    if (code < 0)
+        fail_msg("%s", error.message);
+    rp_manifest_build_close(build);
+    assert_int_not_equal(access(MANIFEST ".work", F_OK), 0);
+    return built;
+}
+
+static int open_corpus_with(struct rp_corpus **corpus, const char *manifest, struct rp_error *error)
+{
+    static const char *const patterns[] = {"*.bin"};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    source.shards = manifest ? patterns : paths;
+    source.shard_count = manifest ? 1 : SHARDS;
+    const struct rp_corpus_spec spec = {
+        .sources = &source, .source_count = 1, .manifest = manifest};
+    return rp_corpus_open(corpus, &spec, error);
+}
+
+/* Everything that is asked of a corpus: 0, or the first error. */
+static int compare(const struct rp_corpus *corpus, const struct rp_corpus *wanted,
+                   struct rp_error *error)
+{
+    const struct rp_source *a = rp_corpus_source(corpus, 0), *b = rp_corpus_source(wanted, 0);
+    assert_int_equal(rp_source_documents(a), rp_source_documents(b));
+    assert_int_equal(rp_source_tokens(a), rp_source_tokens(b));
+    for (uint64_t d = 0; d < rp_source_documents(b); d++) {
+        struct rp_extent found, expected;
+        uint64_t row, row_wanted, many;
+        uint64_t length = rp_source_length(a, d);
+        if (length == UINT64_MAX)
+            return rp_source_explain(a, d, error);
+        int code = rp_source_extent(a, d, &found, error);
+        if (code < 0)
+            return code;
+        assert_int_equal(length, rp_source_length(b, d));
+        rp_source_length_many(a, &d, 1, &many);
+        assert_int_equal(many, length);
+        assert_int_equal(rp_source_extent(b, d, &expected, error), 0);
+        assert_memory_equal(&found, &expected, sizeof found);
+        assert_string_equal(rp_source_row(a, d, &row), rp_source_row(b, d, &row_wanted));
+        assert_int_equal(row, row_wanted);
+    }
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        const struct rp_shard *found = rp_corpus_shard(corpus, i);
+        const struct rp_shard *expected = rp_corpus_shard(wanted, i);
+        assert_int_equal(found->bytes, expected->bytes);
+        assert_int_equal(found->documents, expected->documents);
+        assert_int_equal(found->stamp.mtime_ns, expected->stamp.mtime_ns);
+        int code = rp_shard_check_sidecar(found, error);
+        if (code < 0)
+            return code;
+        for (uint64_t b64 = 0; expected->block_hashes && b64 < expected->block_count; b64++)
+            assert_true(found->block_hashes[b64] == expected->block_hashes[b64]);
+    }
+    return 0;
+}
+
+static void test_it_answers_as_opened_shards_do(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_corpus *made, *opened;
+    put_shards();
+    struct rp_manifest_built built = make(SHARDS);
+    assert_int_equal(built.outcome, RP_MANIFEST_NEW);
+    assert_int_equal(built.shards_read, SHARDS);
+    assert_int_equal(open_corpus_with(&made, MANIFEST, &error), 0);
+    assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
+    assert_int_equal(compare(made, opened, &error), 0);
+    struct rp_fingerprint with = rp_corpus_fingerprint(made), as = rp_corpus_fingerprint(opened);
+    assert_true(rp_hash128_equal(with.sampled, as.sampled));
+    rp_corpus_close(opened);
+    struct rp_source_spec hints = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    for (uint32_t i = 0; i < SHARDS; i++)
+        assert_int_equal(rp_index_build(paths[i], &hints, NULL, NULL, NULL, &error), 0);
+    assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
+    assert_int_equal(compare(made, opened, &error), 0);
+    as = rp_corpus_fingerprint(opened);
+    assert_true(rp_hash128_equal(with.sampled, as.sampled));
+    assert_true(rp_hash128_equal(with.full, as.full));
+    rp_corpus_close(opened);
+    rp_corpus_close(made);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        char sidecar[32];
+        snprintf(sidecar, sizeof sidecar, "%s.rpx", paths[i]);
+        assert_int_equal(unlink(sidecar), 0);
+    }
+}
+
+/* Sums of what the shards hold, and where the parts lie, from the format alone. */
+static void test_layout(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    put_shards();
+    unlink(MANIFEST);
+    make(SHARDS);
+    size_t count = get_file(MANIFEST, bytes, sizeof bytes);
+    assert_memory_equal(bytes, "\x89RPM\r\n\x1a\n", 8);
+    assert_int_equal(rp_load_u32(bytes + 8), 1);
+    const uint8_t *slot = bytes + 2048; /* of generation 1 */
+    assert_int_equal(rp_load_u64(slot), 1);
+    uint64_t head_at = rp_load_u64(slot + 8), head_bytes = rp_load_u64(slot + 16);
+    assert_int_equal(head_at + head_bytes, count);
+    struct rp_hash128 root = rp_hash128(bytes + head_at, head_bytes);
+    assert_memory_equal(slot + 32, &root, 16);
+    const uint8_t *head = bytes + head_at, *source = head + 64, *segment = source + 128;
+    assert_int_equal(rp_load_u32(head + 8), 1);
+    assert_int_equal(rp_load_u32(head + 12), 1);
+    assert_int_equal(rp_load_u64(source + 8), 840); /* tokens */
+    assert_int_equal(rp_load_u32(source + 32), SHARDS);
+    uint64_t documents = rp_load_u64(source);
+    const uint8_t *data = bytes + rp_load_u64(segment);
+    assert_int_equal(rp_load_u64(segment), 4096);
+    assert_int_equal(rp_load_u64(data + 8), 22); /* where the second document begins */
+    assert_int_equal(rp_load_u32(data + 8 * documents), 11);
+    uint64_t records = rp_align_up(12 * documents, 4096);
+    assert_int_equal(rp_load_u64(data + records + 256), 2 * token_counts[1]);
+    uint64_t pages[2] = {rp_hash64(data, 4096), rp_hash64(data + 4096, 4096)};
+    assert_int_equal(records, 4096);
+    assert_memory_equal(data + 8192, pages, sizeof pages);
+    root = rp_hash128(pages, sizeof pages);
+    assert_memory_equal(segment + 64, &root, 16);
+    assert_memory_equal(head + 64 + 256, "all", 4);
+}
+
+static int try_all(const struct rp_corpus *wanted, struct rp_error *error)
+{
+    struct rp_corpus *corpus;
+    int code = open_corpus_with(&corpus, MANIFEST, error);
+    if (code < 0)
+        return code;
+    code = compare(corpus, wanted, error);
+    rp_corpus_close(corpus);
+    if (code == 0) { /* padding of pages: nobody asks for it, and the check of all finds it */
+        static const struct rp_progress silent;
+        struct rp_manifest *manifest;
+        code = rp_manifest_open(&manifest, MANIFEST, false, error);
+        if (code == 0)
+            code = rp_manifest_check_all(manifest, &silent, error);
+        rp_manifest_close(manifest);
+    }
+    return code;
+}
+
+static void test_every_bit_and_every_truncation(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    struct rp_error error = {0};
+    struct rp_corpus *wanted;
+    put_shards();
+    unlink(MANIFEST);
+    make(SHARDS);
+    assert_int_equal(open_corpus_with(&wanted, NULL, &error), 0);
+    size_t count = get_file(MANIFEST, bytes, sizeof bytes);
+    int fd = open(MANIFEST, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    for (size_t at = 0; at < count; at++)
+        for (unsigned bit = 0; bit < 8; bit++) {
+            uint8_t flipped = (uint8_t)(bytes[at] ^ 1u << bit);
+            if (bytes[at] == 0 && bit != at % 8)
+                continue; /* one bit of each byte of padding is enough */
+            assert_int_equal(pwrite(fd, &flipped, 1, (off_t)at), 1);
+            if (try_all(wanted, &error) == 0)
+                fail_msg("bit %u of byte %zu is not checked", bit, at);
+            assert_int_equal(pwrite(fd, &bytes[at], 1, (off_t)at), 1);
+        }
+    close(fd);
+    for (size_t cut = 0; cut < count; cut++) {
+        assert_int_equal(truncate(MANIFEST, (off_t)(count - 1 - cut)), 0);
+        if (cut > 300 && cut % 64)
+            continue;
+        assert_true(try_all(wanted, &error) < 0);
+        assert_says(&error, MANIFEST "|ringpack index -c");
+    }
+    put_file(MANIFEST, bytes, count);
+    assert_int_equal(try_all(wanted, &error), 0); /* the control */
+    rp_corpus_close(wanted);
+}
+
+static void test_append(void **state)
+{
+    (void)state;
+    static uint8_t before[1 << 16], after[1 << 16];
+    struct rp_error error = {0};
+    struct rp_manifest *manifest;
+    struct rp_corpus *made, *opened;
+    put_shards();
+    unlink(MANIFEST);
+    struct rp_manifest_built first = make(1);
+    size_t count = get_file(MANIFEST, before, sizeof before);
+    FILE *file = fopen(MANIFEST, "ab"); /* what an append leaves that is killed */
+    assert_int_equal(fwrite("garbage", 1, 7, file), 7);
+    fclose(file);
+    struct rp_manifest_built second = make(SHARDS);
+    assert_int_equal(second.outcome, RP_MANIFEST_APPENDED);
+    assert_int_equal(second.shards_read, SHARDS - 1);
+    assert_int_equal(make(SHARDS).outcome, RP_MANIFEST_UNCHANGED);
+    get_file(MANIFEST, after, sizeof after);
+    memset(before + 1024, 0, 64); /* the slot that was written */
+    memset(after + 1024, 0, 64);
+    assert_memory_equal(before, after, count);
+    assert_int_equal(rp_manifest_open(&manifest, MANIFEST, false, &error), 0);
+    assert_int_equal(manifest->segment_count, 2);
+    assert_true(rp_hash128_equal(manifest->segments[0].prefix.full,
+                                 manifest->sources[0].segments[0].prefix.full));
+    rp_manifest_close(manifest);
+    assert_int_equal(open_corpus_with(&made, MANIFEST, &error), 0);
+    assert_int_equal(open_corpus_with(&opened, NULL, &error), 0);
+    assert_int_equal(compare(made, opened, &error), 0);
+    rp_corpus_close(made);
+    rp_corpus_close(opened);
+    /* The fingerprint does not tell how the manifest came about; the root does. */
+    unlink(MANIFEST);
+    struct rp_manifest_built whole = make(SHARDS);
+    assert_true(rp_hash128_equal(whole.fingerprint.full, second.fingerprint.full));
+    assert_false(rp_hash128_equal(whole.fingerprint.full, first.fingerprint.full));
+}
+
+/* A slot that is damaged is not passed over: the older head would be another corpus. */
+static void test_a_torn_slot_is_refused_and_mended(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_corpus *corpus;
+    put_shards();
+    unlink(MANIFEST);
+    make(1);
+    make(SHARDS);
+    int fd = open(MANIFEST, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "torn", 4, 1024 + 8), 4); /* of generation 2 */
+    close(fd);
+    assert_int_equal(open_corpus_with(&corpus, MANIFEST, &error), -RP_E_CORRUPT);
+    assert_says(&error, MANIFEST "|slot|ringpack index -c");
+    assert_int_equal(make(SHARDS).outcome, RP_MANIFEST_APPENDED);
+    assert_int_equal(open_corpus_with(&corpus, MANIFEST, &error), 0);
+    rp_corpus_close(corpus);
+}
+
+static void test_a_write_while_it_is_used_is_noticed(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_corpus *corpus;
+    static uint16_t many[60000];
+    for (size_t t = 0; t < RP_ARRAY_COUNT(many); t++)
+        many[t] = t % 5 == 4 ? EOS : 20;
+    put_shards();
+    put_file(paths[1], many, sizeof many); /* so that the manifest is mapped */
+    unlink(MANIFEST);
+    make(SHARDS - 1);
+    static const char *const patterns[] = {"*.bin"};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    source.shards = patterns;
+    source.shard_count = 1;
+    const struct rp_corpus_spec spec = {
+        .sources = &source, .source_count = 1, .manifest = MANIFEST};
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), 0);
+    assert_int_equal(rp_source_length(rp_corpus_source(corpus, 0), 100), 5);
+    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    make(SHARDS); /* appends: nothing that is in use changes */
+    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    assert_int_equal(rp_source_documents(rp_corpus_source(corpus, 0)), 12028);
+    int fd = open(MANIFEST, O_RDWR | O_CLOEXEC);
+    uint32_t wrong = 77;
+    assert_int_equal(pwrite(fd, &wrong, 4, 4096 + 8 * 12028 + 4 * 100), 4);
+    close(fd);
+    assert_int_equal(rp_corpus_look(corpus, &error), -RP_E_CHANGED);
+    assert_says(&error, MANIFEST "|changed while it was in use|ringpack index -c");
+    rp_corpus_close(corpus);
+}
+
+static void test_a_shard_that_changed(void **state)
+{
+    (void)state;
+    struct rp_error error = {0};
+    struct rp_corpus *corpus;
+    put_shards();
+    unlink(MANIFEST);
+    make(SHARDS);
+    assert_int_equal(open_corpus_with(&corpus, MANIFEST, &error), 0);
+    const struct rp_shard *shard = rp_corpus_shard(corpus, 1);
+    struct rp_stamp known = shard->stamp;
+    int fd = open(paths[1], O_RDWR | O_CLOEXEC);
+    assert_int_equal(rp_shard_check(shard, &known, fd, &error), 0);
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000}};
+    assert_int_equal(futimens(fd, times), 0);
+    known = shard->stamp;
+    assert_int_equal(rp_shard_check(shard, &known, fd, &error), -RP_E_CHANGED);
+    assert_says(&error, "b.bin|not what the manifest describes|modification time|ringpack index");
+    close(fd);
+    rp_corpus_close(corpus);
+    struct rp_manifest_built built = make(SHARDS);
+    assert_int_equal(built.outcome, RP_MANIFEST_REWRITTEN);
+    assert_int_equal(built.shards_read, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_it_answers_as_opened_shards_do),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_every_bit_and_every_truncation),
+        cmocka_unit_test(test_append),
+        cmocka_unit_test(test_a_torn_slot_is_refused_and_mended),
+        cmocka_unit_test(test_a_write_while_it_is_used_is_noticed),
+        cmocka_unit_test(test_a_shard_that_changed),
+    };
+    return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* index_manifest.c — `ringpack index -c CONFIG`: the manifest of all sources of a config, by
+ * several threads (corpus/manifest_build.h). */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cmd.h"
+#include "cmd_config.h"
+#include "corpus/manifest_build.h"
+#include "index_manifest.h"
+#include "stream.h"
+
+#define WORKERS_MAX 256u
+
+enum { OPTION_JSON = 0x1000, OPTION_WORKERS };
+
+struct arguments {
+    struct rp_cmd_config config;
+    const char *output;
+    uint64_t workers;
+    bool json, quiet;
+};
+
+static const struct argp_option own_options[] = {
+    {"output", 'o', "FILE", 0, "the manifest (default: `manifest:` of the config)", 0},
+    {"workers", OPTION_WORKERS, "N", 0, "threads (default: the CPUs that it may use)", 0},
+    {"json", OPTION_JSON, NULL, 0, "print the result as JSON", 0},
+    {"quiet", 'q', NULL, 0, "no progress", 0},
+    {0},
+};
+
+static const char doc[] =
+    "Make the manifest of a corpus: one file for all shards of all sources of a config.\v"
+    "A run whose config names it (`manifest: FILE`) opens no shard at its start, so that it starts "
+    "as fast with a million shards as with one. Tokens are read once: what the older manifest or a "
+    "sidecar of a shard says is taken if the shard has not been written to since. New shards that "
+    "come behind the others are appended. A run that is killed goes on where it was. The first "
+    "line of the result says what was done.";
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case 'o':
+        arguments->output = text;
+        return 0;
+    case 'q':
+        arguments->quiet = true;
+        return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case OPTION_WORKERS:
+        if (!rp_text_u64(text, &arguments->workers) || arguments->workers == 0 ||
+            arguments->workers > WORKERS_MAX)
+            argp_error(state, "--workers: expected 1 … %u, found `%s`", WORKERS_MAX, text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+struct crew;
+
+/* A thread, and how far it is. */
+struct worker {
+    struct crew *crew;
+    pthread_t thread;
+    struct rp_a64 bytes; /* of the shards that it has finished, and of the one it reads */
+    uint64_t finished_bytes;
+    struct rp_error error;
+    int code;
+};
+
+/* One step of the build, for every number below `count`. */
+struct crew {
+    struct rp_manifest_build *build;
+    int (*step)(struct worker *worker, uint64_t number);
+    uint64_t count;
+    struct rp_a64 next, failed, running;
+    struct worker workers[WORKERS_MAX];
+    uint32_t worker_count;
+};
+
+static void report(void *context, uint64_t done, uint64_t total)
+{
+    struct worker *worker = context;
+    (void)total;
+    rp_a64_store_relaxed(&worker->bytes, worker->finished_bytes + done);
+}
+
+static int learn(struct worker *worker, uint64_t number)
+{
+    struct rp_manifest_build *build = worker->crew->build;
+    const struct rp_progress progress = {report, worker};
+    int code = rp_manifest_build_learn(build, number, &progress, &worker->error);
+    worker->finished_bytes += rp_manifest_build_bytes(build, number);
+    report(worker, 0, 0);
+    return code;
+}
+
+static int fill(struct worker *worker, uint64_t number)
+{
+    int code = rp_manifest_build_fill(worker->crew->build, number, &worker->error);
+    rp_a64_add_relaxed(&worker->bytes, 1);
+    return code;
+}
+
+static int hash(struct worker *worker, uint64_t number)
+{
+    rp_manifest_build_hash(worker->crew->build, number);
+    rp_a64_add_relaxed(&worker->bytes, 1);
+    return 0;
+}
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    struct crew *crew = worker->crew;
+    while (!rp_a64_load_relaxed(&crew->failed)) {
+        uint64_t number = rp_a64_add_relaxed(&crew->next, 1);
+        if (number >= crew->count)
+            break;
+        worker->code = crew->step(worker, number);
+        if (worker->code < 0)
+            rp_a64_store_relaxed(&crew->failed, 1);
+    }
+    rp_a64_add_relaxed(&crew->running, UINT64_MAX);
+    return NULL;
+}
+
+/* Run a step to its end. The first error counts. */
+static int run(struct crew *crew, struct rp_cmd_progress *progress, uint64_t total,
+               struct rp_error *error)
+{
+    uint32_t started = 0;
+    rp_a64_store_relaxed(&crew->next, 0);
+    rp_a64_store_relaxed(&crew->running, crew->worker_count);
+    for (; started < crew->worker_count; started++) {
+        struct worker *worker = &crew->workers[started];
+        *worker = (struct worker){.crew = crew};
+        if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+            break;
+    }
+    rp_a64_add_relaxed(&crew->running, started - (uint64_t)crew->worker_count);
+    while (rp_a64_load_relaxed(&crew->running) > 0 && progress->shown) {
+        uint64_t done = 0;
+        for (uint32_t i = 0; i < started; i++)
+            done += rp_a64_load_relaxed(&crew->workers[i].bytes);
+        rp_cmd_progress(progress, done, total);
+        rp_sleep_ns(50000000);
+    }
+    int code = started ? 0 : rp_fail(error, -EAGAIN, NULL, "cannot start a thread");
+    for (uint32_t i = 0; i < started; i++) {
+        struct worker *worker = &crew->workers[i];
+        pthread_join(worker->thread, NULL);
+        if (worker->code < 0 && code == 0) {
+            *error = worker->error;
+            code = worker->code;
+        }
+    }
+    return code;
+}
+
+static int run_step(struct crew *crew, const struct arguments *arguments, const char *label,
+                    int (*step)(struct worker *, uint64_t), uint64_t count, uint64_t bytes,
+                    struct rp_error *error)
+{
+    struct rp_cmd_progress progress;
+    rp_cmd_progress_begin(&progress, label, bytes > 0);
+    progress.shown &= !arguments->quiet;
+    crew->step = step;
+    crew->count = count;
+    int code = count ? run(crew, &progress, bytes ? bytes : count, error) : 0;
+    rp_cmd_progress_end(&progress);
+    return code;
+}
+
+/* ---- the build ------------------------------------------------------------------------------- */
+
+static int build_all(struct rp_manifest_build *build, const struct arguments *arguments,
+                     struct rp_manifest_built *built, struct rp_error *error)
+{
+    struct crew *crew = rp_calloc(1, sizeof *crew);
+    if (!crew)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory for threads");
+    crew->build = build;
+    crew->worker_count = arguments->workers ? (uint32_t)arguments->workers
+                                            : (uint32_t)rp_min_u64(rp_cpus_allowed(), WORKERS_MAX);
+    uint64_t shards = rp_manifest_build_shards(build), bytes = 1;
+    for (uint64_t i = 0; i < shards; i++)
+        bytes += rp_manifest_build_bytes(build, i);
+    int code = run_step(crew, arguments, "indexing", learn, shards, bytes, error);
+    if (code == 0)
+        code = rp_manifest_build_place(build, error);
+    if (code == 0)
+        code = run_step(crew, arguments, "writing the manifest: shards", fill, shards, 0, error);
+    if (code == 0)
+        code = run_step(crew, arguments, "hashing the manifest: parts", hash,
+                        rp_manifest_build_parts(build), 0, error);
+    free(crew);
+    return code < 0 ? code : rp_manifest_build_finish(build, built, error);
+}
+
+static const char *const outcomes[] = {
+    [RP_MANIFEST_NEW] = "new",
+    [RP_MANIFEST_APPENDED] = "appended",
+    [RP_MANIFEST_REWRITTEN] = "written anew",
+    [RP_MANIFEST_UNCHANGED] = "unchanged",
+};
+
+static void print(const char *path, const struct rp_manifest_built *built, double seconds)
+{
+    char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], c[RP_CMD_TEXT_BYTES], hex[RP_HASH_HEX_BYTES];
+    printf("%s: %s", path, outcomes[built->outcome]);
+    if (built->why[0])
+        printf(" (%s)", built->why);
+    printf("\n  shards       %s, of which %s are new in this file and %s were read\n",
+           rp_cmd_count_text(built->shards, a), rp_cmd_count_text(built->shards_added, b),
+           rp_cmd_count_text(built->shards_read, c));
+    printf("  documents    %s, %s tokens in %s\n", rp_cmd_count_text(built->documents, a),
+           rp_cmd_count_text(built->tokens, b), rp_cmd_bytes_text(built->bytes, c));
+    printf("  root         %s\n", rp_hash128_hex(built->root, hex));
+    printf("  fingerprint  %s, full\n", rp_hash128_hex(built->fingerprint.full, hex));
+    printf("  time         %s\n", rp_cmd_seconds_text(seconds, a));
+}
+
+static void print_json(const char *path, const struct rp_manifest_built *built, double seconds)
+{
+    char root[RP_HASH_HEX_BYTES], full[RP_HASH_HEX_BYTES];
+    rp_cmd_print_json(json_pack(
+        "{s:o, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:f}", "path",
+        rp_cmd_json_text(path), "outcome", outcomes[built->outcome], "why",
+        rp_cmd_json_text(built->why), "shards", (json_int_t)built->shards, "shards_added",
+        (json_int_t)built->shards_added, "shards_read", (json_int_t)built->shards_read, "documents",
+        (json_int_t)built->documents, "tokens", (json_int_t)built->tokens, "bytes",
+        (json_int_t)built->bytes, "root", rp_hash128_hex(built->root, root), "fingerprint_full",
+        rp_hash128_hex(built->fingerprint.full, full), "seconds", seconds));
+}
+
+static int make(const struct arguments *arguments, const struct rp_manifest_build_options *options)
+{
+    struct rp_manifest_build *build;
+    struct rp_manifest_built built;
+    struct rp_error error = {0};
+    uint64_t started_ns = rp_now_ns();
+    int code = rp_manifest_build_open(&build, options, &error);
+    if (code == 0) {
+        code = build_all(build, arguments, &built, &error);
+        rp_manifest_build_close(build);
+    }
+    if (code < 0)
+        return rp_cmd_report(&error);
+    double seconds = (double)(rp_now_ns() - started_ns) / 1e9;
+    if (arguments->json)
+        print_json(options->path, &built, seconds);
+    else
+        print(options->path, &built, seconds);
+    return RP_EXIT_FINE;
+}
+
+static int index_config(void *argument, const struct rp_config *config)
+{
+    const struct arguments *arguments = argument;
+    const char *path = arguments->output ? arguments->output : config->manifest;
+    struct rp_error error;
+    if (!path) {
+        (void)rp_fail(&error, -RP_E_USAGE,
+                      "add `manifest: corpus.rpm` to the config, which a run needs to use it",
+                      "the config names no manifest, and there is no -o");
+        return rp_cmd_report(&error);
+    }
+    struct rp_source_spec *specs = rp_stream_sources(config);
+    struct rp_manifest_patterns *patterns = rp_calloc(config->source_count, sizeof *patterns);
+    int status = RP_EXIT_TROUBLE;
+    if (specs && patterns) {
+        for (uint32_t i = 0; i < config->source_count; i++)
+            patterns[i] = (struct rp_manifest_patterns){
+                .patterns = (const char *const *)config->sources[i].patterns,
+                .count = config->sources[i].pattern_count};
+        const struct rp_manifest_build_options options = {.path = path,
+                                                          .sources = specs,
+                                                          .patterns = patterns,
+                                                          .source_count = config->source_count,
+                                                          .index_dir = config->index_dir};
+        status = make(arguments, &options);
+    }
+    free(specs);
+    free(patterns);
+    return status;
+}
+
+/* Every shard is listed, whatever the manifest says. */
+static int finish(struct rp_cmd_config *arguments)
+{
+    arguments->config->ignores_manifest = true;
+    return rp_cmd_config_finish(arguments);
+}
+
+bool rp_cmd_index_has_config(int argc, char *const *argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (!strncmp(argv[i], "-c", 2) || !strcmp(argv[i], "--config") ||
+            !strncmp(argv[i], "--config=", 9))
+            return true;
+    return false;
+}
+
+int rp_cmd_index_manifest(int argc, char **argv)
+{
+    static const struct rp_cmd_verb verb = {
+        .options = own_options, .parse = parse, .doc = doc, .run = index_config, .finish = finish};
+    struct arguments arguments = {.output = NULL};
+    return rp_cmd_config_run(&verb, &arguments, argc, argv);
+}
