@@ -75,9 +75,11 @@ static int expand_directory(struct rp_config_source *found, const char *path,
 static int fail_nothing(const char *pattern, bool wild, struct rp_key_place place,
                         struct rp_error *error)
 {
-    char hint[384] = "check the path: those in a config begin at its folder";
+    char hint[512] = "check the path: those in a config begin at its folder", below[256];
     if (wild)
         return rp_key_fail(place, "shards", hint, error, "%s: no file matches", pattern);
+    if (rp_folder_below(pattern, below, sizeof below))
+        snprintf(hint, sizeof hint, "name the folder of the files in it, for instance %s", below);
     size_t used = strlen(hint);
     used += (size_t)snprintf(hint + used, sizeof hint - used, "; a directory holds one of: ");
     rp_folder_forms(hint + used, sizeof hint - used);

@@ -4,6 +4,7 @@
  *
  * Errors: -RP_E_CONFIG with the place, the key, what was expected and what was found. */
 #include "config/key.h"
+#include "corpus/encoded.h"
 #include "object/url.h"
 
 #include <ctype.h>
@@ -122,12 +123,16 @@ static int expected_word(struct rp_key_place place, const struct rp_key *key, co
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", word);
         RP_ASSERT(used < sizeof list);
     }
-    if (near.best)
+    if (near.best && !rp_encoded_named(found))
         return rp_key_fail(place, key->name, NULL, error,
                            "expected one of %s, found `%.120s`; did you mean `%s`?", list, found,
                            near.best);
-    return rp_key_fail(place, key->name, NULL, error, "expected one of %s, found `%.120s`", list,
-                       found);
+    char hint[256];
+    const struct rp_encoded *encoded = strcmp(key->name, "format") ? NULL : rp_encoded_named(found);
+    if (encoded)
+        rp_encoded_hint(encoded, "PATH", hint, sizeof hint);
+    return rp_key_fail(place, key->name, encoded ? hint : NULL, error,
+                       "expected one of %s, found `%.120s`", list, found);
 }
 
 static void store_number(const struct rp_key *key, void *object, uint64_t value)

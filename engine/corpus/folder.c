@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bits.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "corpus/encoded.h"
 #include "corpus/readers.h"
 #include "object/fetch.h"
 #include "object/remote.h"
@@ -184,6 +186,18 @@ static int add_indexed(const struct rp_folder *folder, struct rp_paths *files,
     return code;
 }
 
+/* Files that have to be converted first. */
+static int refuse_encoded(const struct rp_folder *folder, struct rp_error *error)
+{
+    const struct rp_encoded *encoded = rp_encoded_of(folder->path); /* one is a folder itself */
+    for (size_t i = 0; i < folder->names.count && !encoded; i++)
+        encoded = rp_encoded_of(folder->names.paths[i]);
+    char *path = encoded ? rp_format("%s%s", folder->path, folder->url ? "/" : "") : NULL;
+    int code = path ? rp_encoded_refuse(encoded, path, true, error) : 0;
+    free(path);
+    return code;
+}
+
 /* ---- either ---------------------------------------------------------------------------------- */
 
 static int expand(struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
@@ -194,6 +208,8 @@ static int expand(struct rp_folder *folder, struct rp_paths *files, struct rp_er
             code = rp_readers[i]->expand(folder, files, error);
     if (code == 0 && folder->url && files->count == 0)
         code = add_indexed(folder, files, error);
+    if (code == 0 && files->count == 0)
+        code = refuse_encoded(folder, error);
     return code < 0 ? code : 0;
 }
 
@@ -211,6 +227,21 @@ int rp_folder_expand(const char *path, struct rp_paths *files, struct rp_error *
     free(url);
     free(name);
     return code;
+}
+
+bool rp_folder_below(const char *path, char *below, size_t bytes)
+{
+    DIR *directory = opendir(path);
+    bool found = false;
+    for (struct dirent *entry = directory ? readdir(directory) : NULL; entry && !found;
+         entry = readdir(directory)) {
+        struct stat info;
+        snprintf(below, bytes, "%s/%s", path, entry->d_name);
+        found = entry->d_name[0] != '.' && stat(below, &info) == 0 && S_ISDIR(info.st_mode);
+    }
+    if (directory)
+        closedir(directory);
+    return found;
 }
 
 void rp_folder_forms(char *text, size_t bytes)

@@ -44,6 +44,8 @@ RP_MUST_CHECK int rp_folder_read(const struct rp_folder *folder, const char *nam
  * nothing added: of none. The path of a folder may be a URL that ends with a slash. */
 RP_MUST_CHECK int rp_folder_expand(const char *path, struct rp_paths *files,
                                    struct rp_error *error);
+/** The path of some folder in a folder of a disk, if it has one. */
+bool rp_folder_below(const char *path, char *below, size_t bytes);
 /** What a folder may hold, for people: "NAME.bin with NAME.idx, …". */
 void rp_folder_forms(char *text, size_t bytes);
 

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "corpus/encoded.h"
 
 #define RAW_OPTIONS "`--format raw --dtype u16 --eos 50256`, or the same in the config"
 #define CONVERT_HINT "run `ringpack convert --no-append-eos -o OUTPUT FILE`"
@@ -186,6 +187,9 @@ static void take_from_sidecar(struct rp_found *found)
 static int fail_unknown(const struct rp_found *found, struct rp_error *error)
 {
     const char *path = found->token_path;
+    const struct rp_encoded *encoded = rp_encoded_of(path);
+    if (encoded)
+        return rp_encoded_refuse(encoded, path, false, error);
     char *index_path = rp_text_has_suffix(path, ".bin")
                            ? rp_format("%.*s.idx", (int)(strlen(path) - 4), path)
                            : NULL;
@@ -245,6 +249,9 @@ static int find_remote(struct rp_found *found, const struct rp_find_options *opt
                        "%s: a Megatron shard whose .idx is not there", remote->name);
     if (found->has_sidecar || (found->index_path && remote->identity[0]))
         return 0;
+    const struct rp_encoded *encoded = rp_encoded_of(remote->name);
+    if (encoded)
+        return rp_encoded_refuse(encoded, remote->name, false, error);
     return rp_fail(error, -RP_E_FORMAT,
                    "run `ringpack index --index-dir DIR` on the URL, and set `index_dir: DIR`; or "
                    "index the file on a disk, and put its .rpx beside it",

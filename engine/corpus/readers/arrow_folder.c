@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_folder — what save_to_disk of Hugging Face datasets wrote. state.json has the files in
- * their order; a DatasetDict is a folder with dataset_dict.json and a folder of that kind for each
- * split.
- */
+/* arrow_folder — what Hugging Face datasets wrote: by save_to_disk, where state.json has the files
+ * in their order, and a DatasetDict is a folder with dataset_dict.json and a folder of that kind
+ * for each split; or by load_dataset into its cache, where dataset_info.json has the splits, and
+ * the files of one are NAME-SPLIT.arrow or NAME-SPLIT-00000-of-00002.arrow. */
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/text.h"
 #include "corpus/readers/arrow.h"
 
@@ -75,6 +77,69 @@ static int add_files(const struct rp_folder *folder, const json_t *state, struct
     return 1;
 }
 
+/* ---- the cache of load_dataset --------------------------------------------------------------- */
+
+/* The files of a split that the cache has, and how many of them there should be. 0: none. */
+static int add_split(const struct rp_folder *folder, const char *stem, struct rp_paths *files,
+                     struct rp_error *error)
+{
+    size_t length = strlen(stem), found = 0, expected = 0;
+    int code = 0;
+    for (size_t i = 0; i < folder->names.count && code == 0; i++) {
+        const char *name = folder->names.paths[i];
+        unsigned number, count = 1;
+        int used = 0;
+        if (strncmp(name, stem, length) != 0)
+            continue;
+        if (sscanf(name + length, "-%5u-of-%5u.arrow%n", &number, &count, &used) < 2 || !used)
+            used = strcmp(name + length, ".arrow") ? 0 : 6;
+        if (!used || name[length + (size_t)used])
+            continue;
+        expected = count;
+        found++;
+        code = rp_folder_add(folder, name, files, error);
+    }
+    if (code == 0 && found != expected)
+        code = rp_fail(error, -RP_E_CORRUPT, "load the dataset again, or copy all of its files",
+                       "%s: %s: expected %zu Arrow files, found %zu", folder->path, stem, expected,
+                       found);
+    return code < 0 ? code : found > 0;
+}
+
+static int fail_cached_splits(const struct rp_folder *folder, const char *name, json_t *splits,
+                              struct rp_error *error)
+{
+    char hint[sizeof error->hint];
+    size_t used = (size_t)snprintf(hint, sizeof hint, "name the files of one:");
+    for (void *at = json_object_iter(splits); at && used < sizeof hint;
+         at = json_object_iter_next(splits, at))
+        used += (size_t)snprintf(hint + used, sizeof hint - used, " '%s/%s-%s*.arrow'",
+                                 folder->path, name, json_object_iter_key(at));
+    return rp_fail(error, -RP_E_FORMAT, hint,
+                   "%s: expected one split of a dataset, found the cache of %zu", folder->path,
+                   json_object_size(splits));
+}
+
+/* 0: it is no such cache. */
+static int expand_cache(const struct rp_folder *folder, struct rp_paths *files,
+                        struct rp_error *error)
+{
+    json_t *info = load(folder, "dataset_info.json", error);
+    json_t *splits = json_object_get(info, "splits");
+    const char *name = json_string_value(json_object_get(info, "dataset_name"));
+    int code = info ? 0 : -RP_E_FORMAT;
+    if (code == 0 && name && json_object_size(splits) > 1) {
+        code = fail_cached_splits(folder, name, splits, error);
+    } else if (code == 0 && name && json_object_size(splits) == 1) {
+        char *stem = rp_format("%s-%s", name, json_object_iter_key(json_object_iter(splits)));
+        code = stem ? add_split(folder, stem, files, error)
+                    : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+        free(stem);
+    }
+    json_decref(info);
+    return code;
+}
+
 int rp_arrow_expand(const struct rp_folder *folder, struct rp_paths *files, struct rp_error *error)
 {
     if (rp_folder_has(folder, "dataset_dict.json"))
@@ -84,6 +149,11 @@ int rp_arrow_expand(const struct rp_folder *folder, struct rp_paths *files, stru
         int code = state ? add_files(folder, state, files, error) : -RP_E_FORMAT;
         json_decref(state);
         return code;
+    }
+    if (rp_folder_has(folder, "dataset_info.json")) {
+        int code = expand_cache(folder, files, error);
+        if (code != 0)
+            return code;
     }
     bool has_arrow = false;
     for (size_t i = 0; i < folder->names.count; i++) {

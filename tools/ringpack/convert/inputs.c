@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* inputs.c — which files are read, and in which order: bytewise by path, whatever the file
  * system or the locale says. Links inside a directory are not followed: they would repeat text, or
- * never end. */
+ * never end. Those of the cache of the Hugging Face Hub are what it has in the place of files. */
 #include <errno.h>
 #include <fts.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +20,17 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(((const struct rp_input *)a)->path, ((const struct rp_input *)b)->path);
 }
 
+/* In the cache of the Hugging Face Hub every file is a link to its content in a folder `blobs`. */
+static bool is_link_to_blob(const FTSENT *entry)
+{
+    char target[PATH_MAX];
+    struct stat info;
+    ssize_t bytes = entry->fts_info == FTS_SL ? readlink(entry->fts_accpath, target, sizeof target)
+                                              : -1;
+    return bytes > 0 && memmem(target, (size_t)bytes, "/blobs/", 7) &&
+           stat(entry->fts_accpath, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 /* One entry of a directory tree: a regular file, or a directory that is one data set. */
 static int add_entry(struct rp_inputs *inputs, FTS *tree, FTSENT *entry, size_t root_length,
                      struct rp_error *error)
@@ -26,9 +38,10 @@ static int add_entry(struct rp_inputs *inputs, FTS *tree, FTSENT *entry, size_t 
     if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
         inputs->unreadable++;
     bool data_set = entry->fts_info == FTS_D && rp_text_has_suffix(entry->fts_name, ".lance");
+    bool regular = entry->fts_info == FTS_F && S_ISREG(entry->fts_statp->st_mode);
     if (data_set)
         fts_set(tree, entry, FTS_SKIP);
-    else if (entry->fts_info != FTS_F || !S_ISREG(entry->fts_statp->st_mode))
+    else if (!regular && !is_link_to_blob(entry))
         return 0;
     const char *below = entry->fts_path + root_length;
     below += strspn(below, "/");
