@@ -40,6 +40,7 @@
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
+    X(mask_before_bos, "spans of converted documents do not move with a token put before them")    \
     X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \
     X(pack_left_out, "packers write rows to a ring to which another flow delivers")                \
     X(pad_after_end, "a trainer that begins at the end of the stream gets batches of padding")     \

@@ -211,6 +211,9 @@ RP_MUST_CHECK int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *
  * be wrong. By one thread. */
 RP_MUST_CHECK int rp_corpus_look(const struct rp_corpus *corpus, struct rp_error *error);
 
+/** What the spans of a shard were made of; NULL: the run uses none of it. Not of a manifest. */
+const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard);
+
 /** A block differs from its hash. -RP_E_CORRUPT if that is because the sidecar is damaged, 0 if it
  * is not. */
 RP_MUST_CHECK int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error);

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "corpus/buffered.h"
+#include "corpus/spanfile.h"
 
 #define TEXT_SUFFIX "_text_document"
 
@@ -140,6 +141,51 @@ static int add_mask(const struct rp_opened *opened, int fd, const char *prefix,
     return code < 0 ? code : 1;
 }
 
+static int copy_spans(const struct rp_opened *opened, struct rp_spanfile *file,
+                      struct rp_sidecar_writer *writer, struct rp_error *error)
+{
+    int code = 0;
+    for (uint64_t d = 0; d < opened->shard.documents && code == 0; d++) {
+        const struct rp_span *spans;
+        uint32_t count = 0;
+        uint64_t tokens, byte;
+        const char *problem = rp_shard_locate(opened, d, &tokens, &byte);
+        if (problem)
+            return rp_fail(error, -RP_E_CORRUPT, "write the shard again",
+                           "%s: document %" PRIu64 ": %s", opened->found.index_path, d, problem);
+        code = rp_spanfile_next(file, tokens, &spans, &count, error);
+        if (code == 0)
+            code = rp_sidecar_add_spans(writer, spans, count, error);
+    }
+    return code < 0 ? code : rp_spanfile_end(file, error);
+}
+
+/* The spans that `ringpack convert` has put beside the tokens. 1: they are added. 0: there are
+ * none, or another mask is wanted. */
+static int add_spanfile(const struct rp_opened *opened, const struct rp_mask_choice *choice,
+                        struct rp_sidecar_writer *writer, struct rp_mask_origin *origin,
+                        struct rp_error *error)
+{
+    struct rp_spanfile file;
+    char *path = rp_spanfile_path(opened->shard.path);
+    if (!path)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", opened->shard.path);
+    int code = rp_spanfile_open(&file, path, error);
+    bool is_wanted = rp_mask_is_auto(choice) || !strcmp(choice->name, file.origin.name);
+    if (code == 1 && is_wanted) {
+        *origin = file.origin;
+        code = rp_mask_check(choice, origin, path, error);
+        if (code == 0)
+            code = copy_spans(opened, &file, writer, error);
+        code = code < 0 ? code : 1;
+    } else if (code == 1) {
+        code = 0;
+    }
+    rp_spanfile_close(&file);
+    free(path);
+    return code;
+}
+
 int rp_megatron_mask(const struct rp_opened *opened, int fd, struct rp_sidecar_writer *writer,
                      struct rp_mask_origin *origin, struct rp_error *error)
 {
@@ -148,7 +194,10 @@ int rp_megatron_mask(const struct rp_opened *opened, int fd, struct rp_sidecar_w
     const char *name = is_auto ? "label" : choice->name;
     if (rp_mask_is_none(choice))
         return 0;
-    int code = rp_mask_origin(origin, name, choice, error);
+    int code = add_spanfile(opened, choice, writer, origin, error);
+    if (code != 0)
+        return code;
+    code = rp_mask_origin(origin, name, choice, error);
     if (code < 0)
         return code;
     char *prefix = mask_prefix(opened, name);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mask_megatron.h — the mask of a Megatron shard is another shard with the same documents: labels
- * as gpt-neox writes them (not shifted, -100 where a token is not trained), or any mask. */
+/* mask_megatron.h — the mask of a Megatron shard is a file of spans beside it (spanfile.h), or
+ * another shard with the same documents: labels as gpt-neox writes them (not shifted, -100 where a
+ * token is not trained), or any mask. */
 #ifndef RP_CORPUS_MASK_MEGATRON_H
 #define RP_CORPUS_MASK_MEGATRON_H
 
 #include "corpus/shard.h"
 
 /** Add the spans of every document of a shard, whose token file is open as fd, to its new sidecar.
- * Mask NAME of ..._text_document is ..._NAME_document, and of any other PREFIX it is PREFIX_NAME.
- * Where nothing was declared, `label` is taken if the first of these is there.
- * 1: added, and *origin says of what. 0: there is no mask. */
+ * A file of spans comes first. Mask NAME of ..._text_document is ..._NAME_document, and of any
+ * other PREFIX it is PREFIX_NAME. Where nothing was declared, `label` is taken if the first of
+ * these is there. 1: added, and *origin says of what. 0: there is no mask. */
 RP_MUST_CHECK int rp_megatron_mask(const struct rp_opened *opened, int fd,
                                    struct rp_sidecar_writer *writer, struct rp_mask_origin *origin,
                                    struct rp_error *error);

@@ -18,6 +18,7 @@
 #include "base/bits.h"
 #include "base/defect.h"
 #include "corpus/corpus_struct.h"
+#include "corpus/spanfile.h"
 
 /* Returns a descriptor, or -1 when the token file is missing and that was allowed, or no file (see
  * *code). */
@@ -175,6 +176,25 @@ static int take_mask(struct rp_opened *opened, const struct rp_find_options *opt
     return rp_mask_check(&opened->found.mask, opened->mask, opened->shard.path, error);
 }
 
+/* A mask that nobody has indexed would be ignored, and prompts would be trained. */
+static int check_indexed_mask(const struct rp_opened *opened, struct rp_error *error)
+{
+    char hint[sizeof error->hint];
+    if (opened->found.has_sidecar || opened->found.remote ||
+        opened->found.format != RP_FORMAT_MEGATRON || rp_mask_is_none(&opened->found.mask))
+        return 0;
+    char *path = rp_spanfile_path(opened->shard.path);
+    if (!path)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", opened->shard.path);
+    snprintf(hint, sizeof hint, "run `ringpack index %s`, or set mask: none", opened->shard.path);
+    int code = access(path, F_OK) < 0
+                   ? 0
+                   : rp_fail(error, -RP_E_FORMAT, hint, "%s: its mask (%s) is not in an index",
+                             opened->shard.path, path);
+    free(path);
+    return code;
+}
+
 static int identify(struct rp_opened *opened, int fd, struct rp_error *error)
 {
     const struct rp_shard *shard = &opened->shard;
@@ -297,6 +317,8 @@ static int open_found(struct rp_opened *opened, const struct rp_open_options *op
         open_table_of_sidecar(opened);
     else if (code == 0)
         code = build_table(opened, options, fd, error);
+    if (code == 0)
+        code = check_indexed_mask(opened, error);
     if (code == 0)
         code = take_mask(opened, &options->find, error);
     if (code == 0)
@@ -445,6 +467,13 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
                    "(`ringpack index`) only changed tokens count, and none is delivered",
                    "%s: changed while it was in use: %s: expected %" PRIu64 ", found %" PRIu64,
                    shard->path, what, expected_value, found_value);
+}
+
+const struct rp_mask_origin *rp_shard_mask(const struct rp_shard *shard)
+{
+    RP_ASSERT(!shard->in_manifest);
+    const struct rp_opened *opened = (const struct rp_opened *)(const void *)shard;
+    return opened->uses_spans ? opened->mask : NULL;
 }
 
 int rp_shard_check_sidecar(const struct rp_shard *shard, struct rp_error *error)

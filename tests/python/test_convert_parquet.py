@@ -150,21 +150,14 @@ def test_padding_is_taken_off(program, tmp_path):
     refused(program, BARE, "-o", tmp_path / "x", path, words=["c.parquet: row 3", "found 1"])
 
 
-def test_labels_that_would_be_lost(program, tmp_path):
+def test_labels_can_be_left_out(program, tmp_path):
     ids = [[1, 2, 3], [4, 5, 6]]
-    same = save(tmp_path / "a.parquet", input_ids=ids, labels=ids, loss_mask=[[1, 1, 1]] * 2)
+    same = save(tmp_path / "a.parquet", input_ids=ids)
     convert(program, BARE, "-o", tmp_path / "a", same)
     path = save(tmp_path / "b.parquet", input_ids=ids, labels=[ids[0], [-100, 5, 6]])
-    words = ["b.parquet: row 1: `labels` leaves tokens out of the loss", "--drop-labels"]
-    refused(program, BARE, "-o", tmp_path / "x", path, words=words)
     convert(program, BARE, "--drop-labels", "-o", tmp_path / "b", path)
     assert written(tmp_path / "a") == written(tmp_path / "b")
-    path = save(tmp_path / "c.parquet", input_ids=ids, labels=[ids[0], [4, 5, 7]])
-    words = ["c.parquet: row 1", "found 7 where the id is 6"]
-    refused(program, BARE, "-o", tmp_path / "x", path, words=words)
-    path = save(tmp_path / "d.parquet", input_ids=ids, completion_mask=[[0, 1, 1], [1, 1, 1]])
-    words = ["d.parquet: row 0: `completion_mask` leaves"]
-    refused(program, BARE, "-o", tmp_path / "x", path, words=words)
+    assert not (tmp_path / "b.spans").exists()
 
 
 def test_nulls_and_empty_rows(program, tmp_path):

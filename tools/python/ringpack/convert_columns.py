@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From columns to documents, for `ringpack convert`: which column, what its masks say, and what is
-refused by file and row. Rows count from 0.
+"""From columns to documents, for `ringpack convert`: which column, which of its ids are trained,
+and what is refused by file and row. Rows count from 0.
 
 A column of ids is (lengths, ids): the length of every row, and the ids of all rows behind each
 other. A column of text is a list of strings.
@@ -11,7 +11,7 @@ import sys
 import numpy
 
 USUAL_IDS = ("input_ids", "tokens")
-MASKS = ("loss_mask", "completion_mask", "assistant_masks")
+MASKS = ("completion_mask", "assistant_masks", "loss_mask")
 BESIDE = ("attention_mask", "labels", *MASKS)
 NEVER = ("token_type_ids", "position_ids", "special_tokens_mask", "word_ids")
 IDS_END = 2**31
@@ -42,9 +42,11 @@ def need(package, name=None):
 
 def is_wanted(request, name):
     """Whether a column may be looked at: one that is named excludes others, but not its masks."""
-    column = request["column"]
+    column, mask = request["column"], request["mask"]
+    if name == "attention_mask" or name == mask:
+        return True
     if name in BESIDE:
-        return name == "attention_mask" or name == column or not request["drop_labels"]
+        return name == column or mask in (None, "auto")
     return name == column if column else name not in NEVER
 
 
@@ -61,7 +63,7 @@ def from_rows(rows):
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
         missing = next((i for i, value in enumerate(values) if value is None), None)
-        if missing is not None and name in BESIDE:  # as if it left nothing out
+        if missing is not None and name in BESIDE:  # those rows are trained whole
             columns[name] = sparse_column(rows, name)
         elif missing is not None:
             columns[name] = Unusable(missing, "none")
@@ -105,7 +107,7 @@ def choose(request, columns):
         if name in columns:
             return name
     ids = [name for name, column in columns.items()
-           if isinstance(column, tuple) and name not in BESIDE]
+           if isinstance(column, tuple) and name not in (*BESIDE, request["mask"])]
     if len(ids) == 1:
         return ids[0]
     if not ids and "text" in columns:
@@ -134,19 +136,18 @@ class Table:
         return column
 
     def ids(self, name):
+        """Lengths, ids, and the runs of trained ids; None where the table has no mask."""
         lengths, ids = self.column(name)
         self.check_ids(name, lengths, ids)
+        kept = None
         if "attention_mask" in self.columns and name != "attention_mask":
             kept = self.check_padding(name, lengths)
-            if kept is not None:
-                lengths, ids = numpy.add.reduceat(
-                    numpy.append(kept, False).astype("i8"), starts_of(lengths)
-                ) * (lengths > 0), ids[kept]
-        else:
-            kept = None
-        if not self.request["drop_labels"]:
-            self.check_labels(name, lengths, ids, kept)
-        return lengths, ids
+        if kept is not None:
+            lengths, ids = numpy.add.reduceat(
+                numpy.append(kept, False).astype("i8"), starts_of(lengths)
+            ) * (lengths > 0), ids[kept]
+        mask = self.choose_mask(name)
+        return lengths, ids, mask and self.runs(mask, name, lengths, ids, kept)
 
     def check_ids(self, name, lengths, ids):
         if ids.dtype.kind not in "iub":
@@ -181,27 +182,77 @@ class Table:
             fail_row(self, row, f"`{beside}`: expected as many as `{name}` has, {expected[row]}, "
                      f"found {found[row]}")
 
-    def check_labels(self, name, lengths, ids, kept):
-        """What is written has ids alone: labels that leave tokens out of the loss would be lost."""
-        full = self.columns[name][0]
-        for beside in ("labels", *MASKS):
-            if beside not in self.columns or beside == name:
-                continue
-            found_lengths, found = self.column(beside)
-            self.check_lengths(beside, found_lengths, name, full)
-            found = found if kept is None else found[kept]
-            wrong = found != ids if beside == "labels" else found == 0
-            if not wrong.any():
-                continue
-            place = int(wrong.argmax())
-            row = row_of(lengths, place)
-            if beside == "labels" and found[place] != -100:
-                fail_row(self, row, f"`labels`: expected the ids or -100, found {found[place]} "
-                         f"where the id is {ids[place]}", "give --drop-labels to convert the ids "
-                         "alone")
-            fail_row(self, row, f"`{beside}` leaves tokens out of the loss: expected ids alone, "
-                     "for nothing else is kept",
-                     "give --drop-labels if every token is to be trained on")
+    def choose_mask(self, name):
+        """The column that says which ids are trained; None: there is none, or none is wanted."""
+        wanted = self.request["mask"]
+        if wanted == "none":
+            return None
+        if wanted not in (None, "auto"):
+            if wanted not in self.columns:
+                raise Refused("format", f"{self.path}: mask `{wanted}`: expected lists of integers "
+                                        "of that name, found none",
+                              "name another with --mask, or train every token with --mask none")
+            return wanted
+        if "labels" in self.columns and name != "labels":  # labels have all masks in them
+            return "labels"
+        found = [mask for mask in MASKS if mask in self.columns and mask != name]
+        if len(found) > 1:
+            raise Refused("format", f"{self.path}: there are `{found[0]}` and `{found[1]}`",
+                          "name the one to train by: --mask")
+        return found[0] if found else None
+
+    def runs(self, mask, name, lengths, ids, kept):
+        """(name of the mask, runs in each row, begin and end of each run)."""
+        found_lengths, entries = self.column(mask)
+        self.check_lengths(mask, found_lengths, name, self.columns[name][0])
+        entries = entries if kept is None else entries[kept]
+        first, last = row_edges(lengths, len(ids))
+        if self.request["mask_of"] == "next":  # entry i is about id i + 1: of a first id, nothing
+            entries = numpy.concatenate((entries[:1], entries[:-1]))
+        else:
+            first = numpy.zeros(len(ids), bool)
+        if mask.endswith(("label", "labels")):
+            trained = entries == ids
+            self.check_labels(mask, lengths, ids, entries, trained | first)
+        else:
+            trained = (entries != 0) != (self.request["mask_value"] == "ignore")
+        return mask, *runs_of(trained & ~first, lengths, last)
+
+    def check_labels(self, mask, lengths, ids, labels, fine):
+        wrong = ~fine & (labels != -100)
+        if not wrong.any():
+            return
+        place = int(wrong.argmax())
+        row = row_of(lengths, place)
+        token = place - int(lengths[:row].sum())
+        shift = self.request["mask_of"] == "next"
+        fail_row(self, row, f"`{mask}`: expected {ids[place]} or -100 for label {token - shift}, "
+                 f"found {labels[place]}",
+                 "a label is the token's own id or -100, not shifted; --mask-of next is for labels "
+                 "of the next token, and --mask none trains every token")
+
+
+def row_edges(lengths, count):
+    """Whether an id is the first, and the last, of its row."""
+    first, last = numpy.zeros(count + 1, bool), numpy.zeros(count + 1, bool)
+    starts = starts_of(lengths)[lengths > 0]
+    first[starts] = True
+    last[starts - 1] = True  # and the place behind all
+    last[count - 1] = count > 0
+    return first[:count], last[:count]
+
+
+def runs_of(trained, lengths, last):
+    """Runs in each row; begin and end of each run, counted from the first id of its row."""
+    if not len(trained):
+        return numpy.zeros(len(lengths), "i8"), numpy.empty((0, 2), "i8")
+    follows = numpy.concatenate(([False], trained[:-1] & ~last[:-1]))
+    begins = numpy.flatnonzero(trained & ~follows)
+    goes_on = numpy.concatenate((trained[1:] & ~last[:-1], [False]))
+    ends = numpy.flatnonzero(trained & ~goes_on) + 1
+    rows = numpy.searchsorted(lengths.cumsum(), begins, side="right")
+    pairs = numpy.stack((begins, ends), axis=1) - starts_of(lengths)[rows][:, None]
+    return numpy.bincount(rows, minlength=len(lengths)), pairs
 
 
 def starts_of(lengths):

@@ -158,18 +158,22 @@ def hdf5_value(value):
 
 def cerebras_tables(request, data):
     """Rows of ids, mask and labels, where label i is the token behind id i. The document is the ids
-    that the mask has before its last 1, and the label of the last: the token that only it holds."""
+    that the mask has before its last 1, and the label of the last: the token that only it holds.
+    Rows whose mask is all ones have none."""
     if data.shape[1] < 3:
         raise Refused("format", f"{request['path']}: `data`: expected [rows, 3, length], found "
                                 f"{list(data.shape)}")
     for at in range(0, len(data), 256):
         rows = []
         for ids, mask, labels in data[at : at + 256, :3]:
-            used = int(numpy.flatnonzero(mask)[-1]) + 1 if mask.any() else 0
+            trained = (mask != 0) & (labels != -100)
+            used = int(numpy.flatnonzero(trained)[-1]) + 1 if trained.any() else 0
+            trained = trained[:used]
             row = {"input_ids": numpy.concatenate((ids[:used], labels[max(0, used - 1) : used]))}
-            if used and not request["drop_labels"]:
-                row["loss_mask"] = numpy.concatenate((mask[:1], mask[:used]))
-                if (labels[: used - 1] != ids[1:used]).any():
+            if used and request["mask"] != "none":
+                if not trained.all():
+                    row["loss_mask"] = numpy.concatenate((trained[:1], trained)).astype("i8")
+                if (trained[:-1] & (labels[: used - 1] != ids[1:used])).any():  # it is refused
                     row["labels"] = numpy.concatenate((ids[:1], labels[:used]))
             rows.append(row)
         yield (at + len(rows)) / len(data), from_rows(rows)

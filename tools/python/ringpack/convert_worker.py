@@ -8,19 +8,27 @@
     convert_worker.py --decompress zstd
         stdin to stdout: exit status 3 without the package, 4 if the archive is damaged
 
-At the start the worker says   b"RPCW", u32 version 2, u64 vocabulary size, i64 eos, i64 bos
-(-1: not known), or refuses. Then the parent asks, and the worker answers in frames:
+At the start the worker says   b"RPCW", u32 version 3, u64 vocabulary size, i64 eos, i64 bos
+(-1: not known), and zeros up to 64 bytes; or it refuses. Then the parent asks, and the worker
+answers in frames:
 
     u32 1, u32 texts, then for each: u32 bytes, UTF-8     -> one frame of kind 1
     u32 2, u32 bytes, JSON {path, form, column, ...}      -> frames of kind 1 or 2, then one of 3
+    u32 3, u32 lines, u32 bytes, path,                    -> one frame of kind 1: prompt and
+        then for each: u32 number, u32 bytes, JSON           completion of each line as texts
+    u32 4 and 5: the same                                 -> one frame of kind 5: prompt and
+                                                             completion as messages; a chat
 
     u32 kind       1 documents made of text, 2 documents that were ids, 3 the end of a file,
-                   4 refused
+                   4 refused, 5 documents with all ends that they want
     u32 documents  refused: which error, see REFUSALS
     u32 width      bytes of an id, 2 or 4; refused: bytes of the message
     u32 share      of the file that is read, in 2^-32; refused: bytes of the hint
     u64 dropped    texts that were smaller than min_bytes
-    then           u32 tokens of each document, and all ids; refused: message, hint
+    u64 runs       of trained tokens, in all documents
+    32 bytes       name of their mask, zeros behind it; without one there is no mask
+    then           u32 tokens of each document, and all ids; where there is a mask u32 runs of each
+                   document, and u32 begin, u32 end of each run; refused: message, hint
 
 All little-endian. Each side reads what it was sent before it writes, so neither can block the
 other. The end of stdin is the end. No token is put around a document: the parent does that.
@@ -41,21 +49,22 @@ if not __package__:
     sys.modules[_package.__name__] = _package
     __package__ = _package.__name__
 
-TEXTS, IDS, END, REFUSED = 1, 2, 3, 4
-ASK_TEXTS = 1
+TEXTS, IDS, END, REFUSED, CHATS = 1, 2, 3, 4, 5
+ASK_TEXTS, ASK_FILE, ASK_PAIRS, ASK_CHAT_PAIRS, ASK_CHATS = 1, 2, 3, 4, 5
 REFUSALS = ("format", "resource", "usage", "corrupt", "vocabulary")
-FRAME = struct.Struct("<IIIIQ")
+FRAME = struct.Struct("<IIIIQQ32s")
 
 
 def refusal_frame(name, message, hint):
     message, hint = (text.encode()[:4000] for text in (message, hint))
-    head = FRAME.pack(REFUSED, REFUSALS.index(name), len(message), len(hint), 0)
+    head = FRAME.pack(REFUSED, REFUSALS.index(name), len(message), len(hint), 0, 0, b"")
     return head + message + hint
 
 
 try:
     import numpy
 
+    from .convert_chats import Chats, made_of_chats, pairs_of_texts
     from .convert_columns import Refused, Table, choose, need
     from .convert_readers import READERS
 except ImportError as error:
@@ -77,11 +86,16 @@ class Bytes:
     def encode(self, texts):
         return [numpy.frombuffer(text.encode(), "u1").astype("u2") for text in texts]
 
+    def chats(self):
+        raise Refused("usage", "messages: expected a tokenizer with a chat template, found `bytes`",
+                      "give --tokenizer FOLDER/tokenizer.json, of a model that chats")
+
 
 class Tokenizer:
     """Text as the tokens of a tokenizer.json."""
 
     def __init__(self, path, eos, bos):
+        self.path, self.known_chats = path, None
         tokenizers = need("tokenizers")
         try:
             self.tokenizer = tokenizers.Tokenizer.from_file(path)
@@ -106,6 +120,10 @@ class Tokenizer:
         encoded = self.tokenizer.encode_batch(texts, add_special_tokens=False)
         return [numpy.array(one.ids, "u4") for one in encoded]
 
+    def chats(self):
+        self.known_chats = self.known_chats or Chats(self.path)
+        return self.known_chats
+
 
 def find_token(path, option, vocabulary, wanted):
     if not wanted or wanted.isdigit():
@@ -119,19 +137,24 @@ def find_token(path, option, vocabulary, wanted):
     )
 
 
-def pack(kind, lengths, ids, share=1.0, dropped=0):
+def pack(kind, lengths, ids, runs=None, share=1.0, dropped=0):
     """A frame of documents, as narrow as their ids allow."""
     narrow = ids.dtype == numpy.dtype("u2") or not len(ids) or ids.max() < 65536
     ids = numpy.ascontiguousarray(ids, "<u2" if narrow else "<u4")
     lengths = numpy.ascontiguousarray(lengths, "<u4")
-    head = FRAME.pack(kind, len(lengths), ids.itemsize, int(share * 0xFFFFFFFF), dropped)
-    return b"".join((head, lengths.data, ids.data))
+    mask, counts, pairs = runs or ("", (), ())
+    if len(mask.encode()) > 31:
+        raise Refused("usage", f"mask `{mask}`: its name has more than 31 bytes", "rename it")
+    counts, pairs = (numpy.ascontiguousarray(part, "<u4") for part in (counts, pairs))
+    head = FRAME.pack(kind, len(lengths), ids.itemsize, int(share * 0xFFFFFFFF), dropped,
+                      pairs.size // 2, mask.encode())
+    return b"".join((head, lengths.data, ids.data, counts.data, pairs.tobytes()))
 
 
 def pack_texts(tokenizer, texts, share=1.0, dropped=0):
     documents = tokenizer.encode(texts)
     ids = numpy.concatenate(documents) if documents else numpy.empty(0, "u2")
-    return pack(TEXTS, [len(document) for document in documents], ids, share, dropped)
+    return pack(TEXTS, [len(document) for document in documents], ids, None, share, dropped)
 
 
 def read_exactly(stream, count):
@@ -147,6 +170,36 @@ def read_texts(source, count):
         (length,) = struct.unpack("<I", read_exactly(source, 4))
         texts.append(read_exactly(source, length).decode("utf-8"))
     return texts
+
+
+def pack_chats(kind, mask, made):
+    """A frame of documents that are (ids, runs)."""
+    made = list(made)
+    ids = numpy.concatenate([own for own, _ in made])
+    pairs = [run for _, runs in made for run in runs]
+    runs = mask, [len(runs) for _, runs in made], numpy.array(pairs, "u4").reshape(-1, 2)
+    return pack(kind, [len(own) for own, _ in made], ids, runs)
+
+
+def read_lines(source, count):
+    """The path of their file, and numbered lines."""
+    path = read_texts(source, 1)[0]
+    lines = []
+    for _ in range(count):
+        number, length = struct.unpack("<II", read_exactly(source, 8))
+        lines.append((number, json.loads(read_exactly(source, length))))
+    return path, lines
+
+
+def answer_chats(tokenizer, kind, path, lines):
+    if kind == ASK_PAIRS:
+        made = pairs_of_texts(tokenizer.encode, [line for _, line in lines])
+        return pack_chats(TEXTS, "completion_mask", made)
+    chats = tokenizer.chats()
+    make, mask = (chats.chat, "assistant_masks")
+    if kind == ASK_CHAT_PAIRS:
+        make, mask = (chats.pair, "completion_mask")
+    return pack_chats(CHATS, mask, made_of_chats(make, path, lines))
 
 
 def text_frames(request, tokenizer, texts, share):
@@ -170,7 +223,7 @@ def file_frames(request, tokenizer):
         else:
             yield pack(IDS, *table.ids(name), share)
             row += len(column[0])
-    yield FRAME.pack(END, 0, 0, 0, 0)
+    yield FRAME.pack(END, 0, 0, 0, 0, 0, b"")
 
 
 def answer_file(request, tokenizer):
@@ -193,6 +246,8 @@ def serve(tokenizer, source, sink):
         kind, count = struct.unpack("<II", head)
         if kind == ASK_TEXTS:
             frames = [pack_texts(tokenizer, read_texts(source, count))]
+        elif kind != ASK_FILE:
+            frames = [answer_chats(tokenizer, kind, *read_lines(source, count))]
         else:
             frames = answer_file(json.loads(read_exactly(source, count)), tokenizer)
         for frame in frames:
@@ -229,8 +284,9 @@ def main(name, eos, bos, threads):
     sink = sys.stdout.buffer
     try:
         tokenizer = Bytes() if name == "bytes" else Tokenizer(name, eos, bos)
-        sink.write(struct.pack("<4sIQqq", b"RPCW", 2, tokenizer.vocab_size, tokenizer.eos,
-                               tokenizer.bos))
+        hello = struct.pack("<4sIQqq", b"RPCW", 3, tokenizer.vocab_size, tokenizer.eos,
+                            tokenizer.bos)
+        sink.write(hello.ljust(FRAME.size, b"\0"))
         sink.flush()
         serve(tokenizer, sys.stdin.buffer, sink)
     except Refused as refused:

@@ -26,7 +26,8 @@ static const char help[] =
     "read.\n\n"
     "  form         files                                     the Python package that reads it\n"
     "  text         whatever else; .gz .zst; UTF-8            (.zst: zstandard)\n"
-    "  jsonl        .jsonl .ndjson, also .gz .zst; a line has `text`, `tokens` or `input_ids`\n"
+    "  jsonl        .jsonl .ndjson, also .gz .zst; a line has `text`, `tokens`, `input_ids`,\n"
+    "               `prompt` and `completion`, or `messages`     (messages: transformers)\n"
     "  megatron     .bin with its .idx, or the prefix\n"
     "  parquet      .parquet .pq                              pyarrow\n"
     "  arrow        .arrow .feather .ipc, save_to_disk        pyarrow\n"
@@ -50,8 +51,11 @@ static const char help[] =
     "                       need it, or --no-append-eos)\n"
     "  --no-append-eos      do not append it (default: --append-eos)\n"
     "  --bos ID|TOKEN       put this token before each document that does not begin with it\n"
-    "  --drop-labels        of rows whose `labels` or masks leave tokens out, convert the ids:\n"
-    "                       every token is trained on (default: they are refused)\n"
+    "  --mask NAME          the column that says which tokens are trained, or none (default:\n"
+    "                       labels, completion_mask, assistant_masks or loss_mask)\n"
+    "  --mask-value V       train or ignore: what an entry that is not 0 says of its token\n"
+    "  --mask-of W          token or next: the token that an entry is about\n"
+    "  --drop-labels        the same as --mask none: every token is trained\n"
     "  --vocab-size N       of the tokenizer that made the ids; larger ones are refused, and from\n"
     "                       65500 on they become i32 (default: the largest id decides, for forms\n"
     "                       other than text and jsonl)\n"
@@ -147,6 +151,9 @@ static const struct option options[] = {
     {"merge", no_argument, NULL, 'M'},
     {"group-bytes", required_argument, NULL, 'G'},
     {"drop-labels", no_argument, NULL, 'd'},
+    {"mask", required_argument, NULL, 'K'},
+    {"mask-value", required_argument, NULL, 'V'},
+    {"mask-of", required_argument, NULL, 'O'},
     {"vocab-size", required_argument, NULL, 'v'},
     {"as", required_argument, NULL, 'k'},
     {"glob", required_argument, NULL, 'g'},
@@ -157,6 +164,16 @@ static const struct option options[] = {
     {"help", no_argument, NULL, 'h'},
     {0},
 };
+
+static int take_choice(const char *option, const char *argument, const char *one, const char *other,
+                       const char **value)
+{
+    *value = argument;
+    if (!strcmp(argument, one) || !strcmp(argument, other))
+        return 0;
+    return rp_cmd_misuse("convert", "--%s: expected %s or %s, found `%s`", option, one, other,
+                         argument);
+}
 
 static int take_word(struct arguments *arguments, int option)
 {
@@ -180,6 +197,13 @@ static int take_word(struct arguments *arguments, int option)
         return 0;
     case 'D':
         return take_dtype(chosen, optarg);
+    case 'K':
+        chosen->mask.name = optarg;
+        return 0;
+    case 'V':
+        return take_choice("mask-value", optarg, "train", "ignore", &chosen->mask.value);
+    case 'O':
+        return take_choice("mask-of", optarg, "token", "next", &chosen->mask.of);
     case 'k':
         return take_as(arguments, optarg);
     case 'g':
@@ -204,7 +228,7 @@ static int take_option(struct arguments *arguments, int option)
         chosen->no_append_eos = true;
         return 0;
     case 'd':
-        chosen->drop_labels = true;
+        chosen->mask.name = "none";
         return 0;
     case 'M':
         chosen->merge = true;

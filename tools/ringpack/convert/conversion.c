@@ -35,17 +35,18 @@ static int hash_choices(struct rp_conversion *conversion, struct rp_error *error
         rp_map_close(&file);
     }
     json_t *choices = json_pack(
-        "{s:s, s:I, s:I, s:b, s:b, s:b, s:I, s:I, s:I, s:I, s:s?, s:s?}", "tokenizer",
+        "{s:s, s:I, s:I, s:b, s:b, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:I, s:s?, s:s?}", "tokenizer",
         rp_hash128_hex(conversion->tokenizer_hash, hex), "eos", (json_int_t)conversion->eos, "bos",
         (json_int_t)conversion->bos, "append_eos", conversion->append_eos, "eos_declared",
-        options->eos != NULL, "drop_labels", options->drop_labels, "vocab_size",
-        (json_int_t)conversion->vocab_size, "min_bytes", (json_int_t)options->min_bytes,
-        "split_bytes", (json_int_t)options->split_bytes, "max_tokens",
-        (json_int_t)options->max_tokens, "column", options->column, "dtype", options->dtype);
+        options->eos != NULL, "mask", options->mask.name, "mask_value", options->mask.value,
+        "mask_of", options->mask.of, "vocab_size", (json_int_t)conversion->vocab_size, "min_bytes",
+        (json_int_t)options->min_bytes, "split_bytes", (json_int_t)options->split_bytes,
+        "max_tokens", (json_int_t)options->max_tokens, "column", options->column, "dtype",
+        options->dtype);
     char *text = choices ? json_dumps(choices, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     json_decref(choices);
     if (!text)
-        return rp_fail(error, -RP_E_USAGE, NULL, "--column: expected a name in UTF-8");
+        return rp_fail(error, -RP_E_USAGE, NULL, "--column, --mask: expected a name in UTF-8");
     conversion->made_of = rp_hash128(text, strlen(text));
     free(text);
     return 0;

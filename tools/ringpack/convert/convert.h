@@ -3,10 +3,10 @@
  *
  * Flow: inputs are expanded to a list of files in canonical order (inputs.c, listings.c), each with
  * a form (forms.c). Consecutive files make a task (tasks.c); threads take tasks (pool.c) and
- * convert the files of each (task.c) to a part: text and JSONL here (text.c, jsonl.c), with a
- * worker process for a tokenizer (tokenizer.c); Megatron datasets here (megatron.c); every other
- * form by a worker process with the form's own library (documents.c). The parts are joined in order
- * (join.c). One task alone writes the output itself.
+ * convert the files of each (task.c) to a part: text and JSONL here (text.c, jsonl.c, trained.c),
+ * with a worker process for a tokenizer (tokenizer.c); Megatron datasets here (megatron.c); every
+ * other form by a worker process with the form's own library (documents.c). The parts are joined in
+ * order (join.c). One task alone writes the output itself.
  *
  * A part is a Megatron dataset in PREFIX.parts, beside a record (parts.c) with its hashes and with
  * what it was made of. A record is written when its part is on the disk; a part whose record fits
@@ -17,6 +17,7 @@
 #ifndef RP_TOOLS_CONVERT_H
 #define RP_TOOLS_CONVERT_H
 
+#include <jansson.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +26,8 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "corpus/mask.h"
+#include "corpus/spanfile.h"
 #include "object/fetch.h"
 
 /* Returned, where a function says so; neither is an error. */
@@ -126,11 +129,21 @@ RP_MUST_CHECK int rp_inputs_add_url(struct rp_inputs *inputs, const char *url,
 
 /* output.c */
 
-/* Token ids as they came: `width` bytes each, 2 or 4. */
+/* Which tokens of a document are trained, as runs that keep the rules of spans.h, but that the
+ * first may begin at token 0: behind a BOS, that token has a label. */
+struct rp_trained {
+    const struct rp_mask_origin *origin; /* NULL: there is no mask, and all tokens are trained */
+    const struct rp_span *runs;
+    uint32_t count;
+};
+
+/* Token ids of a document as they came: `width` bytes each, 2 or 4. */
 struct rp_ids {
     const void *at;
     uint32_t width;
     size_t count;
+    struct rp_trained trained;
+    bool has_ends; /* none are put around it */
 };
 
 /* Ids that are put around every document; -1: none. */
@@ -153,8 +166,13 @@ struct rp_output {
     size_t buffered;  /* bytes */
     int32_t *lengths; /* of every document */
     size_t documents, capacity;
-    uint64_t token_count, token_max;          /* the sink keeps the latter */
-    struct rp_hasher hasher;                  /* of the tokens written so far */
+    uint64_t token_count, token_max; /* the sink keeps the latter */
+    struct rp_hasher hasher;         /* of the tokens written so far */
+    char *span_path;
+    struct rp_spanfile_writer spans; /* of documents before spans.documents */
+    bool has_spans;                  /* a document has a mask; those without are trained whole */
+    struct rp_span *scratch;
+    uint32_t scratch_capacity;
     struct rp_hash128 token_hash, index_hash; /* once it is published */
 };
 /** Begin PREFIX.bin and PREFIX.idx. Existing files are refused unless `replace`. A part of a
@@ -168,7 +186,13 @@ RP_MUST_CHECK int rp_output_add(struct rp_output *output, const struct rp_ids *i
 RP_MUST_CHECK int rp_output_append(struct rp_output *output, const int32_t *lengths,
                                    size_t documents, const struct rp_ids *ids,
                                    struct rp_error *error);
-/** Write the index, publish both files and, if the output is full, build the sidecar: all of it, or
+/** The spans of a document that was added; of documents in ascending order. Those for which it is
+ * not called are trained whole, if any document has a mask. -RP_E_FORMAT: the documents before had
+ * a mask of another name. */
+RP_MUST_CHECK int rp_output_mask(struct rp_output *output, size_t document,
+                                 const struct rp_mask_origin *origin, const struct rp_span *spans,
+                                 uint32_t count, struct rp_error *error);
+/** Write the index, publish the files and, if the output is full, build the sidecar: all of it, or
  * nothing stays. */
 RP_MUST_CHECK int rp_output_publish(struct rp_output *output, struct rp_error *error);
 void rp_output_discard(struct rp_output *output);
@@ -187,6 +211,7 @@ enum rp_frame_kind {
     RP_FRAME_IDS,       /* documents that were ids before */
     RP_FRAME_END,       /* of a file */
     RP_FRAME_REFUSED,   /* never seen by callers: it becomes an error */
+    RP_FRAME_CHATS,     /* documents that have the ends which their template gives them */
 };
 struct rp_frame {
     enum rp_frame_kind kind;
@@ -195,8 +220,17 @@ struct rp_frame {
     uint64_t dropped;  /* texts that were too small */
     uint32_t *lengths; /* [documents] */
     uint8_t *ids;
+    struct rp_mask_origin origin; /* of their mask; without a name: they have none */
+    uint32_t *run_counts;         /* [documents] */
+    struct rp_span *runs;
 };
-enum { RP_ASK_TEXTS = 1, RP_ASK_FILE = 2 };
+enum rp_ask {
+    RP_ASK_TEXTS = 1,
+    RP_ASK_FILE,
+    RP_ASK_PAIRS,      /* lines of prompt and completion */
+    RP_ASK_CHAT_PAIRS, /* the same, as messages */
+    RP_ASK_CHATS,      /* lines of messages */
+};
 /** As rp_tokenizer_open. */
 RP_MUST_CHECK int rp_worker_open(struct rp_worker *worker, const char *tokenizer, const char *eos,
                                  const char *bos, uint32_t threads, struct rp_error *error);
@@ -247,6 +281,8 @@ struct rp_tokenizer {
     uint8_t *batch;          /* texts to the worker, not yet sent */
     size_t batch_bytes, batch_capacity;
     uint32_t batch_texts;
+    enum rp_ask batch_ask;  /* what they are */
+    const char *batch_path; /* of lines: of their file */
     uint16_t *ids;
     size_t ids_capacity;
 };
@@ -259,6 +295,16 @@ RP_MUST_CHECK int rp_tokenizer_open(struct rp_tokenizer *tokenizer, const char *
  * the sink returned. */
 RP_MUST_CHECK int rp_tokenizer_add(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
                                    struct rp_error *error);
+/* A line of JSONL that the worker reads. `path` lives as long as the tokenizer. */
+struct rp_chat {
+    const char *path, *text;
+    uint64_t line;
+    size_t bytes;
+    enum rp_ask ask;
+};
+/** The same for such a line. */
+RP_MUST_CHECK int rp_tokenizer_add_chat(struct rp_tokenizer *tokenizer, const struct rp_chat *chat,
+                                        struct rp_error *error);
 /** Everything that was added has reached the sink. */
 RP_MUST_CHECK int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error);
 /** What was added since the last flush never reaches the sink. */
@@ -285,8 +331,11 @@ struct rp_convert {
     const char *dtype;  /* of ids in bytes; NULL: not declared */
     int64_t eos, bos;   /* put around every document; -1 = none */
     bool append_eos;
-    bool eos_declared;  /* by --eos: tokens that somebody else made need it */
-    bool drop_labels;   /* labels and masks beside the tokens are left out, and that is meant */
+    bool eos_declared;          /* by --eos: tokens that somebody else made need it */
+    struct rp_mask_choice mask; /* of the columns beside the tokens; "none": every token is
+                                   trained */
+    struct rp_span_list runs;   /* of a line of JSONL, or of a document of Megatron */
+    struct rp_mask_origin line_mask;
     const char *path;   /* of the file being read, for messages */
     const char *prefix; /* of the output: objects of stores are beside it while they are read */
     uint64_t line;      /* of a JSONL file; 0 in a text file */
@@ -301,6 +350,9 @@ RP_MUST_CHECK int rp_convert_text(struct rp_convert *convert, const struct rp_in
 /** JSONL: one document a line. */
 RP_MUST_CHECK int rp_convert_jsonl(struct rp_convert *convert, const struct rp_input *input,
                                    struct rp_error *error);
+/** Find which of the ids of a line, u32 each, are trained. */
+RP_MUST_CHECK int rp_trained_line(struct rp_convert *convert, json_t *object, struct rp_ids *ids,
+                                  struct rp_error *error);
 /** A Megatron dataset: `input->path` is its index, its token file or its prefix. Ends are added
  * only if --eos or --bos asks for them. */
 RP_MUST_CHECK int rp_convert_megatron(struct rp_convert *convert, const struct rp_input *input,

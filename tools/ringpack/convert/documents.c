@@ -13,9 +13,11 @@ static int send_request(struct rp_convert *convert, const struct rp_input *input
                         struct rp_error *error)
 {
     struct rp_worker *worker = &convert->tokenizer.worker;
-    json_t *request = json_pack("{s:s, s:s, s:s?, s:s?, s:b, s:I}", "path", input->path, "form",
-                                input->form->name, "column", convert->column, "dtype",
-                                convert->dtype, "drop_labels", convert->drop_labels, "min_bytes",
+    const struct rp_mask_choice *mask = &convert->mask;
+    json_t *request = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:I}", "path",
+                                input->path, "form", input->form->name, "column", convert->column,
+                                "dtype", convert->dtype, "mask", mask->name, "mask_value",
+                                mask->value, "mask_of", mask->of, "min_bytes",
                                 (json_int_t)convert->min_bytes);
     char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
     json_decref(request);
@@ -31,9 +33,13 @@ static int send_request(struct rp_convert *convert, const struct rp_input *input
 }
 
 static int take_frame(struct rp_convert *convert, const struct rp_input *input,
-                      const struct rp_frame *frame, struct rp_error *error)
+                      struct rp_frame *frame, struct rp_error *error)
 {
     convert->counts.too_small += frame->dropped;
+    struct rp_mask_origin origin = frame->origin;
+    int failed = rp_mask_origin(&frame->origin, origin.name, &convert->mask, error);
+    if (failed < 0)
+        return failed;
     if (frame->kind == RP_FRAME_IDS && convert->append_eos && !convert->eos_declared)
         return rp_fail(error, -RP_E_USAGE, "give --eos N, or --no-append-eos",
                        "%s: which token ends a document is not known", input->path);

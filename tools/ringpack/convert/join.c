@@ -33,7 +33,7 @@ static int append_part(struct rp_output *output, const struct rp_map *tokens,
     memcpy(lengths, index->data + LENGTHS_OFFSET, (size_t)made->documents * sizeof *lengths);
     uint64_t left;
     size_t documents = documents_taken(lengths, made->documents, wanted, &left);
-    struct rp_ids ids = {tokens->data, made->wide ? 4 : 2, 0};
+    struct rp_ids ids = {.at = tokens->data, .width = made->wide ? 4 : 2};
     int code = 0;
     do {
         ids.count = (size_t)rp_min_u64(left, STEP_IDS);
@@ -48,10 +48,48 @@ static int append_part(struct rp_output *output, const struct rp_map *tokens,
     return code;
 }
 
+/* The spans of the documents of a part, of which those from `first` on are in the output. */
+static int append_spans(struct rp_output *output, struct rp_spanfile *file, size_t first,
+                        struct rp_error *error)
+{
+    int code = 0;
+    for (size_t d = first; d < output->documents && code == 0; d++) {
+        const struct rp_span *spans;
+        uint32_t count;
+        code = rp_spanfile_next(file, (uint64_t)output->lengths[d], &spans, &count, error);
+        if (code == 0)
+            code = rp_output_mask(output, d, &file->origin, spans, count, error);
+    }
+    return code;
+}
+
+static int join_spans(struct rp_conversion *conversion, struct rp_output *output,
+                      const struct rp_task *task, size_t first, struct rp_error *error)
+{
+    struct rp_spanfile file;
+    char *path = rp_part_path(conversion, task, "spans");
+    if (task->made.span_bytes == 0 || !path) {
+        free(path);
+        return path || task->made.span_bytes == 0
+                   ? 0
+                   : rp_fail(error, -RP_E_RESOURCE, NULL, "no memory for a name");
+    }
+    int code = rp_spanfile_open(&file, path, error);
+    if (code == 0)
+        code = rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part anew",
+                       "%s: it is gone", path);
+    if (code == 1)
+        code = append_spans(output, &file, first, error);
+    rp_spanfile_close(&file);
+    free(path);
+    return code < 0 ? rp_fail_context(error, code, "%s", task->inputs->path) : 0;
+}
+
 static int join_part(struct rp_conversion *conversion, struct rp_output *output,
                      const struct rp_task *task, uint64_t wanted, struct rp_error *error)
 {
     struct rp_map tokens = {0}, index = {0};
+    size_t first = output->documents;
     char *token_path = rp_part_path(conversion, task, "bin");
     char *index_path = rp_part_path(conversion, task, "idx");
     int code = token_path && index_path
@@ -67,6 +105,8 @@ static int join_part(struct rp_conversion *conversion, struct rp_output *output,
                        "%s: it changed while it was in use", token_path);
     if (code == 0)
         code = append_part(output, &tokens, &index, &task->made, wanted, error);
+    if (code == 0)
+        code = join_spans(conversion, output, task, first, error);
     rp_map_close(&tokens);
     rp_map_close(&index);
     free(token_path);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jsonl.c — one JSON object a line, with `tokens`, `input_ids` or `text`. */
+/* jsonl.c — one JSON object a line, with `tokens`, `input_ids`, `text`, `messages`, or `prompt` and
+ * `completion`. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -22,46 +23,10 @@ static int fail_line(const struct rp_convert *convert, int code, const char *exp
                    convert->path, convert->line, expected, found);
 }
 
-/* Does a list beside the ids say that every token is trained on? Labels do where they are the ids,
- * masks where they are ones. */
-static bool says_nothing(json_t *beside, json_t *ids, bool is_mask)
-{
-    if (!is_mask || !json_is_array(beside))
-        return json_equal(beside, ids) || json_is_null(beside);
-    size_t count = json_array_size(beside), ones = 0;
-    for (size_t i = 0; i < count; i++) {
-        json_t *item = json_array_get(beside, i);
-        ones += json_is_true(item) || json_number_value(item) == 1;
-    }
-    return ones == count;
-}
-
-/* What is written has ids alone: labels that leave tokens out of the loss would be lost. */
-static int check_labels(const struct rp_convert *convert, json_t *object, json_t *ids,
-                        struct rp_error *error)
-{
-    static const struct {
-        const char *key;
-        bool is_mask;
-    } columns[] = {{"labels", false},
-                   {"loss_mask", true},
-                   {"completion_mask", true},
-                   {"assistant_masks", true}};
-    for (size_t i = 0; !convert->drop_labels && i < RP_ARRAY_COUNT(columns); i++) {
-        json_t *beside = json_object_get(object, columns[i].key);
-        if (beside && !says_nothing(beside, ids, columns[i].is_mask))
-            return rp_fail(
-                error, -RP_E_FORMAT, "give --drop-labels if every token is to be trained on",
-                "%s:%" PRIu64 ": `%s` leaves tokens out of the loss: expected ids alone, "
-                "for nothing else is kept",
-                convert->path, convert->line, columns[i].key);
-    }
-    return 0;
-}
-
-static int add_tokens(struct rp_convert *convert, json_t *list, const char *key,
+static int add_tokens(struct rp_convert *convert, json_t *object, const char *key,
                       struct rp_error *error)
 {
+    json_t *list = json_object_get(object, key);
     if (!json_is_array(list))
         return fail_line(convert, -RP_E_FORMAT, "an array of token ids", key, error);
     if (convert->append_eos && !convert->eos_declared)
@@ -84,7 +49,9 @@ static int add_tokens(struct rp_convert *convert, json_t *list, const char *key,
     /* Texts before this line may still be with the tokenizer: order first. */
     if (code == 0)
         code = rp_tokenizer_flush(&convert->tokenizer, error);
-    struct rp_ids ids = {tokens, sizeof *tokens, count};
+    struct rp_ids ids = {.at = tokens, .width = sizeof *tokens, .count = count};
+    if (code == 0)
+        code = rp_trained_line(convert, object, &ids, error);
     if (code == 0 && count > 0)
         code = rp_convert_sink(convert, &ids, error);
     convert->counts.too_small += count == 0;
@@ -104,6 +71,50 @@ static int add_text(struct rp_convert *convert, json_t *text, struct rp_error *e
     return rp_tokenizer_add(&convert->tokenizer, json_string_value(text), bytes, error);
 }
 
+/* A prompt and its completion, or the messages of a chat: the worker makes ids and a mask of them.
+ * The texts of a chat's template have all ends that they want. */
+static int add_chat(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
+                    struct rp_error *error)
+{
+    json_t *prompt = json_object_get(object, "prompt");
+    json_t *completion = json_object_get(object, "completion");
+    bool is_text = json_is_string(prompt) && json_is_string(completion);
+    if (is_text && json_string_length(prompt) + json_string_length(completion) == 0) {
+        convert->counts.too_small++;
+        return 0;
+    }
+    if (!is_text && prompt && !(json_is_array(prompt) && json_is_array(completion)))
+        return fail_line(convert, -RP_E_FORMAT,
+                         "`prompt` and `completion` that are both text or both lists of messages",
+                         "something else", error);
+    const struct rp_chat chat = {.path = convert->path,
+                                 .line = convert->line,
+                                 .text = line,
+                                 .bytes = bytes,
+                                 .ask = is_text  ? RP_ASK_PAIRS
+                                        : prompt ? RP_ASK_CHAT_PAIRS
+                                                 : RP_ASK_CHATS};
+    return rp_tokenizer_add_chat(&convert->tokenizer, &chat, error);
+}
+
+static int add_object(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
+                      struct rp_error *error)
+{
+    const char *key = json_object_get(object, "tokens") ? "tokens" : "input_ids";
+    json_t *text = json_object_get(object, "text");
+    if (json_object_get(object, key))
+        return add_tokens(convert, object, key, error);
+    if (text)
+        return add_text(convert, text, error);
+    if (json_object_get(object, "messages") ||
+        (json_object_get(object, "prompt") && json_object_get(object, "completion")))
+        return add_chat(convert, object, line, bytes, error);
+    return fail_line(convert, -RP_E_FORMAT,
+                     "an object with `text`, `tokens`, `input_ids`, `messages`, or `prompt` and "
+                     "`completion`",
+                     json_is_object(object) ? "none of them" : "no object", error);
+}
+
 static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
                     struct rp_error *error)
 {
@@ -120,16 +131,7 @@ static int add_line(struct rp_convert *convert, const char *line, size_t bytes,
     json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL, &reason);
     if (!object)
         return fail_line(convert, -RP_E_FORMAT, "a JSON object on one line", reason.text, error);
-    const char *key = json_object_get(object, "tokens") ? "tokens" : "input_ids";
-    json_t *ids = json_object_get(object, key), *text = json_object_get(object, "text");
-    if (ids) {
-        code = check_labels(convert, object, ids, error);
-        code = code < 0 ? code : add_tokens(convert, ids, key, error);
-    } else if (text)
-        code = add_text(convert, text, error);
-    else
-        code = fail_line(convert, -RP_E_FORMAT, "an object with `text`, `tokens` or `input_ids`",
-                         json_is_object(object) ? "none of them" : "no object", error);
+    code = add_object(convert, object, line, bytes, error);
     json_decref(object);
     return code;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mem.h"
 #include "convert/convert.h"
 #include "corpus/corpus.h"
@@ -28,13 +29,14 @@ static int refuse_existing(const char *path, struct rp_error *error)
 int rp_output_open(struct rp_output *output, const char *prefix, bool wide, bool replace,
                    struct rp_error *error)
 {
-    *output = (struct rp_output){.tokens.fd = -1, .wide = wide};
+    *output = (struct rp_output){.tokens.fd = -1, .spans.file.fd = -1, .wide = wide};
     rp_hasher_begin(&output->hasher);
     output->token_path = rp_format("%s.bin", prefix);
     output->index_path = rp_format("%s.idx", prefix);
+    output->span_path = rp_format("%s.spans", prefix);
     output->buffer = malloc(BUFFER_BYTES);
     int code = 0;
-    if (!output->token_path || !output->index_path || !output->buffer)
+    if (!output->token_path || !output->index_path || !output->span_path || !output->buffer)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to write it", prefix);
     if (code == 0 && !replace)
         code = refuse_existing(output->token_path, error);
@@ -93,7 +95,7 @@ static int put_tokens(struct rp_output *output, const struct rp_ids *ids, struct
 static int put_end(struct rp_output *output, int64_t id, struct rp_error *error)
 {
     uint32_t end = (uint32_t)id;
-    struct rp_ids ids = {&end, sizeof end, 1};
+    struct rp_ids ids = {.at = &end, .width = sizeof end, .count = 1};
     return put_tokens(output, &ids, error);
 }
 
@@ -128,6 +130,40 @@ int rp_output_append(struct rp_output *output, const int32_t *lengths, size_t do
     return put_tokens(output, ids, error);
 }
 
+static int reserve_scratch(struct rp_output *output, uint32_t count, struct rp_error *error)
+{
+    if (count <= output->scratch_capacity)
+        return 0;
+    struct rp_span *spans = reallocarray(output->scratch, 2 * (size_t)count, sizeof *spans);
+    if (!spans)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " spans", count);
+    output->scratch = spans;
+    output->scratch_capacity = 2 * count;
+    return 0;
+}
+
+/* The spans of the last document, of the runs of its tokens before the ends were put around it. A
+ * token at the end is trained if the one before it is: who learns an answer learns where it ends.
+ */
+static int add_runs(struct rp_output *output, const struct rp_ids *ids, bool begin, bool end,
+                    struct rp_error *error)
+{
+    const struct rp_trained *trained = &ids->trained;
+    int code = reserve_scratch(output, trained->count, error);
+    uint32_t count = 0, moved = begin && !RP_DEFECT(mask_before_bos);
+    for (uint32_t i = 0; i < trained->count && code == 0; i++) {
+        struct rp_span run = trained->runs[i];
+        bool is_last = end && run.end == ids->count;
+        run = (struct rp_span){run.begin + moved, run.end + moved + is_last};
+        run.begin = run.begin > 0 ? run.begin : 1; /* nothing precedes token 0 */
+        if (run.begin < run.end)
+            output->scratch[count++] = run;
+    }
+    return code < 0 ? code
+                    : rp_output_mask(output, output->documents - 1, trained->origin,
+                                     output->scratch, count, error);
+}
+
 int rp_output_add(struct rp_output *output, const struct rp_ids *ids, struct rp_ends ends,
                   struct rp_error *error)
 {
@@ -147,7 +183,47 @@ int rp_output_add(struct rp_output *output, const struct rp_ids *ids, struct rp_
         code = put_end(output, ends.bos, error);
     if (code == 0)
         code = put_tokens(output, ids, error);
-    return code == 0 && end ? put_end(output, ends.eos, error) : code;
+    if (code == 0 && end)
+        code = put_end(output, ends.eos, error);
+    return code == 0 && ids->trained.origin ? add_runs(output, ids, begin, end, error) : code;
+}
+
+/* Documents before `document` that have no mask are trained whole. */
+static int fill_spans(struct rp_output *output, size_t document, struct rp_error *error)
+{
+    int code = 0;
+    for (size_t d = (size_t)output->spans.documents; d < document && code == 0; d++) {
+        const struct rp_span whole = {1, (uint32_t)output->lengths[d]};
+        code = rp_spanfile_add(&output->spans, &whole, output->lengths[d] > 1, error);
+    }
+    return code;
+}
+
+static int fail_other_mask(const struct rp_output *output, const struct rp_mask_origin *origin,
+                           struct rp_error *error)
+{
+    char expected[64], found[64];
+    rp_mask_text(&output->spans.origin, expected, sizeof expected);
+    rp_mask_text(origin, found, sizeof found);
+    return rp_fail(error, -RP_E_FORMAT,
+                   "choose one with --mask NAME, or train every token with --mask none; inputs of "
+                   "several masks are converted one by one, and are several sources of a run",
+                   "mask: expected %s, as of the documents before, found %s", expected, found);
+}
+
+int rp_output_mask(struct rp_output *output, size_t document, const struct rp_mask_origin *origin,
+                   const struct rp_span *spans, uint32_t count, struct rp_error *error)
+{
+    int code = 0;
+    RP_ASSERT(document < output->documents);
+    if (!output->has_spans)
+        code = rp_spanfile_begin(&output->spans, output->span_path, origin, error);
+    else if (memcmp(&output->spans.origin, origin, sizeof *origin) != 0)
+        return fail_other_mask(output, origin, error);
+    output->has_spans = true;
+    if (code == 0)
+        code = fill_spans(output, document, error);
+    return code < 0 ? code : rp_spanfile_add(&output->spans, spans, count, error);
 }
 
 /* The index is written through the same buffer, which is empty by then. */
@@ -239,8 +315,11 @@ static int publish_files(struct rp_output *output, struct rp_new_file *index,
     if (output->full)
         remove_companions(companions);
     unlink(output->index_path);
+    unlink(output->span_path);
     int code = rp_new_file_publish(&output->tokens, error);
     bool published = code == 0;
+    if (code == 0 && output->has_spans)
+        code = rp_new_file_publish(&output->spans.file, error);
     if (code == 0)
         code = rp_new_file_publish(index, error);
     if (code == 0 && output->full)
@@ -248,6 +327,7 @@ static int publish_files(struct rp_output *output, struct rp_new_file *index,
     if (code < 0 && published) {
         remove_companions(companions);
         unlink(output->index_path);
+        unlink(output->span_path);
         unlink(output->token_path);
     }
     return code;
@@ -268,11 +348,21 @@ static int publish_all(struct rp_output *output, struct rp_new_file *index, stru
     return code;
 }
 
+static int finish_spans(struct rp_output *output, struct rp_error *error)
+{
+    int code = fill_spans(output, output->documents, error);
+    if (code == 0)
+        code = rp_spanfile_finish(&output->spans, error);
+    return code == 0 ? sync_file(output->spans.file.fd, output->span_path, error) : code;
+}
+
 int rp_output_publish(struct rp_output *output, struct rp_error *error)
 {
     struct rp_new_file index = {.fd = -1};
     int code = flush(output, error);
     output->token_hash = rp_hasher_finish(&output->hasher);
+    if (code == 0 && output->has_spans)
+        code = finish_spans(output, error);
     if (code == 0)
         code = rp_new_file_open(&index, output->index_path, error);
     if (code == 0)
@@ -290,10 +380,13 @@ int rp_output_publish(struct rp_output *output, struct rp_error *error)
 void rp_output_discard(struct rp_output *output)
 {
     rp_new_file_discard(&output->tokens);
+    rp_spanfile_discard(&output->spans);
     free(output->token_path);
+    free(output->span_path);
+    free(output->scratch);
     free(output->index_path);
     free(output->origin);
     free(output->buffer);
     free(output->lengths);
-    *output = (struct rp_output){.tokens.fd = -1};
+    *output = (struct rp_output){.tokens.fd = -1, .spans.file.fd = -1};
 }

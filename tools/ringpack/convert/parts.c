@@ -15,7 +15,7 @@
 #include "cmd.h"
 #include "convert/parts.h"
 
-#define RECORD_VERSION 1
+#define RECORD_VERSION 2
 #define RECORD_BYTES_MAX 65536u
 
 char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task *task,
@@ -53,12 +53,13 @@ static json_t *record_json(const struct rp_conversion *conversion, const struct 
     const struct rp_counts *counts = &made->counts;
     char made_of[RP_HASH_HEX_BYTES], times[RP_HASH_HEX_BYTES];
     return json_pack(
-        "{s:i, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:[I, I, I, I, I]}", "ringpack_part",
+        "{s:i, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:[I, I, I, I, I]}", "ringpack_part",
         RECORD_VERSION, "made_of", task_hash(conversion, task, false, made_of), "times",
         task_hash(conversion, task, true, times), "documents", (json_int_t)made->documents,
         "tokens", (json_int_t)made->tokens, "token_max", (json_int_t)made->token_max, "wide",
         made->wide, "bin", file_json(made->token_bytes, made->token_hash), "idx",
-        file_json(made->index_bytes, made->index_hash), "counts", (json_int_t)counts->files,
+        file_json(made->index_bytes, made->index_hash), "spans",
+        file_json(made->span_bytes, made->span_hash), "counts", (json_int_t)counts->files,
         (json_int_t)counts->binary, (json_int_t)counts->not_utf8, (json_int_t)counts->too_small,
         (json_int_t)counts->unreadable);
 }
@@ -116,9 +117,9 @@ static bool take_record(const struct rp_conversion *conversion, struct rp_task *
                         json_t *record, bool elsewhere)
 {
     struct rp_task_part *made = &task->made;
-    const char *made_of, *times, *token_hash, *index_hash;
+    const char *made_of, *times, *token_hash, *index_hash, *span_hash;
     char text[RP_HASH_HEX_BYTES], self[RP_HASH_HEX_BYTES] = "";
-    json_int_t documents, tokens, token_max, token_bytes, index_bytes, counts[5];
+    json_int_t documents, tokens, token_max, token_bytes, index_bytes, span_bytes, counts[5];
     int version, wide;
     const char *said = json_string_value(json_object_get(record, "self"));
     snprintf(self, sizeof self, "%s", said ? said : "");
@@ -126,12 +127,12 @@ static bool take_record(const struct rp_conversion *conversion, struct rp_task *
         return false;
     if (json_unpack(record,
                     "{s:i, s:s, s:s, s:I, s:I, s:I, s:b, s:{s:I, s:s}, s:{s:I, s:s}, "
-                    "s:[I, I, I, I, I]}",
+                    "s:{s:I, s:s}, s:[I, I, I, I, I]}",
                     "ringpack_part", &version, "made_of", &made_of, "times", &times, "documents",
                     &documents, "tokens", &tokens, "token_max", &token_max, "wide", &wide, "bin",
                     "bytes", &token_bytes, "xxh3_128", &token_hash, "idx", "bytes", &index_bytes,
-                    "xxh3_128", &index_hash, "counts", &counts[0], &counts[1], &counts[2],
-                    &counts[3], &counts[4]))
+                    "xxh3_128", &index_hash, "spans", "bytes", &span_bytes, "xxh3_128", &span_hash,
+                    "counts", &counts[0], &counts[1], &counts[2], &counts[3], &counts[4]))
         return false;
     if (version != RECORD_VERSION || strcmp(made_of, task_hash(conversion, task, false, text)) ||
         (!elsewhere && strcmp(times, task_hash(conversion, task, true, text))))
@@ -143,6 +144,7 @@ static bool take_record(const struct rp_conversion *conversion, struct rp_task *
         .wide = wide,
         .token_bytes = (uint64_t)token_bytes,
         .index_bytes = (uint64_t)index_bytes,
+        .span_bytes = (uint64_t)span_bytes,
         .counts = {(uint64_t)counts[0], (uint64_t)counts[1], (uint64_t)counts[2],
                    (uint64_t)counts[3], (uint64_t)counts[4]},
     };
@@ -150,7 +152,9 @@ static bool take_record(const struct rp_conversion *conversion, struct rp_task *
            made->token_bytes == made->tokens * (wide ? 4 : 2) &&
            made->index_bytes == RP_OUTPUT_INDEX_BYTES(made->documents) &&
            same_file(conversion, task, "bin", made->token_bytes, token_hash) &&
-           same_file(conversion, task, "idx", made->index_bytes, index_hash);
+           same_file(conversion, task, "idx", made->index_bytes, index_hash) &&
+           (made->span_bytes == 0 ||
+            same_file(conversion, task, "spans", made->span_bytes, span_hash));
 }
 
 void rp_part_check(const struct rp_conversion *conversion, struct rp_task *task, bool elsewhere)

@@ -9,7 +9,8 @@
 /* What the command line says. */
 struct rp_convert_options {
     const char *output, *tokenizer, *eos, *bos, *column, *dtype;
-    bool tokenizer_given, force, no_append_eos, drop_labels, quiet, merge;
+    bool tokenizer_given, force, no_append_eos, quiet, merge;
+    struct rp_mask_choice mask; /* --drop-labels is "none" */
     uint64_t vocab_size, min_bytes, split_bytes, max_tokens, group_bytes;
     uint32_t workers;     /* 0: as many as there are CPUs, eight at most */
     uint32_t part, parts; /* of --part; parts 0: all tasks are this process's */
@@ -19,8 +20,8 @@ struct rp_convert_options {
 struct rp_task_part {
     uint64_t documents, tokens, token_max;
     bool wide;
-    uint64_t token_bytes, index_bytes;
-    struct rp_hash128 token_hash, index_hash;
+    uint64_t token_bytes, index_bytes, span_bytes; /* span_bytes 0: it has no mask */
+    struct rp_hash128 token_hash, index_hash, span_hash;
     struct rp_counts counts;
 };
 
@@ -71,7 +72,7 @@ bool rp_tasks_enough(const struct rp_conversion *conversion);
 
 /* parts.c */
 
-/** The path of a file of a task's part: "bin", "idx" or "json"; the caller frees it. */
+/** The path of a file of a task's part: "bin", "idx", "spans" or "json"; the caller frees it. */
 char *rp_part_path(const struct rp_conversion *conversion, const struct rp_task *task,
                    const char *ending);
 /** Write the record of a part that is on the disk. */

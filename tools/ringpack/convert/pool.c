@@ -80,6 +80,7 @@ static void *run_thread(void *argument)
     for (struct rp_task *task; code == 0 && (task = take_task(pool)) != NULL;)
         code = rp_task_run(pool->conversion, thread->convert, task, &error);
     rp_tokenizer_close(&thread->convert->tokenizer);
+    rp_span_list_release(&thread->convert->runs);
     end_thread(pool, code, &error);
     return NULL;
 }

@@ -48,7 +48,15 @@ int rp_convert_sink(void *context, const struct rp_ids *ids, struct rp_error *er
     if (largest >= RP_OUTPUT_IDS_NARROW && !output->wide)
         return RP_CONVERT_WIDER;
     /* An empty row stays an empty document, so that row and document keep one number. */
-    int code = rp_output_add(output, ids, ids->count > 0 ? ends : (struct rp_ends){-1, -1}, error);
+    if (ids->count == 0 || ids->has_ends)
+        ends = (struct rp_ends){-1, -1};
+    struct rp_ids taken = *ids;
+    if (rp_mask_is_none(&convert->mask))
+        taken.trained.origin = NULL;
+    int code = rp_output_add(output, &taken, ends, error);
+    if (code == -RP_E_FORMAT && convert->path)
+        return rp_fail_context(error, code, "%s%s%" PRIu64, convert->path,
+                               convert->in_rows ? ": row " : ":", convert->line);
     if (code < 0)
         return code;
     output->token_max = rp_max_u64(output->token_max, largest);

@@ -67,7 +67,7 @@ struct rp_convert rp_task_convert(struct rp_conversion *conversion)
         .bos = conversion->bos,
         .append_eos = conversion->append_eos,
         .eos_declared = options->eos != NULL,
-        .drop_labels = options->drop_labels,
+        .mask = options->mask,
         .prefix = options->output,
         .done_bytes = &conversion->done_bytes,
         .done_tokens = &conversion->done_tokens,
@@ -146,6 +146,20 @@ static struct rp_task_part made_part(const struct rp_convert *convert)
     };
 }
 
+/* What the record of a part says of its spans. */
+static int take_spans(const struct rp_output *output, struct rp_task_part *made,
+                      struct rp_error *error)
+{
+    struct rp_map file;
+    int code = rp_map_open(&file, output->span_path, error);
+    if (code < 0)
+        return code;
+    made->span_bytes = file.bytes;
+    made->span_hash = rp_hash128(file.data, (size_t)file.bytes);
+    rp_map_close(&file);
+    return 0;
+}
+
 /* Publish what was converted; the output itself only if there is a document in it. */
 static int publish(struct rp_conversion *conversion, struct rp_convert *convert,
                    struct rp_task *task, struct rp_error *error)
@@ -156,6 +170,8 @@ static int publish(struct rp_conversion *conversion, struct rp_convert *convert,
     int code = rp_output_publish(&convert->output, error);
     task->made.token_hash = convert->output.token_hash;
     task->made.index_hash = convert->output.index_hash;
+    if (code == 0 && conversion->folder && convert->output.has_spans)
+        code = take_spans(&convert->output, &task->made, error);
     if (code == 0 && conversion->folder)
         code = rp_part_save(conversion, task, error);
     task->finished = code == 0;

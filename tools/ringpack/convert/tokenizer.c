@@ -104,54 +104,115 @@ static int add_bytes(struct rp_tokenizer *tokenizer, const char *text, size_t by
     }
     for (size_t i = 0; i < bytes; i++)
         tokenizer->ids[i] = (uint8_t)text[i];
-    struct rp_ids ids = {tokenizer->ids, sizeof *tokenizer->ids, bytes};
+    struct rp_ids ids = {.at = tokenizer->ids, .width = sizeof *tokenizer->ids, .count = bytes};
     return tokenizer->sink(tokenizer->context, &ids, error);
 }
 
-static int add_to_batch(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
-                        struct rp_error *error)
+/* Room for so many bytes more in the batch. */
+static int reserve_batch(struct rp_tokenizer *tokenizer, size_t bytes, struct rp_error *error)
 {
-    size_t needed = tokenizer->batch_bytes + 4 + bytes;
-    if (needed > tokenizer->batch_capacity) {
-        size_t capacity = (size_t)rp_max_u64(2 * needed, BATCH_BYTES);
-        uint8_t *batch = realloc(tokenizer->batch, capacity);
-        if (!batch)
-            return rp_fail(error, -ENOMEM, "cut it with --split-bytes",
-                           "no memory for %zu bytes of text", capacity);
-        tokenizer->batch = batch;
-        tokenizer->batch_capacity = capacity;
-    }
-    rp_store_u32(tokenizer->batch + tokenizer->batch_bytes, (uint32_t)bytes);
-    memcpy(tokenizer->batch + tokenizer->batch_bytes + 4, text, bytes);
-    tokenizer->batch_bytes = needed;
-    tokenizer->batch_texts++;
+    size_t needed = tokenizer->batch_bytes + bytes;
+    if (needed <= tokenizer->batch_capacity)
+        return 0;
+    size_t capacity = (size_t)rp_max_u64(2 * needed, BATCH_BYTES);
+    uint8_t *batch = realloc(tokenizer->batch, capacity);
+    if (!batch)
+        return rp_fail(error, -ENOMEM, "cut it with --split-bytes",
+                       "no memory for %zu bytes of text", capacity);
+    tokenizer->batch = batch;
+    tokenizer->batch_capacity = capacity;
     return 0;
+}
+
+static void put_number(struct rp_tokenizer *tokenizer, size_t number)
+{
+    rp_store_u32(tokenizer->batch + tokenizer->batch_bytes, (uint32_t)number);
+    tokenizer->batch_bytes += 4;
+}
+
+static void put_text(struct rp_tokenizer *tokenizer, const char *text, size_t bytes)
+{
+    put_number(tokenizer, bytes);
+    memcpy(tokenizer->batch + tokenizer->batch_bytes, text, bytes);
+    tokenizer->batch_bytes += bytes;
+}
+
+/* Texts of one kind, and lines of one file, make a batch. */
+static int begin_batch(struct rp_tokenizer *tokenizer, enum rp_ask ask, const char *path,
+                       struct rp_error *error)
+{
+    bool belongs = tokenizer->batch_ask == ask && tokenizer->batch_path == path;
+    int code = belongs ? 0 : rp_tokenizer_flush(tokenizer, error);
+    tokenizer->batch_ask = ask;
+    tokenizer->batch_path = path;
+    return code;
+}
+
+static int flush_full(struct rp_tokenizer *tokenizer, struct rp_error *error)
+{
+    tokenizer->batch_texts++;
+    bool is_full = tokenizer->batch_bytes >= BATCH_BYTES || tokenizer->batch_texts == BATCH_TEXTS;
+    return is_full ? rp_tokenizer_flush(tokenizer, error) : 0;
+}
+
+static int check_size(size_t bytes, struct rp_error *error)
+{
+    if (bytes <= INT32_MAX)
+        return 0;
+    return rp_fail(error, -RP_E_FORMAT, "cut it with --split-bytes 1000000",
+                   "a document of %zu bytes: a tokenizer takes at most %d at a time", bytes,
+                   INT32_MAX);
 }
 
 int rp_tokenizer_add(struct rp_tokenizer *tokenizer, const char *text, size_t bytes,
                      struct rp_error *error)
 {
-    if (is_bytes(tokenizer))
+    int code = begin_batch(tokenizer, RP_ASK_TEXTS, NULL, error);
+    if (code == 0 && is_bytes(tokenizer))
         return add_bytes(tokenizer, text, bytes, error);
-    if (bytes > INT32_MAX)
-        return rp_fail(error, -RP_E_FORMAT, "cut it with --split-bytes 1000000",
-                       "a document of %zu bytes: a tokenizer takes at most %d at a time", bytes,
-                       INT32_MAX);
-    int code = add_to_batch(tokenizer, text, bytes, error);
-    if (code == 0 &&
-        (tokenizer->batch_bytes >= BATCH_BYTES || tokenizer->batch_texts == BATCH_TEXTS))
-        code = rp_tokenizer_flush(tokenizer, error);
-    return code;
+    if (code == 0)
+        code = check_size(bytes, error);
+    if (code == 0)
+        code = reserve_batch(tokenizer, 4 + bytes, error);
+    if (code != 0)
+        return code;
+    put_text(tokenizer, text, bytes);
+    return flush_full(tokenizer, error);
+}
+
+int rp_tokenizer_add_chat(struct rp_tokenizer *tokenizer, const struct rp_chat *chat,
+                          struct rp_error *error)
+{
+    size_t path_bytes = strlen(chat->path);
+    int code = begin_batch(tokenizer, chat->ask, chat->path, error);
+    if (code == 0)
+        code = check_size(chat->bytes, error);
+    if (code == 0)
+        code = reserve_batch(tokenizer, 12 + path_bytes + chat->bytes, error);
+    if (code != 0)
+        return code;
+    if (tokenizer->batch_texts == 0)
+        put_text(tokenizer, chat->path, path_bytes);
+    put_number(tokenizer, chat->line);
+    put_text(tokenizer, chat->text, chat->bytes);
+    return flush_full(tokenizer, error);
 }
 
 int rp_frame_deliver(const struct rp_frame *frame, rp_sink *sink, void *context,
                      struct rp_error *error)
 {
     const uint8_t *at = frame->ids;
+    const struct rp_span *runs = frame->runs;
     int code = 0;
     for (uint32_t i = 0; i < frame->documents && code == 0; i++) {
-        struct rp_ids ids = {at, frame->width, frame->lengths[i]};
+        struct rp_ids ids = {.at = at,
+                             .width = frame->width,
+                             .count = frame->lengths[i],
+                             .has_ends = frame->kind == RP_FRAME_CHATS};
+        if (frame->run_counts)
+            ids.trained = (struct rp_trained){&frame->origin, runs, frame->run_counts[i]};
         code = sink(context, &ids, error);
+        runs += ids.trained.count;
         at += (size_t)frame->lengths[i] * frame->width;
     }
     return code;
@@ -160,7 +221,10 @@ int rp_frame_deliver(const struct rp_frame *frame, rp_sink *sink, void *context,
 int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error)
 {
     uint32_t texts = tokenizer->batch_texts;
-    uint32_t request[2] = {RP_ASK_TEXTS, texts};
+    enum rp_ask ask = tokenizer->batch_ask;
+    bool has_template = ask == RP_ASK_CHATS || ask == RP_ASK_CHAT_PAIRS;
+    enum rp_frame_kind expected = has_template ? RP_FRAME_CHATS : RP_FRAME_TEXTS;
+    uint32_t request[2] = {ask, texts};
     struct rp_frame frame = {0};
     if (texts == 0)
         return 0;
@@ -172,7 +236,7 @@ int rp_tokenizer_flush(struct rp_tokenizer *tokenizer, struct rp_error *error)
     rp_tokenizer_forget(tokenizer);
     if (code == 0)
         code = rp_worker_receive(&tokenizer->worker, &frame, error);
-    if (code == 0 && (frame.kind != RP_FRAME_TEXTS || frame.documents != texts))
+    if (code == 0 && (frame.kind != expected || frame.documents != texts))
         code = rp_fail(error, -RP_E_PROTOCOL, NULL,
                        "%s: sent %" PRIu32 " texts, got %" PRIu32 " back", tokenizer->name, texts,
                        frame.documents);

@@ -18,9 +18,9 @@
 #include "interrupt.h"
 
 #define WORKER "convert_worker.py"
-#define PROTOCOL 2u
-#define HELLO_BYTES 32u
-#define FRAME_BYTES 24u
+#define PROTOCOL 3u
+#define HELLO_BYTES 64u
+#define FRAME_BYTES 64u
 #define DOCUMENTS_MAX (1u << 20) /* of a frame */
 #define MESSAGE_BYTES_MAX 4096u
 
@@ -116,7 +116,39 @@ static int receive_refusal(struct rp_worker *worker, const uint8_t head[FRAME_BY
                    message);
 }
 
-static int receive_documents(struct rp_worker *worker, struct rp_frame *frame,
+/* The runs of trained tokens of every document: they keep their rules, whoever sent them. */
+static int check_runs(struct rp_worker *worker, const struct rp_frame *frame, uint64_t count,
+                      struct rp_error *error)
+{
+    const struct rp_span *runs = frame->runs;
+    for (uint32_t i = 0; i < frame->documents; i++) {
+        if (frame->run_counts[i] > count)
+            return fail_protocol(worker, error);
+        count -= frame->run_counts[i];
+        for (uint32_t k = 0; k < frame->run_counts[i]; k++, runs++)
+            if (runs->begin >= runs->end || runs->end > frame->lengths[i] ||
+                (k > 0 && runs->begin <= runs[-1].end))
+                return fail_protocol(worker, error);
+    }
+    return count == 0 ? 0 : fail_protocol(worker, error);
+}
+
+static int receive_runs(struct rp_worker *worker, struct rp_frame *frame, uint64_t count,
+                        struct rp_error *error)
+{
+    frame->run_counts = calloc((size_t)frame->documents + 1, sizeof *frame->run_counts);
+    frame->runs = calloc((size_t)count + 1, sizeof *frame->runs);
+    if (!frame->run_counts || !frame->runs)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " runs of tokens",
+                       worker->subject, count);
+    int code = receive_all(worker, frame->run_counts, frame->documents * sizeof *frame->run_counts,
+                           error);
+    if (code == 0)
+        code = receive_all(worker, frame->runs, (size_t)count * sizeof *frame->runs, error);
+    return code < 0 ? code : check_runs(worker, frame, count, error);
+}
+
+static int receive_documents(struct rp_worker *worker, struct rp_frame *frame, uint64_t runs,
                              struct rp_error *error)
 {
     uint64_t ids = 0;
@@ -139,7 +171,10 @@ static int receive_documents(struct rp_worker *worker, struct rp_frame *frame,
     if (!frame->ids)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for %" PRIu64 " tokens",
                        worker->subject, ids);
-    return receive_all(worker, frame->ids, (size_t)ids * frame->width, error);
+    code = receive_all(worker, frame->ids, (size_t)ids * frame->width, error);
+    if (code < 0 || !frame->origin.name[0])
+        return code;
+    return runs <= ids ? receive_runs(worker, frame, runs, error) : fail_protocol(worker, error);
 }
 
 int rp_worker_receive(struct rp_worker *worker, struct rp_frame *frame, struct rp_error *error)
@@ -155,13 +190,20 @@ int rp_worker_receive(struct rp_worker *worker, struct rp_frame *frame, struct r
         .share = rp_load_u32(head + 12),
         .dropped = rp_load_u64(head + 16),
     };
+    uint64_t runs = rp_load_u64(head + 24);
+    memcpy(frame->origin.name, head + 32, RP_MASK_NAME_BYTES);
+    if (frame->origin.name[RP_MASK_NAME_BYTES - 1])
+        return fail_protocol(worker, error);
     switch (rp_load_u32(head)) {
     case RP_FRAME_TEXTS:
         frame->kind = RP_FRAME_TEXTS;
-        return receive_documents(worker, frame, error);
+        return receive_documents(worker, frame, runs, error);
     case RP_FRAME_IDS:
         frame->kind = RP_FRAME_IDS;
-        return receive_documents(worker, frame, error);
+        return receive_documents(worker, frame, runs, error);
+    case RP_FRAME_CHATS:
+        frame->kind = RP_FRAME_CHATS;
+        return receive_documents(worker, frame, runs, error);
     case RP_FRAME_END:
         frame->kind = RP_FRAME_END;
         frame->documents = 0;
@@ -177,6 +219,8 @@ void rp_frame_release(struct rp_frame *frame)
 {
     free(frame->lengths);
     free(frame->ids);
+    free(frame->run_counts);
+    free(frame->runs);
     *frame = (struct rp_frame){0};
 }
 
@@ -232,15 +276,14 @@ int rp_worker_spawn(pid_t *child, const char *const arguments[4], int input, int
                    "cannot start %s: %s", python, strerror(code));
 }
 
-/* The hello is a frame of its own kind, or a refusal. */
+/* The hello is as long as a frame, which it is if it is a refusal. */
 static int receive_hello(struct rp_worker *worker, struct rp_error *error)
 {
     uint8_t hello[HELLO_BYTES];
-    int code = receive_all(worker, hello, FRAME_BYTES, error);
+    RP_STATIC_ASSERT(sizeof hello == FRAME_BYTES, "the protocol");
+    int code = receive_all(worker, hello, sizeof hello, error);
     if (code == 0 && rp_load_u32(hello) == RP_FRAME_REFUSED)
         return receive_refusal(worker, hello, error);
-    if (code == 0)
-        code = receive_all(worker, hello + FRAME_BYTES, HELLO_BYTES - FRAME_BYTES, error);
     if (code < 0)
         return code;
     if (memcmp(hello, "RPCW", 4) || rp_load_u32(hello + 4) != PROTOCOL)
