@@ -187,13 +187,14 @@ static int look_at(struct rp_cache *cache, const struct rp_cache_job *job)
 
 static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
 {
-    if (job->has_data && rp_now_ns() < cache->pause_until_ns) {
+    if (rp_now_ns() < cache->pause_until_ns) {
         rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
         return;
     }
     int code = rp_keeper_lock(cache, LOCK_WAIT_MS);
-    if (code == -EWOULDBLOCK) {
+    if (code == -EWOULDBLOCK) { /* whoever has it may be stopped: not once more for each job */
         rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
+        cache->pause_until_ns = rp_now_ns() + PAUSE_NS;
         return;
     }
     if (code >= 0) {

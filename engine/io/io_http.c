@@ -34,6 +34,7 @@
 #define RANGE_BYTES (8u << 20)
 #define TAKE_MAX 64u
 #define LOOK_MS 2u
+#define LOOK_FILES_MS 1u
 #define LOCAL_DEPTH_MAX 4096u
 
 struct http_object {
@@ -368,7 +369,9 @@ static void take_requests(struct http *http, bool wait)
 {
     struct rp_object_request *done[TAKE_MAX];
     const struct rp_requests_wait until = {.wait_min = http->result_count == 0,
-                                           .most_ms = wait && !http->at_files ? 0 : LOOK_MS,
+                                           .most_ms = http->at_files ? LOOK_FILES_MS
+                                                      : wait         ? 0
+                                                                     : LOOK_MS,
                                            .is_stopping = http->is_stopping,
                                            .context = http->context};
     unsigned count = rp_requests_wait(http->requests, done, TAKE_MAX, &until);

@@ -32,7 +32,7 @@ class Store:
 
     def __init__(self, folder):
         self.folder, self.fault, self.asked, self.headers = Path(folder), None, [], []
-        self.lock = threading.Lock()
+        self.lock, self.contents = threading.Lock(), {}
         store = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -60,6 +60,17 @@ class Store:
     def url(self, path):
         return f"{self.base}/{Path(path).name}"
 
+    def content_of(self, path):
+        """Bytes and ETag, read once for each content."""
+        info = path.stat()
+        stamp = info.st_ino, info.st_mtime_ns, info.st_size
+        known = self.contents.get(path)
+        if not known or known[0] != stamp:
+            content = path.read_bytes()
+            known = stamp, content, '"%s"' % hashlib.md5(content).hexdigest()
+            self.contents[path] = known
+        return known[1:]
+
     def serve(self, handler):
         name = handler.path.split("?")[0].lstrip("/")
         with self.lock:
@@ -68,8 +79,7 @@ class Store:
         path = self.folder / name
         if not path.is_file():
             return answer(handler, 404, b"<Error><Code>NoSuchKey</Code></Error>")
-        handler.content = path.read_bytes()
-        handler.etag = '"%s"' % hashlib.md5(handler.content).hexdigest()
+        handler.content, handler.etag = self.content_of(path)
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range", ""))
         handler.first, handler.last = (
             (int(found[1]), min(int(found[2]), len(handler.content) - 1))

@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks of objects that are kept on a local disk: the same rows as without, whatever happens to
+the disk, the process, the object or the directory; and what is kept is not asked for again."""
+
+import fcntl
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy
+import pytest
+import ringpack
+from failure_kit import Tape, finish
+from refusal_kit import refused_serve
+from remote_kit import (  # with the fixtures `environment` and `store`
+    after,
+    busy,
+    environment,
+    make_tape,
+    silence,
+    sometimes,
+    store,
+    to_store,
+)
+from stream_kit import Engine, Ranks, wait_until, write_megatron
+
+MB = 1 << 20
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="mounts need root")
+
+
+@pytest.fixture
+def cached(folder, store):
+    """Makes a config whose objects are kept in a directory of the test."""
+
+    def change(tape, **keys):
+        keys = {"cache_dir": str(folder / "cache"), "cache_bytes": "64m", **keys}
+        tape.config.update(keys)
+        return tape
+
+    return change
+
+
+def requests(store):
+    """For ranges of tokens. A start looks at one byte of each object."""
+    ranges = [
+        headers.get("Range")
+        for path, headers in zip(store.asked, store.headers)
+        if path.endswith(".bin")
+    ]
+    return [r for r in ranges if r != "bytes=0-0"]
+
+
+def files_of(folder):
+    return [path for path in (folder / "cache" / "blocks").glob("*.blocks") if path.is_file()]
+
+
+def kept_bytes(folder):
+    """What the directory takes on its disk."""
+    return sum(path.stat().st_blocks * 512 for path in files_of(folder))
+
+
+def stat_of(engine):
+    return ringpack.stat(engine.run, engine.folder)
+
+
+def again(tape):
+    """The same rows are to be read once more."""
+    tape.rows.clear()
+    return tape
+
+
+# ---- what is kept is not asked for again --------------------------------------------------------
+
+
+@pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
+def test_a_warm_cache_asks_the_server_for_nothing(program, folder, store, cached, indexed):
+    """In a second run, and in one that goes on from a state token alone."""
+    tape = cached(to_store(make_tape(program, folder, indexed), store))
+    finish(program, folder, tape)
+    assert requests(store)
+    assert kept_bytes(folder) >= os.path.getsize(tape.path)
+    store.headers.clear(), store.asked.clear()
+    engine = Engine(program, folder, again(tape).config)
+    try:
+        with Ranks(engine) as ranks:
+            tape.read(ranks, 10)
+            token = ranks.tokens()[0]
+            told = stat_of(engine)
+    finally:
+        engine.kill()
+    assert told["cache_fetched_bytes"] == 0 and told["cache_misses"] == 0
+    assert told["cache_hits"] > 0 and told["cache_hit_bytes"] > 0
+    assert Path(told["cache_dir"]) == folder / "cache" / "blocks"
+    finish(program, folder, tape, token)
+    assert requests(store) == []
+
+
+def digest_of(program, folder, config, **changes):
+    config = {"block_documents": 16, "window_blocks": 2, **config, "shuffle": "block", **changes}
+    engine = Engine(program, folder, {"num_epochs": 3, "prefetch_bytes": "4m", **config})
+    try:
+        with Ranks(engine) as ranks:
+            digest = sum(batch.digest() for turn in ranks.turns() for batch in turn) % 2**128
+            told = stat_of(engine)
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    return digest, told
+
+
+def test_digests_with_and_without_a_cache_are_those_of_the_disk(program, folder, store, cached):
+    tape = make_tape(program, folder, indexed=True)
+    local, _ = digest_of(program, folder, tape.config)
+    remote = to_store(tape, store)
+    assert digest_of(program, folder, remote.config)[0] == local
+    for _ in range(2):
+        digest, told = digest_of(program, folder, cached(remote).config)
+        assert digest == local
+        assert "cache_epoch" in told
+    assert told["cache_fetched_bytes"] == 0
+
+
+@pytest.fixture
+def large(folder, store):
+    """A corpus of 12 MB, of which a cache of 8 MiB cannot hold all, and keys to read it with."""
+    generator = numpy.random.default_rng(3)
+    tokens = generator.integers(1, 30000, 6_000_000).astype("u2")
+    documents = numpy.split(tokens, numpy.arange(3000, len(tokens), 3000))
+    path = Path(write_megatron(folder / "large", documents, "u16"))
+    for suffix in ".bin", ".idx":
+        shutil.copy(path.with_suffix(suffix), store.folder)
+    keys = {"seq_len": 8192, "batch_size": 8, "block_documents": 64, "window_blocks": 2}
+    return path, {**keys, "packing": "concat", "prefetch_bytes": "8m"}
+
+
+def test_a_small_cache_keeps_to_its_size_and_saves_what_it_can(program, folder, store, large):
+    path, keys = large
+    keys["cache_dir"], keys["cache_bytes"] = str(folder / "cache"), "8m"
+    local, _ = digest_of(program, folder, {"sources": [str(path)], **keys})
+    digest, told = digest_of(program, folder, {"sources": [store.url(path)], **keys})
+    size = path.stat().st_size
+    assert digest == local
+    assert told["cache_held_bytes"] <= told["cache_bytes_max"] == 8 * MB
+    assert kept_bytes(folder) < 8 * MB + 256 * 1024
+    # three epochs of which a cache that held nothing would fetch all
+    assert size < told["cache_fetched_bytes"] < 2.4 * size, told
+    assert told["cache_epoch"] >= 2
+
+
+# ---- documents shuffled singly ------------------------------------------------------------------
+
+
+def test_single_documents_need_a_cache_that_holds_them_all(program, folder, store, large):
+    path, keys = large
+    url = store.url(path)
+    keys.update(cache_dir=str(folder / "cache"), cache_bytes="8m", shuffle="document")
+    texts = [url, "shuffle: block", "cache_bytes", "12001280", "8388608"]
+    refused_serve(program, folder, url, *texts, **keys)
+    keys.update(cache_bytes="12m", batch_size=32, num_epochs=1)
+    local, _ = digest_of(program, folder, {"sources": [str(path)]}, **keys)
+    assert digest_of(program, folder, {"sources": [url]}, **keys)[0] == local
+    (folder / "cache" / "blocks").rename(folder / "elsewhere")
+    (folder / "cache" / "blocks").write_text("")
+    refused_serve(program, folder, url, str(folder / "cache" / "blocks"), **keys)
+
+
+# ---- trouble ------------------------------------------------------------------------------------
+
+
+def test_kills_in_the_middle_of_downloads_leave_nothing_wrong(program, folder, store, cached):
+    tape = cached(to_store(make_tape(program, folder, tokens=60000), store))
+    generator = random.Random(5)
+    token = None
+    for _ in range(6):
+        store.fault = sometimes(3, busy)  # so that it lasts
+        engine = Engine(program, folder, tape.config)
+        try:
+            with Ranks(engine, token=token) as ranks:
+                tape.read(ranks, generator.randrange(1, 12))
+                token = ranks.tokens()[0]
+        finally:
+            engine.kill()
+    store.fault = None
+    finish(program, folder, tape, token)
+    finish(program, folder, again(tape))
+    store.headers.clear(), store.asked.clear()
+    finish(program, folder, again(tape))
+    assert requests(store) == []
+    assert kept_bytes(folder) < 2 * os.path.getsize(tape.path) + 64 * 1024
+
+
+def test_an_object_that_changed_is_another_object(program, folder, store, cached):
+    """Of the same name and size: its rows come, and not those that are kept."""
+    tape = cached(to_store(make_tape(program, folder), store))
+    finish(program, folder, tape)
+    other = folder / "other"
+    other.mkdir()
+    changed = Tape(other, 24000, seed=8)
+    changed.config = tape.config
+    for suffix in ".bin", ".idx":
+        shutil.copy(Path(changed.path).with_suffix(suffix), store.folder)
+    finish(program, folder, changed)
+    assert len(files_of(folder)) == 2
+
+
+def damage(folder, seed):
+    """Some bytes of each page of data."""
+    generator = random.Random(seed)
+    for path in files_of(folder):
+        content = bytearray(path.read_bytes())
+        for page in range(3 * 4096, len(content), 4096):
+            content[generator.randrange(page, min(page + 4096, len(content)))] ^= 0x10
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
+def test_damaged_bytes_are_fetched_anew(program, folder, store, cached, indexed):
+    tape = cached(to_store(make_tape(program, folder, indexed), store))
+    finish(program, folder, tape)
+    damage(folder, 1)
+    engine = Engine(program, folder, again(tape).config)
+    try:
+        with Ranks(engine) as ranks:
+            tape.read(ranks)
+            told = stat_of(engine)
+        tape.assert_whole()
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    assert told["cache_fetched_bytes"] >= os.path.getsize(tape.path)
+    store.headers.clear(), store.asked.clear()
+    finish(program, folder, again(tape))  # what was fetched anew is kept
+    assert requests(store) == []
+
+
+def test_damaged_bytes_that_are_not_compared_are_delivered(
+    broken, folder, store, cached, monkeypatch
+):
+    """The control of the test above."""
+    tape = cached(to_store(make_tape(None, folder), store))
+    finish(broken, folder, tape)
+    damage(folder, 1)
+    monkeypatch.setenv("RP_DEFECT", "trust_cached_bytes")
+    engine = Engine(broken, folder, again(tape).config)
+    try:
+        with Ranks(engine) as ranks, pytest.raises(AssertionError, match="other tokens"):
+            tape.read(ranks)
+    finally:
+        engine.kill()
+
+
+def test_files_that_are_no_files_of_a_cache(program, folder, store, cached):
+    """Cut, empty and foreign files in its directory, and a record of nonsense."""
+    tape = cached(to_store(make_tape(program, folder), store))
+    finish(program, folder, tape)
+    for content in b"", b"RPCACHE1", os.urandom(9000):
+        for path in files_of(folder):
+            path.write_bytes(content)
+        blocks = folder / "cache" / "blocks"
+        (blocks / "space").write_bytes(os.urandom(40))
+        (blocks / f"{7:032x}.blocks").write_bytes(os.urandom(20000))
+        (blocks / f"{8:032x}.blocks").mkdir(exist_ok=True)
+        (blocks / "README").write_text("mine")
+        finish(program, folder, again(tape))
+        assert (blocks / "README").read_text() == "mine"
+    store.headers.clear(), store.asked.clear()
+    finish(program, folder, again(tape))
+    assert requests(store) == []
+
+
+@needs_root
+def test_a_full_disk_of_the_cache_is_no_error(program, folder, store, cached):
+    tape = cached(to_store(make_tape(program, folder, tokens=200000), store))
+    place = folder / "cache"
+    place.mkdir()
+    mount = f'mount -t tmpfs -o size=220k,mode=700 none {place} && exec "$@"'
+    prefix = ["unshare", "-m", "sh", "-c", mount, "sh"]
+    engine = Engine(program, folder, tape.config, prefix=prefix)
+    try:
+        with Ranks(engine) as ranks:
+            tape.read(ranks)
+            wait_until(lambda: stat_of(engine)["cache_failures"] > 0, "a full disk")
+        tape.assert_whole()
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    assert "No space left" in engine.log() and "cannot be kept" in engine.log()
+    assert engine.log().count("cannot be kept") == 1
+
+
+def test_a_directory_that_cannot_be_used_is_no_error(program, folder, store, cached):
+    """The indexes have their place, and the blocks have none."""
+    tape = cached(to_store(make_tape(program, folder), store))
+    (folder / "cache").mkdir()
+    (folder / "cache" / "blocks").write_text("")
+    log = finish(program, folder, tape)
+    assert "no blocks of objects are kept" in log and str(folder / "cache" / "blocks") in log
+
+
+def test_a_cache_that_is_removed_while_it_is_used(program, folder, store, cached):
+    tape = cached(to_store(make_tape(program, folder, tokens=100000), store))
+    engine = Engine(program, folder, tape.config)
+    try:
+        with Ranks(engine) as ranks:
+            tape.read(ranks, 5)
+            shutil.rmtree(folder / "cache" / "blocks")
+            tape.read(ranks)
+        tape.assert_whole()
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    finish(program, folder, again(tape))
+
+
+def test_a_stop_does_not_wait_for_a_server_behind_a_cache(
+    program, folder, store, cached, monkeypatch
+):
+    monkeypatch.setenv("RINGPACK_OBJECT_PATIENCE", "50,20000,300,300")
+    tape = cached(to_store(make_tape(program, folder), store))
+    engine = Engine(program, folder, tape.config)
+    asked = len(store.asked)
+    store.fault = after(5, silence)
+    try:
+        wait_until(lambda: len(store.asked) > asked + 6, "requests")
+        assert engine.stop() == 0, engine.log()
+    finally:
+        engine.kill()
+
+
+# ---- several engines ----------------------------------------------------------------------------
+
+
+def test_two_engines_fill_one_cache(program, folder, store, large):
+    """Both deliver what the disk has, and together they keep to one limit; one that is killed takes
+    nothing with it."""
+    path, keys = large
+    keys.update(cache_dir=str(folder / "cache"), cache_bytes="8m")
+    local, _ = digest_of(program, folder, {"sources": [str(path)], **keys})
+    config = {"sources": [store.url(path)], **keys, "shuffle": "block", "num_epochs": 3}
+    engines = [Engine(program, folder, {**config, "run": name}) for name in ("a", "b", "c")]
+    try:
+        with Ranks(engines[0]) as one, Ranks(engines[1]) as other, Ranks(engines[2]) as third:
+            digests = [0, 0]
+            for number, turns in enumerate(zip(one.turns(), other.turns())):
+                for engine, turn in enumerate(turns):
+                    digests[engine] += sum(batch.digest() for batch in turn)
+                if number < 8:
+                    third.turn()
+                if number == 8:
+                    engines[2].kill()
+                assert kept_bytes(folder) < 8 * MB + 512 * 1024
+        assert [digest % 2**128 for digest in digests] == [local, local]
+        assert [engine.wait() for engine in engines[:2]] == [0, 0]
+    finally:
+        for engine in engines:
+            engine.kill()
+    assert digest_of(program, folder, {"sources": [store.url(path)], **keys})[0] == local
+
+
+def test_a_holder_that_hangs_is_not_waited_for(program, folder, store, cached):
+    """Another process has the lock of the directory: nothing is kept, and the stream goes on."""
+    tape = cached(to_store(make_tape(program, folder), store))
+    finish(program, folder, tape)
+    for path in files_of(folder):
+        path.unlink()
+    engine = Engine(program, folder, again(tape).config, wait=False)
+    engine.wait_ready()
+    with open(folder / "cache" / "blocks" / "space", "rb") as space:
+        fcntl.flock(space, fcntl.LOCK_EX)
+        try:
+            with Ranks(engine) as ranks:
+                tape.read(ranks)
+            tape.assert_whole()
+            assert engine.wait() == 0, engine.log()
+        finally:
+            engine.kill()
