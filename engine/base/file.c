@@ -7,6 +7,7 @@
  * it. */
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -299,6 +300,34 @@ void rp_new_file_discard(struct rp_new_file *new_file)
     free(new_file->temporary);
     free(new_file->path);
     *new_file = (struct rp_new_file){.fd = -1};
+}
+
+/* "FILE.tmp.PID.ATTEMPT", as new_file_named and new_file_link make it? */
+static bool is_temporary_of(const char *name, const char *file)
+{
+    static const char middle[] = ".tmp.", digits[] = "0123456789";
+    size_t length = strlen(file);
+    if (strncmp(name, file, length) != 0 || strncmp(name + length, middle, sizeof middle - 1) != 0)
+        return false;
+    const char *pid = name + length + sizeof middle - 1;
+    const char *dot = pid + strspn(pid, digits);
+    if (dot == pid || *dot != '.')
+        return false;
+    const char *end = dot + 1 + strspn(dot + 1, digits);
+    return end > dot + 1 && *end == '\0';
+}
+
+void rp_new_file_sweep(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    char *directory = rp_path_directory(path);
+    DIR *stream = directory ? opendir(directory) : NULL;
+    for (struct dirent *entry; stream && (entry = readdir(stream)) != NULL;)
+        if (is_temporary_of(entry->d_name, file))
+            (void)unlinkat(dirfd(stream), entry->d_name, 0);
+    if (stream)
+        closedir(stream);
+    free(directory);
 }
 
 int rp_file_replace(const char *path, const void *buffer, size_t bytes, struct rp_error *error)

@@ -63,6 +63,9 @@ RP_MUST_CHECK int rp_new_file_publish_unsynced(struct rp_new_file *new_file,
                                                struct rp_error *error);
 /** Close and remove a file that was not published. Fine after rp_new_file_publish. */
 void rp_new_file_discard(struct rp_new_file *new_file);
+/** Remove the temporary files beside `path` that killed processes have left. To be called where no
+ * other process can be writing this file. One that cannot be removed stays. */
+void rp_new_file_sweep(const char *path);
 
 /** Lock an open file exclusively (flock). It tries for half a second, because a child of a killed
  * holder keeps the lock until it has ended, too. -EWOULDBLOCK: another process has the lock. *error

@@ -62,10 +62,12 @@ static bool make_directory(const char *path, struct rp_error *error)
     return (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) || rp_dir_make(path, error) == 0;
 }
 
-/* A record that cannot be read is ignored; the next note replaces it. */
+/* A record that cannot be read is ignored; the next note replaces it. Only engines that have the
+ * lock of the checkpoint directory write this file, and that is this engine now. */
 static void read_record(struct rp_recorder *recorder)
 {
     struct rp_error error;
+    rp_new_file_sweep(recorder->path);
     int code = rp_checkpoint_run_record_read(&recorder->known, recorder->path, &error);
     recorder->has_record = code == 1;
     if (code < 0)

@@ -260,6 +260,19 @@ def test_a_damaged_record_is_left_out(place):
     finish(place.program, place.folder, place.tape, token)
 
 
+def test_what_killed_engines_left_is_removed(place):
+    """Temporary files of this record; nothing that another run or program may need."""
+    place.train()
+    (path,) = place.records()
+    left = [path.with_name(f"{path.name}.tmp.{end}") for end in ("4711.0", "1.999")]
+    others = [path.with_name(f"{path.name}.tmp.{end}") for end in ("", "1", "1.", "a.0", "1.0.bak")]
+    others.append(path.with_name(f"other-{path.name}.tmp.1.0"))
+    for name in [*left, *others]:
+        name.touch()
+    place.first_row()
+    assert sorted(path.parent.iterdir()) == sorted([path, *others])
+
+
 def test_the_users_home_is_the_standard(place):
     """Where XDG_STATE_HOME is not set."""
     home = place.folder / "home"
