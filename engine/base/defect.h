@@ -37,6 +37,7 @@
     X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
+    X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(map_small_files, "each index has a mapping of its own, however small")                       \

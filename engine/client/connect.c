@@ -3,6 +3,7 @@
  * engine. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -403,6 +404,18 @@ void rp_client_leave(struct rp_client *client)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
+/* Cut the note off a text, and put it into *error, which says of a success what is to be said. */
+static void take_note(const struct reply *reply, struct rp_error *error)
+{
+    char *note = reply->head.code == RP_REPLY_CODE_NOTE ? strrchr(reply->text, '\n') : NULL;
+    if (note)
+        *note++ = '\0';
+    if (error) {
+        *error = (struct rp_error){0};
+        snprintf(error->message, sizeof error->message, "%s", note ? note : "");
+    }
+}
+
 /* Ask, and return the text of the answer, which the caller frees. */
 static int ask_with(const char *run_dir, const char *run, uint32_t kind, const void *body,
                     size_t body_bytes, char **text_out, struct rp_error *error)
@@ -421,6 +434,7 @@ static int ask_with(const char *run_dir, const char *run, uint32_t kind, const v
     close(fd);
     if (code < 0)
         return code;
+    take_note(&reply, error);
     *text_out = strdup(reply.text);
     close_reply(&reply);
     return *text_out ? 0 : rp_fail(error, -ENOMEM, NULL, "the engine's reply: out of memory");

@@ -215,6 +215,26 @@ static bool retire_rows(struct rp_deliver *d)
     return worked;
 }
 
+/* All tokens were copied: the stream has ended, unless a token file has changed since the last
+ * look. While no answer has come there is nothing to do; dispatch wakes the engine then. */
+static int end_stream(struct rp_deliver *d, uint64_t batch, struct rp_error *error)
+{
+    if (!d->ends) {
+        rp_looks_ask(d->looks);
+        rp_event_signal(&d->arena->words->retired_event);
+    }
+    d->ends = true;
+    int code = rp_looks_result(d->looks, error);
+    if (code <= 0)
+        return code < 0 ? code : RP_FLOW_IDLE;
+    for (uint32_t r = 0; r < d->options->rank_count; r++)
+        if (r != d->ring_aside)
+            rp_ring_set_status(&d->rings[r], RP_RING_END, batch, NULL);
+    d->ended = true;
+    retire(d);
+    return RP_FLOW_WORKED;
+}
+
 /* Retire a special ticket. Returns a step, or what stops the stream. */
 static int retire_special(struct rp_deliver *d, struct rp_error *error)
 {
@@ -228,15 +248,7 @@ static int retire_special(struct rp_deliver *d, struct rp_error *error)
         return rp_fail(error, ticket->error, ticket->hint, "%s", ticket->message);
     if (ticket->bad_transfer)
         return report_bad_token(d, ticket, error);
-    int code = rp_files_last_look(d->files, error);
-    if (code < 0)
-        return code;
-    for (uint32_t r = 0; r < d->options->rank_count; r++)
-        if (r != d->ring_aside)
-            rp_ring_set_status(&d->rings[r], RP_RING_END, ticket->batch, NULL);
-    d->ended = true;
-    retire(d);
-    return RP_FLOW_WORKED;
+    return end_stream(d, ticket->batch, error);
 }
 
 int rp_deliver_step(struct rp_deliver *d, struct rp_error *error)
@@ -259,7 +271,7 @@ static bool is_at_end(const struct rp_deliver *d)
 
 bool rp_deliver_give_back(struct rp_deliver *d)
 {
-    bool worked = rp_deliver_poll_space(d), ended = d->ended || is_at_end(d);
+    bool worked = rp_deliver_poll_space(d), ended = d->ends || is_at_end(d);
     uint64_t next = d->next_ticket;
     rp_turn_give_back(&d->turn);
     return !worked && (ended || !is_packed(d->arena, next)) && /* PAIRS turn */

@@ -10,13 +10,15 @@
 
 #include "flow/flow.h"
 #include "flow/files.h"
+#include "flow/looks.h"
 #include "flow/turn.h"
 
 struct rp_deliver {
     const struct rp_flow_options *options;
     struct rp_arena *arena;
     struct rp_ring *rings; /* [rank_count] */
-    struct rp_files *files;
+    const struct rp_files *files;
+    struct rp_looks *looks;
     int wake_fd;                /* eventfd of the engine */
     struct rp_a32 space_wanted; /* by a packer that may not have got the turn. PAIRS turn */
     struct rp_turn turn;        /* its holder owns everything below, and the rings' words */
@@ -28,6 +30,7 @@ struct rp_deliver {
     /* a catch-up flow delivers to this ring, and this flow leaves its words alone; or RP_NO_RING */
     uint32_t ring_aside;
     bool space_awaited; /* a packer thread sleeps, and no slot was freed since it asked */
+    bool ends;          /* all is packed, and the end waits for the last look at token files */
     bool ended;
     bool held;
     uint64_t held_batch, held_ticket;

@@ -11,6 +11,9 @@
  * opened (rp_corpus_look). Dispatch makes that check before it sleeps, and otherwise at intervals
  * that keep its cost a small share of dispatch's time.
  *
+ * Token files without hashes are looked at twice a second, and whenever the engine asks for it
+ * (looks.h). So the thread lives as long as the flow runs, also when everything is planned.
+ *
  * Invariants: everything about a ticket is written before its PLANNED store; a ticket becomes
  * PLANNED only if a check after it was closed found the indexes unchanged. Failures: an error of
  * the plan or of opening a file becomes a ticket of its own, in its place in the order, so all
@@ -29,6 +32,27 @@
  * LOOK_NS_MAX after it. */
 #define LOOK_SHARE 64u
 #define LOOK_NS_MAX 50000000u
+/* Between two looks at token files that nobody asks for. */
+#define FILES_LOOK_NS 500000000u
+
+/* ---- looking at token files ------------------------------------------------------------------ */
+
+static void look_at_files(struct rp_dispatch *d)
+{
+    uint64_t retired = rp_a64_load_acquire(&d->arena->words->retired);
+    rp_looks_answer(d->looks, d->reads.files, retired, d->wake_fd);
+    d->looked_ns = rp_now_ns();
+}
+
+static int look_when_due(struct rp_dispatch *d, struct rp_error *error)
+{
+    if (rp_now_ns() - d->looked_ns >= FILES_LOOK_NS || rp_looks_are_asked_for(d->looks))
+        look_at_files(d);
+    if (!rp_a32_load_relaxed(&d->looks->has_failed))
+        return 0;
+    *error = d->looks->error;
+    return error->code;
+}
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
@@ -97,10 +121,13 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
         int code = hand_on(d, error);
         if (code < 0)
             return code;
+        if (rp_looks_are_asked_for(d->looks))
+            look_at_files(d);        /* of a failure dispatch_all hears */
         join_rings(d, d->batch + 1); /* rows of d->batch may have been planned */
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
         uint32_t epoch = rp_event_prepare(&words->retired_event); /* fences. PAIRS retired-wanted */
-        if (rp_arena_stopping(d->arena) || rp_a64_load_acquire(&words->retired) >= wanted)
+        if (rp_arena_stopping(d->arena) || rp_a64_load_acquire(&words->retired) >= wanted ||
+            rp_looks_are_asked_for(d->looks))
             rp_event_cancel(&words->retired_event);
         else
             rp_event_sleep(&words->retired_event, epoch, 100000000);
@@ -365,8 +392,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
             if (code == 0)
                 break;
         }
-        uint64_t retired = rp_a64_load_acquire(&d->arena->words->retired);
-        int code = rp_files_watch(d->reads.files, retired, error);
+        int code = look_when_due(d, error);
         if (code >= 0)
             code = plan_batch(d, error);
         if (code >= 0 && rp_now_ns() >= d->look_at_ns)
@@ -400,9 +426,9 @@ static int end_before_failure(struct rp_dispatch *d, int code, struct rp_error *
     return looked;
 }
 
-static void run_dispatch(void *argument)
+/* Plan the whole stream. A failure becomes a ticket. */
+static void plan_stream(struct rp_dispatch *d)
 {
-    struct rp_dispatch *d = argument;
     struct rp_error error = {0};
     int code = dispatch_all(d, &error);
     if (code >= 0 || code == -RP_E_STOPPED)
@@ -413,6 +439,32 @@ static void run_dispatch(void *argument)
         close_ticket(d);
         publish_closed(d);
     }
+}
+
+/* Nothing is planned any more. What was asked for before the flow is stopped is answered. */
+static void answer_until_stopped(struct rp_dispatch *d)
+{
+    struct rp_arena_words *words = d->arena->words;
+    rp_a64_store_relaxed(&words->retired_wanted, UINT64_MAX);
+    for (;;) {
+        bool stops = rp_arena_stopping(d->arena);
+        if (rp_looks_are_asked_for(d->looks))
+            look_at_files(d);
+        if (stops)
+            return;
+        uint32_t epoch = rp_event_prepare(&words->retired_event);
+        if (rp_arena_stopping(d->arena) || rp_looks_are_asked_for(d->looks))
+            rp_event_cancel(&words->retired_event);
+        else
+            rp_event_sleep(&words->retired_event, epoch, 100000000);
+    }
+}
+
+static void run_dispatch(void *argument)
+{
+    struct rp_dispatch *d = argument;
+    plan_stream(d);
+    answer_until_stopped(d);
 }
 
 /* The plan reads mapped indexes. If a page of one cannot be read any more (the file was cut short),

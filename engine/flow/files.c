@@ -9,12 +9,10 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/clock.h"
 #include "base/defect.h"
 #include "base/mapped.h"
 #include "base/mem.h"
 
-#define WATCH_NS 500000000u
 /* So many files are open at once, whatever the limit of descriptors allows: more do not make
  * anything faster, and a manifest is for corpora that have a million. */
 #define OPEN_MAX_OF_MANIFEST 4096u
@@ -189,12 +187,8 @@ void rp_files_restart(struct rp_files *files)
         files->files[files->watched[i]].last_ticket = 0;
 }
 
-int rp_files_watch(struct rp_files *files, uint64_t retired, struct rp_error *error)
+int rp_files_look(struct rp_files *files, uint64_t retired, struct rp_error *error)
 {
-    uint64_t now = rp_now_ns();
-    if (now - files->watched_ns < WATCH_NS)
-        return 0;
-    files->watched_ns = now;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < files->watched_count; i++) {
         uint32_t shard = files->watched[i];
@@ -208,14 +202,6 @@ int rp_files_watch(struct rp_files *files, uint64_t retired, struct rp_error *er
     }
     files->watched_count = kept;
     return 0;
-}
-
-int rp_files_last_look(struct rp_files *files, struct rp_error *error)
-{
-    int code = 0;
-    for (uint32_t i = 0; i < files->watched_count && code >= 0; i++)
-        code = look(files, files->watched[i], error);
-    return code;
 }
 
 static uint64_t block_bytes(uint64_t at, uint64_t bytes)

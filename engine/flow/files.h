@@ -42,7 +42,6 @@ struct rp_files {
     bool has_mappings; /* or had, before one of them failed */
     /* Files without hashes whose tokens were used since they were last looked at. */
     uint32_t *watched, watched_count;
-    uint64_t watched_ns; /* when rp_files_watch last looked */
     /* Written by dispatch: rp_flow_counts. */
     struct rp_a64 taken_bytes, unverified_bytes;
 };
@@ -76,14 +75,11 @@ void rp_files_use(struct rp_files *files, uint32_t shard, uint64_t ticket);
  * at after they have been copied. */
 void rp_files_note_use(struct rp_files *files, uint32_t shard, uint64_t ticket, uint64_t bytes);
 
-/** Twice a second, check that the files without hashes are still what they were (rp_shard_check). A
- * file is checked from its first use until one check after the last ticket that used it was retired
- * (all below `retired` are), so a change before the tokens were copied is always noticed. Called by
- * dispatch. */
-RP_MUST_CHECK int rp_files_watch(struct rp_files *files, uint64_t retired, struct rp_error *error);
-/** Check all files that rp_files_watch still has to check, at once: at the end of the stream, when
- * dispatch is done. */
-RP_MUST_CHECK int rp_files_last_look(struct rp_files *files, struct rp_error *error);
+/** Check that the files without hashes are still what they were (rp_shard_check). A file is checked
+ * from its first use until one check after the last ticket that used it was retired (all below
+ * `retired` are), so a change before the tokens were copied is always noticed. Called by dispatch.
+ */
+RP_MUST_CHECK int rp_files_look(struct rp_files *files, uint64_t retired, struct rp_error *error);
 
 /** Tickets are numbered from 0 again. */
 void rp_files_restart(struct rp_files *files);

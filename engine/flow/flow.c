@@ -104,6 +104,9 @@ static void drop_catch_up(struct rp_flow *flow)
     struct rp_flow_counts counts, *sum = &flow->caught_up;
     if (!flow->catch_up)
         return;
+    rp_flow_stop(flow->catch_up); /* looks at its files */
+    if (flow->caught_up_error.code == 0)
+        (void)!rp_looks_result(&flow->catch_up->looks, &flow->caught_up_error);
     rp_flow_counts(flow->catch_up, &counts);
     sum->batches += counts.batches;
     sum->rows += counts.rows;
@@ -224,6 +227,7 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                              .arena = &flow->arena,
                              .rings = rings,
                              .files = &flow->files,
+                             .looks = &flow->looks,
                              .base_row = base_row,
                              .unlabelled = flow->unlabelled,
                              .batches = d->batches,
@@ -237,7 +241,9 @@ static void prepare_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_
                                           .base_row = base_row,
                                           .begin_row = base_row + batch * o->rows * o->world,
                                           .batch = batch,
-                                          .start_batch = flow->start_batch};
+                                          .start_batch = flow->start_batch,
+                                          .looks = &flow->looks,
+                                          .wake_fd = flow->wake_fd};
 }
 
 int rp_flow_start(struct rp_flow *flow, struct rp_plan *plan, struct rp_plan *scout,
@@ -267,6 +273,7 @@ void rp_flow_stop(struct rp_flow *flow)
         return;
     drop_catch_up(flow);
     struct rp_arena_words *words = flow->arena.words;
+    rp_looks_ask(&flow->looks);
     rp_a32_store_release(&words->stop, RP_ARENA_STOPS);
     rp_event_signal(&words->planned);
     rp_event_signal(&words->ready);
@@ -335,10 +342,20 @@ int rp_flow_resume_packers(struct rp_flow *flow, struct rp_error *error)
 
 /* ---- delivering ------------------------------------------------------------------------------ */
 
+/* Has a token file changed that a catch-up flow has read, which is gone? */
+static int caught_up_failure(const struct rp_flow *flow, struct rp_error *error)
+{
+    if (flow->caught_up_error.code < 0 && error)
+        *error = flow->caught_up_error;
+    return flow->caught_up_error.code;
+}
+
 int rp_flow_deliver(struct rp_flow *flow, struct rp_error *error)
 {
     RP_ASSERT(flow->running);
-    int code = watch_filling(flow, error);
+    int code = caught_up_failure(flow, error);
+    if (code >= 0)
+        code = watch_filling(flow, error);
     if (code < 0)
         return code;
     int step = rp_deliver_step(&flow->deliver, error);
@@ -381,6 +398,26 @@ void rp_flow_unpark(struct rp_flow *flow)
     for (uint32_t r = 0; r < flow->options.rank_count; r++)
         if (r != flow->deliver.ring_aside)
             rp_ring_want_space(&flow->deliver.rings[r], false);
+}
+
+/* ---- the last look at token files ----------------------------------------------------------- */
+
+void rp_flow_ask_look(struct rp_flow *flow)
+{
+    if (!flow->running)
+        return;
+    rp_looks_ask(&flow->looks);
+    rp_event_signal(&flow->arena.words->retired_event);
+    if (flow->catch_up)
+        rp_flow_ask_look(flow->catch_up);
+}
+
+int rp_flow_look_result(const struct rp_flow *flow, struct rp_error *error)
+{
+    int result = caught_up_failure(flow, error);
+    if (result == 0)
+        result = rp_looks_result(&flow->looks, error);
+    return result <= 0 || !flow->catch_up ? result : rp_flow_look_result(flow->catch_up, error);
 }
 
 bool rp_flow_is_mapped(const struct rp_flow *flow)
@@ -428,72 +465,4 @@ void rp_flow_release_hold(struct rp_flow *flow)
     }
     if (flow->catch_up)
         rp_flow_release_hold(flow->catch_up);
-}
-
-const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
-                                       const struct rp_transfer *transfer)
-{
-    return rp_files_tokens(&flow->files, flow->arena.data, transfer);
-}
-
-/* An earlier start of the flow may have planned further than this one, and its states are still in
- * their slots. Dispatch may be overwriting any whose position is `state_count` or more ahead of
- * what is published; and, while a ring catches up, those so far behind that nobody else asks. */
-static bool may_be_overwritten(const struct rp_flow *flow, uint64_t position)
-{
-    uint64_t lowest_tail = UINT64_MAX, count = flow->arena.state_count;
-    for (uint32_t r = 0; r < flow->options.rank_count; r++)
-        if (r != flow->deliver.ring_aside)
-            lowest_tail = rp_min_u64(lowest_tail, flow->deliver.rings[r].tail);
-    if (position >= lowest_tail)
-        return position - lowest_tail >= count;
-    return flow->catch_up && lowest_tail - position + flow->arena.slot_count + 1 >= count;
-}
-
-const void *rp_flow_state_at(const struct rp_flow *flow, uint64_t position, size_t *bytes_out,
-                             uint64_t *next_row_out)
-{
-    const void *kept = flow->catch_up
-                           ? rp_flow_state_at(flow->catch_up, position, bytes_out, next_row_out)
-                           : NULL;
-    if (kept || (flow->running && may_be_overwritten(flow, position)))
-        return kept;
-    return rp_arena_state_at(&flow->arena, position, bytes_out, next_row_out);
-}
-
-void rp_flow_forget_states(struct rp_flow *flow)
-{
-    RP_ASSERT(!flow->running);
-    for (uint32_t i = 0; i < flow->arena.state_count && !RP_DEFECT(keep_stale_marks); i++)
-        rp_a64_store_relaxed(&rp_arena_state(&flow->arena, i)->position, 0);
-}
-
-struct rp_arena *rp_flow_arena(struct rp_flow *flow)
-{
-    return &flow->arena;
-}
-
-void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last)
-{
-    *first = flow->deliver.next_ticket;
-    *last = *first + flow->arena.slot_count;
-}
-
-void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
-{
-    const struct rp_deliver *d = &flow->deliver;
-    *counts = flow->caught_up;
-    counts->batches += d->batches;
-    counts->rows += d->rows;
-    counts->tokens += d->tokens;
-    counts->taken_bytes += rp_a64_load_relaxed(&flow->files.taken_bytes);
-    counts->unverified_bytes += rp_a64_load_relaxed(&flow->files.unverified_bytes);
-    counts->packers_replaced = flow->packers_replaced;
-    for (uint32_t i = 0; i < flow->options.readers; i++) {
-        const struct rp_fetcher *f = &flow->fetchers[i];
-        counts->reads += rp_a64_load_relaxed(&f->reads);
-        counts->read_bytes += rp_a64_load_relaxed(&f->read_bytes);
-        counts->short_reads += rp_a64_load_relaxed(&f->short_reads);
-        counts->read_retries += rp_a64_load_relaxed(&f->retries);
-    }
 }

@@ -150,6 +150,15 @@ const uint8_t *rp_flow_transfer_tokens(const struct rp_flow *flow,
 /** Tickets that deliver has not retired: [first, last) as of now. */
 void rp_flow_tickets(const struct rp_flow *flow, uint64_t *first, uint64_t *last);
 
+/** Ask for a look at every token file without hashes that was used since the last one; wake_fd is
+ * written when there is an answer. A flow that is stopped looks at them first, so there is nothing
+ * to ask for once it is. */
+void rp_flow_ask_look(struct rp_flow *flow);
+/** 1: no file has changed: every token that was copied before the look was asked for is as the file
+ * had it when it was opened. 0: there is no answer yet; a disk that hangs gives none. Negative:
+ * *error names a file that has changed. */
+RP_MUST_CHECK int rp_flow_look_result(const struct rp_flow *flow, struct rp_error *error);
+
 struct rp_flow_counts {
     uint64_t batches, rows, tokens; /* published, over local ranks; tokens without padding */
     uint64_t reads, read_bytes, short_reads, read_retries;

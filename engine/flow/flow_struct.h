@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_struct.h — the state of a flow: one struct, for flow.c and flow_open.c. */
+/* flow_struct.h — the state of a flow: one struct, for flow.c, flow_open.c and flow_view.c. */
 #ifndef RP_FLOW_FLOW_STRUCT_H
 #define RP_FLOW_FLOW_STRUCT_H
 
@@ -16,6 +16,7 @@ struct rp_flow {
     struct rp_arena arena;
     struct rp_filler filler;
     struct rp_files files;
+    struct rp_looks looks;
     struct rp_dispatch dispatch;
     struct rp_fetcher *fetchers; /* [readers] */
     struct rp_pack_plan pack_plan;
@@ -27,7 +28,9 @@ struct rp_flow {
     uint64_t *unlabelled;     /* [rank_count] */
     struct rp_flow *catch_up; /* NULL: none. It delivers to ring deliver.ring_aside (catch_up.h) */
     struct rp_flow_counts caught_up; /* by catch-up flows that have ended */
-    uint64_t wake_at;                /* as rp_flow_wake_at was told */
+    /* code < 0: a token file that such a flow has read has changed */
+    struct rp_error caught_up_error;
+    uint64_t wake_at; /* as rp_flow_wake_at was told */
     uint64_t packers_replaced;
     bool running, has_run, is_parked;
     int wake_fd;

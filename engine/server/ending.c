@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/ending.h"
+#include "server/last_look.h"
 #include "server/seats.h"
 
 #define ABSENT_WAIT_MINUTES 10u /* enough for a long step, or to start a rank by hand */
@@ -15,6 +16,8 @@ void rp_engine_begin_stop(struct rp_engine *engine)
     if (engine->phase != RP_ENGINE_DONE)
         engine->phase = RP_ENGINE_STOPPING;
     engine->save_wanted = engine->checkpoints != NULL;
+    if (engine->exit_code == 0)
+        rp_engine_ask_look(engine);
 }
 
 void rp_engine_error_text(const struct rp_error *error, char text[RP_ENGINE_TEXT_BYTES])

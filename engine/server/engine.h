@@ -21,6 +21,7 @@
 #include "server/server.h"
 #include "shm/ring.h"
 #include "shm/socket.h"
+#include "shm/wait.h"
 
 struct rp_placing;
 struct rp_recorder;
@@ -47,6 +48,15 @@ enum rp_saver_state {
     RP_SAVER_DONE     /* the thread ends: IDLE follows at once */
 };
 
+/* What came of the last look at token files without hashes (last_look.h). */
+enum rp_look {
+    RP_LOOK_NONE, /* none was asked for */
+    RP_LOOK_ASKED,
+    RP_LOOK_UNCHANGED,
+    RP_LOOK_CHANGED,
+    RP_LOOK_LATE /* the disk did not answer in time */
+};
+
 /* Takes one checkpoint at a time on its own thread: copy behind a hold, then write. */
 struct rp_saver {
     pthread_t thread;
@@ -69,10 +79,15 @@ struct rp_saver {
     bool lower_priority;               /* than packers and consumers, once the copy is taken */
     struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
     size_t source_count;
+    /* shared: contents count only if the look that is asked for after they were listed finds no
+     * change. enum rp_look. Writer: the engine; reader: the saver's thread. PAIRS saver-look */
+    struct rp_a32 look;
+    struct rp_event look_settled;
     /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
-    bool was_there; /* the newest checkpoint is of this very state: nothing was written */
+    bool was_there;        /* the newest checkpoint is of this very state: nothing was written */
+    enum rp_look left_out; /* CHANGED, LATE: why its contents were left out; NONE: they were not */
     struct rp_error error;
 };
 
@@ -162,6 +177,8 @@ struct rp_engine {
     struct rp_saver saver;
     bool save_wanted;
     uint64_t next_save_step;
+    enum rp_look look;
+    uint64_t look_until_ns; /* while it is ASKED */
 
     enum rp_engine_phase phase;
     bool signalled;

@@ -16,6 +16,11 @@
  * Invariant: no checkpoint counts a batch that a consumer may ask for again. So none is made while
  * the position of any seat is unknown (seat.h).
  *
+ * Invariant: no contents are of a token file that is known to have changed. Of files without hashes
+ * that is known by a look after the contents were listed (last_look.h), which goes on while they
+ * are copied and written. If it finds a change, or the disk does not answer in time, the checkpoint
+ * is saved without contents.
+ *
  * The flow keeps the state token of the cut, so the engine's thread only copies a few KB and lists
  * the contents. The saver's thread (saver.c) copies and writes them. */
 #include <errno.h>
@@ -28,6 +33,7 @@
 #include "base/mem.h"
 #include "server/connections.h"
 #include "server/ending.h"
+#include "server/last_look.h"
 #include "server/placing.h"
 #include "server/probe.h"
 #include "server/recorder.h"
@@ -165,6 +171,8 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
     if (saver->state == RP_SAVER_COPYING) {
         rp_flow_hold(engine->flow, consumed);
         rp_engine_list_contents(engine);
+        rp_a32_store_relaxed(&saver->look, RP_LOOK_ASKED);
+        rp_engine_ask_look(engine); /* not before they are listed */
     }
     rp_a32_store_relaxed(&saver->reached, saver->state);
     int failed = pthread_create(&saver->thread, NULL, rp_saver_main, saver);
@@ -176,11 +184,28 @@ static int start_saver(struct rp_engine *engine, uint64_t consumed)
                    rp_strerror(-failed));
 }
 
+/* Why a checkpoint has no contents. */
+static const char *reason_of(const struct rp_saver *saver)
+{
+    return saver->left_out == RP_LOOK_LATE
+               ? "without contents, because the disk of the token files does not answer"
+               : "without contents, because a token file has changed";
+}
+
+/* The path of the checkpoint and, on a second line, what is to be said about it. */
+static char *note_of(const struct rp_saver *saver)
+{
+    return saver->left_out && !saver->was_there ? rp_format("%s\n%s", saver->path, reason_of(saver))
+                                                : NULL;
+}
+
 static void answer_requesters(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
-    char text[RP_ENGINE_TEXT_BYTES];
+    char text[RP_ENGINE_TEXT_BYTES], *note = saver->code < 0 ? NULL : note_of(saver);
     rp_engine_error_text(&saver->error, text);
+    const char *answer = saver->code < 0 ? text : note ? note : saver->path;
+    int code = saver->code < 0 ? saver->code : note ? RP_REPLY_CODE_NOTE : 0;
     for (uint32_t i = 0; i < RP_CONNECTIONS_MAX; i++) {
         struct rp_connection *connection = &engine->connections[i];
         if (connection->fd < 0 || !connection->waits_for_save)
@@ -188,8 +213,9 @@ static void answer_requesters(struct rp_engine *engine)
         connection->pending_request = 0;
         connection->waits_for_save = false;
         rp_engine_reply(engine, connection, saver->code < 0 ? RP_REPLY_REFUSED : RP_REPLY_TEXT,
-                        saver->code, saver->code < 0 ? text : saver->path);
+                        code, answer);
     }
+    free(note);
 }
 
 /* Log the result of the save, and answer the peers that asked for it. */
@@ -199,6 +225,9 @@ static void tell_result(struct rp_engine *engine)
     if (saver->code == 0 && saver->was_there)
         rp_log(RP_LOG_INFO, "nothing new to save: %s has row %" PRIu64, saver->path,
                saver->info.next_row);
+    else if (saver->code == 0 && saver->left_out)
+        rp_log(RP_LOG_WARNING, "saved %s: row %" PRIu64 ", %s", saver->path, saver->info.next_row,
+               reason_of(saver));
     else if (saver->code == 0)
         rp_log(RP_LOG_INFO, "saved %s: row %" PRIu64 ", contents to row %" PRIu64, saver->path,
                saver->info.next_row, saver->info.contents_end_row);

@@ -10,8 +10,11 @@
  *   - Neither thread reads the disk before the copy has ended, unless there is nothing to copy.
  *   - One thread at a time writes to the checkpoint directory: the writer, and when that has been
  *     joined, the saver's thread.
- *   - The copy may end early, since contents may be incomplete. The writer then fails with
- *     -RP_E_STOPPED, and the saver's thread writes the checkpoint with what was copied. */
+ *   - The copy may end early, since contents may be incomplete, or be dropped because token files
+ *     have changed. The writer then fails with -RP_E_STOPPED, and the saver's thread writes the
+ *     checkpoint with what is left of the copy.
+ *   - The writer cannot finish before it is known whether token files have changed: the last source
+ *     is shown to it then. */
 #include "server/saver.h"
 
 #include <stdlib.h>
@@ -33,6 +36,7 @@ struct contents_copy {
     uint8_t *data;
     size_t bytes_wanted, bytes; /* of all sources, and of those that are copied */
     size_t count;               /* of sources that are copied */
+    size_t shown;               /* bytes that the section has grown by */
     struct rp_growing_section *section;
 };
 
@@ -85,22 +89,42 @@ static bool copy_source(struct contents_copy *copy, const struct rp_content_sour
 }
 
 /* Copy one source after the other, up to the first with a token that does not fit: the contents end
- * before that source, and a run that resumes reads its tokens from the corpus. */
+ * before that source, and a run that resumes reads its tokens from the corpus. The last source is
+ * not shown to the writer yet. */
 static void copy_sources(struct contents_copy *copy)
 {
     const struct rp_saver *saver = copy->saver;
-    size_t shown = 0; /* bytes that the section has grown by */
     while (copy->count < saver->source_count && copy_source(copy, &saver->sources[copy->count])) {
         copy->count++;
-        if (copy->section && copy->bytes - shown >= GROWTH_BYTES) {
-            rp_growing_section_add(copy->section, copy->bytes - shown);
-            shown = copy->bytes;
+        bool is_last = copy->count == saver->source_count;
+        if (copy->section && !is_last && copy->bytes - copy->shown >= GROWTH_BYTES) {
+            rp_growing_section_add(copy->section, copy->bytes - copy->shown);
+            copy->shown = copy->bytes;
         }
     }
-    if (!copy->section)
-        return;
-    rp_growing_section_add(copy->section, copy->bytes - shown);
-    rp_growing_section_end(copy->section);
+}
+
+/* Wait until it is known whether token files have changed. If one has, or nobody knows, the copy is
+ * dropped. Then the writer gets the rest of it, or nothing more. */
+static void end_copy(struct contents_copy *copy)
+{
+    struct rp_saver *saver = copy->saver;
+    while (rp_a32_load_acquire(&saver->look) == RP_LOOK_ASKED) { /* PAIRS saver-look */
+        uint32_t epoch = rp_event_prepare(&saver->look_settled);
+        if (rp_a32_load_acquire(&saver->look) == RP_LOOK_ASKED)
+            rp_event_sleep(&saver->look_settled, epoch, 100000000);
+        else
+            rp_event_cancel(&saver->look_settled);
+    }
+    enum rp_look look = (enum rp_look)rp_a32_load_relaxed(&saver->look);
+    if (look != RP_LOOK_UNCHANGED) {
+        saver->left_out = look;
+        copy->count = copy->bytes = 0;
+    } else if (copy->section) {
+        rp_growing_section_add(copy->section, copy->bytes - copy->shown);
+    }
+    if (copy->section)
+        rp_growing_section_end(copy->section);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -162,12 +186,17 @@ static void save(struct rp_saver *saver)
 {
     struct contents_copy copy = {.saver = saver};
     pthread_t writer;
+    saver->left_out = RP_LOOK_NONE;
     open_copy(&copy);
     bool has_writer = copy.section && pthread_create(&writer, NULL, write_while_copied, &copy) == 0;
     if (copy.data)
         copy_sources(&copy);
     announce(saver, RP_SAVER_COPIED);
     apply_priority(saver);
+    if (copy.count)
+        end_copy(&copy);
+    else if (copy.section)
+        rp_growing_section_end(copy.section);
     if (has_writer)
         pthread_join(writer, NULL);
     if (!has_writer || saver->code == -RP_E_STOPPED)

@@ -26,8 +26,10 @@
 #include "io/io.h"
 #include "server/attach.h"
 #include "server/caching.h"
+#include "server/close.h"
 #include "server/connections.h"
 #include "server/ending.h"
+#include "server/last_look.h"
 #include "server/probe.h"
 #include "server/recorder.h"
 #include "server/rejoin.h"
@@ -205,42 +207,6 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
     return code < 0 ? code : open_flow(engine, error);
 }
 
-static void close_engine(struct rp_engine *engine)
-{
-    rp_listener_close(&engine->listener);
-    rp_engine_close_connections(engine, false);
-    rp_flow_close(engine->flow);
-    rp_engine_close_cache(engine);
-    for (uint32_t r = 0; r < engine->ring_count; r++)
-        rp_ring_close(&engine->rings[r]);
-    rp_plan_close(engine->plan);
-    rp_plan_close(engine->scout);
-    rp_plan_close(engine->behind_plan);
-    rp_plan_close(engine->behind_scout);
-    free(engine->kept_state);
-    rp_plan_close(engine->probe);
-    rp_far_row_forget(&engine->planner, &engine->saver.far);
-    rp_far_planner_close(&engine->planner);
-    rp_corpus_close(engine->corpus);
-    rp_contents_free(engine->contents);
-    rp_checkpoint_dir_close(engine->checkpoints);
-    rp_recorder_close(engine->recorder);
-    rp_engine_close_connections(engine, true); /* who asked may start an engine at once */
-    int fds[] = {engine->epoll_fd, engine->wake_fd, engine->signal_fd, engine->saver.done_fd,
-                 engine->planner.done_fd};
-    for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
-    rp_engine_know_saved(engine, NULL, 0);
-    free(engine->zero_state);
-    free(engine->start_state);
-    free(engine->connections);
-    free(engine->rings);
-    free(engine->seats);
-    free(engine->config_text);
-    free(engine->contract_text);
-}
-
 /* ---- running --------------------------------------------------------------------------------- */
 
 static void drain(int fd)
@@ -399,9 +365,11 @@ static void run_step(struct rp_engine *engine, uint32_t *idle)
 }
 
 /* The stages that met a lost file have ended, so no token of that file is delivered. */
-static void fail_when_lost(struct rp_engine *engine)
+static void fail_when_changed(struct rp_engine *engine)
 {
     int code = engine->exit_code ? 0 : rp_mapped_lost(engine->error);
+    if (code == 0)
+        code = rp_engine_follow_look(engine);
     if (code < 0)
         rp_engine_fail(engine, code);
 }
@@ -413,7 +381,7 @@ static void run(void *argument)
     for (uint32_t steps = 0; engine->phase != RP_ENGINE_DONE; steps++) {
         if (steps % STEPS_PER_LOOK == 0)
             look(engine, 0);
-        fail_when_lost(engine);
+        fail_when_changed(engine);
         run_step(engine, &idle);
         if (engine->placing_count && engine->phase != RP_ENGINE_RUNNING)
             rp_engine_retry_placing(engine);
@@ -422,7 +390,7 @@ static void run(void *argument)
         if (engine->phase == RP_ENGINE_FAILED && !is_awaited(engine))
             rp_engine_begin_stop(engine);
         if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted &&
-            engine->saver.state == RP_SAVER_IDLE)
+            engine->saver.state == RP_SAVER_IDLE && engine->look != RP_LOOK_ASKED)
             engine->phase = RP_ENGINE_DONE;
     }
     for (uint32_t r = 0; r < engine->ring_count; r++)
@@ -479,11 +447,11 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         say_ready(&engine);
         /* a lost file ends the first run; the second reports it and saves, or is ended by it too */
         if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
-            fail_when_lost(&engine);
+            fail_when_changed(&engine);
         code = engine.exit_code;
     }
     if (engine.signalled)
         rp_engine_let_signals_end_us(&engine);
-    close_engine(&engine);
+    rp_engine_close(&engine);
     return code;
 }

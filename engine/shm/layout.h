@@ -173,12 +173,13 @@ enum rp_reply_kind { RP_REPLY_WELCOME = 1, RP_REPLY_REFUSED, RP_REPLY_TEXT };
 
 /* text_bytes bytes follow. WELCOME: the state token before first_batch, then the contract in the
  * last contract_bytes of them. REFUSED: an error message and, after a newline, its hint. TEXT: JSON
- * or a path. */
+ * or a path; with RP_REPLY_CODE_NOTE a newline and what is to be said about that file follow. */
+#define RP_REPLY_CODE_NOTE 1
 struct rp_reply {
     uint64_t magic;
     uint32_t abi_version;
     uint32_t kind;
-    int32_t code; /* REFUSED: negative code */
+    int32_t code; /* REFUSED: negative code. TEXT: 0 or RP_REPLY_CODE_NOTE */
     uint32_t text_bytes;
     uint32_t contract_bytes; /* WELCOME */
     uint32_t reserved;       /* zero */

@@ -201,7 +201,9 @@ RP_API RP_MUST_CHECK int rp_batch_labelled_digest(const struct rp_geometry *geom
 RP_API RP_MUST_CHECK int rp_run_stat(const char *run_dir, const char *run, char **json_out,
                                      struct rp_error *error);
 
-/** Save a checkpoint. Returns once it is durable; *path_out is its file. */
+/** Save a checkpoint. Returns once it is durable; *path_out is its file. If that lacks its
+ * contents, because a token file has changed or its disk does not answer, the return value is 0 all
+ * the same and error->message says so; otherwise the message is empty. */
 RP_API RP_MUST_CHECK int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out,
                                            struct rp_error *error);
 

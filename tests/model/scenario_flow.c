@@ -94,17 +94,23 @@ static void run_engine(void)
     rp_flow_stop(&shared->flow);
 }
 
+static void plan(bool with_reads, bool with_empty)
+{
+    struct rp_flow *flow = &shared->flow;
+    stage_plan(&flow->arena, &flow->looks, flow->wake_fd, BATCHES, with_reads, with_empty);
+}
+
 static void run_planner(void)
 {
-    stage_plan(&shared->flow.arena, BATCHES, false, false);
+    plan(false, false);
 }
 static void run_planner_of_empty(void)
 {
-    stage_plan(&shared->flow.arena, BATCHES, false, true);
+    plan(false, true);
 }
 static void run_planner_of_reads(void)
 {
-    stage_plan(&shared->flow.arena, BATCHES, true, false);
+    plan(true, false);
 }
 static void run_reader(void)
 {

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+import warnings
 from pathlib import Path
 
 import numpy
@@ -237,6 +238,47 @@ def test_the_last_checkpoint_has_nothing_of_a_plain_file_that_changed(reading, i
     finish(it.program, it.folder, it.tape, token)
 
 
+@ways
+def test_a_plain_file_that_is_overwritten_before_a_signal(reading, way):
+    """Nobody has looked at the file since. The end of the engine says that it has changed, and so
+    do its trainers; the checkpoint has no contents."""
+    it = reading(way)
+    overwrite(it.tape.path, 8192, 2 * LONG_TAPE - 8192)
+    it.engine.process.terminate()
+    it.read_until_told("change time")
+    it.restore_and_finish()
+
+
+def save_of_an_overwritten_plain_file(it):
+    """The trainer gets rows of before the change, and in their place the engine prefetches rows of
+    the changed file: they must not come back from the checkpoint once the file is good again.
+    Returns the path of the checkpoint; None if half a second went by, and the engine has ended."""
+    path = None
+    overwrite(it.tape.path, 8192, 2 * LONG_TAPE - 8192)
+    with contextlib.suppress(ringpack.RingpackError):
+        it.tape.read(it.ranks, 8)
+        path = it.engine.checkpoint()
+    token = it.ranks.tokens()[0]
+    it.engine.kill()
+    it.ranks.close()
+    os.replace(f"{it.tape.path}.kept", it.tape.path)
+    finish(it.program, it.folder, it.tape, token)
+    return path
+
+
+@pytest.mark.parametrize("io", ["pread", "mapped"])
+def test_a_checkpoint_has_nothing_of_a_plain_file_that_changed_just_now(reading, io):
+    it = reading({"io": io}, prefetch_factor=16)
+    with warnings.catch_warnings(record=True) as caught:
+        path = save_of_an_overwritten_plain_file(it)
+    if path:
+        assert path.endswith(".rpc") and "without contents" in it.engine.log()
+        (warning,) = caught
+        assert "without contents, because a token file has changed" in str(warning.message)
+    else:
+        assert "change time" in it.engine.log()
+
+
 def save_of_an_overwritten_file(it):
     """The rows behind the ring are planned, not packed, when the file under them changes and a
     checkpoint is taken. Its contents must not bring back the changed bytes once the file is good
@@ -304,6 +346,24 @@ def test_contents_that_are_not_compared_come_back(broken, folder):
     it = Reading(broken("save_mapped_tokens"), folder, {"io": "mapped"}, True)
     with contextlib.closing(it), pytest.raises(AssertionError, match="other tokens"):
         save_of_an_overwritten_file(it)
+
+
+def test_contents_that_are_not_looked_at_come_back(broken, folder):
+    program = broken("leave_out_last_look")
+    with pytest.raises(AssertionError, match="other tokens"):
+        for attempt in range(10):  # where half a second goes by, the engine notices by itself
+            place = folder / str(attempt)
+            place.mkdir()
+            it = Reading(program, place, {"io": "mapped"}, prefetch_factor=16)
+            with contextlib.closing(it):
+                save_of_an_overwritten_plain_file(it)
+
+
+def test_a_stop_that_does_not_look_ends_well(broken, folder):
+    it = Reading(broken("leave_out_last_look"), folder, {"io": "pread"})
+    overwrite(it.tape.path, 8192, 2 * LONG_TAPE - 8192)
+    with contextlib.closing(it):
+        assert it.engine.stop() == 0
 
 
 @pytest.mark.parametrize("defect", ["lose_fragment_at_resume", "resume_one_row_on"])

@@ -109,6 +109,24 @@ def test_a_disk_that_hangs(program, folder, disk, engines, io):
     finish(program, folder, tape, token)
 
 
+def test_a_disk_that_does_not_say_whether_files_changed(program, folder, disk, engines):
+    """Neither a save nor a stop waits for it: the checkpoint has no contents, and says so."""
+    tape = Tape(disk.path, 3000000, io="pread", checkpoint_dir=str(folder / "checkpoints"))
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine, restart_timeout=PATIENCE) as ranks:
+        tape.read(ranks, 3)
+        time.sleep(1.1)  # so long the kernel knows the attributes of a file
+        with disk.failing("getattr", suffix=".bin", delay=FOR_EVER):
+            with pytest.warns(RuntimeWarning, match="without contents, because the disk"):
+                engine.checkpoint()
+            token = ranks.tokens()[0]
+            engine.process.terminate()
+            text = "ending without waiting for the disk"
+            wait_until(lambda: text in engine.log(), "the end of the engine")
+        assert engine.wait() == 0, engine.log()  # FUSE keeps a process that waits for it
+    finish(program, folder, tape, token)
+
+
 @pytest.mark.parametrize("io", ["pread", "io_uring"])
 @pytest.mark.parametrize("name", ["EIO", "ESTALE"])
 def test_a_disk_that_fails_for_ever(program, folder, disk, engines, io, name):

@@ -206,13 +206,14 @@ static const char *const found_elsewhere[] = {
     "ignore_arrow_nulls",   "ignore_changed_files",   "ignore_changed_objects",
     "ignore_content_range", "ignore_directory_id",    "ignore_short_documents",
     "ignore_tokenizer",     "ignore_unknown_options", "keep_queries",
-    "map_small_files",      "mask_before_bos",        "mask_one_off_at_cut",
-    "pad_after_end",        "prune_before_copy",      "save_mapped_tokens",
-    "stop_to_catch_up",     "take_ignored_signals",   "trust_arrow_offsets",
-    "trust_cached_bytes",   "trust_expected_shape",   "trust_finished_parts",
-    "trust_fresh_stamps",   "trust_index_extents",    "trust_manifest_pages",
-    "trust_olmo_rows",      "trust_sample_offsets",   "trust_seen_blocks",
-    "trust_table_extents",  "trust_table_pages",      "write_beyond_struct"};
+    "leave_out_last_look",  "map_small_files",        "mask_before_bos",
+    "mask_one_off_at_cut",  "pad_after_end",          "prune_before_copy",
+    "save_mapped_tokens",   "stop_to_catch_up",       "take_ignored_signals",
+    "trust_arrow_offsets",  "trust_cached_bytes",     "trust_expected_shape",
+    "trust_finished_parts", "trust_fresh_stamps",     "trust_index_extents",
+    "trust_manifest_pages", "trust_olmo_rows",        "trust_sample_offsets",
+    "trust_seen_blocks",    "trust_table_extents",    "trust_table_pages",
+    "write_beyond_struct"};
 
 static bool is_found_here(size_t defect)
 {

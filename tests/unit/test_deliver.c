@@ -21,6 +21,7 @@ struct bench {
     struct rp_flow_options options;
     struct rp_arena arena;
     struct rp_files files; /* none */
+    struct rp_looks looks;
     struct rp_ring rings[RINGS];
     struct rp_ring_view views[RINGS];
     struct rp_deliver deliver;
@@ -87,6 +88,7 @@ static void bench_open(struct bench *bench)
                                          .arena = &bench->arena,
                                          .rings = bench->rings,
                                          .files = &bench->files,
+                                         .looks = &bench->looks,
                                          .unlabelled = bench->unlabelled,
                                          .base_row = BASE_ROW,
                                          .end_batch = UINT64_MAX,
@@ -313,6 +315,12 @@ static void the_end_is_said_after_the_last_batch(void **state)
     struct rp_ticket *ticket = add_ticket(&bench, 2, false);
     ticket->stream_ends = 1;
     hand_over(&bench);
+    assert_int_equal(step(&bench), RP_FLOW_IDLE); /* dispatch is asked to look at the files */
+    assert_int_equal(step(&bench), RP_FLOW_IDLE);
+    assert_true(rp_looks_are_asked_for(&bench.looks));
+    for (uint32_t r = 0; r < RINGS; r++)
+        assert_int_equal(bench.rings[r].status, RP_RING_RUNNING);
+    rp_a64_store_release(&bench.looks.answered, 1);
     assert_int_equal(step(&bench), RP_FLOW_WORKED);
     assert_int_equal(step(&bench), RP_FLOW_ENDED);
     for (uint32_t r = 0; r < RINGS; r++) {

@@ -34,7 +34,8 @@ def stat(run: str = "default", run_dir: Optional[FilePath] = None) -> dict[str, 
 
 
 def checkpoint(run: str = "default", run_dir: Optional[FilePath] = None) -> str:
-    """Have a running engine write a checkpoint. Returns its path, once it is durable.
+    """Have a running engine write a checkpoint. Returns its path, once it is durable. A
+    RuntimeWarning says that it has no prefetched rows, because a token file has changed.
 
     Arguments and errors as of stat(); UsageError: the engine has no checkpoint_dir."""
     return _ask_engine("rp_run_checkpoint", run, run_dir)

@@ -8,6 +8,7 @@ asks the compiler).
 import ctypes
 import os
 import threading
+import warnings
 from ctypes import (
     POINTER,
     Structure,
@@ -234,6 +235,8 @@ def _ask(what, run, run_dir, *arguments):
     code = call_patiently(lambda _: c.rp_text_free(text), getattr(c, what), *question)
     if code < 0:
         raise_error(code, error)
+    if error.message:
+        warnings.warn(error.message.decode(errors="replace"), RuntimeWarning, stacklevel=4)
     try:
         return ctypes.string_at(text) if text else b""
     finally:

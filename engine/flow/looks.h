@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* looks.h — a request to look once more whether token files without hashes are what was opened.
+ *
+ * Dispatch owns the files, and looks at them twice a second while it plans. The engine's thread
+ * asks for a look between two of those: before tokens that were copied count, as contents of a
+ * checkpoint or as the end of the stream. An answer that no file has changed holds for every token
+ * that was copied from a file before the look was asked for.
+ *
+ * The engine's thread never waits for an answer: a disk that hangs gives none. Dispatch wakes it.
+ */
+#ifndef RP_FLOW_LOOKS_H
+#define RP_FLOW_LOOKS_H
+
+#include <stdbool.h>
+
+#include "base/atomic.h"
+#include "base/fail.h"
+
+struct rp_files;
+
+struct rp_looks {
+    struct rp_a64 asked;    /* so many looks were asked for. Writer: the engine's thread */
+    struct rp_a64 answered; /* so many of them are answered. Writer: dispatch. PAIRS look-answer */
+    /* 1: a file has changed, or cannot be looked at; for ever. Writer: dispatch. PAIRS look-failed
+     */
+    struct rp_a32 has_failed;
+    struct rp_error error; /* written before has_failed, and never again */
+};
+
+/* ---- the engine's thread --------------------------------------------------------------------- */
+
+/** Ask for a look. The caller wakes dispatch. */
+static inline void rp_looks_ask(struct rp_looks *looks)
+{
+    rp_a64_store_release(&looks->asked, rp_a64_load_relaxed(&looks->asked) + 1);
+}
+/** What came of the looks that were asked for: 1: no file has changed; 0: there is no answer to the
+ * last one yet; negative: *error names a file that has changed, whether a look was asked for or
+ * not. */
+RP_MUST_CHECK static inline int rp_looks_result(const struct rp_looks *looks,
+                                                struct rp_error *error)
+{
+    bool is_answered = rp_a64_load_acquire(&looks->answered) == /* PAIRS look-answer */
+                       rp_a64_load_relaxed(&looks->asked);
+    if (!rp_a32_load_acquire(&looks->has_failed)) /* PAIRS look-failed */
+        return is_answered;
+    if (error)
+        *error = looks->error;
+    return looks->error.code;
+}
+
+/* ---- dispatch -------------------------------------------------------------------------------- */
+
+static inline bool rp_looks_are_asked_for(const struct rp_looks *looks)
+{
+    return rp_a64_load_acquire(&looks->asked) != rp_a64_load_relaxed(&looks->answered);
+}
+/** Look, whether asked for or not, and answer. Tickets below `retired` are retired. wake_fd is an
+ * eventfd of the engine's thread. */
+void rp_looks_answer(struct rp_looks *looks, struct rp_files *files, uint64_t retired, int wake_fd);
+
+#endif
