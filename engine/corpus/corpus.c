@@ -277,6 +277,15 @@ bool rp_source_has_mask(const struct rp_source *source)
     return source->has_mask;
 }
 
+int rp_source_has_span(const struct rp_source *source, uint64_t document)
+{
+    RP_DASSERT(source->has_mask);
+    if (source->part)
+        return rp_in_manifest_has_span(source, document);
+    uint32_t s = shard_of(source, document);
+    return rp_shard_has_span(&source->shards[s], document - source->first[s]);
+}
+
 int rp_source_spans(const struct rp_source *source, const struct rp_part *part, struct rp_span *out,
                     uint32_t *count_out, struct rp_error *error)
 {

@@ -160,6 +160,10 @@ const char *rp_source_row(const struct rp_source *source, uint64_t document, uin
 /** Whether the run uses a mask of this source. Without one, every token is trained. */
 bool rp_source_has_mask(const struct rp_source *source);
 
+/** Whether a document has a trained token: 1, 0, or negative where the tables are damaged. Of a
+ * source that has a mask. */
+int rp_source_has_span(const struct rp_source *source, uint64_t document);
+
 /** Its mask: "none", "labels", "loss_mask (ignore, next), drop_unmasked". */
 void rp_source_mask_text(const struct rp_source *source, char *text, size_t bytes);
 

@@ -288,6 +288,14 @@ const char *rp_in_manifest_row(const struct rp_source *source, uint64_t document
     return place.shard->path;
 }
 
+int rp_in_manifest_has_span(const struct rp_source *source, uint64_t document)
+{
+    const struct rp_manifest_segment *segment = rp_manifest_segment_of(source->part, document);
+    uint64_t own = document - segment->first_document;
+    return rp_table_verify_ends(&segment->table, own) ? rp_spans_any(&segment->table.spans, own)
+                                                      : -RP_E_CORRUPT;
+}
+
 int rp_in_manifest_spans(const struct rp_source *source, const struct rp_part *part,
                          struct rp_span *out, uint32_t *count_out, struct rp_error *error)
 {

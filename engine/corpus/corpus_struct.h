@@ -60,6 +60,7 @@ int rp_in_manifest_explain(const struct rp_source *source, uint64_t document,
                            struct rp_error *error);
 const char *rp_in_manifest_row(const struct rp_source *source, uint64_t document,
                                uint64_t *row_out);
+int rp_in_manifest_has_span(const struct rp_source *source, uint64_t document);
 RP_MUST_CHECK int rp_in_manifest_spans(const struct rp_source *source, const struct rp_part *part,
                                        struct rp_span *out, uint32_t *count_out,
                                        struct rp_error *error);

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/atomic.h"
 #include "base/fail.h"
 #include "corpus/corpus.h"
 #include "flow/ticket.h"
@@ -34,6 +35,16 @@ struct rp_contents;
 struct rp_next_use; /* next_use.h */
 
 /* What stays the same over all starts of a flow. */
+/* What masks left of a source's documents that were planned for this node, ahead of what is
+ * delivered. A document counts where it begins. Several flows may add to it. */
+struct rp_mask_counts {
+    struct rp_a64 labels; /* tokens that have one */
+    struct rp_a64 documents;
+    struct rp_a64 untrained; /* documents: no token of them is trained */
+    struct rp_a64 cut_off;   /* documents: all trained tokens lie behind the first seq_len ones, */
+                             /* which are all that is kept (long_doc: truncate) */
+};
+
 struct rp_flow_options {
     const struct rp_corpus *corpus;
     const struct rp_io_method *method;
@@ -52,10 +63,12 @@ struct rp_flow_options {
     bool drop_last;
     uint64_t prefetch_bytes; /* of data in the prefetch ring; rp_flow_prefetch_bytes makes it */
     uint32_t seq_len;
-    uint64_t state_bytes;       /* most a state token can need */
-    uint32_t batch_slots;       /* of a batch ring */
-    uint32_t other_descriptors; /* that the engine needs beside those of token files */
-    uint32_t descriptors_max;   /* of token files that are open at once; 0: what is left */
+    uint64_t state_bytes;               /* most a state token can need */
+    uint32_t batch_slots;               /* of a batch ring */
+    uint32_t other_descriptors;         /* that the engine needs beside those of token files */
+    uint32_t descriptors_max;           /* of token files that are open at once; 0: what is left */
+    struct rp_mask_counts *mask_counts; /* [sources], borrowed; NULL: nobody asks */
+    bool truncates;                     /* documents are cut to seq_len tokens */
 };
 
 /** options->prefetch_bytes if it is set. If it is 0: what the windows of a plan that is positioned

@@ -28,7 +28,8 @@ int rp_masks_open(struct rp_masks *masks, const struct rp_flow_options *options,
                   const struct rp_arena *arena, struct rp_error *error)
 {
     uint64_t bytes = rp_masks_bytes(options);
-    *masks = (struct rp_masks){.data = arena->data, .data_offset = arena->data_bytes - bytes};
+    *masks = (struct rp_masks){
+        .data = arena->data, .data_offset = arena->data_bytes - bytes, .options = options};
     if (bytes == 0)
         return 0;
     masks->spans = rp_calloc(rp_spans_max(options->seq_len), sizeof *masks->spans);
@@ -52,8 +53,46 @@ static uint32_t count_labels(const struct rp_span *spans, uint32_t count)
     return labels;
 }
 
-int rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
-                 const struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
+struct added {
+    uint32_t labels, spans; /* of a fragment */
+};
+
+/* Of a document that is cut to its first seq_len tokens and has trained ones: is one among those?
+ * `count` is that of its first fragment. */
+static bool is_cut_off(struct rp_masks *masks, const struct rp_masks_place *place,
+                       const struct rp_fragment *fragment, uint64_t length, uint32_t count)
+{
+    uint32_t seq_len = masks->options->seq_len;
+    if (!masks->options->truncates || length <= seq_len || count > 0)
+        return false;
+    const struct rp_part rest = {fragment->document, length, fragment->length,
+                                 seq_len - fragment->length};
+    struct rp_error ignored;
+    return rp_source_spans(place->source, &rest, masks->spans, &count, &ignored) == 0 && count == 0;
+}
+
+/* Two additions a fragment, and a look at the ends of the spans where a document begins. */
+static void count(struct rp_masks *masks, const struct rp_masks_place *place,
+                  const struct rp_fragment *fragment, uint64_t length, const struct added *added)
+{
+    if (!masks->options->mask_counts)
+        return;
+    struct rp_mask_counts *counts = &masks->options->mask_counts[fragment->source];
+    rp_a64_add_relaxed(&counts->labels, added->labels);
+    if (fragment->offset > 0)
+        return;
+    rp_a64_add_relaxed(&counts->documents, 1);
+    bool has_span = added->spans > 0 || rp_source_has_span(place->source, fragment->document) > 0;
+    if (!has_span)
+        rp_a64_add_relaxed(&counts->untrained, 1);
+    else if (is_cut_off(masks, place, fragment, length, added->spans))
+        rp_a64_add_relaxed(&counts->cut_off, 1);
+}
+
+/* What is known of a transfer that has its mask. */
+static int add(struct rp_masks *masks, const struct rp_masks_place *place,
+               const struct rp_transfer *transfer, uint64_t length, struct added *added,
+               struct rp_error *error)
 {
     const struct rp_fragment *fragment = &transfer->fragment;
     const struct rp_part part = {fragment->document, length, fragment->offset, fragment->length};
@@ -63,6 +102,7 @@ int rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
     if (code < 0)
         return code;
     uint32_t labels = count_labels(masks->spans, count);
+    *added = (struct added){labels, count};
     RP_ASSERT(labels < fragment->length && ticket->mask_count < RP_TICKET_TRANSFERS_MAX);
     if (labels == fragment->length - 1)
         return 1;
@@ -80,4 +120,14 @@ int rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
     memcpy(masks->data + mask.data_offset, masks->spans, count * sizeof *masks->spans);
     ticket->masks[ticket->mask_count++] = mask;
     return 1;
+}
+
+int rp_masks_add(struct rp_masks *masks, const struct rp_masks_place *place,
+                 const struct rp_transfer *transfer, uint64_t length, struct rp_error *error)
+{
+    struct added added;
+    int code = add(masks, place, transfer, length, &added, error);
+    if (code == 1)
+        count(masks, place, &transfer->fragment, length, &added);
+    return code;
 }

@@ -19,7 +19,8 @@ struct rp_masks {
     uint8_t *data;                 /* of the arena */
     uint64_t data_offset;          /* where the ring is in it */
     struct rp_span *spans;         /* [rp_spans_max(seq_len)]: of one transfer */
-    bool has_region;               /* the ticket under construction has one in the ring */
+    const struct rp_flow_options *options;
+    bool has_region; /* the ticket under construction has one in the ring */
 };
 
 /** The bytes of the arena's data, at its end, that are for spans: 0 where no source has a mask. */

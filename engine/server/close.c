@@ -57,4 +57,5 @@ void rp_engine_close(struct rp_engine *engine)
     free(engine->seats);
     free(engine->config_text);
     free(engine->contract_text);
+    free(engine->mask_counts);
 }

@@ -130,7 +130,8 @@ struct rp_engine {
     struct rp_far_planner planner; /* finds rows that are far */
     struct rp_far_row *far; /* of the request that is served; NULL: it can have near rows only */
     uint32_t placing_count; /* connections that wait for a far row */
-    struct rp_contract contract; /* a view of: */
+    struct rp_contract contract;        /* a view of: */
+    struct rp_mask_counts *mask_counts; /* [sources] */
     char *contract_text;
     struct rp_hash128 identity;     /* of the stream: the hash of its record */
     void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */

@@ -94,10 +94,11 @@ static int open_rings(struct rp_engine *engine, struct rp_error *error)
                        c->prefetch_factor, c->batch_size, c->seq_len);
     engine->rings = rp_calloc(c->rank_count, sizeof *engine->rings);
     engine->seats = rp_calloc((size_t)c->rank_count * c->replicas, sizeof *engine->seats);
+    engine->mask_counts = rp_calloc(c->source_count, sizeof *engine->mask_counts);
     engine->connections = rp_calloc(RP_CONNECTIONS_MAX, sizeof *engine->connections);
     for (uint32_t i = 0; engine->connections && i < RP_CONNECTIONS_MAX; i++)
         engine->connections[i].fd = -1;
-    if (!engine->rings || !engine->seats || !engine->connections)
+    if (!engine->rings || !engine->seats || !engine->mask_counts || !engine->connections)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for %u batch rings", c->rank_count);
     engine->ring_count = c->rank_count;
     engine->seat_count = c->rank_count * c->replicas;
@@ -165,7 +166,9 @@ static int open_flow(struct rp_engine *engine, struct rp_error *error)
                                       .seq_len = c->seq_len,
                                       .state_bytes = engine->state_bytes_max,
                                       .batch_slots = engine->geometry.slots,
-                                      .other_descriptors = rp_engine_descriptors(c)};
+                                      .other_descriptors = rp_engine_descriptors(c),
+                                      .mask_counts = engine->mask_counts,
+                                      .truncates = c->long_doc == RP_LONG_DOC_TRUNCATE};
     options.prefetch_bytes = rp_flow_prefetch_bytes(&options, engine->plan, engine->start_row);
     code = rp_flow_open(&engine->flow, &options, engine->wake_fd, error);
     if (code >= 0)

@@ -52,6 +52,24 @@ static json_t *source_object(const struct rp_engine *engine, uint32_t number)
                      "bytes", (json_int_t)whole.bytes, "unverified_bytes", (json_int_t)found.bytes);
 }
 
+/* What masks left of the sources that have one, of what was planned since the start. */
+static json_t *masks_array(const struct rp_engine *engine)
+{
+    json_t *array = json_array();
+    for (uint32_t s = 0; s < engine->config->source_count; s++) {
+        const struct rp_source *source = rp_corpus_source(engine->corpus, s);
+        const struct rp_mask_counts *counts = &engine->mask_counts[s];
+        if (rp_source_has_mask(source))
+            json_array_append_new(
+                array, json_pack("{s:s, s:I, s:I, s:I, s:I}", "source", rp_source_name(source),
+                                 "labels", (json_int_t)rp_a64_load_relaxed(&counts->labels),
+                                 "documents", (json_int_t)rp_a64_load_relaxed(&counts->documents),
+                                 "untrained", (json_int_t)rp_a64_load_relaxed(&counts->untrained),
+                                 "cut_off", (json_int_t)rp_a64_load_relaxed(&counts->cut_off)));
+    }
+    return array;
+}
+
 /* The share of the whole corpus, and what was taken from files since the start. */
 static void add_verification(json_t *object, const struct rp_engine *engine,
                              const struct rp_flow_counts *counts)
@@ -99,6 +117,7 @@ char *rp_engine_stat(const struct rp_engine *engine)
         "ended", engine->flow_ended);
     add_verification(object, engine, &counts);
     rp_engine_add_cache(object, engine);
+    json_object_set_new(object, "masks", masks_array(engine));
     json_object_set_new(object, "ranks", ranks);
     json_object_set_new(object, "contract", contract_array(&engine->contract));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;

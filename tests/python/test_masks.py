@@ -9,6 +9,7 @@ import numpy
 import pytest
 import ringpack
 from mask_kit import check_whole_stream, index, random_flags, serve, spans_of
+from state import labels_of as oracle_labels
 from stream_kit import LONG, Corpus, Ranks, Stream, write_megatron
 from stream_oracle import assert_batch
 
@@ -48,6 +49,13 @@ class MaskedCorpus(Corpus):
     def index_masks(self, program, *options):
         for number in self.flags:
             index(program, *options, *self.sources[number]["shards"])
+
+
+def labels_of_fragment(stream, fragment):
+    tokens = stream.spec.corpora[fragment.source].tokens(
+        fragment.document, fragment.offset, fragment.length
+    )
+    return oracle_labels(stream.spec, fragment, tokens)
 
 
 def labels_of(document, flags):
@@ -313,23 +321,60 @@ def test_labels_are_those_of_trl(program, tmp_path):
     engine.stop()
 
 
-@pytest.mark.parametrize("long_doc", ["split", "truncate"])
-def test_plan_counts_what_masks_and_cuts_leave(corpus, program, tmp_path, long_doc):
+@pytest.mark.parametrize("long_doc", ["split", "truncate", "drop"])
+def test_plan_and_stat_count_what_masks_and_cuts_leave(corpus, program, tmp_path, long_doc):
+    longest = max(range(len(corpus.flags[0])), key=lambda d: len(corpus.flags[0][d]))
+    corpus.flags[0][longest][:] = False
+    corpus.flags[0][longest][-1] = True  # an answer behind a long prompt
+    corpus.spans[0][longest] = spans_of(corpus.flags[0][longest])
+    corpus.write_masks("labels", labels_of, "i32")
+    corpus.index_masks(program, "--mask", "labels")
     stream = Stream(corpus, {"long_doc": long_doc, "num_epochs": 1})
     path = tmp_path / "plan.yaml"
     path.write_text(json.dumps({**stream.config(), "batch_size": 1}))
     said = subprocess.run(
         [program, "plan", "-c", str(path), "--json"], capture_output=True, text=True, check=True
     )
-    labels = stream.batch(0, len(stream.rows))[0]["labels"]
-    untrained = cut_off = 0
+    most, wanted = stream.spec.L, []
+    labels = {number: 0 for number in range(len(LAYOUT))}
+    for row in stream.rows:
+        for fragment in row:
+            own = labels_of_fragment(stream, fragment)
+            labels[fragment.source] += sum(label is not None for label in own)
     for number in MASKED:
-        for document, spans in zip(corpus.documents[number], corpus.spans[number]):
-            kept = stream.spec.L if long_doc == "truncate" else len(document)
-            untrained += len(document) > 0 and not spans
-            cut_off += bool(spans) and all(begin >= kept for begin, _ in spans)
-    assert json.loads(said.stdout)["masks"] == {
-        "labels": int((labels != -100).sum()),
-        "untrained_documents": untrained,
-        "cut_off_documents": cut_off,
-    }
+        documents = [
+            (len(document), spans)
+            for document, spans in zip(corpus.documents[number], corpus.spans[number])
+            if len(document) > 0
+        ]
+        lost = [
+            long_doc != "split" and length > most
+            and all(begin >= (most if long_doc == "truncate" else 0) for begin, _ in spans)
+            for length, spans in documents
+        ]
+        kept = [length <= most or long_doc != "drop" for length, _ in documents]
+        wanted.append({
+            "source": corpus.sources[number]["name"],
+            "labels": labels[number],
+            "untrained_documents": sum(k and not s for k, (_, s) in zip(kept, documents)),
+            "cut_off_documents": sum(c and bool(s) for c, (_, s) in zip(lost, documents)),
+        })
+    found = json.loads(said.stdout)["masks"]
+    assert found.pop("sources") == wanted
+    assert any(own["cut_off_documents"] for own in wanted) == (long_doc != "split")
+    sums = {key: sum(own[key] for own in wanted) for key in found}
+    sums["labels"] = sum(labels.values())
+    assert found == sums
+    engine = serve(program, tmp_path, stream)
+    with Ranks(engine) as ranks:
+        for _ in ranks.turns():
+            pass
+        told = {own["source"]: own for own in ringpack.stat("masks", tmp_path)["masks"]}
+    assert list(told) == [own["source"] for own in wanted]
+    for own in wanted:
+        shown = told[own["source"]]
+        assert shown["labels"] == own["labels"]
+        assert shown["untrained"] == own["untrained_documents"]
+        cut = own["cut_off_documents"] if long_doc != "drop" else 0
+        assert shown["cut_off"] == cut, "what is dropped is not read"
+    assert engine.stop() == 0

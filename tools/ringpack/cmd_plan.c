@@ -202,6 +202,20 @@ static void print_mixture(const struct rp_config *config, const struct tally *ta
             config->num_epochs);
 }
 
+static void print_masks(const struct rp_config *config, const struct tally *tally)
+{
+    char a[RP_CMD_TEXT_BYTES], b[RP_CMD_TEXT_BYTES], c[RP_CMD_TEXT_BYTES];
+    printf("trained                  labels  of its tokens  nothing trained       cut off\n");
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        const struct rp_masked_counts *counts = &tally->masks.sources[i];
+        if (rp_source_has_mask(rp_corpus_source(tally->corpus, i)))
+            printf("  %-12.12s%17s%13.3f %%%17s%14s\n", config->sources[i].name,
+                   rp_cmd_count_text(counts->labels, a),
+                   100 * ratio((double)counts->labels, (double)tally->source_tokens[i]),
+                   rp_cmd_count_text(counts->untrained, b), rp_cmd_count_text(counts->cut_off, c));
+    }
+}
+
 static void print_count(const char *label, uint64_t count, const char *rest)
 {
     char text[RP_CMD_TEXT_BYTES];
@@ -264,10 +278,10 @@ static void print_report(const struct rp_config *config, const struct tally *tal
     print_count("dropped", counts->dropped, " tokens (long_doc: drop)");
     print_count("empty", counts->empty, " documents");
     if (tally->masks.is_masked) {
-        print_count("labels", tally->masks.labels, " tokens, by the masks");
-        print_count("nothing trained", tally->masks.untrained, " documents");
-        print_count("cut off", tally->masks.cut_off,
-                    " documents lost all trained tokens (long_doc: truncate)");
+        print_count("labels", tally->masks.all.labels, " tokens, by the masks");
+        print_count("nothing trained", tally->masks.all.untrained, " documents");
+        print_count("cut off", tally->masks.all.cut_off,
+                    " documents lost all trained tokens (long_doc)");
     }
     if (tally->trailing_documents)
         print_count("after the last row", tally->trailing_documents,
@@ -278,6 +292,8 @@ static void print_report(const struct rp_config *config, const struct tally *tal
            tally->fragments_max, tally->max_docs_per_row);
     print_histogram(tally);
     print_mixture(config, tally);
+    if (tally->masks.is_masked)
+        print_masks(config, tally);
     print_memory(&tally->memory);
 }
 
@@ -288,6 +304,28 @@ static json_t *memory_object(const struct rp_engine_memory *memory)
                      "reading_bytes", (json_int_t)(always + memory->flow_reading), "mapped_bytes",
                      (json_int_t)(always + memory->flow_mapped), "catch_up_bytes",
                      (json_int_t)memory->catch_up);
+}
+
+static json_t *counts_object(const struct rp_masked_counts *counts)
+{
+    return json_pack("{s:I, s:I, s:I}", "labels", (json_int_t)counts->labels, "untrained_documents",
+                     (json_int_t)counts->untrained, "cut_off_documents",
+                     (json_int_t)counts->cut_off);
+}
+
+/* In all, and of each source that has a mask. */
+static json_t *masks_object(const struct rp_config *config, const struct tally *tally)
+{
+    json_t *object = counts_object(&tally->masks.all), *sources = json_array();
+    for (uint32_t i = 0; i < config->source_count; i++) {
+        if (!rp_source_has_mask(rp_corpus_source(tally->corpus, i)))
+            continue;
+        json_t *own = counts_object(&tally->masks.sources[i]);
+        json_object_set_new(own, "source", rp_cmd_json_text(config->sources[i].name));
+        json_array_append_new(sources, own);
+    }
+    json_object_set_new(object, "sources", sources);
+    return object;
 }
 
 static void print_json(const struct rp_config *config, const struct tally *tally)
@@ -324,11 +362,20 @@ static void print_json(const struct rp_config *config, const struct tally *tally
         "documents_per_row_histogram", histogram, "mixture", mixture, "memory",
         memory_object(&tally->memory));
     if (tally->masks.is_masked)
-        json_object_set_new(report, "masks",
-                            json_pack("{s:I, s:I, s:I}", "labels", (json_int_t)tally->masks.labels,
-                                      "untrained_documents", (json_int_t)tally->masks.untrained,
-                                      "cut_off_documents", (json_int_t)tally->masks.cut_off));
+        json_object_set_new(report, "masks", masks_object(config, tally));
     rp_cmd_print_json(report);
+}
+
+/* Dropped documents are in no row; of a stream that goes on they cannot be told. */
+static int finish_masks(struct tally *tally, const struct rp_config *config,
+                        const struct rp_corpus *corpus, struct rp_error *error)
+{
+    int code = 0;
+    if (tally->complete && tally->masks.is_masked && config->long_doc == RP_LONG_DOC_DROP)
+        code = rp_masked_tally_dropped(&tally->masks, corpus, config->seq_len, config->num_epochs,
+                                       error);
+    rp_masked_tally_sum(&tally->masks, corpus);
+    return code;
 }
 
 static int look_at_plan(struct tally *tally, const struct rp_config *config,
@@ -366,6 +413,8 @@ static int plan(void *argument, const struct rp_config *config)
                         &error);
     if (code >= 0 && tally.complete)
         tally_trailing(&tally, config, corpus);
+    if (code >= 0)
+        code = finish_masks(&tally, config, corpus, &error);
     if (code >= 0 && arguments->json)
         print_json(config, &tally);
     else if (code >= 0)

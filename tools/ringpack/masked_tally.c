@@ -11,15 +11,19 @@ int rp_masked_tally_open(struct rp_masked_tally *tally, const struct rp_corpus *
                          uint32_t seq_len, struct rp_error *error)
 {
     *tally = (struct rp_masked_tally){
-        .spans = rp_calloc(rp_spans_max(seq_len), sizeof(struct rp_span))};
+        .spans = rp_calloc(rp_spans_max(seq_len), sizeof(struct rp_span)),
+        .sources = rp_calloc(rp_corpus_source_count(corpus), sizeof(struct rp_masked_counts))};
     for (uint32_t s = 0; s < rp_corpus_source_count(corpus); s++)
         tally->is_masked |= rp_source_has_mask(rp_corpus_source(corpus, s));
-    return tally->spans ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for spans");
+    return tally->spans && tally->sources
+               ? 0
+               : rp_fail(error, -ENOMEM, NULL, "out of memory for spans");
 }
 
 void rp_masked_tally_close(struct rp_masked_tally *tally)
 {
     free(tally->spans);
+    free(tally->sources);
 }
 
 /* Whether a document has a trained token in [first, end); negative: its spans are damaged. */
@@ -36,8 +40,9 @@ static int is_trained(struct rp_masked_tally *tally, const struct rp_source *sou
 }
 
 /* A document that begins in this row. */
-static int add_document(struct rp_masked_tally *tally, const struct rp_source *source,
-                        struct rp_part part, uint32_t seq_len, bool is_cut, struct rp_error *error)
+static int add_document(struct rp_masked_tally *tally, struct rp_masked_counts *counts,
+                        const struct rp_source *source, struct rp_part part, uint32_t seq_len,
+                        bool is_cut, struct rp_error *error)
 {
     uint64_t kept = is_cut ? rp_min_u64(part.length, seq_len) : part.length;
     int trained = is_trained(tally, source, part, kept, seq_len, error);
@@ -45,8 +50,8 @@ static int add_document(struct rp_masked_tally *tally, const struct rp_source *s
         return trained;
     part.first = kept;
     trained = is_trained(tally, source, part, part.length, seq_len, error);
-    tally->untrained += trained == 0;
-    tally->cut_off += trained > 0;
+    counts->untrained += trained == 0;
+    counts->cut_off += trained > 0;
     return trained;
 }
 
@@ -56,12 +61,13 @@ static int add_fragment(struct rp_masked_tally *tally, const struct rp_source *s
 {
     const struct rp_part part = {fragment->document, rp_source_length(source, fragment->document),
                                  fragment->offset, fragment->length};
+    struct rp_masked_counts *counts = &tally->sources[fragment->source];
     uint32_t count;
     int code = rp_source_spans(source, &part, tally->spans, &count, error);
     for (uint32_t i = 0; i < count && code == 0; i++)
-        tally->labels += tally->spans[i].end - rp_max_u64(tally->spans[i].begin, 1);
+        counts->labels += tally->spans[i].end - rp_max_u64(tally->spans[i].begin, 1);
     if (code == 0 && fragment->offset == 0)
-        code = add_document(tally, source, part, seq_len, is_cut, error);
+        code = add_document(tally, counts, source, part, seq_len, is_cut, error);
     return code < 0 ? code : 0;
 }
 
@@ -76,7 +82,34 @@ int rp_masked_tally_add(struct rp_masked_tally *tally, const struct rp_corpus *c
         if (rp_source_has_mask(source))
             code = add_fragment(tally, source, fragment, seq_len, is_cut, error);
         else
-            tally->labels += fragment->length - 1;
+            tally->sources[fragment->source].labels += fragment->length - 1;
     }
     return code;
+}
+
+int rp_masked_tally_dropped(struct rp_masked_tally *tally, const struct rp_corpus *corpus,
+                            uint32_t seq_len, uint64_t epochs, struct rp_error *error)
+{
+    for (uint32_t s = 0; s < rp_corpus_source_count(corpus); s++) {
+        const struct rp_source *source = rp_corpus_source(corpus, s);
+        uint64_t documents = rp_source_has_mask(source) ? rp_source_documents(source) : 0;
+        for (uint64_t d = 0; d < documents; d++) {
+            if (rp_source_length(source, d) <= seq_len)
+                continue;
+            int has_span = rp_source_has_span(source, d);
+            if (has_span < 0)
+                return rp_source_explain(source, d, error);
+            tally->sources[s].cut_off += has_span ? epochs : 0;
+        }
+    }
+    return 0;
+}
+
+void rp_masked_tally_sum(struct rp_masked_tally *tally, const struct rp_corpus *corpus)
+{
+    for (uint32_t s = 0; s < rp_corpus_source_count(corpus); s++) {
+        tally->all.labels += tally->sources[s].labels;
+        tally->all.untrained += tally->sources[s].untrained;
+        tally->all.cut_off += tally->sources[s].cut_off;
+    }
 }

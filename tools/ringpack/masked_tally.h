@@ -6,12 +6,17 @@
 #include "corpus/corpus.h"
 #include "plan/plan.h"
 
+struct rp_masked_counts {
+    uint64_t labels;    /* of all rows: tokens_loss */
+    uint64_t untrained; /* documents with no trained token */
+    uint64_t cut_off;   /* documents whose trained tokens all lie behind what is kept of them, and
+                           whole documents that are dropped although they have some */
+};
 struct rp_masked_tally {
-    bool is_masked;        /* a source has a mask */
-    uint64_t labels;       /* of all rows: tokens_loss */
-    uint64_t untrained;    /* documents with no trained token */
-    uint64_t cut_off;      /* documents whose trained tokens all lie behind what is kept of them */
-    struct rp_span *spans; /* [rp_spans_max(seq_len)] */
+    bool is_masked; /* a source has a mask */
+    struct rp_masked_counts all;
+    struct rp_masked_counts *sources; /* [sources] */
+    struct rp_span *spans;            /* [rp_spans_max(seq_len)] */
 };
 
 RP_MUST_CHECK int rp_masked_tally_open(struct rp_masked_tally *tally,
@@ -23,5 +28,14 @@ void rp_masked_tally_close(struct rp_masked_tally *tally);
 RP_MUST_CHECK int rp_masked_tally_add(struct rp_masked_tally *tally, const struct rp_corpus *corpus,
                                       const struct rp_row *row, uint32_t seq_len, bool is_cut,
                                       struct rp_error *error);
+
+/** Of a stream that was counted to its end, and that drops documents of more than seq_len tokens:
+ * count them, as often as there are epochs. Looks at every document. */
+RP_MUST_CHECK int rp_masked_tally_dropped(struct rp_masked_tally *tally,
+                                          const struct rp_corpus *corpus, uint32_t seq_len,
+                                          uint64_t epochs, struct rp_error *error);
+
+/** After the last row: add up the sources. */
+void rp_masked_tally_sum(struct rp_masked_tally *tally, const struct rp_corpus *corpus);
 
 #endif
