@@ -29,6 +29,7 @@ from engine import Bench, summarise
 from tasks.cold import Cold
 from tasks.hand_over import HandOver
 from tasks.hot import Hot
+from tasks.manifest import Manifest
 from tasks.memory import Memory
 from tasks.peers import Peers
 from tasks.resume import Resume
@@ -123,16 +124,19 @@ SIZES = {
         "repeats": 5, "tokens": 200_000_000, "epochs": 10, "index_documents": 16_000_000,
         "positions": [0, 1_000_000, 4_000_000, 16_000_000, 64_000_000],
         "memory_documents": [10_000, 4_000_000], "resume_rows": [1_000_000, 4_000_000, 16_000_000],
+        "manifest_shards": [1, 1000, 20_000], "manifest_documents": [10_000, 10_000_000],
     },
     "quick": {
         "repeats": 3, "tokens": 50_000_000, "epochs": 4, "index_documents": 1_000_000,
         "positions": [0, 1_000_000], "memory_documents": [10_000, 1_000_000],
         "resume_rows": [100_000, 1_000_000],
+        "manifest_shards": [1, 1000], "manifest_documents": [10_000, 1_000_000],
     },
     "once": {
         "repeats": 1, "tokens": 8_200_000, "epochs": 2, "index_documents": 10_000,
         "positions": [0, 10_000], "memory_documents": [1_000, 10_000],
         "resume_rows": [10_000],
+        "manifest_shards": [1, 50], "manifest_documents": [10_000],
     },
 }
 
@@ -151,6 +155,8 @@ def parse_arguments():
                         help="starts, positions and memory only")
     parser.add_argument("--documents", type=int, help="in the index of `positions`, 20 bytes each,"
                         " and as many behind its last one (16 million; quick: 1 million)")
+    parser.add_argument("--shards", type=int, help="measure starts with a manifest of so many"
+                        " shards, too, which are names of a few files")
     return parser.parse_args()
 
 
@@ -167,8 +173,10 @@ def make_settings(arguments):
         settings["repeats"] = arguments.repeats
     if arguments.documents:
         settings["index_documents"] = arguments.documents
-        for key in "positions", "memory_documents":
+        for key in "positions", "memory_documents", "manifest_documents":
             settings[key] = sorted({*settings[key], arguments.documents})
+    if arguments.shards:
+        settings["manifest_shards"] = sorted({*settings["manifest_shards"], arguments.shards})
     return settings
 
 
@@ -190,6 +198,7 @@ def main():
         turning += [cold.fio, cold.block, cold.document]
     samples = run_repetitions(turning, settings["repeats"])
     positions = resume.positions()
+    manifests = Manifest(bench).starts()
     peers = Peers(bench, settings["quick"]).run() if arguments.peers else None
     add_ratios(samples)
     names = dict.fromkeys(name for sample in samples for name in sample)
@@ -203,6 +212,7 @@ def main():
         "notes": bench.notes,
         "metrics": {name: summarise([s[name] for s in samples if name in s]) for name in names},
         "positions": positions,
+        "manifests": manifests,
         "peers": peers,
         "harness_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }

@@ -66,6 +66,13 @@ def of_positions(result):
     yield ("hand-over: system calls when nobody sleeps", forbidden and 0, "<=", 0, "")
 
 
+def of_manifests(result):
+    rows = [row["first_batch_ms"]["median"] for row in result.get("manifests", [])]
+    if rows:
+        yield ("first batch with a manifest, slowest - one shard", max(rows) - rows[0], "<=", 10,
+               "ms")
+
+
 def time_of(entry):
     return entry["process_ms"]["median"] if entry["process_ms"] else entry["more_than_ms"]
 
@@ -86,7 +93,7 @@ def of_peers(result):
 def goals(result):
     """[(label, found or None, sense, bound, unit, met)]"""
     found = []
-    for rows in of_metrics(result), of_positions(result), of_peers(result):
+    for rows in of_metrics(result), of_positions(result), of_manifests(result), of_peers(result):
         for label, value, sense, bound, unit in rows:
             met = value is not None and (value >= bound if sense == ">=" else value <= bound)
             found.append((label, value, sense, bound, unit, met))

@@ -150,6 +150,12 @@ def print_table(result):
         cells = "".join(f"{number(entry[k]['median']):>11s} ms"
                         for k in ("with_token_ms", "without_token_ms"))
         print(f"{entry['documents']:18,d}{cells}{entry['token_bytes']:10,d} B")
+    if result.get("manifests"):
+        print(f"\n{'shards':>18s}{'documents':>16s}{'first batch':>14s}{'index':>12s}")
+    for entry in result.get("manifests", []):
+        print(f"{entry['shards']:18,d}{entry['documents']:16,d}"
+              f"{number(entry['first_batch_ms']['median']):>11s} ms"
+              f"{number(entry['index_seconds']):>10s} s")
     print()
     for name, entry in result["checks"].items():
         print(f"checked {entry['times']:3d} times: {name}")

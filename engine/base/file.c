@@ -221,6 +221,16 @@ int rp_new_file_open(struct rp_new_file *new_file, const char *path, struct rp_e
     return code;
 }
 
+int rp_new_file_open_scratch(struct rp_new_file *new_file, const char *path, struct rp_error *error)
+{
+    *new_file = (struct rp_new_file){.fd = -1, .path = strdup(path), .is_scratch = true};
+    int code = new_file->path ? new_file_named(new_file, error)
+                              : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    if (code < 0)
+        rp_new_file_discard(new_file);
+    return code;
+}
+
 /* Give a nameless file a temporary name, because linkat(2) cannot replace a file and rename(2) can.
  */
 static int new_file_link(struct rp_new_file *new_file, struct rp_error *error)
@@ -262,9 +272,10 @@ static int directory_sync(const char *path, struct rp_error *error)
     return code;
 }
 
-static int publish(struct rp_new_file *new_file, bool syncs, struct rp_error *error)
+int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error)
 {
     RP_ASSERT(new_file->fd >= 0);
+    bool syncs = !new_file->is_scratch;
     int code = 0;
     if (syncs && fsync(new_file->fd) < 0)
         code = fail_errno(error, new_file->path, "sync the new file");
@@ -279,16 +290,6 @@ static int publish(struct rp_new_file *new_file, bool syncs, struct rp_error *er
     }
     rp_new_file_discard(new_file);
     return code;
-}
-
-int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error)
-{
-    return publish(new_file, true, error);
-}
-
-int rp_new_file_publish_unsynced(struct rp_new_file *new_file, struct rp_error *error)
-{
-    return publish(new_file, false, error);
 }
 
 void rp_new_file_discard(struct rp_new_file *new_file)

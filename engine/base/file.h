@@ -49,18 +49,20 @@ struct rp_new_file {
     int fd;
     char *path;      /* its name once it is published */
     char *temporary; /* its temporary name; NULL = none */
+    bool is_scratch;
 };
 /** Begin a file that will replace `path`. Write to new_file->fd, then publish or discard. */
 RP_MUST_CHECK int rp_new_file_open(struct rp_new_file *new_file, const char *path,
                                    struct rp_error *error);
+/** The same for a file that can be made again and has hashes: it has a temporary name from the
+ * beginning, which takes a tenth of the time and is left by SIGKILL, and is published without any
+ * fsync, so that it may be there after a power cut and have other content. */
+RP_MUST_CHECK int rp_new_file_open_scratch(struct rp_new_file *new_file, const char *path,
+                                           struct rp_error *error);
 /** fsync, rename to `path`, fsync of the directory. The new file is closed in any case, and no
  * temporary file is left. On failure `path` has its old content; if only the fsync of the directory
  * failed, it has the new content, which a power cut may still undo. */
 RP_MUST_CHECK int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error);
-/** The same without any fsync: after a power cut the file may be there and have other content. For
- * what can be made again and has hashes. */
-RP_MUST_CHECK int rp_new_file_publish_unsynced(struct rp_new_file *new_file,
-                                               struct rp_error *error);
 /** Close and remove a file that was not published. Fine after rp_new_file_publish. */
 void rp_new_file_discard(struct rp_new_file *new_file);
 /** Remove the temporary files beside `path` that killed processes have left. To be called where no

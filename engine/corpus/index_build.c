@@ -132,13 +132,12 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path, boo
                          const struct rp_progress *progress, struct rp_error *error)
 {
     struct rp_sidecar_info info = {.format = opened->found.format, .bytes = opened->shard.bytes};
-    struct rp_sidecar_writer writer;
+    struct rp_sidecar_writer writer = {.is_scratch = is_scratch};
     struct rp_probe probe;
     int code = rp_sidecar_begin(&writer, path, rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES),
                                 error);
     if (code < 0)
         return code;
-    writer.is_scratch = is_scratch;
     code = rp_shard_probe(opened, fd, &probe, error);
     if (code == 0)
         code = rp_ids_read_tokenizer(&info.tokenizer, opened->shard.path, error);

@@ -281,7 +281,7 @@ static int write_head(struct rp_manifest_build *build, struct rp_manifest_built 
     free(head);
     if (code == 0 && !build->appends) {
         uint8_t page[RP_BLOCK_BYTES] = {0};
-        memcpy(page, RP_MANIFEST_MAGIC, 8);
+        rp_store_u64(page, rp_load_u64(RP_MANIFEST_MAGIC));
         rp_store_u32(page + 8, RP_MANIFEST_VERSION);
         rp_store_u32(page + 12, RP_BLOCK_BYTES);
         memcpy(page + RP_MANIFEST_SLOT_AT(generation), slot, sizeof slot);

@@ -125,7 +125,7 @@ struct rp_sidecar_writer {
     struct rp_sidecar_section blocks, bytes, spilled[RP_SIDECAR_SPILLED];
     uint64_t span_count;
     bool has_spans;  /* set before the first document */
-    bool is_scratch; /* set before the end: it is not synced */
+    bool is_scratch; /* set before rp_sidecar_begin: as rp_new_file_open_scratch */
 };
 
 /** Begin to replace the sidecar at `path`. The number of blocks is fixed now; blocks and documents

@@ -27,7 +27,7 @@ int rp_sidecar_begin(struct rp_sidecar_writer *writer, const char *path, uint64_
     writer->file = (struct rp_new_file){.fd = -1};
     writer->path = strdup(path);
     writer->span_count = 0;
-    writer->has_spans = writer->is_scratch = false;
+    writer->has_spans = false;
     rp_hasher_begin(&writer->content);
     for (size_t i = 0; i < RP_SIDECAR_SPILLED; i++) {
         writer->spills[i] = (struct rp_new_file){.fd = -1};
@@ -37,7 +37,8 @@ int rp_sidecar_begin(struct rp_sidecar_writer *writer, const char *path, uint64_
     if (!writer->path)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to write a sidecar", path);
     if (code == 0)
-        code = rp_new_file_open(&writer->file, path, error);
+        code = writer->is_scratch ? rp_new_file_open_scratch(&writer->file, path, error)
+                                  : rp_new_file_open(&writer->file, path, error);
     begin_section(&writer->blocks, writer->file.fd, RP_SIDECAR_HEADER_BYTES);
     begin_section(&writer->bytes, writer->file.fd, RP_SIDECAR_HEADER_BYTES + 8 * block_count);
     if (code < 0)
@@ -276,8 +277,7 @@ int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *
         code = rp_file_write_at(writer->file.fd, writer->path, header, sizeof header, 0, error);
     }
     if (code == 0)
-        code = writer->is_scratch ? rp_new_file_publish_unsynced(&writer->file, error)
-                                  : rp_new_file_publish(&writer->file, error);
+        code = rp_new_file_publish(&writer->file, error);
     rp_sidecar_discard(writer);
     return code;
 }

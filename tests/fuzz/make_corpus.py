@@ -175,6 +175,15 @@ def make_sidecar():
     put("sidecar", "document-outside", b"\2" + edit(288, 8, 1 << 62))
 
 
+def make_manifest():
+    put("manifest", "unharmed", b"\0")
+    put("manifest", "one-bit", b"\0" + edit(4096, 1, 1))
+    put("manifest", "older-slot", b"\0" + edit(1024, 8, 0) + edit(2048, 8, 3))
+    for name, offset in (("head", 8), ("head-bytes", 16)):
+        put("manifest", f"other-{name}", b"\2" + edit(1024 + offset, 8, 4096))
+    put("manifest", "document-outside", b"\2" + edit(4096, 8, 1 << 62))
+
+
 def make_config():
     put("config", "minimal.yaml", b"sources: [one.bin]\nseq_len: 128\nbatch_size: 4\n")
     put(

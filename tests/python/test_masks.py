@@ -100,6 +100,23 @@ def test_every_section_is_the_oracles(corpus, program, tmp_path, case, drop, see
     check_whole_stream(program, tmp_path, stream, io=io, packer_processes=drop)
 
 
+@pytest.mark.parametrize("drop", [False, True])
+def test_a_manifest_has_the_masks(corpus, program, tmp_path, drop):
+    """From sidecars, and from the data set beside each shard where no sidecar has it."""
+    for number in MASKED:
+        corpus.sources[number]["drop_unmasked"] = drop
+        corpus.sources[number]["mask"] = "labels"
+    stream = Stream(corpus)
+    config = tmp_path / "indexed.yaml"
+    config.write_text(json.dumps({**stream.config(), "batch_size": 4}))
+    for read in 1, len(corpus.paths):  # the raw shard has no sidecar at first, then none has
+        manifest = tmp_path / f"{read}.rpm"
+        index(program, "-c", config, "-o", manifest)
+        check_whole_stream(program, tmp_path, stream, manifest=str(manifest))
+        for path in tmp_path.glob("*.rpx"):
+            path.unlink()
+
+
 @pytest.mark.parametrize(
     "options, entries",
     [
