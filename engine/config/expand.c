@@ -191,14 +191,20 @@ static bool is_prefix(const char *path)
 
 static int add_object(void *context, const char *url, struct rp_error *error)
 {
-    return add_token_file(context, url, error);
+    char *file = rp_url_has_suffix(url, ".idx")   ? rp_url_beside(url, 4, ".bin")
+                 : rp_url_has_suffix(url, ".rpx") ? rp_url_beside(url, 4, "")
+                                                  : strdup(url);
+    int code = file ? rp_config_source_add_shard(context, NULL, file, error)
+                    : rp_fail(error, -ENOMEM, NULL, "out of memory while listing shards");
+    free(file);
+    return code;
 }
 
 /* As a glob or a directory is expanded, with the objects of a bucket. */
 static int expand_url(struct rp_config_source *found, const char *pattern,
                       struct rp_key_place place, struct rp_error *error)
 {
-    bool wild = rp_url_has_bucket(pattern) && strpbrk(pattern, "*?[") != NULL;
+    bool wild = rp_url_is_pattern(pattern);
     bool is_folder = !wild && rp_url_has_suffix(pattern, "/");
     if (!wild && !is_folder)
         return rp_config_source_add_shard(found, NULL, pattern, error);
@@ -207,9 +213,13 @@ static int expand_url(struct rp_config_source *found, const char *pattern,
                          : rp_remote_list(pattern, add_object, found, error);
     if (code < 0)
         return code;
-    if (found->shard_count == first)
-        return rp_key_fail(place, "shards", "check the bucket and the key", error,
-                           "%s: no object matches", pattern);
+    if (found->shard_count == first) {
+        char *name = rp_url_name(pattern);
+        code = rp_key_fail(place, "shards", "check the bucket and the key", error,
+                           "%s: no object matches", name ? name : "");
+        free(name);
+        return code;
+    }
     if (wild) /* a folder's files have an order of their own */
         tidy_matches(found, first);
     return 0;

@@ -132,8 +132,13 @@ static int list_folder(struct rp_folder *folder, struct rp_error *error)
 static int add_object(void *context, const char *url, struct rp_error *error)
 {
     struct rp_folder *folder = context;
-    const char *name = strrchr(url, '/') + 1;
-    return name[0] == '.' ? 0 : rp_paths_add(&folder->names, name, error);
+    char *whole = rp_url_name(url);
+    const char *name = whole ? strrchr(whole, '/') + 1 : "";
+    int code = whole ? 0 : fail_memory(error);
+    if (code == 0 && name[0] != '.')
+        code = rp_paths_add(&folder->names, name, error);
+    free(whole);
+    return code;
 }
 
 /* Which of the files there are that name the others. */
@@ -163,8 +168,8 @@ static int look_for_indexes(struct rp_folder *folder, struct rp_error *error)
 /* `path` is the URL with its slash. */
 static int list_objects(struct rp_folder *folder, const char *path, struct rp_error *error)
 {
-    int code = rp_url_has_bucket(path) ? rp_remote_list(path, add_object, folder, error)
-                                       : look_for_indexes(folder, error);
+    int code = rp_url_can_list(path) ? rp_remote_list(path, add_object, folder, error)
+                                     : look_for_indexes(folder, error);
     rp_paths_sort(&folder->names);
     return code;
 }

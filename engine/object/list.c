@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list — which objects of a bucket a pattern stands for: ListObjectsV2, page by page.
+/* list — which objects of a bucket a pattern stands for: ListObjectsV2 of S3, or List Blobs of
+ * Azure, page by page.
  *
  * Of the answer only keys and the token of the next page are taken. It is XML, of which the servers
  * use little: elements without attributes, and the five entities. */
@@ -17,7 +18,20 @@
 #define PAGE_BYTES (8u << 20)
 #define KEYS_MAX 10000000u /* more are no corpus, but a mistake */
 
+/* How a store is asked for a page, and the elements of its answer. */
+struct dialect {
+    const char *query, *marker; /* before the prefix; of a page that is not the first */
+    const char *root, *key, *next;
+};
+static const struct dialect s3 = {"list-type=2&prefix=", "continuation-token=", "<ListBucketResult",
+                                  "Key", "NextContinuationToken"};
+static const struct dialect azure = {
+    "restype=container&comp=list&prefix=", "marker=", "<EnumerationResults", "Name", "NextMarker"};
+
 struct listing {
+    const struct dialect *dialect;
+    char *base;               /* of the objects: what is before their keys */
+    const char *query;        /* and behind them; NULL: nothing */
     struct rp_object *object; /* the bucket */
     char *prefix;             /* of the keys: the pattern up to its first wildcard */
     const char *pattern;      /* NULL: all keys directly below the prefix */
@@ -103,15 +117,22 @@ static int take_page(struct listing *l, struct rp_error *error)
     const char *at = l->page;
     char *key;
     int code = 0;
-    if (!strstr(l->page, "<ListBucketResult"))
-        return rp_fail(error, -RP_E_PROTOCOL, "check the endpoint: it is not one of S3",
+    if (!strstr(l->page, l->dialect->root))
+        return rp_fail(error, -RP_E_PROTOCOL, "check the endpoint: it is not one of S3 or Azure",
                        "%s: expected a list of objects, found something else",
                        rp_object_name(l->object));
-    while (code == 0 && l->count < KEYS_MAX && (key = next_element(&at, "Key")))
+    if (l->dialect == &azure && strstr(l->page, "<Name Encoded"))
+        return rp_fail(error, -RP_E_PROTOCOL, "name each object, or rename those",
+                       "%s: an object has a name that XML cannot hold", rp_object_name(l->object));
+    while (code == 0 && l->count < KEYS_MAX && (key = next_element(&at, l->dialect->key)))
         code = keep_key(l, key, error);
     at = l->page;
     free(l->next);
-    l->next = next_element(&at, "NextContinuationToken");
+    l->next = next_element(&at, l->dialect->next);
+    if (l->next && !*l->next) { /* Azure's way to say that there is none */
+        free(l->next);
+        l->next = NULL;
+    }
     return code;
 }
 
@@ -119,9 +140,8 @@ static int ask_for_page(struct listing *l, struct rp_error *error)
 {
     char *token = rp_percent_encode(l->next ? l->next : "", false);
     char *prefix = rp_percent_encode(l->prefix, false);
-    char *query = token && prefix ? rp_format("%s%s%slist-type=2&prefix=%s",
-                                              l->next ? "continuation-token=" : "", token,
-                                              l->next ? "&" : "", prefix)
+    char *query = token && prefix ? rp_format("%s%s%s%s%s", l->next ? l->dialect->marker : "",
+                                              token, l->next ? "&" : "", l->dialect->query, prefix)
                                   : NULL;
     free(token);
     free(prefix);
@@ -148,16 +168,17 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int tell_keys(struct listing *l, const struct rp_url *url,
-                     int (*add)(void *, const char *, struct rp_error *), void *context,
-                     struct rp_error *error)
+static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct rp_error *),
+                     void *context, struct rp_error *error)
 {
     int code = 0;
     if (l->count)
         qsort(l->keys, l->count, sizeof *l->keys, compare_keys);
     for (size_t i = 0; i < l->count && code == 0; i++) {
-        char *text = rp_format("%s://%s/%s", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket,
-                               l->keys[i]);
+        char *encoded = l->dialect == &azure ? rp_percent_encode(l->keys[i], true) : NULL;
+        char *text = rp_format("%s%s%s%s", l->base, encoded ? encoded : l->keys[i],
+                               l->query ? "?" : "", l->query ? l->query : "");
+        free(encoded);
         code = text ? add(context, text, error)
                     : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
         free(text);
@@ -165,20 +186,43 @@ static int tell_keys(struct listing *l, const struct rp_url *url,
     return code;
 }
 
-static int list_all(struct listing *l, const struct rp_url *url, struct rp_error *error)
+/* `bucket` is the URL of the bucket, and `key` what follows it in the pattern. */
+static int list_all(struct listing *l, const char *bucket, const char *key, struct rp_error *error)
 {
-    size_t plain = strcspn(url->key, "*?[");
-    char *bucket = rp_format("%s://%s/", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket);
-    l->pattern = url->key[plain] ? url->key : NULL;
-    l->prefix = rp_format("%.*s", (int)plain, url->key);
+    size_t plain = strcspn(key, l->dialect == &azure ? "*[" : "*?[");
+    l->pattern = key[plain] ? key : NULL;
+    l->prefix = rp_format("%.*s", (int)plain, key);
     l->page = rp_calloc(1, PAGE_BYTES + 1);
-    int code = bucket && l->prefix && l->page
-                   ? rp_object_open(&l->object, bucket, error)
-                   : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+    int code = l->prefix && l->page ? rp_object_open(&l->object, bucket, error)
+                                    : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
     do {
         if (code == 0)
             code = ask_for_page(l, error);
     } while (code == 0 && l->next && l->count < KEYS_MAX);
+    return code;
+}
+
+static int list_bucket(struct listing *l, const struct rp_url *url, struct rp_error *error)
+{
+    l->dialect = &s3;
+    l->base = rp_format("%s://%s/", url->store == RP_STORE_S3 ? "s3" : "gs", url->bucket);
+    return l->base ? list_all(l, l->base, url->key, error)
+                   : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+}
+
+/* https://ACCOUNT.blob.core.windows.net/CONTAINER/PATTERN?SAS: the SAS goes with every request. */
+static int list_container(struct listing *l, const struct rp_url *url, struct rp_error *error)
+{
+    int container = (int)strcspn(url->path + 1, "/") + 1;
+    const char *key = url->path + container + (url->path[container] == '/');
+    const char *mark = url->query ? "?" : "", *query = url->query ? url->query : "";
+    char *bucket = rp_format("%s://%s%.*s%s%s", url->scheme, url->host, container, url->path, mark,
+                             query);
+    l->dialect = &azure;
+    l->base = rp_format("%s://%s%.*s/", url->scheme, url->host, container, url->path);
+    l->query = url->query;
+    int code = bucket && l->base ? list_all(l, bucket, key, error)
+                                 : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
     free(bucket);
     return code;
 }
@@ -192,13 +236,16 @@ int rp_remote_list(const char *pattern,
     int code = rp_url_parse(&url, pattern, error);
     if (code < 0)
         return code;
-    if (url.store == RP_STORE_HTTP)
+    if (!rp_url_can_list(pattern))
         code = rp_fail(error, -RP_E_CONFIG, "name each object, or use the store's s3 or gs URL",
                        "%s: servers of http cannot be asked what they have", url.name);
+    else if (url.store == RP_STORE_HTTP)
+        code = list_container(&l, &url, error);
+    else
+        code = list_bucket(&l, &url, error);
     if (code == 0)
-        code = list_all(&l, &url, error);
-    if (code == 0)
-        code = tell_keys(&l, &url, add, context, error);
+        code = tell_keys(&l, add, context, error);
+    free(l.base);
     for (size_t i = 0; i < l.count; i++)
         free(l.keys[i]);
     free(l.keys);

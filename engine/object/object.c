@@ -70,12 +70,6 @@ void rp_ask_free(struct rp_ask *ask)
 
 /* ---- rights ---------------------------------------------------------------------------------- */
 
-static bool host_ends_with(const char *host, const char *suffix)
-{
-    size_t length = strcspn(host, ":"), bytes = strlen(suffix);
-    return length >= bytes && !strncasecmp(host + length - bytes, suffix, bytes);
-}
-
 static bool is_hub(const struct rp_url *url)
 {
     const char *given = rp_environment("HF_ENDPOINT");
@@ -115,13 +109,12 @@ static char *google_token(void)
 
 static char *plain_url(const struct rp_url *url, const char *query)
 {
-    const char *sas = rp_environment("AZURE_STORAGE_SAS_TOKEN");
-    if (!query)
-        query = url->query;
-    if (!query && sas && host_ends_with(url->host, ".blob.core.windows.net"))
-        query = *sas == '?' ? sas + 1 : sas;
-    return rp_format("%s://%s%s%s%s", url->scheme, url->host, url->path, query ? "?" : "",
-                     query ? query : "");
+    const char *sas = rp_environment("AZURE_STORAGE_SAS_TOKEN"), *right = url->query;
+    if (!right && sas && rp_url_is_azure_host(url->host))
+        right = *sas == '?' ? sas + 1 : sas;
+    return rp_format("%s://%s%s%s%s%s%s", url->scheme, url->host, url->path,
+                     query || right ? "?" : "", query ? query : "", query && right ? "&" : "",
+                     right ? right : "");
 }
 
 static char *signed_url(const struct rp_url *url, const char *query,

@@ -35,8 +35,9 @@ RP_MUST_CHECK int rp_remotes_open(struct rp_remote **remotes_out, const char *co
 void rp_remotes_close(struct rp_remote *remotes, size_t count); /* NULL is fine */
 
 /** The objects of a bucket whose URLs match a pattern of * ? [], or, of a URL that ends with a
- * slash, all directly below it; in bytewise order. `add` gets each as s3://BUCKET/KEY. Patterns of
- * https cannot be listed, and are refused. */
+ * slash, all directly below it; in bytewise order. `add` gets each as s3://BUCKET/KEY, or as the
+ * URL of a blob of Azure, with the query of the pattern. Other patterns of https cannot be listed,
+ * and are refused. */
 RP_MUST_CHECK int rp_remote_list(const char *pattern,
                                  int (*add)(void *context, const char *url, struct rp_error *error),
                                  void *context, struct rp_error *error);

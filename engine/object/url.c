@@ -39,6 +39,26 @@ bool rp_url_has_bucket(const char *text)
     return !strncmp(text, "s3://", 5) || !strncmp(text, "gs://", 5);
 }
 
+bool rp_url_is_azure_host(const char *host)
+{
+    static const char suffix[] = ".blob.core.windows.net";
+    size_t length = strcspn(host, ":/?#"), bytes = sizeof suffix - 1;
+    return length > bytes && !strncasecmp(host + length - bytes, suffix, bytes);
+}
+
+bool rp_url_can_list(const char *text)
+{
+    const char *host = strstr(text, "://");
+    bool is_http = !strncmp(text, "https://", 8) || !strncmp(text, "http://", 7);
+    return rp_url_has_bucket(text) || (is_http && host && rp_url_is_azure_host(host + 3));
+}
+
+bool rp_url_is_pattern(const char *text)
+{
+    const char *wild = rp_url_has_bucket(text) ? "*?[" : "*[";
+    return rp_url_can_list(text) && strcspn(text, wild) < path_length(text);
+}
+
 bool rp_url_has_suffix(const char *text, const char *suffix)
 {
     size_t length = path_length(text), bytes = strlen(suffix);

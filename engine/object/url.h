@@ -34,6 +34,15 @@ bool rp_url_is(const char *text);
 /** Does it name a bucket, whose objects can be listed? */
 bool rp_url_has_bucket(const char *text);
 
+/** Can what lies below it be listed: is it in a bucket, or in a container of Azure? */
+bool rp_url_can_list(const char *text);
+
+/** Is it a pattern of such objects? In the URL of a container a question mark begins the query. */
+bool rp_url_is_pattern(const char *text);
+
+/** Is this the host of a storage account of Azure? */
+bool rp_url_is_azure_host(const char *host);
+
 /** Split a URL and find its host. -RP_E_CONFIG says what is wrong with it. */
 RP_MUST_CHECK int rp_url_parse(struct rp_url *url, const char *text, struct rp_error *error);
 void rp_url_free(struct rp_url *url);

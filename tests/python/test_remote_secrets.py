@@ -7,7 +7,8 @@ import hmac
 import json
 import re
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from xml.sax.saxutils import escape
 
 import pytest
 from failure_kit import finish
@@ -239,3 +240,71 @@ def test_no_secret_is_shown(program, folder, store, right, monkeypatch, tmp_path
         assert secret not in said, secret
     assert files_with(["tape.bin"], folder, tmp_path) != set()
     assert files_with(right.secrets, folder, tmp_path) == set()
+
+
+# ---- containers of Azure ------------------------------------------------------------------------
+
+
+def list_blobs(store, keys, per_page):
+    """As Azure's documentation of List Blobs has it: pages, and an empty marker in the last."""
+    serve = store.serve
+
+    def list_or_serve(handler):
+        place = urlsplit(handler.path)
+        query = dict(parse_qsl(place.query))
+        if query.get("comp") != "list":
+            handler.path = unquote(handler.path)
+            return serve(handler)
+        assert place.path == "/b" and query["restype"] == "container" and "sig" in query
+        found = sorted(key for key in keys if key.startswith(query["prefix"]))
+        first = int(query.get("marker", "0!")[:-1])
+        page = found[first : first + per_page]
+        here = "".join(f"<Blob><Name>{escape(key)}</Name></Blob>" for key in page)
+        marker = f"{first + per_page}!" if first + per_page < len(found) else ""
+        text = f'<EnumerationResults ServiceEndpoint="x" ContainerName="b"><Blobs>{here}</Blobs>'
+        return answer(handler, 200, f"{text}<NextMarker>{marker}</NextMarker>".encode())
+
+    store.serve = list_or_serve
+
+
+@pytest.mark.parametrize("given", [AzureSas, AzureQuery], ids=lambda right: right.__name__)
+def test_a_container_of_azure_is_listed(program, folder, store, monkeypatch, given):
+    """In the order of the URLs, whatever is in the names; nothing below another slash."""
+    right = given()
+    monkeypatch.setenv("http_proxy", store.base)
+    for name, value in right.variables.items():
+        monkeypatch.setenv(name, value)
+    tape = make_tape(program, folder, tokens=2000)
+    names = ["p-0", "p-1", "p-a b", "p-&'", "p-é"]
+    (store.folder / "b" / "d").mkdir(parents=True)
+    for name in names:
+        for suffix in ".bin", ".idx":
+            content = Path(tape.path[:-4] + suffix).read_bytes()
+            (store.folder / "b" / "d" / f"{name}{suffix}").write_bytes(content)
+    keys = [f"d/{name}{suffix}" for name in names for suffix in (".bin", ".idx")]
+    serve = store.serve
+
+    def by_name(handler):
+        handler.path = re.sub("^http://[^/]*", "", handler.path)
+        return serve(handler)
+
+    store.serve = by_name
+    list_blobs(store, [*keys, "d/deep/p-1.bin", "e/p-0.bin"], 3)
+    query = "?sv=2024&sig=S3CR3T%3D" if given is AzureQuery else ""
+    base = "http://account.blob.core.windows.net/b/d/"
+    expected = sorted(base + quote(f"{name}.bin") for name in names)
+    for pattern in "p-*.bin", "p-*.idx", "[op]-*", "":
+        done = run(program, "inspect", base + pattern + query)
+        assert done.returncode == 0, done.stderr
+        assert re.findall(r"^http://.*$", done.stdout, re.MULTILINE) == expected, pattern
+    said = run(program, "inspect", base + "x*" + query).stderr
+    assert "no object matches" in said
+    tape.config["sources"] = [{"path": base + query, "name": "all"}]
+    engine = Engine(program, folder, {**tape.config, "shuffle": "block"})
+    try:
+        with Ranks(engine) as ranks:
+            tokens = sum(int(row[2]) for turn in ranks.turns() for b in turn for row in b["rows"])
+    finally:
+        engine.kill()
+    assert tokens == 2000 * len(names)
+    assert "S3CR3T" not in said + engine.log()

@@ -42,10 +42,12 @@ static bool is_index(const char *name)
 static int add_listed(void *context, const char *url, struct rp_error *error)
 {
     struct found *found = context;
-    const char *name = last_name(url);
-    if (*name == '.' || is_index(name) || (found->folder && !rp_inputs_select(found->inputs, name)))
-        return 0;
-    return rp_paths_add(&found->urls, url, error);
+    char *whole = rp_url_name(url);
+    const char *name = last_name(whole ? whole : "");
+    bool is_left_out = *name == '.' || is_index(name) ||
+                       (found->folder && !rp_inputs_select(found->inputs, name));
+    free(whole);
+    return is_left_out ? 0 : rp_paths_add(&found->urls, url, error);
 }
 
 /* ---- folders with a list of their own -------------------------------------------------------- */
@@ -143,7 +145,7 @@ static char *named_object(const char *url)
 
 int rp_inputs_add_url(struct rp_inputs *inputs, const char *url, struct rp_error *error)
 {
-    bool wild = rp_url_has_bucket(url) && strpbrk(url, "*?[") != NULL;
+    bool wild = rp_url_is_pattern(url);
     bool is_folder = !wild && rp_url_has_suffix(url, "/");
     char *base = is_folder ? rp_url_beside(url, 1, "") : named_object(url);
     struct found found = {.inputs = inputs, .folder = is_folder ? base : NULL};
