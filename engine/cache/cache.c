@@ -11,8 +11,6 @@
 #include "cache/cache_struct.h"
 #include "cache/keeper.h"
 
-#define OPEN_WAIT_MS 5000u
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static int copy_objects(struct rp_cache *cache, const struct rp_cache_options *options)
@@ -46,23 +44,6 @@ static int open_memory(struct rp_cache *cache, const struct rp_cache_options *op
     return 0;
 }
 
-static int open_directory(struct rp_cache *cache, struct rp_error *error)
-{
-    int code = rp_space_open(&cache->space, cache->directory, error);
-    if (code < 0)
-        return code;
-    code = rp_keeper_lock(cache, OPEN_WAIT_MS);
-    if (code == 0) {
-        code = rp_stock_scan(&cache->stock);
-        /* a smaller limit than that of the last run */
-        (void)rp_stock_make_room(&cache->stock, 0, 0);
-        rp_space_unlock(&cache->space);
-    }
-    return code < 0 ? rp_fail(error, code, NULL, "%s: cannot be used as a cache: %s",
-                              cache->directory, rp_strerror(code))
-                    : 0;
-}
-
 static void free_cache(struct rp_cache *cache)
 {
     rp_stock_close(&cache->stock);
@@ -94,8 +75,9 @@ int rp_cache_open(struct rp_cache **cache_out, const struct rp_cache_options *op
     pthread_cond_init(&cache->idle, NULL);
     int code = open_memory(cache, options, error);
     if (code == 0)
-        code = open_directory(cache, error);
+        code = rp_space_open(&cache->space, cache->directory, error);
     if (code == 0) {
+        cache->is_busy = true; /* the thread begins with a look at the directory */
         int failed = pthread_create(&cache->thread, NULL, rp_keeper_run, cache);
         code = failed ? rp_fail(error, -failed, NULL, "cannot start the thread of the cache") : 0;
     }

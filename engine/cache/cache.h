@@ -60,9 +60,9 @@ struct rp_cache_options {
 };
 
 struct rp_cache;
-/** Make the directory if need be, count what is there, and start the thread. A directory that
- * cannot be used is an error, which the caller may live with: NULL stands for no cache everywhere
- * below. */
+/** Make the directory if need be, and start the thread, which counts what is there if nobody knows.
+ * So opening takes no longer with more files. A directory that cannot be used is an error, which
+ * the caller may live with. */
 RP_MUST_CHECK int rp_cache_open(struct rp_cache **cache_out, const struct rp_cache_options *options,
                                 struct rp_error *error);
 /** Writes what is queued, but waits no longer than a few seconds for other engines. */

@@ -67,12 +67,17 @@ static int need_file(struct rp_cache *cache, struct rp_kept *kept)
     return 0;
 }
 
+static uint64_t bytes_of(uint64_t mask)
+{
+    return (uint64_t)__builtin_popcountll(mask) * RP_CACHE_PAGE_BYTES;
+}
+
 /* Give up a chunk of which a write failed. */
 static void give_up(struct rp_cache *cache, const struct rp_kept_file *file, uint64_t chunk,
                     const struct rp_kept_words *words)
 {
     const struct rp_kept_words none = {0, 0};
-    uint64_t bytes = (uint64_t)__builtin_popcountll(words->counted) * RP_CACHE_PAGE_BYTES;
+    uint64_t bytes = bytes_of(words->counted);
     if (rp_kept_file_punch(file, chunk) == 0 && rp_kept_file_set_words(file, chunk, &none) == 0)
         cache->space.kept_bytes -= rp_min_u64(bytes, cache->space.kept_bytes);
 }
@@ -82,7 +87,7 @@ static int write_pages(struct rp_cache *cache, const struct rp_kept_file *file, 
                        struct rp_kept_words *words, uint64_t offset, const uint8_t *data,
                        uint32_t bytes, uint64_t mask)
 {
-    uint64_t more = (uint64_t)__builtin_popcountll(mask & ~words->counted) * RP_CACHE_PAGE_BYTES;
+    uint64_t more = bytes_of(mask & ~words->counted);
     words->counted |= mask;
     int code = rp_kept_file_set_words(file, chunk, words);
     if (code < 0)
@@ -100,9 +105,31 @@ static int write_pages(struct rp_cache *cache, const struct rp_kept_file *file, 
     return code;
 }
 
+/* Make room for pages of a chunk: 1 with its words, or 0 if they are not worth it. Making room may
+ * evict the rest of this very chunk, and count all files anew, so what was known is asked again. */
+static int make_room(struct rp_cache *cache, const struct rp_kept_file *file, uint64_t chunk,
+                     uint64_t mask, struct rp_kept_words *words)
+{
+    struct rp_stock *stock = &cache->stock;
+    int64_t number = rp_stock_file(stock, file->key, file->bytes);
+    if (number < 0)
+        return (int)number;
+    uint64_t distance = rp_stock_distance(stock, (uint32_t)number, chunk);
+    uint64_t before = stock->evicted_bytes;
+    bool has_room = rp_stock_make_room(stock, bytes_of(mask & ~words->counted), distance);
+    rp_a64_add_relaxed(&cache->evicted_bytes, stock->evicted_bytes - before);
+    int code = rp_kept_file_words(file, chunk, 1, words);
+    uint64_t wanted = cache->space.kept_bytes + bytes_of(mask & ~words->counted);
+    if (code < 0 || !has_room || wanted > cache->options.bytes)
+        return code;
+    number = rp_stock_file(stock, file->key, file->bytes);
+    if (number >= 0 && !words->counted)
+        code = rp_stock_add(stock, (uint32_t)number, chunk);
+    return number < 0 ? (int)number : code < 0 ? code : 1;
+}
+
 /* What a job has of one chunk. */
-static int keep_chunk(struct rp_cache *cache, const struct rp_cache_job *job, uint32_t number,
-                      uint64_t chunk)
+static int keep_chunk(struct rp_cache *cache, const struct rp_cache_job *job, uint64_t chunk)
 {
     const struct rp_kept_file *file = &job->kept->file;
     struct rp_kept_words words;
@@ -114,18 +141,10 @@ static int keep_chunk(struct rp_cache *cache, const struct rp_cache_job *job, ui
     int code = rp_kept_file_words(file, chunk, 1, &words);
     if (code < 0 || (mask & ~words.there) == 0)
         return code;
-    uint64_t more = (uint64_t)__builtin_popcountll(mask & ~words.counted) * RP_CACHE_PAGE_BYTES;
-    uint64_t before = cache->stock.evicted_bytes;
-    bool has_room = rp_stock_make_room(&cache->stock, more,
-                                       rp_stock_distance(&cache->stock, number, chunk));
-    rp_a64_add_relaxed(&cache->evicted_bytes, cache->stock.evicted_bytes - before);
-    if (!has_room) {
+    code = make_room(cache, file, chunk, mask, &words);
+    if (code == 0)
         rp_a64_add_relaxed(&cache->declined_bytes, last - first);
-        return 0;
-    }
-    if (!words.counted)
-        code = rp_stock_add(&cache->stock, number, chunk);
-    return code < 0
+    return code <= 0
                ? code
                : write_pages(cache, file, chunk, &words, first, job->data + (first - job->offset),
                              (uint32_t)(last - first), mask);
@@ -138,11 +157,8 @@ static int keep(struct rp_cache *cache, const struct rp_cache_job *job)
         return code;
     rp_stock_begin(&cache->stock);
     uint64_t last = (job->offset + job->bytes - 1) / RP_CACHE_CHUNK_BYTES;
-    for (uint64_t chunk = job->offset / RP_CACHE_CHUNK_BYTES; chunk <= last && code == 0; chunk++) {
-        /* asked for each time: making room may have counted all files anew */
-        int64_t number = rp_stock_file(&cache->stock, job->kept->file.key, job->kept->file.bytes);
-        code = number < 0 ? (int)number : keep_chunk(cache, job, (uint32_t)number, chunk);
-    }
+    for (uint64_t chunk = job->offset / RP_CACHE_CHUNK_BYTES; chunk <= last && code == 0; chunk++)
+        code = keep_chunk(cache, job, chunk);
     return code;
 }
 
@@ -167,8 +183,7 @@ static int look_at_chunk(struct rp_cache *cache, const struct rp_kept_file *file
         if (rp_kept_file_read(file, at, bytes, length) < 0 || rp_hash64(bytes, length) != hashes[p])
             bad |= 1ull << p;
     }
-    rp_a64_add_relaxed(&cache->damaged_bytes,
-                       (uint64_t)__builtin_popcountll(bad) * RP_CACHE_PAGE_BYTES);
+    rp_a64_add_relaxed(&cache->damaged_bytes, bytes_of(bad));
     words.there &= ~bad;
     return bad ? rp_kept_file_set_words(file, chunk, &words) : 0;
 }
@@ -205,6 +220,18 @@ static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
         note_failure(cache, code);
 }
 
+/* What is kept is counted anew at each start: after a power cut, the count and the files may have
+ * been written or not, each for itself. And the limit of the last run may have been larger. */
+static void begin(struct rp_cache *cache)
+{
+    int code = rp_keeper_lock(cache, LOCK_WAIT_MS);
+    if (code < 0)
+        return;
+    if (rp_stock_scan(&cache->stock) == 0)
+        (void)rp_stock_make_room(&cache->stock, 0, 0);
+    rp_space_unlock(&cache->space);
+}
+
 static struct rp_cache_job *next_job(struct rp_cache *cache)
 {
     pthread_mutex_lock(&cache->mutex);
@@ -227,6 +254,7 @@ void *rp_keeper_run(void *argument)
     struct rp_cache *cache = argument;
     struct rp_cache_job *job;
     prctl(PR_SET_NAME, "keep");
+    begin(cache);
     while ((job = next_job(cache)) != NULL) {
         do_job(cache, job);
         pthread_mutex_lock(&cache->mutex);

@@ -19,8 +19,10 @@
 
 #define STALE_SECONDS 3600
 #define WORDS_AT_ONCE 256u
-/* What other engines have added meanwhile is looked for no more often. */
+/* What other engines have added meanwhile is looked for no more often, and in a small share of the
+ * time. */
 #define RESCAN_NS 10000000000u
+#define RESCAN_SHARE 20u
 
 static int compare_keys(const void *left, const void *right)
 {
@@ -92,7 +94,7 @@ static uint32_t find_key(const struct rp_stock *stock, struct rp_hash128 key)
 }
 
 static int64_t add_file(struct rp_stock *stock, struct rp_hash128 key, uint64_t bytes,
-                        bool is_stale)
+                        int64_t used_s)
 {
     struct rp_stock_file *files = make_room_in(stock->files, stock->file_count, &stock->file_room,
                                                sizeof *files);
@@ -106,7 +108,9 @@ static int64_t add_file(struct rp_stock *stock, struct rp_hash128 key, uint64_t 
                                                       .bytes = bytes,
                                                       .first_key = first,
                                                       .object_count = last - first,
-                                                      .is_stale = is_stale};
+                                                      .used_s = used_s,
+                                                      .is_stale = time(NULL) - used_s >
+                                                                  STALE_SECONDS};
     if (last > first)
         stock->by_key[first].file = (uint32_t)stock->file_count + 1;
     return (int64_t)stock->file_count++;
@@ -115,7 +119,7 @@ static int64_t add_file(struct rp_stock *stock, struct rp_hash128 key, uint64_t 
 int64_t rp_stock_file(struct rp_stock *stock, struct rp_hash128 key, uint64_t bytes)
 {
     const struct rp_stock_key *found = &stock->by_key[find_key(stock, key)];
-    return found->file ? (int64_t)found->file - 1 : add_file(stock, key, bytes, false);
+    return found->file ? (int64_t)found->file - 1 : add_file(stock, key, bytes, time(NULL));
 }
 
 static int count_file(struct rp_stock *stock, const struct rp_kept_file *file, uint32_t number,
@@ -143,10 +147,9 @@ static int scan_file(struct rp_stock *stock, const char *name, struct rp_hash128
     uint64_t pages = 0;
     int code = rp_kept_file_open(&file, stock->space->directory, key);
     if (code == 0 && fstat(file.fd, &info) == 0) {
-        bool is_stale = time(NULL) - info.st_mtime > STALE_SECONDS;
-        int64_t number = add_file(stock, key, file.bytes, is_stale);
+        int64_t number = add_file(stock, key, file.bytes, info.st_mtime);
         code = number < 0 ? (int)number : count_file(stock, &file, (uint32_t)number, &pages);
-        if (code == 0 && pages == 0 && is_stale)
+        if (code == 0 && pages == 0 && stock->files[number].is_stale)
             code = -EBADMSG; /* nothing is in it, and nobody uses it */
     }
     rp_kept_file_close(&file);
@@ -192,6 +195,7 @@ int rp_stock_scan(struct rp_stock *stock)
         closedir(dir);
     else if (fd >= 0)
         close(fd);
+    stock->scan_took_ns = rp_now_ns() - stock->scanned_ns;
     return code;
 }
 
@@ -256,6 +260,14 @@ static void leave_out(struct rp_stock *stock, const struct rp_stock_pick *pick)
         *chunk = stock->chunks[--stock->chunk_count];
 }
 
+/* That another engine evicts from a file does not make it one that is used. */
+static void keep_time(const struct rp_kept_file *open, const struct rp_stock_file *file)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = file->used_s}};
+    if (file->object_count == 0)
+        (void)futimens(open->fd, times);
+}
+
 /* Its room is given back before it is said to be free. A reader that is at it meanwhile finds other
  * hashes. */
 static void evict(struct rp_stock *stock, const struct rp_stock_pick *pick)
@@ -272,6 +284,7 @@ static void evict(struct rp_stock *stock, const struct rp_stock_pick *pick)
         stock->space->kept_bytes -= rp_min_u64(bytes, stock->space->kept_bytes);
         stock->evicted_bytes += bytes;
     }
+    keep_time(&file, &stock->files[pick->chunk.file]);
     rp_kept_file_close(&file);
 }
 
@@ -283,7 +296,9 @@ void rp_stock_begin(struct rp_stock *stock)
 /* There is nothing to pick that is worth less: has another engine brought something? */
 static bool has_news(struct rp_stock *stock)
 {
-    return rp_now_ns() - stock->scanned_ns > RESCAN_NS && rp_stock_scan(stock) == 0;
+    uint64_t pause_ns = rp_max_u64(RESCAN_NS, RESCAN_SHARE * stock->scan_took_ns);
+    bool is_due = stock->scanned_ns == 0 || rp_now_ns() - stock->scanned_ns > pause_ns;
+    return is_due && rp_stock_scan(stock) == 0;
 }
 
 static bool is_needed_later(uint64_t distance, uint64_t than)

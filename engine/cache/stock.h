@@ -26,7 +26,8 @@ struct rp_stock_file {
     struct rp_hash128 key;
     uint64_t bytes;                   /* of the object */
     uint32_t first_key, object_count; /* its objects of the run in by_key; 0: it is another run's */
-    bool is_stale;                    /* nobody has used it for an hour */
+    int64_t used_s;                   /* when it was last used, by any engine */
+    bool is_stale;                    /* that is more than an hour ago */
 };
 
 struct rp_stock_key {
@@ -56,7 +57,7 @@ struct rp_stock {
     struct rp_stock_chunk *chunks; /* in any order; some may be gone already */
     uint64_t chunk_count, chunk_room;
     uint64_t random;
-    uint64_t scanned_ns;
+    uint64_t scanned_ns, scan_took_ns;
 
     struct rp_stock_pick picks[RP_STOCK_EXACT_MAX]; /* the last needed first */
     uint32_t pick_count, pick_next;

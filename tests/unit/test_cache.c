@@ -184,6 +184,55 @@ static void test_a_smaller_limit_holds_from_the_start(void **state)
     rp_cache_close(cache);
 }
 
+/* Of another run nothing is known. What nobody has used for an hour goes first, even before what is
+ * never needed; the rest is needed at the usual distance, which is 100 here. */
+static void test_files_of_other_runs_go_by_their_age(void **state)
+{
+    (void)state;
+    static const struct rp_cache_object others[] = {{"old", "1", 2 * CHUNK},
+                                                    {"new", "1", 2 * CHUNK}};
+    static const struct rp_cache_object own = {"a", "1", 8 * CHUNK};
+    char path[128], name[RP_KEPT_NAME_BYTES];
+    struct rp_cache *cache = open_cache(4 * CHUNK, others, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct rp_kept *kept = rp_kept_open(cache, i);
+        keep(cache, kept, others[i].name, 0, CHUNK);
+        keep(cache, kept, others[i].name, CHUNK, CHUNK);
+        rp_kept_close(kept);
+    }
+    rp_cache_close(cache);
+    rp_kept_file_name(rp_kept_file_key(&others[0]), name);
+    snprintf(path, sizeof path, "%s/blocks/%s", directory, name);
+    const struct timespec times[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+
+    static const uint64_t distances[] = {1000, 99, 99, 99, 101};
+    for (uint32_t c = 0; c < 5; c++)
+        next_uses[c] = distances[c];
+    cache = open_cache(4 * CHUNK, &own, 1);
+    struct rp_kept *kept = rp_kept_open(cache, 0);
+    keep(cache, kept, "a", 0, CHUNK); /* in the place of the old one's */
+    assert_true(holds(kept, "a", 0, CHUNK));
+    keep(cache, kept, "a", CHUNK, CHUNK);
+    assert_true(holds(kept, "a", 0, CHUNK) && holds(kept, "a", CHUNK, CHUNK));
+    keep(cache, kept, "a", 2 * CHUNK, CHUNK); /* in the place of what is needed in 1000 */
+    assert_false(holds(kept, "a", 0, CHUNK));
+    keep(cache, kept, "a", 3 * CHUNK, CHUNK); /* in the place of the new one's */
+    assert_true(holds(kept, "a", 3 * CHUNK, CHUNK));
+    keep(cache, kept, "a", 4 * CHUNK, CHUNK); /* needed later than all that is there */
+    assert_false(holds(kept, "a", 4 * CHUNK, CHUNK));
+    rp_kept_close(kept);
+    rp_cache_close(cache);
+    cache = open_cache(4 * CHUNK, others, 2);
+    struct rp_kept *old = rp_kept_open(cache, 0), *new = rp_kept_open(cache, 1);
+    assert_int_equal(rp_kept_look(old, 0, CHUNK).head + rp_kept_look(old, CHUNK, CHUNK).head, 0);
+    assert_int_equal(rp_kept_look(new, 0, CHUNK).head + rp_kept_look(new, CHUNK, CHUNK).head,
+                     CHUNK);
+    rp_kept_close(old);
+    rp_kept_close(new);
+    rp_cache_close(cache);
+}
+
 /* More chunks than are compared: those drawn must be among the ones that are needed late. */
 static void test_a_large_stock_is_drawn_from(void **state)
 {
@@ -218,6 +267,7 @@ int main(void)
         CASE(test_no_damaged_byte_is_given),
         CASE(test_what_is_evicted_is_what_is_needed_last),
         CASE(test_a_smaller_limit_holds_from_the_start),
+        CASE(test_files_of_other_runs_go_by_their_age),
         CASE(test_a_large_stock_is_drawn_from),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
