@@ -2,8 +2,8 @@
 /* defect.h — planted defects: a guarantee counts as tested only when breaking it makes a test fail.
  *
  * RP_DEFECT(name) is the constant 0 in every build except in builds for tests. A build with
- * -DRP_DEFECT_<name>=1 has that defect. The builds of tests/sim and tests/kill have all of them,
- * and turn on one at a time. */
+ * -DRP_DEFECT_<name>=1 has that defect. The builds of tests/sim, tests/kill and tests/model have
+ * all of them, and turn on one at a time. */
 #ifndef RP_BASE_DEFECT_H
 #define RP_BASE_DEFECT_H
 
@@ -33,6 +33,7 @@
     X(ignore_short_documents, "the default of max_docs_per_row does not depend on lengths")        \
     X(ignore_unknown_options, "an option that this library does not know is silently ignored")     \
     X(ignore_tokenizer, "the tokenizers of two shards, or of a state and a run, are not compared") \
+    X(join_silently, "the engine is not woken when dispatch has joined a ring")                    \
     X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
     X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
@@ -75,7 +76,7 @@
     X(wait_to_join, "a ring that is behind waits to be joined when all of the stream is planned")  \
     X(write_beyond_struct, "a caller's struct is filled in beyond its struct_size")
 
-#if defined(RP_SIMULATION) || defined(RP_POINTS)
+#if defined(RP_SIMULATION) || defined(RP_POINTS) || defined(RP_MODEL)
 
 enum rp_defect {
 #define RP_DEFECT_ENUM(name, text) RP_DEFECT_IS_##name,

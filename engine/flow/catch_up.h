@@ -14,7 +14,8 @@
  *   2. JOINING, once it is at most a ring's length behind that limit X: pack_from is
  *      RP_PACK_JOIN(X), and the catch-up flow waits at X.
  *   3. JOINED: dispatch has replaced the word by M >= X, the first batch of which it plans rows for
- *      the ring again. The catch-up flow delivers up to M and is closed.
+ *      the ring again, and has woken the engine's thread. The catch-up flow delivers up to M and is
+ *      closed.
  *   Once dispatch has planned the whole stream (planned_all), it joins no ring. M then lies behind
  *   the end: the catch-up flow delivers all that is left, and the ring's end.
  *

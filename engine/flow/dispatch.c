@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/mapped.h"
+#include "flow/join.h"
 
 /* The next check is due LOOK_SHARE times as long after the last one as that one took, and at most
  * LOOK_NS_MAX after it. */
@@ -96,20 +97,6 @@ static int hand_on(struct rp_dispatch *d, struct rp_error *error)
     return 0;
 }
 
-/* Rings that another flow delivers to, and in which this flow is to join, are planned for from
- * `batch` on, if that is not too low (catch_up.h). */
-static void join_rings(const struct rp_dispatch *d, uint64_t batch)
-{
-    for (uint32_t r = 0; r < d->options->rank_count; r++) {
-        struct rp_a64 *pack_from = &d->arena->pack_from[r];
-        uint64_t from = rp_a64_load_relaxed(pack_from);
-        if (rp_pack_is_joined(from))
-            continue;
-        if (RP_PACK_JOIN(batch) >= from || RP_DEFECT(join_too_early))
-            rp_a64_store_relaxed(pack_from, batch);
-    }
-}
-
 /* Sleep until the tickets below `needed` are retired. Deliver is asked for a wake-up only when
  * those below `wanted` are, so that it does not wake dispatch for every single ticket. */
 static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wanted,
@@ -122,8 +109,9 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
         if (code < 0)
             return code;
         if (rp_looks_are_asked_for(d->looks))
-            look_at_files(d);        /* of a failure dispatch_all hears */
-        join_rings(d, d->batch + 1); /* rows of d->batch may have been planned */
+            look_at_files(d); /* of a failure dispatch_all hears */
+        /* not from d->batch on, of which rows may have been planned */
+        rp_join_rings(d->arena, d->options->rank_count, d->batch + 1, d->wake_fd);
         rp_a64_store_relaxed(&words->retired_wanted, wanted);
         uint32_t epoch = rp_event_prepare(&words->retired_event); /* fences. PAIRS retired-wanted */
         if (rp_arena_stopping(d->arena) || rp_a64_load_acquire(&words->retired) >= wanted ||
@@ -338,7 +326,7 @@ static int plan_batch(struct rp_dispatch *d, struct rp_error *error)
 {
     const struct rp_flow_options *o = d->options;
     uint64_t row = d->base_row + d->batch * o->rows * o->world;
-    join_rings(d, d->batch);
+    rp_join_rings(d->arena, d->options->rank_count, d->batch, d->wake_fd);
     for (uint32_t rank = 0; rank < o->world; rank++) {
         uint32_t ring = rank - o->rank_first;
         bool wanted = rank >= o->rank_first && ring < o->rank_count &&
@@ -407,7 +395,7 @@ static int dispatch_all(struct rp_dispatch *d, struct rp_error *error)
     close_ticket(d);
     code = hand_on(d, error);
     if (code >= 0)
-        rp_a64_store_release(&d->arena->words->planned_all, d->batch + 1); /* PAIRS planned-all */
+        rp_join_no_more(d->arena, d->batch, d->wake_fd);
     return code;
 }
 

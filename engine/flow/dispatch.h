@@ -28,7 +28,7 @@ struct rp_dispatch {
     uint64_t look_at_ns; /* from this time on, a planned micro-batch ends with a hand_on */
     uint64_t looked_ns;  /* when the token files without hashes were last looked at */
     struct rp_looks *looks;
-    int wake_fd; /* eventfd of the engine: written when a look is answered */
+    int wake_fd; /* eventfd of the engine: written when a look is answered, or a ring joined */
 
     pthread_t thread;
     bool started;

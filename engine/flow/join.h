@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* join.h — how dispatch joins rings to which a catch-up flow delivers (catch_up.h).
+ *
+ * The engine's thread may sleep until a ring is joined, so it is woken. */
+#ifndef RP_FLOW_JOIN_H
+#define RP_FLOW_JOIN_H
+
+#include "base/defect.h"
+#include "base/file.h"
+#include "flow/ticket.h"
+
+/** Rings that the flow is to join are planned for from `batch` on, if that is not too low. */
+static inline void rp_join_rings(const struct rp_arena *arena, uint32_t ring_count, uint64_t batch,
+                                 int wake_fd)
+{
+    for (uint32_t r = 0; r < ring_count; r++) {
+        struct rp_a64 *pack_from = &arena->pack_from[r];
+        uint64_t from = rp_a64_load_relaxed(pack_from);
+        if (rp_pack_is_joined(from))
+            continue;
+        if (RP_PACK_JOIN(batch) < from && !RP_DEFECT(join_too_early))
+            continue;
+        rp_a64_store_relaxed(pack_from, batch);
+        if (!RP_DEFECT(join_silently))
+            rp_fd_wake(wake_fd);
+    }
+}
+
+/** All `batches` of the stream are planned, so no ring will be joined. */
+static inline void rp_join_no_more(const struct rp_arena *arena, uint64_t batches, int wake_fd)
+{
+    rp_a64_store_release(&arena->words->planned_all, batches + 1); /* PAIRS planned-all */
+    if (!RP_DEFECT(join_silently))
+        rp_fd_wake(wake_fd);
+}
+
+#endif
