@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/defect.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "threads.h"
 
 #define CHOICES 8192u
@@ -28,6 +30,7 @@ struct site {
     int order;
 };
 
+_Bool rp_defects[RP_DEFECT_COUNT];
 bool model_long;
 static struct choice choices[CHOICES];
 static unsigned choice_count, choice_at;
@@ -300,9 +303,24 @@ static int list_scenarios(void)
     return 0;
 }
 
-/* model_check [--list] [--long] [--trace] [--weaken SITE] [SCENARIO...]: explores the scenarios,
- * all by default. SITE is an address that was printed before: its order, or its wake-up, is left
- * out. Exit 1 at the first thing that is wrong. */
+static void plant_defect(const char *name)
+{
+#define DEFECT_NAME(name, text) #name,
+    static const char *const names[] = {RP_DEFECTS(DEFECT_NAME)};
+#undef DEFECT_NAME
+    for (size_t i = 0; i < RP_DEFECT_COUNT; i++) {
+        if (strcmp(names[i], name))
+            continue;
+        rp_defects[i] = true;
+        return;
+    }
+    fprintf(stderr, "model: no such defect: %s\n", name);
+    exit(2);
+}
+
+/* model_check [--list] [--long] [--trace] [--weaken SITE] [--defect NAME] [SCENARIO...]: explores
+ * the scenarios, all by default. SITE is an address that was printed before: its order, or its
+ * wake-up, is left out. NAME is a planted defect. Exit 1 at the first thing that is wrong. */
 static const char *const *parse_options(const char *const *argument, bool *show)
 {
     for (; *argument && argument[0][0] == '-'; argument++) {
@@ -312,6 +330,8 @@ static const char *const *parse_options(const char *const *argument, bool *show)
             *show = true;
         else if (strcmp(*argument, "--weaken") == 0 && argument[1])
             weakened = (const void *)(uintptr_t)strtoull(*++argument, NULL, 0);
+        else if (strcmp(*argument, "--defect") == 0 && argument[1])
+            plant_defect(*++argument);
     }
     return argument;
 }
@@ -330,6 +350,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--list") == 0)
         return list_scenarios();
     setvbuf(stdout, NULL, _IOLBF, 0);
+    rp_log_set_level(RP_LOG_ERROR);
     const char *const *names = parse_options((const char *const *)(argv + 1), &show);
     for (const struct model_scenario *const *s = model_scenarios; *s; s++) {
         if (!is_wanted(names, (*s)->name))

@@ -46,20 +46,46 @@ static void write_data(const struct rp_arena *arena, uint64_t number)
     memcpy(arena->data + data_of(arena, number), tokens, sizeof tokens);
 }
 
+static void add_stage_row(const struct rp_arena *arena, struct rp_ticket *ticket, uint64_t number,
+                          uint32_t ring)
+{
+    ticket->transfers[ticket->transfer_count++] = (struct rp_transfer){
+        .fragment.length = STAGE_TOKENS,
+        .data_offset = data_of(arena, number),
+        .loaded_by = number,
+        .ring = ring,
+        .width = sizeof(uint32_t),
+        .id_bits = 31};
+    ticket->rows[ticket->row_count++] = (struct rp_row_end){
+        .row = ticket->batch, .ring = ring, .fragments = 1, .tokens = STAGE_TOKENS};
+}
+
 static void fill_ticket(const struct rp_arena *arena, struct rp_ticket *ticket, uint64_t number,
                         bool with_reads)
 {
-    ticket->transfers[0] = (struct rp_transfer){.fragment.length = STAGE_TOKENS,
-                                                .data_offset = data_of(arena, number),
-                                                .loaded_by = number,
-                                                .width = sizeof(uint32_t),
-                                                .id_bits = 31};
-    ticket->rows[0] = (struct rp_row_end){
-        .row = ticket->batch, .fragments = 1, .tokens = STAGE_TOKENS};
-    ticket->transfer_count = ticket->row_count = 1;
+    add_stage_row(arena, ticket, number, 0);
     ticket->read_count = with_reads;
     if (!with_reads)
         write_data(arena, number);
+}
+
+static void end_stage_batch(struct rp_dispatch *d)
+{
+    d->batch = ++planned;
+    save_state(d);
+    d->ticket->batch_ends = 1;
+    close_ticket(d);
+    publish_closed(d);
+}
+
+static bool end_stage_stream(struct rp_dispatch *d)
+{
+    if (open_ticket(d, NULL) < 0)
+        return false;
+    d->ticket->stream_ends = 1;
+    close_ticket(d);
+    publish_closed(d);
+    return true;
 }
 
 void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t batches,
@@ -82,17 +108,35 @@ void stage_plan(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uin
         if (open_ticket(&d, NULL) < 0)
             return;
         fill_ticket(arena, d.ticket, d.next_ticket, with_reads);
-        d.batch = ++planned;
-        save_state(&d);
-        d.ticket->batch_ends = 1;
-        close_ticket(&d);
-        publish_closed(&d);
+        end_stage_batch(&d);
     }
-    if (open_ticket(&d, NULL) < 0)
+    if (end_stage_stream(&d))
+        answer_until_stopped(&d);
+}
+
+void stage_plan_joining(struct rp_arena *arena, struct rp_looks *looks, int wake_fd, uint64_t first,
+                        uint64_t batches)
+{
+    static const struct rp_flow_options options = {.rank_count = 2};
+    struct rp_files none = {0};
+    struct rp_dispatch d = {.options = &options,
+                            .arena = arena,
+                            .reads.files = &none,
+                            .looks = looks,
+                            .wake_fd = wake_fd};
+    for (planned = 0; planned < batches;) {
+        rp_join_rings(arena, options.rank_count, d.batch, wake_fd);
+        if (open_ticket(&d, NULL) < 0)
+            return;
+        write_data(arena, d.next_ticket);
+        add_stage_row(arena, d.ticket, d.next_ticket, 0);
+        if (planned == first || (planned > first && !is_left_out(&d, 1)))
+            add_stage_row(arena, d.ticket, d.next_ticket, 1);
+        end_stage_batch(&d);
+    }
+    if (!end_stage_stream(&d))
         return;
-    d.ticket->stream_ends = 1;
-    close_ticket(&d);
-    publish_closed(&d);
+    rp_join_no_more(arena, d.batch, wake_fd);
     answer_until_stopped(&d);
 }
 

@@ -2,6 +2,7 @@
 /* The prefetch ring (flow/ticket.h) from planning to delivery: the batches are those that were
  * planned, in order and whole, each with the state behind it, and nobody sleeps for ever; also when
  * a packer process is killed, wherever, and another takes its place. */
+#define rp_flow_free forget_flow
 #include "flow/flow.c"
 
 #include "flow_stages.h"
@@ -9,6 +10,10 @@
 #include "scenarios.h"
 
 #define BATCHES (model_long ? 2u : 1u)
+#define JOINING_BATCHES 2u
+#define RINGS_MAX 2u
+#define STATE_BYTES 64u
+#define BEHIND_SLOTS 4u
 #define ENGINE 0u /* a thread, and its bell */
 #define PACKER 2u
 #define SECOND 3u
@@ -16,35 +21,51 @@
 /* What the threads share, in memory that is looked at: that of the engine's process. */
 static struct {
     struct rp_flow flow;
-    struct rp_pack_target target;
-    struct rp_ring ring;
-    uint64_t start_batch, unlabelled;
+    struct rp_pack_target targets[RINGS_MAX];
+    struct rp_ring rings[RINGS_MAX];
+    uint64_t start_batch[RINGS_MAX], unlabelled[RINGS_MAX];
 } * shared;
 static struct {
     uint64_t taken;
     bool replaced;
+    /* of the catch-up flow, all stages of which are the engine's thread */
+    struct rp_flow behind;
+    struct rp_arena_words behind_words;
+    struct rp_a64 behind_free_until, behind_pack_from;
+    uint64_t behind_unlabelled, behind_packed;
 } own;
 #define STATE .state = &own, .state_bytes = sizeof own
 
-static void begin_with(uint32_t tickets, uint32_t slots, bool processes)
+static void begin_ring(uint32_t ring, uint32_t rings, uint32_t slots)
 {
-    struct rp_geometry g = {.rows = 1, .seq_len = STAGE_TOKENS, .max_docs_per_row = 1, .world = 1};
+    struct rp_geometry g = {.rows = 1, .seq_len = STAGE_TOKENS, .max_docs_per_row = 1};
+    g.world = rings;
+    g.rank = ring;
+    g.slots = slots;
+    g.state_bytes = STATE_BYTES;
+    struct rp_ring *made = &shared->rings[ring];
+    MODEL_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
+    MODEL_REQUIRE(rp_ring_create(made, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
+    MODEL_REQUIRE(rp_ring_attach_trainer(made, 0, 0, NULL) == 0);
+}
+
+static void begin_with(uint32_t rings, uint32_t tickets, uint32_t slots, bool processes)
+{
     model_segments_reset();
     memset(&own, 0, sizeof own);
     shared = model_memory(sizeof *shared);
-    g.slots = slots;
-    g.state_bytes = 64;
-    MODEL_REQUIRE(rp_geometry_layout(&g, 0, RP_DTYPE_I32) > 0);
-    MODEL_REQUIRE(rp_ring_create(&shared->ring, &g, 1, (struct rp_hash128){1, 2}, 3, 0, NULL) == 0);
-    MODEL_REQUIRE(rp_ring_attach_trainer(&shared->ring, 0, 0, NULL) == 0);
+    for (uint32_t r = 0; r < rings; r++)
+        begin_ring(r, rings, slots);
     struct rp_flow *flow = &shared->flow;
-    flow->options = (struct rp_flow_options){.rank_count = 1, .rows = 1, .token_limit = 1000};
-    flow->targets = &shared->target;
-    flow->start_batch = &shared->start_batch;
-    flow->unlabelled = &shared->unlabelled;
+    flow->options = (struct rp_flow_options){.rank_count = rings, .rows = 1, .token_limit = 1000};
+    flow->targets = shared->targets;
+    flow->start_batch = shared->start_batch;
+    flow->unlabelled = shared->unlabelled;
     flow->wake_fd = MODEL_BELL_FD + ENGINE;
-    MODEL_REQUIRE(rp_arena_create(&flow->arena, false, 1, tickets, 4096, 2, 64, NULL) == 0);
-    prepare_start(flow, NULL, NULL, 0, 0, &shared->ring);
+    uint32_t states = rings == 1 ? 2 : 4;
+    MODEL_REQUIRE(
+        rp_arena_create(&flow->arena, false, rings, tickets, 4096, states, STATE_BYTES, NULL) == 0);
+    prepare_start(flow, NULL, NULL, 0, 0, shared->rings);
     flow->pack_plan = (struct rp_pack_plan){.arena = &flow->arena,
                                             .deliver = processes ? NULL : &flow->deliver,
                                             .targets = flow->targets,
@@ -57,15 +78,106 @@ static void begin_with(uint32_t tickets, uint32_t slots, bool processes)
 
 static void begin_threads(void)
 {
-    begin_with(1, 2, false);
+    begin_with(1, 1, 2, false);
 }
 static void begin_threads_without_space(void)
 {
-    begin_with(1, 1, false);
+    begin_with(1, 1, 1, false);
 }
 static void begin_processes(void)
 {
-    begin_with(1, 2, true);
+    begin_with(1, 1, 2, true);
+}
+
+/* ---- a ring that is behind (flow/catch_up.h) ------------------------------------------------ */
+
+void forget_flow(struct rp_flow *flow)
+{
+    MODEL_REQUIRE(flow == &own.behind);
+}
+
+/* The tickets and states of the catch-up flow, which has all of them at once. */
+static struct rp_ticket behind_tickets[BEHIND_SLOTS];
+static uint8_t behind_states[BEHIND_SLOTS * (sizeof(struct rp_state_slot) + STATE_BYTES)];
+
+static void fill_behind(struct rp_arena *arena)
+{
+    *arena = (struct rp_arena){.slot_count = BEHIND_SLOTS,
+                               .state_count = BEHIND_SLOTS,
+                               .state_bytes = STATE_BYTES,
+                               .words = &own.behind_words,
+                               .free_until = &own.behind_free_until,
+                               .pack_from = &own.behind_pack_from,
+                               .tickets = behind_tickets,
+                               .states = behind_states,
+                               .filled.value = 1};
+    for (uint64_t b = 0; b <= JOINING_BATCHES; b++) {
+        struct rp_state_slot *slot = rp_arena_state(arena, b);
+        behind_tickets[b] = (struct rp_ticket){.state.value = rp_ticket_word(b, RP_TICKET_PACKED),
+                                               .batch = b,
+                                               .batch_ends = b < JOINING_BATCHES,
+                                               .stream_ends = b == JOINING_BATCHES};
+        *slot = (struct rp_state_slot){.position.value = b + 1, .next_row = b, .bytes = sizeof b};
+        memcpy(slot + 1, &b, sizeof b);
+    }
+}
+
+/* As rp_flow_start_catch_up does it, at the first batch. The flow has begun to plan rows for the
+ * ring at batch `first`. */
+static void begin_behind(uint64_t first)
+{
+    begin_with(RINGS_MAX, 1, 4, false);
+    struct rp_flow *flow = &shared->flow, *behind = &own.behind;
+    flow->start_batch[1] = first;
+    flow->catch_up = behind;
+    flow->deliver.ring_aside = 1;
+    rp_a64_store_relaxed(pack_from(flow), RP_PACK_NONE);
+    rp_a64_store_relaxed(&flow->arena.free_until[1], 0);
+    fill_behind(&behind->arena);
+    behind->options = (struct rp_flow_options){.rank_count = 1, .rows = 1};
+    behind->running = true;
+    behind->wake_fd = flow->wake_fd;
+    behind->deliver = (struct rp_deliver){.options = &behind->options,
+                                          .wake_fd = flow->wake_fd,
+                                          .turn.taken.value = 1,
+                                          .wake_at = UINT64_MAX,
+                                          .end_batch = catch_up_limit(flow),
+                                          .ring_aside = RP_NO_RING,
+                                          .arena = &behind->arena,
+                                          .rings = &shared->rings[1],
+                                          .files = &behind->files,
+                                          .looks = &behind->looks,
+                                          .unlabelled = &own.behind_unlabelled};
+}
+
+static void begin_joining(void)
+{
+    begin_behind(0);
+}
+static void begin_joining_later(void)
+{
+    begin_behind(1);
+}
+
+static void pack_batch_behind(uint64_t batch)
+{
+    const struct rp_ring *ring = &shared->rings[1];
+    const struct rp_section_layout *sections = ring->geometry.sections;
+    uint8_t *slot = rp_ring_slot(ring, batch);
+    const uint32_t tokens[STAGE_TOKENS] = {(uint32_t)batch + 100, (uint32_t)batch + 200};
+    const int32_t length = STAGE_TOKENS;
+    const struct rp_row_info info = {.row = batch, .fragments = 1, .tokens = STAGE_TOKENS};
+    memcpy(slot + sections[RP_SECTION_INPUT_IDS].offset, tokens, sizeof tokens);
+    memcpy(slot + sections[RP_SECTION_DOC_LENS].offset, &length, sizeof length);
+    memcpy(slot + sections[RP_SECTION_ROWS].offset, &info, sizeof info);
+}
+
+/* Of the ring that is behind, pack what the catch-up flow may deliver. */
+static void pack_behind(void)
+{
+    uint64_t end = rp_min_u64(own.behind.deliver.end_batch, JOINING_BATCHES);
+    for (; own.behind_packed < end; own.behind_packed++)
+        pack_batch_behind(own.behind_packed);
 }
 
 /* ---- the stages ------------------------------------------------------------------------------ */
@@ -78,11 +190,22 @@ static void replace_packer(void)
     model_start(SECOND);
 }
 
+static int deliver(void)
+{
+    struct rp_flow *behind = &own.behind;
+    if (shared->flow.catch_up)
+        pack_behind();
+    int code = rp_flow_deliver(&shared->flow, NULL);
+    if (shared->flow.catch_up && rp_looks_are_asked_for(&behind->looks))
+        rp_looks_answer(&behind->looks, &behind->files, 0, behind->wake_fd);
+    return code;
+}
+
 /* The engine's thread, as in engine.c. */
 static void run_engine(void)
 {
     int code = 0;
-    while ((code = rp_flow_deliver(&shared->flow, NULL)) != RP_FLOW_ENDED) {
+    while ((code = deliver()) != RP_FLOW_ENDED) {
         MODEL_REQUIRE(code == RP_FLOW_WORKED || code == RP_FLOW_IDLE);
         if (code == RP_FLOW_WORKED)
             continue;
@@ -112,6 +235,12 @@ static void run_planner_of_reads(void)
 {
     plan(true, false);
 }
+static void run_planner_that_joins(void)
+{
+    struct rp_flow *flow = &shared->flow;
+    stage_plan_joining(&flow->arena, &flow->looks, flow->wake_fd, shared->start_batch[1],
+                       JOINING_BATCHES);
+}
 static void run_reader(void)
 {
     stage_read(&shared->flow.arena);
@@ -135,9 +264,18 @@ static void check_batch(const uint8_t *slot, const struct rp_geometry *g)
 
 static void end_published(void)
 {
-    MODEL_REQUIRE(shared->ring.tail == BATCHES);
+    MODEL_REQUIRE(shared->rings[0].tail == BATCHES);
     while (own.taken < BATCHES)
-        check_batch(rp_ring_slot(&shared->ring, own.taken), &shared->ring.geometry);
+        check_batch(rp_ring_slot(&shared->rings[0], own.taken), &shared->rings[0].geometry);
+}
+
+static void end_joined(void)
+{
+    for (uint32_t r = 0; r < RINGS_MAX; r++) {
+        MODEL_REQUIRE(shared->rings[r].tail == JOINING_BATCHES);
+        for (own.taken = 0; own.taken < JOINING_BATCHES;)
+            check_batch(rp_ring_slot(&shared->rings[r], own.taken), &shared->rings[r].geometry);
+    }
 }
 
 static void run_trainer(void)
@@ -145,7 +283,7 @@ static void run_trainer(void)
     struct rp_ring_view view;
     const uint8_t *slot;
     struct rp_slot_header header;
-    int data = shared->ring.data.fd, control = shared->ring.seats[0].control.fd;
+    int data = shared->rings[0].data.fd, control = shared->rings[0].seats[0].control.fd;
     MODEL_REQUIRE(rp_ring_view_open(&view, data, control, 0, NULL) == 0);
     while (own.taken < BATCHES) {
         int code = rp_ring_view_take(&view, &slot, &header, NULL);
@@ -191,6 +329,28 @@ const struct model_scenario model_flow_space = {
                 {.name = "planner", .run = run_planner},
                 {.name = "packer", .run = run_packer},
                 {.name = "trainer", .run = run_trainer}},
+};
+
+const struct model_scenario model_flow_joins = {
+    .name = "flow-that-joins-a-ring",
+    .begin = begin_joining,
+    .end = end_joined,
+    STATE,
+    .preemptions = 1,
+    .threads = {{.name = "engine", .run = run_engine},
+                {.name = "planner", .run = run_planner_that_joins},
+                {.name = "packer", .run = run_packer}},
+};
+
+const struct model_scenario model_flow_joins_later = {
+    .name = "flow-that-joins-a-ring-later",
+    .begin = begin_joining_later,
+    .end = end_joined,
+    STATE,
+    .preemptions = 1,
+    .threads = {{.name = "engine", .run = run_engine},
+                {.name = "planner", .run = run_planner_that_joins},
+                {.name = "packer", .run = run_packer}},
 };
 
 const struct model_scenario model_flow_packer_killed = {
