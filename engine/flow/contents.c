@@ -104,14 +104,3 @@ const uint8_t *rp_contents_bytes(const struct rp_contents *contents, uint64_t *b
     *bytes_out = contents->bytes_used;
     return contents->bytes;
 }
-
-size_t rp_contents_count(const struct rp_contents *contents)
-{
-    return contents->count;
-}
-
-const struct rp_content_run *rp_contents_run(const struct rp_contents *contents, size_t index)
-{
-    RP_ASSERT(index < contents->count);
-    return &contents->runs[index];
-}

@@ -39,7 +39,4 @@ const struct rp_content_run *rp_contents_find(const struct rp_contents *contents
                                               uint32_t offset, uint32_t count);
 const uint8_t *rp_contents_bytes(const struct rp_contents *contents, uint64_t *bytes_out);
 
-size_t rp_contents_count(const struct rp_contents *contents);
-const struct rp_content_run *rp_contents_run(const struct rp_contents *contents, size_t index);
-
 #endif
