@@ -240,7 +240,8 @@ static int retire_special(struct rp_deliver *d, struct rp_error *error)
 {
     const struct rp_ticket *ticket = rp_arena_ticket(d->arena, d->next_ticket);
     RP_ASSERT(is_special(ticket));
-    if (ticket->is_block_read) {
+    bool is_unreachable = ticket->error == -RP_E_TIMEOUT; /* a store, for each document, too */
+    if (ticket->is_block_read && !is_unreachable) {
         rp_log(RP_LOG_WARNING, "documents are read one by one from now on: %s", ticket->message);
         return RP_FLOW_RESTART;
     }

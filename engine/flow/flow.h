@@ -119,9 +119,10 @@ enum rp_flow_step {
     RP_FLOW_IDLE,   /* nothing to do: park */
     RP_FLOW_WORKED, /* call again */
     RP_FLOW_ENDED,  /* the stream has ended: rings say so; nothing more will come */
-    RP_FLOW_RESTART /* a block of documents could not be read as a whole: stop, and start at the
-                       lowest tail. From now on documents are read one by one, so that what is
-                       damaged stops the stream in its own place, if it is used at all */
+    RP_FLOW_RESTART /* a block of documents could not be read as a whole, though its store can be
+                       reached: stop, and start at the lowest tail. From now on documents are read
+                       one by one, so that what is damaged stops the stream in its own place, if it
+                       is used at all */
 };
 /** One step of deliver: retire packed tickets, publish finished batches, read the trainers' release
  * words. Returns enum rp_flow_step, or the error that stopped the stream (everything before it has

@@ -357,6 +357,28 @@ static void an_error_comes_in_its_place(void **state)
     bench_close(&bench);
 }
 
+/* Documents of the block may be whole, unless it is the store that does not answer: then each of
+ * them would be waited for as long again. */
+static void a_block_that_cannot_be_read_is_read_by_documents(void **state)
+{
+    (void)state;
+    static const struct {
+        int error, step;
+    } ways[] = {
+        {-EIO, RP_FLOW_RESTART}, {-RP_E_CORRUPT, RP_FLOW_RESTART}, {-RP_E_TIMEOUT, -RP_E_TIMEOUT}};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(ways); i++) {
+        struct bench bench;
+        bench_open(&bench);
+        struct rp_ticket *ticket = add_ticket(&bench, 0, false);
+        ticket->is_block_read = 1;
+        ticket->error = ways[i].error;
+        hand_over(&bench);
+        struct rp_error error;
+        assert_int_equal(rp_deliver_step(&bench.deliver, &error), ways[i].step);
+        bench_close(&bench);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +389,7 @@ int main(void)
         cmocka_unit_test(a_lying_trainer_gets_no_space),
         cmocka_unit_test(the_end_is_said_after_the_last_batch),
         cmocka_unit_test(an_error_comes_in_its_place),
+        cmocka_unit_test(a_block_that_cannot_be_read_is_read_by_documents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
