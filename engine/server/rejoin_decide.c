@@ -89,14 +89,13 @@ static struct rp_placement decide_alone(const struct rp_rejoin_facts *facts,
     return placement;
 }
 
-/* How the consumer tells at which row a step begins:
- *
- *                it sends                         a step begins at   changes how batches are
- * counted STEP_NAMED   a row, and a step_row that can   step_row           if that begins no step
- * yet be one STEP_TOKEN   a token before any batch was     the token's row    if that begins no
- * step yet released STEP_UNTOLD  anything else                    the row asked for  only if that
- * is not numbered */
-enum step_origin { STEP_NAMED, STEP_TOKEN, STEP_UNTOLD };
+/* How the consumer tells at which row a step begins. If batches are counted so that none begins at
+ * that row yet, they are counted anew. */
+enum step_origin {
+    STEP_NAMED, /* it names its row and sends a step_row that can be one: at step_row */
+    STEP_TOKEN, /* it sends only a token, before any batch was released: at the token's row */
+    STEP_UNTOLD /* neither: at the row asked for, but only if that is not numbered */
+};
 
 static enum step_origin step_origin_of(const struct rp_rejoin_facts *facts, uint64_t row)
 {

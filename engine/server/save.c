@@ -94,9 +94,9 @@ static int take_state(struct rp_engine *engine, uint64_t position)
     struct rp_saver *saver = &engine->saver;
     struct state_view found;
     enum state_source source = find_state(engine, position, &found);
-    int code = source == STATE_LATER     ? 0
-               : source == STATE_PLANNED ? probe_cut(engine, position)
-                                         : 1;
+    if (source == STATE_LATER)
+        return 0;
+    int code = source == STATE_PLANNED ? probe_cut(engine, position) : 1;
     if (code <= 0)
         return code;
     saver->token = rp_calloc(1, engine->state_bytes_max);
