@@ -22,6 +22,7 @@ struct rp_kept {
     struct rp_kept_file file;
     struct rp_a32 is_open; /* writer: under the mutex. PAIRS kept-open */
     struct rp_a64 touched_ns;
+    struct rp_a32 doubts; /* jobs that look at pages which were not what was written */
 };
 
 /* Bytes to write; without data, pages to be looked at because they were not what was written. */

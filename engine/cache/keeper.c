@@ -260,6 +260,8 @@ void *rp_keeper_run(void *argument)
         pthread_mutex_lock(&cache->mutex);
         cache->queued_bytes -= job->has_data ? job->bytes : 0;
         pthread_mutex_unlock(&cache->mutex);
+        if (!job->has_data)
+            rp_a32_add_relaxed(&job->kept->doubts, UINT32_MAX);
         rp_kept_close(job->kept);
         free(job);
     }

@@ -149,7 +149,10 @@ static void add_job(struct rp_kept *kept, uint64_t offset, const void *data, uin
     pthread_mutex_unlock(&cache->mutex);
     struct rp_cache_job *job = has_room || !data ? malloc(sizeof *job + (data ? bytes : 0)) : NULL;
     if (!job) {
-        rp_a64_add_relaxed(&cache->declined_bytes, bytes);
+        if (data)
+            rp_a64_add_relaxed(&cache->declined_bytes, bytes);
+        else
+            rp_a32_add_relaxed(&kept->doubts, UINT32_MAX);
         pthread_mutex_lock(&cache->mutex);
         if (has_room && data)
             cache->queued_bytes -= bytes;
@@ -173,13 +176,15 @@ bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint
     touch(kept);
     if (RP_DEFECT(trust_cached_bytes) || are_same(&kept->file, offset, data, bytes))
         return true;
+    rp_a32_add_relaxed(&kept->doubts, 1);
     add_job(kept, offset, NULL, bytes);
     return false;
 }
 
 void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
 {
-    if (kept && rp_kept_look(kept, offset, bytes).head < bytes)
+    if (kept && (rp_a32_load_relaxed(&kept->doubts) || /* its thread is about to give up some */
+                 rp_kept_look(kept, offset, bytes).head < bytes))
         add_job(kept, offset, data, bytes);
 }
 

@@ -89,8 +89,7 @@ static void test_no_damaged_byte_is_given(void **state)
         kept = rp_kept_open(cache, 0);
         lost += !holds(kept, "a", 0, 3 * PAGE - 96); /* fails if it is another content */
         tried++;
-        keep(cache, kept, "a", 0, 3 * PAGE - 96);
-        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* behind what the check has found */
+        keep(cache, kept, "a", 0, 3 * PAGE - 96); /* while its thread looks at what was found */
         assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
         assert_int_equal(counts_of(cache).held_bytes, 3 * PAGE);
         rp_kept_close(kept);
