@@ -13,7 +13,9 @@ import subprocess
 import numpy
 import pytest
 from in_place_kit import assert_equal_to_copies, assert_killed_and_resumed, assert_refused
-from stream_kit import LONG
+from mask_kit import check_whole_stream, random_flags, spans_of
+from mask_kit import index as run_index
+from stream_kit import LONG, Stream
 
 SEED = 16180
 
@@ -216,3 +218,44 @@ def test_what_the_library_writes(program, folder):
                 assert file.write(output)
         forms[dtype] = ([path], documents, {"dtype": dtype.replace("int", "")})
     assert_equal_to_copies(program, folder, forms)
+
+
+class Masked:
+    """Documents of OLMo with a label mask, as open-instruct writes it: a byte for each token."""
+
+    def __init__(self, folder, documents, names=("token_ids", "labels_mask"), **keys):
+        generator = numpy.random.default_rng(SEED)
+        self.flags = [random_flags(generator, len(document)) for document in documents]
+        path = write(folder / f"{names[0]}_part_0000.npy", documents)
+        self.mask = folder / f"{names[1]}_part_0000.npy"
+        numpy.concatenate(self.flags).astype(bool).tofile(self.mask)
+        self.documents, self.spans = [documents], [[spans_of(own) for own in self.flags]]
+        self.sources = [{"name": "olmo", "shards": [str(path)], "weight": 1, **keys}]
+
+
+def test_label_masks(program, tmp_path):
+    masked = Masked(tmp_path / "sft", make_documents(20), dtype="u16")
+    check_whole_stream(program, tmp_path, Stream(masked), "table")
+    run_index(program, "--dtype", "u16", *masked.sources[0]["shards"])
+    check_whole_stream(program, tmp_path, Stream(masked), "sidecar")
+    documents = [[*document, 50001] for document in make_documents(21, 40)]  # told by their EOS
+    masked = Masked(tmp_path / "raw", [numpy.array(d) for d in documents],
+                    ("input_ids", "label_mask"), format="raw", dtype="u16", eos=50001)
+    check_whole_stream(program, tmp_path, Stream(masked), "raw")
+
+
+def test_label_masks_that_do_not_fit(program, tmp_path):
+    masked = Masked(tmp_path / "sft", make_documents(22))
+    path, common = masked.sources[0]["shards"][0], ("--dtype", "u16")
+
+    def said(*options):
+        done = run_index(program, *common, *options, path, check=False)
+        assert done.returncode == 2
+        return done.stderr
+
+    assert "mask `spam`: expected" in (text := said("--mask", "spam")) and "spam_part_0000" in text
+    masked.mask.rename(masked.mask.with_name("labels_part_0000.npy"))
+    assert "mask `labels`: expected a mask, found the name of labels" in said("--mask", "labels")
+    masked.mask.write_bytes(b"\1" * 7)
+    assert "labels_mask_part_0000.npy: expected a byte for each of the" in said()
+    assert run_index(program, *common, "--mask", "none", path).returncode == 0

@@ -18,20 +18,11 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "corpus/readers.h"
-#include "corpus/buffered.h"
+#include "corpus/byte_mask.h"
 
 #define METADATA_BYTES_MAX 4096u
 #define ENDS_AT_ONCE 4096u
 #define LOSS "loss"
-
-/* The mask of a file, which may have none. */
-struct loss {
-    char *path; /* NULL: there is none */
-    struct rp_buffered file;
-    struct rp_mask_rule rule;
-    struct rp_span_list spans; /* of the document that was read last */
-};
 
 static bool has_companion(const char *path, const char *suffix)
 {
@@ -105,18 +96,9 @@ static int fail_ends(const char *name, uint64_t document, uint64_t end, uint64_t
 
 /* ---- the mask -------------------------------------------------------------------------------- */
 
-static void close_loss(struct loss *loss)
-{
-    if (loss->file.fd >= 0)
-        close(loss->file.fd);
-    rp_buffered_release(&loss->file);
-    rp_span_list_release(&loss->spans);
-    free(loss->path);
-}
-
 /* Whether there is a mask that is wanted: then its path and what the layout says of it. */
 static int find_loss(const struct rp_probe *probe, const struct rp_mask_choice *choice,
-                     struct loss *loss, struct rp_layout *layout, struct rp_error *error)
+                     struct rp_byte_mask *loss, struct rp_layout *layout, struct rp_error *error)
 {
     bool is_auto = rp_mask_is_auto(choice), is_named = !is_auto && !strcmp(choice->name, LOSS);
     if (rp_mask_is_none(choice))
@@ -145,61 +127,11 @@ static int find_loss(const struct rp_probe *probe, const struct rp_mask_choice *
     return code;
 }
 
-static int fail_too_long_at_start(const struct rp_probe *probe, const struct rp_layout *layout,
-                                  const char *path, uint64_t bytes, uint64_t bytes_max,
-                                  struct rp_error *error)
-{
-    char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint, "run `ringpack index --dtype %s%s%s %s` once",
-             rp_token_type_name(layout->type),
-             layout->mask.rule.ignores ? " --mask-value ignore" : "",
-             layout->mask.rule.of_next ? " --mask-of next" : "", probe->path);
-    return rp_fail(error, -RP_E_FORMAT, hint,
-                   "%s: too long to be read at every start: expected a sidecar, or at most %" PRIu64
-                   " bytes, found %" PRIu64,
-                   path, bytes_max, bytes);
-}
-
-/* Open the mask, which has an entry for each token. */
-static int open_loss(const struct rp_probe *probe, const struct rp_reader_options *options,
-                     const struct rp_layout *layout, struct loss *loss, struct rp_error *error)
-{
-    uint64_t bytes, tokens = probe->bytes / rp_token_width(layout->type);
-    int fd = rp_file_open_read(loss->path, &bytes, error);
-    if (fd < 0)
-        return fd;
-    loss->file = (struct rp_buffered){.path = loss->path, .fd = fd, .file_bytes = bytes};
-    if (bytes != tokens)
-        return rp_fail(error, -RP_E_CORRUPT,
-                       "copy or write both files again, or set `mask: none` (--mask none)",
-                       "%s: expected a byte for each of the %" PRIu64
-                       " tokens of %s, found %" PRIu64 " bytes",
-                       loss->path, tokens, probe->path, bytes);
-    return bytes <= options->read_bytes_max
-               ? 0
-               : fail_too_long_at_start(probe, layout, loss->path, bytes, options->read_bytes_max,
-                                        error);
-}
-
-/* The spans of the document of tokens [begin, end), which lie in the file. */
-static int find_spans(struct loss *loss, uint64_t number, uint64_t begin, uint64_t end,
-                      struct rp_error *error)
-{
-    struct rp_mask_document document = {.path = loss->path,
-                                        .number = number,
-                                        .entry_type = RP_TOKEN_U8,
-                                        .count = (uint32_t)(end - begin)};
-    if (end - begin > UINT32_MAX) /* the sink refuses it */
-        return 0;
-    int code = rp_buffered_look(&loss->file, begin, end - begin, &document.entries, error);
-    return code < 0 ? code : rp_mask_spans(&loss->spans, &loss->rule, &document, error);
-}
-
 /* ---- documents ------------------------------------------------------------------------------- */
 
 /* Emit a document for each end. The last one is that of the file. */
 static int emit(const struct rp_probe *probe, const char *name, int fd, uint64_t documents,
-                struct loss *loss, struct rp_sink *sink, struct rp_error *error)
+                struct rp_byte_mask *loss, struct rp_sink *sink, struct rp_error *error)
 {
     uint32_t width = rp_token_width(sink->layout.type);
     uint64_t ends[ENDS_AT_ONCE], begin = 0, all = probe->bytes / width;
@@ -211,8 +143,8 @@ static int emit(const struct rp_probe *probe, const char *name, int fd, uint64_t
         uint64_t end = code == 0 ? rp_load_u64(&ends[d % ENDS_AT_ONCE]) : 0;
         if (code == 0 && (end < begin || end > all || (d + 1 == documents && end != all)))
             code = fail_ends(name, d, end, d + 1 == documents ? all : begin, all, error);
-        if (code == 0 && loss->path)
-            code = find_spans(loss, d, begin, end, error);
+        if (code == 0)
+            code = rp_byte_mask_read(loss, d, begin, end, error);
         if (code == 0)
             code = rp_sink_document(sink, begin * width, end - begin, loss->spans.spans,
                                     loss->spans.count, error);
@@ -221,7 +153,7 @@ static int emit(const struct rp_probe *probe, const char *name, int fd, uint64_t
     return code;
 }
 
-static int walk_index(const struct rp_probe *probe, const char *name, struct loss *loss,
+static int walk_index(const struct rp_probe *probe, const char *name, struct rp_byte_mask *loss,
                       struct rp_sink *sink, struct rp_error *error)
 {
     uint64_t bytes;
@@ -240,7 +172,7 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
                 struct rp_sink *sink, struct rp_error *error)
 {
     struct rp_layout layout = {.eos = RP_EOS_NONE};
-    struct loss loss = {.file.fd = -1};
+    struct rp_byte_mask loss = RP_BYTE_MASK_NONE;
     int code = find_type(probe, options, &layout.type, error);
     if (code == 0)
         code = find_loss(probe, &options->mask, &loss, &layout, error);
@@ -252,15 +184,15 @@ static int walk(const struct rp_probe *probe, const struct rp_reader_options *op
                        " bytes",
                        probe->path, rp_token_width(layout.type), rp_token_type_name(layout.type),
                        probe->bytes);
-    if (code == 0 && loss.path)
-        code = open_loss(probe, options, &layout, &loss, error);
+    if (code == 0)
+        code = rp_byte_mask_open(&loss, probe, options, &layout, error);
     char *name = rp_format("%s.index", probe->path);
     if (code == 0 && !name)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
     if (code == 0)
         code = walk_index(probe, name, &loss, sink, error);
     free(name);
-    close_loss(&loss);
+    rp_byte_mask_close(&loss);
     return code;
 }
 

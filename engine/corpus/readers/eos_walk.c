@@ -5,11 +5,14 @@
 #include <inttypes.h>
 
 #include "base/bits.h"
+#include "corpus/byte_mask.h"
 #include "corpus/document_scan.h"
 #include "corpus/shard.h"
 
 struct walking {
     struct rp_sink *sink;
+    struct rp_byte_mask mask; /* of raw tokens */
+    uint64_t documents;
     uint64_t start; /* of the document that is not emitted yet: a number of tokens */
     bool has_start;
 };
@@ -24,8 +27,12 @@ static int add_piece(void *context, const uint8_t *bytes, size_t byte_count, con
     int code = sink->piece ? sink->piece(sink->context, bytes, byte_count, error) : 0;
     for (size_t i = 0; code == 0 && i < start_count; i++) {
         if (walking->has_start)
+            code = rp_byte_mask_read(&walking->mask, walking->documents++, walking->start,
+                                     starts[i], error);
+        if (code == 0 && walking->has_start)
             code = rp_sink_document(sink, sink->layout.token_offset + walking->start * width,
-                                    starts[i] - walking->start, NULL, 0, error);
+                                    starts[i] - walking->start, walking->mask.spans.spans,
+                                    walking->mask.spans.count, error);
         walking->start = starts[i];
         walking->has_start = true;
     }
@@ -51,7 +58,8 @@ int rp_eos_walk(const struct rp_probe *probe, const struct rp_layout *layout, bo
                 const struct rp_reader_options *options, struct rp_sink *sink,
                 struct rp_error *error)
 {
-    struct walking walking = {.sink = sink};
+    struct walking walking = {.sink = sink, .mask = RP_BYTE_MASK_NONE};
+    struct rp_layout own = *layout;
     struct rp_document_scan scan;
     uint32_t width = rp_token_width(layout->type);
     uint64_t bytes = probe->bytes - layout->token_offset;
@@ -63,12 +71,17 @@ int rp_eos_walk(const struct rp_probe *probe, const struct rp_layout *layout, bo
         return rp_fail(error, -RP_E_EMPTY, "remove it from the list of shards, or write it again",
                        "%s: expected tokens, found none behind the header", probe->path);
     int code = check_eos(probe->path, layout, error);
+    if (code == 0 && own.token_offset == 0) /* else it has a header, which OLMo's have not */
+        code = rp_byte_mask_of_olmo(&walking.mask, probe, &options->mask, &own, error);
     if (code == 0)
-        code = rp_sink_begin(sink, layout, options, error);
-    if (code < 0)
-        return code;
-    rp_document_scan_begin(&scan, layout->type, layout->eos, eos_leads);
-    code = rp_tokens_read(probe, layout, &scan, add_piece, &walking, &options->progress, error);
-    sink->token_max = scan.token_max;
+        code = rp_sink_begin(sink, &own, options, error);
+    if (code == 0)
+        code = rp_byte_mask_open(&walking.mask, probe, options, &own, error);
+    if (code == 0) {
+        rp_document_scan_begin(&scan, own.type, own.eos, eos_leads);
+        code = rp_tokens_read(probe, &own, &scan, add_piece, &walking, &options->progress, error);
+        sink->token_max = scan.token_max;
+    }
+    rp_byte_mask_close(&walking.mask);
     return code;
 }

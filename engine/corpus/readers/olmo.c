@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* olmo — what dolma's tokenizer writes and OLMo-core reads:
  *
- *     NAME.npy     tokens alone; in spite of its name it has no header of numpy
+ *     NAME.npy     tokens alone; in spite of its name it has no header of numpy. Its mask is a file
+ *                  beside it, where there is one (byte_mask.h)
  *     NAME.csv.gz  a row for each document: its first token, the one behind its last, and then
  *                  columns that are not looked at (id, src, loc), in which a text may be quoted
  *
@@ -19,8 +20,8 @@
 #include "base/defect.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "corpus/byte_mask.h"
 #include "corpus/gunzip.h"
-#include "corpus/readers.h"
 
 #define COLUMNS 2u /* that are looked at */
 
@@ -65,6 +66,7 @@ struct rows {
     const char *path;
     const struct rp_probe *probe;
     struct rp_sink *sink;
+    struct rp_byte_mask mask;
     uint64_t tokens;           /* of the token file */
     uint64_t number, end;      /* of the row: its number, and the end of the one before */
     uint64_t fields[COLUMNS];  /* of the row, as far as they were read */
@@ -96,7 +98,11 @@ static int end_row(struct rows *rows, struct rp_error *error)
     bool fits = begin == rows->end && end >= begin && end <= rows->tokens;
     if (!fits && !RP_DEFECT(trust_olmo_rows))
         return fail_place(rows, error);
-    int code = rp_sink_document(rows->sink, begin * width, end - begin, NULL, 0, error);
+    bool is_inside = begin <= end && end <= rows->tokens;
+    int code = is_inside ? rp_byte_mask_read(&rows->mask, rows->number, begin, end, error) : 0;
+    if (code == 0)
+        code = rp_sink_document(rows->sink, begin * width, end - begin, rows->mask.spans.spans,
+                                rows->mask.spans.count, error);
     rows->number++;
     rows->end = end;
     memset(rows->fields, 0, sizeof rows->fields);
@@ -185,23 +191,27 @@ static int check_type(const struct rp_probe *probe, enum rp_token_type type, str
 static int walk(const struct rp_probe *probe, const struct rp_reader_options *options,
                 struct rp_sink *sink, struct rp_error *error)
 {
-    const struct rp_layout layout = {.type = options->type, .eos = RP_EOS_NONE};
-    struct rows rows = {.probe = probe, .sink = sink};
+    struct rp_layout layout = {.type = options->type, .eos = RP_EOS_NONE};
+    struct rows rows = {.probe = probe, .sink = sink, .mask = RP_BYTE_MASK_NONE};
     bool is_compressed = false;
     int code = check_type(probe, options->type, error);
     if (code == 0)
+        code = rp_byte_mask_of_olmo(&rows.mask, probe, &options->mask, &layout, error);
+    if (code == 0)
         code = rp_sink_begin(sink, &layout, options, error);
-    if (code < 0)
-        return code;
-    char *path = find_rows(probe->path, &is_compressed);
-    if (!path)
-        return rp_fail(error, -RP_E_FORMAT,
+    if (code == 0)
+        code = rp_byte_mask_open(&rows.mask, probe, options, &layout, error);
+    char *path = code == 0 ? find_rows(probe->path, &is_compressed) : NULL;
+    if (code == 0 && !path)
+        code = rp_fail(error, -RP_E_FORMAT,
                        "copy it there, or declare the tokens as raw: `--format raw --eos ID`",
                        "%s: expected the rows of its documents beside it, NAME.csv.gz, found none",
                        probe->path);
     rows.path = path;
-    rows.tokens = probe->bytes / rp_token_width(layout.type);
-    code = walk_rows(&rows, is_compressed, error);
+    rows.tokens = code == 0 ? probe->bytes / rp_token_width(layout.type) : 0;
+    if (code == 0)
+        code = walk_rows(&rows, is_compressed, error);
+    rp_byte_mask_close(&rows.mask);
     free(path);
     return code;
 }
