@@ -107,15 +107,20 @@ static struct window window_at(const struct rp_order *order, uint64_t position)
     return (struct window){number, start, documents_before(order, next) - start};
 }
 
+static struct rp_permutation permutation_of(const struct rp_order *order,
+                                            const struct window *window)
+{
+    return rp_permutation_make(window->documents, order->epoch_key, STAGE_WINDOW,
+                               window->number * order->lanes + order->lane);
+}
+
 static uint32_t read_window(struct rp_order *order, uint64_t position, uint64_t *documents)
 {
     struct window window = window_at(order, position);
     if (!order->window_known || order->window != window.number) {
         order->window_known = true;
         order->window = window.number;
-        order->window_permutation = rp_permutation_make(window.documents, order->epoch_key,
-                                                        STAGE_WINDOW,
-                                                        window.number * order->lanes + order->lane);
+        order->window_permutation = permutation_of(order, &window);
     }
     uint64_t place = position - window.start;
     uint32_t count = (uint32_t)rp_min_u64(RP_ORDER_READ_MAX, window.documents - place);
@@ -150,4 +155,30 @@ uint32_t rp_order_read(struct rp_order *order, uint64_t position, uint64_t *docu
         documents[i] = position + i;
     units_of_lane(order, documents, count);
     return count;
+}
+
+/* The place of a document's unit among the units of all lanes, in the order of the epoch. */
+static uint64_t place_of(const struct rp_order *order, uint64_t document)
+{
+    uint64_t unit = document / order->unit_documents;
+    return order->shuffle == RP_SHUFFLE_NONE ? unit
+                                             : rp_permute_inverse(&order->unit_permutation, unit);
+}
+
+uint32_t rp_order_lane_of(const struct rp_order *order, uint64_t document)
+{
+    RP_DASSERT(order->entered);
+    return (uint32_t)(place_of(order, document) % order->lanes);
+}
+
+uint64_t rp_order_position_of(const struct rp_order *order, uint64_t document)
+{
+    RP_DASSERT(rp_order_lane_of(order, document) == order->lane);
+    uint64_t k = place_of(order, document) / order->lanes;
+    if (order->shuffle != RP_SHUFFLE_BLOCK)
+        return k;
+    uint64_t in_lane = documents_before(order, k) + document % order->unit_documents;
+    struct window window = window_at(order, in_lane);
+    struct rp_permutation permutation = permutation_of(order, &window);
+    return window.start + rp_permute_inverse(&permutation, in_lane - window.start);
 }

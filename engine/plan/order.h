@@ -55,4 +55,10 @@ void rp_order_enter(struct rp_order *order, uint64_t epoch);
  * RP_ORDER_READ_MAX: a read ends at the latest with the epoch, and with a window. */
 uint32_t rp_order_read(struct rp_order *order, uint64_t position, uint64_t *documents);
 
+/** The inverse, in O(1): the lane that uses a document of the source in the current epoch. Orders
+ * of all lanes give the same answer. */
+uint32_t rp_order_lane_of(const struct rp_order *order, uint64_t document);
+/** And the position at which this lane, which uses the document in the current epoch, reads it. */
+uint64_t rp_order_position_of(const struct rp_order *order, uint64_t document);
+
 #endif

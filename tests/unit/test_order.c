@@ -18,7 +18,8 @@ static uint64_t read_lane(struct rp_order *order, uint64_t epoch, uint64_t *docu
     return position;
 }
 
-/* True if the first `lanes_read` lanes hold every document exactly once. */
+/* True if the first `lanes_read` lanes hold every document exactly once, and the inverse of the
+ * order leads back to the lane and the position of each. */
 static bool is_epoch_covered(const struct rp_plan_config *config, uint64_t n, uint32_t source,
                              uint64_t epoch, uint32_t lanes_read)
 {
@@ -33,6 +34,10 @@ static bool is_epoch_covered(const struct rp_plan_config *config, uint64_t n, ui
         assert_true(count <= order.lane_units * order.unit_documents);
         for (uint64_t i = 0; i < count; i++)
             if (documents[i] >= n || seen[documents[i]]++)
+                return false;
+        for (uint64_t i = 0; i < count; i++)
+            if (rp_order_lane_of(&order, documents[i]) != lane ||
+                rp_order_position_of(&order, documents[i]) != i)
                 return false;
         total += count;
     }

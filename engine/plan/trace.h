@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trace.h — from a document to its place in the plan, and from a fragment to its epoch, for tools
+ * that explain a stream. Nothing here changes a plan. */
+#ifndef RP_PLAN_TRACE_H
+#define RP_PLAN_TRACE_H
+
+#include "plan/plan.h"
+
+/* Where a document is read: by which lane, at which position of an epoch of its source. */
+struct rp_draw {
+    uint64_t document, epoch, position;
+    uint32_t source, lane;
+};
+
+/** O(1): the order of an epoch can be inverted. */
+struct rp_draw rp_plan_draw(const struct rp_plan *plan, uint32_t source, uint64_t document,
+                            uint64_t epoch);
+/** Whether the plan has read the document there, for a row before its next one. */
+bool rp_plan_has_drawn(const struct rp_plan *plan, const struct rp_draw *draw);
+/** Whether the lane holds back a part of the document for later rows. */
+bool rp_plan_holds(const struct rp_plan *plan, const struct rp_draw *draw);
+
+/** The epoch of fragment `number` of the row that rp_plan_next has just returned. It is exact where
+ * a source has more documents than a lane holds back; of a smaller one, the parts of one document
+ * in two epochs may be taken for each other. */
+uint64_t rp_plan_epoch(const struct rp_plan *plan, const struct rp_row *row, uint32_t number);
+
+/** The last epoch of a source that a lane has begun before the next row. */
+uint64_t rp_plan_source_epoch(const struct rp_plan *plan, uint32_t source);
+
+/** Whether the weights were changed at a row of this stream before the next one. Then the rows
+ * before that cannot be planned with the weights of today. */
+bool rp_plan_is_reweighted(const struct rp_plan *plan);
+
+#endif
