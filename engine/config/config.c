@@ -110,6 +110,8 @@ int rp_config_set(struct rp_config *config, const char *name, const char *text,
     else
         code = rp_key_set(key, config, text, option, error);
     if (code == 0)
+        code = rp_config_note_given(config, key, text, error);
+    if (code == 0)
         *line = RP_CONFIG_OPTION;
     return code;
 }
@@ -120,5 +122,7 @@ void rp_config_free(struct rp_config *config)
     rp_key_free_texts(rp_config_key_table, RP_KEY_COUNT, config);
     free(config->path);
     free(config->called);
+    free(config->text);
+    free(config->given);
     *config = (struct rp_config){0};
 }

@@ -7,6 +7,7 @@
 #define RP_CONFIG_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/fail.h"
@@ -47,6 +48,8 @@ enum rp_switch { RP_SWITCH_AUTO, RP_SWITCH_ON, RP_SWITCH_OFF };
 struct rp_config {
     char *path;   /* of the YAML file; NULL = no file was read */
     char *called; /* name of that file in messages: its path, or the name of a memfd */
+    char *text;   /* of that file */
+    char *given;  /* what rp_config_set has set, for rp_config_kept_text; NULL = nothing */
     char *run;    /* by which trainers find the engine: [A-Za-z0-9._-]{1,64}; default "default" */
 
     /* the stream: identity (engine/plan/STREAM.md) */
@@ -100,7 +103,7 @@ struct rp_config {
     char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
 
     /* checkpoints */
-    char *checkpoint_dir;           /* NULL = none are written */
+    char *checkpoint_dir;           /* NULL = none are written; "none" until it is finished */
     enum rp_resume resume;          /* auto */
     uint64_t checkpoint_steps;      /* from one to the next; 0 = at SIGTERM and on demand only */
     uint32_t checkpoint_keep;       /* positions; 3; at least 2 */
@@ -123,6 +126,21 @@ void rp_config_init(struct rp_config *config);
  * over 1 MiB. Ranges are not checked here. */
 RP_MUST_CHECK int rp_config_read(struct rp_config *config, const char *path,
                                  struct rp_error *error);
+
+/** The same for a text, as if it were the file at `path`, which need not be there. */
+RP_MUST_CHECK int rp_config_read_text(struct rp_config *config, const char *text, size_t bytes,
+                                      const char *path, struct rp_error *error);
+
+/** What a checkpoint keeps of a config: the text of the file, and behind it, as comments, the path
+ * of the file and the keys that options have set, with absolute paths. So the same config can be
+ * read again, in another directory, by rp_config_read_kept. The caller frees it; NULL when out of
+ * memory. */
+char *rp_config_kept_text(const struct rp_config *config);
+
+/** Read a kept text; `name` is its name in messages. -RP_E_VERSION: it is of an older ringpack,
+ * which kept the text of the file alone. */
+RP_MUST_CHECK int rp_config_read_kept(struct rp_config *config, const char *text, size_t bytes,
+                                      const char *name, struct rp_error *error);
 
 /** Set one key from text, as an option does ("batch_size", "64"); dashes count as underscores.
  * Numbers may have suffixes, as in 64mb, 1g or 100k (powers of 1024 for bytes, of 1000 for counts).

@@ -313,8 +313,20 @@ static int finish_batch(struct rp_config *config, struct rp_error *error)
     return check_token_dtype(config, error);
 }
 
+/* `checkpoint_dir: none`: no other key of checkpoints counts. */
+static void leave_checkpoints_out(struct rp_config *config)
+{
+    free(config->checkpoint_dir);
+    free(config->checkpoint_copy_dir);
+    config->checkpoint_dir = config->checkpoint_copy_dir = NULL;
+    config->checkpoint_steps = 0;
+    config->resume = RP_RESUME_AUTO;
+}
+
 static int finish_machine(struct rp_config *config, struct rp_error *error)
 {
+    if (config->checkpoint_dir && !strcmp(config->checkpoint_dir, "none"))
+        leave_checkpoints_out(config);
     /* At least 2: one batch that the trainer holds, and one that is filled meanwhile. */
     config->prefetch_factor = (uint32_t)rp_pow2_at_least(rp_max_u64(2, config->prefetch_factor));
     struct rp_cpus cpus;

@@ -113,8 +113,8 @@ enum rp_key_kind {
       "blocks of objects kept in cache_dir, by all engines that use it")                           \
     X(run_dir, run_dir, PATH, NULL, "($XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID)", 0, 0,      \
       "directory of the socket")                                                                   \
-    X(checkpoint_dir, checkpoint_dir, PATH, NULL, "(none are written)", 0, 0,                      \
-      "directory of the checkpoints")                                                              \
+    X(checkpoint_dir, checkpoint_dir, PATH, "none", "(none are written)", 0, 0,                    \
+      "directory of the checkpoints; none = no key of checkpoints counts")                         \
     X(resume, resume, CHOICE, "auto|required|fresh", "auto", 0, 0,                                 \
       "without checkpoints: auto starts at row 0, required refuses; fresh sets them aside")        \
     X(checkpoint_steps, checkpoint_steps, COUNT, NULL, "0", 0, UINT64_MAX,                         \
@@ -207,6 +207,10 @@ int rp_word_index(const char *words, const char *word);
 /** A copy of `path`, relative to `directory` (may be NULL) unless it is absolute. The caller frees
  * it. NULL when out of memory. */
 char *rp_config_path_behind(const char *directory, const char *path);
+
+/** Note what an option has set, for rp_config_kept_text (given.c). */
+RP_MUST_CHECK int rp_config_note_given(struct rp_config *config, const struct rp_key *key,
+                                       const char *text, struct rp_error *error);
 
 /** Append a source with defaults; NULL when out of memory. */
 struct rp_config_source *rp_config_add_source(struct rp_config *config);

@@ -343,6 +343,28 @@ static char *name_of(const char *path)
     return strdup(target + sizeof prefix - 1);
 }
 
+int rp_config_read_text(struct rp_config *config, const char *text, size_t bytes, const char *path,
+                        struct rp_error *error)
+{
+    free(config->path);
+    free(config->called);
+    free(config->text);
+    config->path = strdup(path);
+    config->called = name_of(path);
+    config->text = strndup(text, bytes);
+    struct reader reader = {.config = config,
+                            .path = config->called,
+                            .directory = rp_path_directory(path),
+                            .error = error};
+    int code;
+    if (!reader.directory || !config->path || !config->called || !config->text)
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory while reading %s", path);
+    else if ((code = with_parser(&reader, text, bytes, survey_text)) == 0)
+        code = with_parser(&reader, text, bytes, load_text);
+    free(reader.directory);
+    return code;
+}
+
 int rp_config_read(struct rp_config *config, const char *path, struct rp_error *error)
 {
     char *text;
@@ -350,19 +372,7 @@ int rp_config_read(struct rp_config *config, const char *path, struct rp_error *
     int code = rp_file_read_all(path, FILE_BYTES_MAX, &text, &bytes, error);
     if (code < 0)
         return code;
-    free(config->path);
-    free(config->called);
-    config->path = strdup(path);
-    config->called = name_of(path);
-    struct reader reader = {.config = config,
-                            .path = config->called,
-                            .directory = rp_path_directory(path),
-                            .error = error};
-    if (!reader.directory || !config->path || !config->called)
-        code = rp_fail(error, -ENOMEM, NULL, "out of memory while reading %s", path);
-    else if ((code = with_parser(&reader, text, bytes, survey_text)) == 0)
-        code = with_parser(&reader, text, bytes, load_text);
-    free(reader.directory);
+    code = rp_config_read_text(config, text, bytes, path, error);
     free(text);
     return code;
 }

@@ -121,7 +121,7 @@ enum rp_engine_phase {
 struct rp_engine {
     const struct rp_engine_options *options;
     const struct rp_config *config;
-    char *config_text; /* what `checkpoint show` prints */
+    char *config_text; /* what checkpoints keep of the config */
 
     struct rp_corpus *corpus;
     struct rp_plan *plan, *scout;               /* the flow's while it runs */

@@ -44,7 +44,6 @@
 #define PARK_MS 100
 #define FAILED_WAIT_NS 10000000000u /* as long as a trainer looks for its engine by default */
 #define EVENTS_MAX 64
-#define CONFIG_BYTES_MAX (1u << 20) /* as config/yaml.c reads */
 /* Deliver steps between two looks at the sockets while there is always something to deliver. */
 #define STEPS_PER_LOOK 64u
 
@@ -414,20 +413,14 @@ static void say_ready(const struct rp_engine *engine)
     }
 }
 
-/* What checkpoints keep for people to read: the file as it is now, which options may have
- * overridden, without the rights that its URLs carry. */
-static int read_config_text(struct rp_engine *engine, struct rp_error *error)
+/* What checkpoints keep of the config, without the rights that its URLs carry. */
+static int keep_config_text(struct rp_engine *engine, struct rp_error *error)
 {
-    const char *path = engine->config->path;
-    size_t bytes;
-    if (path) {
-        int code = rp_file_read_all(path, CONFIG_BYTES_MAX, &engine->config_text, &bytes, error);
-        if (code == 0)
-            rp_config_hide_queries(engine->config_text);
-        return code;
-    }
-    engine->config_text = rp_format("# all keys were given as options\n");
-    return engine->config_text ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory at start");
+    engine->config_text = rp_config_kept_text(engine->config);
+    if (!engine->config_text)
+        return rp_fail(error, -ENOMEM, NULL, "out of memory at start");
+    rp_config_hide_queries(engine->config_text);
+    return 0;
 }
 
 int rp_engine_run(const struct rp_engine_options *options, struct rp_error *error)
@@ -443,7 +436,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .planner.done_fd = -1,
                                .listener = RP_LISTENER_CLOSED,
                                .started_ns = rp_now_ns()};
-    int code = read_config_text(&engine, engine.error);
+    int code = keep_config_text(&engine, engine.error);
     if (code >= 0)
         code = open_engine(&engine, engine.error);
     if (code >= 0) {

@@ -98,13 +98,13 @@ char *rp_engine_stat(const struct rp_engine *engine)
     for (uint32_t s = 0; s < engine->seat_count; s++)
         json_array_append_new(ranks, seat_object(engine, &engine->seats[s]));
     json_t *object = json_pack(
-        "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, s:I, "
-        "s:I, s:I, s:I, s:b}",
+        "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, "
+        "s:I, s:I, s:I, s:I, s:b}",
         "run", engine->config->run, "pid", (int)getpid(), "stream",
         rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint, "world",
         (json_int_t)engine->config->dp_world_size, "batch_size",
         (json_int_t)engine->config->batch_size, "seq_len", (json_int_t)engine->config->seq_len,
-        "next_row",
+        "base_row", (json_int_t)engine->base_row, "next_row",
         (json_int_t)(engine->base_row + rp_engine_consumed(engine) * engine->batch_rows), "batches",
         (json_int_t)counts.batches, "rows", (json_int_t)counts.rows, "tokens",
         (json_int_t)counts.tokens, "tokens_per_second",
