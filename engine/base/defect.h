@@ -37,6 +37,7 @@
     X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
     X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
+    X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
@@ -46,6 +47,7 @@
     X(mask_one_off_at_cut, "spans of a fragment that continues a document lie one token off")      \
     X(pack_left_out, "packers write rows to a ring to which another flow delivers")                \
     X(pad_after_end, "a trainer that begins at the end of the stream gets batches of padding")     \
+    X(provenance_off_by_one, "explain gives each fragment the provenance of the next one")         \
     X(prune_before_copy, "a checkpoint is removed although it has not been copied")                \
     X(publish_before_complete, "tail is stored before the slot is complete")                       \
     X(ready_before_read, "a ticket is READY, and its memory free, while reads are in flight")      \

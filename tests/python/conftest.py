@@ -21,6 +21,7 @@ from ringpack import _library  # noqa: E402
 # Engines of all tests leave their run records here, and not in the user's home.
 STATE_HOME = tempfile.TemporaryDirectory(prefix="rp-state")
 os.environ["XDG_STATE_HOME"] = STATE_HOME.name
+os.environ["XDG_CACHE_HOME"] = STATE_HOME.name + "/cache"  # and landmarks
 
 
 @pytest.fixture(scope="session")

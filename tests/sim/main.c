@@ -221,7 +221,7 @@ static const char *const found_elsewhere[] = {
     "ignore_unknown_options",
     "join_silently",
     "keep_queries",
-    "leave_out_last_look",
+    "landmark_of_another_stream", "provenance_off_by_one", "leave_out_last_look",
     "map_small_files",
     "mask_before_bos",
     "mask_one_off_at_cut",

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "checkpoint/checkpoint.h"
 #include "cmd.h"
 #include "cmd_options.h"
 
@@ -55,7 +56,12 @@ static const struct argp *make_argp(void)
     static struct argp argp = {.options = options, .parser = parse};
     size_t count = 0;
     options[count++] = (struct argp_option){
-        "config", 'c', "FILE", 0, "YAML file with the keys below", 0};
+        "config",
+        'c',
+        "FILE",
+        0,
+        "YAML file with the keys below, or a checkpoint, which keeps that of its run",
+        0};
     const struct rp_config_key *keys = rp_config_keys();
     for (int i = 0; i < KEYS_MAX && keys[i].name; i++) {
         snprintf(names[i], sizeof names[i], "%s", keys[i].name);
@@ -71,9 +77,29 @@ static const struct argp *make_argp(void)
     return &argp;
 }
 
+static int read_kept(struct rp_config *config, const char *path, struct rp_error *error)
+{
+    struct rp_checkpoint *checkpoint;
+    size_t bytes;
+    int code = rp_checkpoint_open(&checkpoint, path, error);
+    if (code < 0)
+        return code;
+    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONFIG, &bytes);
+    code = rp_config_read_kept(config, text ? text : "", bytes, path, error);
+    rp_checkpoint_close(checkpoint);
+    return code;
+}
+
+int rp_cmd_config_read_file(struct rp_config *config, const char *path, struct rp_error *error)
+{
+    return rp_checkpoint_is_file(path) ? read_kept(config, path, error)
+                                       : rp_config_read(config, path, error);
+}
+
 int rp_cmd_config_read(struct rp_cmd_config *arguments, struct rp_error *error)
 {
-    int code = arguments->path ? rp_config_read(arguments->config, arguments->path, error) : 0;
+    int code = arguments->path ? rp_cmd_config_read_file(arguments->config, arguments->path, error)
+                               : 0;
     for (size_t i = 0; i < arguments->setting_count && code >= 0; i++)
         code = rp_config_set(arguments->config, arguments->settings[i].key,
                              arguments->settings[i].text, error);
@@ -111,6 +137,15 @@ int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc,
         status = verb->run(arguments, &config);
     rp_config_free(&config);
     return status;
+}
+
+const char *rp_cmd_config_given(const struct rp_cmd_config *arguments, const char *key)
+{
+    const char *text = NULL;
+    for (size_t i = 0; i < arguments->setting_count; i++)
+        if (!strcmp(arguments->settings[i].key, key))
+            text = arguments->settings[i].text;
+    return text;
 }
 
 void rp_cmd_config_words(const struct rp_cmd_config *arguments, struct rp_words *words)

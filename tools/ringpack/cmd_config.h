@@ -35,12 +35,19 @@ struct rp_cmd_verb {
 /** Parse the command line into `arguments`, finish the config, run. Returns the exit status. */
 int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc, char **argv);
 
+/** Read a config: a YAML file, or the config that a checkpoint keeps. */
+RP_MUST_CHECK int rp_cmd_config_read_file(struct rp_config *config, const char *path,
+                                          struct rp_error *error);
+
 /** Read the file and apply the options. */
 RP_MUST_CHECK int rp_cmd_config_read(struct rp_cmd_config *arguments, struct rp_error *error);
 
 /** rp_cmd_config_read, then check and finish. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE after
  * reporting. */
 int rp_cmd_config_finish(struct rp_cmd_config *arguments);
+
+/** The last text that was given for a key; NULL if none was. */
+const char *rp_cmd_config_given(const struct rp_cmd_config *arguments, const char *key);
 
 /** Add what was typed, for the command line of a child. */
 void rp_cmd_config_words(const struct rp_cmd_config *arguments, struct rp_words *words);

@@ -16,10 +16,13 @@
 #include "cmd.h"
 #include "cmd_config.h"
 #include "cmd_state.h"
+#include "explain/start_step.h"
 #include "server/server.h"
 
 enum {
     OPTION_STATE = 0x1000,
+    OPTION_START_STEP,
+    OPTION_BASE_ROW,
     OPTION_FRESH,
     OPTION_ACCEPT_WEIGHTS,
     OPTION_READY_FD,
@@ -29,6 +32,7 @@ enum {
 struct arguments {
     struct rp_cmd_config config;
     const char *state_path;
+    struct rp_start_step start;
     bool fresh, accept_weights;
     int ready_fd, lifeline_fd;
 };
@@ -36,6 +40,10 @@ struct arguments {
 static const struct argp_option own_options[] = {
     {"state", OPTION_STATE, "FILE", 0,
      "start at the position of this state token, or of this checkpoint", 0},
+    {"start-step", OPTION_START_STEP, "N", 0,
+     "start at step N; refused where a checkpoint of checkpoint_dir is at another row", 0},
+    {"base-row", OPTION_BASE_ROW, "ROW", 0,
+     "row at which step 0 of --start-step begins (default 0)", 0},
     {"fresh", OPTION_FRESH, NULL, 0,
      "set aside what checkpoint_dir has, and start at row 0: as resume=fresh", 0},
     {"accept-weights", OPTION_ACCEPT_WEIGHTS, NULL, 0,
@@ -61,6 +69,19 @@ static error_t parse(int key, char *text, struct argp_state *state)
     switch (key) {
     case OPTION_STATE:
         a->state_path = text;
+        return 0;
+    case OPTION_START_STEP:
+        a->start.is_given = true;
+        if (!rp_text_count(text, &a->start.step))
+            argp_error(state, "--start-step: expected the number of a step, found `%s`", text);
+        return 0;
+    case OPTION_BASE_ROW:
+        if (!rp_text_count(text, &a->start.base_row))
+            argp_error(state, "--base-row: expected the number of a row, found `%s`", text);
+        return 0;
+    case ARGP_KEY_END:
+        if (a->start.is_given && (a->fresh || a->state_path))
+            argp_error(state, "--start-step, --state and --fresh say where to start: give one");
         return 0;
     case OPTION_FRESH:
         a->fresh = true;
@@ -95,6 +116,10 @@ static int serve(void *argument, const struct rp_config *config)
         code = rp_cpus_pin(&cpus, &error);
     if (code >= 0 && arguments->state_path) {
         code = rp_cmd_read_state(arguments->state_path, &state, &options.state_bytes, &error);
+        options.state = state;
+    }
+    if (code >= 0 && arguments->start.is_given) {
+        code = rp_start_at_step(&arguments->start, config, &state, &options.state_bytes, &error);
         options.state = state;
     }
     if (code >= 0)

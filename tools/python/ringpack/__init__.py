@@ -8,7 +8,8 @@
             loss = train(batch["input_ids"].to(device), batch["labels"].to(device))
             save({"model": model.state_dict(), "loader": loader.state_dict()})
 
-See Loader for how it finds or starts its engine, and Batch for what a batch holds and who owns it.
+See Loader for how it finds or starts its engine, Batch for what a batch holds and who owns it, and
+Replay for the batches of any step again.
 """
 
 import json
@@ -19,8 +20,9 @@ from ._library import ask_engine as _ask_engine
 from .batch import Batch
 from .errors import *  # noqa: F403
 from .loader import FilePath, Loader
+from .replay import Replay, ReplayedBatch
 
-__all__ = ["Batch", "Loader", "checkpoint", "stat"]
+__all__ = ["Batch", "Loader", "Replay", "ReplayedBatch", "checkpoint", "stat"]
 __all__ += errors.__all__
 __version__ = "0.1.0"
 

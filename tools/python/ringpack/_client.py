@@ -16,6 +16,7 @@ import ctypes
 import gc
 import math
 import os
+import re
 import threading
 import weakref
 from ctypes import byref
@@ -305,6 +306,17 @@ class Client:
         buffer = ctypes.create_string_buffer(size)
         self._c.rp_client_contract(self._client, buffer, size)
         return buffer.raw[:size].decode("ascii")
+
+    def source_names(self):
+        """By number; a backslash and two hexadecimal digits stand for an unusual byte."""
+        found = re.findall(r"^source\[\d+\]\.name:(.*)$", self.contract(), re.M)
+        unescape = re.compile(rb"\\([0-9a-f]{2})")
+        return [
+            unescape.sub(lambda pair: bytes([int(pair[1], 16)]), name.encode()).decode(
+                "utf-8", "replace"
+            )
+            for name in found
+        ]
 
     def facts(self):
         """What the ranks of a job compare before they begin."""

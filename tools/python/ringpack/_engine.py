@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections import deque
 
+from ._arguments import whole
 from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
 
 logger = logging.getLogger("ringpack.engine")
@@ -78,8 +79,9 @@ def engine_command(config, corpus, keys):
 
 
 def engine_commands(config, corpus, keys, options):
-    """engine_command for `plan`, and for `serve`, which takes some options beside the config."""
-    options, arguments = dict(options), []
+    """engine_command for `plan`, and for `serve`, which takes some options beside the config; those
+    of its first start alone come last."""
+    options, arguments, once = dict(options), [], []
     for name in ("accept_weights", "fresh"):
         wanted = options.pop(name, False)
         if not isinstance(wanted, bool):
@@ -87,8 +89,11 @@ def engine_commands(config, corpus, keys, options):
         arguments += ["--" + name.replace("_", "-")] if wanted else []
     state = options.pop("state", None)
     arguments += [] if state is None else ["--state", os.fspath(state)]
+    for name in ("start_step", "base_row"):
+        number = whole(name, options.pop(name, None))
+        once += [] if number is None else [f"--{name.replace('_', '-')}={number}"]
     described, text = engine_command(config, corpus, {**keys, **options})
-    return (described, text), ([*described, *arguments], text)
+    return (described, text), ([*described, *arguments], text, once)
 
 
 def _option_text(value):
@@ -155,6 +160,11 @@ def place_given(run, run_dir, config, program):
     return run or said["run"], run_dir or said["run_dir"]
 
 
+def ask_program(verb, engine_command, program, folder=None):
+    """What a verb prints as JSON about a config. `engine_command` as of engine_command()."""
+    return _told([verb, "--json"], engine_command, program, folder)
+
+
 def _told(words, engine_command, program, folder):
     """What the program prints as JSON about a config."""
     arguments, config_text = engine_command
@@ -198,11 +208,13 @@ def error_in(lines):
 
 class Engine:
     """One `ringpack serve` child. `arguments` are those behind `serve`; `config_text` is a config
-    that has no file; `folder` is where relative paths begin."""
+    that has no file; `once` are those of the first start alone: a later one goes on where the run
+    is. `folder` is where relative paths begin."""
 
-    def __init__(self, arguments, config_text=None, program=None, folder=None):
+    def __init__(self, arguments, config_text=None, once=(), program=None, folder=None):
         self.program = os.fspath(program) if program is not None else find_program()
         self.arguments, self.config_text, self.folder = list(arguments), config_text, folder
+        self.once = list(once)
         self.process = self._lifeline = self._reader = None
         self._lines = deque(maxlen=30)
         self._owner = os.getpid()
@@ -224,6 +236,7 @@ class Engine:
             )
             self._reader.start()
             self._wait_ready(ready, timeout)
+            self.once = []
         except BaseException:
             self.stop(timeout=5)
             raise
@@ -232,7 +245,7 @@ class Engine:
 
     def _spawn(self, ready_end, life_end):
         """The child process; it takes both pipe ends."""
-        passed, arguments = [ready_end, life_end], list(self.arguments)
+        passed, arguments = [ready_end, life_end], [*self.arguments, *self.once]
         arguments += ["--ready-fd", str(ready_end), "--lifeline", str(life_end)]
         if self.config_text is not None:
             fd, config = _config_fd(self.config_text)

@@ -221,6 +221,37 @@ class Batch(Mapping[str, Any]):
             for row, count in zip(parts, fragments)
         ]
 
+    def explain(self) -> list[dict[str, Any]]:
+        """Of each fragment what `ringpack explain --json` says, as far as the batch knows it: row,
+        fragment (its number in the row), place (its first token in the row), tokens, source,
+        source_number, document, offset, file, file_row, ids. For the epoch, the byte in the file
+        and the text ask `ringpack explain`. Needs what documents() needs."""
+        rows = self.view("rows", kind="numpy")
+        ids = self.view("input_ids", flat=False, kind="numpy")
+        documents, records = self.documents(), []
+        assert self._lease is not None
+        names = self._lease.client.source_names()
+        for info, tokens, fragments in zip(rows, ids, documents):
+            place = 0
+            for number, found in enumerate(fragments):
+                records.append(
+                    {
+                        "row": int(info["row"]),
+                        "fragment": number,
+                        "place": place,
+                        "tokens": found.length,
+                        "source": names[found.source],
+                        "source_number": found.source,
+                        "document": found.document,
+                        "offset": found.offset,
+                        "file": found.file,
+                        "file_row": found.row,
+                        "ids": tokens[place : place + found.length].tolist(),
+                    }
+                )
+                place += found.length
+        return records
+
     def digest(self, labels: bool = False) -> int:
         """Digest of the rows (engine/plan/STREAM.md section 7), to be added up modulo 2**128.
 

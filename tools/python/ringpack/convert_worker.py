@@ -7,6 +7,9 @@
         THREADS     that the tokenizer may use; 0: as many as it likes
     convert_worker.py --decompress zstd
         stdin to stdout: exit status 3 without the package, 4 if the archive is damaged
+    convert_worker.py --decode TOKENIZER
+        for `ringpack explain`: u32 count, u32 ids -> u32 bytes, UTF-8. It begins with the text
+        RPDW, or with a text that says why it cannot
 
 At the start the worker says   b"RPCW", u32 version 3, u64 vocabulary size, i64 eos, i64 bos
 (-1: not known), and zeros up to 64 bytes; or it refuses. Then the parent asks, and the worker
@@ -278,6 +281,27 @@ def decompress():
     return EXIT_CORRUPT if frame else 0
 
 
+def decode(path):
+    """Texts of token ids, special tokens among them."""
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+
+    def answer(text):
+        sink.write(struct.pack("<I", len(text)) + text)
+        sink.flush()
+
+    try:
+        tokenizer = Tokenizer(path, "", "").tokenizer
+    except Refused as refused:
+        answer(str(refused).encode("utf-8", "replace"))
+        return 0
+    answer(b"RPDW")
+    while head := source.read(4):
+        (count,) = struct.unpack("<I", head)
+        ids = struct.unpack(f"<{count}I", read_exactly(source, 4 * count))
+        answer(tokenizer.decode(list(ids), skip_special_tokens=False).encode("utf-8", "replace"))
+    return 0
+
+
 def main(name, eos, bos, threads):
     if threads != "0":
         os.environ.setdefault("RAYON_NUM_THREADS", threads)
@@ -301,4 +325,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it closes our stdin
     if sys.argv[1] == "--decompress":
         sys.exit(decompress())
+    if sys.argv[1] == "--decode":
+        sys.exit(decode(sys.argv[2]))
     sys.exit(main(*sys.argv[1:5]))

@@ -65,8 +65,9 @@ class Loader:
     restart_timeout: seconds to wait for the successor of a dead one (60).
     program: path of `ringpack`; default: RINGPACK, else beside the package, else in PATH.
     options: every other key of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
-        engine that is started here, and its accept_weights=True, fresh=True and state="FILE".
-        `ringpack help serve` lists them.
+        engine that is started here, and its accept_weights=True, fresh=True, state="FILE" and
+        start_step=N (refused where a checkpoint is at another row). `ringpack help serve` lists
+        them.
 
     The engine is started, or attached to, at the first use, by ``with`` or by ``attach()``; before
     that a loader can be pickled. A second thread at a time, and a fork, get UsageError. Relative

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ringpack.Replay`: the batches of any step again, byte for byte as runs delivered them that were
+killed and resumed as other shapes; and starts at any step."""
+
+import json
+import os
+import random
+import subprocess
+
+import numpy
+import pytest
+import ringpack
+from stream_kit import LONG, Corpus, Engine, Ranks, Stream, write_megatron
+
+SEED = int(os.environ.get("RP_SEED", "0")) or 23
+STEPS = 10000 if LONG else 60  # replayed in all
+SHAPES = [  # of the steps of 8 rows, and of those of 12
+    {"dp_world_size": 2, "batch_size": 2, "global_batch_size": 8},
+    {"dp_world_size": 1, "batch_size": 4, "global_batch_size": 8},
+    {"dp_world_size": 4, "batch_size": 1, "global_batch_size": 8},
+    {"dp_world_size": 3, "batch_size": 2, "global_batch_size": 12},
+]
+PACKINGS = {
+    "lookahead": {"packing": "lookahead", "fill": "split"},
+    "concat": {"packing": "concat", "shuffle": "block"},
+    "best_fit": {"packing": "best_fit", "lanes": 2},
+}
+
+
+def run_life(program, folder, config, shape, generator, taken, kill):
+    """Some steps of a run as one shape, ended by a kill or a stop; what was delivered goes to
+    `taken`, by (base row, shape, step)."""
+    engine = Engine(program, folder, {**config, **shape})
+    world, rows = shape["dp_world_size"], shape["global_batch_size"]
+    micro_batches = rows // (shape["batch_size"] * world)
+    with Ranks(engine, world) as ranks:
+        first = ranks.loaders[0].next_row
+        base = first % rows
+        for step in range(generator.randrange(3, 14)):
+            found = [[batch.copy() for batch in turn] for turn in ranks.turns(micro_batches)]
+            if not found:
+                break
+            taken[base, SHAPES.index(shape), (first - base) // rows + step] = found
+        if generator.random() < 0.7:
+            engine.checkpoint()
+        if kill:
+            engine.kill()
+    engine.stop()
+
+
+@pytest.fixture(scope="module", params=PACKINGS)
+def runs(program, request, tmp_path_factory):
+    """The config of a run, and the batches of each step that it delivered over its lives."""
+    print(f"RP_SEED={SEED}")
+    generator = random.Random(SEED)
+    folder = tmp_path_factory.mktemp(request.param)
+    layout = [("megatron", "u16", 3, [60, 45]), ("npy", "u16", 1, [70])]
+    stream = Stream(
+        Corpus(folder, layout, SEED),
+        {"num_epochs": 3, "window": 6, "seed": SEED, **PACKINGS[request.param]},
+    )
+    config = {**stream.config(), "checkpoint_dir": str(folder / "kept"), "profile": "full"}
+    taken = {}
+    for life in range(9):
+        shape = SHAPES[3] if life >= 6 else generator.choice(SHAPES[:3])
+        run_life(program, folder, config, shape, generator, taken, kill=generator.random() < 0.6)
+    return folder, config, taken
+
+
+def equal(found, wanted):
+    """Every array of every batch has the bytes, the type and the shape of the other one."""
+    assert len(found) == len(wanted)
+    for micro_batch, (of_all, others) in enumerate(zip(found, wanted)):
+        assert len(of_all) == len(others)
+        for rank, (one, other) in enumerate(zip(of_all, others)):
+            assert list(one) == list(other)
+            assert (one.rank, one.micro_batch) == (rank, micro_batch)
+            for name in one:
+                assert one[name].dtype == other[name].dtype, name
+                assert one[name].shape == other[name].shape, name
+                assert one[name].tobytes() == other[name].tobytes(), name
+
+
+def snapshot(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_step_is_what_was_delivered(runs, program):
+    folder, config, taken = runs
+    path = folder / "replay.yaml"
+    path.write_text(json.dumps(config))
+    before = snapshot(folder)
+    generator = random.Random(SEED)
+    by_shape = {}
+    for base, shape, step in taken:
+        by_shape.setdefault((base, shape), []).append(step)
+    count = STEPS // len(PACKINGS) // len(by_shape) + 1
+    for (base, shape), steps in sorted(by_shape.items()):
+        with ringpack.Replay(path, base_row=base, program=program, **SHAPES[shape]) as replay:
+            for _ in range(count):
+                step = generator.choice(steps)
+                equal(replay.step(step), taken[base, shape, step])
+            rank = generator.randrange(SHAPES[shape]["dp_world_size"])
+            one = replay.step(step, rank=rank)
+            wanted = [of_all[rank] for of_all in taken[base, shape, step]]
+            assert [b["input_ids"].tobytes() for b in one] == [
+                b["input_ids"].tobytes() for b in wanted
+            ]
+    assert snapshot(folder) == before, "a replay changed a file of the run"
+
+
+def test_from_a_checkpoint(runs, program):
+    """Of the last life: its directory, and each file in it, has the config and the shape."""
+    folder, _, taken = runs
+    newest = sorted((folder / "kept").glob("*.rpc"))[-1]
+    shown = subprocess.run([program, "checkpoint", "show", newest, "--json"], capture_output=True)
+    shape = next(
+        number for number, known in enumerate(SHAPES)
+        if known["dp_world_size"] == json.loads(shown.stdout)["world"]
+    )
+    (base,) = {b for b, s, _ in taken if s == shape}
+    steps = [step for b, s, step in taken if s == shape]
+    for source in newest, folder / "kept":
+        with ringpack.Replay(source, base_row=base, program=program) as replay:
+            for step in steps[0], steps[-1], steps[0]:
+                equal(replay.step(step), taken[base, shape, step])
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_the_end_of_the_stream(program, folder, drop_last):
+    """The last step, and the first one again after it; beyond it there is none."""
+    documents = numpy.split(numpy.arange(16 * 21) % 999, 21)
+    path = write_megatron(folder / "c", documents, "u16")
+    keys = {"seq_len": 16, "batch_size": 2, "global_batch_size": 8, "drop_last": drop_last}
+    with ringpack.Replay(corpus=path, program=program, profile="full", **keys) as replay:
+        last = 1 if drop_last else 2  # of 21 rows
+        tail = replay.step(last)
+        assert [micro[0]["rows"]["row"].tolist() for micro in tail] == [
+            [row, row + 1] for row in range(8 * last, 8 * last + 8, 2)
+        ]
+        assert sum(int(micro[0].tokens_real) for micro in tail) == 16 * (8 if drop_last else 5)
+        assert replay.step(0)[0][0].first_row == 0
+        with pytest.raises(ringpack.UsageError, match=f"step {last + 1}: the stream has 21 rows"):
+            replay.step(last + 1)
+        with pytest.raises(ringpack.UsageError, match="rank is 1: the ranks are 0 to 0"):
+            replay.step(0, rank=1)
+        with pytest.raises(ringpack.UsageError, match="expected 0 or more"):
+            replay.step(-1)
+        assert replay.step(1)[0][0].first_row == 8
+
+
+def test_no_stream(program, folder):
+    with pytest.raises(ringpack.UsageError, match="no stream was named"):
+        ringpack.Replay()
+    with pytest.raises(ringpack.RingpackError, match="gone.yaml"):
+        ringpack.Replay(folder / "gone.yaml", program=program).step(0)
+    with pytest.raises(ringpack.EmptyCorpusError, match="no checkpoint is here"):
+        ringpack.Replay(folder, program=program).step(0)
+
+
+# ---- tokens and starts at any step --------------------------------------------------------------
+
+
+@pytest.fixture
+def small(folder):
+    corpus = Corpus(folder, [("megatron", "u16", 1, [60])], SEED)
+    stream = Stream(corpus, {"num_epochs": 2})
+    return stream, {**stream.config(), "batch_size": 2, "global_batch_size": 4}
+
+
+def state(program, *arguments, status=0):
+    done = subprocess.run([program, "state", *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    return done.stderr if status else done.stdout
+
+
+def test_the_token_of_every_row_is_the_oracle_s(program, folder, small):
+    stream, config = small
+    path = folder / "c.yaml"
+    path.write_text(json.dumps(config))
+    for row in (0, 1, 7, len(stream.rows) - 1, len(stream.rows)):
+        state(program, "-c", path, "--row", row, "-o", folder / "token")
+        token = (folder / "token").read_bytes()
+        assert token == stream.state(row, token)
+    told = json.loads(state(program, "-c", path, "--step", 3, "-o", folder / "token", "--json"))
+    assert (told["row"], told["step_rows"], told["micro_batches"]) == (12, 4, 2)
+    token = (folder / "token").read_bytes()
+    assert token == stream.state(12, token)
+    state(program, "-c", path, "--base-row", 3, "--step", 2, "-o", folder / "token")
+    token = (folder / "token").read_bytes()
+    assert token == stream.state(11, token)
+    for bad in ("--row", len(stream.rows) + 1), ("--step", 10**9), ("--step", -1), ():
+        state(program, "-c", path, *bad, "-o", folder / "token", status=2)
+    assert (folder / "token").read_bytes() == token
+
+
+def test_a_loader_starts_at_a_step(program, folder, small):
+    stream, config = small
+    config = {**config, "checkpoint_dir": str(folder / "kept")}
+    path = folder / "c.yaml"
+    path.write_text(json.dumps(config))
+    with ringpack.Loader(path, run_dir=folder, start_step=5, program=program) as loader:
+        batch = loader.next()
+        assert batch.first_row == 20
+        assert batch["input_ids"][0].tolist()[:9] == stream.tokens_of(20)[:9]
+        batch.close()
+        loader._engine.process.kill()  # the next engine goes on, it does not start there again
+        for row in range(22, 40, 2):
+            assert loader.next().first_row == row
+    with ringpack.Loader(path, run_dir=folder, program=program) as loader:
+        assert loader.next_row >= 20
+
+
+def test_a_start_that_contradicts_a_checkpoint_is_refused(program, folder, small):
+    stream, config = small
+    config["checkpoint_dir"] = str(folder / "kept")
+    engine = Engine(program, folder, config, "--start-step", "2")
+    with Ranks(engine) as ranks:
+        assert ranks.loaders[0].next_row == 8
+        list(ranks.turns(4))
+    engine.stop()
+    kept = sorted((folder / "kept").glob("*.rpc"))
+    for step in 2, 9:
+        engine = Engine(program, folder, config, "--start-step", step, wait=False)
+        assert engine.wait() == 2
+        assert f"--start-step {step} begins at row {4 * step}" in engine.log()
+        assert "is at row 16" in engine.log() and "rewind" in engine.log()
+    engine = Engine(program, folder, config, "--start-step", 4)  # it says the same
+    with Ranks(engine) as ranks:
+        assert ranks.loaders[0].next_row == 16
+    engine.kill()
+    for also in (["--fresh"], ["--state", "x"], ["--resume", "fresh"]):
+        engine = Engine(program, folder, config, "--start-step", 4, *also, wait=False)
+        assert engine.wait() == 2
+    assert sorted((folder / "kept").glob("*.rpc")) == kept

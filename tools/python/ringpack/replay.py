@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batches of any step again, byte for byte as a run delivered them, without that run.
+
+A step is found by its state token, which `ringpack state` makes. A private engine, in a run
+directory of its own and without checkpoints, delivers the rows from there as every engine would:
+the path of the bytes is that of the run. Nothing of the run is read but its config, or one of its
+checkpoints, and nothing of it is changed.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable
+from typing import Any, Optional, Union, overload
+
+from ._arguments import check_form, whole, working_folder
+from ._engine import Engine, ask_program, engine_command
+from .batch import Batch
+from .errors import PASSING, UsageError
+from .loader import FilePath, Loader
+from .profiles import PROFILES
+
+_MAGIC = b"RPCHECK\0"
+_RUN = "replay"
+_TRY_S = 0.5  # to attach; then it is looked whether the engine is still there
+_TRIES = 3  # of a step: the private engine ends by itself at the end of the stream
+
+
+class ReplayedBatch(dict[str, Any]):
+    """A copy of a batch: what `batch[name]` gave, by name. It is the caller's."""
+
+    def __init__(self, batch: Batch, rank: int, micro_batch: int):
+        super().__init__(batch.copy())
+        self.rank, self.micro_batch = rank, micro_batch
+        self.first_row: int = batch.first_row
+        self.next_row: int = batch.next_row
+        self.tokens_real: int = batch.tokens_real
+        self.tokens_loss: int = batch.tokens_loss
+        self.max_seqlen: int = batch.max_seqlen
+        self.segments: int = batch.segments
+        self.sum_len_squared: int = batch.sum_len_squared
+
+
+class Replay:
+    """Give the batches of any step of a stream.
+
+    ``Replay("config.yaml").step(48210)`` is the step as a list of micro-batches, each a list of the
+    batches of all ranks; ``step(48210, rank=3)`` is the list of the batches of that rank.
+
+    Parameters
+    ----------
+    config: path of a YAML config, of a checkpoint, or of a directory of them: checkpoints keep the
+        config of their run. From a checkpoint of a run whose weights were changed only the rows
+        from its position on can be given.
+    corpus: as of Loader, in place of a config.
+    base_row: the row at which step 0 begins (0). For a run whose global batch was changed: the row
+        at which that happened, with the config of after it; steps are counted from there.
+    profile, return_type, flat: as of Loader: what a batch has, and under which names.
+    program: path of `ringpack`. start_timeout: seconds to wait for the private engine (600).
+    options: other keys of the config, which replace those of the file: dp_world_size=8.
+
+    The engine starts at the first step and ends with ``close()``, with ``with``, or with this
+    process. Steps in ascending order cost least. UsageError: there is no such step.
+    """
+
+    def __init__(
+        self,
+        config: Optional[FilePath] = None,
+        *,
+        corpus: Union[FilePath, dict, Iterable[Union[FilePath, dict]], None] = None,
+        base_row: int = 0,
+        profile: Optional[str] = None,
+        return_type: str = "numpy",
+        flat: bool = False,
+        program: Optional[FilePath] = None,
+        start_timeout: float = 600.0,
+        **options: Any,
+    ):
+        if config is None and corpus is None:
+            raise UsageError("no stream was named", "Replay('config.yaml')")
+        check_form(return_type, False, 1)
+        if profile is not None:
+            options["profile"] = PROFILES[profile].engine if profile in PROFILES else profile
+        self._checkpoint = os.fspath(config) if config is not None and _is_kept(config) else None
+        described = None if self._checkpoint else config
+        keys = {**options, "run": _RUN}
+        self._arguments, self._text = engine_command(described, corpus, keys)
+        self._base_row = whole("base_row", base_row)
+        self._program, self._timeout = program, start_timeout
+        known = profile if profile in PROFILES else None  # others are of the engine alone
+        self._form = dict(profile=known, return_type=return_type, flat=flat)
+        self._folder = working_folder()
+        self._place: Optional[tempfile.TemporaryDirectory[str]] = None
+        self._engine: Optional[Engine] = None
+        self._loaders: list[Loader] = []
+        self._next: Optional[int] = None  # the step at which all loaders are
+
+    @overload
+    def step(self, step: int) -> list[list[ReplayedBatch]]: ...
+    @overload
+    def step(self, step: int, rank: int) -> list[ReplayedBatch]: ...
+    def step(self, step, rank=None):
+        """The micro-batches of a step: of each the batches of all ranks, or the one of a rank."""
+        step = whole("step", step)
+        if step is None or step < 0:
+            raise UsageError(f"step is {step}: expected 0 or more")
+        for attempt in range(_TRIES):
+            try:
+                batches = self._take(step)
+                break
+            except PASSING:
+                self._end_engine()
+                if attempt + 1 == _TRIES:
+                    raise
+        if rank is None:
+            return batches
+        if not 0 <= rank < len(batches[0]):
+            raise UsageError(f"rank is {rank}: the ranks are 0 to {len(batches[0]) - 1}")
+        return [of_all[rank] for of_all in batches]
+
+    def close(self) -> None:
+        """End the private engine, and remove its folder."""
+        self._end_engine()
+        place, self._place = self._place, None
+        if place is not None:
+            place.cleanup()
+
+    def __enter__(self) -> "Replay":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_place", None) is not None:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<ringpack.Replay of {self._checkpoint or ' '.join(self._arguments) or 'a corpus'}>"
+
+    # ---- the private engine ---------------------------------------------------------------------
+
+    def _take(self, step):
+        """The batches of a step, after moving all ranks there if they are elsewhere."""
+        if self._next != step or self._engine is None or not self._engine.runs():
+            self._go_to(step)
+        self._next = None  # not known, should this fail half-way
+        batches = []
+        for micro_batch in range(self._micro_batches):
+            batches.append([])
+            for rank, loader in enumerate(self._loaders):
+                batch = loader.next(self._timeout)
+                if batch is None:
+                    raise UsageError(f"step {step}: the stream ends before it")
+                batches[-1].append(ReplayedBatch(batch, rank, micro_batch))
+                batch.close()
+        self._next = step + 1
+        return batches
+
+    def _go_to(self, step):
+        if self._place is None:
+            self._place = tempfile.TemporaryDirectory(prefix="ringpack-replay-")
+        token = os.path.join(self._place.name, "token")
+        wanted = [*self._arguments, "--step", str(step), "-o", token]
+        wanted += ["--base-row", str(self._base_row)] if self._base_row else []
+        wanted += [self._checkpoint] if self._checkpoint else []
+        said = ask_program("state", (wanted, self._text), self._program, self._folder)
+        self._micro_batches = said["micro_batches"]
+        self._close_loaders()
+        if self._engine is None or not self._engine.runs():
+            self._start_engine(said, token)
+        with open(token, "rb") as file:
+            state = {"ringpack_state": file.read()}
+        for rank in range(said["dp_world_size"]):
+            loader = Loader(
+                run=_RUN,
+                run_dir=self._place.name,
+                dp_rank=rank,
+                dp_world_size=said["dp_world_size"],
+                connect_timeout=_TRY_S,
+                start_engine=False,
+                **self._form,
+            )
+            self._loaders.append(loader)
+            loader.load_state_dict(state)
+            self._attach(loader)
+
+    def _attach(self, loader):
+        """Attach, however long the engine plans; but not to one that has ended meanwhile."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                loader.attach()
+                return
+            except PASSING:
+                if not self._engine.runs() or time.monotonic() > deadline:
+                    raise
+
+    def _start_engine(self, said, token):
+        """An engine of all ranks that begins at a token, keeps nothing, and is found by us only."""
+        own = {
+            "run-dir": self._place.name,
+            "state": token,
+            "ranks": f"0-{said['dp_world_size'] - 1}",
+            "replicas": 1,
+            "checkpoint-dir": "none",
+            "run-record-dir": "none",
+        }
+        arguments = [*self._arguments, *(f"--{key}={value}" for key, value in own.items())]
+        if self._checkpoint:
+            arguments += ["-c", said["checkpoint"]]
+        program, folder = self._program, self._folder
+        self._engine = Engine(arguments, self._text, program=program, folder=folder)
+        self._engine.start(self._timeout)
+
+    def _close_loaders(self):
+        loaders, self._loaders, self._next = self._loaders, [], None
+        for loader in loaders:
+            loader.close()
+
+    def _end_engine(self):
+        self._close_loaders()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.stop()
+
+
+def _is_kept(path):
+    """Whether a path is that of a checkpoint, or of a directory of them."""
+    if os.path.isdir(path):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False  # the program says what is wrong with it

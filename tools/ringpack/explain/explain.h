@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* explain.h — `ringpack explain`: what is in rows of a stream, for people and for programs.
+ *
+ * Flow: the command line says a stream (origin.h) and what to look for (cmd_explain.c). The plan is
+ * walked (walk.h); each row becomes a struct rp_explained_row (rows.c), with the text of its
+ * fragments where a tokenizer is known (texts.c, decoder.c), and is handed to a printer: table.c,
+ * machine.c (JSON and CSV) or page.c. Nothing but the corpus, its plan and its files is needed. */
+#ifndef RP_TOOLS_EXPLAIN_H
+#define RP_TOOLS_EXPLAIN_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "explain/origin.h"
+
+/* A fragment, and where it comes from. Strings belong to the corpus, text and ids to the row. */
+struct rp_explained {
+    struct rp_fragment fragment;
+    uint32_t number;      /* in the row */
+    uint32_t place;       /* its first token in the row */
+    uint64_t epoch;       /* of its source, from 0 */
+    const char *source;   /* name */
+    const char *file;     /* of its tokens */
+    uint64_t byte_offset; /* of its first token in the file */
+    uint64_t file_row;    /* which document, or row of a table, of the file it is a part of */
+    char *text;           /* UTF-8; NULL = not known */
+    uint32_t *ids;        /* first token ids; NULL = not known */
+    uint32_t id_count;
+    bool is_cut;  /* the text is not all of the fragment */
+    bool matches; /* what was looked for */
+};
+
+struct rp_explained_row {
+    uint64_t row;
+    struct rp_step_place place;
+    bool has_position, is_past; /* before the position of the checkpoint or engine */
+    uint32_t tokens, count;
+    const struct rp_explained *parts; /* [count] */
+};
+
+/* A document that was looked for, in one epoch. */
+struct rp_explained_document {
+    uint32_t source;
+    const char *name, *file;
+    uint64_t document, tokens, byte_offset, file_row, epoch;
+    uint64_t rows;   /* in how many rows it is */
+    const char *why; /* it is in none: why; else NULL */
+};
+
+/* What every printer knows. */
+struct rp_explain_head {
+    const struct rp_config *config;
+    const struct rp_steps *steps;
+    const char *title; /* "step 3", "rows 5 to 7", ... */
+    const char *text;  /* that was looked for; NULL = none */
+    struct rp_hash128 identity;
+    uint32_t seq_len;
+};
+
+/* Prints to `out`. Rows come in the order in which they were found. */
+struct rp_printer {
+    void (*begin)(struct rp_printer *printer);
+    void (*row)(struct rp_printer *printer, const struct rp_explained_row *row);
+    void (*document)(struct rp_printer *printer, const struct rp_explained_document *document);
+    void (*end)(struct rp_printer *printer);
+    FILE *out;
+    const struct rp_explain_head *head;
+    bool has_begun;
+    uint64_t rows, documents; /* printed so far */
+    json_t *kept;             /* of the JSON printer */
+    uint32_t columns;         /* of a table */
+};
+extern const struct rp_printer rp_table_printer, rp_json_printer, rp_csv_printer, rp_page_printer;
+
+/* decoder.c: a process that turns ids into text */
+
+struct rp_decoder {
+    pid_t child; /* 0: bytes, which need none */
+    int socket;
+};
+/** `tokenizer` is "bytes" or the path of a tokenizer.json. */
+RP_MUST_CHECK int rp_decoder_open(struct rp_decoder *decoder, const char *tokenizer,
+                                  struct rp_error *error);
+void rp_decoder_close(struct rp_decoder *decoder);
+/** The text of ids: valid UTF-8, with U+FFFD for what is none, and a NUL behind it. The caller
+ * frees it. */
+RP_MUST_CHECK int rp_decoder_decode(struct rp_decoder *decoder, const uint32_t *ids, uint32_t count,
+                                    char **text_out, struct rp_error *error);
+
+/* texts.c: the ids and the text of fragments */
+
+#define RP_DECODERS_MAX 16u
+struct rp_texts {
+    const struct rp_corpus *corpus;
+    const char *tokenizer; /* --tokenizer; NULL = what the shards say */
+    struct rp_decoder decoders[RP_DECODERS_MAX];
+    char *decoder_names[RP_DECODERS_MAX];
+    size_t decoder_count;
+    uint32_t shard;    /* the one that is open */
+    int fd;            /* -1: none */
+    int shard_decoder; /* its decoder; -1: not known */
+    bool has_warned, has_warned_tokenizer;
+    bool is_without; /* the tokenizer that a shard names cannot be used here */
+    uint32_t *ids;   /* of the fragment that was read last */
+    size_t id_capacity;
+};
+void rp_texts_open(struct rp_texts *texts, const struct rp_corpus *corpus, const char *tokenizer);
+void rp_texts_close(struct rp_texts *texts);
+/** Read `length` tokens of a document into texts->ids. Returns 1; 0 if its file cannot be read
+ * here, which is told once. */
+RP_MUST_CHECK int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
+                                struct rp_error *error);
+/** The text of what was read last: 1 with *text_out, which the caller frees; 0 if no tokenizer is
+ * known. */
+RP_MUST_CHECK int rp_texts_text(struct rp_texts *texts, uint32_t length, char **text_out,
+                                struct rp_error *error);
+
+/* rows.c */
+
+/* Makes rows; `parts` is used again for each. */
+struct rp_row_maker {
+    const struct rp_walk *walk;
+    const struct rp_steps *steps;
+    const struct rp_origin *origin;
+    struct rp_texts *texts;     /* NULL = without text */
+    const char *wanted;         /* a text that fragments must contain; NULL = all match */
+    const struct rp_draw *draw; /* or a document whose parts match; NULL = all match */
+    uint64_t limit;             /* characters of text, or ids, of a fragment */
+    struct rp_explained *parts;
+    uint32_t part_count, capacity;
+};
+/** Explain the row that rp_walk_next has just planned. *out is valid until the next call. Returns
+ * how many fragments match. */
+RP_MUST_CHECK int rp_explain_row(struct rp_row_maker *maker, const struct rp_row *row,
+                                 struct rp_explained_row *out, struct rp_error *error);
+void rp_explain_free(struct rp_row_maker *maker);
+
+/* words.c: text of strangers, for a terminal and for a page */
+
+/** Write the characters of `text` that fit into `columns` of a terminal; control characters and
+ * those that change the direction of a line are written as escapes, what is no UTF-8 as U+FFFD.
+ * Returns the columns used. */
+uint32_t rp_words_terminal(FILE *out, const char *text, uint32_t columns);
+/** Write a text into a page, also into an attribute in double quotes. */
+void rp_words_html(FILE *out, const char *text);
+/** The end of a text that follows its first `limit` characters. */
+const char *rp_words_after(const char *text, uint64_t limit);
+/** Copy a text, in which U+FFFD takes the place of what is no UTF-8. NULL when out of memory. */
+char *rp_words_utf8(const char *text, size_t bytes);
+
+#endif

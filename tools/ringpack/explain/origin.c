@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* origin.c — see origin.h. */
+#include "explain/origin.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "cmd.h"
+#include "cmd_state.h"
+#include "plan/plan.h"
+
+error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct argp_state *state)
+{
+    if (key == RP_ORIGIN_BASE_ROW) {
+        if (!rp_text_count(text, &origin->base_row))
+            argp_error(state, "--base-row: expected a row number, found `%s`", text);
+        origin->base_row_given = true;
+        return 0;
+    }
+    if (key != ARGP_KEY_ARG)
+        return ARGP_ERR_UNKNOWN;
+    if (origin->path)
+        argp_error(state, "one checkpoint expected, `%s` is one too many", text);
+    origin->path = text;
+    return 0;
+}
+
+/* ---- a checkpoint ---------------------------------------------------------------------------- */
+
+static int open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
+                           struct rp_error *error)
+{
+    struct stat info;
+    if (stat(path, &info) < 0 || !S_ISDIR(info.st_mode))
+        return rp_checkpoint_open(checkpoint, path, error);
+    int code = rp_checkpoint_newest(checkpoint, path, false, error);
+    if (code == 0)
+        return rp_fail(error, -RP_E_EMPTY, "give the checkpoint directory of a run",
+                       "%s: no checkpoint is here", path);
+    return code < 0 ? code : 0;
+}
+
+static int take_token(struct rp_origin *origin, const void *token, size_t bytes,
+                      struct rp_error *error)
+{
+    struct rp_state_info info;
+    int code = rp_state_info(token, bytes, &info, error);
+    if (code < 0)
+        return rp_fail_context(error, code, "%s", origin->path);
+    origin->token = malloc(bytes);
+    if (!origin->token)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its state token", origin->path);
+    memcpy(origin->token, token, bytes);
+    origin->token_bytes = bytes;
+    origin->position = origin->base_known = info.next_row;
+    origin->has_position = true;
+    return 0;
+}
+
+/* A trainer's state token has no config, and it may be from within a step. */
+static int take_state_file(struct rp_origin *origin, struct rp_error *error)
+{
+    char *state;
+    size_t bytes;
+    int code = rp_cmd_read_state(origin->path, &state, &bytes, error);
+    if (code == 0)
+        code = take_token(origin, state, bytes, error);
+    origin->base_known = 0;
+    free(state);
+    return code;
+}
+
+static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
+{
+    struct rp_checkpoint *checkpoint = NULL;
+    size_t bytes;
+    int code = open_checkpoint(&checkpoint, origin->path, error);
+    if (code < 0)
+        return code;
+    const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
+    code = take_token(origin, token, bytes, error);
+    if (code == 0 && !origin->config.path)
+        code = rp_cmd_config_read_file(origin->config.config, rp_checkpoint_path(checkpoint),
+                                       error);
+    origin->checkpoint = rp_origin_absolute(rp_checkpoint_path(checkpoint));
+    rp_checkpoint_close(checkpoint);
+    return code;
+}
+
+static int take_path(struct rp_origin *origin, struct rp_error *error)
+{
+    if (!rp_cmd_is_state(origin->path))
+        return take_checkpoint(origin, error);
+    if (!origin->config.path && !rp_cmd_config_given(&origin->config, "sources"))
+        return rp_fail(error, -RP_E_USAGE, "give it: `-c CONFIG`",
+                       "%s is a state token, which has no config", origin->path);
+    return take_state_file(origin, error);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+int rp_origin_finish(struct rp_cmd_config *arguments)
+{
+    struct rp_origin *origin = (struct rp_origin *)arguments;
+    struct rp_error error = {0};
+    const char *run = rp_cmd_config_given(arguments, "run");
+    bool describes = arguments->path || rp_cmd_config_given(arguments, "sources");
+    int code = 0;
+    if (origin->path)
+        code = take_path(origin, &error);
+    else if (!describes && run)
+        code = rp_origin_of_engine(origin, run, rp_cmd_config_given(arguments, "run_dir"), &error);
+    else if (!describes)
+        code = rp_fail(&error, -RP_E_USAGE, "give `-c CONFIG`, a checkpoint, or `--run NAME`",
+                       "no stream was named");
+    return code < 0 ? rp_cmd_report(&error) : rp_cmd_config_finish(arguments);
+}
+
+void rp_origin_free(struct rp_origin *origin)
+{
+    free(origin->checkpoint);
+    free(origin->token);
+    origin->checkpoint = origin->token = NULL;
+}
+
+char *rp_origin_absolute(const char *path)
+{
+    char directory[PATH_MAX];
+    if (path[0] == '/' || !getcwd(directory, sizeof directory))
+        return strdup(path);
+    return rp_format("%s/%s", directory, path);
+}
+
+static int find_steps(const struct rp_origin *origin, const struct rp_config *config, bool by_step,
+                      struct rp_steps *steps, struct rp_error *error)
+{
+    *steps = rp_steps_of(config, origin->base_row);
+    uint64_t known = origin->base_known;
+    steps->is_counted = origin->base_row_given || known % steps->rows == 0;
+    if (steps->is_counted || !by_step)
+        return 0;
+    return rp_fail(error, -RP_E_USAGE,
+                   "give --base-row ROW, a row at which a step begins: steps are counted from "
+                   "there. Or ask by --row",
+                   "a step begins at row %" PRIu64 ", which is no multiple of the global batch, "
+                   "%" PRIu64 " rows: so steps are not counted from row 0",
+                   known, steps->rows);
+}
+
+static int compare_stream(const struct rp_origin *origin, const struct rp_walk *walk,
+                          struct rp_error *error)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    if (!origin->stream[0] || !strcmp(rp_hash128_hex(walk->identity, hex), origin->stream))
+        return 0;
+    return rp_fail(error, -RP_E_MISMATCH,
+                   "give a checkpoint of the engine, or the config that it was started with",
+                   "the engine serves the stream %s, and its config is now that of stream %s: the "
+                   "config or the corpus was changed since it was started",
+                   origin->stream, hex);
+}
+
+int rp_origin_open(const struct rp_origin *origin, const struct rp_config *config, bool by_step,
+                   struct rp_walk *walk, struct rp_steps *steps, struct rp_error *error)
+{
+    int code = find_steps(origin, config, by_step, steps, error);
+    if (code == 0)
+        code = rp_walk_open(walk, config, origin->token, origin->token_bytes, error);
+    if (code < 0)
+        return code;
+    code = compare_stream(origin, walk, error);
+    if (code < 0)
+        rp_walk_close(walk);
+    return code;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* origin.h — which stream a verb is about, and what it asks of it: a config and keys on the command
+ * line; a checkpoint, which keeps its config; or an engine that runs, of which the command line is
+ * read in /proc. */
+#ifndef RP_TOOLS_ORIGIN_H
+#define RP_TOOLS_ORIGIN_H
+
+#include "cmd_config.h"
+#include "explain/steps.h"
+#include "explain/walk.h"
+
+/* The arguments of a verb about a stream begin with this. */
+struct rp_origin {
+    struct rp_cmd_config config;
+    const char *path;  /* of a checkpoint, a directory of them, or a state token; NULL = none */
+    uint64_t base_row; /* --base-row */
+    bool base_row_given;
+    /* found by rp_origin_finish */
+    char *checkpoint; /* its path, where `path` is one or a directory; else NULL */
+    char *token;      /* of it; NULL = none */
+    size_t token_bytes;
+    bool has_position;   /* where the checkpoint or the engine is: */
+    uint64_t position;   /* a row */
+    uint64_t base_known; /* a row at which a step of the engine or checkpoint begins */
+    char stream[40];     /* the identity of the stream that the engine serves; "" = not known */
+};
+
+enum { RP_ORIGIN_BASE_ROW = 0x1f00 };
+#define RP_ORIGIN_BASE_ROW_HELP                                                                    \
+    "row at which step 0 begins (default 0): for a run whose global batch was changed there"
+
+/** Parse --base-row and the path. */
+error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct argp_state *state);
+
+/** Finish the config (`finish` of a struct rp_cmd_verb). */
+int rp_origin_finish(struct rp_cmd_config *arguments);
+void rp_origin_free(struct rp_origin *origin);
+
+/** Open the finished config: go anywhere in its stream, by its steps. Errors: the config of a
+ * running engine is another stream by now; the steps of the run do not begin at multiples of the
+ * global batch, and --base-row was not given (only if a step is asked for: by_step). */
+RP_MUST_CHECK int rp_origin_open(const struct rp_origin *origin, const struct rp_config *config,
+                                 bool by_step, struct rp_walk *walk, struct rp_steps *steps,
+                                 struct rp_error *error);
+
+/** A path that stays the same when the working directory changes. The caller frees it. */
+char *rp_origin_absolute(const char *path);
+
+/* running.c */
+
+/** Take over the config of the engine of that name, which runs as a process of this machine: its
+ * working directory, and the keys that it was started with. */
+RP_MUST_CHECK int rp_origin_of_engine(struct rp_origin *origin, const char *run,
+                                      const char *run_dir, struct rp_error *error);
+
+#endif

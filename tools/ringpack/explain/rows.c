@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rows.c — from a planned row to what is known of each of its fragments. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+#include "explain/explain.h"
+
+static void free_texts(struct rp_row_maker *maker)
+{
+    for (uint32_t i = 0; i < maker->part_count; i++) {
+        free(maker->parts[i].text);
+        free(maker->parts[i].ids);
+    }
+    maker->part_count = 0;
+}
+
+void rp_explain_free(struct rp_row_maker *maker)
+{
+    free_texts(maker);
+    free(maker->parts);
+    maker->parts = NULL;
+}
+
+static int make_room(struct rp_row_maker *maker, uint32_t count, struct rp_error *error)
+{
+    free_texts(maker);
+    if (count <= maker->capacity)
+        return 0;
+    struct rp_explained *parts = reallocarray(maker->parts, count, sizeof *parts);
+    if (!parts)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for a row of %" PRIu32 " fragments", count);
+    maker->parts = parts;
+    maker->capacity = count;
+    return 0;
+}
+
+/* Where the fragment comes from. */
+static int find_place(const struct rp_row_maker *maker, struct rp_explained *part,
+                      struct rp_error *error)
+{
+    const struct rp_fragment *fragment = &part->fragment;
+    const struct rp_source *source = rp_corpus_source(maker->walk->corpus, fragment->source);
+    struct rp_extent extent;
+    int code = rp_source_extent(source, fragment->document, &extent, error);
+    part->source = rp_source_name(source);
+    part->file = rp_source_row(source, fragment->document, &part->file_row);
+    if (code == 0)
+        part->byte_offset = extent.byte_offset + fragment->offset * extent.width;
+    return code;
+}
+
+/* Cut a text to the limit. */
+static void take_text(struct rp_explained *part, char *text, uint64_t limit)
+{
+    char *end = (char *)rp_words_after(text, limit);
+    part->is_cut = *end != '\0';
+    *end = '\0';
+    part->text = text;
+}
+
+/* The ids and the text of a fragment, and whether it has the text that is wanted. */
+static int add_text(const struct rp_row_maker *maker, struct rp_explained *part,
+                    struct rp_error *error)
+{
+    struct rp_texts *texts = maker->texts;
+    char *text = NULL;
+    int code = rp_texts_read(texts, &part->fragment, error);
+    part->matches = part->matches && (code > 0 || !maker->wanted);
+    if (code <= 0)
+        return code;
+    part->id_count = (uint32_t)rp_min_u64(maker->limit, part->fragment.length);
+    part->ids = calloc(part->id_count + 1, sizeof *part->ids);
+    if (!part->ids)
+        return rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " ids", part->id_count);
+    memcpy(part->ids, texts->ids, part->id_count * sizeof *part->ids);
+    code = rp_texts_text(texts, part->fragment.length, &text, error);
+    if (code <= 0 && maker->wanted)
+        return code < 0 ? code
+                        : rp_fail(error, -RP_E_USAGE, "give --tokenizer FILE, or `bytes`",
+                                  "%s: its tokenizer is not known, so it cannot be searched",
+                                  part->file);
+    if (code > 0) {
+        part->matches = part->matches && (!maker->wanted || strstr(text, maker->wanted));
+        take_text(part, text, maker->limit);
+    }
+    return code < 0 ? code : 0;
+}
+
+static bool is_of(const struct rp_draw *draw, const struct rp_explained *part)
+{
+    return part->fragment.source == draw->source && part->fragment.document == draw->document &&
+           part->epoch == draw->epoch;
+}
+
+static int explain_part(const struct rp_row_maker *maker, const struct rp_row *row, uint32_t number,
+                        struct rp_explained *part, struct rp_error *error)
+{
+    uint32_t from = RP_DEFECT(provenance_off_by_one) && number + 1 < row->count ? number + 1
+                                                                                : number;
+    part->fragment = row->fragments[from];
+    part->number = number;
+    part->epoch = rp_plan_epoch(maker->walk->plan, row, number);
+    int code = find_place(maker, part, error);
+    part->matches = !maker->draw || is_of(maker->draw, part);
+    if (code == 0 && maker->texts)
+        code = add_text(maker, part, error);
+    return code;
+}
+
+int rp_explain_row(struct rp_row_maker *maker, const struct rp_row *row,
+                   struct rp_explained_row *out, struct rp_error *error)
+{
+    int code = make_room(maker, row->count, error);
+    uint32_t matches = 0, place = 0;
+    for (uint32_t i = 0; code == 0 && i < row->count; i++) {
+        struct rp_explained *part = &maker->parts[maker->part_count++];
+        *part = (struct rp_explained){.place = place};
+        code = explain_part(maker, row, i, part, error);
+        place += row->fragments[i].length;
+        matches += part->matches;
+    }
+    const struct rp_origin *origin = maker->origin;
+    *out = (struct rp_explained_row){
+        .row = row->row,
+        .place = rp_steps_place(maker->steps, row->row),
+        .has_position = origin->has_position,
+        .is_past = origin->has_position && row->row < origin->position,
+        .tokens = row->tokens,
+        .count = row->count,
+        .parts = maker->parts,
+    };
+    return code < 0 ? code : (int)matches;
+}

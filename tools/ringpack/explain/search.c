@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* search.c — see search.h.
+ *
+ * A document is found by the inverse of the order of its source: which lane reads it, at which
+ * position of an epoch. The rows around that position are planned, from the nearest state before
+ * it; so the search is bounded by the documents and epochs that were asked for. */
+#include "explain/search.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/text.h"
+
+struct search {
+    const struct rp_search *asked;
+    struct rp_walk *walk;
+    struct rp_row_maker *maker;
+    struct rp_printer *printer;
+};
+
+/* Nothing is printed before something was found, so that a failure prints its message alone. */
+static void begin(struct rp_printer *printer)
+{
+    if (!printer->has_begun)
+        printer->begin(printer);
+    printer->has_begun = true;
+}
+
+/* Print the row that was planned, if something in it matches. Returns 1 if something does. */
+static int show(const struct search *search, const struct rp_row *row, struct rp_error *error)
+{
+    struct rp_explained_row explained;
+    int matches = rp_explain_row(search->maker, row, &explained, error);
+    bool is_wanted = matches > 0 || (!search->asked->text && !search->asked->documents.is_given);
+    if (matches < 0 || !is_wanted)
+        return matches;
+    begin(search->printer);
+    search->printer->row(search->printer, &explained);
+    search->printer->rows++;
+    return matches > 0;
+}
+
+/* Rows from where the walk is up to `end`, or to the end of the stream. */
+static int show_rows(const struct search *search, uint64_t end, struct rp_error *error)
+{
+    const struct rp_search *asked = search->asked;
+    struct rp_row row;
+    int code = 0;
+    while (code >= 0 && rp_plan_row(search->walk->plan) < end) {
+        code = rp_walk_next(search->walk, &row, error);
+        if (code <= 0)
+            return code;
+        struct rp_step_place place = rp_steps_place(search->maker->steps, row.row);
+        if (!asked->rank_given || place.rank == asked->rank)
+            code = show(search, &row, error);
+    }
+    return code < 0 ? code : 0;
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+static int fail_source(const struct search *search, struct rp_error *error)
+{
+    const struct rp_corpus *corpus = search->walk->corpus;
+    const char *name = search->asked->source;
+    char names[200] = "";
+    size_t used = 0;
+    struct rp_text_near near = {.word = name};
+    for (uint32_t i = 0; i < rp_corpus_source_count(corpus); i++) {
+        const char *one = rp_source_name(rp_corpus_source(corpus, i));
+        rp_text_offer(&near, one);
+        if (used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", one);
+    }
+    return near.best
+               ? rp_fail(error, -RP_E_USAGE, NULL, "no source `%s`; did you mean `%s`?", name,
+                         near.best)
+               : rp_fail(error, -RP_E_USAGE, NULL, "no source `%s`; there are: %s", name, names);
+}
+
+/* By its name, else by its number. */
+static int find_source(const struct search *search, uint32_t *source, struct rp_error *error)
+{
+    const struct rp_corpus *corpus = search->walk->corpus;
+    uint32_t count = rp_corpus_source_count(corpus);
+    uint64_t number;
+    for (uint32_t i = 0; i < count; i++) {
+        *source = i;
+        if (!strcmp(rp_source_name(rp_corpus_source(corpus, i)), search->asked->source))
+            return 0;
+    }
+    if (!rp_text_u64(search->asked->source, &number) || number >= count)
+        return fail_source(search, error);
+    *source = (uint32_t)number;
+    return 0;
+}
+
+/* Plan from before the document is read until no part of it follows. Returns how many rows have it.
+ */
+static int show_document_rows(const struct search *search, const struct rp_draw *draw,
+                              struct rp_error *error)
+{
+    const struct rp_plan *plan = search->walk->plan;
+    struct rp_row row;
+    int rows = 0;
+    int code = rp_walk_before(search->walk, draw, error);
+    rp_cmd_progress_begin(&search->walk->progress, "planning rows", false);
+    while (code >= 0 && !(rp_plan_has_drawn(plan, draw) && !rp_plan_holds(plan, draw))) {
+        code = rp_walk_next(search->walk, &row, error);
+        if (code <= 0)
+            break;
+        if (rp_plan_row(plan) % 4096 == 0)
+            rp_cmd_progress(&search->walk->progress, rp_plan_row(plan), 0);
+        bool has_it = false;
+        for (uint32_t i = 0; i < row.count && !has_it; i++)
+            has_it = row.fragments[i].source == draw->source &&
+                     row.fragments[i].document == draw->document;
+        int shown = has_it && rp_plan_has_drawn(plan, draw) ? show(search, &row, error) : 0;
+        code = shown < 0 ? shown : code;
+        rows += shown > 0;
+    }
+    rp_cmd_progress_end(&search->walk->progress);
+    return code < 0 ? code : rows;
+}
+
+/* Why no row has a document. */
+static const char *why_nowhere(const struct rp_config *config, uint64_t tokens)
+{
+    if (tokens == 0)
+        return "it is empty, or nothing of it is trained (drop_unmasked)";
+    return tokens > config->seq_len && config->long_doc == RP_LONG_DOC_DROP
+               ? "it is longer than a row (long_doc: drop)"
+               : "the stream ends before";
+}
+
+static int show_document(const struct search *search, uint32_t source, uint64_t document,
+                         uint64_t epoch, struct rp_error *error)
+{
+    const struct rp_source *of = rp_corpus_source(search->walk->corpus, source);
+    struct rp_draw draw = rp_plan_draw(search->walk->plan, source, document, epoch);
+    struct rp_extent extent;
+    struct rp_explained_document shown = {.source = source,
+                                          .name = rp_source_name(of),
+                                          .document = document,
+                                          .epoch = epoch,
+                                          .tokens = rp_source_length(of, document)};
+    shown.file = rp_source_row(of, document, &shown.file_row);
+    int code = rp_source_extent(of, document, &extent, error);
+    if (code < 0)
+        return code;
+    shown.byte_offset = extent.byte_offset;
+    search->maker->draw = &draw;
+    int rows = show_document_rows(search, &draw, error);
+    search->maker->draw = NULL;
+    if (rows < 0)
+        return rows;
+    shown.rows = (uint64_t)rows;
+    shown.why = rows ? NULL : why_nowhere(search->walk->config, shown.tokens);
+    begin(search->printer);
+    search->printer->document(search->printer, &shown);
+    search->printer->documents++;
+    return 0;
+}
+
+/* Whether all of a document has the text that is wanted. */
+static int has_text(const struct search *search, uint32_t source, uint64_t document,
+                    struct rp_error *error)
+{
+    const struct rp_source *of = rp_corpus_source(search->walk->corpus, source);
+    struct rp_fragment whole = {
+        .document = document, .source = source, .length = (uint32_t)rp_source_length(of, document)};
+    char *text = NULL;
+    if (!search->asked->text)
+        return 1;
+    int code = rp_texts_read(search->maker->texts, &whole, error);
+    if (code > 0)
+        code = rp_texts_text(search->maker->texts, whole.length, &text, error);
+    if (code == 0)
+        code = rp_fail(error, -RP_E_USAGE, "give --tokenizer FILE, or `bytes`",
+                       "source `%s`, document %" PRIu64
+                       ": its tokens or its tokenizer are not known, so it cannot be searched",
+                       rp_source_name(of), document);
+    bool found = code > 0 && strstr(text, search->asked->text);
+    free(text);
+    return code < 0 ? code : found;
+}
+
+/* The epochs that were asked for; by default the one that is read, and the next. */
+static int find_epochs(const struct search *search, uint32_t source, struct rp_range *epochs,
+                       struct rp_error *error)
+{
+    uint64_t num_epochs = search->walk->config->num_epochs;
+    *epochs = search->asked->epochs;
+    if (epochs->is_given && num_epochs && epochs->last >= num_epochs)
+        return rp_fail(error, -RP_E_USAGE, "the first epoch is 0",
+                       "--epoch %" PRIu64 ": the stream has %" PRIu64 " epochs", epochs->last,
+                       num_epochs);
+    if (epochs->is_given)
+        return 0;
+    if (!search->maker->origin->has_position)
+        return 0; /* the first */
+    int code = rp_walk_to(search->walk, search->maker->origin->position, error);
+    if (code < 0)
+        return code;
+    epochs->first = rp_plan_source_epoch(search->walk->plan, source);
+    epochs->last = epochs->first + 1;
+    if (num_epochs && epochs->last >= num_epochs)
+        epochs->last = num_epochs - 1;
+    epochs->first = rp_min_u64(epochs->first, epochs->last);
+    return 0;
+}
+
+static int show_documents(const struct search *search, struct rp_error *error)
+{
+    const struct rp_range *asked = &search->asked->documents;
+    struct rp_range epochs;
+    uint32_t source;
+    int code = find_source(search, &source, error);
+    if (code < 0)
+        return code;
+    const struct rp_source *of = rp_corpus_source(search->walk->corpus, source);
+    if (asked->last >= rp_source_documents(of))
+        return rp_fail(error, -RP_E_USAGE, "the first document is 0",
+                       "source `%s` has no document %" PRIu64 ": it has %" PRIu64,
+                       rp_source_name(of), asked->last, rp_source_documents(of));
+    code = find_epochs(search, source, &epochs, error);
+    for (uint64_t d = asked->first; code >= 0 && d <= asked->last; d++) {
+        code = has_text(search, source, d, error);
+        for (uint64_t e = epochs.first; code > 0 && e <= epochs.last; e++) {
+            int shown = show_document(search, source, d, e, error);
+            code = shown < 0 ? shown : code;
+        }
+    }
+    return code < 0 ? code : 0;
+}
+
+/* --------------------------------------------------------------------------------------------- */
+
+static int show_step(const struct search *search, struct rp_error *error)
+{
+    const struct rp_search *asked = search->asked;
+    const struct rp_steps *steps = search->maker->steps;
+    if (asked->rank_given && asked->rank >= steps->ranks)
+        return rp_fail(error, -RP_E_USAGE, "the first rank is 0",
+                       "no rank %" PRIu64 ": there are %u", asked->rank, steps->ranks);
+    int code = rp_walk_to_step(search->walk, steps, asked->step, error);
+    return code < 0 ? code : show_rows(search, search->walk->near.row + steps->rows, error);
+}
+
+static int show_row_range(const struct search *search, struct rp_error *error)
+{
+    const struct rp_range *rows = &search->asked->rows;
+    int code = rp_walk_to_row(search->walk, search->maker->steps, rows->first, 1, error);
+    return code < 0 ? code : show_rows(search, rows->last + 1, error);
+}
+
+static void make_title(const struct rp_search *asked, char *title, size_t bytes)
+{
+    const struct rp_range *rows = &asked->rows, *documents = &asked->documents;
+    int used = 0;
+    if (asked->step_given)
+        used = snprintf(title, bytes, "step %" PRIu64, asked->step);
+    else if (rows->is_given && rows->first == rows->last)
+        used = snprintf(title, bytes, "row %" PRIu64, rows->first);
+    else if (rows->is_given)
+        used = snprintf(title, bytes, "rows %" PRIu64 " to %" PRIu64, rows->first, rows->last);
+    else
+        used = snprintf(title, bytes, "document %.100s:%" PRIu64, asked->source, documents->first);
+    if (asked->rank_given && used > 0 && (size_t)used < bytes)
+        used += snprintf(title + used, bytes - (size_t)used, ", rank %" PRIu64, asked->rank);
+    if (documents->last > documents->first && used > 0 && (size_t)used < bytes)
+        snprintf(title + used, bytes - (size_t)used, " to %" PRIu64, documents->last);
+}
+
+int rp_search_run(const struct rp_search *asked, struct rp_walk *walk, struct rp_row_maker *maker,
+                  struct rp_printer *printer, struct rp_error *error)
+{
+    const struct search search = {asked, walk, maker, printer};
+    char title[200];
+    make_title(asked, title, sizeof title);
+    const struct rp_explain_head head = {.config = walk->config,
+                                         .steps = maker->steps,
+                                         .title = title,
+                                         .text = asked->text,
+                                         .identity = walk->identity,
+                                         .seq_len = walk->config->seq_len};
+    printer->head = &head;
+    const char *wanted = maker->wanted;
+    maker->wanted = asked->documents.is_given ? NULL : wanted; /* of documents all of it is read */
+    int code = asked->step_given      ? show_step(&search, error)
+               : asked->rows.is_given ? show_row_range(&search, error)
+                                      : show_documents(&search, error);
+    maker->wanted = wanted;
+    if (code >= 0) {
+        begin(printer);
+        printer->end(printer);
+    }
+    printer->head = NULL;
+    return code < 0 ? code : 0;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* state_at.c — `ringpack state`: the state token of any row or step. */
+#include <argp.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cmd.h"
+#include "explain/origin.h"
+#include "explain/walk.h"
+#include "interrupt.h"
+
+enum { OPTION_STEP = 0x1000, OPTION_ROW, OPTION_JSON };
+
+struct arguments {
+    struct rp_origin origin;
+    const char *output;
+    char *output_path; /* the same, absolute */
+    uint64_t step, row;
+    bool step_given, row_given, json;
+};
+
+static const struct argp_option own_options[] = {
+    {"step", OPTION_STEP, "N", 0, "the token with which step N begins", 0},
+    {"row", OPTION_ROW, "ROW", 0, "the token with which ROW begins", 0},
+    {"output", 'o', "FILE", 0, "where to write it", 0},
+    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+    {"base-row", RP_ORIGIN_BASE_ROW, "ROW", 0, RP_ORIGIN_BASE_ROW_HELP, 0},
+    {0},
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case OPTION_STEP:
+        if (!rp_text_count(text, &arguments->step))
+            argp_error(state, "--step: expected the number of a step, found `%s`", text);
+        arguments->step_given = true;
+        return 0;
+    case OPTION_ROW:
+        if (!rp_text_count(text, &arguments->row))
+            argp_error(state, "--row: expected the number of a row, found `%s`", text);
+        arguments->row_given = true;
+        return 0;
+    case 'o':
+        arguments->output = text;
+        return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (arguments->step_given == arguments->row_given)
+            argp_error(state, "expected --step N or --row ROW");
+        if (!arguments->output)
+            argp_error(state, "expected -o FILE");
+        arguments->output_path = rp_origin_absolute(arguments->output);
+        return 0;
+    default:
+        return rp_origin_parse(&arguments->origin, key, text, state);
+    }
+}
+
+static void report(const struct arguments *arguments, const struct rp_walk *walk,
+                   const struct rp_steps *steps)
+{
+    char hex[RP_HASH_HEX_BYTES], row[RP_CMD_TEXT_BYTES];
+    uint64_t at = rp_plan_row(walk->plan);
+    if (arguments->json)
+        rp_cmd_print_json(json_pack(
+            "{s:o, s:o, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "checkpoint",
+            arguments->origin.checkpoint ? rp_cmd_json_text(arguments->origin.checkpoint)
+                                         : json_null(),
+            "path", rp_cmd_json_text(arguments->output_path), "row", (json_int_t)at, "bytes",
+            (json_int_t)walk->near.bytes, "stream", rp_hash128_hex(walk->identity, hex),
+            "step_rows", (json_int_t)steps->rows, "batch_size", (json_int_t)steps->batch_rows,
+            "dp_world_size", (json_int_t)steps->ranks, "micro_batches",
+            (json_int_t)(steps->rows / steps->micro_rows)));
+    else
+        printf("%s: the state token of row %s, %zu bytes\n", arguments->output,
+               rp_cmd_count_text(at, row), walk->near.bytes);
+}
+
+static int state_at(struct arguments *arguments, const struct rp_config *config,
+                    struct rp_error *error)
+{
+    struct rp_walk walk;
+    struct rp_steps steps;
+    int code = rp_origin_open(&arguments->origin, config, arguments->step_given, &walk, &steps,
+                              error);
+    if (code < 0)
+        return code;
+    code = arguments->step_given ? rp_walk_to_step(&walk, &steps, arguments->step, error)
+                                 : rp_walk_to_row(&walk, &steps, arguments->row, 0, error);
+    if (code == 0)
+        code = rp_file_replace(arguments->output_path, walk.near.token, walk.near.bytes, error);
+    if (code == 0)
+        report(arguments, &walk, &steps);
+    rp_walk_close(&walk);
+    return code;
+}
+
+static int run(void *argument, const struct rp_config *config)
+{
+    struct arguments *arguments = argument;
+    struct rp_error error = {0};
+    rp_interrupt_catch();
+    int code = state_at(arguments, config, &error);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_cmd_state(int argc, char **argv)
+{
+    static const struct rp_cmd_verb verb = {
+        .options = own_options,
+        .parse = parse,
+        .args_doc = "[CHECKPOINT|DIR|STATE]",
+        .doc = "Write the state token with which any step or row begins.\v"
+               "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or of "
+               "the engine that runs as `--run NAME`. `serve --state FILE` starts there; so does a "
+               "trainer that is given the token. Nothing of a run is changed.",
+        .run = run,
+        .finish = rp_origin_finish,
+    };
+    struct arguments arguments = {0};
+    int status = rp_cmd_config_run(&verb, &arguments, argc, argv);
+    free(arguments.output_path);
+    rp_origin_free(&arguments.origin);
+    return status;
+}

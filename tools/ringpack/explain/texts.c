@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* texts.c — the ids of fragments, read from the files of the corpus, and their text.
+ *
+ * A shard may say which tokenizer made it (PREFIX.tokens.json, which `ringpack convert` writes).
+ * Its file is looked for beside the shard, and used if its hash is the one that is said. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "explain/explain.h"
+
+#define ORIGIN_BYTES_MAX (1u << 20)
+#define TOKENIZER_BYTES_MAX (256u << 20)
+#define NO_SHARD UINT32_MAX
+
+void rp_texts_open(struct rp_texts *texts, const struct rp_corpus *corpus, const char *tokenizer)
+{
+    *texts = (struct rp_texts){
+        .corpus = corpus, .tokenizer = tokenizer, .shard = NO_SHARD, .fd = -1, .shard_decoder = -1};
+}
+
+void rp_texts_close(struct rp_texts *texts)
+{
+    for (size_t i = 0; i < texts->decoder_count; i++) {
+        rp_decoder_close(&texts->decoders[i]);
+        free(texts->decoder_names[i]);
+    }
+    if (texts->fd >= 0)
+        close(texts->fd);
+    free(texts->ids);
+    rp_texts_open(texts, texts->corpus, texts->tokenizer);
+}
+
+/* ---- which tokenizer ------------------------------------------------------------------------- */
+
+/* PREFIX.tokens.json of PREFIX.bin; NULL if there is none. */
+static json_t *origin_of(const char *path)
+{
+    size_t bytes, length = strlen(path);
+    char *text = NULL;
+    if (rp_text_has_suffix(path, ".bin"))
+        length -= strlen(".bin");
+    char *name = rp_format("%.*s.tokens.json", (int)length, path);
+    json_t *origin = NULL;
+    if (name && rp_file_read_all(name, ORIGIN_BYTES_MAX, &text, &bytes, NULL) == 0) {
+        origin = json_loadb(text, bytes, 0, NULL);
+        free(text);
+    }
+    free(name);
+    return origin;
+}
+
+/* Whether a file has that hash; no hash is said of tokenizers that are not files. */
+static bool has_hash(const char *path, const char *hash)
+{
+    char hex[RP_HASH_HEX_BYTES], *text;
+    size_t bytes;
+    if (!hash || rp_file_read_all(path, TOKENIZER_BYTES_MAX, &text, &bytes, NULL) < 0)
+        return false;
+    bool is_it = !strcmp(rp_hash128_hex(rp_hash128(text, bytes), hex), hash);
+    free(text);
+    return is_it;
+}
+
+/* The tokenizer of a shard, "bytes" or a path; NULL if it is not known. The caller frees it. */
+static char *tokenizer_of(struct rp_texts *texts, const char *path)
+{
+    json_t *origin = origin_of(path), *said = json_object_get(origin, "tokenizer");
+    const char *name = json_string_value(json_object_get(said, "name"));
+    const char *hash = json_string_value(json_object_get(said, "xxh3_128"));
+    const char *given = texts->tokenizer;
+    char *directory = rp_path_directory(path), *found = NULL;
+    if (given && hash && !has_hash(given, hash) && !texts->has_warned_tokenizer) {
+        texts->has_warned_tokenizer = true;
+        rp_log(RP_LOG_WARNING,
+               "%s was made with another tokenizer (%s, hash %s): its text is wrong", path,
+               name ? name : "no name", hash);
+    }
+    if (given || (name && !strcmp(name, "bytes")))
+        found = strdup(given ? given : name);
+    else if (name && directory && !strchr(name, '/'))
+        found = rp_format("%s/%s", directory, name);
+    if (found && !given && strcmp(found, "bytes") != 0 && !has_hash(found, hash)) {
+        free(found);
+        found = NULL;
+    }
+    free(directory);
+    json_decref(origin);
+    return found;
+}
+
+/* Set the decoder of the shard; -1 if its tokenizer is not known. Takes the name. */
+static int choose_decoder(struct rp_texts *texts, char *name, struct rp_error *error)
+{
+    texts->shard_decoder = -1;
+    if (!name)
+        return 0;
+    size_t i = 0;
+    while (i < texts->decoder_count && strcmp(texts->decoder_names[i], name) != 0)
+        i++;
+    if (i < texts->decoder_count || i == RP_DECODERS_MAX) {
+        free(name);
+        texts->shard_decoder = i < RP_DECODERS_MAX ? (int)i : -1;
+        return 0;
+    }
+    int code = texts->is_without ? -1 : rp_decoder_open(&texts->decoders[i], name, error);
+    if (code < 0) {
+        free(name);
+        if (texts->tokenizer)
+            return code;
+        if (!texts->is_without)
+            rp_log(RP_LOG_WARNING, "%s; token ids are shown", error->message);
+        texts->is_without = true;
+        return 0;
+    }
+    texts->decoder_names[i] = name;
+    texts->decoder_count++;
+    texts->shard_decoder = (int)i;
+    return 0;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+static int open_shard(struct rp_texts *texts, uint32_t number, struct rp_error *error)
+{
+    const struct rp_shard *shard = rp_corpus_shard(texts->corpus, number);
+    struct rp_error reason;
+    if (texts->shard == number)
+        return 0;
+    if (texts->fd >= 0)
+        close(texts->fd);
+    texts->shard = number;
+    texts->fd = shard->url ? -1 : rp_file_open_read(shard->path, NULL, &reason);
+    if (texts->fd < 0 && !texts->has_warned) {
+        texts->has_warned = true;
+        rp_log(RP_LOG_WARNING, "%s: its tokens are not shown: %s", shard->path,
+               shard->url ? "objects in stores are not read here" : reason.message);
+    }
+    return choose_decoder(texts, tokenizer_of(texts, shard->path), error);
+}
+
+static bool has_room(struct rp_texts *texts, uint32_t count)
+{
+    if (count > texts->id_capacity) {
+        uint32_t *ids = reallocarray(texts->ids, count, sizeof *ids);
+        if (!ids)
+            return false;
+        texts->ids = ids;
+        texts->id_capacity = count;
+    }
+    return true;
+}
+
+int rp_texts_read(struct rp_texts *texts, const struct rp_fragment *fragment,
+                  struct rp_error *error)
+{
+    struct rp_extent extent;
+    const struct rp_source *source = rp_corpus_source(texts->corpus, fragment->source);
+    int code = rp_source_extent(source, fragment->document, &extent, error);
+    if (code == 0)
+        code = open_shard(texts, extent.shard, error);
+    if (code < 0 || texts->fd < 0)
+        return code;
+    size_t bytes = (size_t)fragment->length * extent.width;
+    uint8_t *raw = malloc(bytes + 1);
+    if (!raw || !has_room(texts, fragment->length))
+        code = rp_fail(error, -ENOMEM, NULL, "no memory for %" PRIu32 " tokens", fragment->length);
+    if (code == 0)
+        code = rp_file_read_at(texts->fd, rp_corpus_shard(texts->corpus, extent.shard)->path, raw,
+                               bytes, extent.byte_offset + fragment->offset * extent.width, error);
+    for (uint32_t i = 0; code == 0 && i < fragment->length; i++) {
+        uint64_t id = 0;
+        memcpy(&id, raw + (size_t)i * extent.width, extent.width);
+        texts->ids[i] = (uint32_t)id;
+    }
+    free(raw);
+    return code == 0 ? 1 : code;
+}
+
+int rp_texts_text(struct rp_texts *texts, uint32_t length, char **text_out, struct rp_error *error)
+{
+    *text_out = NULL;
+    if (texts->shard_decoder < 0)
+        return 0;
+    int code = rp_decoder_decode(&texts->decoders[texts->shard_decoder], texts->ids, length,
+                                 text_out, error);
+    return code < 0 ? code : 1;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* words.c — text of strangers: documents may hold anything, and so may the names of files. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "explain/explain.h"
+
+#define REPLACEMENT 0xfffdu
+
+struct character {
+    uint32_t code;
+    uint32_t bytes; /* 1 where it is no UTF-8 */
+    bool is_valid;
+};
+
+static bool is_continuation(unsigned char byte)
+{
+    return (byte & 0xc0) == 0x80;
+}
+
+/* The first character of a text that is not empty. */
+static struct character character_at(const char *text, size_t left)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *at = (const unsigned char *)text;
+    uint32_t bytes = at[0] < 0x80 ? 1 : at[0] >> 5 == 6 ? 2 : at[0] >> 4 == 14 ? 3 : 4;
+    uint32_t code = bytes == 1 ? at[0] : at[0] & (0xffu >> (bytes + 1));
+    struct character invalid = {REPLACEMENT, 1, false};
+    if ((at[0] & 0xc0) == 0x80 || at[0] >= 0xf8 || bytes > left)
+        return invalid;
+    for (uint32_t i = 1; i < bytes; i++) {
+        if (!is_continuation(at[i]))
+            return invalid;
+        code = code << 6 | (at[i] & 0x3f);
+    }
+    if (code < least[bytes] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+        return invalid;
+    return (struct character){code, bytes, true};
+}
+
+/* Control characters, and those that change the direction of a line or cannot be seen. */
+static bool is_hidden(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200b && code <= 0x200f) ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) ||
+           code == 0xfeff || (code >= 0xfff9 && code <= 0xfffb) ||
+           (code >= 0xe0000 && code <= 0xe0fff);
+}
+
+/* Columns that terminals give a character: two to those of East Asia and to pictures. */
+static uint32_t columns_of(uint32_t code)
+{
+    static const uint32_t wide[][2] = {{0x1100, 0x115f}, {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},
+                                       {0xf900, 0xfaff}, {0xfe30, 0xfe6f},   {0xff00, 0xff60},
+                                       {0xffe0, 0xffe6}, {0x1f300, 0x1faff}, {0x20000, 0x3fffd}};
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (code >= wide[i][0] && code <= wide[i][1])
+            return 2;
+    return 1;
+}
+
+/* The text of a character, and its columns. */
+static uint32_t escape(const struct character *c, const char *text, char out[16])
+{
+    static const char *const names[] = {['\t'] = "\\t", ['\n'] = "\\n", ['\r'] = "\\r"};
+    if (!c->is_valid) {
+        snprintf(out, 16, "\xef\xbf\xbd");
+        return 1;
+    }
+    if (!is_hidden(c->code)) {
+        snprintf(out, 16, "%.*s", (int)c->bytes, text);
+        return columns_of(c->code);
+    }
+    if (c->code < sizeof names / sizeof *names && names[c->code])
+        return (uint32_t)snprintf(out, 16, "%s", names[c->code]);
+    const char *form = c->code < 0x100 ? "\\x%02x" : "\\u%04x";
+    return (uint32_t)snprintf(out, 16, form, c->code);
+}
+
+uint32_t rp_words_terminal(FILE *out, const char *text, uint32_t columns)
+{
+    uint32_t used = 0;
+    for (size_t left = strlen(text); left > 0;) {
+        char one[16];
+        struct character c = character_at(text, left);
+        uint32_t width = escape(&c, text, one);
+        bool is_last = left == c.bytes;
+        if (used + width + !is_last > columns) {
+            if (used < columns)
+                fputs("…", out);
+            return columns;
+        }
+        fputs(one, out);
+        used += width;
+        text += c.bytes;
+        left -= c.bytes;
+    }
+    return used;
+}
+
+void rp_words_html(FILE *out, const char *text)
+{
+    for (size_t left = strlen(text); left > 0;) {
+        char one[16];
+        struct character c = character_at(text, left);
+        switch (c.is_valid ? c.code : REPLACEMENT) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        case '\'':
+            fputs("&#39;", out);
+            break;
+        case '\n':
+            fputc('\n', out);
+            break;
+        default:
+            escape(&c, text, one);
+            fputs(one, out);
+        }
+        text += c.bytes;
+        left -= c.bytes;
+    }
+}
+
+const char *rp_words_after(const char *text, uint64_t limit)
+{
+    size_t left = strlen(text);
+    for (; left > 0 && limit > 0; limit--) {
+        struct character c = character_at(text, left);
+        text += c.bytes;
+        left -= c.bytes;
+    }
+    return text;
+}
+
+char *rp_words_utf8(const char *text, size_t bytes)
+{
+    char *copy = malloc(3 * bytes + 1), *to = copy;
+    for (size_t at = 0; copy && at < bytes;) {
+        struct character c = character_at(text + at, bytes - at);
+        const char *from = c.is_valid && c.code != 0 ? text + at : "\xef\xbf\xbd";
+        size_t length = c.is_valid && c.code != 0 ? c.bytes : 3;
+        memcpy(to, from, length);
+        to += length;
+        at += c.bytes;
+    }
+    if (copy)
+        *to = '\0';
+    return copy;
+}
