@@ -12,7 +12,7 @@
 #include "base/cpus.h"
 #include "base/mem.h"
 #include "config/key.h"
-#include "corpus/manifest.h"
+#include "corpus/manifest/manifest.h"
 #include "object/url.h"
 
 static struct rp_key_place key_place(const struct rp_config *config, enum rp_key_index key)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus_manifest — a corpus whose shards are in a manifest (manifest.h).
+/* corpus_manifest — a corpus whose shards are in a manifest (manifest/manifest.h).
  *
  * Nothing is made for a shard until it is used: then its record is looked at in the mapping, and a
  * struct rp_shard with its path is kept until the corpus is closed. Any thread may be the first to

@@ -9,7 +9,7 @@
 #ifndef RP_CORPUS_CORPUS_STRUCT_H
 #define RP_CORPUS_CORPUS_STRUCT_H
 
-#include "corpus/manifest.h"
+#include "corpus/manifest/manifest.h"
 #include "corpus/shard.h"
 
 struct rp_source {

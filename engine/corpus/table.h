@@ -24,7 +24,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "corpus/page_tree.h"
+#include "corpus/manifest/page_tree.h"
 #include "corpus/readers.h"
 
 /* In memory a table is built of at most so many documents: 192 MiB. */

@@ -6,7 +6,7 @@
  * the damage. Mended: what is accepted has each part inside the file, and each document lies inside
  * its token file or is named as damaged. */
 #include "corpus/corpus_struct.h"
-#include "corpus/manifest_build.h"
+#include "corpus/manifest/build.h"
 #include "fuzz.h"
 
 #define TOKENS 700u

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "base/bits.h"
-#include "corpus/manifest_build.h"
+#include "corpus/manifest/build.h"
 #include "descriptor_zero.h"
 
 #define SHARDS 3u

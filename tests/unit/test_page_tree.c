@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-#include "corpus/page_tree.h"
+#include "corpus/manifest/page_tree.h"
 #include "descriptor_zero.h"
 
 #define PAGE ((uint64_t)RP_BLOCK_BYTES)

@@ -6,7 +6,7 @@
 #include "cmd.h"
 #include "cmd_state.h"
 #include "declared.h"
-#include "corpus/manifest.h"
+#include "corpus/manifest/manifest.h"
 #include "inspection.h"
 #include "manifest_inspection.h"
 

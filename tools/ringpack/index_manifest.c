@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index_manifest.c — `ringpack index -c CONFIG`: the manifest of all sources of a config, by
- * several threads (corpus/manifest_build.h). */
+ * several threads (corpus/manifest/build.h). */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
-#include "corpus/manifest_build.h"
+#include "corpus/manifest/build.h"
 #include "index_manifest.h"
 #include "stream.h"
 

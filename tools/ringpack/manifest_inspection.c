@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cmd.h"
-#include "corpus/manifest.h"
+#include "corpus/manifest/manifest.h"
 
 static void print_source(const struct rp_manifest_source *source)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_path — paths as a manifest holds them (manifest.h). The directory of a path is resolved,
+/* path — paths as a manifest holds them (manifest.h). The directory of a path is resolved,
  * as far as it has no wildcard, and its last name is not; so the same file has the same path from
  * every working directory. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "corpus/manifest.h"
+#include "corpus/manifest/manifest.h"
 #include "object/url.h"
 
 /* A directory of which the last names may not exist. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_build — what is to be done: which shards are new, and whether the older manifest can be
- * appended to (manifest_build.h). */
+/* build — what is to be done: which shards are new, and whether the older manifest can be
+ * appended to (build.h). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "corpus/manifest_build_struct.h"
+#include "corpus/manifest/build_struct.h"
 #include "object/url.h"
 
 static int fail_memory(const struct rp_manifest_build *build, struct rp_error *error)

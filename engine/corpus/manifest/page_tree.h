@@ -9,8 +9,8 @@
  * Invariants: a page counts as verified only after it was equal to its hash, the hash's chunk to
  * the hash in the next level, and so on up to the root. Two threads that verify the same page find
  * the same. The hashes find damage, not forgery. */
-#ifndef RP_CORPUS_PAGE_TREE_H
-#define RP_CORPUS_PAGE_TREE_H
+#ifndef RP_CORPUS_MANIFEST_PAGE_TREE_H
+#define RP_CORPUS_MANIFEST_PAGE_TREE_H
 
 #include "base/atomic.h"
 #include "base/bits.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_use — looking up documents and shards in a manifest (manifest.h). */
+/* use — looking up documents and shards in a manifest (manifest.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "corpus/manifest.h"
+#include "corpus/manifest/manifest.h"
 
 /* ---- the declaration ------------------------------------------------------------------------- */
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_learn — what each shard is, and its entries in the manifest (manifest_build.h). */
+/* learn — what each shard is, and its entries in the manifest (build.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "corpus/manifest_build_struct.h"
+#include "corpus/manifest/build_struct.h"
 
 /* A sidecar that was written before its token file was may be of other tokens. Of equal times it is
  * not known. */

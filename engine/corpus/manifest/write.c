@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_write — the hashes of the segments' pages, the head and the slot (manifest_build.h). */
+/* write — the hashes of the segments' pages, the head and the slot (build.h). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
-#include "corpus/manifest_build_struct.h"
+#include "corpus/manifest/build_struct.h"
 
 /* Pages whose hashes are made at once. */
 #define PART_PAGES 1024u

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_build_struct.h — a build and its shards. Private to manifest_build.c, which decides what
- * is to be done, manifest_learn.c, which finds out what each shard is, and manifest_write.c, which
+/* build_struct.h — a build and its shards. Private to build.c, which decides what
+ * is to be done, learn.c, which finds out what each shard is, and write.c, which
  * writes the file. */
 #ifndef RP_CORPUS_MANIFEST_BUILD_STRUCT_H
 #define RP_CORPUS_MANIFEST_BUILD_STRUCT_H
 
-#include "corpus/manifest_build.h"
+#include "corpus/manifest/build.h"
 #include "corpus/shard.h"
 
 enum rp_manifest_origin {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* page_tree — see page_tree.h. */
-#include "corpus/page_tree.h"
+#include "corpus/manifest/page_tree.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_layout — where the parts of a segment lie, and how a record is stored (manifest.h). */
+/* layout — where the parts of a segment lie, and how a record is stored (manifest.h). */
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "corpus/manifest.h"
+#include "corpus/manifest/manifest.h"
 
 /* No part of a file has more entries than a file has bytes, so the sums below cannot overflow. */
 #define COUNT_MAX (UINT64_C(1) << 48)

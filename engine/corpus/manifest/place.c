@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_place — where the entries of each shard go, and the file with room for them
- * (manifest_build.h).
+/* place — where the entries of each shard go, and the file with room for them
+ * (build.h).
  *
  * All segments of a build lie one behind the other in one mapping of the file, whose blocks were
  * taken from the disk before, so that a full disk is an error here and not a signal later. */
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "corpus/manifest_build_struct.h"
+#include "corpus/manifest/build_struct.h"
 
 static int fail_errno(const struct rp_manifest_build *build, const char *what,
                       struct rp_error *error)

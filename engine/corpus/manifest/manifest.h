@@ -78,12 +78,12 @@
  * differs from its block if it is damaged, and so stops whoever reads that. Hashes find damage, not
  * forgery: values that index memory are checked where they are used. The fingerprints are those
  * that the same shards have with sidecars, so a run may resume with or without the manifest. */
-#ifndef RP_CORPUS_MANIFEST_H
-#define RP_CORPUS_MANIFEST_H
+#ifndef RP_CORPUS_MANIFEST_MANIFEST_H
+#define RP_CORPUS_MANIFEST_MANIFEST_H
 
 #include "base/file.h"
 #include "corpus/fingerprint.h"
-#include "corpus/page_tree.h"
+#include "corpus/manifest/page_tree.h"
 #include "corpus/table.h"
 
 /* Texts of a source: what was declared ("" = nothing was); and the mask and the name of the
@@ -206,7 +206,7 @@ RP_MUST_CHECK int rp_manifest_check_all(const struct rp_manifest *manifest,
  * more; -RP_E_CHANGED if one differs. To append changes none of them. By one thread. */
 RP_MUST_CHECK int rp_manifest_look(struct rp_manifest *manifest, struct rp_error *error);
 
-/* ---- the layout (manifest_layout.c) ---------------------------------------------------------- */
+/* ---- the layout (layout.c) ---------------------------------------------------------- */
 
 #define RP_MANIFEST_MAGIC "\x89RPM\r\n\x1a\n"
 #define RP_MANIFEST_VERSION 1u
@@ -225,7 +225,7 @@ void rp_manifest_decode_record(const uint8_t *bytes, struct rp_manifest_record *
 void rp_manifest_store_fingerprint(uint8_t *bytes, const struct rp_fingerprint *fingerprint);
 struct rp_fingerprint rp_manifest_load_fingerprint(const uint8_t *bytes);
 
-/* ---- paths (manifest_path.c) ----------------------------------------------------------------- */
+/* ---- paths (path.c) ----------------------------------------------------------------- */
 
 /* Makes paths and patterns into those that a manifest holds: relative to its folder where they lie
  * below it, else absolute. Remembers the directory that it resolved last. */

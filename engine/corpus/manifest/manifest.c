@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest — opening, checking and reading the file of manifest.h. manifest_write.c writes it. */
-#include "corpus/manifest.h"
+/* manifest — opening, checking and reading the file of manifest.h. write.c writes it. */
+#include "corpus/manifest/manifest.h"
 
 #include <errno.h>
 #include <inttypes.h>

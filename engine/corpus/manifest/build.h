@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_build.h — making a manifest, appending to one, or making it anew (`ringpack index -c`).
+/* build.h — making a manifest, appending to one, or making it anew (`ringpack index -c`).
  *
  * Flow: open (what is new?), learn each shard, place, fill each shard, hash each part, finish.
  * Learn, fill and hash may be called from any number of threads, for different numbers; a step
@@ -17,7 +17,7 @@
 #ifndef RP_CORPUS_MANIFEST_BUILD_H
 #define RP_CORPUS_MANIFEST_BUILD_H
 
-#include "corpus/manifest.h"
+#include "corpus/manifest/manifest.h"
 
 struct rp_manifest_build;
 
