@@ -178,7 +178,9 @@ static int deliver_catch_up(struct rp_flow *flow, struct rp_error *error)
     uint64_t from = look_for_join(flow);
     bool is_joined = rp_pack_is_joined(from);
     RP_ASSERT(!is_joined || ring->tail <= from);
-    if (step == RP_FLOW_ENDED || (is_joined && ring->tail == from)) {
+    /* where the flow has ended before, only the catch-up flow can still end the ring */
+    bool has_caught_up = is_joined && ring->tail == from && !flow->deliver.ended;
+    if (step == RP_FLOW_ENDED || has_caught_up) {
         end_catch_up(flow);
         return RP_FLOW_WORKED;
     }

@@ -273,6 +273,7 @@ static void end_joined(void)
 {
     for (uint32_t r = 0; r < RINGS_MAX; r++) {
         MODEL_REQUIRE(shared->rings[r].tail == JOINING_BATCHES);
+        MODEL_REQUIRE(shared->rings[r].status == RP_RING_END);
         for (own.taken = 0; own.taken < JOINING_BATCHES;)
             check_batch(rp_ring_slot(&shared->rings[r], own.taken), &shared->rings[r].geometry);
     }
