@@ -26,7 +26,9 @@ static int keep_state(struct rp_walk *walk, struct rp_known_state *state, struct
     if (!token)
         return no_memory(error);
     memcpy(token, walk->scratch, bytes);
-    *state = (struct rp_known_state){rp_plan_row(walk->plan), token, bytes};
+    state->token = token;
+    state->bytes = bytes;
+    state->row = rp_plan_row(walk->plan);
     return 0;
 }
 
