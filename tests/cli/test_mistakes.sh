@@ -30,20 +30,16 @@ refuses 'seq_len: `1M` could be 1000000 or 1048576' "$ringpack" plan -c c.yaml -
 status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8000
 status 0 'rows' "$ringpack" plan -c c.yaml --seq-len 8Ki
 
-# --- labels that would be lost
-echo '{"input_ids": [1, 2, 3], "labels": [1, 2, 3]}' >plain.jsonl
-echo '{"input_ids": [1, 2, 3], "loss_mask": [1, 1, true], "labels": null}' >>plain.jsonl
-"$ringpack" convert -q --no-append-eos -o plain plain.jsonl
-cp plain.jsonl masked.jsonl
-echo '{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}' >>masked.jsonl
-refuses 'masked.jsonl:3: `labels` leaves tokens out of the loss|--drop-labels' \
-    "$ringpack" convert --no-append-eos -o masked masked.jsonl
-[ ! -e masked.bin ] || fail 'a corpus was written'
-for mask in loss_mask completion_mask assistant_masks; do
-    echo "{\"tokens\": [1, 2], \"$mask\": [0, 1]}" >mask.jsonl
-    refuses "mask.jsonl:1: \`$mask\` leaves" "$ringpack" convert --no-append-eos -o m mask.jsonl
-done
-"$ringpack" convert -q --no-append-eos --drop-labels -o masked masked.jsonl
+# --- labels are kept, and lines whose masks differ are refused
+echo '{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}' >masked.jsonl
+"$ringpack" convert -q --no-append-eos -o masked masked.jsonl
+status 0 'labels' "$ringpack" inspect masked
+cp masked.jsonl mixed.jsonl
+echo '{"input_ids": [1, 2, 3], "loss_mask": [1, 1, true], "labels": null}' >>mixed.jsonl
+refuses 'mixed.jsonl:2: mask: expected labels|found loss_mask|--mask none' \
+    "$ringpack" convert --no-append-eos -o mixed mixed.jsonl
+[ ! -e mixed.bin ] || fail 'a corpus was written'
+"$ringpack" convert -q --no-append-eos --mask none -o mixed mixed.jsonl
 
 # --- weights that a source is too short for
 head -c 3000 a.txt >b.txt
