@@ -171,12 +171,16 @@ static int compare_stream(const struct rp_origin *origin, const struct rp_walk *
 int rp_origin_open(const struct rp_origin *origin, const struct rp_config *config, bool by_step,
                    struct rp_walk *walk, struct rp_steps *steps, struct rp_error *error)
 {
-    int code = find_steps(origin, config, by_step, steps, error);
-    if (code == 0)
-        code = rp_walk_open(walk, config, origin->token, origin->token_bytes, error);
+    struct rp_row row;
+    int code = rp_walk_open(walk, config, origin->token, origin->token_bytes, error);
     if (code < 0)
         return code;
-    code = compare_stream(origin, walk, error);
+    /* The end of the stream need not be the end of a step. */
+    bool is_end = origin->token && rp_plan_next(walk->plan, &row, NULL) == 0;
+    code = find_steps(origin, config, by_step && !is_end, steps, error);
+    steps->is_counted = steps->is_counted || is_end;
+    if (code == 0)
+        code = compare_stream(origin, walk, error);
     if (code < 0)
         rp_walk_close(walk);
     return code;
