@@ -150,12 +150,12 @@ def count_steps(engine_command, program, folder=None):
     return _told(words, engine_command, program, folder)["steps"]
 
 
-def place_given(run, run_dir, config, program):
+def place_given(run, run_dir, config, corpus, program):
     """run and run_dir: the arguments, else what the config file says of them, else None."""
     if config is None or (run is not None and run_dir is not None):
         return run, run_dir
     words = ["config", "show", "--json", "run", "run_dir"]
-    keys = _told(words, engine_command(config, None, {}), program, None)
+    keys = _told(words, engine_command(config, corpus, {}), program, None)
     said = {key: keys[key]["value"] if keys[key]["given"] else None for key in keys}
     return run or said["run"], run_dir or said["run_dir"]
 

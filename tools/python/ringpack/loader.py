@@ -122,7 +122,7 @@ class Loader:
         if options and not describes:
             raise TypeError(f"{', '.join(options)}: only an engine that starts here takes these")
         starts = describes and (ranks.local == 0 if start_engine is None else start_engine)
-        run, run_dir = place_given(run, run_dir, config, program)
+        run, run_dir = place_given(run, run_dir, config, corpus, program)
         if run is None:
             alone = starts and ranks.world == 1 and ranks.replicas == 1
             run = f"python-{os.getpid()}-{next(_serial)}" if alone else ranks.job or "default"
