@@ -272,11 +272,12 @@ static bool is_at_end(const struct rp_deliver *d)
 
 bool rp_deliver_give_back(struct rp_deliver *d)
 {
-    bool worked = rp_deliver_poll_space(d), ended = d->ends || is_at_end(d);
+    bool worked = rp_deliver_poll_space(d), ends = d->ends, at_end = is_at_end(d);
     uint64_t next = d->next_ticket;
     rp_turn_give_back(&d->turn);
-    return !worked && (ended || !is_packed(d->arena, next)) && /* PAIRS turn */
-           rp_a32_load_relaxed(&d->space_wanted) == 0;
+    bool is_left = is_packed(d->arena, next) && /* PAIRS turn */
+                   (!at_end || is_special(rp_arena_ticket(d->arena, next)));
+    return !worked && (ends || !is_left) && rp_a32_load_relaxed(&d->space_wanted) == 0;
 }
 
 static bool is_consumed(const struct rp_deliver *d, uint64_t batch)

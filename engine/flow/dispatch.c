@@ -109,7 +109,7 @@ static int wait_for_retired(struct rp_dispatch *d, uint64_t needed, uint64_t wan
         if (code < 0)
             return code;
         if (rp_looks_are_asked_for(d->looks))
-            look_at_files(d); /* of a failure dispatch_all hears */
+            look_at_files(d); /* dispatch_all sees its failure before the next batch */
         /* not from d->batch on, of which rows may have been planned */
         rp_join_rings(d->arena, d->options->rank_count, d->batch + 1, d->wake_fd);
         rp_a64_store_relaxed(&words->retired_wanted, wanted);

@@ -39,7 +39,7 @@ static struct rp_flow_options catch_up_options(const struct rp_flow_options *flo
     options.rank_count = 1;
     options.prefetch_bytes = CATCH_UP_BYTES;
     options.descriptors_max = RP_DESCRIPTORS_MIN;
-    options.next_use = NULL; /* it goes where the flow itself has been */
+    options.next_use = NULL; /* it reads again what the flow has read */
     return options;
 }
 

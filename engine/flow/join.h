@@ -9,7 +9,8 @@
 #include "base/file.h"
 #include "flow/ticket.h"
 
-/** Rings that the flow is to join are planned for from `batch` on, if that is not too low. */
+/** For each ring that waits to be joined: dispatch plans its rows from `batch` on, unless `batch`
+ * is below the lowest batch that pack_from allows. */
 static inline void rp_join_rings(const struct rp_arena *arena, uint32_t ring_count, uint64_t batch,
                                  int wake_fd)
 {

@@ -21,8 +21,8 @@ struct rp_files;
 struct rp_looks {
     struct rp_a64 asked;    /* so many looks were asked for. Writer: the engine's thread */
     struct rp_a64 answered; /* so many of them are answered. Writer: dispatch. PAIRS look-answer */
-    /* 1: a file has changed, or cannot be looked at; for ever. Writer: dispatch. PAIRS look-failed
-     */
+    /* 1: a file has changed, or fstat of it failed; never 0 again. Writer: dispatch.
+     * PAIRS look-failed */
     struct rp_a32 has_failed;
     struct rp_error error; /* written before has_failed, and never again */
 };

@@ -154,9 +154,11 @@ int rp_engine_rebuild_running(struct rp_engine *engine, uint32_t ring, uint32_t 
         rp_ring_place_seat(old, replica, position);
         return code;
     }
+    /* A save under way may be reading the old ring. Its end also frees slots of batches that were
+     * released, so it comes before the new ring begins at `release`. */
+    rp_engine_finish_copy(engine);
     begin_at_release(&build.fresh, old);
     copy_slots(old, &build.fresh, rp_max_u64(build.from.tail, old->release), old->tail);
-    rp_engine_finish_copy(engine); /* a save under way may be reading the old ring */
     rp_flow_pause_packers(engine->flow);
     finish_build(engine, old, &build.fresh, replica, batch);
     rp_engine_swap_ring(engine, ring, &build.fresh);
