@@ -77,6 +77,19 @@ void __tsan_atomic_thread_fence(int order)
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,           \
                                            __ATOMIC_SEQ_CST);                                      \
     }
+/* As clang calls it. */
+#define EXCHANGE_VALUE(type, bits)                                                                 \
+    type __tsan_atomic##bits##_compare_exchange_val(type *at, type expected, type value,           \
+                                                    int order, int failure);                       \
+    type __tsan_atomic##bits##_compare_exchange_val(type *at, type expected, type value,           \
+                                                    int order, int failure)                        \
+    {                                                                                              \
+        (void)order, (void)failure;                                                                \
+        rp_point_pass_store(RP_HERE, at);                                                          \
+        __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST,                 \
+                                    __ATOMIC_SEQ_CST);                                             \
+        return expected;                                                                           \
+    }
 #define SWAP(type, bits)                                                                           \
     type __tsan_atomic##bits##_exchange(type *at, type value, int order);                          \
     type __tsan_atomic##bits##_exchange(type *at, type value, int order)                           \
@@ -98,6 +111,7 @@ void __tsan_atomic_thread_fence(int order)
     STORE(type, bits)                                                                              \
     EXCHANGE(type, bits, strong)                                                                   \
     EXCHANGE(type, bits, weak)                                                                     \
+    EXCHANGE_VALUE(type, bits)                                                                     \
     SWAP(type, bits)                                                                               \
     MODIFY(type, bits, fetch_add)                                                                  \
     MODIFY(type, bits, fetch_sub)                                                                  \

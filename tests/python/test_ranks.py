@@ -75,7 +75,9 @@ def test_a_launcher_that_says_nonsense_is_named():
         find_ranks(None, None, {"RANK": "9", "WORLD_SIZE": "8"})
 
 
-def test_one_process_of_a_node_starts_the_engine(monkeypatch):
+def test_one_process_of_a_node_starts_the_engine(monkeypatch, program, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text("sources: [a]\n")
     for name, text in TORCHRUN.items():
         monkeypatch.setenv(name, text)
     other = ringpack.Loader("a.yaml")
@@ -84,7 +86,7 @@ def test_one_process_of_a_node_starts_the_engine(monkeypatch):
     starter = ringpack.Loader("a.yaml", seed=3, drop_last=True, sections=["labels", "loss_mask"])
     assert other.run == starter.run == "torchrun-none-29500"
     assert other._command is None
-    arguments, text = starter._command
+    arguments, text, *_ = starter._command
     assert text is None
     assert " ".join(arguments) == (
         "-c a.yaml --run torchrun-none-29500 --dp-world-size 8 --ranks 4-7 --seed 3 "

@@ -26,6 +26,7 @@ static struct {
     int error;
 } orders;
 
+#ifndef __SANITIZE_THREAD__
 static bool is_due(void)
 {
     if (orders.kind == NO_FAULT || orders.calls++ < orders.at)
@@ -41,7 +42,6 @@ static bool is_due(void)
     if (!next)                                                                                     \
     *(void **)&next = dlsym(RTLD_NEXT, #name)
 
-#ifndef __SANITIZE_THREAD__
 ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset)
 {
     NEXT(pwrite, ssize_t, int, const void *, size_t, off_t);

@@ -123,7 +123,7 @@ static size_t count_refused(const char *suffix, const uint8_t *text, size_t byte
     assert_true(bytes <= sizeof copy);
     for (size_t i = 0; i < count; i++) {
         memcpy(copy, text, bytes);
-        copy[cuts ? 0 : i / 8] ^= cuts ? 0 : (uint8_t)(1u << i % 8);
+        copy[cuts ? 0 : i / 8] ^= (uint8_t)(cuts ? 0 : 1u << i % 8);
         (void)put_pair(folder_of(i), suffix, copy, cuts ? i : bytes);
     }
     for (size_t i = 0; i < count; i++) {
