@@ -137,6 +137,7 @@ struct rp_engine {
     void *zero_state, *start_state; /* tokens of row 0 and of the row this run began at */
     size_t zero_bytes, start_bytes;
     uint64_t start_row;
+    bool is_reweighted; /* the weights were changed at some row before start_row */
     /* The state of the row at which a flow, or a catch-up flow, was last to be started: other
      * states may be far from it. NULL: there is none of this stream. */
     void *kept_state;

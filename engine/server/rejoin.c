@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"
+#include "plan/trace.h"
 #include "server/placing.h"
 #include "server/probe.h"
 #include "server/rebuild.h"
@@ -198,6 +199,7 @@ static void begin_stream(struct rp_engine *engine, uint64_t row)
     engine->kept_state = NULL;
     engine->start_bytes = rp_plan_save(engine->probe, engine->start_state);
     engine->start_row = row;
+    engine->is_reweighted = rp_plan_is_reweighted(engine->probe);
 }
 
 /* MOVE_ALL. The old rings are closed first, so that their memory is free when new ones are made. So

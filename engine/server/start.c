@@ -13,6 +13,7 @@
 #include "base/defect.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "plan/trace.h"
 #include "server/recorder.h"
 #include "server/save.h"
 #include "server/start.h"
@@ -228,6 +229,7 @@ static int take_start_state(struct rp_engine *engine, const struct rp_checkpoint
         (void)!rp_plan_next(engine->plan, &skipped, NULL);
     engine->start_bytes = rp_plan_save(engine->plan, engine->start_state);
     engine->start_row = rp_plan_row(engine->plan);
+    engine->is_reweighted = rp_plan_is_reweighted(engine->plan);
     RP_ASSERT(engine->start_bytes <= engine->state_bytes_max);
     return 0;
 }

@@ -99,7 +99,7 @@ char *rp_engine_stat(const struct rp_engine *engine)
         json_array_append_new(ranks, seat_object(engine, &engine->seats[s]));
     json_t *object = json_pack(
         "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, "
-        "s:I, s:I, s:I, s:I, s:b}",
+        "s:I, s:I, s:I, s:I, s:b, s:b}",
         "run", engine->config->run, "pid", (int)getpid(), "stream",
         rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint, "world",
         (json_int_t)engine->config->dp_world_size, "batch_size",
@@ -114,7 +114,7 @@ char *rp_engine_stat(const struct rp_engine *engine)
         "reads", (json_int_t)counts.reads, "read_bytes", (json_int_t)counts.read_bytes,
         "short_reads", (json_int_t)counts.short_reads, "read_retries",
         (json_int_t)counts.read_retries, "packers_replaced", (json_int_t)counts.packers_replaced,
-        "ended", engine->flow_ended);
+        "reweighted", engine->is_reweighted, "ended", engine->flow_ended);
     add_verification(object, engine, &counts);
     rp_engine_add_cache(object, engine);
     json_object_set_new(object, "masks", masks_array(engine));

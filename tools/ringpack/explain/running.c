@@ -110,17 +110,6 @@ static int take_words(struct words *words, bool config, struct rp_error *error)
     return code;
 }
 
-/* What came before a change of weights has other rows than the config says. */
-static int refuse_weights(const struct words *words, struct rp_error *error)
-{
-    for (const char *word = words->at; word < words->end; word += strlen(word) + 1)
-        if (!strcmp(word, "--accept-weights"))
-            return rp_fail(error, -RP_E_USAGE, "save a checkpoint, and give its path",
-                           "the engine was started with --accept-weights: rows of before may have "
-                           "been planned with other weights");
-    return 0;
-}
-
 /* /proc/PID/cmdline has no size, so it is read as a stream. */
 static int read_words(int pid, char **text, size_t *bytes, struct rp_error *error)
 {
@@ -161,14 +150,20 @@ static int take_command_line(struct rp_origin *origin, int pid, struct rp_error 
     else if (chdir(directory) < 0)
         code = rp_fail(error, -errno, HINT, "%s: %s", directory, strerror(errno));
     if (code == 0)
-        code = refuse_weights(&words, error);
-    if (code == 0)
         code = take_words(&words, true, error);
     words.at = first;
     if (code == 0)
         code = take_words(&words, false, error);
     free(text);
     return code;
+}
+
+/* The engine's config has the weights of today, and does not say at which row they were changed. */
+static int refuse_weights(struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_USAGE, "save a checkpoint, and give its path",
+                   "the weights of the run were changed when it was resumed (--accept-weights): "
+                   "earlier rows may have been planned with other weights");
 }
 
 int rp_origin_of_engine(struct rp_origin *origin, const char *run, const char *run_dir,
@@ -186,7 +181,10 @@ int rp_origin_of_engine(struct rp_origin *origin, const char *run, const char *r
     origin->has_position = true;
     const char *stream = json_string_value(json_object_get(stat, "stream"));
     snprintf(origin->stream, sizeof origin->stream, "%s", stream ? stream : "");
+    bool is_reweighted = json_is_true(json_object_get(stat, "reweighted"));
     json_decref(stat);
+    if (is_reweighted)
+        return refuse_weights(error);
     if (pid <= 0)
         return rp_fail(error, -RP_E_PROTOCOL, HINT, "the engine does not say its pid");
     return take_command_line(origin, (int)pid, error);
