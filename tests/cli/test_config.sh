@@ -38,12 +38,19 @@ field "'\n'.join(sorted(r))" >of_show
 grep -vxFf of_show of_help | grep -vx 'config' >missing || true
 equals "" "$(cat missing)"
 
+# ---- keys
+status 0 "must not change on resume|may change on resume, with --accept-weights" \
+    "$ringpack" config keys
+"$ringpack" config keys | grep -A1 -wE '^  (mask|mask_value|mask_of)' >masks
+equals 3 "$(grep -c "may change on resume, if the same tokens are trained" masks)"
+
 # ---- check
 status 0 "one.yaml: fine" "$ringpack" config check -c one.yaml
 grep -v batch_size one.yaml >short.yaml
 refuses "batch_size: required" "$ringpack" config check -c short.yaml
 refuses "no such file|absent.bin" \
     "$ringpack" config check --sources=absent.bin --seq-len=8 --batch-size=1
+! grep -q "was written" said || fail "check speaks of writing: $(cat said)"
 
 # ---- diff: 0 where nothing differs, 1 where something does
 status 0 "" "$ringpack" config diff one.yaml one.yaml
@@ -56,6 +63,29 @@ status 1 "" "$ringpack" config diff --json one.yaml two.yaml
 equals "4" "$(field "len(r)")"
 sed 's/name: web/name: book/' one.yaml >three.yaml
 status 1 "web|book|(not there)" "$ringpack" config diff one.yaml three.yaml
+# Lists of shards that are longer than what is printed; and a comma is part of a name.
+shards() { printf 'corpus/a-long-name-of-a-shard-number-%04d.bin,' $(seq 200); }
+printf 'sources: [{name: web, shards: [%s %s]}]\n' "$(shards)" last.bin >long.yaml
+printf 'sources: [{name: web, shards: [%s %s]}]\n' "$(shards)" other.bin >longer.yaml
+printf 'sources: [{name: web, shards: [%s]}]\n' "$(shards)" >shorter.yaml
+status 0 "" "$ringpack" config diff long.yaml long.yaml
+status 1 "source web: shards|(201 shards) number 201: last.bin|number 201: other.bin" \
+    "$ringpack" config diff long.yaml longer.yaml
+status 1 "(200 shards) number 201: (not there)" "$ringpack" config diff shorter.yaml long.yaml
+echo 'sources: [{name: web, shards: ["a,b"]}]' >comma.yaml
+echo 'sources: [{name: web, shards: [a, b]}]' >commas.yaml
+status 1 "source web: shards" "$ringpack" config diff comma.yaml commas.yaml
+# The order of sources is part of the plan.
+echo 'sources: [{name: web, path: a.bin}, {name: book, path: b.bin}]' >order.yaml
+echo 'sources: [{name: book, path: b.bin}, {name: web, path: a.bin}]' >other.yaml
+status 1 "place of source web: must stay|place of source book: must stay" \
+    "$ringpack" config diff order.yaml other.yaml
+status 1 "" "$ringpack" config diff --json order.yaml other.yaml
+equals "must stay must stay" "$(field "' '.join(d['at_resume'] for d in r)")"
+equals "1 2" "$(field "r[0]['first'] + ' ' + r[0]['second']")"
+sed 's/eos: 0/eos: 0, mask: none/' one.yaml >unmasked.yaml
+status 1 "source web: mask: may change, if the same tokens are trained" \
+    "$ringpack" config diff one.yaml unmasked.yaml
 refuses "expected two configs" "$ringpack" config diff one.yaml
 refuses "nowhere.yaml" "$ringpack" config diff one.yaml nowhere.yaml
 

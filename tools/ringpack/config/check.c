@@ -28,7 +28,7 @@ int rp_keys_finish(struct rp_config *config, struct rp_error *error)
         const struct rp_config_source *source = &config->sources[i];
         for (uint32_t s = 0; s < source->shard_count && code == 0; s++)
             if (!rp_url_is(source->shards[s]) && !is_there(source->shards[s]))
-                code = rp_fail(error, -ENOENT, "nothing was written; check the path",
+                code = rp_fail(error, -ENOENT, "check the path",
                                "source %s: %s: there is no such file, and no %s.idx", source->name,
                                source->shards[s], source->shards[s]);
     }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c — `ringpack config diff A B`: the keys in which two configs differ, and whether a run of
  * one may resume with the other. Defaults count as given, and nothing is derived, so an explicit
- * default equals a missing line. Sources are compared by their names. */
+ * default equals a missing line. Sources are compared by their names, and by their order, which
+ * the plan depends on. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cmd.h"
 #include "config/keys.h"
+
+#define SHARDS "shards"
+#define MUST_STAY "must stay"
 
 struct differences {
     json_t *list; /* NULL = print lines */
@@ -32,12 +37,42 @@ static const char *name_of(const struct rp_config_source *source)
     return source->name ? source->name : source->shard_count > 0 ? source->shards[0] : "";
 }
 
-static const struct rp_config_source *find_source(const struct rp_config *config, const char *name)
+/* The place of a source in the list, from 0; -1 if it is not there. */
+static int64_t find_source(const struct rp_config *config, const char *name)
 {
     for (uint32_t i = 0; i < config->source_count; i++)
         if (!strcmp(name_of(&config->sources[i]), name))
-            return &config->sources[i];
-    return NULL;
+            return i;
+    return -1;
+}
+
+/* Entry `i` of the list of shards, and how many entries there are. */
+static void write_shard(const struct rp_config_source *source, uint32_t i,
+                        char text[RP_KEYS_VALUE_BYTES])
+{
+    snprintf(text, RP_KEYS_VALUE_BYTES, "(%" PRIu32 " shards) number %" PRIu32 ": %s",
+             source->shard_count, i + 1,
+             i < source->shard_count ? source->shards[i] : "(not there)");
+}
+
+/* The texts of long lists are cut, so the lists themselves are compared. Where the texts are the
+ * same, the first entry that differs is shown. */
+static void compare_shards(struct differences *found, const char *what,
+                           const struct rp_config_source *had, const struct rp_config_source *has)
+{
+    char first[RP_KEYS_VALUE_BYTES], second[RP_KEYS_VALUE_BYTES];
+    uint32_t i = 0;
+    while (i < had->shard_count && i < has->shard_count && !strcmp(had->shards[i], has->shards[i]))
+        i++;
+    if (i == had->shard_count && i == has->shard_count)
+        return;
+    rp_config_source_value_text(had, SHARDS, first, sizeof first);
+    rp_config_source_value_text(has, SHARDS, second, sizeof second);
+    if (!strcmp(first, second)) {
+        write_shard(had, i, first);
+        write_shard(has, i, second);
+    }
+    note(found, what, first, second, rp_keys_of_source_at_resume(SHARDS));
 }
 
 static void compare_source(struct differences *found, const struct rp_config_source *had,
@@ -47,29 +82,55 @@ static void compare_source(struct differences *found, const struct rp_config_sou
     for (const struct rp_config_key *key = rp_config_source_keys(); key->name; key++) {
         if (!strcmp(key->name, "path"))
             continue; /* the same as shards */
+        snprintf(what, sizeof what, "source %.256s: %s", name_of(had), key->name);
+        if (!strcmp(key->name, SHARDS)) {
+            compare_shards(found, what, had, has);
+            continue;
+        }
         rp_config_source_value_text(had, key->name, first, sizeof first);
         rp_config_source_value_text(has, key->name, second, sizeof second);
-        snprintf(what, sizeof what, "source %.256s: %s", name_of(had), key->name);
         if (strcmp(first, second) != 0)
             note(found, what, first, second, rp_keys_of_source_at_resume(key->name));
+    }
+}
+
+/* Both configs have the same sources. */
+static void compare_places(struct differences *found, const struct rp_config *had,
+                           const struct rp_config *has)
+{
+    for (uint32_t i = 0; i < had->source_count; i++) {
+        const char *name = name_of(&had->sources[i]);
+        int64_t place = find_source(has, name);
+        char what[RP_KEYS_VALUE_BYTES], first[24], second[24];
+        snprintf(what, sizeof what, "place of source %.256s", name);
+        snprintf(first, sizeof first, "%" PRIu32, i + 1);
+        snprintf(second, sizeof second, "%" PRId64, place + 1);
+        if (place != i)
+            note(found, what, first, second, MUST_STAY);
     }
 }
 
 static void compare_sources(struct differences *found, const struct rp_config *had,
                             const struct rp_config *has)
 {
-    static const char may_not[] = "must stay";
+    bool are_same = true;
     for (uint32_t i = 0; i < had->source_count; i++) {
         const char *name = name_of(&had->sources[i]);
-        const struct rp_config_source *other = find_source(has, name);
-        if (other)
-            compare_source(found, &had->sources[i], other);
+        int64_t place = find_source(has, name);
+        are_same = are_same && place >= 0;
+        if (place >= 0)
+            compare_source(found, &had->sources[i], &has->sources[place]);
         else
-            note(found, "source", name, "(not there)", may_not);
+            note(found, "source", name, "(not there)", MUST_STAY);
     }
-    for (uint32_t i = 0; i < has->source_count; i++)
-        if (!find_source(had, name_of(&has->sources[i])))
-            note(found, "source", "(not there)", name_of(&has->sources[i]), may_not);
+    for (uint32_t i = 0; i < has->source_count; i++) {
+        if (find_source(had, name_of(&has->sources[i])) >= 0)
+            continue;
+        are_same = false;
+        note(found, "source", "(not there)", name_of(&has->sources[i]), MUST_STAY);
+    }
+    if (are_same) /* else the places follow from what is not there */
+        compare_places(found, had, has);
 }
 
 static void compare(struct differences *found, const struct rp_config *had,

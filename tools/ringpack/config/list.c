@@ -23,13 +23,23 @@ static void print_standard(const struct rp_config_key *key)
         printf("(default: %s)", key->standard);
 }
 
+static void print_at_resume(const struct list *list, const struct rp_config_key *key)
+{
+    static const char may[] = "may change";
+    const char *words = list->at_resume(key->name);
+    if (!strncmp(words, may, sizeof may - 1))
+        printf("; %s on resume%s\n", may, words + sizeof may - 1);
+    else
+        printf("; must not change on resume\n");
+}
+
 static void print_text(const struct list *list)
 {
     printf("%s\n%s\n\n", list->title, list->about);
     for (const struct rp_config_key *key = list->keys; key->name; key++) {
         printf("  %-22s %s\n%25s%s ", key->name, key->help, "", key->type);
         print_standard(key);
-        printf("; at a resume it %s\n", list->at_resume(key->name));
+        print_at_resume(list, key);
     }
     printf("\n");
 }
@@ -63,7 +73,7 @@ static void print_manual(const struct list *list)
             print_escaped(key->standard);
             putchar(')');
         }
-        printf("; at a resume it %s\n", list->at_resume(key->name));
+        print_at_resume(list, key);
     }
 }
 

@@ -25,9 +25,9 @@ const char *rp_keys_of_source_at_resume(const char *key)
         {"name", "may change"},
         {"weight", "may change, with --accept-weights"},
         {"shards", "may change, if the files hold the same"},
-        {"mask", "may change"},
-        {"mask_value", "may change"},
-        {"mask_of", "may change"},
+        {"mask", "may change, if the same tokens are trained"},
+        {"mask_value", "may change, if the same tokens are trained"},
+        {"mask_of", "may change, if the same tokens are trained"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(others[i].key, key))
