@@ -71,8 +71,8 @@ static int fail_too_long_at_start(const struct rp_probe *probe, const struct rp_
                                   struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint, "run `ringpack index --dtype %s%s%s %s` once",
-             rp_token_type_name(layout->type),
+    snprintf(hint, sizeof hint, "run `ringpack index --dtype %s --mask %s%s%s %s` once",
+             rp_token_type_name(layout->type), layout->mask.name,
              layout->mask.rule.ignores ? " --mask-value ignore" : "",
              layout->mask.rule.of_next ? " --mask-of next" : "", probe->path);
     return rp_fail(error, -RP_E_FORMAT, hint,

@@ -259,3 +259,20 @@ def test_label_masks_that_do_not_fit(program, tmp_path):
     masked.mask.write_bytes(b"\1" * 7)
     assert "labels_mask_part_0000.npy: expected a byte for each of the" in said()
     assert run_index(program, *common, "--mask", "none", path).returncode == 0
+
+
+def test_the_hint_for_a_long_mask_names_the_mask(program, tmp_path):
+    """The command that a refusal names makes the sidecar that the config asks for."""
+    count = (256 << 20) + 2
+    path, mask = tmp_path / "token_ids_part_0000.npy", tmp_path / "answers_part_0000.npy"
+    for file, width in (path, 2), (mask, 1):
+        with open(file, "wb") as holes:
+            holes.truncate(count * width)
+    (tmp_path / "token_ids_part_0000.csv").write_text(f"0,{count},a,x,0\n")
+    source = {"path": str(path), "dtype": "u16", "mask": "answers", "mask_of": "next"}
+    config = tmp_path / "c.yaml"
+    config.write_text(json.dumps({"sources": [source], "seq_len": 9, "batch_size": 1}))
+    done = subprocess.run([program, "plan", "-c", config], capture_output=True, text=True)
+    assert done.returncode == 2 and "too long to be read at every start" in done.stderr
+    hint = f"ringpack index --dtype u16 --mask answers --mask-of next {path}"
+    assert hint in done.stderr, done.stderr
