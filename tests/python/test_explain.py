@@ -16,7 +16,7 @@ import numpy
 import pytest
 import ringpack
 from explain_kit import explain, rows_of
-from stream_kit import Corpus, Engine, Ranks, Stream, write_megatron
+from stream_kit import Corpus, Engine, Ranks, Stream, token_of, write_megatron
 
 SEED = 17
 LAYOUT = [("megatron", "u16", 3, [31, 25]), ("npy", "u16", 1, [22, 19])]
@@ -136,6 +136,9 @@ def test_a_document_is_found_in_all_its_rows(program, case):
             assert epochs == sorted(epochs)
             tails = [d for d in answer["documents"] if d["document"] == document]
             assert [bool(d["rows"]) for d in tails] == [e in epochs for e in (0, 1)]
+            places = {(p["file"], p["file_row"]) for row in answer["rows"]
+                      for p in row["fragments"] if p["document"] == document}
+            assert not places or {(d["file"], d["file_row"]) for d in tails} == places
             assert all((d["why"] is None) == bool(d["rows"]) for d in tails)
 
 
@@ -195,6 +198,48 @@ def test_a_checkpoint_and_an_engine_are_enough(program, folder, corpus):
     assert "row 3" in again and "past" in again
 
 
+def assert_earlier_rows_are_refused(program, folder):
+    running = "--run", "e2e", "--run-dir", folder, "--row", 3
+    said = explain(program, *running, status=2)
+    assert "accept-weights" in said and "save a checkpoint" in said
+    command = [program, "state", *map(str, running), "-o", folder / "token"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "accept-weights" in done.stderr
+    assert not (folder / "token").exists()
+
+
+def test_a_change_of_weights_in_an_earlier_life_is_known(program, folder, corpus):
+    """The engine of the third life has the weights of the second one, and no option that says so.
+    An engine that may change weights, and has not, is asked as any other. A trainer that brings a
+    token of other weights changes them while the engine runs."""
+    stream = Stream(corpus, {"num_epochs": 2})
+    first = {**stream.config(), "batch_size": 1, "checkpoint_dir": str(folder / "c"),
+             "profile": "full"}
+    sources = [dict(source, weight=weight) for source, weight in zip(corpus.sources, (1, 5))]
+    second = {**first, "sources": sources}
+    lives = (first, (), False), (first, ("--accept-weights",), False)
+    lives += (second, ("--accept-weights",), True), (second, (), True)
+    for config, options, is_changed in lives:
+        engine = Engine(program, folder, config, *options)
+        with Ranks(engine) as ranks:
+            (info,) = list(ranks.turns(4))[-1][0].explain()[:1]
+            token = token_of(ranks.loaders[0])
+            if is_changed:
+                assert_earlier_rows_are_refused(program, folder)
+            else:
+                (row,) = rows_of(program, "--run", "e2e", "--run-dir", folder, "--row", info["row"])
+                assert row["fragments"][0]["document"] == info["document"]
+        if config == first:
+            early = token
+        engine.stop()
+    third = {**second, "checkpoint_dir": str(folder / "d")}
+    engine = Engine(program, folder, third, "--accept-weights")
+    rows_of(program, "--run", "e2e", "--run-dir", folder, "--row", 3)
+    with Ranks(engine, token=early):
+        assert_earlier_rows_are_refused(program, folder)
+    engine.kill()
+
+
 def test_rows_before_a_change_of_weights_are_refused(program, folder, corpus):
     stream = Stream(corpus, {"num_epochs": 1})
     config = {**stream.config(), "batch_size": 1, "checkpoint_dir": str(folder / "c"),
@@ -207,9 +252,7 @@ def test_rows_before_a_change_of_weights_are_refused(program, folder, corpus):
     engine = Engine(program, folder, {**config, "sources": sources}, "--accept-weights")
     with Ranks(engine) as ranks:
         taken = [turn[0].explain() for turn in ranks.turns(7)]
-        assert "accept-weights" in explain(
-            program, "--run", "e2e", "--run-dir", folder, "--row", 3, status=2
-        )
+        assert_earlier_rows_are_refused(program, folder)
     engine.stop()
     first = taken[0][0]["row"]
     position = json.loads(
@@ -271,6 +314,24 @@ def test_landmarks_change_nothing(program, long, tmp_path):
         path.write_bytes(content)
         assert marked(program, tmp_path / "1", long[0], 21000)[0] == plain, name
         assert marked(program, tmp_path / "1", long[0], 21000)[1].read_bytes() == tokens, name
+
+
+def test_landmarks_are_told_of_where_they_were_saved(program, long, tmp_path):
+    """Not where they were there before, and not behind a gap: a file has all from row 0 on."""
+    def told(row, *source):
+        command = [program, "explain", "-c", long[0], "--cache-dir", tmp_path / "cache", *source,
+                   "--row", str(row), "--limit", "0"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+
+    token = tmp_path / "token"
+    state = [program, "state", "-c", long[0], "--row", "15000", "-o", token]
+    subprocess.run(state, check=True, capture_output=True)
+    assert told(21000, token) == ""  # nothing was saved
+    (path,) = (tmp_path / "cache" / "landmarks").iterdir()
+    assert path.stat().st_size == 0
+    assert "landmarks were saved" in (text := told(11000)) and f": 1 in {path}" in text
+    assert told(11000) == ""  # there is one, and it is not new
+    assert f": 1 in {path}" in told(21000, token)  # row 20000 is the next one now
 
 
 def other_landmarks(program, long, place, **options):

@@ -2,6 +2,7 @@
 """The text of documents in `ringpack explain`: decoded, searched, and shown on terminals and pages
 however hostile it is."""
 
+import ctypes
 import fcntl
 import html.parser
 import json
@@ -130,6 +131,41 @@ def test_a_tokenizer_decodes(program, folder, monkeypatch):
     )
     assert b"another tokenizer" in said.stderr
     assert "cannot" in explain(program, *asked, "--tokenizer", folder / "gone.json", status=2)
+
+
+def opens_of(path, command):
+    """How often the file was opened while the command ran: inotify tells each open and close."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    opened, closed = 0x20, 0x18
+    assert libc.inotify_add_watch(watch, os.fsencode(path), opened | closed) > 0
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+        events = os.read(watch, 1 << 20)
+    finally:
+        os.close(watch)
+    masks = [struct.unpack_from("<iIII", events, at)[1] for at in range(0, len(events), 16)]
+    return sum(1 for mask in masks if mask & opened)
+
+
+def test_the_hash_of_a_tokenizer_is_computed_once(program, folder):
+    """Rows go from shard to shard, and all name one file, whose hash is not the one that is said:
+    so nothing else opens it."""
+    tokenizer = folder / "words.json"
+    tokenizer.write_text("{}")
+    paths = [
+        write_megatron(folder / name, [numpy.arange(8) for _ in range(30)], "u16") for name in "ab"
+    ]
+    for name in "ab":
+        (folder / f"{name}.tokens.json").write_text(
+            '{"tokenizer": {"name": "words.json", "xxh3_128": "%s"}}' % ("0" * 32)
+        )
+    asked = [program, "explain", "--sources", ",".join(paths), "--seq-len", "32", "--batch-size",
+             "1", "--row", "0-9"]
+    shown = json.loads(subprocess.run([*asked, "--json"], check=True, capture_output=True).stdout)
+    files = [part["file"] for row in shown["rows"] for part in row["fragments"]]
+    assert sum(a != b for a, b in zip(files, files[1:])) > 5
+    assert opens_of(tokenizer, asked) == 1
 
 
 def test_a_terminal_of_twenty_columns(program, texts):

@@ -20,6 +20,7 @@
 #define LIMIT_STANDARD 400u
 #define COLUMNS_STANDARD 80u
 #define COLUMNS_LEAST 20u
+#define LONG_NS 1000000000u /* planning that is told of */
 
 enum {
     OPTION_STEP = 0x1000,
@@ -50,8 +51,8 @@ static const struct argp_option own_options[] = {
     {"document", OPTION_DOCUMENT, "SOURCE:A[-B]", 0,
      "all rows that hold a part of these documents of a source, by its name or number", 0},
     {"epoch", OPTION_EPOCH, "A[-B]", 0,
-     "of the documents, in these epochs (default: the first; with a checkpoint or engine, the one "
-     "that is read and the next)",
+     "look for the documents in these epochs (default: the first; with a checkpoint or engine, the "
+     "current one and the next)",
      0},
     {"text", OPTION_TEXT, "TEXT", 0,
      "of these rows or documents, only those that contain this text", 0},
@@ -188,6 +189,18 @@ static const struct rp_printer *form_of(const struct arguments *arguments)
     return rp_text_has_suffix(path, ".html") ? &rp_page_printer : &rp_table_printer;
 }
 
+/* Say what took long, and what was left in the cache directory. */
+static void tell_planning(const struct rp_walk *walk)
+{
+    char seconds[RP_CMD_TEXT_BYTES], rows[RP_CMD_TEXT_BYTES];
+    if (walk->planned_ns > LONG_NS)
+        fprintf(stderr, "planned %s rows in %s\n", rp_cmd_count_text(walk->planned_rows, rows),
+                rp_cmd_seconds_text((double)walk->planned_ns * 1e-9, seconds));
+    if (walk->landmarks.added > 0)
+        fprintf(stderr, "landmarks were saved, so later commands plan less: %zu in %s\n",
+                walk->landmarks.added, walk->landmarks.path);
+}
+
 static int search_into(struct arguments *arguments, const struct rp_config *config, FILE *out,
                        struct rp_error *error)
 {
@@ -211,13 +224,8 @@ static int search_into(struct arguments *arguments, const struct rp_config *conf
     code = rp_search_run(&arguments->search, &walk, &maker, &printer, error);
     rp_explain_free(&maker);
     rp_texts_close(&texts);
-    if (code == 0 && walk.planned_ns > 1000000000u) {
-        char seconds[RP_CMD_TEXT_BYTES], rows[RP_CMD_TEXT_BYTES];
-        fprintf(stderr, "planned %s rows in %s%s\n", rp_cmd_count_text(walk.planned_rows, rows),
-                rp_cmd_seconds_text((double)walk.planned_ns * 1e-9, seconds),
-                walk.landmarks.count ? "; landmarks were kept, so that they are near from now on"
-                                     : "");
-    }
+    if (code == 0)
+        tell_planning(&walk);
     rp_walk_close(&walk);
     return code;
 }
@@ -262,8 +270,8 @@ int rp_cmd_explain(int argc, char **argv)
         .doc = "Say which documents are in a step, in rows, or in which rows a document is.\v"
                "The stream is that of `-c CONFIG`, of a checkpoint (which keeps its config), or of "
                "the engine that runs as `--run NAME`. No engine is needed, and none is disturbed. "
-               "Rows are planned from the nearest row that is known; a long way is planned once, "
-               "because landmarks are kept in cache_dir.\n\n"
+               "Rows are planned from the nearest row that is known; a long way from row 0 is "
+               "planned once, because landmarks are kept in cache_dir.\n\n"
                "  ringpack explain -c config.yaml --step 48210 -o step.html\n"
                "  ringpack explain checkpoints --document web:123\n"
                "  ringpack explain --run pretrain --step 7 --text 'lorem ipsum'",

@@ -90,12 +90,21 @@ RP_MUST_CHECK int rp_decoder_decode(struct rp_decoder *decoder, const uint32_t *
 /* texts.c: the ids and the text of fragments */
 
 #define RP_DECODERS_MAX 16u
+
+/* The hash of a tokenizer file, which is computed once. */
+struct rp_tokenizer_hash {
+    char *path;
+    char hex[RP_HASH_HEX_BYTES]; /* empty: the file cannot be read */
+};
+
 struct rp_texts {
     const struct rp_corpus *corpus;
     const char *tokenizer; /* --tokenizer; NULL = what the shards say */
     struct rp_decoder decoders[RP_DECODERS_MAX];
     char *decoder_names[RP_DECODERS_MAX];
     size_t decoder_count;
+    struct rp_tokenizer_hash hashes[RP_DECODERS_MAX];
+    size_t hash_count;
     uint32_t shard;    /* the one that is open */
     int fd;            /* -1: none */
     int shard_decoder; /* its decoder; -1: not known */

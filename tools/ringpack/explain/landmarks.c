@@ -111,6 +111,7 @@ void rp_landmarks_add(struct rp_landmarks *landmarks, const void *token, size_t 
                          rp_file_write_at(landmarks->fd, landmarks->path, token, bytes,
                                           landmarks->end, NULL) == 0 &&
                          remember(landmarks, (uint32_t)bytes);
+    landmarks->added += landmarks->can_add;
 }
 
 bool rp_landmarks_read(const struct rp_landmarks *landmarks, size_t number, void *token)

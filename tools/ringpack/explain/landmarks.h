@@ -34,6 +34,7 @@ struct rp_landmarks {
     uint64_t end;     /* of the last token, in the file */
     struct rp_landmark *list;
     size_t count, capacity;
+    size_t added; /* by this process */
 };
 
 /** Open the file of a stream, or make it. Without a place for it, or with a file that cannot be

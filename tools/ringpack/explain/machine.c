@@ -92,13 +92,13 @@ static void json_document(struct rp_printer *printer, const struct rp_explained_
 {
     json_array_append_new(
         printer->kept,
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "source",
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "source",
                   json_words(document->name), "source_number", json_number(document->source),
                   "document", json_number(document->document), "epoch",
                   json_number(document->epoch), "tokens", json_number(document->tokens), "file",
                   json_words(document->file), "byte_offset", json_number(document->byte_offset),
-                  "rows", json_number(document->rows), "why",
-                  document->why ? json_string(document->why) : json_null()));
+                  "file_row", json_number(document->file_row), "rows", json_number(document->rows),
+                  "why", document->why ? json_string(document->why) : json_null()));
 }
 
 static void json_end(struct rp_printer *printer)

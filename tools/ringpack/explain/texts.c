@@ -31,6 +31,8 @@ void rp_texts_close(struct rp_texts *texts)
         rp_decoder_close(&texts->decoders[i]);
         free(texts->decoder_names[i]);
     }
+    for (size_t i = 0; i < texts->hash_count; i++)
+        free(texts->hashes[i].path);
     if (texts->fd >= 0)
         close(texts->fd);
     free(texts->ids);
@@ -56,16 +58,36 @@ static json_t *origin_of(const char *path)
     return origin;
 }
 
-/* Whether a file has that hash; no hash is said of tokenizers that are not files. */
-static bool has_hash(const char *path, const char *hash)
+/* The hash of a file; empty if the file cannot be read. */
+static void hash_file(const char *path, char hex[RP_HASH_HEX_BYTES])
 {
-    char hex[RP_HASH_HEX_BYTES], *text;
+    char *text;
     size_t bytes;
-    if (!hash || rp_file_read_all(path, TOKENIZER_BYTES_MAX, &text, &bytes, NULL) < 0)
-        return false;
-    bool is_it = !strcmp(rp_hash128_hex(rp_hash128(text, bytes), hex), hash);
+    hex[0] = '\0';
+    if (rp_file_read_all(path, TOKENIZER_BYTES_MAX, &text, &bytes, NULL) < 0)
+        return;
+    rp_hash128_hex(rp_hash128(text, bytes), hex);
     free(text);
-    return is_it;
+}
+
+/* Whether a file has that hash; no hash is said of tokenizers that are not files. Rows go from
+ * shard to shard and mostly name one tokenizer, so hashes are kept. */
+static bool has_hash(struct rp_texts *texts, const char *path, const char *hash)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    if (!hash)
+        return false;
+    for (size_t i = 0; i < texts->hash_count; i++)
+        if (!strcmp(texts->hashes[i].path, path))
+            return !strcmp(texts->hashes[i].hex, hash);
+    hash_file(path, hex);
+    char *copy = texts->hash_count < RP_DECODERS_MAX ? strdup(path) : NULL;
+    if (copy) {
+        struct rp_tokenizer_hash *kept = &texts->hashes[texts->hash_count++];
+        kept->path = copy;
+        memcpy(kept->hex, hex, sizeof hex);
+    }
+    return !strcmp(hex, hash);
 }
 
 /* The tokenizer of a shard, "bytes" or a path; NULL if it is not known. The caller frees it. */
@@ -76,7 +98,7 @@ static char *tokenizer_of(struct rp_texts *texts, const char *path)
     const char *hash = json_string_value(json_object_get(said, "xxh3_128"));
     const char *given = texts->tokenizer;
     char *directory = rp_path_directory(path), *found = NULL;
-    if (given && hash && !has_hash(given, hash) && !texts->has_warned_tokenizer) {
+    if (given && hash && !has_hash(texts, given, hash) && !texts->has_warned_tokenizer) {
         texts->has_warned_tokenizer = true;
         rp_log(RP_LOG_WARNING,
                "%s was made with another tokenizer (%s, hash %s): its text is wrong", path,
@@ -86,7 +108,7 @@ static char *tokenizer_of(struct rp_texts *texts, const char *path)
         found = strdup(given ? given : name);
     else if (name && directory && !strchr(name, '/'))
         found = rp_format("%s/%s", directory, name);
-    if (found && !given && strcmp(found, "bytes") != 0 && !has_hash(found, hash)) {
+    if (found && !given && strcmp(found, "bytes") != 0 && !has_hash(texts, found, hash)) {
         free(found);
         found = NULL;
     }
