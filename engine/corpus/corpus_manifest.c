@@ -45,6 +45,9 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_sou
     corpus->shard_count += part->shards;
     if (!corpus->sources[s].name)
         return fail_memory(error);
+    if (spec->drop_unmasked && !corpus->sources[s].has_mask)
+        return rp_fail_context(error, rp_mask_fail_drop(error), "source `%s`",
+                               corpus->sources[s].name);
     if (rp_ids_know_tokenizer(&part->tokenizer)) {
         int code = rp_ids_take_tokenizer(&corpus->tokenizer, &part->tokenizer,
                                          corpus->sources[s].name, corpus->manifest->path, error);

@@ -119,9 +119,7 @@ static int take_mask(struct rp_source *source, bool drop_unmasked, struct rp_err
     source->has_mask = first->uses_spans;
     source->drop_unmasked = drop_unmasked;
     if (drop_unmasked && !source->has_mask)
-        return rp_fail(error, -RP_E_CONFIG,
-                       "index its shards with a mask, or leave drop_unmasked out",
-                       "drop_unmasked: its shards have no mask, or mask: none was given");
+        return rp_mask_fail_drop(error);
     return 0;
 }
 

@@ -79,6 +79,12 @@ int rp_mask_check(const struct rp_mask_choice *choice, const struct rp_mask_orig
                    path, expected, found);
 }
 
+int rp_mask_fail_drop(struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_CONFIG, "index its shards with a mask, or leave drop_unmasked out",
+                   "drop_unmasked: its shards have no mask, or mask: none was given");
+}
+
 void rp_span_list_release(struct rp_span_list *list)
 {
     free(list->spans);

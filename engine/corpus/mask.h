@@ -18,6 +18,9 @@ RP_MUST_CHECK int rp_mask_origin(struct rp_mask_origin *origin, const char *name
 /** "labels", "loss_mask (ignore, next)". */
 void rp_mask_text(const struct rp_mask_origin *origin, char *text, size_t bytes);
 
+/** -RP_E_CONFIG: drop_unmasked was set for shards whose spans are not used, or that have none. */
+int rp_mask_fail_drop(struct rp_error *error);
+
 /** -RP_E_MISMATCH unless the spans of a shard, of `origin`, are what was chosen; NULL: it has none.
  * Says how to make others. */
 RP_MUST_CHECK int rp_mask_check(const struct rp_mask_choice *choice,

@@ -66,6 +66,7 @@ static int place_source(struct rp_manifest_build *build, uint32_t s, struct rp_e
 {
     struct rp_build_source *source = &build->sources[s];
     struct rp_manifest_shape *shape = &source->shape;
+    const struct rp_source_spec *spec = &build->options.sources[s];
     int code = 0;
     begin_source(build, s);
     for (uint64_t i = 0; i < source->count && code == 0; i++) {
@@ -74,8 +75,8 @@ static int place_source(struct rp_manifest_build *build, uint32_t s, struct rp_e
         uint32_t width = rp_token_width(record->type);
         code = take_mask(build, s, shard->path, record, source->shards == 0, error);
         if (code == 0 && rp_ids_know_tokenizer(&shard->tokenizer))
-            code = rp_ids_take_tokenizer(&source->tokenizer, &shard->tokenizer,
-                                         build->options.sources[s].name, shard->path, error);
+            code = rp_ids_take_tokenizer(&source->tokenizer, &shard->tokenizer, spec->name,
+                                         shard->path, error);
         record->first_block = shape->blocks;
         record->path_at = shape->path_bytes;
         shard->first_document = shape->documents;
@@ -93,11 +94,13 @@ static int place_source(struct rp_manifest_build *build, uint32_t s, struct rp_e
         source->shards++;
     }
     shape->has_spans = source->found_mask[0] != 0;
+    if (code == 0 && spec->drop_unmasked && !shape->has_spans)
+        code = rp_fail_context(error, rp_mask_fail_drop(error), "source `%s`", spec->name);
     if (code == 0 && (source->documents == 0 || source->tokens == 0))
         code = rp_fail(error, -RP_E_EMPTY, "`ringpack inspect` on its shards shows what they hold",
                        "source `%s`: expected documents with tokens, found %" PRIu64
                        " documents with %" PRIu64 " tokens",
-                       build->options.sources[s].name, source->documents, source->tokens);
+                       spec->name, source->documents, source->tokens);
     if (code == 0 && !rp_manifest_find_parts(shape, &source->parts))
         code = rp_fail(error, -RP_E_RESOURCE, NULL, "%s: too many documents", build->options.path);
     return code;
