@@ -234,8 +234,12 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
             return code;
         return rp_fail(
             error, -RP_E_CORRUPT,
-            "the file changed or its disk is failing: restore it, or run `ringpack index` if "
-            "the change was meant (the stream is then another one)",
+            info->in_manifest
+                ? "the file changed or its disk is failing: restore it, or, if the change was "
+                  "meant, run `touch` on it and `ringpack index -c CONFIG` (the stream is then "
+                  "another one)"
+                : "the file changed or its disk is failing: restore it, or run `ringpack index` if "
+                  "the change was meant (the stream is then another one)",
             "%s: block %" PRIu64 " (bytes %" PRIu64 " to %" PRIu64 ") differs from %s: expected "
             "hash %016" PRIx64 ", found %016" PRIx64,
             info->path, block, offset + at, offset + at + length,

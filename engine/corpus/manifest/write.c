@@ -299,7 +299,8 @@ static int write_head(struct rp_manifest_build *build, struct rp_manifest_built 
     return code;
 }
 
-/* The manifest has all that was in it. What cannot be removed is only in the way. */
+/* The manifest has all that was in it. A file that cannot be removed does no
+ * harm; it only takes room. */
 static void remove_work(const struct rp_manifest_build *build)
 {
     DIR *folder = opendir(build->work);
