@@ -189,6 +189,7 @@ struct rp_shard {
     struct rp_stamp stamp;
     const struct rp_tokenizer_id *tokenizer; /* NULL: not known */
     bool in_manifest;
+    uint64_t index_mtime_ns; /* of its .idx when the manifest was made; 0: not known */
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);

@@ -152,6 +152,7 @@ static struct made *make_shard(const struct rp_corpus *corpus, uint32_t shard)
         .tokens = record.tokens,
         .stamp = {.bytes = record.bytes, .mtime_ns = record.mtime_ns},
         .in_manifest = true,
+        .index_mtime_ns = record.format == RP_FORMAT_MEGATRON ? record.beside.index_ns : 0,
     };
     return made;
 }

@@ -104,10 +104,8 @@ static int add_documents(const struct rp_opened *opened, int fd, const struct rp
     return code;
 }
 
-/* The prefix of the shard that has mask `name`. NULL when out of memory. */
-static char *mask_prefix(const struct rp_opened *opened, const char *name)
+char *rp_megatron_mask_prefix(const char *path, const char *name)
 {
-    const char *path = opened->shard.path;
     size_t stem = strlen(path) - (rp_text_has_suffix(path, ".bin") ? 4 : 0);
     size_t suffix = strlen(TEXT_SUFFIX);
     if (stem > suffix && !strncmp(path + stem - suffix, TEXT_SUFFIX, suffix))
@@ -200,7 +198,7 @@ int rp_megatron_mask(const struct rp_opened *opened, int fd, struct rp_sidecar_w
     code = rp_mask_origin(origin, name, choice, error);
     if (code < 0)
         return code;
-    char *prefix = mask_prefix(opened, name);
+    char *prefix = rp_megatron_mask_prefix(opened->shard.path, name);
     if (!prefix)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", opened->shard.path);
     bool is_there = has_index(prefix);

@@ -15,4 +15,8 @@ RP_MUST_CHECK int rp_megatron_mask(const struct rp_opened *opened, int fd,
                                    struct rp_sidecar_writer *writer, struct rp_mask_origin *origin,
                                    struct rp_error *error);
 
+/** The prefix of the shard that has mask `name` of a token file; the caller frees it. NULL when out
+ * of memory. */
+char *rp_megatron_mask_prefix(const char *token_path, const char *name);
+
 #endif

@@ -453,7 +453,7 @@ int rp_shard_check(const struct rp_shard *shard, struct rp_stamp *known, int fd,
     }
     const char *what = rp_stamp_difference(known, &found, &expected_value, &found_value);
     if (!what)
-        return 0;
+        return was_missing && shard->index_mtime_ns ? rp_megatron_check_time(shard, error) : 0;
     if (was_missing && shard->in_manifest)
         return rp_fail(error, -RP_E_CHANGED,
                        "restore the file, and its times with it (`cp -p`, `rsync -t`); or run "

@@ -109,6 +109,9 @@ RP_MUST_CHECK int rp_shard_look(struct rp_opened *opened, struct rp_error *error
 
 /* shard_megatron.c */
 
+/** -RP_E_CHANGED if the .idx of a shard in a manifest is there and has another modification time.
+ */
+RP_MUST_CHECK int rp_megatron_check_time(const struct rp_shard *shard, struct rp_error *error);
 /** Map and check the .idx of a shard whose token file has shard.bytes bytes. Sets type, documents,
  * tokens. */
 RP_MUST_CHECK int rp_megatron_open(struct rp_opened *opened, struct rp_error *error);

@@ -7,6 +7,7 @@
  * first[D]: the first sequence of every document, and N. So there are D - 1 documents. Multimodal
  * datasets append i8 modes[N] without a flag; only the size of the file tells. The header has 34
  * bytes, so no array is aligned. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "base/available.h"
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/mem.h"
 #include "corpus/shard.h"
 
 #define HEADER_BYTES 34u
@@ -317,5 +319,24 @@ int rp_megatron_open(struct rp_opened *opened, struct rp_error *error)
     }
     /* An index needs none, and a declared one must not change the identity. */
     opened->found.eos = RP_EOS_NONE;
+    return code;
+}
+
+int rp_megatron_check_time(const struct rp_shard *shard, struct rp_error *error)
+{
+    struct rp_stamp found;
+    char *path = rp_format("%.*s.idx", (int)(strlen(shard->path) - 4), shard->path);
+    if (!path)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", shard->path);
+    int code = 0; /* a run with a manifest does not need it */
+    if (rp_stamp_at(path, &found) == 0 && found.mtime_ns != shard->index_mtime_ns)
+        code = rp_fail(error, -RP_E_CHANGED,
+                       "restore the file, and its times with it (`cp -p`, `rsync -t`); or run "
+                       "`ringpack index -c CONFIG`, which reads it again: if its documents are "
+                       "the same, old runs can be resumed",
+                       "%s: it is not what the manifest describes: modification time: expected "
+                       "%" PRIu64 ", found %" PRIu64,
+                       path, shard->index_mtime_ns, found.mtime_ns);
+    free(path);
     return code;
 }

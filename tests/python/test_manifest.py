@@ -16,7 +16,18 @@ import pytest
 import ringpack
 from in_place_kit import serve_all
 from refusal_kit import refused, run
-from stream_kit import EOS, LONG, Corpus, Engine, Ranks, Stream, Taken, wait_until, write_flat
+from stream_kit import (
+    EOS,
+    LONG,
+    Corpus,
+    Engine,
+    Ranks,
+    Stream,
+    Taken,
+    wait_until,
+    write_flat,
+    write_megatron,
+)
 
 LAYOUT = [
     ("megatron", "u16", 3, [40, 9, 30]),
@@ -283,8 +294,59 @@ def test_a_changed_shard_is_refused_at_its_first_use(program, folder, change, io
         os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     said = stopped(program, folder, config)
     wanted = "from the manifest: expected hash" if change == "token" else "the manifest describes"
-    for text in wanted, "s00000.bin", "ringpack index":
+    for text in wanted, "s00000.bin", "ringpack index -c CONFIG":
         assert text in said, said
+    assert ("`touch`" in said) == (change == "token")
+    if change == "token":  # with its time and its size, `index -c` cannot know
+        assert index(program, folder, config)["outcome"] == "unchanged"
+        os.utime(path)
+    done = index(program, folder, config)
+    assert (done["outcome"], done["shards_read"]) == ("written anew", 1)
+    assert "s00000.bin has changed" in done["why"]
+
+
+def test_a_changed_index_is_noticed(program, folder):
+    """The .idx alone is written again, and says other documents of the same tokens."""
+    tokens = numpy.arange(3000) % 900
+    write_megatron(folder / "m", numpy.split(tokens, 6), "u16")
+    source = {"name": "all", "shards": [str(folder / "m.bin")], "format": "megatron"}
+    config = {"seq_len": 64, "batch_size": 4, "num_epochs": 1, "sources": [source]}
+    config["manifest"] = str(folder / "m.rpm")
+    assert index(program, folder, config)["documents"] == 6
+    assert index(program, folder, config)["outcome"] == "unchanged"
+    stamp = (folder / "m.bin").stat()
+    time.sleep(0.02)
+    write_megatron(folder / "m", numpy.split(tokens, 10), "u16")
+    os.utime(folder / "m.bin", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    said = stopped(program, folder, config)
+    for text in "m.idx", "not what the manifest describes", "ringpack index -c CONFIG":
+        assert text in said, said
+    done = index(program, folder, config)
+    assert (done["outcome"], done["documents"]) == ("written anew", 10)
+    assert "m.bin has another .idx now" in done["why"]
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            assert ranks.turn() is not None
+    finally:
+        engine.kill()
+
+
+def test_one_shard_in_two_sources(program, folder):
+    """Each has the column that it names, whatever the other has left in PATH.work."""
+    arrow = pytest.importorskip("pyarrow")
+    columns = {"input_ids": [[1, 2, 3]] * 50, "chosen": [[7, 8, 9, 10, 11]] * 50}
+    table = arrow.table({name: arrow.array(rows) for name, rows in columns.items()})
+    with arrow.OSFile(str(folder / "both.arrow"), "wb") as file:
+        with arrow.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+    both = [{"name": "a", "shards": ["both.arrow"]}]
+    both.append({"name": "b", "shards": ["both.arrow"], "column": "chosen"})
+    for sources in both, both[::-1]:
+        config = {"seq_len": 16, "batch_size": 2, "num_epochs": 1, "sources": sources}
+        made = index(program, folder, config, "-o", folder / f"{sources[0]['name']}.rpm")
+        assert made["tokens"] == 50 * (3 + 5)
+        assert made["shards_read"] == 2
 
 
 def test_a_changed_time_that_is_not_compared_is_found(broken, folder, monkeypatch):

@@ -4,6 +4,7 @@
 
 import json
 import subprocess
+import time
 
 import numpy
 import pytest
@@ -115,6 +116,37 @@ def test_a_manifest_has_the_masks(corpus, program, tmp_path, drop):
         check_whole_stream(program, tmp_path, stream, manifest=str(manifest))
         for path in tmp_path.glob("*.rpx"):
             path.unlink()
+
+
+def test_a_manifest_notices_other_masks(corpus, program, tmp_path):
+    """A mask that is written again, beside a sidecar that has the old one; and another sidecar."""
+    for number in MASKED:
+        corpus.sources[number]["mask"] = "labels"
+    config = tmp_path / "indexed.yaml"
+    manifest = str(tmp_path / "m.rpm")
+
+    def made():
+        config.write_text(json.dumps({**Stream(corpus).config(), "batch_size": 4}))
+        return json.loads(index(program, "--json", "-c", config, "-o", manifest).stdout)
+
+    made()
+    assert made()["outcome"] == "unchanged"
+    for number in MASKED:
+        corpus.flags[number] = [~own for own in corpus.flags[number]]
+        corpus.spans[number] = [spans_of(own) for own in corpus.flags[number]]
+    time.sleep(0.02)
+    corpus.write_masks("labels", labels_of, "i32")
+    done = made()
+    assert done["outcome"] == "written anew"
+    assert "has another mask now" in done["why"]
+    assert done["shards_read"] == 3  # of the masked ones
+    check_whole_stream(program, tmp_path, Stream(corpus), manifest=manifest)
+    time.sleep(0.02)
+    corpus.index_masks(program, "--mask", "labels")
+    done = made()
+    assert "has another sidecar now" in done["why"]
+    assert (done["outcome"], done["shards_read"]) == ("written anew", 0)
+    check_whole_stream(program, tmp_path, Stream(corpus), manifest=manifest)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,12 @@
  * they answer as the opened shards do. */
 #include "corpus_files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include "base/bits.h"
 #include "corpus/manifest/build.h"
@@ -43,20 +48,26 @@ static int build_steps(struct rp_manifest_build *build, struct rp_manifest_built
     return code < 0 ? code : rp_manifest_build_finish(build, built, error);
 }
 
+static int open_build(struct rp_manifest_build **build, struct rp_source_spec *source,
+                      struct rp_error *error)
+{
+    static const char *const patterns[] = {"*.bin"};
+    static const struct rp_manifest_patterns of = {patterns, 1};
+    source->name = "all";
+    source->shards = paths;
+    const struct rp_manifest_build_options options = {
+        .path = MANIFEST, .sources = source, .patterns = &of, .source_count = 1};
+    return rp_manifest_build_open(build, &options, error);
+}
+
 static struct rp_manifest_built make(uint32_t shards)
 {
     struct rp_error error = {0};
-    static const char *const patterns[] = {"*.bin"};
     struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
-    const struct rp_manifest_patterns of = {patterns, 1};
-    source.name = "all";
-    source.shards = paths;
-    source.shard_count = shards;
-    const struct rp_manifest_build_options options = {
-        .path = MANIFEST, .sources = &source, .patterns = &of, .source_count = 1};
     struct rp_manifest_build *build;
     struct rp_manifest_built built;
-    assert_int_equal(rp_manifest_build_open(&build, &options, &error), 0);
+    source.shard_count = shards;
+    assert_int_equal(open_build(&build, &source, &error), 0);
     int code = build_steps(build, &built, &error);
     if (code < 0)
         fail_msg("%s", error.message);
@@ -282,20 +293,126 @@ static void test_append(void **state)
 static void test_a_torn_slot_is_refused_and_mended(void **state)
 {
     (void)state;
+    for (unsigned slot = 0; slot < 2; slot++) { /* of generations 2 and 1 */
+        struct rp_error error = {0};
+        struct rp_corpus *corpus;
+        put_shards();
+        unlink(MANIFEST);
+        make(1);
+        make(SHARDS);
+        int fd = open(MANIFEST, O_RDWR | O_CLOEXEC);
+        assert_int_equal(pwrite(fd, "torn", 4, 1024 * (1 + slot) + 8), 4);
+        close(fd);
+        assert_int_equal(open_corpus_with(&corpus, MANIFEST, &error), -RP_E_CORRUPT);
+        assert_says(&error, MANIFEST "|slot|ringpack index -c");
+        struct rp_manifest_built built = make(SHARDS);
+        assert_int_equal(built.outcome, RP_MANIFEST_REWRITTEN);
+        assert_int_equal(built.shards_read, slot == 0 ? SHARDS - 1 : 0);
+        assert_int_equal(open_corpus_with(&corpus, MANIFEST, &error), 0);
+        rp_corpus_close(corpus);
+        assert_int_equal(make(SHARDS).outcome, RP_MANIFEST_UNCHANGED);
+    }
+}
+
+static void test_documents_without_a_mask_cannot_be_dropped(void **state)
+{
+    (void)state;
     struct rp_error error = {0};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    struct rp_manifest_build *build;
+    struct rp_manifest_built built;
     struct rp_corpus *corpus;
     put_shards();
     unlink(MANIFEST);
-    make(1);
+    source.drop_unmasked = true;
+    source.shard_count = SHARDS;
+    assert_int_equal(open_build(&build, &source, &error), 0);
+    assert_int_equal(build_steps(build, &built, &error), -RP_E_CONFIG);
+    assert_says(&error, "source `all`|drop_unmasked|index its shards with a mask");
+    rp_manifest_build_close(build);
     make(SHARDS);
-    int fd = open(MANIFEST, O_RDWR | O_CLOEXEC);
-    assert_int_equal(pwrite(fd, "torn", 4, 1024 + 8), 4); /* of generation 2 */
+    const struct rp_corpus_spec spec = {
+        .sources = &source, .source_count = 1, .manifest = MANIFEST};
+    assert_int_equal(rp_corpus_open(&corpus, &spec, &error), -RP_E_CONFIG);
+    assert_says(&error, "source `all`|drop_unmasked|index its shards with a mask");
+}
+
+static int count_scratch(void)
+{
+    int count = 0;
+    DIR *folder = opendir(MANIFEST ".work");
+    for (const struct dirent *entry; folder && (entry = readdir(folder));)
+        count += strstr(entry->d_name, ".rpx") != NULL;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* What a build has left that was killed is taken for the same declaration alone. */
+static void test_scratch_is_of_one_declaration(void **state)
+{
+    (void)state;
+    static const struct rp_progress silent;
+    struct rp_error error = {0};
+    struct rp_manifest_build *build;
+    const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}}; /* scratch is newer */
+    put_shards();
+    unlink(MANIFEST);
+    assert_int_equal(utimensat(AT_FDCWD, paths[0], times, 0), 0);
+    for (int run = 0; run < 3; run++) { /* the last one as the first */
+        struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+        source.shard_count = 1;
+        source.mask.name = run == 1 ? "none" : NULL;
+        assert_int_equal(open_build(&build, &source, &error), 0);
+        assert_int_equal(rp_manifest_build_learn(build, 0, &silent, &error), 0);
+        rp_manifest_build_close(build); /* as a kill does, the scratch sidecars stay */
+        assert_int_equal(count_scratch(), run == 0 ? 1 : 2);
+    }
+    assert_int_equal(make(SHARDS).shards_read, SHARDS - 1);
+}
+
+static void *open_in_thread(void *argument)
+{
+    struct rp_error error = {0};
+    struct rp_source_spec source = declared(RP_FORMAT_RAW, RP_TOKEN_U16, EOS);
+    source.shard_count = 1;
+    return open_build(argument, &source, &error) == 0 ? NULL : "the build was not opened";
+}
+
+static int count_open(const char *name)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    for (const struct dirent *entry; (entry = readdir(folder));) {
+        char path[300], target[4096] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        if (readlink(path, target, sizeof target - 1) > 0)
+            count += strstr(target, name) != NULL;
+    }
+    closedir(folder);
+    return count;
+}
+
+/* A build that waits for another one must not go on in the folder that this one removes. */
+static void test_a_folder_that_was_removed_is_made_again(void **state)
+{
+    (void)state;
+    struct rp_manifest_build *build = NULL;
+    pthread_t thread;
+    void *problem;
+    put_shards();
+    assert_int_equal(mkdir(MANIFEST ".work", 0700), 0);
+    int fd = open(MANIFEST ".work", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(pthread_create(&thread, NULL, open_in_thread, &build), 0);
+    while (count_open(MANIFEST ".work") < 2)
+        sched_yield();
+    assert_int_equal(rmdir(MANIFEST ".work"), 0);
     close(fd);
-    assert_int_equal(open_corpus_with(&corpus, MANIFEST, &error), -RP_E_CORRUPT);
-    assert_says(&error, MANIFEST "|slot|ringpack index -c");
-    assert_int_equal(make(SHARDS).outcome, RP_MANIFEST_APPENDED);
-    assert_int_equal(open_corpus_with(&corpus, MANIFEST, &error), 0);
-    rp_corpus_close(corpus);
+    assert_int_equal(pthread_join(thread, &problem), 0);
+    assert_null(problem);
+    assert_int_equal(access(MANIFEST ".work", F_OK), 0);
+    rp_manifest_build_close(build);
 }
 
 static void test_a_write_while_it_is_used_is_noticed(void **state)
@@ -322,6 +439,11 @@ static void test_a_write_while_it_is_used_is_noticed(void **state)
     make(SHARDS); /* appends: nothing that is in use changes */
     assert_int_equal(rp_corpus_look(corpus, &error), 0);
     assert_int_equal(rp_source_documents(rp_corpus_source(corpus, 0)), 12028);
+    assert_int_equal(link(MANIFEST, "kept.rpm"), 0);
+    assert_int_equal(make(1).outcome, RP_MANIFEST_REWRITTEN); /* a smaller file of that name */
+    assert_int_equal(rp_corpus_look(corpus, &error), 0);
+    assert_int_equal(rename("kept.rpm", MANIFEST), 0);
+    assert_int_equal(rp_corpus_look(corpus, &error), 0);
     int fd = open(MANIFEST, O_RDWR | O_CLOEXEC);
     uint32_t wrong = 77;
     assert_int_equal(pwrite(fd, &wrong, 4, 4096 + 8 * 12028 + 4 * 100), 4);
@@ -364,6 +486,9 @@ int main(void)
         cmocka_unit_test(test_every_bit_and_every_truncation),
         cmocka_unit_test(test_append),
         cmocka_unit_test(test_a_torn_slot_is_refused_and_mended),
+        cmocka_unit_test(test_documents_without_a_mask_cannot_be_dropped),
+        cmocka_unit_test(test_scratch_is_of_one_declaration),
+        cmocka_unit_test(test_a_folder_that_was_removed_is_made_again),
         cmocka_unit_test(test_a_write_while_it_is_used_is_noticed),
         cmocka_unit_test(test_a_shard_that_changed),
     };

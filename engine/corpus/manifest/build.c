@@ -25,28 +25,58 @@ static int fail_memory(const struct rp_manifest_build *build, struct rp_error *e
 
 char *rp_build_work_path(const struct rp_manifest_build *build, const struct rp_build_shard *shard)
 {
-    char hex[RP_HASH_HEX_BYTES];
-    rp_hash128_hex(rp_hash128(shard->stored, strlen(shard->stored)), hex);
+    const char *declared[RP_MANIFEST_PATTERNS];
+    char hex[RP_HASH_HEX_BYTES], eos[24];
+    struct rp_hasher hasher; /* a shard that is declared in another way has another sidecar */
+    rp_manifest_declared(&build->options.sources[shard->source], eos, declared);
+    rp_hasher_begin(&hasher);
+    rp_hasher_add(&hasher, shard->stored, strlen(shard->stored) + 1);
+    for (unsigned i = RP_MANIFEST_NAME + 1; i < RP_MANIFEST_FOUND_MASK; i++)
+        rp_hasher_add(&hasher, declared[i], strlen(declared[i]) + 1);
+    rp_hash128_hex(rp_hasher_finish(&hasher), hex);
     return rp_format("%s/%s.rpx", build->work, hex);
 }
 
+static int lock_work(const struct rp_manifest_build *build, struct rp_error *error)
+{
+    int code = rp_file_lock(build->work_fd);
+    if (code == -EWOULDBLOCK)
+        return rp_fail(error, code, "wait for it to end, or end it",
+                       "%s: cannot be locked: another `ringpack index` makes this manifest",
+                       build->work);
+    return code == 0 ? 0
+                     : rp_fail(error, code,
+                               "put the manifest on a file system with locks: `-o FILE`, or "
+                               "`manifest: FILE` in the configuration",
+                               "%s: cannot be locked: %s", build->work, strerror(-code));
+}
+
+/* The build before this one removes the folder while it has the lock. A folder that was removed
+ * between the open and the lock protects nothing: it is made again. */
 static int open_work(struct rp_manifest_build *build, struct rp_error *error)
 {
     build->work = rp_format("%s.work", build->options.path);
     if (!build->work)
         return fail_memory(build, error);
-    int code = rp_dir_make(build->work, error);
-    if (code < 0)
-        return code;
-    build->work_fd = open(build->work, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (build->work_fd < 0)
-        return rp_fail(error, -errno, NULL, "%s: cannot be opened: %s", build->work,
-                       strerror(errno));
-    code = rp_file_lock(build->work_fd);
-    return code == 0 ? 0
-                     : rp_fail(error, code, "wait for it to end, or end it",
-                               "%s: cannot be locked: another `ringpack index` makes this manifest",
-                               build->work);
+    for (;;) {
+        struct stat info, now;
+        int code = rp_dir_make(build->work, error);
+        if (code < 0)
+            return code;
+        build->work_fd = open(build->work, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (build->work_fd < 0 && errno == ENOENT)
+            continue;
+        if (build->work_fd < 0 || fstat(build->work_fd, &info) < 0)
+            return rp_fail(error, -errno, NULL, "%s: cannot be opened: %s", build->work,
+                           strerror(errno));
+        code = lock_work(build, error);
+        if (code < 0)
+            return code;
+        if (stat(build->work, &now) == 0 && now.st_dev == info.st_dev && now.st_ino == info.st_ino)
+            return 0;
+        close(build->work_fd);
+        build->work_fd = -1;
+    }
 }
 
 /* ---- the shards ------------------------------------------------------------------------------ */
@@ -83,8 +113,11 @@ static int list_shard(struct rp_manifest_build *build, const char *path, uint32_
         .source = source,
         .bytes = (uint64_t)info.st_size,
         .mtime_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec};
+    bool is_good = shard->stored && rp_build_look_beside(&shard->beside, tokens,
+                                                         &build->options.sources[source].mask,
+                                                         build->options.index_dir);
     free(tokens);
-    return shard->stored ? 0 : fail_memory(build, error);
+    return is_good ? 0 : fail_memory(build, error);
 }
 
 static int list_shards(struct rp_manifest_build *build, struct rp_error *error)
@@ -122,14 +155,31 @@ static bool is_declared_so(const struct rp_manifest_source *older,
     return true;
 }
 
-/* Is a shard what the older manifest has there: same name, size and time? */
+/* What has changed of a shard since the older manifest was made; NULL: nothing has. A sidecar that
+ * is gone tells nothing new. */
+static const char *find_change(const struct rp_manifest_record *older,
+                               const struct rp_build_shard *shard)
+{
+    const struct rp_manifest_beside *was = &older->beside, *is = &shard->beside;
+    if (older->bytes != shard->bytes || older->mtime_ns != shard->mtime_ns)
+        return "has changed";
+    if (was->index_ns != is->index_ns)
+        return "has another .idx now, by its modification time";
+    if (was->mask_ns != is->mask_ns)
+        return "has another mask now, by its modification time";
+    return is->sidecar_ns && was->sidecar_ns != is->sidecar_ns
+               ? "has another sidecar now, by its modification time"
+               : NULL;
+}
+
+/* Is this the shard that the older manifest has there, by its name? And what has changed of it? */
 static bool is_same(const struct rp_manifest_build *build, const struct rp_build_shard *shard,
-                    const struct rp_manifest_segment *segment, uint32_t number, bool *is_changed)
+                    const struct rp_manifest_segment *segment, uint32_t number, const char **change)
 {
     struct rp_manifest_record record;
     bool is_good = rp_manifest_record(build->older, segment, number, &record, NULL);
     const char *stored = (const char *)segment->tree.data + segment->parts.paths + record.path_at;
-    *is_changed = is_good && (record.bytes != shard->bytes || record.mtime_ns != shard->mtime_ns);
+    *change = is_good ? find_change(&record, shard) : NULL;
     return is_good && !strcmp(stored, shard->stored);
 }
 
@@ -147,11 +197,12 @@ static bool begins_with_older(struct rp_manifest_build *build, uint32_t s)
     }
     for (uint32_t g = 0; g < older->segment_count; g++)
         for (uint32_t i = 0; i < older->segments[g].shape.shards; i++, shard++) {
-            bool is_changed, has_name = is_same(build, shard, &older->segments[g], i, &is_changed);
-            if (has_name && !is_changed)
+            const char *change;
+            bool has_name = is_same(build, shard, &older->segments[g], i, &change);
+            if (has_name && !change)
                 continue;
             snprintf(build->why, sizeof build->why, "%.200s %s", shard->path,
-                     has_name ? "has changed"
+                     has_name ? change
                               : "comes before shards that were there, so the order of documents "
                                 "is another one");
             return false;
@@ -228,9 +279,8 @@ static int take_older_shards(struct rp_manifest_build *build, struct rp_error *e
         struct rp_build_shard *shard = &build->shards[i];
         const struct older_shard key = {.stored = shard->stored};
         const struct older_shard *found = bsearch(&key, list, count, sizeof *list, compare_older);
-        bool is_changed = false;
-        if (found && is_same(build, shard, found->segment, found->number, &is_changed) &&
-            !is_changed &&
+        const char *change = NULL;
+        if (found && is_same(build, shard, found->segment, found->number, &change) && !change &&
             is_declared_so(&older->sources[found->segment->source],
                            &build->options.sources[shard->source])) {
             shard->origin = RP_FROM_OLDER;
@@ -260,14 +310,19 @@ static void open_older(struct rp_manifest_build *build)
     build->older = NULL;
 }
 
+/* A manifest with a damaged slot is written anew: the newest head may be lost, and a running engine
+ * that has it mapped would see an append behind the older one. */
 static int compare_with_older(struct rp_manifest_build *build, struct rp_error *error)
 {
     open_older(build);
     if (!build->older)
         return 0;
-    build->appends = build->older->source_count == build->options.source_count;
+    build->appends = build->older->source_count == build->options.source_count &&
+                     !build->older->is_torn;
     if (!build->appends)
-        snprintf(build->why, sizeof build->why, "the number of sources has changed");
+        snprintf(build->why, sizeof build->why, "%s",
+                 build->older->is_torn ? "one of its two slots is damaged"
+                                       : "the number of sources has changed");
     for (uint32_t s = 0; s < build->options.source_count && build->appends; s++)
         build->appends = begins_with_older(build, s);
     if (!build->appends)

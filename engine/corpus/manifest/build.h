@@ -8,8 +8,9 @@
  * What a shard is, is learnt from the older manifest, from its sidecar, or from its tokens; these
  * are read once and leave a sidecar of their own in the folder PATH.work, which is removed at the
  * end. So a run that is killed goes on with the shards that it has not finished. An older manifest
- * or a sidecar counts only if the token file has not been written to since, by its modification
- * time, and the sidecar is whole and is found to belong to it as at a start.
+ * counts only for shards that have the modification times that it has: of the token file, of its
+ * .idx, of its mask and of its sidecar. A sidecar counts only if it is newer than the token file
+ * and its mask, is whole, and is found to belong to the token file as at a start.
  *
  * Invariants: the manifest at PATH is complete at every moment: it is replaced by rename, or what
  * is appended counts from the moment in which a slot is written. One build at a time has PATH.work.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build_struct.h — a build and its shards. Private to build.c, which decides what
- * is to be done, learn.c, which finds out what each shard is, and write.c, which
- * writes the file. */
+ * is to be done, beside.c and learn.c, which find out what each shard is, place.c and
+ * write.c, which write the file. */
 #ifndef RP_CORPUS_MANIFEST_BUILD_STRUCT_H
 #define RP_CORPUS_MANIFEST_BUILD_STRUCT_H
 
@@ -23,7 +23,8 @@ struct rp_build_shard {
     bool was_read; /* all its tokens, by this build */
     const struct rp_manifest_segment *older;
     uint32_t older_shard;
-    uint64_t bytes, mtime_ns; /* at open */
+    uint64_t bytes, mtime_ns;         /* at open */
+    struct rp_manifest_beside beside; /* likewise */
     struct rp_manifest_record record;
     struct rp_tokenizer_id tokenizer;
     uint64_t spans;
@@ -66,5 +67,11 @@ struct rp_manifest_build {
 
 /** The sidecar of a shard in PATH.work; the caller frees it. NULL when out of memory. */
 char *rp_build_work_path(const struct rp_manifest_build *build, const struct rp_build_shard *shard);
+
+/* beside.c */
+
+/** Look at the files beside a token file. False: there is no memory for their names. */
+RP_MUST_CHECK bool rp_build_look_beside(struct rp_manifest_beside *beside, const char *token_path,
+                                        const struct rp_mask_choice *mask, const char *index_dir);
 
 #endif

@@ -56,6 +56,9 @@ enum {
     AT_COLUMN = 128,
     AT_MASK = 160,
     AT_MASK_RULE = 192,
+    AT_INDEX_TIME = 200,
+    AT_MASK_TIME = 208,
+    AT_SIDECAR_TIME = 216,
 };
 
 static void store_hash(uint8_t *bytes, struct rp_hash128 hash)
@@ -101,6 +104,9 @@ void rp_manifest_encode_record(const struct rp_manifest_record *record, uint8_t 
     memcpy(bytes + AT_MASK, record->mask.name, sizeof record->mask.name);
     rp_store_u32(bytes + AT_MASK_RULE, (rule->is_labels ? 1u : 0u) | (rule->ignores ? 2u : 0u) |
                                            (rule->of_next ? 4u : 0u));
+    rp_store_u64(bytes + AT_INDEX_TIME, record->beside.index_ns);
+    rp_store_u64(bytes + AT_MASK_TIME, record->beside.mask_ns);
+    rp_store_u64(bytes + AT_SIDECAR_TIME, record->beside.sidecar_ns);
 }
 
 void rp_manifest_decode_record(const uint8_t *bytes, struct rp_manifest_record *record)
@@ -121,6 +127,9 @@ void rp_manifest_decode_record(const uint8_t *bytes, struct rp_manifest_record *
         .content = load_hash(bytes + AT_CONTENT),
         .fingerprint = rp_manifest_load_fingerprint(bytes + AT_FINGERPRINT),
         .mask.rule = {.is_labels = rule & 1, .ignores = rule & 2, .of_next = rule & 4},
+        .beside = {.index_ns = rp_load_u64(bytes + AT_INDEX_TIME),
+                   .mask_ns = rp_load_u64(bytes + AT_MASK_TIME),
+                   .sidecar_ns = rp_load_u64(bytes + AT_SIDECAR_TIME)},
     };
     memcpy(record->column, bytes + AT_COLUMN, sizeof record->column);
     memcpy(record->mask.name, bytes + AT_MASK, sizeof record->mask.name);

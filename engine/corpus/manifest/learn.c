@@ -8,12 +8,21 @@
 #include "base/bits.h"
 #include "corpus/manifest/build_struct.h"
 
-/* A sidecar that was written before its token file was may be of other tokens. Of equal times it is
- * not known. */
+/* A sidecar that was written before its token file or its mask was may be of other tokens or of
+ * another mask. Of equal times it is not known. The .idx is compared with its hash. */
 static bool is_newer(const char *sidecar_path, const struct rp_build_shard *shard)
 {
     struct rp_stamp found;
-    return rp_stamp_at(sidecar_path, &found) == 0 && found.mtime_ns > shard->mtime_ns;
+    return rp_stamp_at(sidecar_path, &found) == 0 && found.mtime_ns > shard->mtime_ns &&
+           found.mtime_ns > shard->beside.mask_ns;
+}
+
+/* The one in PATH.work; the shard's own sidecar says how it is to be read. */
+static bool is_work_newer(const char *work_path, const struct rp_build_shard *shard)
+{
+    struct rp_stamp found;
+    return is_newer(work_path, shard) && rp_stamp_at(work_path, &found) == 0 &&
+           found.mtime_ns > shard->beside.sidecar_ns;
 }
 
 /* ---- learn ----------------------------------------------------------------------------------- */
@@ -76,6 +85,7 @@ static int take(const struct rp_manifest_build *build, struct rp_build_shard *sh
         .token_max = opened.found.sidecar.info.token_max,
         .content = opened.found.sidecar.info.content,
         .fingerprint = opened.fingerprint,
+        .beside = shard->beside,
     };
     memcpy(shard->record.column, opened.layout.column, sizeof shard->record.column);
     if (opened.shard.tokenizer)
@@ -131,7 +141,7 @@ int rp_manifest_build_learn(struct rp_manifest_build *build, uint64_t i,
     if (!work_path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", shard->path);
     int code = 0;
-    if (is_newer(work_path, shard) && take(build, shard, work_path, &ignored) == 0) {
+    if (is_work_newer(work_path, shard) && take(build, shard, work_path, &ignored) == 0) {
         shard->origin = RP_FROM_WORK;
     } else if (take_own_sidecar(build, shard)) {
         shard->origin = RP_FROM_SIDECAR;

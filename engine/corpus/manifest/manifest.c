@@ -89,20 +89,22 @@ static uint64_t check_slot(const struct rp_manifest *manifest, unsigned which)
 
 /* The slot of the newest head. A slot that is damaged may be the newer one, so it is not passed
  * over but to repair the file. */
-static int find_slot(const struct rp_manifest *manifest, bool to_repair, const uint8_t **slot_out,
+static int find_slot(struct rp_manifest *manifest, bool to_repair, const uint8_t **slot_out,
                      struct rp_error *error)
 {
     uint64_t generations[] = {check_slot(manifest, 0), check_slot(manifest, 1)};
     for (unsigned i = 0; i < 2; i++) {
         if (generations[i] == UINT64_MAX && !to_repair)
             return rp_manifest_fail_damaged(manifest, "slot of a head", error);
+        manifest->is_torn |= generations[i] == UINT64_MAX;
         if (generations[i] == UINT64_MAX)
             generations[i] = 0;
     }
     unsigned newest = generations[1] > generations[0];
     uint64_t generation = generations[newest], other = generations[1 - newest];
     *slot_out = manifest->map.data + RP_MANIFEST_SLOT_AT(newest);
-    if (generation == 0 || (other != generation - 1 && !to_repair))
+    manifest->is_torn |= other != generation - 1;
+    if (generation == 0 || (manifest->is_torn && !to_repair))
         return damaged(manifest, -RP_E_CORRUPT, "generation of the older head", generation - 1,
                        other, error);
     return 0;
@@ -374,7 +376,9 @@ int rp_manifest_look(struct rp_manifest *manifest, struct rp_error *error)
         rp_stamp_at(manifest->path, &found) < 0 || /* its name is gone; what is mapped lives on */
         !rp_stamp_difference(&manifest->known, &found, &expected_value, &found_value))
         return 0;
-    bool is_good = found.bytes >= manifest->end;
+    /* The new file may be another one, and shorter: what is mapped is looked at, not that. Of the
+     * same file, a page that was cut off raises SIGBUS here, which the caller's guard reports. */
+    bool is_good = true;
     for (uint32_t i = 0; i < manifest->segment_count && is_good; i++)
         is_good = rp_tree_verify_again(&manifest->segments[i].tree);
     if (!is_good)

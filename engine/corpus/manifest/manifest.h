@@ -58,13 +58,13 @@
  *             80   16 content hash of the token file, as in its sidecar
  *             96   32 fingerprint: sampled, full
  *            128   32 name of the column of token ids
- *            160   32 name of the mask, u32 how it was read, as in a sidecar; then 60 bytes 0
- *         u64  [n + 1] documents before each shard of the segment
- *         u32  [b] shard of document i << shift, for i from 0; shift is the least with which there
- *              are at most 4 n + 2 of them
- *         u64  [blocks] XXH3-64 of every block of every shard
- *         u8   paths of the shards, each with a NUL. Those of files below the folder of the
- *              manifest are relative to it, so that the folder can move
+ *            160   32 name of the mask, u32 how it was read, as in a sidecar, u32 0
+ *            200  u64 modification times in ns of its .idx, of its mask's file, of its sidecar,
+ * when it was learnt; 0: there was none; then 32 bytes 0 u64  [n + 1] documents before each shard
+ * of the segment u32  [b] shard of document i << shift, for i from 0; shift is the least with which
+ * there are at most 4 n + 2 of them u64  [blocks] XXH3-64 of every block of every shard u8   paths
+ * of the shards, each with a NUL. Those of files below the folder of the manifest are relative to
+ * it, so that the folder can move
  *
  * Behind its data are the hashes of its pages.
  *
@@ -74,9 +74,10 @@
  * nothing (older heads, what fills a page between two segments) are not looked at.
  *
  * Invariants: nothing is used before every size has been checked against the file. Page 0 and the
- * head are verified at open, a page of a segment at its first use; an entry of the block hashes
- * differs from its block if it is damaged, and so stops whoever reads that. Hashes find damage, not
- * forgery: values that index memory are checked where they are used. The fingerprints are those
+ * head are verified at open, a page of a segment at its first use; block hashes are
+ * not verified at first use: a damaged one differs from the hash of its block, and the read of that
+ * block fails. Hashes find damage, not forgery: values that index memory are checked where they are
+ * used. The fingerprints are those
  * that the same shards have with sidecars, so a run may resume with or without the manifest. */
 #ifndef RP_CORPUS_MANIFEST_MANIFEST_H
 #define RP_CORPUS_MANIFEST_MANIFEST_H
@@ -103,6 +104,12 @@
 #define RP_MANIFEST_TEXT_ENUM(id, name) RP_MANIFEST_##id,
 enum rp_manifest_text { RP_MANIFEST_TEXTS(RP_MANIFEST_TEXT_ENUM) RP_MANIFEST_PATTERNS };
 
+/* The modification times, in ns, of the files beside a token file that decide what is learnt of it:
+ * its .idx, its mask (of several files the newest), its sidecar. 0: there is none. */
+struct rp_manifest_beside {
+    uint64_t index_ns, mask_ns, sidecar_ns;
+};
+
 struct rp_manifest_record {
     uint64_t bytes, mtime_ns, documents, tokens, first_block, path_at;
     enum rp_format format;
@@ -113,6 +120,7 @@ struct rp_manifest_record {
     struct rp_fingerprint fingerprint;
     char column[RP_COLUMN_BYTES];
     struct rp_mask_origin mask;
+    struct rp_manifest_beside beside;
 };
 
 /* How many of each a segment has, and where its parts begin in its data. */
@@ -154,6 +162,7 @@ struct rp_manifest {
     struct rp_map map;
     struct rp_stamp known;    /* of the file, at the last look */
     uint64_t generation, end; /* of the newest head */
+    bool is_torn;             /* opened to repair: one of its slots is damaged */
     struct rp_hash128 root;
     struct rp_fingerprint fingerprint;
     uint32_t source_count, segment_count, shard_count;
