@@ -19,7 +19,8 @@
  * arrived.
  *  - The pages of all files of a directory, of all engines, are at most `bytes`: they are counted
  *    under a lock that ends with its process (space.h), before they are written.
- *  - Readers never wait for the disk of the cache: if its thread is behind, bytes are not kept.
+ *  - Readers never wait for a write: while 64 MiB of copies wait for the disk, further bytes are
+ * not kept. They do read words, hashes and bytes from that disk.
  *  - No failure of the cache is one of the run: what it cannot give is asked of the server. */
 #ifndef RP_CACHE_CACHE_H
 #define RP_CACHE_CACHE_H
@@ -73,8 +74,8 @@ void rp_cache_flush(struct rp_cache *cache);
 /* ---- readers: any thread --------------------------------------------------------------------- */
 
 struct rp_kept;
-/** The file of an object. NULL: it cannot be opened or made, and the object is read without one;
- * that is logged once. */
+/** The object, whose file is opened if it exists. The cache's thread makes it when there is
+ * something to keep. NULL: out of memory. */
 struct rp_kept *rp_kept_open(struct rp_cache *cache, uint32_t object);
 void rp_kept_close(struct rp_kept *kept); /* NULL is fine */
 
@@ -92,6 +93,9 @@ struct rp_cache_held rp_kept_look(const struct rp_kept *kept, uint64_t offset, u
 /** Are these bytes, which were read from the file, those that were written to it? If not, the pages
  * are given up. */
 bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);
+/** These bytes could not be read from the file: the cache's thread looks at their pages, and gives
+ * up those that it cannot read either. */
+void rp_kept_doubt(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
 /** Keep bytes that the server sent, and that were compared with all there is to compare them with.
  * They are copied; those that are there already are left alone. */
 void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes);

@@ -20,7 +20,8 @@ struct rp_kept {
     uint32_t object;
     uint32_t references; /* under the mutex */
     struct rp_kept_file file;
-    struct rp_a32 is_open; /* writer: under the mutex. PAIRS kept-open */
+    struct rp_a32 is_open; /* set by rp_kept_open, before others see it, or later by the cache's
+                              thread. PAIRS kept-open */
     struct rp_a64 touched_ns;
     struct rp_a32 doubts; /* jobs that look at pages which were not what was written */
 };

@@ -3,14 +3,19 @@
  *
  * Of each chunk: count its new pages → write them and their hashes → say that they are there. All
  * of a job is done under the lock of the directory, so no page is written while another engine
- * evicts its chunk. A write that fails gives its chunk up; then nothing is written for a while. */
+ * evicts its chunk. If a write fails, the chunk is punched and marked empty, and the thread writes
+ * nothing for 5 seconds. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "cache/keeper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
@@ -48,20 +53,42 @@ static void note_failure(struct rp_cache *cache, int code)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The file of an object; made, if nothing is kept of it yet. */
+static int open_or_make(struct rp_cache *cache, const struct rp_cache_object *object,
+                        struct rp_kept_file *file)
+{
+    struct rp_hash128 key = rp_kept_file_key(object);
+    int code = rp_kept_file_open(file, cache->space.directory, key);
+    return code == -ENOENT || code == -EBADMSG
+               ? rp_kept_file_make(file, cache->space.directory, key, object->bytes)
+               : code;
+}
+
+/* Readers use the number of the descriptor without a lock, so it stays: the new file takes it over
+ * in one step. Both files have the same layout, and a reader that has bytes of one and hashes of
+ * the other finds them different. */
+static int replace(struct rp_kept_file *old, struct rp_kept_file *new)
+{
+    int code;
+    do
+        code = dup3(new->fd, old->fd, O_CLOEXEC) < 0 ? -errno : 0;
+    while (code == -EINTR);
+    rp_kept_file_close(new);
+    return code;
+}
+
+/* The file of an object: made if nothing is kept of it yet, or if the one that is open was removed
+ * or cut. */
 static int need_file(struct rp_cache *cache, struct rp_kept *kept)
 {
-    struct stat info;
-    if (rp_a32_load_relaxed(&kept->is_open))
-        return fstat(kept->file.fd, &info) < 0 ? -errno : info.st_nlink ? 0 : -ESTALE;
-    const struct rp_cache_object *object = &cache->objects[kept->object];
-    struct rp_hash128 key = rp_kept_file_key(object);
+    bool is_open = rp_a32_load_relaxed(&kept->is_open);
+    if (is_open && rp_kept_file_is_whole(&kept->file))
+        return 0;
     struct rp_kept_file file;
-    int code = rp_kept_file_open(&file, cache->space.directory, key);
-    if (code == -ENOENT || code == -EBADMSG)
-        code = rp_kept_file_make(&file, cache->space.directory, key, object->bytes);
+    int code = open_or_make(cache, &cache->objects[kept->object], &file);
     if (code < 0)
         return code;
+    if (is_open)
+        return replace(&kept->file, &file);
     kept->file = file;
     rp_a32_store_release(&kept->is_open, 1); /* PAIRS kept-open */
     return 0;
@@ -170,17 +197,17 @@ static int look_at_chunk(struct rp_cache *cache, const struct rp_kept_file *file
     struct rp_kept_words words;
     uint64_t hashes[RP_CACHE_CHUNK_PAGES], bad = 0, begin = rp_kept_chunk_first(chunk);
     int code = rp_kept_file_words(file, chunk, 1, &words);
-    if (code == 0)
-        code = rp_kept_file_hashes(file, chunk * RP_CACHE_CHUNK_PAGES, RP_CACHE_CHUNK_PAGES,
-                                   hashes);
     if (code < 0)
         return code;
+    bool has_hashes = rp_kept_file_hashes(file, chunk * RP_CACHE_CHUNK_PAGES, RP_CACHE_CHUNK_PAGES,
+                                          hashes) == 0;
     for (uint32_t p = 0; p < RP_CACHE_CHUNK_PAGES; p++) {
         uint64_t at = begin + (uint64_t)p * RP_CACHE_PAGE_BYTES;
         if (!(words.there >> p & 1))
             continue;
         uint32_t length = (uint32_t)rp_min_u64(RP_CACHE_PAGE_BYTES, file->bytes - at);
-        if (rp_kept_file_read(file, at, bytes, length) < 0 || rp_hash64(bytes, length) != hashes[p])
+        if (!has_hashes || rp_kept_file_read(file, at, bytes, length) < 0 ||
+            rp_hash64(bytes, length) != hashes[p])
             bad |= 1ull << p;
     }
     rp_a64_add_relaxed(&cache->damaged_bytes, bytes_of(bad));
@@ -192,7 +219,7 @@ static int look_at(struct rp_cache *cache, const struct rp_cache_job *job)
 {
     uint8_t bytes[RP_CACHE_PAGE_BYTES];
     uint64_t last = (job->offset + job->bytes - 1) / RP_CACHE_CHUNK_BYTES;
-    int code = 0;
+    int code = need_file(cache, job->kept);
     for (uint64_t chunk = job->offset / RP_CACHE_CHUNK_BYTES; chunk <= last && code == 0; chunk++)
         code = look_at_chunk(cache, &job->kept->file, chunk, bytes);
     return code;

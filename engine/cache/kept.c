@@ -19,21 +19,22 @@
 struct rp_kept *rp_kept_open(struct rp_cache *cache, uint32_t object)
 {
     RP_ASSERT(object < cache->options.object_count);
-    pthread_mutex_lock(&cache->mutex);
-    struct rp_kept *kept = cache->kept[object];
-    if (!kept) {
-        kept = rp_calloc(1, sizeof *kept);
-        if (kept) {
-            *kept = (struct rp_kept){.cache = cache, .object = object};
-            bool is_open = rp_kept_file_open(&kept->file, cache->space.directory,
-                                             rp_kept_file_key(&cache->objects[object])) == 0;
-            rp_a32_store_release(&kept->is_open, is_open); /* PAIRS kept-open */
-        }
-        cache->kept[object] = kept;
-    }
-    if (kept)
-        kept->references++;
+    struct rp_kept *made = rp_calloc(1, sizeof *made);
+    if (!made)
+        return NULL;
+    *made = (struct rp_kept){.cache = cache, .object = object};
+    bool is_open = rp_kept_file_open(&made->file, cache->space.directory,
+                                     rp_kept_file_key(&cache->objects[object])) == 0;
+    rp_a32_store_release(&made->is_open, is_open); /* PAIRS kept-open */
+    pthread_mutex_lock(&cache->mutex); /* not while the file is read: others count under it */
+    struct rp_kept *kept = cache->kept[object] ? cache->kept[object] : made;
+    cache->kept[object] = kept;
+    kept->references++;
     pthread_mutex_unlock(&cache->mutex);
+    if (kept != made) {
+        rp_kept_file_close(&made->file);
+        free(made);
+    }
     return kept;
 }
 
@@ -171,20 +172,26 @@ static void add_job(struct rp_kept *kept, uint64_t offset, const void *data, uin
     pthread_mutex_unlock(&cache->mutex);
 }
 
+void rp_kept_doubt(struct rp_kept *kept, uint64_t offset, uint32_t bytes)
+{
+    rp_a32_add_relaxed(&kept->doubts, 1);
+    add_job(kept, offset, NULL, bytes);
+}
+
 bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
 {
     touch(kept);
     if (RP_DEFECT(trust_cached_bytes) || are_same(&kept->file, offset, data, bytes))
         return true;
-    rp_a32_add_relaxed(&kept->doubts, 1);
-    add_job(kept, offset, NULL, bytes);
+    rp_kept_doubt(kept, offset, bytes);
     return false;
 }
 
 void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
 {
-    if (kept && (rp_a32_load_relaxed(&kept->doubts) || /* its thread is about to give up some */
-                 rp_kept_look(kept, offset, bytes).head < bytes))
+    /* With doubts, the cache's thread is about to clear the bits of some of these pages. */
+    if (kept &&
+        (rp_a32_load_relaxed(&kept->doubts) || rp_kept_look(kept, offset, bytes).head < bytes))
         add_job(kept, offset, data, bytes);
 }
 

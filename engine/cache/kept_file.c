@@ -155,6 +155,13 @@ int rp_kept_file_make(struct rp_kept_file *file, int directory, struct rp_hash12
     return code;
 }
 
+bool rp_kept_file_is_whole(const struct rp_kept_file *file)
+{
+    struct stat info;
+    return fstat(file->fd, &info) == 0 && info.st_nlink > 0 &&
+           (uint64_t)info.st_size == file->data_offset + file->bytes;
+}
+
 void rp_kept_file_close(struct rp_kept_file *file)
 {
     if (file->fd >= 0)
@@ -168,7 +175,14 @@ int rp_kept_file_words(const struct rp_kept_file *file, uint64_t chunk, uint64_t
                        struct rp_kept_words *words)
 {
     RP_ASSERT(rp_range_inside(chunk, count, file->chunks));
-    return read_at(file->fd, words, count * sizeof *words, HEADER_BYTES + chunk * sizeof *words);
+    int code = read_at(file->fd, words, count * sizeof *words,
+                       HEADER_BYTES + chunk * sizeof *words);
+    for (uint64_t i = 0; code == 0 && i < count; i++) { /* they have no hash: any may be damaged */
+        uint64_t bytes = rp_kept_chunk_last(file, chunk + i) - rp_kept_chunk_first(chunk + i);
+        words[i].counted &= rp_kept_mask(0, (uint32_t)rp_div_up(bytes, RP_CACHE_PAGE_BYTES));
+        words[i].there &= words[i].counted;
+    }
+    return code;
 }
 
 int rp_kept_file_set_words(const struct rp_kept_file *file, uint64_t chunk,

@@ -41,9 +41,12 @@ RP_MUST_CHECK int rp_kept_file_open(struct rp_kept_file *file, int directory,
 /** Make it, under the lock. What was there is replaced. */
 RP_MUST_CHECK int rp_kept_file_make(struct rp_kept_file *file, int directory, struct rp_hash128 key,
                                     uint64_t bytes);
+/** False: the open file was removed or cut. */
+bool rp_kept_file_is_whole(const struct rp_kept_file *file);
 void rp_kept_file_close(struct rp_kept_file *file);
 
-/** Words of `count` chunks from `chunk` on, and hashes of `count` pages from `page` on. */
+/** Words of `count` chunks from `chunk` on, and hashes of `count` pages from `page` on. Words that
+ * are read name pages of the object only, and none that is there without being counted. */
 RP_MUST_CHECK int rp_kept_file_words(const struct rp_kept_file *file, uint64_t chunk,
                                      uint64_t count, struct rp_kept_words *words);
 RP_MUST_CHECK int rp_kept_file_set_words(const struct rp_kept_file *file, uint64_t chunk,

@@ -140,6 +140,15 @@ static int count_file(struct rp_stock *stock, const struct rp_kept_file *file, u
     return code;
 }
 
+/* What a file that cannot be read takes on the disk, which is no less than its pages. */
+static uint64_t bytes_on_disk(const struct rp_stock *stock, const char *name)
+{
+    struct stat info;
+    bool is_file = fstatat(stock->space->directory, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+                   S_ISREG(info.st_mode);
+    return is_file ? (uint64_t)info.st_blocks * 512 : 0;
+}
+
 static int scan_file(struct rp_stock *stock, const char *name, struct rp_hash128 key)
 {
     struct rp_kept_file file;
@@ -149,15 +158,16 @@ static int scan_file(struct rp_stock *stock, const char *name, struct rp_hash128
     if (code == 0 && fstat(file.fd, &info) == 0) {
         int64_t number = add_file(stock, key, file.bytes, info.st_mtime);
         code = number < 0 ? (int)number : count_file(stock, &file, (uint32_t)number, &pages);
-        if (code == 0 && pages == 0 && stock->files[number].is_stale)
+        if (code == 0 && pages == 0 && stock->files[number].is_stale &&
+            stock->files[number].object_count == 0)
             code = -EBADMSG; /* nothing is in it, and nobody uses it */
     }
     rp_kept_file_close(&file);
-    stock->space->kept_bytes += pages * RP_CACHE_PAGE_BYTES;
     if (code == -ENOMEM)
         return code;
-    if (code == -EBADMSG || code == -ENODATA)
-        (void)unlinkat(stock->space->directory, name, 0);
+    if ((code == -EBADMSG || code == -ENODATA) && unlinkat(stock->space->directory, name, 0) == 0)
+        return 0;
+    stock->space->kept_bytes += code < 0 ? bytes_on_disk(stock, name) : pages * RP_CACHE_PAGE_BYTES;
     return 0; /* what cannot be read now is asked of the server */
 }
 
@@ -173,8 +183,24 @@ static bool parse_name(const char *name, struct rp_hash128 *key)
     return !strcmp(name, again);
 }
 
+static int scan_directory(struct rp_stock *stock, DIR *dir)
+{
+    int code = 0;
+    while (code == 0) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        struct rp_hash128 key;
+        if (!entry)
+            return -errno;
+        if (parse_name(entry->d_name, &key))
+            code = scan_file(stock, entry->d_name, key);
+    }
+    return code;
+}
+
 int rp_stock_scan(struct rp_stock *stock)
 {
+    uint64_t before = stock->space->kept_bytes;
     int fd = openat(stock->space->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     int code = dir ? 0 : -errno;
@@ -185,16 +211,14 @@ int rp_stock_scan(struct rp_stock *stock)
     stock->pick_count = stock->pick_next = 0;
     stock->space->kept_bytes = 0;
     stock->scanned_ns = rp_now_ns();
-    struct dirent *entry;
-    while (code == 0 && (entry = readdir(dir)) != NULL) {
-        struct rp_hash128 key;
-        if (parse_name(entry->d_name, &key))
-            code = scan_file(stock, entry->d_name, key);
-    }
-    if (dir)
+    if (dir) {
+        code = scan_directory(stock, dir);
         closedir(dir);
-    else if (fd >= 0)
+    } else if (fd >= 0) {
         close(fd);
+    }
+    if (code < 0) /* some may not have been seen */
+        stock->space->kept_bytes = rp_max_u64(before, stock->space->kept_bytes);
     stock->scan_took_ns = rp_now_ns() - stock->scanned_ns;
     return code;
 }

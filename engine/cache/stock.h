@@ -5,7 +5,7 @@
  * evicted: Belady's rule, by which the fewest bytes are fetched. The next use of a chunk is asked
  * for when room is needed, and not stored: it stays right when a run goes back, and there is
  * nothing to rebuild at a start. Up to 1024 chunks are all compared; of more, 512 are drawn at
- * random, and the room of a whole write is taken from the best of these.
+ * random, and all chunks that one write evicts are the ones needed last of these 512.
  *
  * Of the chunks of other runs no plan is known here: those that were not used for an hour go first,
  * and the others are taken to be needed `usual_distance` ahead.
@@ -70,7 +70,8 @@ RP_MUST_CHECK int rp_stock_open(struct rp_stock *stock, const struct rp_cache_op
 void rp_stock_close(struct rp_stock *stock);
 
 /** Count what all files keep, into space->kept_bytes, and learn their chunks. -ENOMEM, or what
- * reading the directory says; a file that is damaged is removed. */
+ * reading the directory says: the count is not lowered then. A file that is damaged is removed; one
+ * that cannot be read counts with what it takes on the disk. */
 RP_MUST_CHECK int rp_stock_scan(struct rp_stock *stock);
 
 /** The number of the file of an object of the run, which is there from now on; or -ENOMEM. */

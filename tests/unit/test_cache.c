@@ -61,16 +61,29 @@ static void test_another_identity_is_another_object(void **state)
     rp_cache_close(cache);
 }
 
+static void path_of(const struct rp_cache_object *object, char path[128])
+{
+    char name[RP_KEPT_NAME_BYTES];
+    rp_kept_file_name(rp_kept_file_key(object), name);
+    snprintf(path, 128, "%s/blocks/%s", directory, name);
+}
+
+static void overwrite(const char *path, const void *data, size_t bytes, off_t offset)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, data, bytes, offset), bytes);
+    close(fd);
+}
+
 /* Each byte of a file is damaged, one after the other: pages, hashes, words, header. */
 static void test_no_damaged_byte_is_given(void **state)
 {
     (void)state;
     static const struct rp_cache_object small = {"a", "1", 3 * PAGE - 96};
-    char path[128], name[RP_KEPT_NAME_BYTES];
-    rp_kept_file_name(rp_kept_file_key(&small), name);
-    snprintf(path, sizeof path, "%s/blocks/%s", directory, name);
+    char path[128];
+    path_of(&small, path);
     unsigned lost = 0, tried = 0;
-    for (off_t at = 0;; at += at < 64 || (at >= 4096 && at < 4112) ? 1 : 97) {
+    for (off_t at = 0;; at += at < 64 || (at >= 4000 && at < 4112) ? 1 : 97) {
         struct rp_cache *cache = open_cache(64 * CHUNK, &small, 1);
         struct rp_kept *kept = rp_kept_open(cache, 0);
         keep(cache, kept, "a", 0, 3 * PAGE - 96);
@@ -98,6 +111,102 @@ static void test_no_damaged_byte_is_given(void **state)
             break;
     }
     assert_true(lost > 100 && lost < tried);
+}
+
+/* Words that name pages which are not counted, or which the object does not have, while a damaged
+ * page makes the cache's thread look at its chunk. */
+static void test_damaged_words_are_no_failure(void **state)
+{
+    (void)state;
+    static const struct rp_cache_object small = {"a", "1", 3 * PAGE - 96};
+    static const struct rp_kept_words all[] = {{0, UINT64_MAX},
+                                               {UINT64_MAX, UINT64_MAX},
+                                               {UINT64_MAX, 0},
+                                               {1, 7},
+                                               {~(uint64_t)6, ~(uint64_t)6}};
+    char path[128];
+    path_of(&small, path);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(all); i++) {
+        struct rp_cache *cache = open_cache(64 * CHUNK, &small, 1);
+        struct rp_kept *kept = rp_kept_open(cache, 0);
+        keep(cache, kept, "a", 0, 3 * PAGE - 96);
+        overwrite(path, "damage", 6, (off_t)rp_kept_data_offset(kept));
+        overwrite(path, &all[i], sizeof all[i], 4096);
+        assert_false(holds(kept, "a", 0, PAGE));
+        rp_kept_close(kept);
+        rp_cache_close(cache);
+        cache = open_cache(64 * CHUNK, &small, 1); /* counts anew */
+        kept = rp_kept_open(cache, 0);
+        keep(cache, kept, "a", 0, 3 * PAGE - 96);
+        assert_true(holds(kept, "a", 0, 3 * PAGE - 96));
+        assert_int_equal(counts_of(cache).held_bytes, 3 * PAGE);
+        assert_int_equal(counts_of(cache).failures, 0);
+        rp_kept_close(kept);
+        rp_cache_close(cache);
+    }
+}
+
+/* While it is open. After that it is kept anew, and so is any other object. */
+static void test_a_file_that_was_removed_or_cut_is_made_again(void **state)
+{
+    (void)state;
+    char path[128];
+    struct stat before, now;
+    path_of(&two[0], path);
+    for (int i = 0; i < 4; i++) {
+        const bool is_cut = i & 1, is_doubted = i & 2;
+        struct rp_cache *cache = open_cache(64 * CHUNK, two, 2);
+        struct rp_kept *a = rp_kept_open(cache, 0), *b = rp_kept_open(cache, 1);
+        keep(cache, a, "a", 0, 2 * PAGE);
+        assert_int_equal(stat(path, &before), 0);
+        assert_int_equal(is_cut ? truncate(path, 100) : unlink(path), 0);
+        if (is_doubted)
+            rp_kept_doubt(a, 0, PAGE);
+        else
+            keep(cache, a, "a", 4 * PAGE, PAGE);
+        rp_cache_flush(cache);
+        assert_int_equal(stat(path, &now), 0);
+        assert_int_equal(now.st_size, before.st_size);
+        assert_false(holds(a, "a", 0, PAGE));
+        keep(cache, a, "a", 4 * PAGE, PAGE);
+        keep(cache, b, "b", 0, PAGE);
+        assert_true(holds(a, "a", 4 * PAGE, PAGE) && holds(b, "b", 0, PAGE));
+        assert_int_equal(counts_of(cache).failures, 0);
+        rp_kept_close(a);
+        rp_kept_close(b);
+        rp_cache_close(cache);
+        cache = open_cache(64 * CHUNK, two, 2);
+        a = rp_kept_open(cache, 0);
+        assert_true(holds(a, "a", 4 * PAGE, PAGE)); /* in the file of that name */
+        rp_kept_close(a);
+        rp_cache_close(cache);
+    }
+}
+
+static void make_old(const char *path)
+{
+    const struct timespec times[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* In which nothing is kept, and which nobody has used for an hour. */
+static void test_only_files_of_other_runs_are_removed_when_empty(void **state)
+{
+    (void)state;
+    static const struct rp_kept_words none = {0, 0};
+    char path[128];
+    path_of(&two[1], path);
+    struct rp_cache *cache = open_cache(64 * CHUNK, two, 2);
+    struct rp_kept *b = rp_kept_open(cache, 1);
+    keep(cache, b, "b", 0, PAGE);
+    rp_kept_close(b);
+    rp_cache_close(cache);
+    overwrite(path, &none, sizeof none, 4096);
+    make_old(path);
+    rp_cache_close(open_cache(64 * CHUNK, two, 2));
+    assert_int_equal(access(path, F_OK), 0);
+    rp_cache_close(open_cache(64 * CHUNK, two, 1));
+    assert_int_equal(access(path, F_OK), -1);
 }
 
 /* ---- room ------------------------------------------------------------------------------------ */
@@ -191,7 +300,7 @@ static void test_files_of_other_runs_go_by_their_age(void **state)
     static const struct rp_cache_object others[] = {{"old", "1", 2 * CHUNK},
                                                     {"new", "1", 2 * CHUNK}};
     static const struct rp_cache_object own = {"a", "1", 8 * CHUNK};
-    char path[128], name[RP_KEPT_NAME_BYTES];
+    char path[128];
     struct rp_cache *cache = open_cache(4 * CHUNK, others, 2);
     for (uint32_t i = 0; i < 2; i++) {
         struct rp_kept *kept = rp_kept_open(cache, i);
@@ -200,10 +309,8 @@ static void test_files_of_other_runs_go_by_their_age(void **state)
         rp_kept_close(kept);
     }
     rp_cache_close(cache);
-    rp_kept_file_name(rp_kept_file_key(&others[0]), name);
-    snprintf(path, sizeof path, "%s/blocks/%s", directory, name);
-    const struct timespec times[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
-    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    path_of(&others[0], path);
+    make_old(path);
 
     static const uint64_t distances[] = {1000, 99, 99, 99, 101};
     for (uint32_t c = 0; c < 5; c++)
@@ -264,6 +371,9 @@ int main(void)
         CASE(test_what_was_kept_is_there),
         CASE(test_another_identity_is_another_object),
         CASE(test_no_damaged_byte_is_given),
+        CASE(test_damaged_words_are_no_failure),
+        CASE(test_a_file_that_was_removed_or_cut_is_made_again),
+        CASE(test_only_files_of_other_runs_are_removed_when_empty),
         CASE(test_what_is_evicted_is_what_is_needed_last),
         CASE(test_a_smaller_limit_holds_from_the_start),
         CASE(test_files_of_other_runs_go_by_their_age),

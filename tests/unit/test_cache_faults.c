@@ -26,6 +26,13 @@ static struct {
     int error;
 } orders;
 
+/* Calls that read: opening names that end like this, reading a directory, and bytes of a file. */
+static struct {
+    const char *name; /* NULL: each can be opened */
+    int open_error, readdir_error;
+    off_t first, last;
+} unreadable;
+
 #ifndef __SANITIZE_THREAD__
 static bool is_due(void)
 {
@@ -74,6 +81,41 @@ int ftruncate(int fd, off_t bytes)
         _exit(DIED);
     }
     return next(fd, bytes);
+}
+
+int openat(int directory_fd, const char *name, int flags, ...)
+{
+    NEXT(openat, int, int, const char *, int, ...);
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    size_t end = unreadable.name ? strlen(unreadable.name) : SIZE_MAX;
+    if (end <= strlen(name) && !strcmp(name + strlen(name) - end, unreadable.name)) {
+        errno = unreadable.open_error;
+        return -1;
+    }
+    return next(directory_fd, name, flags, mode);
+}
+
+struct dirent *readdir(DIR *dir)
+{
+    NEXT(readdir, struct dirent *, DIR *);
+    if (unreadable.readdir_error) {
+        errno = unreadable.readdir_error;
+        return NULL;
+    }
+    return next(dir);
+}
+
+ssize_t pread(int fd, void *data, size_t bytes, off_t offset)
+{
+    NEXT(pread, ssize_t, int, void *, size_t, off_t);
+    if (offset < unreadable.last && offset + (off_t)bytes > unreadable.first) {
+        errno = EIO;
+        return -1;
+    }
+    return next(fd, data, bytes, offset);
 }
 #endif
 
@@ -185,6 +227,54 @@ static void test_calls_that_fail_are_no_failure(void **state)
     rp_log_set_level(RP_LOG_INFO);
 }
 
+/* What a disk cannot read is given up, so that it is written again; if these are hashes, all their
+ * pages are. */
+static void test_pages_that_cannot_be_read_are_given_up(void **state)
+{
+    (void)state;
+    static const struct rp_cache_object small = {"a", "1", 3 * PAGE};
+    struct rp_cache *cache = open_cache(ROOM * CHUNK, &small, 1);
+    struct rp_kept *kept = rp_kept_open(cache, 0);
+    for (int has_hashes = 0; has_hashes < 2; has_hashes++) {
+        keep(cache, kept, "a", 0, 3 * PAGE);
+        uint64_t damaged = counts_of(cache).damaged_bytes;
+        unreadable.first = (off_t)rp_kept_data_offset(kept) + (has_hashes ? 1 : -1) * (off_t)PAGE;
+        unreadable.last = unreadable.first + 1;
+        rp_kept_doubt(kept, 0, 3 * PAGE);
+        rp_cache_flush(cache);
+        unreadable.last = unreadable.first = 0;
+        struct rp_cache_held held = rp_kept_look(kept, 0, 3 * PAGE);
+        assert_int_equal(held.head, has_hashes ? PAGE : 0);
+        assert_int_equal(held.tail, has_hashes ? PAGE : 0);
+        assert_int_equal(counts_of(cache).damaged_bytes - damaged, has_hashes ? PAGE : 3 * PAGE);
+        assert_int_equal(counts_of(cache).failures, 0);
+        keep(cache, kept, "a", 0, 3 * PAGE);
+        assert_true(holds(kept, "a", 0, 3 * PAGE));
+    }
+    rp_kept_close(kept);
+    rp_cache_close(cache);
+}
+
+/* Files that could not be counted are still there: taken for none, the cache would be filled a
+ * second time. */
+static void test_a_scan_that_fails_counts_no_less(void **state)
+{
+    (void)state;
+    fill_world();
+    for (int i = 0; i < 3; i++) {
+        unreadable.name = i == 0 ? "." : i == 1 ? ".blocks" : NULL;
+        unreadable.open_error = EMFILE;
+        unreadable.readdir_error = i == 2 ? EIO : 0;
+        struct rp_cache *cache = open_cache(ROOM * CHUNK, &world, 1);
+        uint64_t held = counts_of(cache).held_bytes;
+        unreadable.name = NULL;
+        unreadable.readdir_error = 0;
+        assert_in_range(held, ROOM * CHUNK, ROOM * CHUNK + 64 * PAGE);
+        rp_cache_close(cache);
+    }
+    hold_world("failing scans", 0);
+}
+
 static void test_a_directory_that_cannot_be_used_is_refused(void **state)
 {
     (void)state;
@@ -250,6 +340,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_a_crash_at_every_call),
         CASE(test_calls_that_fail_are_no_failure),
+        CASE(test_pages_that_cannot_be_read_are_given_up),
+        CASE(test_a_scan_that_fails_counts_no_less),
         CASE(test_a_directory_that_cannot_be_used_is_refused),
         CASE(test_engines_share_one_directory),
     };
