@@ -245,7 +245,7 @@ static void read_kept(struct http *http, struct slot *slot)
 {
     const struct rp_kept *kept = slot->of->kept;
     uint32_t bytes = slot->bytes, head = slot->held.head, tail = slot->held.tail;
-    uint64_t offset = kept ? rp_kept_data_offset(kept) + slot->read.offset : 0;
+    uint64_t offset = head + tail ? rp_kept_data_offset(kept) + slot->read.offset : 0;
     if (head)
         read_file(http, slot, HEAD, rp_kept_fd(kept), offset, 0, head);
     if (tail)
@@ -325,9 +325,14 @@ static void take_part(struct http *http, uint64_t tag, int64_t result)
     }
     uint32_t bytes = part == HEAD ? slot->held.head : slot->held.tail;
     uint32_t first = part == HEAD ? 0 : slot->bytes - bytes;
-    if (result != bytes || !rp_kept_check(slot->of->kept, slot->read.offset + first,
-                                          (uint8_t *)slot->read.buffer + first, bytes))
+    uint64_t offset = slot->read.offset + first;
+    if (result != bytes) {
+        rp_kept_doubt(slot->of->kept, offset, bytes);
         slot->is_damaged = true;
+    } else if (!rp_kept_check(slot->of->kept, offset, (uint8_t *)slot->read.buffer + first,
+                              bytes)) {
+        slot->is_damaged = true;
+    }
     finish_part(http, slot);
 }
 

@@ -313,6 +313,34 @@ def test_a_cache_that_is_removed_while_it_is_used(program, folder, store, cached
     finish(program, folder, again(tape))
 
 
+def test_a_file_that_is_cut_while_it_is_used_is_made_again(program, folder, store, large):
+    """Reads of what is missing come short: these blocks are fetched, and kept once more."""
+    path, keys = large
+    keys.update(shuffle="block", num_epochs=3, cache_dir=str(folder / "cache"), cache_bytes="64m")
+    local, _ = digest_of(program, folder, {"sources": [str(path)], **keys})
+    config = {"sources": [store.url(path)], **keys}
+    assert digest_of(program, folder, config)[0] == local
+    (kept,) = files_of(folder)
+    size = kept.stat().st_size
+    digest = 0
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            for number, turn in enumerate(ranks.turns()):
+                digest += sum(batch.digest() for batch in turn)
+                if number == 4:
+                    os.truncate(kept, size - 6 * MB)
+            told = stat_of(engine)
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    assert digest % 2**128 == local
+    assert kept.stat().st_size == size and told["cache_failures"] == 0
+    store.headers.clear(), store.asked.clear()
+    assert digest_of(program, folder, config)[0] == local
+    assert requests(store) == []
+
+
 def test_a_stop_does_not_wait_for_a_server_behind_a_cache(
     program, folder, store, cached, monkeypatch
 ):
