@@ -3,8 +3,8 @@
  * takes before it writes to them.
  *
  * The lock is a flock, which ends with its process. The file `space` says how much is kept, and
- * whether somebody is at it: who finds that mark after taking the lock knows that the last holder
- * died, and counts anew (stock.h). */
+ * whether an engine holds the lock. An engine that takes the lock and finds that mark knows that
+ * the last holder died, and counts anew (stock.h). */
 #ifndef RP_CACHE_SPACE_H
 #define RP_CACHE_SPACE_H
 
@@ -31,7 +31,7 @@ enum rp_space_lock { RP_SPACE_COUNTED, RP_SPACE_UNKNOWN };
 RP_MUST_CHECK int rp_space_lock(struct rp_space *space, uint32_t wait_ms);
 /** Store kept_bytes, and give the lock back. */
 void rp_space_unlock(struct rp_space *space);
-/** Give it back without a count: the next holder has to count. */
+/** Release the lock and leave the mark, so that the next holder counts. */
 void rp_space_leave(struct rp_space *space);
 /** What the file says now, without a lock: for people. */
 uint64_t rp_space_peek(const struct rp_space *space);

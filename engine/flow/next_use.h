@@ -3,7 +3,8 @@
  *
  *     bytes of a shard ──corpus──► documents ──► blocks ──plan/forecast.h──► distance
  *
- * The answer is that of the block that is needed first. It is a hint: a wrong one costs a request.
+ * If several blocks lie in the bytes, the answer is the distance of the one needed first. It is a
+ * hint: a wrong one costs a request.
  * Threads: dispatch tells what has been read; the cache's thread asks. */
 #ifndef RP_FLOW_NEXT_USE_H
 #define RP_FLOW_NEXT_USE_H
