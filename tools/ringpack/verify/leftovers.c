@@ -63,7 +63,8 @@ struct line {
 };
 
 /* Parse "<verb><checkpoint>: row <row>". False if it is another line. A line that a kill has cut
- * off may precede the next engine's text in the same line, so the last occurrence counts. */
+ * off may precede the next engine's text in the same line, so the last occurrence counts, and only
+ * if no other text is between it and the row. Paths of jobs have no ": ". */
 static bool parse_log_line(const char *text, const char *verb, struct line *line)
 {
     const char *begin = NULL;
@@ -72,7 +73,7 @@ static bool parse_log_line(const char *text, const char *verb, struct line *line
     const char *end = begin ? strstr(begin, ": row ") : NULL;
     char *behind = NULL;
     uint64_t row = end ? strtoull(end + strlen(": row "), &behind, 10) : 0;
-    if (!end || (*behind != ',' && *behind != '\n'))
+    if (!end || strstr(begin, ": ") != end || (*behind != ',' && *behind != '\n'))
         return false;
     snprintf(line->checkpoint, LINE_BYTES, "%.*s", (int)(end - begin), begin);
     line->row = row;
