@@ -56,6 +56,22 @@ static int fetch_beside(const struct rp_borrowed *borrowed, const char *url, con
     return code;
 }
 
+static int fetch_by_beginning(const struct rp_borrowed *borrowed, const char *url, const char *name,
+                              const struct rp_beside *beside, struct rp_error *error)
+{
+    size_t cut = strlen(beside->cut);
+    if (strncmp(name, beside->cut, cut) != 0)
+        return 0;
+    char *other_name = rp_format("%s%s", beside->add, name + cut);
+    char *add = other_name ? rp_format("/%s", other_name) : NULL;
+    char *other = add ? rp_url_beside(url, strlen(name) + 1, add) : NULL;
+    int code = other ? fetch(borrowed, other, other_name, false, NULL, error) : fail_memory(error);
+    free(other);
+    free(add);
+    free(other_name);
+    return code;
+}
+
 static int fetch_all(struct rp_borrowed *borrowed, const char *url,
                      const struct rp_progress *progress, struct rp_error *error)
 {
@@ -69,6 +85,9 @@ static int fetch_all(struct rp_borrowed *borrowed, const char *url,
         const struct rp_beside *beside = rp_readers[i]->beside;
         for (; code == 0 && beside && beside->add; beside++)
             code = fetch_beside(borrowed, url, name, beside, error);
+        beside = rp_readers[i]->beside_by_beginning;
+        for (; code == 0 && beside && beside->add; beside++)
+            code = fetch_by_beginning(borrowed, url, name, beside, error);
     }
     free(name);
     return code;

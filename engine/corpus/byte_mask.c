@@ -11,10 +11,8 @@
 #include "base/bits.h"
 #include "base/mem.h"
 
-/* How the names of OLMo's token files begin, and those of their masks. */
-static const struct {
-    const char *tokens, *mask;
-} olmo[] = {{"token_ids", "labels_mask"}, {"input_ids", "label_mask"}};
+const struct rp_beside rp_byte_masks_of_olmo[] = {
+    {"token_ids", "labels_mask"}, {"input_ids", "label_mask"}, {NULL, NULL}};
 
 /* A byte cannot hold the id of a token. */
 static int check_origin(const struct rp_probe *probe, const struct rp_mask_origin *origin,
@@ -29,13 +27,13 @@ static int check_origin(const struct rp_probe *probe, const struct rp_mask_origi
 }
 
 static int take_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe, const char *base,
-                     size_t kind, const struct rp_mask_choice *choice, struct rp_layout *layout,
-                     struct rp_error *error)
+                     const struct rp_beside *kind, const struct rp_mask_choice *choice,
+                     struct rp_layout *layout, struct rp_error *error)
 {
     bool is_auto = rp_mask_is_auto(choice);
-    const char *name = is_auto ? olmo[kind].mask : choice->name;
+    const char *name = is_auto ? kind->add : choice->name;
     mask->path = rp_format("%.*s%s%s", (int)(base - probe->path), probe->path, name,
-                           base + strlen(olmo[kind].tokens));
+                           base + strlen(kind->cut));
     if (!mask->path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", probe->path);
     layout->has_spans = access(mask->path, F_OK) == 0;
@@ -60,9 +58,9 @@ int rp_byte_mask_of_olmo(struct rp_byte_mask *mask, const struct rp_probe *probe
                          struct rp_error *error)
 {
     const char *slash = strrchr(probe->path, '/'), *base = slash ? slash + 1 : probe->path;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(olmo) && !rp_mask_is_none(choice); i++)
-        if (!strncmp(base, olmo[i].tokens, strlen(olmo[i].tokens)))
-            return take_olmo(mask, probe, base, i, choice, layout, error);
+    for (const struct rp_beside *kind = rp_byte_masks_of_olmo; kind->cut; kind++)
+        if (!rp_mask_is_none(choice) && !strncmp(base, kind->cut, strlen(kind->cut)))
+            return take_olmo(mask, probe, base, kind, choice, layout, error);
     return 0;
 }
 

@@ -95,6 +95,8 @@ struct rp_reader {
     /* Files beside a token file without which walk cannot work, or knows less; ends with a NULL
      * `add`. NULL: there are none. */
     const struct rp_beside *beside;
+    /* The same, for names that begin with `cut` instead: `add` takes its place. */
+    const struct rp_beside *beside_by_beginning;
 
     /** 1: the file has this format, and `why` says how that is known. 0: it has not. Negative: it
      * is of this family, but cannot be read in place, or it contradicts what was declared; the

@@ -180,14 +180,20 @@ static int take_mask(struct rp_opened *opened, const struct rp_find_options *opt
 static int check_indexed_mask(const struct rp_opened *opened, struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    if (opened->found.has_sidecar || opened->found.remote ||
-        opened->found.format != RP_FORMAT_MEGATRON || rp_mask_is_none(&opened->found.mask))
+    const struct rp_remote *remote = opened->found.remote;
+    if (opened->found.has_sidecar || opened->found.format != RP_FORMAT_MEGATRON ||
+        rp_mask_is_none(&opened->found.mask))
         return 0;
     char *path = rp_spanfile_path(opened->shard.path);
     if (!path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", opened->shard.path);
-    snprintf(hint, sizeof hint, "run `ringpack index %s`, or set mask: none", opened->shard.path);
-    int code = access(path, F_OK) < 0
+    snprintf(hint, sizeof hint,
+             remote ? "run `ringpack index --index-dir DIR %s` and set index_dir: DIR, or set "
+                      "mask: none"
+                    : "run `ringpack index %s`, or set mask: none",
+             opened->shard.path);
+    bool is_there = remote ? remote->has_spans : access(path, F_OK) == 0;
+    int code = !is_there
                    ? 0
                    : rp_fail(error, -RP_E_FORMAT, hint, "%s: its mask (%s) is not in an index",
                              opened->shard.path, path);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote — see remote.h.
  *
- * Of each shard three objects are looked at: its tokens, its index and its sidecar. One look brings
- * size, identity and the first 64 KiB, which is all of a small one; the rest of a larger one is
- * read into a new file in pieces. Shards are taken in groups, so that a corpus of many needs no
+ * Of each shard the tokens, the index, the sidecar and the file of spans are looked at. One look
+ * brings size, identity and the first 64 KiB, which is all of a small one; the rest of a larger one
+ * is read into a new file in pieces. Shards are taken in groups, so that a corpus of many needs no
  * more memory and descriptors than a group. */
 #include "object/remote.h"
 
@@ -28,7 +28,7 @@
 #define LOOK_BYTES (64u << 10)
 #define PIECE_BYTES (8u << 20)
 
-enum part { TOKENS, INDEX, SIDECAR, PARTS };
+enum part { TOKENS, INDEX, SIDECAR, SPANS, PARTS };
 
 /* One of the objects of a shard while its group is being opened. */
 struct look {
@@ -41,6 +41,12 @@ struct look {
     uint8_t *map;
 };
 
+/* Of the others it is enough to know that they are there. */
+static bool is_fetched(enum part part)
+{
+    return part == INDEX || part == SIDECAR;
+}
+
 /* ---- looking --------------------------------------------------------------------------------- */
 
 /* The URL of a part of a shard; the caller frees it. NULL with *none: it has no such part. */
@@ -51,11 +57,14 @@ static char *part_url(const char *url, enum part part, bool *none)
                    : is_sidecar ? rp_url_beside(url, 4, "")
                                 : strdup(url);
     char *made = NULL;
-    *none = tokens && part == INDEX && !rp_url_has_suffix(tokens, ".bin");
+    bool is_of_megatron = part == INDEX || part == SPANS;
+    *none = tokens && is_of_megatron && !rp_url_has_suffix(tokens, ".bin");
     if (part == TOKENS || !tokens)
         return tokens;
     if (!*none)
-        made = part == INDEX ? rp_url_beside(tokens, 4, ".idx") : rp_url_beside(tokens, 0, ".rpx");
+        made = part == INDEX   ? rp_url_beside(tokens, 4, ".idx")
+               : part == SPANS ? rp_url_beside(tokens, 4, ".spans")
+                               : rp_url_beside(tokens, 0, ".rpx");
     free(tokens);
     return made;
 }
@@ -72,7 +81,7 @@ static int open_look(struct look *look, const char *shard, enum part part, struc
     free(url);
     look->request = (struct rp_object_request){.kind = RP_REQUEST_LOOK,
                                                .object = look->object,
-                                               .bytes = part == TOKENS ? 1 : LOOK_BYTES,
+                                               .bytes = is_fetched(part) ? LOOK_BYTES : 1,
                                                .buffer = look->bytes};
     return code;
 }
@@ -227,6 +236,7 @@ static int take_shard(struct rp_remote *remote, const char *url, struct look par
     remote->name = strdup(rp_object_name(parts[TOKENS].object));
     remote->identity = strdup(parts[TOKENS].request.identity);
     remote->bytes = parts[TOKENS].request.total;
+    remote->has_spans = !is_missing(&parts[SPANS]);
     remote->index_path = parts[INDEX].path;
     remote->sidecar_path = parts[SIDECAR].path;
     parts[INDEX].path = parts[SIDECAR].path = NULL;
@@ -246,7 +256,7 @@ static int open_group(struct rp_remote *remotes, const char *const *urls, size_t
     for (size_t i = 0; i < count * PARTS && code == 0; i++) {
         enum part part = (enum part)(i % PARTS);
         code = check_look(&looks[i], part, error);
-        if (code == 0 && part != TOKENS && !is_missing(&looks[i]))
+        if (code == 0 && is_fetched(part) && !is_missing(&looks[i]))
             code = begin_file(&looks[i], directory, error);
     }
     if (code == 0)

@@ -25,6 +25,7 @@ struct rp_remote {
     char *identity;     /* their ETag, or when they were modified; "" if the server tells neither */
     char *index_path;   /* of its .idx, in the directory; NULL = there is none */
     char *sidecar_path; /* of its sidecar; NULL = there is none */
+    bool has_spans; /* a file of spans is beside its tokens: a mask, which a sidecar holds too */
 };
 
 /** Look at shards, up to 32 at a time. A URL may be that of an object of tokens, of an .idx or a

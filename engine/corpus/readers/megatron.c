@@ -45,7 +45,8 @@ static int expand(const struct rp_folder *folder, struct rp_paths *files, struct
     return 1;
 }
 
-static const struct rp_beside beside[] = {{".bin", ".idx"}, {".bin", ".tokens.json"}, {NULL, NULL}};
+static const struct rp_beside beside[] = {
+    {".bin", ".idx"}, {".bin", ".spans"}, {".bin", ".tokens.json"}, {NULL, NULL}};
 
 const struct rp_reader rp_reader_megatron = {
     .format = RP_FORMAT_MEGATRON,

@@ -223,6 +223,7 @@ const struct rp_reader rp_reader_olmo = {
     .what = "a .npy of OLMo, without a header",
     .claims_by_name = true,
     .beside = beside,
+    .beside_by_beginning = rp_byte_masks_of_olmo,
     .claim = claim,
     .walk = walk,
 };
