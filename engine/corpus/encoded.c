@@ -42,12 +42,13 @@ const struct rp_encoded *rp_encoded_named(const char *name)
 
 void rp_encoded_hint(const struct rp_encoded *encoded, const char *path, char *hint, size_t bytes)
 {
-    snprintf(hint, bytes,
-             encoded->has_text
-                 ? "convert it once, text with --tokenizer FILE: `ringpack convert -o PREFIX %s`"
-                 : "convert it once: `ringpack convert --no-append-eos -o PREFIX %s`, or with "
-                   "--eos ID where documents do not end with one",
-             path);
+    snprintf(
+        hint, bytes,
+        encoded->has_text
+            ? "convert it once (for text, add --tokenizer FILE): `ringpack convert -o PREFIX %s`"
+            : "convert it once: `ringpack convert --no-append-eos -o PREFIX %s`, or with "
+              "--eos ID where documents do not end with one",
+        path);
 }
 
 int rp_encoded_refuse(const struct rp_encoded *encoded, const char *path, bool is_folder,

@@ -52,6 +52,9 @@ static int look_at_group(const char *const *urls, size_t count, struct rp_looked
         code = rp_requests_do(requests, count, DEPTH, error);
     for (size_t i = 0; i < count && code == 0; i++) {
         const char *identity = requests[i].identity;
+        looked[i] = (struct rp_looked){0};
+        if (requests[i].error.code == -RP_E_EMPTY)
+            continue;
         code = take_failure(&requests[i], error);
         looked[i] = (struct rp_looked){requests[i].total,
                                        *identity ? rp_hash64(identity, strlen(identity)) : 0};

@@ -15,7 +15,7 @@ struct rp_looked {
     uint64_t bytes;
     uint64_t identity; /* a hash of what tells one content of it from another; 0: nothing does */
 };
-/** Look at objects, some at a time. All of them must be there. */
+/** Look at objects, some at a time. All of them must be there; they may be empty. */
 RP_MUST_CHECK int rp_fetch_looks(const char *const *urls, size_t count, struct rp_looked *looked,
                                  struct rp_error *error);
 

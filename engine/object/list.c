@@ -94,11 +94,21 @@ static char *next_element(const char **at, const char *name)
 
 static int keep_key(struct listing *l, char *key, struct rp_error *error)
 {
-    bool matches = l->pattern ? fnmatch(l->pattern, key, FNM_PATHNAME) == 0
-                              : !strchr(key + strlen(l->prefix), '/') && key[strlen(l->prefix)];
+    /* No key that was not asked for is taken, whatever the server says. */
+    size_t prefix = strlen(l->prefix);
+    bool matches = !strncmp(key, l->prefix, prefix);
+    if (matches)
+        matches = l->pattern ? fnmatch(l->pattern, key, FNM_PATHNAME) == 0
+                             : key[prefix] && !strchr(key + prefix, '/');
     if (!matches) {
         free(key);
         return 0;
+    }
+    if (l->count == KEYS_MAX) {
+        free(key);
+        return rp_fail(error, -RP_E_USAGE, "name a narrower pattern",
+                       "%s: expected at most %u objects, found more", rp_object_name(l->object),
+                       KEYS_MAX);
     }
     if ((l->count & (l->count - 1)) == 0) { /* room for the next power of two */
         char **grown = reallocarray(l->keys, l->count ? 2 * l->count : 1, sizeof *grown);
@@ -110,6 +120,25 @@ static int keep_key(struct listing *l, char *key, struct rp_error *error)
     }
     l->keys[l->count++] = key;
     return 0;
+}
+
+/* The token of the next page. A page that names itself as the next would be asked for without end.
+ */
+static int take_next(struct listing *l, struct rp_error *error)
+{
+    const char *at = l->page;
+    char *next = next_element(&at, l->dialect->next);
+    if (next && !*next) { /* Azure's way to say that there is none */
+        free(next);
+        next = NULL;
+    }
+    bool is_again = next && l->next && !strcmp(next, l->next);
+    free(l->next);
+    l->next = next;
+    return is_again ? rp_fail(error, -RP_E_PROTOCOL, "ask those who run the server",
+                              "%s: a list of objects: expected another page, found the same again",
+                              rp_object_name(l->object))
+                    : 0;
 }
 
 static int take_page(struct listing *l, struct rp_error *error)
@@ -124,16 +153,9 @@ static int take_page(struct listing *l, struct rp_error *error)
     if (l->dialect == &azure && strstr(l->page, "<Name Encoded"))
         return rp_fail(error, -RP_E_PROTOCOL, "name each object, or rename those",
                        "%s: an object has a name that XML cannot hold", rp_object_name(l->object));
-    while (code == 0 && l->count < KEYS_MAX && (key = next_element(&at, l->dialect->key)))
+    while (code == 0 && (key = next_element(&at, l->dialect->key)))
         code = keep_key(l, key, error);
-    at = l->page;
-    free(l->next);
-    l->next = next_element(&at, l->dialect->next);
-    if (l->next && !*l->next) { /* Azure's way to say that there is none */
-        free(l->next);
-        l->next = NULL;
-    }
-    return code;
+    return code < 0 ? code : take_next(l, error);
 }
 
 static int ask_for_page(struct listing *l, struct rp_error *error)
@@ -198,7 +220,7 @@ static int list_all(struct listing *l, const char *bucket, const char *key, stru
     do {
         if (code == 0)
             code = ask_for_page(l, error);
-    } while (code == 0 && l->next && l->count < KEYS_MAX);
+    } while (code == 0 && l->next);
     return code;
 }
 
@@ -214,16 +236,19 @@ static int list_bucket(struct listing *l, const struct rp_url *url, struct rp_er
 static int list_container(struct listing *l, const struct rp_url *url, struct rp_error *error)
 {
     int container = (int)strcspn(url->path + 1, "/") + 1;
-    const char *key = url->path + container + (url->path[container] == '/');
+    char *key = rp_percent_decode(url->path + container + (url->path[container] == '/'));
     const char *mark = url->query ? "?" : "", *query = url->query ? url->query : "";
     char *bucket = rp_format("%s://%s%.*s%s%s", url->scheme, url->host, container, url->path, mark,
                              query);
     l->dialect = &azure;
     l->base = rp_format("%s://%s%.*s/", url->scheme, url->host, container, url->path);
     l->query = url->query;
-    int code = bucket && l->base ? list_all(l, bucket, key, error)
-                                 : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+    int code = bucket && key && l->base
+                   ? list_all(l, bucket, key, error)
+                   : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+    l->pattern = NULL; /* it is in `key` */
     free(bucket);
+    free(key);
     return code;
 }
 

@@ -112,7 +112,8 @@ static enum rp_verdict judge_missing(const struct rp_object_reply *reply,
                                      const struct rp_expected *expected, const char *reason,
                                      struct rp_error *error)
 {
-    if (reply->status == 416 && reply->total == 0 && expected->total == RP_SIZE_UNKNOWN)
+    bool has_none = reply->total == 0 || reply->total == RP_SIZE_UNKNOWN; /* not all say it */
+    if (reply->status == 416 && has_none && expected->total == RP_SIZE_UNKNOWN)
         (void)rp_fail(error, -RP_E_EMPTY, "remove it from the list of shards, or write it again",
                       "%s: found an empty object", expected->name);
     else if (expected->identity || expected->total != RP_SIZE_UNKNOWN)
@@ -122,7 +123,7 @@ static enum rp_verdict judge_missing(const struct rp_object_reply *reply,
                       reason);
     else
         (void)rp_fail(error, -ENOENT, "check the bucket, the key and the endpoint",
-                      "%s: is not there: %s", expected->name, reason);
+                      "%s: not found (%s)", expected->name, reason);
     return RP_REPLY_WRONG;
 }
 

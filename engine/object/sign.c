@@ -28,6 +28,29 @@ char *rp_percent_encode(const char *text, bool keep_slashes)
     return encoded;
 }
 
+static int digit_value(char digit)
+{
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    int letter = tolower((unsigned char)digit);
+    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
+}
+
+char *rp_percent_decode(const char *text)
+{
+    char *decoded = strdup(text), *to = decoded;
+    for (const char *at = text; decoded && *at; at++) {
+        int high = *at == '%' ? digit_value(at[1]) : -1;
+        int low = high >= 0 ? digit_value(at[2]) : -1;
+        bool is_code = low >= 0 && (high | low); /* none stands for the end of the text */
+        *to++ = is_code ? (char)(16 * high + low) : *at;
+        at += is_code ? 2 : 0;
+    }
+    if (decoded)
+        *to = '\0';
+    return decoded;
+}
+
 /* The key that signs: that of the account, narrowed to one day, region and service. */
 static void derive_key(const struct rp_signer *signer, const char day[9],
                        uint8_t key[RP_SHA256_BYTES])

@@ -229,10 +229,10 @@ def test_what_a_start_refuses(program, folder, store, monkeypatch):
     tape = to_store(make_tape(program, folder), store)
     url = tape.config["sources"][0]
     refused_serve(program, folder, url, url, "shuffle: document")
-    refused(program, "inspect", store.url("none.bin"), texts=["404 NoSuchKey", "is not there"])
+    refused(program, "inspect", store.url("none.bin"), texts=["404 NoSuchKey", "not found"])
     refused(program, "inspect", "ftp://h/x.bin", texts=["ftp://h/x.bin"])
     refused(program, "inspect", "https://u:secret@h/x.bin", texts=["user or a password"])
-    refused(program, "inspect", store.base + "/*.bin", texts=["is not there"])
+    refused(program, "inspect", store.base + "/*.bin", texts=["not found"])
     refused(program, "index", url, texts=["nothing is written to stores", "--index-dir"])
     (store.folder / "raw.bin").write_bytes(b"\1\0" * 1000)
     refused(program, "inspect", store.url("raw.bin"), texts=["no sidecar", "ringpack index"])

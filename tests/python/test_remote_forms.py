@@ -253,7 +253,7 @@ def test_an_index_that_is_cut_off(program, folder, corpora, store):
     sidecars = folder / "sidecars"
     url = f"{store.base}/mds-bytes/"
     options = ["--dtype=i64", "--index-dir", sidecars, url]
-    said = str(refused(program, "index", "-q", *options, texts=["shard.00001.mds", "is not there"]))
+    said = str(refused(program, "index", "-q", *options, texts=["shard.00001.mds", "not found"]))
     assert re.search(r"shard\.00001\.mds", said)
     assert {path.suffix for path in sidecars.iterdir()} == {".rpx"}
     assert not any("shard.00001" in path.name for path in Path(sidecars).iterdir())

@@ -2,6 +2,7 @@
 """The right to read objects, and lists of them: keys from every place, bearers, queries, and real
 servers that check signatures. No key is ever shown."""
 
+import os
 import random
 import re
 import subprocess
@@ -209,6 +210,50 @@ def test_a_pattern_stands_for_the_keys_of_all_pages(program, folder, store, monk
     for pattern in "s3://b/d/p-*.bin", "s3://b/d/p-*.idx", "s3://b/d/":
         found = re.findall(r"^s3://.*$", output_of(program, "inspect", pattern), re.MULTILINE)
         assert found == expected, pattern
+
+
+def listing(*keys, then=""):
+    here = "".join(f"<Contents><Key>{key}</Key></Contents>" for key in keys)
+    return f"<ListBucketResult>{here}{then}</ListBucketResult>".encode()
+
+
+def test_keys_that_were_not_asked_for_are_not_taken(program, folder, store, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    for keys in (["x"], ["other-folder.bin"], ["deep/folder-x.bin", ""]):
+        pages(store, [], 1, broken=listing(*keys))
+        for pattern in "s3://b/deep/folder/", "s3://b/deep/folder/*.bin":
+            refused(program, "inspect", pattern, texts=["no object matches"])
+    assert not [path for path in store.asked if "list-type" not in path]
+
+
+def test_a_list_without_an_end_is_refused(program, store, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    again = "<NextContinuationToken>again</NextContinuationToken>"
+    pages(store, [], 1, broken=listing(then=again))
+    refused(program, "inspect", "s3://b/*.bin", texts=["s3://b", "found the same again"])
+
+
+@pytest.mark.skipif("RP_LONG" not in os.environ, reason="RP_LONG: ten million keys")
+def test_a_list_that_is_too_long_is_refused(program, store, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    serve, body = store.serve, "<Key>a</Key>" * 600000
+
+    def list_pages(handler):
+        if "list-type" not in handler.path:
+            return serve(handler)
+        with store.lock:
+            store.asked.append(handler.path)
+        then = f"<NextContinuationToken>{len(store.asked)}</NextContinuationToken>"
+        page = f"<ListBucketResult>{body}{then}</ListBucketResult>" if len(store.asked) < 20 else ""
+        return answer(handler, 200, page.encode())
+
+    store.serve = list_pages
+    texts = ["s3://b", "at most 10000000 objects", "narrower pattern"]
+    refused(program, "inspect", "s3://b/*", texts=texts)
+    assert len(store.asked) == 17
 
 
 @pytest.mark.parametrize("seed", range(3))

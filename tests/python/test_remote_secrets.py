@@ -297,6 +297,10 @@ def test_a_container_of_azure_is_listed(program, folder, store, monkeypatch, giv
         done = run(program, "inspect", base + pattern + query)
         assert done.returncode == 0, done.stderr
         assert re.findall(r"^http://.*$", done.stdout, re.MULTILINE) == expected, pattern
+    for pattern in "p-a%20*.bin", "%70-a%20b.b*":
+        done = run(program, "inspect", base + pattern + query)
+        assert done.returncode == 0, done.stderr
+        assert re.findall(r"^http://.*$", done.stdout, re.MULTILINE) == [base + "p-a%20b.bin"]
     said = run(program, "inspect", base + "x*" + query).stderr
     assert "no object matches" in said
     tape.config["sources"] = [{"path": base + query, "name": "all"}]
