@@ -36,7 +36,7 @@ echo '{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}' >masked.jsonl
 status 0 'labels' "$ringpack" inspect masked
 cp masked.jsonl mixed.jsonl
 echo '{"input_ids": [1, 2, 3], "loss_mask": [1, 1, true], "labels": null}' >>mixed.jsonl
-refuses 'mixed.jsonl:2: mask: expected labels|found loss_mask|--mask none' \
+refuses 'mixed.jsonl:2: two masks|`labels`|`loss_mask`|--mask none' \
     "$ringpack" convert --no-append-eos -o mixed mixed.jsonl
 [ ! -e mixed.bin ] || fail 'a corpus was written'
 "$ringpack" convert -q --no-append-eos --mask none -o mixed mixed.jsonl

@@ -164,7 +164,7 @@ def test_what_cannot_be_a_chat(program, tokenizer, chats, tmp_path):
     refused(program, "--tokenizer", chats(BARE), *tokens, path, words=["a.jsonl:2"])
     pair = {"prompt": messages(CHAT[1][:1]), "completion": messages(CHAT[1][1:])}
     write_lines(path, [good, pair])
-    words = ["mask: expected assistant_masks", "found completion_mask"]
+    words = ["earlier documents have `assistant_masks`", "this one has `completion_mask`"]
     refused(program, "--tokenizer", chats(BARE), *tokens, path, words=words)
 
 

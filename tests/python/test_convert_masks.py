@@ -285,7 +285,7 @@ def test_two_masks_in_one_output_are_refused(program, tmp_path):
     rows = Rows(11, 8)
     for name in "labels", "loss_mask":
         (tmp_path / f"{name}.jsonl").write_text(rows.lines(name))
-    words = ["loss_mask.jsonl", "mask: expected labels, as of the documents before, found loss"]
+    words = ["loss_mask.jsonl", "earlier documents have `labels`, this one has `loss_mask`"]
     common = (BARE, "--vocab-size", 50000, "-o", tmp_path / "out", tmp_path / "labels.jsonl",
               tmp_path / "loss_mask.jsonl")
     refused(program, *common, words=words)

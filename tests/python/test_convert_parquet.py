@@ -218,7 +218,7 @@ def test_what_cannot_be_read(program, tmp_path):
         refused(program, BARE, "-o", tmp_path / "x", path, words=[f"{name}.parquet", "`parquet`"])
     (tmp_path / "stub").mkdir()
     (tmp_path / "stub" / "pyarrow.py").write_text("raise ImportError('none')")
-    words = ["`pyarrow` is not there", "pip install pyarrow"]
+    words = ["`pyarrow` is not installed", "pip install pyarrow"]
     environment = {"PYTHONPATH": str(tmp_path / "stub")}
     refused(program, BARE, "-o", tmp_path / "x", good, words=words, env=environment)
     pickled = tmp_path / "a.pkl"

@@ -270,3 +270,38 @@ def test_progress_is_drawn_on_a_terminal_only(program, slow, tmp_path):
     process = start(program, *common, env=environment)
     _, errors = process.communicate()
     assert process.returncode == 0 and "\r" not in errors and "converting" not in errors
+
+
+def test_an_eos_decides_the_width_of_joined_parts(program, tmp_path):
+    """As it does where one task writes the output: ids of documents that fit u16 change nothing."""
+    (tmp_path / "stub").mkdir()
+    (tmp_path / "stub" / "h5py.py").write_text(STUB)
+    environment = {"PYTHONPATH": str(tmp_path / "stub")}
+    for end, name in ("--eos", "EOS"), ("--bos", "BOS"):
+        bare = [] if end == "--eos" else [BARE]
+        common = (*bare, end, 128001)
+        place, files = tmp_path / name, tmp_path / name / "files"
+        files.mkdir(parents=True)
+        for i in range(2):
+            (files / f"{i}.h5").write_text(json.dumps([[i, 7]]))
+        said = convert(program, *common, "-o", place / "one", files, env=environment)
+        assert f"i32 because the {name} is 128001" in said, said
+        wanted = [[i, 7, 128001] if name == "EOS" else [128001, i, 7] for i in range(2)]
+        assert documents(place / "one") == wanted
+        said = convert(program, *common, *EACH, "-o", place / "two", files, env=environment)
+        assert f"i32 because the {name} is 128001" in said, said
+        assert written(place / "two") == written(place / "one")
+
+
+def test_a_part_that_changes_before_it_is_joined_is_refused(program, broken, inputs, tmp_path):
+    """The index then asks for tokens that the part does not have. The program of the test does not
+    compare hashes, as if the file changed right after that."""
+    parts = make_parts(program, inputs, tmp_path / "out")
+    path = parts / "000004.idx"
+    good = path.read_bytes()
+    environment = {"RP_DEFECT": "trust_finished_parts"}
+    for length in 1 << 30, -1:
+        path.write_bytes(good[:38] + length.to_bytes(4, "little", signed=True) + good[42:])
+        refused(broken, *OPTIONS, *EACH, "-o", tmp_path / "out", inputs[0], env=environment,
+                words=["RP_E_CHANGED", "000004.idx", "makes the part anew"])
+        assert not (tmp_path / "out.bin").exists()

@@ -149,10 +149,48 @@ def test_what_is_refused_names_the_object(program, folder, store, monkeypatch):
     said = refused(program, BARE, "-o", folder / "x", url, words=[f"{store.base}/bad.parquet: "])
     assert "S3CR3T" not in said
     for path, words in (
-        ("none.parquet", ["404", "is not there"]),
+        ("none.parquet", ["404", "not found"]),
         ("folder/", ["cannot be asked"]),
     ):
         said = refused(program, BARE, "-o", folder / "x", f"{store.base}/{path}?sig=S3CR3T",
                        words=[*words, store.base])  # fmt: skip
         assert "S3CR3T" not in said
     assert left_beside(folder / "x") == []
+
+
+def test_empty_objects_of_a_folder_are_skipped(program, folder, bucket):
+    """As the _SUCCESS that Spark leaves; one that was named is refused."""
+    here = write_folder(folder / "here")
+    shutil.copytree(here, bucket / "data")
+    (bucket / "data" / "_SUCCESS").touch()
+    (bucket / "data" / "empty.parquet").touch()
+    convert(program, BARE, "-o", folder / "local", here)
+    said = convert(program, BARE, "-o", folder / "remote", "s3://b/data/")
+    assert written(folder / "remote") == written(folder / "local")
+    assert "1 too small" in said, said
+    refused(program, BARE, "-o", folder / "x", "s3://b/data/empty.parquet",
+            words=["s3://b/data/empty.parquet: found an empty object"])  # fmt: skip
+
+
+def test_a_document_is_refused_by_the_name_of_its_object(program, folder, store):
+    """What waits for the tokenizer is of the object that was read last, whose copy is gone soon."""
+    for name in "ab":
+        line = json.dumps({"prompt": "a" if name == "a" else "z", "completion": ""})
+        (store.folder / f"{name}.jsonl").write_text(line)
+    urls = [f"{store.base}/{name}.jsonl" for name in "ab"]
+    common = BARE, "--vocab-size", 100, "-o", folder / "x"
+    refused(program, *common, *urls, words=[f"{urls[1]}: ", "b.jsonl:1: token ids", "found 122"])
+    refused(program, *common, *urls[::-1], words=[f"{urls[1]}: ", "found 122"])
+
+
+def test_the_mask_of_a_megatron_data_set_in_a_bucket(program, folder, bucket):
+    lines = [json.dumps({"input_ids": [1, 2, 3], "labels": [-100, 2, -100]})] * 5
+    (folder / "a.jsonl").write_text("\n".join(lines))
+    (bucket / "data").mkdir()
+    common = BARE, "--vocab-size", 100
+    convert(program, *common, "-o", bucket / "data" / "masked", folder / "a.jsonl")
+    spans = (bucket / "data" / "masked.spans").read_bytes()
+    for url in "s3://b/data/masked.bin", "s3://b/data/":
+        convert(program, *common, "--force", "-o", folder / "out", url)
+        assert written(folder / "out") == written(bucket / "data" / "masked"), url
+        assert (folder / "out.spans").read_bytes() == spans

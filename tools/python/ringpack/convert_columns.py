@@ -35,7 +35,7 @@ def need(package, name=None):
         print(error, file=sys.stderr)
         raise Refused(
             "resource",
-            f"the Python package `{package}` is not there",
+            f"the Python package `{package}` is not installed",
             f"`pip install {package}`, or set RINGPACK_PYTHON to a Python that has it",
         ) from None
 

@@ -71,7 +71,9 @@ try:
     from .convert_columns import Refused, Table, choose, need
     from .convert_readers import READERS
 except ImportError as error:
-    print(error, file=sys.stderr)
+    print(f"{sys.executable}: {error}", file=sys.stderr)
+    if sys.argv[1:2] in (["--decompress"], ["--decode"]):  # their output has no place for a refusal
+        sys.exit(1)
     hint = "`pip install numpy`, or set RINGPACK_PYTHON to a Python that has it"
     sys.stdout.buffer.write(refusal_frame("resource", f"{sys.executable}: {error}", hint))
     sys.exit(0)
@@ -190,7 +192,12 @@ def read_lines(source, count):
     lines = []
     for _ in range(count):
         number, length = struct.unpack("<II", read_exactly(source, 8))
-        lines.append((number, json.loads(read_exactly(source, length))))
+        line = read_exactly(source, length)
+        try:
+            lines.append((number, json.loads(line)))
+        except (RecursionError, ValueError) as error:
+            raise Refused("format", f"{path}:{number}: expected JSON that Python reads: {error}",
+                          "mend it, or take it out") from None
     return path, lines
 
 

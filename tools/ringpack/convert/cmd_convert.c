@@ -39,7 +39,8 @@ static const char help[] =
     "  arrayrecord  .array_record .arrayrecord                array_record, tfrecord\n"
     "  lance        DIRECTORY.lance                           pylance\n\n"
     "  -o, --output PREFIX  what to write\n"
-    "  --force              replace PREFIX.bin and PREFIX.idx\n"
+    "  --force              replace an existing output: PREFIX.bin, .idx, .spans, .tokens.json\n"
+    "                       and PREFIX.bin.rpx\n"
     "  --workers N          files to convert at a time (default: one a CPU, at most 8)\n"
     "  --column NAME        the column of ids or of text (default: input_ids, tokens, the only\n"
     "                       column of integer lists, or text)\n"
@@ -54,7 +55,8 @@ static const char help[] =
     "  --mask NAME          the column that says which tokens are trained, or none (default:\n"
     "                       labels, completion_mask, assistant_masks or loss_mask)\n"
     "  --mask-value V       train or ignore: what an entry that is not 0 says of its token\n"
-    "  --mask-of W          token or next: the token that an entry is about\n"
+    "  --mask-of W          token (default) or next: whether entry i describes token i or\n"
+    "                       token i + 1\n"
     "  --drop-labels        the same as --mask none: every token is trained\n"
     "  --vocab-size N       of the tokenizer that made the ids; larger ones are refused, and from\n"
     "                       65500 on they become i32 (default: the largest id decides, for forms\n"
@@ -71,7 +73,7 @@ static const char help[] =
     "  --group-bytes N      bytes of input in a group (default 16m to 256m, by what there is)\n"
     "  --part I/N           make only every N-th part, from the I-th on (0 <= I < N): N machines\n"
     "                       that share the directory of PREFIX do one conversion together\n"
-    "  --merge              make none, and join those that all machines have made\n";
+    "  --merge              convert nothing; join the parts that all machines have made\n";
 
 /* What getopt fills in. */
 struct arguments {

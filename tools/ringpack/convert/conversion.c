@@ -63,6 +63,12 @@ static int check_end(const struct rp_conversion *conversion, const char *option,
                    given ? "" : " (the tokenizer's)", conversion->vocab_size, id);
 }
 
+/* -1: no document gets one. */
+static int64_t appended_eos(const struct rp_conversion *conversion)
+{
+    return conversion->append_eos ? conversion->eos : -1;
+}
+
 /* The vocabulary decides the type of the output where it is known before the first token. */
 static int settle_tokens(struct rp_conversion *conversion, const struct rp_tokenizer *tokenizer,
                          struct rp_error *error)
@@ -81,11 +87,11 @@ static int settle_tokens(struct rp_conversion *conversion, const struct rp_token
     else if (options->tokenizer_given || all_text)
         conversion->vocab_size = tokenizer->vocab_size;
     conversion->tokenizer_known = options->tokenizer_given || (all_text && !options->vocab_size);
-    int64_t eos = conversion->append_eos ? conversion->eos : -1;
+    int64_t eos = appended_eos(conversion);
     if (conversion->vocab_size)
         conversion->wide = conversion->vocab_size > RP_OUTPUT_IDS_NARROW;
     else
-        conversion->wide = eos >= RP_OUTPUT_IDS_NARROW || conversion->bos >= RP_OUTPUT_IDS_NARROW;
+        conversion->wide = rp_ends_are_wide(conversion);
     int code = check_end(conversion, "--eos", options->eos != NULL, eos, error);
     if (code == 0)
         code = check_end(conversion, "--bos", true, conversion->bos, error);
@@ -151,6 +157,20 @@ static int check_found(const struct rp_conversion *conversion, const struct rp_t
                    counts->unreadable + conversion->inputs->unreadable);
 }
 
+/* Why the ids of the output are as wide as they are, where no vocabulary says it. */
+static void print_reason(const struct rp_conversion *conversion, const struct rp_task_part *made)
+{
+    char count[RP_CMD_TEXT_BYTES];
+    int64_t eos = appended_eos(conversion);
+    bool is_eos = eos >= conversion->bos;
+    if (made->token_max < RP_OUTPUT_IDS_NARROW && rp_ends_are_wide(conversion))
+        printf("i32 because the %s is %" PRId64 "\n", is_eos ? "EOS" : "BOS",
+               is_eos ? eos : conversion->bos);
+    else
+        printf("%s because the largest id is %s\n", made->wide ? "i32" : "u16",
+               rp_cmd_count_text(made->token_max, count));
+}
+
 static void print_summary(const struct rp_conversion *conversion, const struct rp_task_part *made,
                           double seconds)
 {
@@ -162,8 +182,7 @@ static void print_summary(const struct rp_conversion *conversion, const struct r
            made->wide ? "i32" : "u16", rp_cmd_count_text(made->documents, b),
            rp_cmd_count_text(counts->files, c), seconds);
     if (conversion->vocab_size == 0)
-        printf("%s because the largest id is %s\n", made->wide ? "i32" : "u16",
-               rp_cmd_count_text(made->token_max, a));
+        print_reason(conversion, made);
     uint64_t unreadable = counts->unreadable + inputs->unreadable;
     if (counts->binary + counts->not_utf8 + counts->too_small + unreadable > 0)
         printf("skipped: %s binary, %s not UTF-8, %s too small, %s unreadable\n",

@@ -52,7 +52,7 @@ int rp_plain_end(struct rp_plain *plain, const char *path, int code, struct rp_e
     if (ended == EXIT_NO_PACKAGE)
         return rp_fail(error, -RP_E_RESOURCE,
                        "`pip install zstandard`, or set RINGPACK_PYTHON to a Python that has it",
-                       "%s: the Python package `zstandard` is not there", path);
+                       "%s: the Python package `zstandard` is not installed", path);
     if (ended == EXIT_CORRUPT)
         return rp_fail(error, -RP_E_CORRUPT, "make the archive anew; `zstd -t` tests one",
                        "%s: expected a zstd archive, found one that is damaged or ends early",

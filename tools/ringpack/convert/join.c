@@ -21,6 +21,24 @@ static size_t documents_taken(const int32_t *lengths, uint64_t documents, uint64
     return taken;
 }
 
+/* The index has passed the check of its hash; yet it is a file that anything may have changed
+ * since, and the tokens are read by it. */
+static int check_lengths(const struct rp_task_part *made, const int32_t *lengths,
+                         struct rp_error *error)
+{
+    uint64_t tokens = 0;
+    bool fits = true;
+    for (size_t i = 0; i < made->documents; i++) {
+        fits = fits && lengths[i] >= 0;
+        tokens += (uint64_t)lengths[i];
+    }
+    if (fits && tokens == made->tokens && tokens * (made->wide ? 4 : 2) == made->token_bytes)
+        return 0;
+    return rp_fail(error, -RP_E_CHANGED, "type the same command again: it makes the part anew",
+                   "the index of a part: expected %" PRIu64 " tokens, found %" PRIu64, made->tokens,
+                   tokens);
+}
+
 /* In steps, so that Ctrl-C does not wait for terabytes; all lengths come with the first. */
 static int append_part(struct rp_output *output, const struct rp_map *tokens,
                        const struct rp_map *index, const struct rp_task_part *made, uint64_t wanted,
@@ -34,8 +52,8 @@ static int append_part(struct rp_output *output, const struct rp_map *tokens,
     uint64_t left;
     size_t documents = documents_taken(lengths, made->documents, wanted, &left);
     struct rp_ids ids = {.at = tokens->data, .width = made->wide ? 4 : 2};
-    int code = 0;
-    do {
+    int code = check_lengths(made, lengths, error);
+    while (code == 0 && (documents > 0 || left > 0)) {
         ids.count = (size_t)rp_min_u64(left, STEP_IDS);
         code = rp_interrupt_check(RP_CONVERT_IS_SAFE, error);
         if (code == 0)
@@ -43,7 +61,7 @@ static int append_part(struct rp_output *output, const struct rp_map *tokens,
         ids.at = (const uint8_t *)ids.at + ids.count * ids.width;
         left -= ids.count;
         documents = 0;
-    } while (code == 0 && left > 0);
+    }
     free(lengths);
     return code;
 }
@@ -105,6 +123,8 @@ static int join_part(struct rp_conversion *conversion, struct rp_output *output,
                        "%s: it changed while it was in use", token_path);
     if (code == 0)
         code = append_part(output, &tokens, &index, &task->made, wanted, error);
+    if (code == -RP_E_CHANGED)
+        code = rp_fail_context(error, code, "%s", index_path);
     if (code == 0)
         code = join_spans(conversion, output, task, first, error);
     rp_map_close(&tokens);
@@ -123,8 +143,8 @@ static void add_counts(struct rp_counts *sum, const struct rp_counts *counts)
     sum->unreadable += counts->unreadable;
 }
 
-/* The type of the output follows from all ids, so that it does not depend on who met the first that
- * is too large for u16. */
+/* The type of the output follows from all ids, those that are put around documents among them, so
+ * that it does not depend on who met the first that is too large for u16. */
 static void sum_up(const struct rp_conversion *conversion, struct rp_task_part *joined)
 {
     *joined = (struct rp_task_part){0};
@@ -134,8 +154,9 @@ static void sum_up(const struct rp_conversion *conversion, struct rp_task_part *
         joined->token_max = rp_max_u64(joined->token_max, made->token_max);
         add_counts(&joined->counts, &made->counts);
     }
-    joined->wide = conversion->vocab_size ? conversion->vocab_size > RP_OUTPUT_IDS_NARROW
-                                          : joined->token_max >= RP_OUTPUT_IDS_NARROW;
+    joined->wide = conversion->vocab_size
+                       ? conversion->vocab_size > RP_OUTPUT_IDS_NARROW
+                       : joined->token_max >= RP_OUTPUT_IDS_NARROW || rp_ends_are_wide(conversion);
 }
 
 int rp_parts_join(struct rp_conversion *conversion, struct rp_task_part *joined,

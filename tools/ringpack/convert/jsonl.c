@@ -71,6 +71,30 @@ static int add_text(struct rp_convert *convert, json_t *text, struct rp_error *e
     return rp_tokenizer_add(&convert->tokenizer, json_string_value(text), bytes, error);
 }
 
+/* The worker makes the mask of these lines, so nothing else can be said of it, but that there is
+ * none. */
+static int check_mask(const struct rp_convert *convert, enum rp_ask ask, struct rp_error *error)
+{
+    const struct rp_mask_choice *mask = &convert->mask;
+    const char *made = ask == RP_ASK_CHATS ? "assistant_masks" : "completion_mask";
+    const char *option = NULL, *given = NULL;
+    if (rp_mask_is_none(mask))
+        return 0;
+    if (!rp_mask_is_auto(mask) && strcmp(mask->name, made) != 0)
+        option = "--mask", given = mask->name;
+    else if (mask->value && strcmp(mask->value, "train") != 0)
+        option = "--mask-value", given = mask->value;
+    else if (mask->of && strcmp(mask->of, "token") != 0)
+        option = "--mask-of", given = mask->of;
+    if (!option)
+        return 0;
+    return rp_fail(error, -RP_E_USAGE,
+                   "leave it out, or train every token with --mask none; convert lines with masks "
+                   "of their own one by one",
+                   "%s:%" PRIu64 ": %s %s: `%s` lines have the mask `%s` alone", convert->path,
+                   convert->line, option, given, ask == RP_ASK_CHATS ? "messages" : "prompt", made);
+}
+
 /* A prompt and its completion, or the messages of a chat: the worker makes ids and a mask of them.
  * The texts of a chat's template have all ends that they want. */
 static int add_chat(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
@@ -87,13 +111,12 @@ static int add_chat(struct rp_convert *convert, json_t *object, const char *line
         return fail_line(convert, -RP_E_FORMAT,
                          "`prompt` and `completion` that are both text or both lists of messages",
                          "something else", error);
-    const struct rp_chat chat = {.path = convert->path,
-                                 .line = convert->line,
-                                 .text = line,
-                                 .bytes = bytes,
-                                 .ask = is_text  ? RP_ASK_PAIRS
-                                        : prompt ? RP_ASK_CHAT_PAIRS
-                                                 : RP_ASK_CHATS};
+    enum rp_ask ask = is_text ? RP_ASK_PAIRS : prompt ? RP_ASK_CHAT_PAIRS : RP_ASK_CHATS;
+    int code = check_mask(convert, ask, error);
+    if (code < 0)
+        return code;
+    const struct rp_chat chat = {
+        .path = convert->path, .line = convert->line, .text = line, .bytes = bytes, .ask = ask};
     return rp_tokenizer_add_chat(&convert->tokenizer, &chat, error);
 }
 

@@ -18,12 +18,21 @@
 
 enum { CODE_I32 = 4, CODE_U16 = 8 }; /* dtype codes of the index */
 
-static int refuse_existing(const char *path, struct rp_error *error)
+/* Nothing is replaced that nobody named: neither the output nor what lies beside one. */
+static int refuse_existing(const char *prefix, struct rp_error *error)
 {
-    if (access(path, F_OK) < 0)
-        return 0;
-    return rp_fail(error, -EEXIST, "choose another -o, or give --force to replace it",
-                   "%s: it exists already", path);
+    static const char *const endings[] = {".bin", ".idx", ".spans", ".tokens.json", ".bin.rpx"};
+    int code = 0;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(endings) && code == 0; i++) {
+        char *path = rp_format("%s%s", prefix, endings[i]);
+        if (!path)
+            code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", prefix);
+        else if (access(path, F_OK) == 0)
+            code = rp_fail(error, -EEXIST, "choose another -o, or give --force to replace it",
+                           "%s: it exists already", path);
+        free(path);
+    }
+    return code;
 }
 
 int rp_output_open(struct rp_output *output, const char *prefix, bool wide, bool replace,
@@ -39,9 +48,7 @@ int rp_output_open(struct rp_output *output, const char *prefix, bool wide, bool
     if (!output->token_path || !output->index_path || !output->span_path || !output->buffer)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory to write it", prefix);
     if (code == 0 && !replace)
-        code = refuse_existing(output->token_path, error);
-    if (code == 0 && !replace)
-        code = refuse_existing(output->index_path, error);
+        code = refuse_existing(prefix, error);
     if (code == 0)
         code = rp_new_file_open(&output->tokens, output->token_path, error);
     if (code < 0)
@@ -208,7 +215,8 @@ static int fail_other_mask(const struct rp_output *output, const struct rp_mask_
     return rp_fail(error, -RP_E_FORMAT,
                    "choose one with --mask NAME, or train every token with --mask none; inputs of "
                    "several masks are converted one by one, and are several sources of a run",
-                   "mask: expected %s, as of the documents before, found %s", expected, found);
+                   "two masks in one output: earlier documents have `%s`, this one has `%s`",
+                   expected, found);
 }
 
 int rp_output_mask(struct rp_output *output, size_t document, const struct rp_mask_origin *origin,

@@ -62,6 +62,8 @@ RP_MUST_CHECK int rp_conversion_run(const struct rp_convert_options *options,
 
 /** Cut the inputs into tasks, and see which of them are this process's. */
 RP_MUST_CHECK int rp_tasks_make(struct rp_conversion *conversion, struct rp_error *error);
+/** Whether a token that is put around documents does not fit u16. */
+bool rp_ends_are_wide(const struct rp_conversion *conversion);
 /** One thread's state: its own tokenizer is opened later. */
 struct rp_convert rp_task_convert(struct rp_conversion *conversion);
 /** Convert a task to its part, or to the output. */

@@ -2,11 +2,14 @@
 /* tasks.c — where tasks begin, and how one is converted. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
 #include "convert/parts.h"
 #include "corpus/borrowed.h"
+#include "corpus/corpus.h"
+#include "corpus/spanfile.h"
 #include "interrupt.h"
 
 /* Megatron datasets are copied, not decoded: one task has all that follow each other. */
@@ -51,6 +54,12 @@ int rp_tasks_make(struct rp_conversion *conversion, struct rp_error *error)
     return conversion->folder ? 0 : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
 }
 
+bool rp_ends_are_wide(const struct rp_conversion *conversion)
+{
+    return (conversion->append_eos && conversion->eos >= RP_OUTPUT_IDS_NARROW) ||
+           conversion->bos >= RP_OUTPUT_IDS_NARROW;
+}
+
 struct rp_convert rp_task_convert(struct rp_conversion *conversion)
 {
     const struct rp_convert_options *options = conversion->options;
@@ -93,12 +102,25 @@ static int convert_local(struct rp_convert *convert, const struct rp_input *inpu
                    input->path, input->form->name);
 }
 
+/* The mask of a copy of a Megatron data set is read from a sidecar, which is made beside it. */
+static int index_mask(const char *tokens, struct rp_error *error)
+{
+    char *spans = rp_spanfile_path(tokens);
+    bool is_there = spans && access(spans, F_OK) == 0;
+    free(spans);
+    return is_there ? rp_index_build(tokens, NULL, NULL, NULL, NULL, error) : 0;
+}
+
 /* An object of a store is on this machine only while it is read. */
 static int convert_file(struct rp_convert *convert, const struct rp_input *input,
                         struct rp_error *error)
 {
     if (!input->url)
         return convert_local(convert, input, error);
+    if (input->bytes == 0 && !input->named) { /* of a folder: what says that a job has ended */
+        convert->counts.too_small++;
+        return 0;
+    }
     struct rp_borrowed borrowed;
     char *place = rp_path_directory(convert->prefix);
     int code = place ? rp_borrowed_open(&borrowed, input->url, place, NULL, error)
@@ -108,9 +130,15 @@ static int convert_file(struct rp_convert *convert, const struct rp_input *input
         return code;
     struct rp_input local = *input;
     local.path = borrowed.path;
-    code = convert_local(convert, &local, error);
+    if (local.form->reading == RP_READ_MEGATRON)
+        code = index_mask(local.path, error);
+    if (code == 0)
+        code = convert_local(convert, &local, error);
+    if (code == 0) /* what the tokenizer still has is of this object, and messages name it */
+        code = rp_tokenizer_flush(&convert->tokenizer, error);
     if (code < 0)
         code = rp_fail_context(error, code, "%s", input->path);
+    convert->path = input->path;
     rp_borrowed_close(&borrowed);
     return code;
 }

@@ -14,6 +14,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "convert/convert.h"
 #include "interrupt.h"
 
@@ -224,25 +225,28 @@ void rp_frame_release(struct rp_frame *frame)
     *frame = (struct rp_frame){0};
 }
 
-/* The script lies beside the program in a wheel, and in the source tree above it in a build; NULL:
- * let Python find it as a module of the installed package. */
+/* In a build a link to the script lies beside the program; in a wheel the program is ringpack/bin
+ * of the package, and the script in ringpack. It is looked for nowhere else, because whoever may
+ * write there would say what runs. NULL: let Python find it as a module of the installed package.
+ */
 static char *find_script(void)
 {
+    static const char package[] = "/ringpack/bin";
     char place[4096];
     ssize_t length = readlink("/proc/self/exe", place, sizeof place - 1);
-    if (length <= 0)
+    place[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(place, '/');
+    if (!slash)
         return NULL;
-    place[length] = 0;
-    static const char *const below[] = {"", "tools/python/ringpack/"};
-    for (char *slash; (slash = strrchr(place, '/')) != NULL; *slash = 0) {
-        for (size_t i = 0; i < RP_ARRAY_COUNT(below); i++) {
-            slash[0] = 0;
-            char *path = rp_format("%s/%s" WORKER, place, below[i]);
-            if (!path || access(path, R_OK) == 0)
-                return path;
-            free(path);
-        }
+    *slash = 0;
+    char *path = rp_format("%s/" WORKER, place);
+    if (path && access(path, R_OK) < 0 && rp_text_has_suffix(place, package)) {
+        free(path);
+        path = rp_format("%.*s/" WORKER, (int)(strrchr(place, '/') - place), place);
     }
+    if (path && access(path, R_OK) == 0)
+        return path;
+    free(path);
     return NULL;
 }
 

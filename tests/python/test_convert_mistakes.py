@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ringpack convert` where something is in the way: files that would be lost, options that say
+nothing, lines that Python cannot read, a Python without packages, a script of somebody else."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from convert_kit import WORKER_PYTHON, convert, documents, refused
+
+BARE = "--no-append-eos"
+WORKER = Path(__file__).parents[2] / "tools" / "python" / "ringpack" / "convert_worker.py"
+
+
+@pytest.mark.parametrize("ending", [".bin", ".idx", ".spans", ".tokens.json", ".bin.rpx"])
+def test_files_of_an_earlier_output_are_kept(program, tmp_path, ending):
+    (tmp_path / "a.txt").write_text("ab")
+    kept = tmp_path / f"out{ending}"
+    kept.write_text("kept")
+    common = "-o", tmp_path / "out", tmp_path / "a.txt"
+    refused(program, *common, words=[f"out{ending}: it exists already", "--force"])
+    assert kept.read_text() == "kept" and len(list(tmp_path.iterdir())) == 2
+    convert(program, "--force", *common)
+    assert documents(tmp_path / "out") == [[97, 98, 256]]
+    assert not kept.exists() or kept.read_bytes() != b"kept"
+
+
+LINES = {
+    "messages": ({"messages": [{"role": "user", "content": "a"}]}, "assistant_masks"),
+    "prompt": ({"prompt": "a", "completion": "b"}, "completion_mask"),
+}
+CHOICES = ["--mask", "spam"], ["--mask-value", "ignore"], ["--mask-of", "next"]
+
+
+@pytest.mark.parametrize("kind", LINES)
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice[0])
+def test_masks_that_lines_of_text_cannot_have(program, tmp_path, kind, choice):
+    line, made = LINES[kind]
+    (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
+    common = "-o", tmp_path / "out", tmp_path / "a.jsonl"
+    words = ["a.jsonl:1: " + " ".join(choice), f"`{kind}` lines", f"`{made}`", "--mask none"]
+    refused(program, *choice, *common, words=words)
+    if kind == "prompt":
+        convert(program, "--mask", made, "--mask-value", "train", "--mask-of", "token", *common)
+        assert (tmp_path / "out.spans").exists()
+        convert(program, "--mask", "none", *choice[2:], "--force", *common)
+        assert not (tmp_path / "out.spans").exists()
+
+
+def test_a_line_that_is_too_deep_is_refused_by_its_number(program, tmp_path):
+    line = {"prompt": "a", "completion": "b"}
+    deep = json.dumps(line)[:-1] + ', "x": ' + "[" * 1500 + "]" * 1500 + "}"
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(line)}\n{deep}\n")
+    try:
+        json.loads(deep)
+    except RecursionError:
+        words = ["a.jsonl:2: expected JSON", "RP_E_FORMAT"]
+        refused(program, "-o", tmp_path / "out", tmp_path / "a.jsonl", words=words)
+    else:  # a Python that reads more
+        convert(program, "-o", tmp_path / "out", tmp_path / "a.jsonl")
+
+
+def without_numpy(place):
+    (place / "stub").mkdir()
+    (place / "stub" / "numpy.py").write_text("raise ImportError('no numpy here')")
+    return {"PYTHONPATH": str(place / "stub")}
+
+
+def test_zstd_without_numpy_is_no_document(program, tmp_path):
+    environment = without_numpy(tmp_path)
+    (tmp_path / "a.txt.zst").write_bytes(b"whatever")
+    words = ["no numpy here", "a.txt.zst"]
+    refused(program, "-o", tmp_path / "out", tmp_path / "a.txt.zst", words=words, env=environment)
+    assert not list(tmp_path.glob("out*"))
+    for option in "--decompress", "--decode":
+        done = subprocess.run([sys.executable, WORKER, option, "zstd"], input=b"", check=False,
+                              capture_output=True, env={**os.environ, **environment})  # fmt: skip
+        assert done.returncode == 1 and done.stdout == b"" and b"no numpy here" in done.stderr
+
+
+def test_a_script_of_somebody_else_does_not_run(program, tmp_path):
+    """One that lies above the program, as in a directory where everybody may write."""
+    copy = tmp_path / "deep" / "bin" / "ringpack"
+    copy.parent.mkdir(parents=True)
+    shutil.copy(program, copy)
+    theirs = f"open({str(tmp_path / 'ran')!r}, 'w')"
+    for place in tmp_path, tmp_path / "deep", tmp_path / "tools" / "python" / "ringpack":
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "convert_worker.py").write_text(theirs)
+    (tmp_path / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
+    convert(copy, "-o", tmp_path / "out", tmp_path / "a.jsonl")  # the module of the package
+    assert documents(tmp_path / "out") == [[97, 98, 256]] and not (tmp_path / "ran").exists()
+    package = tmp_path / "ringpack"  # of a wheel
+    shutil.copytree(WORKER.parent, package)
+    (package / "bin").mkdir(exist_ok=True)
+    shutil.copy(program, package / "bin")
+    environment = {**WORKER_PYTHON, "PYTHONPATH": ""}
+    convert(package / "bin" / "ringpack", "--force", "-o", tmp_path / "out", tmp_path / "a.jsonl",
+            env=environment, cwd=tmp_path / "deep")  # fmt: skip
+    assert documents(tmp_path / "out") == [[97, 98, 256]] and not (tmp_path / "ran").exists()
