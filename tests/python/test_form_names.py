@@ -89,7 +89,7 @@ FORMS = {  # what it is, and the words that say what to do
     "feather": (a_file("x.feather"), "Feather", CONVERT),
     "compressed feather": (compressed_feather, "compressed", "ringpack convert"),
     "zstd mds": (a_folder("shard.00000.mds.zstd"), "compressed MDS", CONVERT),
-    "jsonl": (a_file("x.jsonl"), "JSON lines", "--tokenizer FILE: `ringpack convert -o PREFIX "),
+    "jsonl": (a_file("x.jsonl"), "JSON lines", "--tokenizer FILE): `ringpack convert -o PREFIX "),
     "jsonl.zst": (a_folder("x.jsonl.zst"), "JSON lines", "`ringpack convert -o PREFIX "),
     "jsonl.gz": (a_file("x.jsonl.gz"), "JSON lines", "`ringpack convert -o PREFIX "),
     "hdf5": (a_file("x.h5"), "HDF5", CONVERT),
