@@ -256,4 +256,4 @@ def test_a_long_mask_needs_a_sidecar(program, folder):
     numpy.array([tokens], "<u8").tofile(f"{path}.index")
     said = refusal(program, "inspect", path)
     assert f"{path}.loss: too long to be read at every start" in said, said
-    assert f"ringpack index --dtype u16 {path}" in said, said
+    assert f"ringpack index --dtype u16 --mask loss {path}" in said, said
