@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bits.h"
+
 /* A 128-bit value, low half first; as bytes it is 16 bytes little-endian. */
 struct rp_hash128 {
     uint64_t low, high;
@@ -34,6 +36,17 @@ static inline struct rp_hash128 rp_hash128_sum(struct rp_hash128 a, struct rp_ha
     struct rp_hash128 sum = {a.low + b.low, a.high + b.high};
     sum.high += sum.low < a.low;
     return sum;
+}
+
+/** The 16 bytes of a hash in a file, at any alignment. */
+static inline void rp_hash128_store(uint8_t *bytes, struct rp_hash128 hash)
+{
+    rp_store_u64(bytes, hash.low);
+    rp_store_u64(bytes + 8, hash.high);
+}
+static inline struct rp_hash128 rp_hash128_load(const uint8_t *bytes)
+{
+    return (struct rp_hash128){rp_load_u64(bytes), rp_load_u64(bytes + 8)};
 }
 
 #define RP_HASH_HEX_BYTES 33

@@ -56,11 +56,6 @@ static int damaged_hash(const struct rp_sidecar *sidecar, const char *token_path
                    sidecar->path, what);
 }
 
-static struct rp_hash128 load_hash(const uint8_t *p)
-{
-    return (struct rp_hash128){rp_load_u64(p), rp_load_u64(p + 8)};
-}
-
 static void decode(const uint8_t *header, struct rp_sidecar_info *info)
 {
     uint32_t sections = rp_load_u32(header + AT_TABLE_SECTIONS);
@@ -74,18 +69,16 @@ static void decode(const uint8_t *header, struct rp_sidecar_info *info)
         .token_max = rp_load_u64(header + AT_TOKEN_MAX),
         .block_count = rp_load_u64(header + AT_BLOCK_COUNT),
         .index_bytes = rp_load_u64(header + AT_INDEX_BYTES),
-        .index_sample = load_hash(header + AT_INDEX_SAMPLE),
-        .index_content = load_hash(header + AT_INDEX_CONTENT),
-        .content = load_hash(header + AT_CONTENT),
-        .table_root = load_hash(header + AT_TABLE_ROOT),
+        .index_sample = rp_hash128_load(header + AT_INDEX_SAMPLE),
+        .index_content = rp_hash128_load(header + AT_INDEX_CONTENT),
+        .content = rp_hash128_load(header + AT_CONTENT),
+        .table_root = rp_hash128_load(header + AT_TABLE_ROOT),
         .table = {.documents = rp_load_u64(header + AT_DOCUMENTS),
                   .span_count = rp_load_u64(header + AT_SPAN_COUNT),
                   .has_extents = sections & 1,
                   .has_spans = sections & 2},
     };
-    uint32_t rule = rp_load_u32(header + AT_MASK_RULE);
-    info->mask.rule = (struct rp_mask_rule){
-        .is_labels = rule & 1, .ignores = rule & 2, .of_next = rule & 4};
+    info->mask.rule = rp_mask_rule_of(rp_load_u32(header + AT_MASK_RULE));
     memcpy(info->column, header + AT_COLUMN, sizeof info->column);
     memcpy(info->mask.name, header + AT_MASK, sizeof info->mask.name);
 }
@@ -115,7 +108,8 @@ static int check_header(const struct rp_sidecar *sidecar, const char *token_path
     if (version < 1 || version > RP_SIDECAR_VERSION_TOKENIZER)
         return damaged(sidecar, token_path, -RP_E_VERSION, "version", RP_SIDECAR_VERSION, version,
                        error);
-    if (!rp_hash128_equal(rp_hash128(header, AT_HEADER_HASH), load_hash(header + AT_HEADER_HASH)))
+    if (!rp_hash128_equal(rp_hash128(header, AT_HEADER_HASH),
+                          rp_hash128_load(header + AT_HEADER_HASH)))
         return damaged_hash(sidecar, token_path, "header", error);
     if (version == 1 && rp_load_u64(header + AT_TABLE_BYTES) != 0)
         return fail_old_version(sidecar, token_path, error);
@@ -190,8 +184,9 @@ static int open_tokenizer(struct rp_sidecar *sidecar, const char *token_path,
     if (!has_tokenizer(sidecar))
         return 0;
     memcpy(tokenizer->name, at + TOKENIZER_AT_NAME, sizeof tokenizer->name);
-    tokenizer->hash = load_hash(at + TOKENIZER_AT_HASH);
-    if (!rp_hash128_equal(rp_hash128(at, TOKENIZER_AT_CHECK), load_hash(at + TOKENIZER_AT_CHECK)) ||
+    tokenizer->hash = rp_hash128_load(at + TOKENIZER_AT_HASH);
+    if (!rp_hash128_equal(rp_hash128(at, TOKENIZER_AT_CHECK),
+                          rp_hash128_load(at + TOKENIZER_AT_CHECK)) ||
         !memchr(tokenizer->name, 0, sizeof tokenizer->name) || !rp_ids_know_tokenizer(tokenizer))
         return damaged_hash(sidecar, token_path, "tokenizer", error);
     return 0;

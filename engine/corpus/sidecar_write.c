@@ -200,12 +200,6 @@ static int finish_table(struct rp_sidecar_writer *writer, struct rp_sidecar_info
     return code < 0 ? code : add_page_hashes(writer, info, error);
 }
 
-static void store_hash(uint8_t *p, struct rp_hash128 hash)
-{
-    rp_store_u64(p, hash.low);
-    rp_store_u64(p + 8, hash.high);
-}
-
 static void encode(const struct rp_sidecar_info *info, uint8_t header[RP_SIDECAR_HEADER_BYTES])
 {
     uint64_t table_bytes;
@@ -228,19 +222,17 @@ static void encode(const struct rp_sidecar_info *info, uint8_t header[RP_SIDECAR
     rp_store_u64(header + AT_BLOCK_COUNT, info->block_count);
     rp_store_u64(header + AT_TABLE_BYTES, table_bytes);
     rp_store_u64(header + AT_INDEX_BYTES, info->index_bytes);
-    store_hash(header + AT_INDEX_SAMPLE, info->index_sample);
-    store_hash(header + AT_INDEX_CONTENT, info->index_content);
-    store_hash(header + AT_CONTENT, info->content);
+    rp_hash128_store(header + AT_INDEX_SAMPLE, info->index_sample);
+    rp_hash128_store(header + AT_INDEX_CONTENT, info->index_content);
+    rp_hash128_store(header + AT_CONTENT, info->content);
     rp_store_u32(header + AT_TABLE_SECTIONS,
                  (info->table.has_extents ? 1u : 0u) | (info->table.has_spans ? 2u : 0u));
     rp_store_u64(header + AT_SPAN_COUNT, info->table.span_count);
-    store_hash(header + AT_TABLE_ROOT, info->table_root);
-    rp_store_u32(header + AT_MASK_RULE, (info->mask.rule.is_labels ? 1u : 0u) |
-                                            (info->mask.rule.ignores ? 2u : 0u) |
-                                            (info->mask.rule.of_next ? 4u : 0u));
+    rp_hash128_store(header + AT_TABLE_ROOT, info->table_root);
+    rp_store_u32(header + AT_MASK_RULE, rp_mask_rule_bits(&info->mask.rule));
     memcpy(header + AT_COLUMN, info->column, sizeof info->column);
     memcpy(header + AT_MASK, info->mask.name, sizeof info->mask.name);
-    store_hash(header + AT_HEADER_HASH, rp_hash128(header, AT_HEADER_HASH));
+    rp_hash128_store(header + AT_HEADER_HASH, rp_hash128(header, AT_HEADER_HASH));
 }
 
 /* Behind everything else. */
@@ -254,8 +246,8 @@ static int write_tokenizer(const struct rp_sidecar_writer *writer,
     if (!rp_ids_know_tokenizer(&info->tokenizer))
         return 0;
     memcpy(bytes + TOKENIZER_AT_NAME, info->tokenizer.name, RP_TOKENIZER_NAME_BYTES);
-    store_hash(bytes + TOKENIZER_AT_HASH, info->tokenizer.hash);
-    store_hash(bytes + TOKENIZER_AT_CHECK, rp_hash128(bytes, TOKENIZER_AT_CHECK));
+    rp_hash128_store(bytes + TOKENIZER_AT_HASH, info->tokenizer.hash);
+    rp_hash128_store(bytes + TOKENIZER_AT_CHECK, rp_hash128(bytes, TOKENIZER_AT_CHECK));
     return rp_file_write_at(writer->file.fd, writer->path, bytes, sizeof bytes,
                             writer->bytes.begin + image_bytes + 8 * rp_table_pages(image_bytes),
                             error);

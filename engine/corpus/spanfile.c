@@ -80,25 +80,17 @@ int rp_spanfile_add(struct rp_spanfile_writer *writer, const struct rp_span *spa
     return code;
 }
 
-static void store_hash(uint8_t *at, struct rp_hash128 hash)
-{
-    rp_store_u64(at, hash.low);
-    rp_store_u64(at + 8, hash.high);
-}
-
 int rp_spanfile_finish(struct rp_spanfile_writer *writer, struct rp_error *error)
 {
     uint8_t header[RP_SPANFILE_HEADER_BYTES] = MAGIC;
-    const struct rp_mask_rule *rule = &writer->origin.rule;
     int code = flush(writer, error);
     rp_store_u32(header + AT_VERSION, VERSION);
-    rp_store_u32(header + AT_RULE, (rule->is_labels ? 1u : 0u) | (rule->ignores ? 2u : 0u) |
-                                       (rule->of_next ? 4u : 0u));
+    rp_store_u32(header + AT_RULE, rp_mask_rule_bits(&writer->origin.rule));
     memcpy(header + AT_NAME, writer->origin.name, RP_MASK_NAME_BYTES);
     rp_store_u64(header + AT_DOCUMENTS, writer->documents);
     rp_store_u64(header + AT_SPANS, writer->spans);
-    store_hash(header + AT_CONTENT, rp_hasher_finish(&writer->hasher));
-    store_hash(header + AT_CHECK, rp_hash128(header, AT_CHECK));
+    rp_hash128_store(header + AT_CONTENT, rp_hasher_finish(&writer->hasher));
+    rp_hash128_store(header + AT_CHECK, rp_hash128(header, AT_CHECK));
     return code < 0 ? code
                     : rp_file_write_at(writer->file.fd, writer->file.path, header, sizeof header, 0,
                                        error);
@@ -123,11 +115,6 @@ static int damaged(const struct rp_spanfile *file, const char *what, uint64_t ex
                    file->path, what, expected, found);
 }
 
-static struct rp_hash128 load_hash(const uint8_t *at)
-{
-    return (struct rp_hash128){rp_load_u64(at), rp_load_u64(at + 8)};
-}
-
 static int read_header(struct rp_spanfile *file, struct rp_error *error)
 {
     const uint8_t *header;
@@ -137,20 +124,19 @@ static int read_header(struct rp_spanfile *file, struct rp_error *error)
     int code = rp_buffered_look(&file->file, 0, RP_SPANFILE_HEADER_BYTES, &header, error);
     if (code < 0)
         return code;
-    struct rp_hash128 found = rp_hash128(header, AT_CHECK), expected = load_hash(header + AT_CHECK);
+    struct rp_hash128 found = rp_hash128(header, AT_CHECK),
+                      expected = rp_hash128_load(header + AT_CHECK);
     if (memcmp(header, MAGIC, 8) != 0)
         return damaged(file, "magic", rp_load_u64(MAGIC), rp_load_u64(header), error);
     if (rp_load_u32(header + AT_VERSION) != VERSION)
         return damaged(file, "version", VERSION, rp_load_u32(header + AT_VERSION), error);
     if (!rp_hash128_equal(found, expected))
         return damaged(file, "hash of the header", expected.low, found.low, error);
-    uint32_t rule = rp_load_u32(header + AT_RULE);
-    file->origin.rule = (struct rp_mask_rule){
-        .is_labels = rule & 1, .ignores = rule & 2, .of_next = rule & 4};
+    file->origin.rule = rp_mask_rule_of(rp_load_u32(header + AT_RULE));
     memcpy(file->origin.name, header + AT_NAME, RP_MASK_NAME_BYTES);
     file->documents = rp_load_u64(header + AT_DOCUMENTS);
     file->spans = rp_load_u64(header + AT_SPANS);
-    file->content = load_hash(header + AT_CONTENT);
+    file->content = rp_hash128_load(header + AT_CONTENT);
     file->at = RP_SPANFILE_HEADER_BYTES;
     if (!memchr(file->origin.name, 0, RP_MASK_NAME_BYTES))
         return damaged(file, "bytes of the name, below", RP_MASK_NAME_BYTES, RP_MASK_NAME_BYTES,

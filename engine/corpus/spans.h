@@ -31,6 +31,17 @@ struct rp_mask_rule {
     bool of_next;   /* entry t is about token t + 1 */
 };
 
+/** The rule as the bits that sidecars, manifests and .spans hold, and back. Other bits are ignored.
+ */
+static inline uint32_t rp_mask_rule_bits(const struct rp_mask_rule *rule)
+{
+    return (rule->is_labels ? 1u : 0u) | (rule->ignores ? 2u : 0u) | (rule->of_next ? 4u : 0u);
+}
+static inline struct rp_mask_rule rp_mask_rule_of(uint32_t bits)
+{
+    return (struct rp_mask_rule){.is_labels = bits & 1, .ignores = bits & 2, .of_next = bits & 4};
+}
+
 /* What spans were made of. */
 struct rp_mask_origin {
     char name[RP_MASK_NAME_BYTES];

@@ -61,31 +61,20 @@ enum {
     AT_SIDECAR_TIME = 216,
 };
 
-static void store_hash(uint8_t *bytes, struct rp_hash128 hash)
-{
-    rp_store_u64(bytes, hash.low);
-    rp_store_u64(bytes + 8, hash.high);
-}
-
-static struct rp_hash128 load_hash(const uint8_t *bytes)
-{
-    return (struct rp_hash128){rp_load_u64(bytes), rp_load_u64(bytes + 8)};
-}
-
 void rp_manifest_store_fingerprint(uint8_t *bytes, const struct rp_fingerprint *fingerprint)
 {
-    store_hash(bytes, fingerprint->sampled);
-    store_hash(bytes + 16, fingerprint->full);
+    rp_hash128_store(bytes, fingerprint->sampled);
+    rp_hash128_store(bytes + 16, fingerprint->full);
 }
 
 struct rp_fingerprint rp_manifest_load_fingerprint(const uint8_t *bytes)
 {
-    return (struct rp_fingerprint){.sampled = load_hash(bytes), .full = load_hash(bytes + 16)};
+    return (struct rp_fingerprint){.sampled = rp_hash128_load(bytes),
+                                   .full = rp_hash128_load(bytes + 16)};
 }
 
 void rp_manifest_encode_record(const struct rp_manifest_record *record, uint8_t *bytes)
 {
-    const struct rp_mask_rule *rule = &record->mask.rule;
     memset(bytes, 0, RP_MANIFEST_RECORD_BYTES);
     rp_store_u64(bytes + AT_BYTES, record->bytes);
     rp_store_u64(bytes + AT_MTIME, record->mtime_ns);
@@ -98,12 +87,11 @@ void rp_manifest_encode_record(const struct rp_manifest_record *record, uint8_t 
     rp_store_u64(bytes + AT_EOS, (uint64_t)record->eos);
     rp_store_u64(bytes + AT_TOKEN_OFFSET, record->token_offset);
     rp_store_u64(bytes + AT_TOKEN_MAX, record->token_max);
-    store_hash(bytes + AT_CONTENT, record->content);
+    rp_hash128_store(bytes + AT_CONTENT, record->content);
     rp_manifest_store_fingerprint(bytes + AT_FINGERPRINT, &record->fingerprint);
     memcpy(bytes + AT_COLUMN, record->column, sizeof record->column);
     memcpy(bytes + AT_MASK, record->mask.name, sizeof record->mask.name);
-    rp_store_u32(bytes + AT_MASK_RULE, (rule->is_labels ? 1u : 0u) | (rule->ignores ? 2u : 0u) |
-                                           (rule->of_next ? 4u : 0u));
+    rp_store_u32(bytes + AT_MASK_RULE, rp_mask_rule_bits(&record->mask.rule));
     rp_store_u64(bytes + AT_INDEX_TIME, record->beside.index_ns);
     rp_store_u64(bytes + AT_MASK_TIME, record->beside.mask_ns);
     rp_store_u64(bytes + AT_SIDECAR_TIME, record->beside.sidecar_ns);
@@ -111,7 +99,6 @@ void rp_manifest_encode_record(const struct rp_manifest_record *record, uint8_t 
 
 void rp_manifest_decode_record(const uint8_t *bytes, struct rp_manifest_record *record)
 {
-    uint32_t rule = rp_load_u32(bytes + AT_MASK_RULE);
     *record = (struct rp_manifest_record){
         .bytes = rp_load_u64(bytes + AT_BYTES),
         .mtime_ns = rp_load_u64(bytes + AT_MTIME),
@@ -124,9 +111,9 @@ void rp_manifest_decode_record(const uint8_t *bytes, struct rp_manifest_record *
         .eos = (int64_t)rp_load_u64(bytes + AT_EOS),
         .token_offset = rp_load_u64(bytes + AT_TOKEN_OFFSET),
         .token_max = rp_load_u64(bytes + AT_TOKEN_MAX),
-        .content = load_hash(bytes + AT_CONTENT),
+        .content = rp_hash128_load(bytes + AT_CONTENT),
         .fingerprint = rp_manifest_load_fingerprint(bytes + AT_FINGERPRINT),
-        .mask.rule = {.is_labels = rule & 1, .ignores = rule & 2, .of_next = rule & 4},
+        .mask.rule = rp_mask_rule_of(rp_load_u32(bytes + AT_MASK_RULE)),
         .beside = {.index_ns = rp_load_u64(bytes + AT_INDEX_TIME),
                    .mask_ns = rp_load_u64(bytes + AT_MASK_TIME),
                    .sidecar_ns = rp_load_u64(bytes + AT_SIDECAR_TIME)},

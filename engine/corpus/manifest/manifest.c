@@ -32,11 +32,6 @@ int rp_manifest_fail_damaged(const struct rp_manifest *manifest, const char *wha
                    "%s: damaged manifest: the hash of the %s is wrong", manifest->path, what);
 }
 
-static struct rp_hash128 load_hash(const uint8_t *bytes)
-{
-    return (struct rp_hash128){rp_load_u64(bytes), rp_load_u64(bytes + 8)};
-}
-
 /* ---- page 0 ---------------------------------------------------------------------------------- */
 
 static bool is_zero(const uint8_t *bytes, size_t count)
@@ -80,8 +75,9 @@ static uint64_t check_slot(const struct rp_manifest *manifest, unsigned which)
     if (is_zero(slot, RP_MANIFEST_SLOT_BYTES))
         return 0;
     uint64_t generation = rp_load_u64(slot), offset = rp_load_u64(slot + 8);
-    bool is_good = rp_hash128_equal(rp_hash128(slot, 48), load_hash(slot + 48)) && generation &&
-                   generation % 2 == which && offset % 8 == 0 && rp_load_u64(slot + 24) == 0 &&
+    bool is_good = rp_hash128_equal(rp_hash128(slot, 48), rp_hash128_load(slot + 48)) &&
+                   generation && generation % 2 == which && offset % 8 == 0 &&
+                   rp_load_u64(slot + 24) == 0 &&
                    rp_load_u64(slot + 16) >= RP_MANIFEST_HEAD_BYTES &&
                    rp_range_inside(offset, rp_load_u64(slot + 16), manifest->map.bytes);
     return is_good ? generation : UINT64_MAX;
@@ -184,7 +180,7 @@ static int open_segment(struct rp_manifest *manifest, struct rp_manifest_segment
                                          .has_extents = true,
                                          .has_spans = segment->shape.has_spans};
     int code = rp_tree_over(&segment->tree, data, segment->parts.bytes / RP_BLOCK_BYTES,
-                            load_hash(entry + 64), error);
+                            rp_hash128_load(entry + 64), error);
     return code < 0 ? code : rp_table_over_tree(&segment->table, &table, &segment->tree, error);
 }
 
@@ -230,7 +226,7 @@ static int open_sources(struct rp_manifest *manifest, const uint8_t *head, uint3
         source->segment_count = rp_load_u32(entry + 40);
         source->segments = manifest->segments + manifest->segment_count;
         source->fingerprint = rp_manifest_load_fingerprint(entry + 64);
-        source->tokenizer.hash = load_hash(entry + 96);
+        source->tokenizer.hash = rp_hash128_load(entry + 96);
         if (source->segment_count == 0 || source->segment_count > left || source->tokens == 0 ||
             source->widest == 0 || source->widest > 8)
             return damaged(manifest, -RP_E_CORRUPT, "segments of a source, at most", left,
@@ -252,7 +248,7 @@ static int open_head(struct rp_manifest *manifest, const uint8_t *slot, struct r
     uint64_t offset = rp_load_u64(slot + 8), bytes = rp_load_u64(slot + 16);
     const uint8_t *head = manifest->map.data + offset;
     manifest->generation = rp_load_u64(slot);
-    manifest->root = load_hash(slot + 32);
+    manifest->root = rp_hash128_load(slot + 32);
     manifest->end = offset + bytes;
     if (!rp_hash128_equal(rp_hash128(head, (size_t)bytes), manifest->root) ||
         rp_load_u64(head) != manifest->generation)

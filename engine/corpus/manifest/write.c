@@ -155,12 +155,6 @@ static void add_texts(struct rp_manifest_build *build, uint32_t s, struct texts 
     }
 }
 
-static void store_hash(uint8_t *bytes, struct rp_hash128 hash)
-{
-    rp_store_u64(bytes, hash.low);
-    rp_store_u64(bytes + 8, hash.high);
-}
-
 static uint32_t segments_of(const struct rp_manifest_build *build, uint32_t s)
 {
     uint32_t older = build->appends ? build->older->sources[s].segment_count : 0;
@@ -181,7 +175,7 @@ static void encode_source(const struct rp_manifest_build *build, uint32_t s, uin
     rp_store_u32(entry + 44, RP_MANIFEST_PATTERNS + build->options.patterns[s].count);
     rp_store_u64(entry + 48, texts_at);
     rp_manifest_store_fingerprint(entry + 64, &source->fingerprint);
-    store_hash(entry + 96, source->tokenizer.id.hash);
+    rp_hash128_store(entry + 96, source->tokenizer.id.hash);
 }
 
 static void encode_segment(const struct rp_manifest_shape *shape, uint64_t offset, uint64_t tokens,
@@ -196,7 +190,7 @@ static void encode_segment(const struct rp_manifest_shape *shape, uint64_t offse
     rp_store_u64(entry + 40, shape->path_bytes);
     rp_store_u32(entry + 48, shape->shards);
     rp_store_u32(entry + 52, shape->has_spans);
-    store_hash(entry + 64, root);
+    rp_hash128_store(entry + 64, root);
     rp_manifest_store_fingerprint(entry + 80, prefix);
 }
 
@@ -275,8 +269,8 @@ static int write_head(struct rp_manifest_build *build, struct rp_manifest_built 
     rp_store_u64(slot, generation);
     rp_store_u64(slot + 8, offset);
     rp_store_u64(slot + 16, bytes);
-    store_hash(slot + 32, built->root);
-    store_hash(slot + 48, rp_hash128(slot, 48));
+    rp_hash128_store(slot + 32, built->root);
+    rp_hash128_store(slot + 48, rp_hash128(slot, 48));
     int code = rp_file_write_at(build->fd, path, head, bytes, offset, error);
     free(head);
     if (code == 0 && !build->appends) {
