@@ -285,6 +285,21 @@ def store(folder):
     made.close()
 
 
+@pytest.fixture
+def bucket(folder, monkeypatch):
+    """The folder that is the bucket `b` of rclone's server, which checks signatures; its keys are
+    in the environment."""
+    place = folder / "buckets" / "b"
+    place.mkdir(parents=True)
+    keys = ",".join(KEYS.values())
+    listen = ("--addr", "127.0.0.1:PORT", "--auth-key", keys, "--dir-cache-time", "0s")
+    with server("rclone", folder, "serve", "s3", place.parent, *listen) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        for name, value in KEYS.items():
+            monkeypatch.setenv(name, value)
+        yield place
+
+
 def make_tape(program, folder, indexed=False, tokens=24000, **keys):
     tape = Tape(folder, tokens, **keys)
     if indexed:

@@ -12,11 +12,10 @@ import pytest
 import test_litdata
 import test_mds
 from convert_kit import convert, documents, refused, some_documents, start, written
-from remote_kit import (  # with the fixtures `environment` and `store`
-    KEYS,
+from remote_kit import (  # with the fixtures `bucket`, `environment` and `store`
     QUICK,
+    bucket,
     environment,
-    server,
     store,
 )
 from stream_kit import wait_until
@@ -39,18 +38,6 @@ def write_folder(folder, count=5):
         write_parquet(folder / f"part-{number:02}.parquet", some_documents(number, 40))
     (folder / "README.md").write_text("no document")
     return folder
-
-
-@pytest.fixture
-def bucket(folder, monkeypatch):
-    (folder / "buckets" / "b").mkdir(parents=True)
-    keys = ",".join(KEYS.values())
-    listen = ("--addr", "127.0.0.1:PORT", "--auth-key", keys, "--dir-cache-time", "0s")
-    with server("rclone", folder, "serve", "s3", folder / "buckets", *listen) as port:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-        for name, value in KEYS.items():
-            monkeypatch.setenv(name, value)
-        yield folder / "buckets" / "b"
 
 
 def left_beside(prefix):

@@ -16,11 +16,10 @@ import test_mds
 import test_olmo
 from in_place_kit import serve_all
 from refusal_kit import refused
-from remote_kit import (  # with the fixtures `environment` and `store`
-    KEYS,
+from remote_kit import (  # with the fixtures `bucket`, `environment` and `store`
+    bucket,
     environment,
     output_of,
-    server,
     store,
 )
 from stream_kit import Written
@@ -83,19 +82,6 @@ BY_INDEX = ["mds", "litdata", "arrow"]  # whose files name the others
 def corpora(folder):
     """Every form: its folder on the disk, its documents, what must be declared."""
     return {name: make(folder) for name, make in FORMS.items()}
-
-
-@pytest.fixture
-def bucket(folder, corpora, monkeypatch):
-    """A bucket `b` of rclone's that has the folders."""
-    (folder / "buckets" / "b").mkdir(parents=True)
-    keys = ",".join(KEYS.values())
-    listen = ("--addr", "127.0.0.1:PORT", "--auth-key", keys, "--dir-cache-time", "0s")
-    with server("rclone", folder, "serve", "s3", folder / "buckets", *listen) as port:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-        for name, value in KEYS.items():
-            monkeypatch.setenv(name, value)
-        yield folder / "buckets" / "b"
 
 
 def corpus_of(corpora, names, place):

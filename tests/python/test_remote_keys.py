@@ -13,11 +13,12 @@ from xml.sax.saxutils import escape
 import pytest
 from failure_kit import finish
 from refusal_kit import refused
-from remote_kit import (  # with the fixtures `environment` and `store`
+from remote_kit import (  # with the fixtures `bucket`, `environment` and `store`
     KEYS,
     QUICK,
     Store,
     answer,
+    bucket,
     copy_tape,
     environment,
     make_tape,
@@ -65,18 +66,12 @@ def test_the_hub_gets_its_bearer_and_a_redirect_is_remembered(program, folder, s
 
 
 @pytest.fixture
-def rclone(program, folder, monkeypatch):
-    """A bucket `b` of rclone's, which checks signatures."""
+def rclone(program, folder, bucket):
+    """A tape in the bucket."""
     tape = make_tape(program, folder, indexed=True)
-    copy_tape(tape, folder / "buckets" / "b")
-    keys = ",".join(KEYS.values())
-    listen = ("--addr", "127.0.0.1:PORT", "--auth-key", keys)
-    with server("rclone", folder, "serve", "s3", folder / "buckets", *listen) as port:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-        for name, value in KEYS.items():
-            monkeypatch.setenv(name, value)
-        tape.config["sources"] = ["s3://b/*.bin"]
-        yield tape
+    copy_tape(tape, bucket)
+    tape.config["sources"] = ["s3://b/*.bin"]
+    return tape
 
 
 def test_a_bucket_of_rclone(program, folder, rclone, monkeypatch):
