@@ -78,7 +78,8 @@ int rp_stream_choose_io(const struct rp_io_method **method_out, const struct rp_
     const struct rp_shard *object = rp_corpus_first_object(corpus);
     if (!object)
         return rp_io_choose(names[io], method_out, why, why_bytes, error);
-    uint64_t object_bytes = rp_stream_object_bytes(corpus);
+    uint64_t object_bytes = config->shuffle == RP_SHUFFLE_DOCUMENT ? rp_stream_object_bytes(corpus)
+                                                                   : 0; /* all shards are asked */
     if (config->shuffle == RP_SHUFFLE_DOCUMENT && config->cache_bytes < object_bytes)
         return rp_fail(
             error, -RP_E_CONFIG,

@@ -13,6 +13,8 @@
 #include "object/fetch.h"
 #include "object/url.h"
 
+#define PREFIX "fetched-" /* of the directories */
+
 static int fail_memory(struct rp_error *error)
 {
     return rp_fail(error, -ENOMEM, NULL, "out of memory for a name");
@@ -40,55 +42,72 @@ static int fetch(const struct rp_borrowed *borrowed, const char *url, const char
     return code == -ENOENT && !is_needed ? 0 : code;
 }
 
-static int fetch_beside(const struct rp_borrowed *borrowed, const char *url, const char *name,
-                        const struct rp_beside *beside, struct rp_error *error)
+/* The URL of a file beside an object, whose last name is `name`. NULL: the object has none of the
+ * kind, or *code says what is wrong. */
+static char *url_beside(const char *url, const char *name, const struct rp_beside *beside,
+                        bool by_beginning, int *code)
 {
-    bool of_folder = !strcmp(beside->cut, "/");
-    size_t cut = of_folder ? strlen(name) + 1 : strlen(beside->cut);
-    if (!of_folder && !rp_url_has_suffix(url, beside->cut))
-        return 0;
-    char *other = rp_url_beside(url, cut, beside->add);
-    char *other_name = other ? last_name(other) : NULL;
-    int code = other_name ? fetch(borrowed, other, other_name, false, NULL, error)
-                          : fail_memory(error);
-    free(other);
-    free(other_name);
+    bool of_folder = !by_beginning && !strcmp(beside->cut, "/");
+    size_t cut = strlen(beside->cut), name_bytes = strlen(name);
+    if (by_beginning ? strncmp(name, beside->cut, cut) != 0
+                     : !of_folder && !rp_url_has_suffix(url, beside->cut))
+        return NULL;
+    char *add = by_beginning ? rp_format("/%s%s", beside->add, name + cut) : strdup(beside->add);
+    char *other = add ? rp_url_beside(url, by_beginning || of_folder ? name_bytes + 1 : cut, add)
+                      : NULL;
+    free(add);
+    *code = other ? 0 : -ENOMEM;
+    return other;
+}
+
+static int add_besides(struct rp_paths *urls, const char *url, const char *name,
+                       const struct rp_beside *beside, bool by_beginning, struct rp_error *error)
+{
+    int code = 0;
+    for (; code == 0 && beside && beside->add; beside++) {
+        char *other = url_beside(url, name, beside, by_beginning, &code);
+        if (code < 0)
+            return fail_memory(error);
+        if (other)
+            code = rp_paths_add(urls, other, error);
+        free(other);
+    }
     return code;
 }
 
-static int fetch_by_beginning(const struct rp_borrowed *borrowed, const char *url, const char *name,
-                              const struct rp_beside *beside, struct rp_error *error)
+int rp_borrowed_besides(const char *url, struct rp_paths *urls, struct rp_error *error)
 {
-    size_t cut = strlen(beside->cut);
-    if (strncmp(name, beside->cut, cut) != 0)
-        return 0;
-    char *other_name = rp_format("%s%s", beside->add, name + cut);
-    char *add = other_name ? rp_format("/%s", other_name) : NULL;
-    char *other = add ? rp_url_beside(url, strlen(name) + 1, add) : NULL;
-    int code = other ? fetch(borrowed, other, other_name, false, NULL, error) : fail_memory(error);
-    free(other);
-    free(add);
-    free(other_name);
+    char *name = last_name(url);
+    int code = 0;
+    if (!name)
+        return rp_fail(error, -RP_E_USAGE, "name an object", "%.200s: expected an object", url);
+    for (size_t i = 0; i < rp_readers_count && code == 0; i++) {
+        code = add_besides(urls, url, name, rp_readers[i]->beside, false, error);
+        if (code == 0)
+            code = add_besides(urls, url, name, rp_readers[i]->beside_by_beginning, true, error);
+    }
+    free(name);
     return code;
 }
 
 static int fetch_all(struct rp_borrowed *borrowed, const char *url,
                      const struct rp_progress *progress, struct rp_error *error)
 {
+    struct rp_paths others = {0};
     char *name = last_name(url);
-    if (!name)
-        return rp_fail(error, -RP_E_USAGE, "name an object", "%.200s: expected an object", url);
-    borrowed->path = rp_format("%s/%s", borrowed->directory, name);
-    int code = borrowed->path ? fetch(borrowed, url, name, true, progress, error)
+    int code = rp_borrowed_besides(url, &others, error);
+    if (code == 0)
+        borrowed->path = name ? rp_format("%s/%s", borrowed->directory, name) : NULL;
+    if (code == 0)
+        code = borrowed->path ? fetch(borrowed, url, name, true, progress, error)
                               : fail_memory(error);
-    for (size_t i = 0; i < rp_readers_count; i++) {
-        const struct rp_beside *beside = rp_readers[i]->beside;
-        for (; code == 0 && beside && beside->add; beside++)
-            code = fetch_beside(borrowed, url, name, beside, error);
-        beside = rp_readers[i]->beside_by_beginning;
-        for (; code == 0 && beside && beside->add; beside++)
-            code = fetch_by_beginning(borrowed, url, name, beside, error);
+    for (size_t i = 0; i < others.count && code == 0; i++) {
+        char *other = last_name(others.paths[i]);
+        code = other ? fetch(borrowed, others.paths[i], other, false, NULL, error)
+                     : fail_memory(error);
+        free(other);
     }
+    rp_paths_release(&others);
     free(name);
     return code;
 }
@@ -100,7 +119,7 @@ int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url, const char *
     int code = rp_dir_make(place, error);
     if (code < 0)
         return code;
-    borrowed->directory = rp_format("%s/fetched-XXXXXX", place);
+    borrowed->directory = rp_format("%s/" PREFIX "XXXXXX", place);
     if (!borrowed->directory)
         return fail_memory(error);
     if (!mkdtemp(borrowed->directory)) {
@@ -116,18 +135,39 @@ int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url, const char *
     return code;
 }
 
-void rp_borrowed_close(struct rp_borrowed *borrowed)
+/* Remove a directory of files. */
+static void remove_directory(const char *path)
 {
-    DIR *directory = borrowed->directory ? opendir(borrowed->directory) : NULL;
+    DIR *directory = opendir(path);
     for (struct dirent *entry = directory ? readdir(directory) : NULL; entry;
          entry = readdir(directory))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             unlinkat(dirfd(directory), entry->d_name, 0);
     if (directory)
         closedir(directory);
+    rmdir(path);
+}
+
+void rp_borrowed_close(struct rp_borrowed *borrowed)
+{
     if (borrowed->directory)
-        rmdir(borrowed->directory);
+        remove_directory(borrowed->directory);
     free(borrowed->directory);
     free(borrowed->path);
     *borrowed = (struct rp_borrowed){0};
+}
+
+void rp_borrowed_sweep(const char *place)
+{
+    DIR *directory = opendir(place);
+    for (struct dirent *entry = directory ? readdir(directory) : NULL; entry;
+         entry = readdir(directory)) {
+        bool was_borrowed = !strncmp(entry->d_name, PREFIX, strlen(PREFIX));
+        char *path = was_borrowed ? rp_format("%s/%s", place, entry->d_name) : NULL;
+        if (path)
+            remove_directory(path);
+        free(path);
+    }
+    if (directory)
+        closedir(directory);
 }

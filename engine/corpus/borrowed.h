@@ -17,5 +17,11 @@ RP_MUST_CHECK int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url
                                    const struct rp_progress *progress, struct rp_error *error);
 /** Remove the directory. Fine after a failed open, too. */
 void rp_borrowed_close(struct rp_borrowed *borrowed);
+/** Remove what processes that were killed have left below `place`, which no other process uses. */
+void rp_borrowed_sweep(const char *place);
+
+/** Append the URLs of all that readers look for beside the object of a URL. */
+RP_MUST_CHECK int rp_borrowed_besides(const char *url, struct rp_paths *urls,
+                                      struct rp_error *error);
 
 #endif

@@ -113,7 +113,7 @@ const struct rp_shard *rp_corpus_first_object(const struct rp_corpus *corpus)
     for (uint32_t i = 0; corpus->shards && i < corpus->shard_count; i++)
         if (corpus->shards[i].shard.url)
             return &corpus->shards[i].shard;
-    return NULL;
+    return corpus->manifest ? rp_corpus_first_made_object(corpus) : NULL;
 }
 
 void rp_corpus_fingerprint_text(const struct rp_corpus *corpus, char *text, size_t bytes)

@@ -12,19 +12,50 @@
 
 #include "base/mem.h"
 #include "corpus/corpus_struct.h"
+#include "object/url.h"
 
 struct made {
     struct rp_shard shard;
     const struct rp_manifest *manifest;
     const struct rp_manifest_segment *segment;
     char *path;
+    char *url; /* NULL: it is a file */
 };
+
+static void free_made(struct made *made)
+{
+    if (made) {
+        free(made->path);
+        free(made->url);
+    }
+    free(made);
+}
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
 static int fail_memory(struct rp_error *error)
 {
     return rp_fail(error, -ENOMEM, NULL, "no memory for the tables of the corpus");
+}
+
+/* The manifest has no queries: those of the configuration's URLs count. */
+static int keep_queries(struct rp_source *source, const struct rp_source_spec *spec,
+                        struct rp_error *error)
+{
+    source->queried = rp_calloc(spec->shard_count, sizeof *source->queried);
+    if (!source->queried)
+        return fail_memory(error);
+    for (uint32_t i = 0; i < spec->shard_count; i++) {
+        char *name = rp_url_is(spec->shards[i]) ? rp_url_name(spec->shards[i]) : NULL;
+        bool has_query = name && strcmp(name, spec->shards[i]) != 0;
+        free(name);
+        if (!has_query)
+            continue;
+        source->queried[source->queried_count] = strdup(spec->shards[i]);
+        if (!source->queried[source->queried_count++])
+            return fail_memory(error);
+    }
+    return 0;
 }
 
 static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_source_spec *spec,
@@ -57,7 +88,8 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_sou
     for (uint32_t i = 0; i < part->segment_count; i++)
         if (corpus->sources[s].has_mask && !part->segments[i].shape.has_spans)
             return rp_manifest_fail_damaged(corpus->manifest, "segment with spans", error);
-    return rp_manifest_check_source(corpus->manifest, s, spec, error);
+    int code = rp_manifest_check_source(corpus->manifest, s, spec, error);
+    return code < 0 ? code : keep_queries(&corpus->sources[s], spec, error);
 }
 
 int rp_corpus_open_manifest(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
@@ -91,9 +123,12 @@ void rp_corpus_close_manifest(struct rp_corpus *corpus)
 {
     for (uint32_t i = 0; corpus->made && i < corpus->shard_count; i++) {
         struct made *made = (void *)(uintptr_t)rp_a64_load_relaxed(&corpus->made[i]);
-        if (made)
-            free(made->path);
-        free(made);
+        free_made(made);
+    }
+    for (uint32_t s = 0; s < corpus->source_count; s++) {
+        for (uint32_t i = 0; i < corpus->sources[s].queried_count; i++)
+            free(corpus->sources[s].queried[i]);
+        free(corpus->sources[s].queried);
     }
     free(corpus->made);
     rp_manifest_close(corpus->manifest);
@@ -126,6 +161,33 @@ static const struct rp_manifest_segment *segment_of_shard(const struct rp_manife
     return &part->segments[low];
 }
 
+/* The URL of an object, with the query of the pattern that stands for it: the one that is its URL,
+ * else one of its folder. The caller frees it; NULL when out of memory. */
+static char *url_of(const struct rp_source *source, const char *name)
+{
+    const char *query = "";
+    for (uint32_t i = 0; i < source->queried_count; i++) {
+        const char *pattern = source->queried[i], *mark = pattern + strcspn(pattern, "?#");
+        size_t bytes = (size_t)(mark - pattern), folder = strcspn(pattern, "*[?#");
+        while (folder > 0 && pattern[folder - 1] != '/')
+            folder--;
+        if (strlen(name) == bytes && !memcmp(name, pattern, bytes))
+            return strdup(pattern);
+        if (!strncmp(name, pattern, folder))
+            query = mark;
+    }
+    return rp_format("%s%s", name, query);
+}
+
+static int make_object(struct made *made, const struct rp_source *source,
+                       const struct rp_manifest_record *record)
+{
+    made->url = url_of(source, made->path);
+    made->shard.url = made->url;
+    made->shard.identity = rp_manifest_identity(made->segment, record);
+    return made->url && made->shard.identity ? 0 : -RP_E_CORRUPT;
+}
+
 static struct made *make_shard(const struct rp_corpus *corpus, uint32_t shard)
 {
     uint32_t s;
@@ -136,9 +198,10 @@ static struct made *make_shard(const struct rp_corpus *corpus, uint32_t shard)
     struct made *made = rp_calloc(1, sizeof *made);
     if (!made || !rp_manifest_record(corpus->manifest, segment, own - segment->first_shard, &record,
                                      &made->path)) {
-        free(made);
+        free_made(made);
         return NULL;
     }
+    bool is_object = rp_url_is(made->path);
     made->manifest = corpus->manifest;
     made->segment = segment;
     made->shard = (struct rp_shard){
@@ -152,8 +215,13 @@ static struct made *make_shard(const struct rp_corpus *corpus, uint32_t shard)
         .tokens = record.tokens,
         .stamp = {.bytes = record.bytes, .mtime_ns = record.mtime_ns},
         .in_manifest = true,
-        .index_mtime_ns = record.format == RP_FORMAT_MEGATRON ? record.beside.index_ns : 0,
+        .index_mtime_ns = record.format == RP_FORMAT_MEGATRON && !is_object ? record.beside.index_ns
+                                                                            : 0,
     };
+    if (is_object && make_object(made, &corpus->sources[s], &record) < 0) {
+        free_made(made);
+        return NULL;
+    }
     return made;
 }
 
@@ -169,10 +237,26 @@ const struct rp_shard *rp_corpus_make_shard(const struct rp_corpus *corpus, uint
     uint64_t found = 0;
     if (rp_a64_replace(place, &found, (uintptr_t)made)) /* PAIRS made-shard */
         return &made->shard;
-    free(made->path);
-    free(made);
+    free_made(made);
     made = (void *)(uintptr_t)found;
     return &made->shard;
+}
+
+/* A segment says how many objects it has; nearly always its first shard is one. */
+const struct rp_shard *rp_corpus_first_made_object(const struct rp_corpus *corpus)
+{
+    const struct rp_shard *found = NULL;
+    for (uint32_t s = 0; s < corpus->source_count; s++)
+        for (uint32_t g = 0; g < corpus->sources[s].part->segment_count; g++) {
+            const struct rp_manifest_segment *segment = &corpus->sources[s].part->segments[g];
+            uint32_t first = corpus->sources[s].first_shard + segment->first_shard;
+            for (uint32_t i = 0; segment->shape.objects && i < segment->shape.shards; i++) {
+                found = rp_corpus_make_shard(corpus, first + i);
+                if (found->url)
+                    return found;
+            }
+        }
+    return found; /* of a segment whose records are damaged */
 }
 
 int rp_corpus_check_blocks(const struct rp_shard *shard, struct rp_error *error)

@@ -26,6 +26,8 @@ struct rp_source {
     /* Of a manifest: then `shards`, `first` and `bucket` are NULL. */
     const struct rp_manifest_source *part;
     const struct rp_corpus *corpus;
+    char **queried; /* [queried_count] URLs of the configuration that have a query */
+    uint32_t queried_count;
 };
 
 struct rp_corpus {
@@ -51,6 +53,7 @@ RP_MUST_CHECK int rp_corpus_open_manifest(struct rp_corpus *corpus,
                                           struct rp_error *error);
 void rp_corpus_close_manifest(struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_make_shard(const struct rp_corpus *corpus, uint32_t shard);
+const struct rp_shard *rp_corpus_first_made_object(const struct rp_corpus *corpus);
 uint64_t rp_in_manifest_length(const struct rp_source *source, uint64_t document);
 void rp_in_manifest_length_many(const struct rp_source *source, const uint64_t *documents,
                                 uint32_t count, uint64_t *tokens);

@@ -207,18 +207,21 @@ static int fail_unknown(const struct rp_found *found, struct rp_error *error)
     return code;
 }
 
-/* In the index directory first, then beside the object. */
+/* The one that was given, or in the index directory first, then beside the object. */
 static int find_remote_sidecar(struct rp_found *found, const struct rp_find_options *options,
                                struct rp_error *error)
 {
     const struct rp_remote *remote = options->remote;
-    char *path = options->index_dir ? rp_sidecar_path(remote->name, options->index_dir) : NULL;
+    const char *given = options->sidecar_path;
+    char *path = given                ? strdup(given)
+                 : options->index_dir ? rp_sidecar_path(remote->name, options->index_dir)
+                                      : NULL;
     int code = -ENOENT;
-    if (options->index_dir && !path)
+    if ((given || options->index_dir) && !path)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", remote->name);
     if (path)
         code = rp_sidecar_open(&found->sidecar, path, remote->name, error);
-    if (code == -ENOENT && remote->sidecar_path)
+    if (code == -ENOENT && !given && remote->sidecar_path)
         code = rp_sidecar_open(&found->sidecar, remote->sidecar_path, remote->name, error);
     free(path);
     found->has_sidecar = code == 0;

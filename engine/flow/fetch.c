@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -42,6 +43,16 @@ static void finish_ticket(struct rp_fetcher *f, uint64_t number)
     rp_event_signal(&f->arena->words->ready);
 }
 
+/* What a read of an object could not mend. One of a manifest may have changed long before. */
+static int take_reason(const struct rp_shard *shard, int code, struct rp_error *error)
+{
+    if (code == -RP_E_CHANGED && shard->in_manifest)
+        snprintf(error->hint, sizeof error->hint,
+                 "restore the object; or run `ringpack index -c CONFIG`, which learns it again: if "
+                 "its tokens are the same, old runs can be resumed");
+    return code;
+}
+
 /* What a read that came back with `result` means for its ticket. */
 static int check_read(const struct rp_fetcher *f, const struct rp_read *read, const uint8_t *data,
                       int result, struct rp_error *error)
@@ -52,7 +63,7 @@ static int check_read(const struct rp_fetcher *f, const struct rp_read *read, co
         const struct rp_io_method *method = f->options->method;
         int code = method->explain ? method->explain(&file->object, error) : 0;
         if (code < 0)
-            return code;
+            return take_reason(shard, code, error);
         struct rp_stamp known = shard->stamp;
         if (rp_shard_check(shard, &known, file->object.fd, error) < 0)
             return error->code;

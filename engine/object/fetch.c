@@ -36,9 +36,15 @@ static int take_failure(const struct rp_object_request *request, struct rp_error
     return code;
 }
 
-static int look_at_group(const char *const *urls, size_t count, struct rp_looked *looked,
-                         struct rp_object_request *requests, uint8_t *buffer,
-                         struct rp_error *error)
+/* A store may answer 403 to what is not there. */
+static bool is_missing(const struct rp_object_request *request)
+{
+    return request->error.code == -ENOENT || request->error.code == -EACCES;
+}
+
+static int look_at_group(const char *const *urls, size_t count, bool may_be_missing,
+                         struct rp_looked *looked, struct rp_object_request *requests,
+                         uint8_t *buffer, struct rp_error *error)
 {
     int code = 0;
     size_t opened = 0;
@@ -53,7 +59,7 @@ static int look_at_group(const char *const *urls, size_t count, struct rp_looked
     for (size_t i = 0; i < count && code == 0; i++) {
         const char *identity = requests[i].identity;
         looked[i] = (struct rp_looked){0};
-        if (requests[i].error.code == -RP_E_EMPTY)
+        if (requests[i].error.code == -RP_E_EMPTY || (may_be_missing && is_missing(&requests[i])))
             continue;
         code = take_failure(&requests[i], error);
         looked[i] = (struct rp_looked){requests[i].total,
@@ -64,15 +70,15 @@ static int look_at_group(const char *const *urls, size_t count, struct rp_looked
     return code;
 }
 
-int rp_fetch_looks(const char *const *urls, size_t count, struct rp_looked *looked,
-                   struct rp_error *error)
+int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
+                   struct rp_looked *looked, struct rp_error *error)
 {
     struct rp_object_request requests[PIECES_AT_ONCE];
     uint8_t buffer[PIECES_AT_ONCE];
     int code = 0;
     for (size_t first = 0; first < count && code == 0; first += PIECES_AT_ONCE)
         code = look_at_group(urls + first, (size_t)rp_min_u64(PIECES_AT_ONCE, count - first),
-                             looked + first, requests, buffer, error);
+                             may_be_missing, looked + first, requests, buffer, error);
     return code;
 }
 

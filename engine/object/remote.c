@@ -228,6 +228,14 @@ static int finish_file(struct look *look, struct rp_error *error)
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
+/* Of what identifies an object; 0 stands for one that is not there. */
+static uint64_t hash_identity(const struct look *look)
+{
+    const struct rp_object_request *r = &look->request;
+    uint64_t hash = rp_hash64(r->identity, strlen(r->identity)) + r->total;
+    return is_missing(look) ? 0 : hash | 1;
+}
+
 static int take_shard(struct rp_remote *remote, const char *url, struct look parts[PARTS],
                       struct rp_error *error)
 {
@@ -237,6 +245,9 @@ static int take_shard(struct rp_remote *remote, const char *url, struct look par
     remote->identity = strdup(parts[TOKENS].request.identity);
     remote->bytes = parts[TOKENS].request.total;
     remote->has_spans = !is_missing(&parts[SPANS]);
+    remote->index_hash = hash_identity(&parts[INDEX]);
+    remote->sidecar_hash = hash_identity(&parts[SIDECAR]);
+    remote->spans_hash = hash_identity(&parts[SPANS]);
     remote->index_path = parts[INDEX].path;
     remote->sidecar_path = parts[SIDECAR].path;
     parts[INDEX].path = parts[SIDECAR].path = NULL;

@@ -26,6 +26,8 @@ struct rp_remote {
     char *index_path;   /* of its .idx, in the directory; NULL = there is none */
     char *sidecar_path; /* of its sidecar; NULL = there is none */
     bool has_spans; /* a file of spans is beside its tokens: a mask, which a sidecar holds too */
+    /* Hashes of the identities of the objects beside it, with their sizes; 0 = there is none. */
+    uint64_t index_hash, sidecar_hash, spans_hash;
 };
 
 /** Look at shards, up to 32 at a time. A URL may be that of an object of tokens, of an .idx or a

@@ -103,9 +103,8 @@ static void find_reason(const struct rp_object_reply *reply, char *text, size_t 
 static int fail_changed(const struct rp_expected *expected, const char *what, const char *was,
                         const char *is, struct rp_error *error)
 {
-    return rp_fail(error, -RP_E_CHANGED, CHANGED_HINT,
-                   "%s: changed while it was in use: %s: expected %s, found %s", expected->name,
-                   what, was, is);
+    return rp_fail(error, -RP_E_CHANGED, CHANGED_HINT, "%s: has changed: %s: expected %s, found %s",
+                   expected->name, what, was, is);
 }
 
 static enum rp_verdict judge_missing(const struct rp_object_reply *reply,

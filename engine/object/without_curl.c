@@ -59,9 +59,10 @@ int rp_fetch_file(const char *url, const char *path,
     return refuse(error);
 }
 
-int rp_fetch_looks(const char *const *urls, size_t count, struct rp_looked *looked,
-                   struct rp_error *error)
+int rp_fetch_looks(const char *const *urls, size_t count, bool may_be_missing,
+                   struct rp_looked *looked, struct rp_error *error)
 {
+    (void)may_be_missing;
     (void)urls;
     (void)count;
     (void)looked;

@@ -261,15 +261,6 @@ def test_another_declaration_is_refused(program, folder, key):
     assert found[0] == "RP_E_MISMATCH"
 
 
-def test_objects_in_stores_are_refused(program, folder):
-    config = raw_config({"name": "far", "shards": ["https://example.invalid/x.bin"]})
-    (folder / "c.yaml").write_text(json.dumps(config))
-    refused(program, "index", "-c", folder / "c.yaml", texts=["no manifest", "manifest: "])
-    far = ["index", "-c", folder / "c.yaml", "-o", folder / "m.rpm"]
-    refused(program, *far, texts=["example.invalid/x.bin", "cannot be in a manifest"])
-    assert [path.name for path in folder.iterdir()] == ["c.yaml"]
-
-
 def test_a_manifest_that_is_not_there(program, folder):
     config = raw_config(write_raw(folder / "data", 1, 300), manifest=str(folder / "none.rpm"))
     (folder / "c.yaml").write_text(json.dumps(config))

@@ -44,7 +44,8 @@ static const char doc[] =
     "Make the manifest of a corpus: one file for all shards of all sources of a config.\v"
     "A run whose config names it (`manifest: FILE`) opens no shard at its start, so that it starts "
     "as fast with a million shards as with one. Tokens are read once: what the older manifest or a "
-    "sidecar of a shard says is taken if the shard has not been written to since. New shards that "
+    "sidecar of a shard says is taken if the shard has not been written to since. Objects of "
+    "stores without a sidecar are fetched beside the manifest, one a worker. New shards that "
     "come behind the others are appended. A run that is killed goes on where it was. The first "
     "line of the result says what was done.";
 
@@ -295,7 +296,8 @@ static int index_config(void *argument, const struct rp_config *config)
                                                           .sources = specs,
                                                           .patterns = patterns,
                                                           .source_count = config->source_count,
-                                                          .index_dir = config->index_dir};
+                                                          .index_dir = config->index_dir,
+                                                          .cache_dir = config->cache_dir};
         status = make(arguments, &options);
     }
     free(specs);

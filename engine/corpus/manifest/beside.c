@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* beside — the files beside a token file that decide what is learnt of it (build_struct.h). They
- * are found by their names alone, because a shard that has not changed is not opened. */
+/* beside — the files and objects beside a token file that decide what is learnt of it
+ * (build_struct.h). They are found by their names alone, because a shard that has not changed is
+ * not opened. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +9,13 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "corpus/borrowed.h"
 #include "corpus/byte_mask.h"
 #include "corpus/manifest/build_struct.h"
 #include "corpus/mask_megatron.h"
 #include "corpus/spanfile.h"
+#include "object/fetch.h"
+#include "object/url.h"
 
 /* Take the modification time of a file, if it is there and is the newest. The path is freed.
  * False: there was no memory for it. */
@@ -69,4 +73,90 @@ bool rp_build_look_beside(struct rp_manifest_beside *beside, const char *token_p
         return take_megatron(&beside->mask_ns, token_path, mask);
     return take_olmo(&beside->mask_ns, token_path, mask) &&
            take_time(&beside->mask_ns, rp_format("%s.loss", token_path));
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+/* Those that were looked at with their shard, or that no mask and no document depends on. */
+static bool is_known(const char *url)
+{
+    static const char *const known[] = {".idx", ".spans", ".tokens.json", "/index.json"};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(known); i++)
+        if (rp_url_has_suffix(url, known[i]))
+            return true;
+    return false;
+}
+
+/* The objects beside the shards that are to be looked at, in the order of the shards. */
+struct besides {
+    struct rp_paths urls;
+    uint64_t *ends; /* of each shard's */
+    struct rp_looked *looked;
+};
+
+static int list_besides(const struct rp_manifest_build *build, struct besides *besides,
+                        struct rp_error *error)
+{
+    int code = 0;
+    for (uint64_t i = 0; i < build->shard_count && code == 0; i++) {
+        const struct rp_build_shard *shard = &build->shards[i];
+        const struct rp_mask_choice *mask = &build->options.sources[shard->source].mask;
+        struct rp_paths urls = {0};
+        if (shard->remote && !rp_mask_is_none(mask))
+            code = rp_borrowed_besides(shard->remote->url, &urls, error);
+        for (size_t u = 0; u < urls.count && code == 0; u++)
+            if (!is_known(urls.paths[u]))
+                code = rp_paths_add(&besides->urls, urls.paths[u], error);
+        rp_paths_release(&urls);
+        besides->ends[i] = besides->urls.count;
+    }
+    return code;
+}
+
+static int take_besides(struct rp_manifest_build *build, const struct besides *besides)
+{
+    const char *index_dir = build->options.index_dir;
+    uint64_t next = 0;
+    bool is_good = true;
+    for (uint64_t i = 0; i < build->shard_count && is_good; i++) {
+        struct rp_build_shard *shard = &build->shards[i];
+        const struct rp_remote *remote = shard->remote;
+        if (!remote)
+            continue;
+        bool has_mask = !rp_mask_is_none(&build->options.sources[shard->source].mask);
+        shard->beside = (struct rp_manifest_beside){.index_ns = remote->index_hash,
+                                                    .mask_ns = has_mask ? remote->spans_hash : 0};
+        for (; next < besides->ends[i]; next++)
+            if (besides->looked[next].bytes) {
+                const uint64_t mixed[] = {shard->beside.mask_ns, besides->looked[next].bytes,
+                                          besides->looked[next].identity};
+                shard->beside.mask_ns = rp_hash64(mixed, sizeof mixed);
+            }
+        if (index_dir)
+            is_good = take_time(&shard->beside.sidecar_ns,
+                                rp_sidecar_path(remote->name, index_dir));
+        if (shard->beside.sidecar_ns == 0)
+            shard->beside.sidecar_ns = remote->sidecar_hash;
+    }
+    return is_good ? 0 : -ENOMEM;
+}
+
+int rp_build_look_beside_objects(struct rp_manifest_build *build, struct rp_error *error)
+{
+    struct besides besides = {.ends = rp_calloc((size_t)build->shard_count, sizeof(uint64_t))};
+    int code = besides.ends ? list_besides(build, &besides, error) : -ENOMEM;
+    if (code == 0)
+        besides.looked = rp_calloc(besides.urls.count, sizeof *besides.looked);
+    if (code == 0 && besides.urls.count)
+        code = besides.looked ? rp_fetch_looks((const char *const *)besides.urls.paths,
+                                               besides.urls.count, true, besides.looked, error)
+                              : -ENOMEM;
+    if (code == 0)
+        code = take_besides(build, &besides);
+    if (code == -ENOMEM)
+        (void)rp_fail(error, code, NULL, "%s: no memory to list its shards", build->options.path);
+    rp_paths_release(&besides.urls);
+    free(besides.ends);
+    free(besides.looked);
+    return code;
 }

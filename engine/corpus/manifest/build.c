@@ -15,6 +15,7 @@
 #include "base/bits.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "corpus/borrowed.h"
 #include "corpus/manifest/build_struct.h"
 #include "object/url.h"
 
@@ -33,6 +34,12 @@ char *rp_build_work_path(const struct rp_manifest_build *build, const struct rp_
     rp_hasher_add(&hasher, shard->stored, strlen(shard->stored) + 1);
     for (unsigned i = RP_MANIFEST_NAME + 1; i < RP_MANIFEST_FOUND_MASK; i++)
         rp_hasher_add(&hasher, declared[i], strlen(declared[i]) + 1);
+    if (shard->remote) { /* so has one whose object, or what lies beside it, has changed */
+        const struct rp_manifest_beside *beside = &shard->beside;
+        const uint64_t identity[] = {shard->bytes, shard->mtime_ns, beside->index_ns,
+                                     beside->mask_ns, beside->sidecar_ns};
+        rp_hasher_add(&hasher, identity, sizeof identity);
+    }
     rp_hash128_hex(rp_hasher_finish(&hasher), hex);
     return rp_format("%s/%s.rpx", build->work, hex);
 }
@@ -72,8 +79,11 @@ static int open_work(struct rp_manifest_build *build, struct rp_error *error)
         code = lock_work(build, error);
         if (code < 0)
             return code;
-        if (stat(build->work, &now) == 0 && now.st_dev == info.st_dev && now.st_ino == info.st_ino)
+        if (stat(build->work, &now) == 0 && now.st_dev == info.st_dev &&
+            now.st_ino == info.st_ino) {
+            rp_borrowed_sweep(build->work);
             return 0;
+        }
         close(build->work_fd);
         build->work_fd = -1;
     }
@@ -96,16 +106,29 @@ static char *token_path(const char *path, struct stat *info)
     return tokens;
 }
 
-static int list_shard(struct rp_manifest_build *build, const char *path, uint32_t source,
-                      struct rp_error *error)
+/* What lies beside it is looked at later, of all objects at once. */
+static int list_object(const struct rp_manifest_build *build, struct rp_build_shard *shard,
+                       const struct rp_remote *remote, uint32_t source, struct rp_error *error)
 {
-    struct rp_build_shard *shard = &build->shards[build->shard_count++];
+    size_t name_bytes = strlen(remote->name) + 1, identity_bytes = strlen(remote->identity) + 1;
+    *shard = (struct rp_build_shard){.path = remote->name,
+                                     .stored = malloc(name_bytes + identity_bytes),
+                                     .stored_bytes = name_bytes + identity_bytes,
+                                     .remote = remote,
+                                     .source = source,
+                                     .bytes = remote->bytes,
+                                     .mtime_ns = rp_hash64(remote->identity, identity_bytes - 1)};
+    if (!shard->stored)
+        return fail_memory(build, error);
+    memcpy(shard->stored, remote->name, name_bytes);
+    memcpy(shard->stored + name_bytes, remote->identity, identity_bytes);
+    return 0;
+}
+
+static int list_file(struct rp_manifest_build *build, struct rp_build_shard *shard,
+                     const char *path, uint32_t source, struct rp_error *error)
+{
     struct stat info = {0};
-    if (rp_url_is(path))
-        return rp_fail(error, -RP_E_USAGE,
-                       "take the manifest out of this configuration, or its sources that are in "
-                       "stores",
-                       "%.200s: objects in stores cannot be in a manifest", path);
     char *tokens = token_path(path, &info);
     *shard = (struct rp_build_shard){
         .path = path,
@@ -117,7 +140,26 @@ static int list_shard(struct rp_manifest_build *build, const char *path, uint32_
                                                          &build->options.sources[source].mask,
                                                          build->options.index_dir);
     free(tokens);
+    shard->stored_bytes = is_good ? strlen(shard->stored) + 1 : 0;
     return is_good ? 0 : fail_memory(build, error);
+}
+
+/* All at once, because each costs at least one answer of a server. */
+static int open_remotes(struct rp_manifest_build *build, uint64_t count, struct rp_error *error)
+{
+    const struct rp_manifest_build_options *options = &build->options;
+    const char **urls = rp_calloc((size_t)count, sizeof *urls);
+    if (!urls)
+        return fail_memory(build, error);
+    for (uint32_t s = 0; s < options->source_count; s++)
+        for (uint32_t i = 0; i < options->sources[s].shard_count; i++)
+            if (rp_url_is(options->sources[s].shards[i]))
+                urls[build->remote_count++] = options->sources[s].shards[i];
+    int code = build->remote_count ? rp_remotes_open(&build->remotes, urls, build->remote_count,
+                                                     options->cache_dir, error)
+                                   : 0;
+    free(urls);
+    return code;
 }
 
 static int list_shards(struct rp_manifest_build *build, struct rp_error *error)
@@ -130,14 +172,19 @@ static int list_shards(struct rp_manifest_build *build, struct rp_error *error)
     build->sources = rp_calloc(options->source_count, sizeof *build->sources);
     if (!build->shards || !build->sources)
         return fail_memory(build, error);
-    int code = 0;
+    int code = open_remotes(build, count, error);
+    const struct rp_remote *next = build->remotes;
     for (uint32_t s = 0; s < options->source_count && code == 0; s++) {
         build->sources[s].first = build->shard_count;
-        for (uint32_t i = 0; i < options->sources[s].shard_count && code == 0; i++)
-            code = list_shard(build, options->sources[s].shards[i], s, error);
+        for (uint32_t i = 0; i < options->sources[s].shard_count && code == 0; i++) {
+            struct rp_build_shard *shard = &build->shards[build->shard_count++];
+            const char *path = options->sources[s].shards[i];
+            code = rp_url_is(path) ? list_object(build, shard, next++, s, error)
+                                   : list_file(build, shard, path, s, error);
+        }
         build->sources[s].count = build->shard_count - build->sources[s].first;
     }
-    return code;
+    return code == 0 && build->remote_count ? rp_build_look_beside_objects(build, error) : code;
 }
 
 /* ---- the older manifest ---------------------------------------------------------------------- */
@@ -163,13 +210,17 @@ static const char *find_change(const struct rp_manifest_record *older,
     const struct rp_manifest_beside *was = &older->beside, *is = &shard->beside;
     if (older->bytes != shard->bytes || older->mtime_ns != shard->mtime_ns)
         return "has changed";
+    bool is_object = shard->remote != NULL;
     if (was->index_ns != is->index_ns)
-        return "has another .idx now, by its modification time";
+        return is_object ? "has another .idx now, by its ETag"
+                         : "has another .idx now, by its modification time";
     if (was->mask_ns != is->mask_ns)
-        return "has another mask now, by its modification time";
-    return is->sidecar_ns && was->sidecar_ns != is->sidecar_ns
-               ? "has another sidecar now, by its modification time"
-               : NULL;
+        return is_object ? "has another mask now, by its ETag"
+                         : "has another mask now, by its modification time";
+    if (is->sidecar_ns == 0 || was->sidecar_ns == is->sidecar_ns)
+        return NULL;
+    return is_object ? "has another sidecar now" /* of the store, or of the index directory */
+                     : "has another sidecar now, by its modification time";
 }
 
 /* Is this the shard that the older manifest has there, by its name? And what has changed of it? */
@@ -375,6 +426,7 @@ void rp_manifest_build_close(struct rp_manifest_build *build)
         close(build->work_fd);
     }
     free(build->work);
+    rp_remotes_close(build->remotes, build->remote_count);
     free(build->shards);
     free(build->sources);
     free(build);

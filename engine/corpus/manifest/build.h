@@ -12,6 +12,9 @@
  * .idx, of its mask and of its sidecar. A sidecar counts only if it is newer than the token file
  * and its mask, is whole, and is found to belong to the token file as at a start.
  *
+ * Of objects in stores, identities (ETags) are compared in the place of times, and a sidecar counts
+ * as at a start. An object whose tokens must be read is in PATH.work meanwhile.
+ *
  * Invariants: the manifest at PATH is complete at every moment: it is replaced by rename, or what
  * is appended counts from the moment in which a slot is written. One build at a time has PATH.work.
  */
@@ -31,6 +34,7 @@ struct rp_manifest_build_options {
     } * patterns; /* of each source */
     uint32_t source_count;
     const char *index_dir;
+    const char *cache_dir; /* for indexes and sidecars of objects; NULL: as object/remote.h says */
 };
 
 enum rp_manifest_outcome {

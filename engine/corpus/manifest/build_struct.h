@@ -7,6 +7,7 @@
 
 #include "corpus/manifest/build.h"
 #include "corpus/shard.h"
+#include "object/remote.h"
 
 enum rp_manifest_origin {
     RP_FROM_NOTHING, /* yet */
@@ -16,14 +17,17 @@ enum rp_manifest_origin {
 };
 
 struct rp_build_shard {
-    const char *path; /* of the options */
-    char *stored;     /* as the manifest holds it: of the token file */
+    const char *path; /* of the options; of an object, its URL as people see it */
+    char *stored;     /* as the manifest holds it: of the token file; of an object, also what
+                         identifies it */
+    size_t stored_bytes;
+    const struct rp_remote *remote; /* NULL: it is a file */
     uint32_t source;
     enum rp_manifest_origin origin;
     bool was_read; /* all its tokens, by this build */
     const struct rp_manifest_segment *older;
     uint32_t older_shard;
-    uint64_t bytes, mtime_ns;         /* at open */
+    uint64_t bytes, mtime_ns;         /* at open; of an object, a hash of its identity */
     struct rp_manifest_beside beside; /* likewise */
     struct rp_manifest_record record;
     struct rp_tokenizer_id tokenizer;
@@ -57,6 +61,8 @@ struct rp_manifest_build {
     int work_fd;
     struct rp_build_shard *shards;
     uint64_t shard_count;
+    struct rp_remote *remotes; /* of the shards that are objects, in their order */
+    size_t remote_count;
     struct rp_build_source *sources;
     /* the file that is written */
     struct rp_new_file file; /* not published where it appends */
@@ -73,5 +79,9 @@ char *rp_build_work_path(const struct rp_manifest_build *build, const struct rp_
 /** Look at the files beside a token file. False: there is no memory for their names. */
 RP_MUST_CHECK bool rp_build_look_beside(struct rp_manifest_beside *beside, const char *token_path,
                                         const struct rp_mask_choice *mask, const char *index_dir);
+
+/** The same for all shards that are objects in stores. */
+RP_MUST_CHECK int rp_build_look_beside_objects(struct rp_manifest_build *build,
+                                               struct rp_error *error);
 
 #endif

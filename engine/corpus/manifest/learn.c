@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "corpus/borrowed.h"
 #include "corpus/manifest/build_struct.h"
 
 /* A sidecar that was written before its token file or its mask was may be of other tokens or of
@@ -21,6 +22,8 @@ static bool is_newer(const char *sidecar_path, const struct rp_build_shard *shar
 static bool is_work_newer(const char *work_path, const struct rp_build_shard *shard)
 {
     struct rp_stamp found;
+    if (shard->remote) /* its name says of which content it is */
+        return rp_stamp_at(work_path, &found) == 0;
     return is_newer(work_path, shard) && rp_stamp_at(work_path, &found) == 0 &&
            found.mtime_ns > shard->beside.sidecar_ns;
 }
@@ -33,6 +36,7 @@ static int open_shard(const struct rp_manifest_build *build, const struct rp_bui
 {
     const struct rp_open_options options = {
         .find = {.hints = &build->options.sources[shard->source],
+                 .remote = shard->remote,
                  .index_dir = build->options.index_dir,
                  .sidecar_path = work_path}};
     int code = rp_shard_open(opened, shard->path, 0, &options, error);
@@ -41,7 +45,8 @@ static int open_shard(const struct rp_manifest_build *build, const struct rp_bui
     if (!opened->found.has_sidecar)
         code = rp_fail(error, -RP_E_CHANGED, "run the command again",
                        "%s: its sidecar has vanished", shard->path);
-    else if (opened->shard.stamp.mtime_ns != shard->mtime_ns || opened->shard.bytes != shard->bytes)
+    else if (!shard->remote && (opened->shard.stamp.mtime_ns != shard->mtime_ns ||
+                                opened->shard.bytes != shard->bytes))
         code = rp_fail(error, -RP_E_CHANGED, "run the command again when nobody writes to it",
                        "%s: changed while it was indexed", shard->path);
     if (code < 0)
@@ -119,15 +124,43 @@ static int take_from_older(const struct rp_manifest_build *build, struct rp_buil
 static int take_own_sidecar(const struct rp_manifest_build *build, struct rp_build_shard *shard)
 {
     const struct rp_find_options options = {.hints = &build->options.sources[shard->source],
+                                            .remote = shard->remote,
                                             .index_dir = build->options.index_dir,
                                             .replacing_sidecar = true};
     struct rp_found found;
     struct rp_error ignored;
     if (rp_find(&found, shard->path, &options, &ignored) < 0)
         return 0;
-    bool counts = found.has_sidecar && is_newer(found.sidecar.path, shard);
+    bool counts = found.has_sidecar &&
+                  (shard->remote || is_newer(found.sidecar.path, shard)); /* as at a start */
     rp_found_release(&found);
     return counts && take(build, shard, NULL, &ignored) == 0;
+}
+
+/* The object is fetched for it; its size is compared with what it was at the look when the sidecar
+ * is opened, and its identity when it is read. */
+static int index_object(const struct rp_manifest_build *build, const struct rp_build_shard *shard,
+                        const char *work_path, const struct rp_progress *progress,
+                        struct rp_error *error)
+{
+    struct rp_borrowed borrowed;
+    int code = rp_borrowed_open(&borrowed, shard->remote->url, build->work, progress, error);
+    if (code < 0)
+        return code;
+    code = rp_index_build_scratch(borrowed.path, &build->options.sources[shard->source], NULL,
+                                  work_path, progress, error);
+    rp_borrowed_close(&borrowed);
+    return code < 0 ? rp_fail_context(error, code, "%s", shard->path) : 0;
+}
+
+static int index_tokens(const struct rp_manifest_build *build, const struct rp_build_shard *shard,
+                        const char *work_path, const struct rp_progress *progress,
+                        struct rp_error *error)
+{
+    return shard->remote
+               ? index_object(build, shard, work_path, progress, error)
+               : rp_index_build_scratch(shard->path, &build->options.sources[shard->source],
+                                        build->options.index_dir, work_path, progress, error);
 }
 
 int rp_manifest_build_learn(struct rp_manifest_build *build, uint64_t i,
@@ -146,8 +179,7 @@ int rp_manifest_build_learn(struct rp_manifest_build *build, uint64_t i,
     } else if (take_own_sidecar(build, shard)) {
         shard->origin = RP_FROM_SIDECAR;
     } else {
-        code = rp_index_build_scratch(shard->path, &build->options.sources[shard->source],
-                                      build->options.index_dir, work_path, progress, error);
+        code = index_tokens(build, shard, work_path, progress, error);
         if (code == 0)
             code = take(build, shard, work_path, error);
         shard->origin = RP_FROM_WORK;
@@ -286,7 +318,7 @@ int rp_manifest_build_fill(struct rp_manifest_build *build, uint64_t i, struct r
                                                   number * RP_MANIFEST_RECORD_BYTES);
     rp_store_u64(source->data + source->parts.first + 8 * number, shard->first_document);
     memcpy(source->data + source->parts.paths + shard->record.path_at, shard->stored,
-           strlen(shard->stored) + 1);
+           shard->stored_bytes);
     if (shard->origin != RP_FROM_OLDER)
         return fill_from_sidecar(build, shard, &to, error);
     int code = put_older_documents(shard, &to, error);

@@ -165,8 +165,9 @@ static int open_segment(struct rp_manifest *manifest, struct rp_manifest_segment
                                                 .blocks = rp_load_u64(entry + 32),
                                                 .path_bytes = rp_load_u64(entry + 40),
                                                 .shards = rp_load_u32(entry + 48),
+                                                .objects = rp_load_u32(entry + 56),
                                                 .has_spans = rp_load_u32(entry + 52) & 1};
-    bool fits = segment->shape.shards > 0 &&
+    bool fits = segment->shape.shards > 0 && segment->shape.objects <= segment->shape.shards &&
                 rp_manifest_find_parts(&segment->shape, &segment->parts) &&
                 segment->offset % RP_BLOCK_BYTES == 0 && segment->offset >= RP_BLOCK_BYTES &&
                 rp_range_inside(segment->offset, rp_manifest_parts_bytes(&segment->parts),

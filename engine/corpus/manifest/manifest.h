@@ -38,7 +38,7 @@
  *              [G] segments, of 128 bytes each, source by source:
  *              0  u64 offset of its data, u64 documents, u64 tokens, u64 spans
  *             32  u64 blocks, u64 bytes of the paths, u32 shards, u32 1 if it has spans
- *             56  u64 0
+ *             56  u32 how many of its shards are objects in stores, u32 0
  *             64   16 root of its pages (page_tree.h)
  *             80   32 fingerprint of the shards of its source up to its end: sampled, full
  *            112   16 0
@@ -60,11 +60,18 @@
  *            128   32 name of the column of token ids
  *            160   32 name of the mask, u32 how it was read, as in a sidecar, u32 0
  *            200  u64 modification times in ns of its .idx, of its mask's file, of its sidecar,
- * when it was learnt; 0: there was none; then 32 bytes 0 u64  [n + 1] documents before each shard
- * of the segment u32  [b] shard of document i << shift, for i from 0; shift is the least with which
- * there are at most 4 n + 2 of them u64  [blocks] XXH3-64 of every block of every shard u8   paths
- * of the shards, each with a NUL. Those of files below the folder of the manifest are relative to
- * it, so that the folder can move
+ *                 when it was learnt; 0: there was none
+ *            224   32 0
+ *         u64  [n + 1] documents before each shard of the segment
+ *         u32  [b] shard of document i << shift, for i from 0; shift is the least with which there
+ *                 are at most 4 n + 2 of them
+ *         u64  [blocks] XXH3-64 of every block of every shard
+ *         u8   paths of the shards, each with a NUL. Those of files below the folder of the
+ *                 manifest are relative to it, so that the folder can move
+ *
+ * Of an object in a store, the path is its URL without a query, which may be a secret, and behind
+ * it is its identity with a NUL: its ETag, or when it was modified, or "". Hashes of identities are
+ * in the place of the four modification times.
  *
  * Behind its data are the hashes of its pages.
  *
@@ -105,7 +112,8 @@
 enum rp_manifest_text { RP_MANIFEST_TEXTS(RP_MANIFEST_TEXT_ENUM) RP_MANIFEST_PATTERNS };
 
 /* The modification times, in ns, of the files beside a token file that decide what is learnt of it:
- * its .idx, its mask (of several files the newest), its sidecar. 0: there is none. */
+ * its .idx, its mask (of several files the newest), its sidecar. 0: there is none. Of an object,
+ * hashes of what identifies the objects beside it. */
 struct rp_manifest_beside {
     uint64_t index_ns, mask_ns, sidecar_ns;
 };
@@ -126,7 +134,7 @@ struct rp_manifest_record {
 /* How many of each a segment has, and where its parts begin in its data. */
 struct rp_manifest_shape {
     uint64_t documents, spans, blocks, path_bytes;
-    uint32_t shards;
+    uint32_t shards, objects; /* all of them, and those that are objects in stores */
     bool has_spans;
 };
 struct rp_manifest_parts {
@@ -191,6 +199,10 @@ RP_MUST_CHECK int rp_manifest_check_source(const struct rp_manifest *manifest, u
 bool rp_manifest_record(const struct rp_manifest *manifest,
                         const struct rp_manifest_segment *segment, uint32_t shard,
                         struct rp_manifest_record *record, char **path_out);
+/** What identified the object that the record is of; the string is the manifest's. NULL: its page
+ * is damaged. */
+const char *rp_manifest_identity(const struct rp_manifest_segment *segment,
+                                 const struct rp_manifest_record *record);
 /** The hashes of its blocks. They are not verified. */
 const uint64_t *rp_manifest_blocks(const struct rp_manifest_segment *segment);
 /** The documents before shard i of the segment; UINT64_MAX: damaged. i may be the number of its

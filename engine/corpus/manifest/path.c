@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* path — paths as a manifest holds them (manifest.h). The directory of a path is resolved,
  * as far as it has no wildcard, and its last name is not; so the same file has the same path from
- * every working directory. */
+ * every working directory. Of a URL it is what people see of it. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -60,7 +60,7 @@ static const char *resolve_again(struct rp_manifest_paths *paths, const char *di
 char *rp_manifest_paths_store(struct rp_manifest_paths *paths, const char *path)
 {
     if (rp_url_is(path))
-        return strdup(path);
+        return rp_url_name(path); /* its query may be a secret that is another one tomorrow */
     size_t bytes = strlen(path), literal = strcspn(path, "*?[{");
     while (bytes > 1 && path[bytes - 1] == '/')
         bytes--;

@@ -84,8 +84,9 @@ static int place_source(struct rp_manifest_build *build, uint32_t s, struct rp_e
         shape->documents += record->documents;
         shape->spans += shard->spans;
         shape->blocks += rp_div_up(record->bytes, RP_BLOCK_BYTES);
-        shape->path_bytes += strlen(shard->stored) + 1;
+        shape->path_bytes += shard->stored_bytes;
         shape->shards++;
+        shape->objects += shard->remote != NULL;
         source->documents += record->documents;
         source->tokens += record->tokens;
         source->token_bytes += record->tokens * width;

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "corpus/manifest/manifest.h"
+#include "object/url.h"
 
 /* ---- the declaration ------------------------------------------------------------------------- */
 
@@ -119,14 +120,13 @@ const uint64_t *rp_manifest_blocks(const struct rp_manifest_segment *segment)
     return (const uint64_t *)(const void *)(segment->tree.data + segment->parts.blocks);
 }
 
-/* The path of a record, or NULL: it is damaged. */
-static const char *find_path(const struct rp_manifest_segment *segment,
-                             const struct rp_manifest_record *record)
+/* The text at a place among the paths, or NULL: it is damaged. */
+static const char *find_text(const struct rp_manifest_segment *segment, uint64_t place)
 {
-    uint64_t at = segment->parts.paths + record->path_at;
-    if (record->path_at >= segment->shape.path_bytes)
+    uint64_t at = segment->parts.paths + place;
+    if (place >= segment->shape.path_bytes)
         return NULL;
-    uint64_t left = segment->shape.path_bytes - record->path_at;
+    uint64_t left = segment->shape.path_bytes - place;
     for (uint64_t done = 0; done < left;) {
         uint64_t page = rp_min_u64(left - done, RP_BLOCK_BYTES - (at + done) % RP_BLOCK_BYTES);
         if (!rp_tree_verify(&segment->tree, at + done))
@@ -152,10 +152,17 @@ bool rp_manifest_record(const struct rp_manifest *manifest,
         !rp_range_inside(record->first_block, rp_div_up(record->bytes, RP_BLOCK_BYTES),
                          segment->shape.blocks))
         return false;
-    const char *path = find_path(segment, record);
+    const char *path = find_text(segment, record->path_at);
     if (!path || !path_out)
         return path != NULL;
-    bool is_whole = path[0] == '/' || !strcmp(manifest->directory, ".");
+    bool is_whole = path[0] == '/' || rp_url_is(path) || !strcmp(manifest->directory, ".");
     *path_out = is_whole ? strdup(path) : rp_format("%s/%s", manifest->directory, path);
     return *path_out != NULL;
+}
+
+const char *rp_manifest_identity(const struct rp_manifest_segment *segment,
+                                 const struct rp_manifest_record *record)
+{
+    const char *path = find_text(segment, record->path_at);
+    return path ? find_text(segment, record->path_at + strlen(path) + 1) : NULL;
 }

@@ -190,6 +190,7 @@ static void encode_segment(const struct rp_manifest_shape *shape, uint64_t offse
     rp_store_u64(entry + 40, shape->path_bytes);
     rp_store_u32(entry + 48, shape->shards);
     rp_store_u32(entry + 52, shape->has_spans);
+    rp_store_u32(entry + 56, shape->objects);
     rp_hash128_store(entry + 64, root);
     rp_manifest_store_fingerprint(entry + 80, prefix);
 }

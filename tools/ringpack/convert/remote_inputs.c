@@ -122,7 +122,7 @@ static int add_found(struct rp_inputs *inputs, const struct found *found, bool n
     struct rp_looked *looked = rp_calloc(found->urls.count, sizeof *looked);
     size_t first = inputs->count;
     int code = looked ? rp_fetch_looks((const char *const *)found->urls.paths, found->urls.count,
-                                       looked, error)
+                                       false, looked, error)
                       : rp_fail(error, -ENOMEM, NULL, "no memory for a list of objects");
     for (size_t i = 0; i < found->urls.count && code == 0; i++) {
         const char *url = found->urls.paths[i];

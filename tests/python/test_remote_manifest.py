@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A manifest of objects in stores: the same rows and the same fingerprint as without it, a start
+that asks the store for nothing, and an object that changed is refused by name."""
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import threading
+
+import pytest
+import ringpack
+from in_place_kit import serve_all
+from refusal_kit import assert_refusal, refused, run
+from remote_kit import (  # with the fixtures `bucket`, `environment` and `store`
+    bucket,
+    environment,
+    gone,
+    output_of,
+    store,
+)
+from stream_kit import Corpus, Engine, Ranks, Stream, Taken, Written, wait_until
+from test_manifest import LAYOUT, raw_config, write_raw
+
+INPUTS = {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711}  # as serve_all has them
+BLOCKS = {"shuffle": "block", "block_documents": 8, "window_blocks": 2}
+
+
+def index(program, folder, config, *arguments):
+    path = folder / "indexed.yaml"
+    path.write_text(json.dumps({**config, **BLOCKS}))
+    return json.loads(output_of(program, "index", "--json", "-c", path, *arguments))
+
+
+def config_of(corpus, **changes):
+    stream = Stream(corpus, {**INPUTS, **BLOCKS}, rows=0)
+    return {**stream.config(), "batch_size": 5, **changes}
+
+
+def at(corpus, base):
+    """The same corpus, with its shards at URLs."""
+    sources = [
+        {**source, "shards": [f"{base}/{path.split('/')[-1]}" for path in source["shards"]]}
+        for source in corpus.sources
+    ]
+    return Written(sources, corpus.documents)
+
+
+@pytest.fixture
+def corpus(folder):
+    place = folder / "data"
+    place.mkdir()
+    return Corpus(place, LAYOUT, seed=5)
+
+
+def stopped(program, folder, config):
+    """What an engine says that stops by itself."""
+    engine = Engine(program, folder, config)
+    with contextlib.suppress(ringpack.RingpackError), Ranks(engine, connect_timeout=2) as ranks:
+        for _ in ranks.turns():
+            pass
+    assert engine.wait() == 2, engine.log()
+    return engine.log()
+
+
+def test_every_row_is_the_same_with_it(program, folder, corpus, store):
+    """Megatron, raw and npy, of which one has a sidecar in the store, and the others are read."""
+    on_disk = serve_all(program, folder, corpus, inputs=BLOCKS)
+    wanted = index(program, folder, config_of(corpus), "-o", folder / "disk.rpm")
+    output_of(program, "index", "-q", corpus.paths[0])
+    shutil.copytree(corpus.folder, store.folder, dirs_exist_ok=True)
+    there = at(corpus, store.base)
+    manifest = folder / "objects.rpm"
+    done = index(program, folder, config_of(there, manifest=str(manifest)))
+    assert done["fingerprint_full"] == wanted["fingerprint_full"]
+    assert (done["shards"], done["shards_read"]) == (len(corpus.paths), len(corpus.paths) - 1)
+    assert sorted(path.name for path in folder.glob("objects*")) == ["objects", "objects.rpm"]
+    store.asked.clear()
+    assert json.loads(output_of(program, "plan", "--json", "-c", folder / "indexed.yaml"))
+    assert store.asked == [], "a start asks for nothing"
+    found = serve_all(program, folder, there, inputs=BLOCKS, manifest=str(manifest))
+    assert found == on_disk
+    assert store.asked and all(path.endswith((".bin", ".npy")) for path in store.asked)
+    assert index(program, folder, config_of(there, manifest=str(manifest)))[
+        "outcome"
+    ] == "unchanged"
+    said = output_of(program, "inspect", "--scan", manifest)
+    assert f"{store.base}/" in said
+
+
+def test_any_number_of_shards_costs_a_start_no_request(program, folder, store):
+    """What an engine asks for before its first batch are ranges of few shards, of 4 as of 40."""
+    asked = []
+    for count in 4, 40:
+        source = write_raw(store.folder, count, 3000)
+        names = sorted(path.name for path in store.folder.glob("*.bin"))
+        source["shards"] = [store.url(name) for name in names]
+        config = raw_config(source, manifest=str(folder / f"{count}.rpm"), **BLOCKS)
+        config |= {"run": f"of-{count}", "prefetch_bytes": "1m", "prefetch_factor": 2}
+        config |= {"block_documents": 16, "window_blocks": 1}
+        assert index(program, folder, config)["shards_read"] == count
+        store.asked.clear()
+        engine = Engine(program, folder, {**config, **BLOCKS})
+        try:
+            with Ranks(engine) as ranks:
+                assert ranks.turn() is not None
+                asked.append(list(store.asked))
+        finally:
+            engine.kill()
+        assert all(path.endswith(".bin") for path in asked[-1])
+    assert len(set(asked[1])) < 40, "not every shard is asked for"
+
+
+def test_a_run_resumes_with_it_and_without_it(program, folder, corpus, bucket):
+    """It has the fingerprint of the sidecars; by s3, with a pattern."""
+    corpus.index(program)
+    shutil.copytree(corpus.folder, bucket, dirs_exist_ok=True)
+    there = at(corpus, "s3://b")
+    manifest = str(folder / "m.rpm")
+    assert index(program, folder, config_of(there, manifest=manifest))["shards_read"] == 0
+    stream = Stream(there, {**INPUTS, **BLOCKS})
+    taken, token = Taken(stream), None
+    for number, changes in enumerate([{}, {"manifest": manifest}, {}]):
+        config = {**stream.config(), "batch_size": 5, "run": f"run{number}", **changes}
+        engine = Engine(program, folder, config)
+        try:
+            with Ranks(engine, token=token) as ranks:
+                for batches in ranks.turns(None if number == 2 else 2):
+                    taken.add(batches)
+                [token] = ranks.tokens()
+        finally:
+            engine.kill()
+    taken.assert_all()
+
+
+def raw_objects(store, folder, count, first=0, tokens=3000):
+    source = write_raw(store.folder, count, tokens, first)
+    names = sorted(path.name for path in store.folder.glob("*.bin"))
+    source["shards"] = [store.url(name) for name in names]
+    return raw_config(source, manifest=str(folder / "m.rpm"), **BLOCKS)
+
+
+def test_new_objects_are_appended(program, folder, store):
+    first = index(program, folder, raw_objects(store, folder, 3))
+    before = (folder / "m.rpm").read_bytes()
+    config = raw_objects(store, folder, 2, first=3, tokens=2000)
+    store.asked.clear()
+    second = index(program, folder, config)
+    assert (first["outcome"], second["outcome"]) == ("new", "appended")
+    assert (second["shards"], second["shards_read"], second["shards_added"]) == (5, 2, 2)
+    assert (folder / "m.rpm").read_bytes()[4096 : len(before)] == before[4096:]
+    whole = index(program, folder, config, "-o", folder / "whole.rpm")
+    assert whole["fingerprint_full"] == second["fingerprint_full"]
+
+
+@pytest.mark.parametrize("change", ["token", "size", "gone"])
+def test_a_changed_object_is_refused_by_name(program, folder, store, change):
+    config = raw_objects(store, folder, 2)
+    index(program, folder, config)
+    path = store.folder / "s00001.bin"
+    content = bytearray(path.read_bytes())
+    content[444] ^= 1
+    path.write_bytes(content + (b"\0\0" if change == "size" else b""))
+    store.fault = (lambda h: "s00001" in h.path and gone(h)) if change == "gone" else None
+    said = stopped(program, folder, {**config, **BLOCKS})
+    texts = {"token": "its ETag: expected", "size": "bytes: expected", "gone": "is gone"}
+    assert_refusal(2, said, "s00001.bin", texts[change], "ringpack index -c CONFIG")
+    store.fault = None
+    done = index(program, folder, config)
+    assert (done["outcome"], done["shards_read"]) == ("written anew", 1)
+    assert f"{store.base}/s00001.bin has changed" in done["why"]
+
+
+def test_a_change_that_is_not_compared_is_found(broken, folder, store, monkeypatch):
+    """The planted defect: another object of the same tokens is taken for the old one."""
+    config = raw_objects(store, folder, 1)
+    index(broken, folder, config)
+    monkeypatch.setattr(store, "content_of", lambda path: (path.read_bytes(), '"another"'))
+    assert "its ETag" in stopped(broken, folder, config)
+    monkeypatch.setenv("RP_DEFECT", "ignore_changed_objects")
+    engine = Engine(broken, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            assert ranks.turn() is not None
+    finally:
+        engine.kill()
+
+
+def test_what_lies_beside_an_object_counts(program, folder, corpus, store):
+    """Another .idx of the same tokens is learnt by `index -c`."""
+    shutil.copytree(corpus.folder, store.folder, dirs_exist_ok=True)
+    there = at(corpus, store.base)
+    config = config_of(there, manifest=str(folder / "m.rpm"))
+    done = index(program, folder, config)
+    [name] = [path.name for path in store.folder.glob("*.idx")][:1]
+    content = (store.folder / name).read_bytes()
+    serve = store.content_of
+    store.content_of = lambda path: (
+        (content, '"again"') if path.name == name else serve(path)
+    )
+    again = index(program, folder, config)
+    assert again["outcome"] == "written anew" and "has another .idx now" in again["why"]
+    assert again["shards_read"] == 1 and again["fingerprint_full"] == done["fingerprint_full"]
+
+
+def test_queries_are_those_of_the_config(program, folder, store):
+    """A manifest holds no secret, and serves when there is another one."""
+    config = raw_objects(store, folder, 2)
+    [source] = config["sources"]
+    urls = source["shards"]
+    source["shards"] = [f"{url}?sig=S3CR3T" for url in urls]
+    index(program, folder, config)
+    assert all("sig=S3CR3T" in path for path in store.asked)
+    assert b"S3CR3T" not in (folder / "m.rpm").read_bytes()
+    store.asked.clear()
+    source["shards"] = [f"{url}?sig=N3W" for url in urls]
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            for _ in ranks.turns():
+                pass
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
+    assert store.asked and all(path.endswith(".bin?sig=N3W") for path in store.asked)
+    refused(program, "index", "-c", folder / "none.yaml", texts=["none.yaml"])
+    assert "N3W" not in engine.log()
+
+
+def test_it_goes_on_after_a_kill(program, folder, store):
+    """What was read is not fetched again, and nothing of the killed process is left."""
+    config = raw_objects(store, folder, 12, tokens=200_000)
+    path = folder / "indexed.yaml"
+    path.write_text(json.dumps(config))
+    work = folder / "m.rpm.work"
+
+    released = threading.Event()
+
+    def hold(handler):
+        if "s00007" in handler.path and handler.first > 0:
+            released.wait()
+        return False
+
+    store.fault = hold
+    child = subprocess.Popen([program, "index", "-q", "-c", path, "--workers", "1"])
+    wait_until(lambda: work.exists() and len(list(work.glob("*.rpx"))) == 7, "a finished shard")
+    wait_until(lambda: list(work.glob("fetched-*")), "an object that is fetched")
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    store.fault = None
+    released.set()
+    assert list(work.glob("fetched-*"))
+    done = index(program, folder, config)
+    assert done["shards_read"] == 5
+    assert not work.exists()
+    other = index(program, folder, config, "-o", folder / "other.rpm")
+    assert (other["shards_read"], other["root"]) == (12, done["root"])
+    assert run(program, "inspect", "--scan", folder / "m.rpm").returncode == 0
