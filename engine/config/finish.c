@@ -135,7 +135,7 @@ static int take_names(struct rp_config *config, struct rp_error *error)
         if (source->name)
             continue;
         if (!manifest)
-            code = rp_manifest_open(&manifest, config->manifest, false, error);
+            code = rp_manifest_open_place(&manifest, config->manifest, config->cache_dir, error);
         if (code < 0)
             break;
         source->name = i < manifest->source_count

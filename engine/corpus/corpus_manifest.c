@@ -95,7 +95,7 @@ static int open_source(struct rp_corpus *corpus, uint32_t s, const struct rp_sou
 int rp_corpus_open_manifest(struct rp_corpus *corpus, const struct rp_corpus_spec *spec,
                             struct rp_error *error)
 {
-    int code = rp_manifest_open(&corpus->manifest, spec->manifest, false, error);
+    int code = rp_manifest_open_place(&corpus->manifest, spec->manifest, spec->cache_dir, error);
     if (code < 0)
         return code;
     const struct rp_manifest *manifest = corpus->manifest;

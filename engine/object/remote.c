@@ -305,6 +305,47 @@ int rp_remotes_open(struct rp_remote **remotes_out, const char *const *urls, siz
     return code;
 }
 
+/* ---- one object ------------------------------------------------------------------------------ */
+
+static int fetch_one(struct look *look, const char *url, const char *directory, bool *is_new,
+                     struct rp_error *error)
+{
+    int code = rp_object_open(&look->object, url, error);
+    look->request = (struct rp_object_request){.kind = RP_REQUEST_LOOK,
+                                               .object = look->object,
+                                               .bytes = LOOK_BYTES,
+                                               .buffer = look->bytes};
+    if (code == 0)
+        code = do_looks(look, 1, error);
+    if (code == 0)
+        code = check_look(look, TOKENS, error);
+    if (code == 0)
+        code = begin_file(look, directory, error);
+    *is_new = look->is_new;
+    if (code == 0)
+        code = fetch_rest(look, 1, error);
+    return code == 0 ? finish_file(look, error) : code;
+}
+
+int rp_remote_fetch(const char *url, const char *directory, char **path_out, bool *is_new,
+                    struct rp_error *error)
+{
+    struct look look = {.bytes = rp_calloc(1, LOOK_BYTES)};
+    char *chosen = rp_dir_of_caches(directory);
+    *path_out = NULL;
+    int code = look.bytes && chosen ? rp_dir_make(chosen, error)
+                                    : rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
+    if (code == 0)
+        code = fetch_one(&look, url, chosen, is_new, error);
+    if (code == 0) {
+        *path_out = look.path;
+        look.path = NULL;
+    }
+    close_look(&look);
+    free(chosen);
+    return code;
+}
+
 void rp_remotes_close(struct rp_remote *remotes, size_t count)
 {
     for (size_t i = 0; remotes && i < count; i++) {

@@ -37,6 +37,12 @@ RP_MUST_CHECK int rp_remotes_open(struct rp_remote **remotes_out, const char *co
                                   size_t count, const char *directory, struct rp_error *error);
 void rp_remotes_close(struct rp_remote *remotes, size_t count); /* NULL is fine */
 
+/** Fetch one object whole into `directory` (as above), where its name is made of its URL and its
+ * identity; *path_out is the caller's. It is not fetched where it is already, and then *is_new is
+ * false. */
+RP_MUST_CHECK int rp_remote_fetch(const char *url, const char *directory, char **path_out,
+                                  bool *is_new, struct rp_error *error);
+
 /** The objects of a bucket whose URLs match a pattern of * ? [], or, of a URL that ends with a
  * slash, all directly below it; in bytewise order. `add` gets each as s3://BUCKET/KEY, or as the
  * URL of a blob of Azure, with the query of the pattern. Other patterns of https cannot be listed,

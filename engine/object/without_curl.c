@@ -28,6 +28,16 @@ void rp_remotes_close(struct rp_remote *remotes, size_t count)
     RP_ASSERT(!remotes);
 }
 
+int rp_remote_fetch(const char *url, const char *directory, char **path_out, bool *is_new,
+                    struct rp_error *error)
+{
+    (void)url;
+    (void)directory;
+    (void)is_new;
+    *path_out = NULL;
+    return refuse(error);
+}
+
 int rp_remote_list(const char *pattern,
                    int (*add)(void *context, const char *url, struct rp_error *error),
                    void *context, struct rp_error *error)

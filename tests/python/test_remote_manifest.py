@@ -82,9 +82,8 @@ def test_every_row_is_the_same_with_it(program, folder, corpus, store):
     found = serve_all(program, folder, there, inputs=BLOCKS, manifest=str(manifest))
     assert found == on_disk
     assert store.asked and all(path.endswith((".bin", ".npy")) for path in store.asked)
-    assert index(program, folder, config_of(there, manifest=str(manifest)))[
-        "outcome"
-    ] == "unchanged"
+    again = index(program, folder, config_of(there, manifest=str(manifest)))
+    assert again["outcome"] == "unchanged"
     said = output_of(program, "inspect", "--scan", manifest)
     assert f"{store.base}/" in said
 
@@ -257,3 +256,80 @@ def test_it_goes_on_after_a_kill(program, folder, store):
     other = index(program, folder, config, "-o", folder / "other.rpm")
     assert (other["shards_read"], other["root"]) == (12, done["root"])
     assert run(program, "inspect", "--scan", folder / "m.rpm").returncode == 0
+
+
+# ---- a manifest that is an object itself --------------------------------------------------------
+
+
+def upload(program, folder, config, to):
+    """The manifest of the objects of a config, made here and copied to the store."""
+    made = folder / "made.rpm"
+    index(program, folder, config, "-o", made)
+    shutil.copy(made, to / "m.rpm")
+    return made.read_bytes()
+
+
+def planned(program, folder, config):
+    path = folder / "planned.yaml"
+    path.write_text(json.dumps(config))
+    return json.loads(output_of(program, "plan", "--json", "-c", path))["tokens"]
+
+
+def test_a_manifest_of_a_store_is_fetched_once(program, folder, store, tmp_path):
+    """Where a copy of it was made, a start asks for its ETag, and for nothing of its shards."""
+    config = raw_objects(store, folder, 40, tokens=20_000)
+    upload(program, folder, config, store.folder)
+    wanted = planned(program, folder, {**config, "manifest": str(folder / "made.rpm")})
+    config["manifest"] = store.url("m.rpm")
+    assert (store.folder / "m.rpm").stat().st_size > 2 * 65536
+    for count in 2, 1:  # a look with the first 64 KiB, and the rest
+        store.asked.clear()
+        assert planned(program, folder, config) == wanted
+        assert store.asked == ["/m.rpm"] * count
+    size = (store.folder / "m.rpm").stat().st_size
+    [kept] = [path for path in (tmp_path / "cache").rglob("*") if path.stat().st_size == size]
+    image = bytearray(kept.read_bytes())
+    image[1024 + 9] ^= 1
+    kept.write_bytes(image)
+    assert planned(program, folder, config) == wanted, "a damaged copy is fetched again"
+    said = output_of(program, "inspect", "--scan", store.url("m.rpm") + "?sig=S3CR3T")
+    assert store.url("m.rpm") in said and "S3CR3T" not in said
+
+
+def test_rows_by_a_manifest_in_a_bucket(program, folder, corpus, bucket):
+    on_disk = serve_all(program, folder, corpus, inputs=BLOCKS)
+    shutil.copytree(corpus.folder, bucket, dirs_exist_ok=True)
+    there = at(corpus, "s3://b")
+    upload(program, folder, config_of(there), bucket)
+    found = serve_all(program, folder, there, inputs=BLOCKS, manifest="s3://b/m.rpm")
+    assert found == on_disk
+
+
+def test_refused_manifests_of_stores(program, folder, store):
+    config = raw_objects(store, folder, 2)
+    image = bytearray(upload(program, folder, config, store.folder))
+    path = folder / "planned.yaml"
+
+    def refuse(*texts, **changes):
+        manifest = store.url("m.rpm") + "?sig=S"
+        path.write_text(json.dumps({**config, "manifest": manifest, **changes}))
+        said = refused(program, "plan", "-c", path, texts=[store.url("m.rpm"), *texts])
+        assert "sig=" not in str(said)
+
+    fewer = {**config["sources"][0], "shards": [store.url("s00000.bin")]}
+    refuse("shards", "s00001.bin", sources=[fewer])
+    image[8192 + 77] ^= 1  # a page that a plan may not look at
+    (store.folder / "m.rpm").write_bytes(image)
+    refuse("damaged manifest", "ringpack index -c")
+    image = image[:5000]
+    (store.folder / "m.rpm").write_bytes(image)
+    refuse("damaged manifest")
+    (store.folder / "m.rpm").write_bytes(b"nonsense" * 1000)
+    refuse("damaged manifest: magic")
+    (store.folder / "m.rpm").unlink()
+    refuse("the manifest", "not found")
+    here = raw_config(write_raw(folder / "here", 1, 300))
+    upload(program, folder, here, store.folder)
+    refuse("expected objects alone", "-o FILE", sources=here["sources"])
+    path.write_text(json.dumps({**config, "manifest": "s3://b/m.rpm"}))
+    refused(program, "index", "-c", path, texts=["s3://b/m.rpm", "nothing is written", "-o FILE"])

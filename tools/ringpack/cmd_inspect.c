@@ -7,6 +7,7 @@
 #include "cmd_state.h"
 #include "declared.h"
 #include "corpus/manifest/manifest.h"
+#include "object/url.h"
 #include "inspection.h"
 #include "manifest_inspection.h"
 
@@ -24,7 +25,7 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
     struct rp_inspection inspection;
     struct rp_error error;
     struct rp_cmd_progress progress;
-    if (rp_manifest_is_file(path))
+    if (rp_manifest_is_file(path) || (rp_url_is(path) && rp_url_has_suffix(path, ".rpm")))
         return rp_cmd_inspect_manifest(path, declared->scan, declared->json, declared->quiet, list);
     rp_cmd_progress_begin(&progress, name, true);
     progress.shown &= !declared->quiet;

@@ -18,6 +18,7 @@
 #include "cmd.h"
 #include "cmd_config.h"
 #include "corpus/manifest/build.h"
+#include "object/url.h"
 #include "index_manifest.h"
 #include "stream.h"
 
@@ -282,6 +283,13 @@ static int index_config(void *argument, const struct rp_config *config)
         (void)rp_fail(&error, -RP_E_USAGE,
                       "add `manifest: corpus.rpm` to the config, which a run needs to use it",
                       "the config names no manifest, and there is no -o");
+        return rp_cmd_report(&error);
+    }
+    if (rp_url_is(path)) {
+        char *name = rp_url_name(path);
+        (void)rp_fail(&error, -RP_E_USAGE, "write it to a file with `-o FILE`, and copy FILE there",
+                      "%s: nothing is written to stores", name ? name : "the manifest");
+        free(name);
         return rp_cmd_report(&error);
     }
     struct rp_source_spec *specs = rp_stream_sources(config);

@@ -6,6 +6,7 @@
 
 #include "cmd.h"
 #include "corpus/manifest/manifest.h"
+#include "object/url.h"
 
 static void print_source(const struct rp_manifest_source *source)
 {
@@ -70,10 +71,10 @@ int rp_cmd_inspect_manifest(const char *path, bool scan, bool json, bool quiet, 
     struct rp_manifest *manifest;
     struct rp_error error;
     struct rp_cmd_progress bar;
-    rp_cmd_progress_begin(&bar, path, true);
+    rp_cmd_progress_begin(&bar, rp_url_is(path) ? "the manifest" : path, true);
     bar.shown &= !quiet;
     const struct rp_progress progress = {rp_cmd_progress, &bar};
-    int code = rp_manifest_open(&manifest, path, false, &error);
+    int code = rp_manifest_open_place(&manifest, path, NULL, &error);
     if (code == 0 && scan)
         code = rp_manifest_check_all(manifest, &progress, &error);
     rp_cmd_progress_end(&bar);

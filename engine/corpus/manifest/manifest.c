@@ -281,7 +281,7 @@ static void expect_looks(const struct rp_manifest *manifest)
 static int open_file(struct rp_manifest *manifest, bool to_repair, struct rp_error *error)
 {
     const uint8_t *slot = NULL;
-    int code = rp_map_open(&manifest->map, manifest->path, error);
+    int code = rp_map_open(&manifest->map, manifest->file, error);
     if (code == -ENOENT)
         return rp_fail(error, code, "run `ringpack index -c CONFIG` once, or take `manifest:` out",
                        "%s: the configuration names this manifest, and it is not there",
@@ -299,13 +299,20 @@ static int open_file(struct rp_manifest *manifest, bool to_repair, struct rp_err
 int rp_manifest_open(struct rp_manifest **manifest_out, const char *path, bool to_repair,
                      struct rp_error *error)
 {
+    return rp_manifest_open_file(manifest_out, path, path, to_repair, error);
+}
+
+int rp_manifest_open_file(struct rp_manifest **manifest_out, const char *path, const char *file,
+                          bool to_repair, struct rp_error *error)
+{
     *manifest_out = NULL;
     struct rp_manifest *manifest = rp_calloc(1, sizeof *manifest);
     if (!manifest)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a manifest", path);
     manifest->path = strdup(path);
+    manifest->file = strdup(file);
     manifest->directory = rp_path_directory(path);
-    int code = manifest->path && manifest->directory
+    int code = manifest->path && manifest->file && manifest->directory
                    ? open_file(manifest, to_repair, error)
                    : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     if (code < 0)
@@ -326,6 +333,7 @@ void rp_manifest_close(struct rp_manifest *manifest)
     free(manifest->segments);
     free(manifest->texts);
     free(manifest->path);
+    free(manifest->file);
     free(manifest->directory);
     free(manifest);
 }
@@ -370,7 +378,7 @@ int rp_manifest_look(struct rp_manifest *manifest, struct rp_error *error)
     struct rp_stamp found = {0};
     uint64_t expected_value, found_value;
     if (!manifest->map.mapping || RP_DEFECT(forget_indexes) ||
-        rp_stamp_at(manifest->path, &found) < 0 || /* its name is gone; what is mapped lives on */
+        rp_stamp_at(manifest->file, &found) < 0 || /* its name is gone; what is mapped lives on */
         !rp_stamp_difference(&manifest->known, &found, &expected_value, &found_value))
         return 0;
     /* The new file may be another one, and shorter: what is mapped is looked at, not that. Of the

@@ -166,7 +166,8 @@ struct rp_manifest_source {
 };
 
 struct rp_manifest {
-    char *path, *directory;
+    char *path, *directory; /* for people: of one in a store, its URL */
+    char *file;             /* what is mapped */
     struct rp_map map;
     struct rp_stamp known;    /* of the file, at the last look */
     uint64_t generation, end; /* of the newest head */
@@ -184,6 +185,15 @@ struct rp_manifest {
 RP_MUST_CHECK int rp_manifest_open(struct rp_manifest **manifest_out, const char *path,
                                    bool to_repair, struct rp_error *error);
 void rp_manifest_close(struct rp_manifest *manifest);
+
+/** The same for a path or a URL (fetched.c). An object is fetched into `cache_dir` (as
+ * object/remote.h says), and all of what arrives is compared with its hashes. It must list objects
+ * alone: files are those of another machine. */
+RP_MUST_CHECK int rp_manifest_open_place(struct rp_manifest **manifest_out, const char *place,
+                                         const char *cache_dir, struct rp_error *error);
+/** Open the manifest in `file` under the name `path`. */
+RP_MUST_CHECK int rp_manifest_open_file(struct rp_manifest **manifest_out, const char *path,
+                                        const char *file, bool to_repair, struct rp_error *error);
 
 /** Is the file at `path` a manifest, by its first bytes? */
 bool rp_manifest_is_file(const char *path);
