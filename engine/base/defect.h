@@ -14,6 +14,7 @@
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
+    X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(evict_next_needed, "a full cache evicts what is needed next, not what is needed last")       \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \

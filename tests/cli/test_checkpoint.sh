@@ -39,7 +39,8 @@ for file in "$golden/checkpoint-v1.rpc" state; do
     equals 120 "$(field "said['contract']['source[0000].documents']")"
 done
 equals 7 "$(field "said['next_row']")"
-status 2 'a state token of a run|checkpoint show' "$ringpack" inspect state
+status 0 "stream contract $stream" "$ringpack" inspect state
+status 0 "stream contract $stream|contents" "$ringpack" inspect "$golden/checkpoint-v1.rpc"
 head -c 300 state >cut
 status 2 'cut: state token' "$ringpack" checkpoint show cut
 

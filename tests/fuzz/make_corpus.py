@@ -5,10 +5,13 @@ accepted, and one of each kind that a parser tells apart. The head of each fuzz_
 its bytes mean. Inputs that found something are added by hand, named after the behaviour they keep.
 """
 
+import base64
 import gzip
+import io
 import json
 import re
 import struct
+import zipfile
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "corpus"
@@ -421,6 +424,22 @@ def make_jsonl():
     put("jsonl", "text-only", b'\0{"text": "\\u00e9\\ud83d\\ude00"}\r\n')
     put("jsonl", "gzip", b"\1" + gzip.compress(lines, mtime=0))
     put("jsonl", "not-an-object", b"\1[1, 2]\n")
+
+
+def make_state_file():
+    vector = json.loads((GOLDEN / "stream-v1" / "concat-none-drop.json").read_text())
+    token = bytes.fromhex(vector["states"][0]["token"])
+    text = base64.b64encode(token).decode()
+    put("state_file", "json", b"\0" + json.dumps({"x": [{"ringpack_state": text}]}).encode())
+    array = {"dtype": "U8", "shape": [len(token)], "data_offsets": [0, len(token)]}
+    described = json.dumps({"__metadata__": {"x": "y"}, "ringpack_state": array}).encode()
+    put("state_file", "safetensors", b"\0" + struct.pack("<Q", len(described)) + described + token)
+    put("state_file", "zip", b"\1" + token)
+    for name, method in ("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", method) as archive:
+            archive.writestr(zipfile.ZipInfo("ringpack_state.npy"), token, method)
+        put("state_file", f"zip-{name}", b"\0" + file.getvalue())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include "base/bits.h"
 #include "base/contract.h"
 #include "cmd.h"
+#include "cmd_state.h"
 
 int rp_show_checkpoint_token(const struct rp_checkpoint *checkpoint, struct rp_state_info *token,
                              struct rp_error *error)
@@ -343,4 +344,46 @@ json_t *rp_show_checkpoint_entries_json(const struct rp_checkpoint_entry *entrie
         json_array_append_new(list, value);
     }
     return list;
+}
+
+/* ---- a path ---------------------------------------------------------------------------------- */
+
+/* A state token that a trainer has saved. */
+static int show_state(const char *path, json_t **json)
+{
+    struct rp_error error;
+    struct rp_state_info token;
+    char *state;
+    size_t bytes;
+    int code = rp_cmd_read_state(path, &state, &bytes, &error);
+    if (code == 0) {
+        code = rp_state_info(state, bytes, &token, &error);
+        if (code < 0)
+            code = rp_fail_context(&error, code, "%s", path);
+    }
+    if (code == 0 && json)
+        *json = rp_show_state_json(path, state, &token);
+    else if (code == 0)
+        rp_show_state_print(path, state, &token);
+    free(state);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_show_path(const char *path, json_t **json)
+{
+    struct rp_error error;
+    struct rp_checkpoint *checkpoint;
+    if (rp_cmd_is_state(path))
+        return show_state(path, json);
+    if (rp_cmd_open_checkpoint(&checkpoint, path, &error) < 0)
+        return rp_cmd_report(&error);
+    struct rp_state_info token;
+    struct rp_error token_error;
+    bool token_fine = rp_show_checkpoint_token(checkpoint, &token, &token_error) == 0;
+    if (json)
+        *json = rp_show_checkpoint_json(checkpoint, token_fine ? &token : NULL);
+    else
+        rp_show_checkpoint_print(checkpoint, token_fine ? &token : NULL);
+    rp_checkpoint_close(checkpoint);
+    return token_fine ? RP_EXIT_FINE : rp_cmd_report(&token_error);
 }

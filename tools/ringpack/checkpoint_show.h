@@ -23,6 +23,10 @@ json_t *rp_show_checkpoint_json(const struct rp_checkpoint *checkpoint,
 void rp_show_state_print(const char *path, const void *state, const struct rp_state_info *token);
 json_t *rp_show_state_json(const char *path, const void *state, const struct rp_state_info *token);
 
+/** Show a checkpoint, the newest of a directory, or a file with a state token: as text, or, unless
+ * `json` is NULL, as *json. Returns the exit status; errors have been reported. */
+int rp_show_path(const char *path, json_t **json);
+
 void rp_show_checkpoint_entries_print(const struct rp_checkpoint_entry *entries, size_t count);
 json_t *rp_show_checkpoint_entries_json(const struct rp_checkpoint_entry *entries, size_t count);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_checkpoint.c — `ringpack checkpoint list | show | verify | rewind`. Only `rewind` changes
- * anything: it renames files. No file is ever removed. */
+/* cmd_checkpoint.c — `ringpack checkpoint list | show | verify | diff | export | import | rewind`.
+ * Only `rewind` changes anything: it renames files. No file is ever removed. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -15,17 +15,22 @@
 #include "cmd_options.h"
 #include "cmd_state.h"
 #include "checkpoint_show.h"
+#include "state/state_copy.h"
 
-enum { OPTION_JSON = 0x1000, OPTION_TO, OPTION_TO_ROW };
+enum { OPTION_JSON = 0x1000, OPTION_TO, OPTION_TO_ROW, OPTION_RUN, OPTION_RUN_DIR };
 
 struct arguments {
-    const char *action, *path;
+    const char *action, *path, *other; /* `other`: of diff */
+    const char *output, *run, *run_dir;
     uint64_t to, to_row;
     bool json, to_given, to_row_given;
 };
 
 static const struct argp_option options[] = {
-    {"json", OPTION_JSON, NULL, 0, "print JSON (list, show, verify)", 0},
+    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+    {"output", 'o', "FILE", 0, "where export and import write", 0},
+    {"run", OPTION_RUN, "NAME", 0, "export: of this engine, which saves a checkpoint first", 0},
+    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "where the engine of --run has its socket", 0},
     {"to", OPTION_TO, "SEQUENCE", 0, "rewind to this checkpoint", 0},
     {"to-row", OPTION_TO_ROW, "ROW", 0,
      "rewind to the newest checkpoint whose position is ROW or before it", 0},
@@ -49,13 +54,24 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--to-row: expected a row number, found `%s`", text);
         arguments->to_row_given = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 1)
-            return ARGP_ERR_UNKNOWN;
-        *(state->arg_num == 0 ? &arguments->action : &arguments->path) = text;
+    case 'o':
+        arguments->output = text;
         return 0;
+    case OPTION_RUN:
+        arguments->run = text;
+        return 0;
+    case OPTION_RUN_DIR:
+        arguments->run_dir = text;
+        return 0;
+    case ARGP_KEY_ARG: {
+        const char **const words[] = {&arguments->action, &arguments->path, &arguments->other};
+        if (state->arg_num >= RP_ARRAY_COUNT(words))
+            return ARGP_ERR_UNKNOWN;
+        *words[state->arg_num] = text;
+        return 0;
+    }
     case ARGP_KEY_END:
-        if (!arguments->path)
+        if (!arguments->action || (!arguments->path && !arguments->run))
             argp_error(state, "expected what to do and a path, such as `list DIR`");
         return 0;
     default:
@@ -98,57 +114,13 @@ static int list(const struct arguments *arguments)
 
 /* ---- show ------------------------------------------------------------------------------------ */
 
-/* Open a file, or the newest checkpoint of a directory that verifies. */
-static int open_path(struct rp_checkpoint **checkpoint, const char *path, struct rp_error *error)
-{
-    struct stat info;
-    if (stat(path, &info) < 0 || !S_ISDIR(info.st_mode))
-        return rp_checkpoint_open(checkpoint, path, error);
-    int code = rp_checkpoint_newest(checkpoint, path, false, error);
-    if (code == 0)
-        return rp_fail(error, -RP_E_EMPTY, "give the checkpoint directory of a run",
-                       "%s: no checkpoint is here", path);
-    return code < 0 ? code : 0;
-}
-
-/* A state token that a trainer has saved. */
-static int show_state(const struct arguments *arguments)
-{
-    struct rp_error error;
-    struct rp_state_info token;
-    char *state;
-    size_t bytes;
-    int code = rp_cmd_read_state(arguments->path, &state, &bytes, &error);
-    if (code == 0) {
-        code = rp_state_info(state, bytes, &token, &error);
-        if (code < 0)
-            code = rp_fail_context(&error, code, "%s", arguments->path);
-    }
-    if (code == 0 && arguments->json)
-        rp_cmd_print_json(rp_show_state_json(arguments->path, state, &token));
-    else if (code == 0)
-        rp_show_state_print(arguments->path, state, &token);
-    free(state);
-    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
-}
-
 static int show(const struct arguments *arguments)
 {
-    struct rp_error error;
-    struct rp_checkpoint *checkpoint;
-    if (rp_cmd_is_state(arguments->path))
-        return show_state(arguments);
-    if (open_path(&checkpoint, arguments->path, &error) < 0)
-        return rp_cmd_report(&error);
-    struct rp_state_info token;
-    struct rp_error token_error;
-    bool token_fine = rp_show_checkpoint_token(checkpoint, &token, &token_error) == 0;
-    if (arguments->json)
-        rp_cmd_print_json(rp_show_checkpoint_json(checkpoint, token_fine ? &token : NULL));
-    else
-        rp_show_checkpoint_print(checkpoint, token_fine ? &token : NULL);
-    rp_checkpoint_close(checkpoint);
-    return token_fine ? RP_EXIT_FINE : rp_cmd_report(&token_error);
+    json_t *value = NULL;
+    int status = rp_show_path(arguments->path, arguments->json ? &value : NULL);
+    if (value)
+        rp_cmd_print_json(value);
+    return status;
 }
 
 /* ---- verify ---------------------------------------------------------------------------------- */
@@ -282,7 +254,7 @@ static int rewind_directory(const struct arguments *arguments)
     if (code == 0)
         code = rp_checkpoint_rewind(arguments->path, sequence, &error);
     if (code == 0)
-        code = open_path(&checkpoint, arguments->path, &error);
+        code = rp_cmd_open_checkpoint(&checkpoint, arguments->path, &error);
     if (code < 0)
         return rp_cmd_report(&error);
     printf("%s: the newest is now checkpoint %" PRIu64 ", at row %" PRIu64
@@ -292,6 +264,38 @@ static int rewind_directory(const struct arguments *arguments)
     return RP_EXIT_FINE;
 }
 
+/* ---- diff, export, import -------------------------------------------------------------------- */
+
+static int diff(const struct arguments *arguments)
+{
+    if (!arguments->other)
+        return rp_cmd_misuse("checkpoint", "diff: expected two checkpoints or states");
+    return rp_saved_diff(arguments->path, arguments->other, arguments->json);
+}
+
+static int export_state(const struct arguments *arguments)
+{
+    struct rp_saved_copy copy = {.path = arguments->path,
+                                 .run = arguments->run,
+                                 .run_dir = arguments->run_dir,
+                                 .output = arguments->output,
+                                 .json = arguments->json};
+    if (!arguments->output || (arguments->path != NULL) == (arguments->run != NULL))
+        return rp_cmd_misuse("checkpoint", "export: expected a path or --run NAME, and -o FILE");
+    return rp_saved_copy(&copy);
+}
+
+static int import_state(const struct arguments *arguments)
+{
+    struct rp_saved_copy copy = {.path = arguments->path,
+                                 .output = arguments->output,
+                                 .is_import = true,
+                                 .json = arguments->json};
+    if (!arguments->output || !arguments->path)
+        return rp_cmd_misuse("checkpoint", "import: expected a file, and -o FILE");
+    return rp_saved_copy(&copy);
+}
+
 /* --------------------------------------------------------------------------------------------- */
 
 int rp_cmd_checkpoint(int argc, char **argv)
@@ -299,29 +303,55 @@ int rp_cmd_checkpoint(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(const struct arguments *arguments);
-    } actions[] = {
-        {"list", list}, {"show", show}, {"verify", verify}, {"rewind", rewind_directory}};
+        bool takes_run, takes_two; /* --run NAME in place of a path; two paths */
+    } actions[] = {{"list", list, false, false},
+                   {"show", show, false, false},
+                   {"verify", verify, false, false},
+                   {"diff", diff, false, true},
+                   {"export", export_state, true, false},
+                   {"import", import_state, false, false},
+                   {"rewind", rewind_directory, false, false}};
     static const struct argp argp = {
         .options = options,
         .parser = parse,
-        .args_doc = "list DIR\nshow FILE|DIR\nverify FILE|DIR\nrewind DIR --to SEQUENCE\n"
-                    "rewind DIR --to-row ROW",
-        .doc = "Look at the checkpoints of a run, or go back to an earlier one.\v"
-               "`show DIR` shows the newest that verifies; `show FILE` also shows a state token "
-               "that a trainer has saved. Both show the contract: every field on which the parts "
-               "of a run must agree, and the hash of the fields of the stream and of the delivery. "
-               "`verify` exits 1 if anything is damaged. `rewind` renames later checkpoints to "
-               "NAME.rewound: rename them back to undo it. If trainers rolled back to older state "
-               "tokens and ended before any progress, the newest checkpoint is ahead of them: "
-               "`rewind` before a start without tokens."};
+        .args_doc = "list DIR\nshow FILE|DIR\nverify FILE|DIR\ndiff A B\n"
+                    "export FILE|DIR -o FILE\nexport --run NAME -o FILE\nimport FILE -o FILE\n"
+                    "rewind DIR --to SEQUENCE\nrewind DIR --to-row ROW",
+        .doc =
+            "Look at the checkpoints of a run, take the state out of one, or go back to an "
+            "earlier one.\v"
+            "`show DIR` shows the newest that verifies; `show FILE` also shows a state token "
+            "that a trainer has saved. Both show the contract: every field on which the parts "
+            "of a run must agree, and the hash of the fields of the stream and of the delivery. "
+            "`verify` exits 1 if anything is damaged. `diff` exits 1 if the position, the "
+            "packing, the contents or a field of the contract differ. `export` writes the state "
+            "token in the form that the name says: .token, .json, .npz or .safetensors; .pt is "
+            "written by ringpack.export_state in Python. `import` takes the token out of such a "
+            "file, or of one of torch.save. All of them, and `serve --state`, read these forms, "
+            "checkpoints and directories; no pickle is loaded. `rewind` renames later checkpoints "
+            "to NAME.rewound: rename them back to undo it. If trainers rolled back to older state "
+            "tokens and ended before any progress, the newest checkpoint is ahead of them: "
+            "`rewind` before a start without tokens."};
     struct arguments arguments = {0};
     argp_err_exit_status = RP_EXIT_TROUBLE;
     if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
         argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
         return RP_EXIT_TROUBLE;
-    for (size_t i = 0; i < RP_ARRAY_COUNT(actions); i++)
-        if (strcmp(actions[i].name, arguments.action) == 0)
-            return actions[i].run(&arguments);
-    return rp_cmd_misuse("checkpoint", "expected list, show, verify or rewind, found `%s`",
-                         arguments.action);
+    struct rp_text_near near = {.word = arguments.action};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(actions); i++) {
+        rp_text_offer(&near, actions[i].name);
+        if (strcmp(actions[i].name, arguments.action) != 0)
+            continue;
+        if (arguments.run && !actions[i].takes_run)
+            return rp_cmd_misuse("checkpoint", "%s: expected a path, found --run", near.word);
+        if (arguments.other && !actions[i].takes_two)
+            return rp_cmd_misuse("checkpoint", "%s: expected one path, found also `%s`", near.word,
+                                 arguments.other);
+        return actions[i].run(&arguments);
+    }
+    return rp_cmd_misuse("checkpoint",
+                         "expected list, show, verify, diff, export, import or rewind, found "
+                         "`%s`%s%s%s",
+                         near.word, near.best ? "; did you mean `" : "", near.best ? near.best : "",
+                         near.best ? "`?" : "");
 }

@@ -3,6 +3,7 @@
  * content. */
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint_show.h"
 #include "cmd.h"
 #include "cmd_state.h"
 #include "declared.h"
@@ -15,9 +16,20 @@ static const char help[] =
     "Usage: ringpack inspect [options] PATH...\n\n"
     "Say what token files are and why, how many documents of what lengths they hold, their\n"
     "largest token id, and their fingerprint. Megatron datasets may be named by prefix, .bin or\n"
-    ".idx; a directory stands for what it holds. A manifest says what it was made of.\n\n"
+    ".idx; a directory stands for what it holds. A manifest says what it was made of. Of a\n"
+    "checkpoint, or a file with a state token, it says what `ringpack checkpoint show` says.\n\n"
     "  --scan           read every token, to find the largest id without index; of a manifest,\n"
     "                   compare every page with its hash\n" RP_DECLARED_HELP;
+
+/* A checkpoint, or a file with a state token. */
+static int inspect_state(const char *path, bool json, json_t *list)
+{
+    json_t *value = NULL;
+    int status = rp_show_path(path, json ? &value : NULL);
+    if (value)
+        json_array_append_new(list, value);
+    return status;
+}
 
 static int inspect_one(const char *path, const char *name, const struct rp_declared *declared,
                        json_t *list)
@@ -27,16 +39,12 @@ static int inspect_one(const char *path, const char *name, const struct rp_decla
     struct rp_cmd_progress progress;
     if (rp_manifest_is_file(path) || (rp_url_is(path) && rp_url_has_suffix(path, ".rpm")))
         return rp_cmd_inspect_manifest(path, declared->scan, declared->json, declared->quiet, list);
+    if (rp_checkpoint_is_file(path) || rp_cmd_is_state(path))
+        return inspect_state(path, declared->json, list);
     rp_cmd_progress_begin(&progress, name, true);
     progress.shown &= !declared->quiet;
-    const char *other = rp_checkpoint_is_file(path) ? "checkpoint of a run"
-                        : rp_cmd_is_state(path)     ? "state token of a run"
-                                                    : NULL;
-    int code = other ? rp_fail(&error, -RP_E_FORMAT,
-                               "`ringpack checkpoint show PATH` says what is in it",
-                               "%s: a %s: expected token files", path, other)
-                     : rp_inspect(path, &declared->hints, declared->index_dir, declared->scan,
-                                  rp_cmd_progress, &progress, &inspection, &error);
+    int code = rp_inspect(path, &declared->hints, declared->index_dir, declared->scan,
+                          rp_cmd_progress, &progress, &inspection, &error);
     rp_cmd_progress_end(&progress);
     if (code < 0)
         return rp_cmd_report(&error);

@@ -39,7 +39,7 @@ struct arguments {
 
 static const struct argp_option own_options[] = {
     {"state", OPTION_STATE, "FILE", 0,
-     "start at the position of this state token, or of this checkpoint", 0},
+     "start at the position of this state token, checkpoint, or file of a trainer that has one", 0},
     {"start-step", OPTION_START_STEP, "N", 0,
      "start at step N; refused where a checkpoint of checkpoint_dir is at another row", 0},
     {"base-row", OPTION_BASE_ROW, "ROW", 0,

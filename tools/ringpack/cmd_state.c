@@ -6,13 +6,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "checkpoint/checkpoint.h"
 #include "plan/token_records.h"
+#include "state/state_file.h"
 
-#define STATE_BYTES_MAX (64u << 20)
 #define LENGTH_AT 12u /* u32 of a token: its length in bytes */
 
 /* The length of the token according to its header, if only zeros follow; otherwise `bytes`. */
@@ -28,10 +28,28 @@ static size_t without_padding(const char *state, size_t bytes)
     return length > 0 && end == length ? end : bytes;
 }
 
+static bool is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+int rp_cmd_open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
+                           struct rp_error *error)
+{
+    if (!is_directory(path))
+        return rp_checkpoint_open(checkpoint, path, error);
+    int code = rp_checkpoint_newest(checkpoint, path, false, error);
+    if (code == 0)
+        return rp_fail(error, -RP_E_EMPTY, "give the checkpoint directory of a run",
+                       "%s: no checkpoint is here", path);
+    return code < 0 ? code : 0;
+}
+
 static int read_checkpoint(const char *path, char **state, size_t *bytes, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
-    int code = rp_checkpoint_open(&checkpoint, path, error);
+    int code = rp_cmd_open_checkpoint(&checkpoint, path, error);
     if (code < 0)
         return code;
     const void *section = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, bytes);
@@ -50,9 +68,12 @@ static int read_checkpoint(const char *path, char **state, size_t *bytes, struct
 int rp_cmd_read_state(const char *path, char **state, size_t *bytes, struct rp_error *error)
 {
     *state = NULL;
-    if (rp_checkpoint_is_file(path))
+    if (is_directory(path) || rp_checkpoint_is_file(path))
         return read_checkpoint(path, state, bytes, error);
-    int code = rp_file_read_all(path, STATE_BYTES_MAX, state, bytes, error);
+    int code = rp_saved_read(path, state, bytes, error);
+    if (code != 0)
+        return code < 0 ? code : 0;
+    code = rp_file_read_all(path, RP_STATE_BYTES_MAX, state, bytes, error);
     if (code >= 0)
         *bytes = without_padding(*state, *bytes);
     return code;
@@ -66,5 +87,5 @@ bool rp_cmd_is_state(const char *path)
                   memcmp(magic, RP_TOKEN_MAGIC, sizeof magic) == 0;
     if (fd >= 0)
         close(fd);
-    return is_one;
+    return is_one || (fd >= 0 && rp_saved_claimed(path));
 }

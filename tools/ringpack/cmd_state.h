@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_state.h — read the state token of `--state FILE`. */
+/* cmd_state.h — read the state token of `--state FILE`, whatever the form of the file. */
 #ifndef RP_TOOLS_CMD_STATE_H
 #define RP_TOOLS_CMD_STATE_H
 
@@ -7,14 +7,20 @@
 #include <stddef.h>
 
 #include "base/fail.h"
+#include "checkpoint/checkpoint.h"
 
 /** Read a state token from a file of its own, where zeros may follow it as in a trainer's
- * state_dict, or from a checkpoint of an engine. The caller frees *state, which is NULL after a
- * failure. */
+ * state_dict; from a file in which a trainer has saved it (state/state_file.h); or from a
+ * checkpoint of an engine, or the newest of a directory. The caller frees *state, which is NULL
+ * after a failure. */
 RP_MUST_CHECK int rp_cmd_read_state(const char *path, char **state, size_t *bytes,
                                     struct rp_error *error);
 
-/** Whether a file begins with the magic of a state token. */
+/** Open a checkpoint, or the newest of a directory that verifies. */
+RP_MUST_CHECK int rp_cmd_open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
+                                         struct rp_error *error);
+
+/** Whether a file is a state token, or has one in a form in which trainers save it. */
 bool rp_cmd_is_state(const char *path);
 
 #endif

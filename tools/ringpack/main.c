@@ -38,7 +38,7 @@ static const struct verb verbs[] = {
     {"state", rp_cmd_state, "write the state token of any step or row"},
     {"verify", rp_cmd_verify, "prove that a killed and resumed run gives the same rows"},
     {"bench", rp_cmd_bench, "measure a config beside the limits of this machine"},
-    {"checkpoint", rp_cmd_checkpoint, "list, show, verify or rewind the checkpoints of a run"},
+    {"checkpoint", rp_cmd_checkpoint, "list, compare, export, rewind the checkpoints of a run"},
     {"config", rp_cmd_config, "show, check, compare or write configs"},
     {"doctor", rp_cmd_doctor, "check this machine and say what to change"},
 };

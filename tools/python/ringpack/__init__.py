@@ -17,12 +17,14 @@ from typing import Any, Optional
 
 from . import errors
 from ._library import ask_engine as _ask_engine
+from ._state import export_state, import_state
 from .batch import Batch
 from .errors import *  # noqa: F403
 from .loader import FilePath, Loader
 from .replay import Replay, ReplayedBatch
 
 __all__ = ["Batch", "Loader", "Replay", "ReplayedBatch", "checkpoint", "stat"]
+__all__ += ["export_state", "import_state"]
 __all__ += errors.__all__
 __version__ = "0.1.0"
 

@@ -168,23 +168,29 @@ def ask_program(verb, engine_command, program, folder=None):
 def _told(words, engine_command, program, folder):
     """What the program prints as JSON about a config."""
     arguments, config_text = engine_command
-    command = [os.fspath(program) if program is not None else find_program(), *words, *arguments]
-    passed = []
+    words, passed = [*words, *arguments], []
     if config_text is not None:
         fd, config = _config_fd(config_text)
-        passed, command = [fd], command + config
+        passed, words = [fd], words + config
+    try:
+        return json.loads(run_program(words, program, passed, folder))
+    finally:
+        for fd in passed:
+            os.close(fd)
+
+
+def run_program(words, program=None, passed=(), folder=None):
+    """What the program prints; its error is raised."""
+    command = [os.fspath(program) if program is not None else find_program(), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, pass_fds=passed, cwd=folder)
     except OSError as failure:
         raise _not_started(command[0], failure) from failure
-    finally:
-        for fd in passed:
-            os.close(fd)
     if done.returncode != 0:
         raise error_in(done.stderr.splitlines()) or RingpackError(
             f"`ringpack {words[0]}` exited with status {done.returncode}"
         )
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 def _not_started(program, failure):

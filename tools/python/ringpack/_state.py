@@ -2,10 +2,15 @@
 """A state token (engine/plan/STREAM.md section 8) as what checkpoint libraries hold, and back."""
 
 import base64
+import os
+import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional, Union
 
+from ._engine import run_program
 from .errors import UsageError
+
+FilePath = Union[str, "os.PathLike[str]"]
 
 STATE_KEY = "ringpack_state"
 _LENGTH_AT = 12  # u32: bytes of the token
@@ -72,3 +77,60 @@ def _bytes_of(value: Any) -> bytes:
 def epochs_of(token: bytes) -> int:
     """num_epochs of the token's stream; 0 = endless."""
     return int.from_bytes(token[_EPOCHS_AT : _EPOCHS_AT + 8], "little")
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def import_state(path: FilePath, program: Optional[FilePath] = None) -> dict[str, Any]:
+    """The state that a file holds, for ``load_state_dict``: a file of torch.save, JSON, npz,
+    safetensors, a state token, a checkpoint, or a directory of checkpoints.
+
+    The program finds the token by its bytes, and nothing is unpickled: a file of torch.save must
+    have the state as an array, as state_dict() gives it. program: path of `ringpack`."""
+    token = _token_in(path, program)
+    return state_of(token, len(token))
+
+
+def export_state(
+    state: Union[Mapping[str, Any], FilePath], path: FilePath, program: Optional[FilePath] = None
+) -> None:
+    """Write a state in the form that the name of the file says: .token, .json, .npz, .safetensors,
+    or .pt (torch.save).
+
+    state: what state_dict() returned, or a file that import_state() reads. JSON and the metadata of
+    safetensors have each field of the state beside it. program: path of `ringpack`."""
+    token = token_of(state) if isinstance(state, Mapping) else _token_in(state, program)
+    path = os.fspath(path)
+    if path.endswith((".pt", ".pth")):
+        _save_torch(token, path)
+        return
+    with tempfile.TemporaryDirectory(prefix="ringpack-state-") as folder:
+        own = os.path.join(folder, "token")
+        with open(own, "wb") as file:
+            file.write(token)
+        run_program(["checkpoint", "export", own, "-o", path], program)
+
+
+def _token_in(path, program):
+    with tempfile.TemporaryDirectory(prefix="ringpack-state-") as folder:
+        own = os.path.join(folder, "token")
+        run_program(["checkpoint", "import", os.fspath(path), "-o", own], program)
+        with open(own, "rb") as file:
+            return file.read()
+
+
+def _save_torch(token, path):
+    """As torch.save writes, but whole or not at all."""
+    import torch
+
+    state = {STATE_KEY: torch.frombuffer(bytearray(token), dtype=torch.uint8)}
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path) or ".", delete=False) as file:
+        try:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise

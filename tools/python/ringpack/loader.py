@@ -16,7 +16,7 @@ from ._engine import Engine, count_steps, engine_commands, place_given
 from ._form import form_of
 from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
-from ._state import STATE_KEY, epochs_of, state_of, text_of, token_of
+from ._state import STATE_KEY, epochs_of, import_state, state_of, text_of, token_of
 from ._views import import_torch
 from .batch import Batch
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
@@ -405,12 +405,15 @@ class Loader:
             state[STATE_KEY] = import_torch().from_numpy(state[STATE_KEY])
         return state
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to the position of a state_dict, of any rank of any world size.
+    def load_state_dict(self, state: Union[Mapping[str, Any], FilePath]) -> None:
+        """Go to the position of a state_dict, of any rank of any world size; or of a file that
+        ringpack.import_state reads.
 
         Before the first use it is only remembered, and checked when attaching; later the loader
         attaches again at once. Open batches are closed; views of them must be gone (LeaseError).
         CheckpointMismatchError: the state is of another stream; the loader stays where it was."""
+        if isinstance(state, (str, os.PathLike)):
+            state = import_state(state, self._program)
         token = token_of(state)
         if self._client is not None:
             self._close_batches()

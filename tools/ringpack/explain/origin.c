@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -34,19 +33,6 @@ error_t rp_origin_parse(struct rp_origin *origin, int key, char *text, struct ar
 }
 
 /* ---- a checkpoint ---------------------------------------------------------------------------- */
-
-static int open_checkpoint(struct rp_checkpoint **checkpoint, const char *path,
-                           struct rp_error *error)
-{
-    struct stat info;
-    if (stat(path, &info) < 0 || !S_ISDIR(info.st_mode))
-        return rp_checkpoint_open(checkpoint, path, error);
-    int code = rp_checkpoint_newest(checkpoint, path, false, error);
-    if (code == 0)
-        return rp_fail(error, -RP_E_EMPTY, "give the checkpoint directory of a run",
-                       "%s: no checkpoint is here", path);
-    return code < 0 ? code : 0;
-}
 
 static int take_token(struct rp_origin *origin, const void *token, size_t bytes,
                       struct rp_error *error)
@@ -82,7 +68,7 @@ static int take_checkpoint(struct rp_origin *origin, struct rp_error *error)
 {
     struct rp_checkpoint *checkpoint = NULL;
     size_t bytes;
-    int code = open_checkpoint(&checkpoint, origin->path, error);
+    int code = rp_cmd_open_checkpoint(&checkpoint, origin->path, error);
     if (code < 0)
         return code;
     const void *token = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);

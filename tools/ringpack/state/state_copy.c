@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* state_copy.c — `ringpack checkpoint export` and `import`. */
+#include "state/state_copy.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "cmd.h"
+#include "cmd_state.h"
+#include "plan/plan.h"
+#include "ringpack/client.h"
+#include "state/state_file.h"
+
+/* The position of a running engine is that of the checkpoint that it saves now. */
+static int read_of_run(const struct rp_saved_copy *copy, char **token, size_t *bytes,
+                       struct rp_error *error)
+{
+    char *path;
+    *token = NULL;
+    int code = rp_run_checkpoint(copy->run_dir, copy->run, &path, error);
+    if (code < 0)
+        return code;
+    code = rp_cmd_read_state(path, token, bytes, error);
+    rp_text_free(path);
+    return code;
+}
+
+static void report(const struct rp_saved_copy *copy, const struct rp_state_info *info)
+{
+    char row[RP_CMD_TEXT_BYTES];
+    if (copy->json)
+        rp_cmd_print_json(json_pack("{s:o, s:I, s:I}", "path", rp_cmd_json_text(copy->output),
+                                    "row", (json_int_t)info->next_row, "bytes",
+                                    (json_int_t)info->bytes));
+    else
+        printf("%s: the state token of row %s, %" PRIu32 " bytes\n", copy->output,
+               rp_cmd_count_text(info->next_row, row), info->bytes);
+}
+
+int rp_saved_copy(const struct rp_saved_copy *copy)
+{
+    struct rp_error error;
+    struct rp_state_info info;
+    char *token;
+    size_t bytes;
+    int code = copy->run ? read_of_run(copy, &token, &bytes, &error)
+                         : rp_cmd_read_state(copy->path, &token, &bytes, &error);
+    if (code >= 0) {
+        code = rp_state_info(token, bytes, &info, &error);
+        if (code < 0)
+            code = rp_fail_context(&error, code, "%s", copy->run ? copy->run : copy->path);
+    }
+    if (code >= 0)
+        code = copy->is_import ? rp_file_replace(copy->output, token, bytes, &error)
+                               : rp_saved_write(copy->output, token, bytes, &error);
+    if (code >= 0)
+        report(copy, &info);
+    free(token);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}

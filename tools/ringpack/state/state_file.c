@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* state_file.c — see state_file.h. */
+#include "state/state_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cmd.h"
+#include "plan/token_records.h"
+
+#define LENGTH_AT 12u /* u32 of a token: its length in bytes */
+
+static const struct rp_saved_form *const forms[] = {&rp_saved_form_zip, &rp_saved_form_safetensors,
+                                                    &rp_saved_form_json};
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+int rp_saved_take(struct rp_saved_search *search, const void *data, size_t bytes,
+                  struct rp_error *error)
+{
+    struct rp_state_info info;
+    struct rp_error found;
+    size_t length = bytes;
+    if (bytes >= LENGTH_AT + sizeof(uint32_t))
+        length = (size_t)rp_min_u64(bytes, rp_load_u32((const uint8_t *)data + LENGTH_AT));
+    int code = rp_state_info(data, length, &info, &found);
+    if (code < 0)
+        return rp_fail(error, code, found.hint, "%s: %s", search->path, found.message);
+    if (search->token && search->token_bytes == length && memcmp(search->token, data, length) == 0)
+        return 0;
+    if (search->token)
+        return rp_fail(error, -RP_E_CORRUPT,
+                       "give a file with one state: what state_dict() returned, saved alone",
+                       "%s: two state tokens that differ are in it, one of row %" PRIu64,
+                       search->path, info.next_row);
+    search->token = malloc(length);
+    if (!search->token)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a state token", search->path);
+    memcpy(search->token, data, length);
+    search->token_bytes = length;
+    return 0;
+}
+
+int rp_saved_take_text(struct rp_saved_search *search, const char *text, struct rp_error *error)
+{
+    size_t bytes;
+    uint8_t *data = rp_base64_decode(text, &bytes);
+    int code = data ? rp_saved_take(search, data, bytes, error)
+                    : rp_fail(error, -RP_E_CORRUPT, "give what state_dict(text=True) returned",
+                              "%s: the text of %s is not base64", search->path, RP_STATE_KEY);
+    free(data);
+    return code;
+}
+
+static const struct rp_saved_form *form_of(const uint8_t *data, uint64_t bytes)
+{
+    for (size_t i = 0; i < RP_ARRAY_COUNT(forms); i++)
+        if (forms[i]->claim(data, bytes))
+            return forms[i];
+    return NULL;
+}
+
+static int open_map(struct rp_map *map, const char *path, struct rp_error *error)
+{
+    uint64_t bytes;
+    int fd = rp_file_open_read(path, &bytes, error);
+    if (fd < 0)
+        return fd;
+    int code = rp_map_file(map, fd, bytes, path, error);
+    close(fd);
+    return code;
+}
+
+bool rp_saved_claimed(const char *path)
+{
+    struct rp_map map;
+    if (open_map(&map, path, NULL) < 0)
+        return false;
+    bool is_claimed = form_of(map.data, map.bytes) != NULL;
+    rp_map_close(&map);
+    return is_claimed;
+}
+
+int rp_saved_read(const char *path, char **token, size_t *bytes, struct rp_error *error)
+{
+    struct rp_map map;
+    int code = open_map(&map, path, error);
+    if (code < 0)
+        return code;
+    struct rp_saved_search search = {.path = path, .data = map.data, .bytes = map.bytes};
+    const struct rp_saved_form *form = form_of(map.data, map.bytes);
+    code = form ? form->read(&search, error) : 0;
+    rp_map_close(&map);
+    if (form && code == 0 && !search.token)
+        code = rp_fail(error, -RP_E_CORRUPT, "give a file in which state_dict() was saved",
+                       "%s: %s without a state token", path, form->name);
+    if (code < 0) {
+        free(search.token);
+        return code;
+    }
+    *token = search.token;
+    *bytes = search.token_bytes;
+    return form != NULL;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static int write_form(const struct rp_saved_form *form, const char *path, const void *token,
+                      size_t bytes, struct rp_error *error)
+{
+    uint8_t *file = NULL;
+    size_t file_bytes;
+    int code = form->write(token, bytes, &file, &file_bytes, error);
+    if (code == 0)
+        code = rp_file_replace(path, file, file_bytes, error);
+    free(file);
+    return code;
+}
+
+int rp_saved_write(const char *path, const void *token, size_t bytes, struct rp_error *error)
+{
+    if (rp_text_has_suffix(path, ".token"))
+        return rp_file_replace(path, token, bytes, error);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(forms); i++)
+        if (rp_text_has_suffix(path, forms[i]->suffix))
+            return write_form(forms[i], path, token, bytes, error);
+    if (rp_text_has_suffix(path, ".pt") || rp_text_has_suffix(path, ".pth"))
+        return rp_fail(error, -RP_E_USAGE,
+                       "write it as .token, then in Python: "
+                       "`ringpack.export_state(\"FILE.token\", \"FILE.pt\")`",
+                       "%s: files of PyTorch are written by the Python package", path);
+    return rp_fail(error, -RP_E_USAGE, "give the file one of these names: *.token",
+                   "%s: the name says no form: expected .token, .json, .npz, .safetensors or .pt",
+                   path);
+}
