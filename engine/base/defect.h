@@ -42,6 +42,7 @@
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \
     X(leave_out_fsync, "a checkpoint is renamed without having been synced")                       \
+    X(lose_digest_at_resume, "the plan digest is not taken from the token of a resume")            \
     X(lose_fragment_at_resume, "the first row after a resume lacks its last fragment")             \
     X(map_small_files, "each index has a mapping of its own, however small")                       \
     X(mask_before_bos, "spans of converted documents do not move with a token put before them")    \
@@ -59,6 +60,7 @@
     X(reuse_ring, "a ring that its last trainer may still read is given to the next trainer")      \
     X(save_mapped_tokens, "contents are copied from mapped files without comparing blocks")        \
     X(signal_before_store, "an event is signalled before the store that it announces")             \
+    X(skip_padding_in_digest, "the plan digest does not cover rows of padding only")               \
     X(stop_to_catch_up, "the flow is stopped and starts again for a ring that falls behind")       \
     X(take_ignored_signals, "a signal that was ignored at start ends the engine")                  \
     X(trust_arrow_offsets, "offsets in an Arrow file are not held against its buffers")            \

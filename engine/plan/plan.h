@@ -108,6 +108,12 @@ uint64_t rp_plan_row(const struct rp_plan *plan);
  * ends before it, or the error of rp_plan_next. */
 RP_MUST_CHECK int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error);
 
+/** The plan digest of all rows before the next one (STREAM.md section 7); zero where it is not
+ * known, because the plan was continued from a token of an older version. */
+struct rp_hash128 rp_plan_digest(const struct rp_plan *plan);
+/** The digest is not known from here on. */
+void rp_plan_forget_digest(struct rp_plan *plan);
+
 /** The most fragments that a row of this plan can have. */
 uint32_t rp_plan_max_docs_per_row(const struct rp_plan *plan);
 
@@ -135,6 +141,7 @@ void rp_plan_contract(const struct rp_plan *plan, struct rp_record_writer *write
 struct rp_state_info {
     struct rp_plan_config config;
     uint64_t next_row;
+    struct rp_hash128 digest; /* of the plan of the rows before next_row; zero if not known */
     uint32_t source_count;
     uint32_t bytes;
     struct rp_plan_counts counts; /* cuts and capped are 0 */

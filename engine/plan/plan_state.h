@@ -14,7 +14,8 @@ struct rp_plan {
     struct rp_fragment
         *row_fragments; /* of the last row, where it is not an open row of best_fit */
     uint64_t next_row;
-    bool failed; /* rp_plan_next failed in the middle of a row */
+    struct rp_hash128 digest; /* of the rows before next_row; zero if not known */
+    bool failed;              /* rp_plan_next failed in the middle of a row */
     struct rp_error failure;
 };
 
@@ -34,6 +35,12 @@ static inline void rp_plan_counts_add(struct rp_plan_counts *sum, const struct r
     sum->dropped += lane->dropped;
     sum->emitted += lane->emitted;
     sum->padding += lane->padding;
+}
+
+/** A tokenizer, a fingerprint or a plan digest that is not known is zero. */
+static inline bool rp_state_knows(struct rp_hash128 hash)
+{
+    return hash.low != 0 || hash.high != 0;
 }
 
 /** rp_plan_state_bytes_max for a configuration that was checked. */

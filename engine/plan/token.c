@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 
 enum { HASH_BYTES = sizeof(struct rp_hash128) };
 
@@ -84,8 +85,10 @@ size_t rp_plan_save(const struct rp_plan *plan, void *token)
     put_sources(&writer, plan);
     for (uint32_t lane = 0; lane < plan->config.lanes; lane++)
         put_lane(&writer, &plan->lanes[lane]);
-    if (rp_state_knows(plan->config.tokenizer))
+    if (header.version != RP_TOKEN_VERSION_PLAIN)
         put(&writer, &plan->config.tokenizer, sizeof plan->config.tokenizer);
+    if (header.version == RP_TOKEN_VERSION_DIGEST)
+        put(&writer, &plan->digest, sizeof plan->digest);
 
     size_t hashed = (size_t)(writer.at - (uint8_t *)token);
     rp_store_u32((uint8_t *)token + offsetof(struct rp_state_header, bytes),
@@ -169,6 +172,8 @@ int rp_plan_load(struct rp_plan *plan, const void *token, size_t bytes, bool acc
     for (uint32_t lane = 0; lane < plan->config.lanes; lane++)
         load_lane(&reader, &plan->lanes[lane], weights_differ);
     plan->next_row = header.next_row;
+    if (!RP_DEFECT(lose_digest_at_resume))
+        plan->digest = reader.digest;
     plan->failed = false;
     return 0;
 }
@@ -225,6 +230,7 @@ int rp_state_info(const void *token, size_t bytes, struct rp_state_info *info,
                    .corpus_full = header.corpus_full,
                    .tokenizer = reader.tokenizer},
         .next_row = header.next_row,
+        .digest = reader.digest,
         .source_count = header.source_count,
         .bytes = header.bytes,
     };

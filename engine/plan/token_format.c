@@ -6,7 +6,10 @@
 #include "base/bits.h"
 #include "plan/token_records.h"
 
-enum { HASH_BYTES = sizeof(struct rp_hash128) };
+enum {
+    HASH_BYTES = sizeof(struct rp_hash128),
+    TAIL_BYTES = 2 * HASH_BYTES, /* tokenizer and plan digest */
+};
 
 uint64_t rp_state_bytes_max(const struct rp_plan_config *config, uint32_t source_count)
 {
@@ -22,7 +25,15 @@ uint64_t rp_state_bytes_max(const struct rp_plan_config *config, uint32_t source
                     sizeof(struct rp_state_cursor) * (uint64_t)source_count;
     return sizeof(struct rp_state_header) +
            sizeof(struct rp_state_source) * (uint64_t)source_count + config->lanes * lane +
-           (rp_state_knows(config->tokenizer) ? sizeof config->tokenizer : 0) + HASH_BYTES;
+           TAIL_BYTES + HASH_BYTES;
+}
+
+/* The oldest version that has all that the plan knows. */
+static uint32_t version_of(const struct rp_plan *plan)
+{
+    return rp_state_knows(plan->digest)             ? RP_TOKEN_VERSION_DIGEST
+           : rp_state_knows(plan->config.tokenizer) ? RP_TOKEN_VERSION_TOKENIZER
+                                                    : RP_TOKEN_VERSION_PLAIN;
 }
 
 struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
@@ -30,8 +41,7 @@ struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
     const struct rp_plan_config *config = &plan->config;
     return (struct rp_state_header){
         .magic = RP_TOKEN_MAGIC,
-        .version = rp_state_knows(config->tokenizer) ? RP_TOKEN_VERSION_TOKENIZER
-                                                     : RP_TOKEN_VERSION,
+        .version = version_of(plan),
         .corpus_sampled = config->corpus_sampled,
         .corpus_full = config->corpus_full,
         .seed = config->seed,
@@ -51,16 +61,27 @@ struct rp_state_header rp_state_header_of(const struct rp_plan *plan)
     };
 }
 
-/* The last record. */
-static int read_tokenizer(struct rp_state_reader *reader, struct rp_error *error)
+/* Take a hash from the end of what is left; false if there is none. */
+static bool take_last(struct rp_state_reader *reader, struct rp_hash128 *hash)
 {
-    size_t bytes = sizeof reader->tokenizer;
-    if (reader->left >= bytes)
-        memcpy(&reader->tokenizer, reader->at + reader->left - bytes, bytes);
-    if (!rp_state_knows(reader->tokenizer))
+    if (reader->left < sizeof *hash)
+        return false;
+    reader->left -= sizeof *hash;
+    memcpy(hash, reader->at + reader->left, sizeof *hash);
+    return true;
+}
+
+static int read_tail(struct rp_state_reader *reader, uint32_t version, struct rp_error *error)
+{
+    if (version == RP_TOKEN_VERSION_DIGEST &&
+        !(take_last(reader, &reader->digest) && rp_state_knows(reader->digest)))
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: its version says that it has a plan digest; none is there");
+    bool has_tokenizer = version == RP_TOKEN_VERSION_PLAIN || take_last(reader, &reader->tokenizer);
+    if (!has_tokenizer ||
+        (version == RP_TOKEN_VERSION_TOKENIZER && !rp_state_knows(reader->tokenizer)))
         return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
                        "state token: its version says that it names a tokenizer; none is there");
-    reader->left -= bytes;
     return 0;
 }
 
@@ -89,11 +110,11 @@ int rp_state_open(struct rp_state_reader *reader, struct rp_state_header *header
                        "state token: its hash is %s; its bytes hash to %s",
                        rp_hash128_hex(expected, expected_hex), rp_hash128_hex(found, found_hex));
     }
-    if (header->version != RP_TOKEN_VERSION && header->version != RP_TOKEN_VERSION_TOKENIZER)
+    if (header->version < RP_TOKEN_VERSION_PLAIN || header->version > RP_TOKEN_VERSION_DIGEST)
         return rp_fail(error, -RP_E_VERSION, "use the ringpack that wrote it",
-                       "state token: version %" PRIu32 "; this ringpack reads versions %u and %u",
-                       header->version, RP_TOKEN_VERSION, RP_TOKEN_VERSION_TOKENIZER);
+                       "state token: version %" PRIu32 "; this ringpack reads versions %u to %u",
+                       header->version, RP_TOKEN_VERSION_PLAIN, RP_TOKEN_VERSION_DIGEST);
     *reader = (struct rp_state_reader){.at = (const uint8_t *)token + sizeof *header,
                                        .left = hashed - sizeof *header};
-    return header->version == RP_TOKEN_VERSION ? 0 : read_tokenizer(reader, error);
+    return read_tail(reader, header->version, error);
 }

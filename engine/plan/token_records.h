@@ -12,8 +12,10 @@
 #include "plan/plan_state.h"
 
 #define RP_TOKEN_MAGIC "RPSTATE" /* with its zero byte: 8 bytes */
-#define RP_TOKEN_VERSION 1u
-#define RP_TOKEN_VERSION_TOKENIZER 2u /* the same, with a tokenizer before the hash */
+/* What is between the lanes and the hash that ends a token. */
+#define RP_TOKEN_VERSION_PLAIN 1u     /* nothing */
+#define RP_TOKEN_VERSION_TOKENIZER 2u /* the tokenizer */
+#define RP_TOKEN_VERSION_DIGEST 3u    /* the tokenizer, or zeros, then the plan digest */
 
 struct rp_state_header {
     char magic[8];
@@ -54,11 +56,11 @@ struct rp_state_open_row {
 };
 RP_STATIC_ASSERT(sizeof(struct rp_state_open_row) == 16, "STREAM.md section 8");
 
-/* Reads the records between the header and what ends a token: the tokenizer and the hash. */
+/* Reads the records between the header and what ends a token: tokenizer, plan digest and hash. */
 struct rp_state_reader {
     const uint8_t *at;
     size_t left;
-    struct rp_hash128 tokenizer; /* zero: not known */
+    struct rp_hash128 tokenizer, digest; /* zero: not known */
 };
 /** Copy the next record out; false if fewer bytes are left. */
 static inline bool rp_state_read(struct rp_state_reader *reader, void *record, size_t bytes)
@@ -78,11 +80,6 @@ static inline bool rp_state_skip(struct rp_state_reader *reader, uint64_t count,
     reader->at += count * bytes;
     reader->left -= (size_t)count * bytes;
     return true;
-}
-
-static inline bool rp_state_knows(struct rp_hash128 tokenizer)
-{
-    return tokenizer.low != 0 || tokenizer.high != 0;
 }
 
 /** Check magic, length, hash and version, and read the header. */

@@ -163,32 +163,52 @@ static bool is_reweighted(struct rp_engine *engine, const void *token, size_t by
            rp_plan_load(engine->probe, token, bytes, false, NULL) < 0;
 }
 
-/* Move the probe from where it is to `row`, or to the end before it, and save its state. Returns
- * its bytes; 0 if the row is too far away, or behind the probe. */
-static size_t state_near(struct rp_engine *engine, uint64_t row, void *state)
+/* A state that is compared with another one. */
+struct compared {
+    uint8_t *state;           /* without the plan digest, which an older token does not have */
+    size_t bytes;             /* 0: the row is too far away, or behind the probe */
+    struct rp_hash128 digest; /* zero if not known */
+};
+
+/* Move the probe from where it is to `row`, or to the end before it, and save its state. */
+static struct compared state_near(struct rp_engine *engine, uint64_t row, uint8_t *state)
 {
+    struct compared found = {.state = state};
     uint64_t at = rp_plan_row(engine->probe);
     if (at > row || row - at > COMPARED_ROWS)
-        return 0;
+        return found;
     int code = rp_plan_seek(engine->probe, row, NULL);
-    return code < 0 && code != -RP_E_USAGE ? 0 : rp_plan_save(engine->probe, state);
+    if (code < 0 && code != -RP_E_USAGE)
+        return found;
+    found.digest = rp_plan_digest(engine->probe);
+    rp_plan_forget_digest(engine->probe);
+    found.bytes = rp_plan_save(engine->probe, state);
+    return found;
+}
+
+static bool is_same(const struct compared *a, const struct compared *b)
+{
+    const struct rp_hash128 unknown = {0, 0};
+    return a->bytes == b->bytes && memcmp(a->state, b->state, a->bytes) == 0 &&
+           (rp_hash128_equal(a->digest, b->digest) || rp_hash128_equal(a->digest, unknown) ||
+            rp_hash128_equal(b->digest, unknown));
 }
 
 static enum rp_stream_of compare(struct rp_engine *engine, const void *token, size_t bytes,
                                  uint8_t *states)
 {
-    uint8_t *ours = states, *theirs = states + engine->state_bytes_max;
+    struct compared ours = {.bytes = 0};
     bool accepts = engine->options->accept_weights;
     if (rp_plan_load(engine->probe, token, bytes, accepts, NULL) < 0)
         return RP_STREAM_UNKNOWN;
     uint64_t row = rp_max_u64(rp_plan_row(engine->probe), engine->start_row);
     RP_ASSERT(row >= engine->start_row);
-    size_t their_bytes = state_near(engine, row, theirs);
-    size_t our_bytes = load_nearest(engine, row, NULL) < 0 ? 0 : state_near(engine, row, ours);
-    if (their_bytes == 0 || our_bytes == 0)
+    struct compared theirs = state_near(engine, row, states);
+    if (load_nearest(engine, row, NULL) >= 0)
+        ours = state_near(engine, row, states + engine->state_bytes_max);
+    if (theirs.bytes == 0 || ours.bytes == 0)
         return RP_STREAM_UNKNOWN;
-    bool same = our_bytes == their_bytes && memcmp(ours, theirs, our_bytes) == 0;
-    return same ? RP_STREAM_OURS : RP_STREAM_OTHER;
+    return is_same(&ours, &theirs) ? RP_STREAM_OURS : RP_STREAM_OTHER;
 }
 
 enum rp_stream_of rp_engine_stream_of(struct rp_engine *engine, const void *token, size_t bytes)

@@ -13,10 +13,13 @@ static uint8_t before[TOKEN_BYTES_MAX], after[TOKEN_BYTES_MAX];
 static size_t forget_tokenizer(size_t bytes)
 {
     uint8_t *version = token + offsetof(struct rp_state_header, version);
-    if (rp_load_u32(version) == RP_TOKEN_VERSION)
-        return bytes;
-    rp_store_u32(version, RP_TOKEN_VERSION);
-    bytes -= sizeof(struct rp_hash128);
+    size_t hash = sizeof(struct rp_hash128);
+    if (rp_load_u32(version) == RP_TOKEN_VERSION_TOKENIZER) {
+        rp_store_u32(version, RP_TOKEN_VERSION_PLAIN);
+        bytes -= hash;
+    } else if (rp_load_u32(version) == RP_TOKEN_VERSION_DIGEST) {
+        memset(token + bytes - 3 * hash, 0, hash);
+    }
     mend(bytes);
     return bytes;
 }

@@ -3,9 +3,10 @@
 """Write the golden vectors of stream version 1 into tests/golden/stream-v1, from the oracle.
 
 Each file holds a spec and what the oracle makes of it: the first rows, the number of rows, the
-state token at a few rows, and counts and digest after `end` rows (the whole stream, unless it is
-endless). contract-v1.json beside the folder has their stream contracts. Files of a released
-version never change: a new stream version gets a new folder.
+state token (of version 1) at a few rows, and counts and digest after `end` rows (the whole stream,
+unless it is endless). Beside the folder, contract-v1.json has their stream contracts, and
+token-v3.json plan digests at the same rows and one token of version 3. Files of a released
+version never change: a new stream version gets a new folder, a new token version a new file.
 """
 
 import json
@@ -16,6 +17,7 @@ from state import identity, row_digest, save_token, stream_contract
 from stream import Plan, count_rows, philox4x32
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "stream-v1")
+TOKENS = os.path.join(FOLDER, "..", "token-v3.json")
 CONTRACTS = os.path.join(FOLDER, "..", "contract-v1.json")
 ENDLESS_END = 150
 FIRST_ROWS = 24
@@ -114,12 +116,33 @@ def make_inputs(number, case):
     return inputs
 
 
-def make_golden(inputs):
-    spec = make_spec(inputs)
+def places(spec):
+    """The number of rows, where a vector ends, and the rows of its states."""
     N = count_rows(Plan(spec))
     end = ENDLESS_END if N is None else N
+    return N, end, sorted({min(7, end), end // 2, end})
+
+
+def make_digests(spec):
+    """Plan digests at the rows of the states, and the token of the one in the middle."""
+    _, end, state_rows = places(spec)
+    plan, made = Plan(spec), {"digests": {}}
+    while True:
+        if plan.next_row in state_rows:
+            low, high = plan.digest
+            made["digests"][str(plan.next_row)] = "%016x%016x" % (high, low)
+        if plan.next_row == end // 2:
+            made.update(row=end // 2, token=save_token(plan).hex())
+        if plan.next_row == end:
+            return made
+        plan.row()
+
+
+def make_golden(inputs):
+    spec = make_spec(inputs)
+    N, end, state_rows = places(spec)
     plan, rows, states, digest = Plan(spec), [], [], 0
-    state_rows = sorted({min(7, end), end // 2, end})
+    plan.digest = None  # version 1 of the token is without it
     while True:
         if plan.next_row in state_rows:
             states.append({"row": plan.next_row, "token": save_token(plan).hex()})
@@ -171,12 +194,24 @@ def contract_file():
     return json.dumps(contracts, indent=1) + "\n"
 
 
+def token_file():
+    """Plan digests, and tokens that have them."""
+    cases = [dict(zip(COLUMNS.split(), line)) for line in CASES]
+    made = {
+        case["name"]: make_digests(make_spec(make_inputs(number, case)))
+        for number, case in enumerate(cases)
+    }
+    return json.dumps(made, indent=1) + "\n"
+
+
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     for name, text in golden_files():
         with open(os.path.join(FOLDER, name), "w") as file:
             file.write(text)
         print(name, len(text))
+    with open(TOKENS, "w") as file:
+        file.write(token_file())
     with open(CONTRACTS, "w") as file:
         file.write(contract_file())
 

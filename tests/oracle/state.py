@@ -4,15 +4,10 @@
 import struct
 
 import xxhash
+from plan_digest import hash128
 from stream import COUNTS, FILL, LONG_DOC, PACKING, SHUFFLE, OpenRow, Piece
 
 # ---- 7. Digest -----------------------------------------------------------------------------------
-
-
-def hash128(data):
-    """XXH3-128 as its low and its high u64."""
-    value = xxhash.xxh3_128_intdigest(data)
-    return value & (2**64 - 1), value >> 64
 
 
 def labels_of(spec, fragment, tokens):
@@ -47,8 +42,8 @@ def row_digest(spec, g, row, labelled=False):
 # ---- 8. State token ------------------------------------------------------------------------------
 
 
-def token_header(spec, size, next_row):
-    header = b"RPSTATE\0" + struct.pack("<II", 2 if spec.tokenizer else 1, size)
+def token_header(spec, version, size, next_row):
+    header = b"RPSTATE\0" + struct.pack("<II", version, size)
     header += spec.corpus_sampled.to_bytes(16, "little") + spec.corpus_full.to_bytes(16, "little")
     header += struct.pack("<QI", spec.seed, spec.L)
     header += bytes(
@@ -80,10 +75,13 @@ def lane_state(lane):
 
 def save_token(plan):
     body = b"".join(lane_state(lane) for lane in plan.lanes)
-    if plan.spec.tokenizer:
+    version = 3 if plan.digest else 2 if plan.spec.tokenizer else 1
+    if version >= 2:
         body += plan.spec.tokenizer.to_bytes(16, "little")
-    size = len(token_header(plan.spec, 0, 0)) + len(body) + 16
-    token = token_header(plan.spec, size, plan.next_row) + body
+    if version == 3:
+        body += struct.pack("<QQ", *plan.digest)
+    size = len(token_header(plan.spec, version, 0, 0)) + len(body) + 16
+    token = token_header(plan.spec, version, size, plan.next_row) + body
     return token + struct.pack("<QQ", *hash128(token))
 
 
@@ -99,8 +97,10 @@ def load_token(plan, token):
 
     if hash128(token[:-16]) != struct.unpack("<QQ", token[-16:]):
         raise ValueError("state token: the hash at its end does not match its bytes")
+    version = struct.unpack_from("<I", token, 8)[0]
     plan.next_row = struct.unpack_from("<Q", token, 96)[0]
-    header = bytearray(token_header(spec, len(token), plan.next_row))
+    plan.digest = struct.unpack("<QQ", token[-32:-16]) if version == 3 else None
+    header = bytearray(token_header(spec, version, len(token), plan.next_row))
     if spec.corpus_full == 0 or token[32:48] == bytes(16):
         header[32:48] = token[32:48]
     weights_at = range(104, 104 + 16 * sources, 16)

@@ -9,6 +9,8 @@ for byte.
 from collections import namedtuple
 from fractions import Fraction
 
+import plan_digest
+
 SHUFFLE = {"none": 0, "document": 1, "block": 2}
 PACKING = {"lookahead": 0, "concat": 1, "best_fit": 2}
 FILL = {"pad": 0, "split": 1}
@@ -391,13 +393,15 @@ class Plan:
     """The rows of the stream, one by one."""
 
     def __init__(self, spec):
-        self.spec, self.next_row = spec, 0
+        self.spec, self.next_row, self.digest = spec, 0, plan_digest.OF_NOTHING
         self.lanes = [Lane(spec, number) for number in range(spec.lanes)]
 
     def row(self):
         lane = self.lanes[self.next_row % self.spec.lanes]
+        row = lane.next_row()
+        self.digest = plan_digest.with_row(self.digest, self.next_row, row, self.spec.L)
         self.next_row += 1
-        return lane.next_row()
+        return row
 
     def counts(self):
         """Sums over the lanes, `placed` aside; `buffered` are the tokens read and not emitted."""

@@ -45,6 +45,8 @@ def test_golden_files_are_what_the_oracle_writes():
             assert file.read() == text, name
     with open(make_golden.CONTRACTS) as file:
         assert file.read() == make_golden.contract_file()
+    with open(make_golden.TOKENS) as file:
+        assert file.read() == make_golden.token_file()
 
 
 @pytest.mark.parametrize("inputs", SPECS)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy
 import pytest
 import ringpack
+import xxhash
 from explain_kit import explain, rows_of
 from stream_kit import Corpus, Engine, Ranks, Stream, token_of, write_megatron
 
@@ -296,6 +297,12 @@ def marked(program, cache, config, row):
     return json.loads(answer)["rows"], path
 
 
+def without_digest(token):
+    """What releases before the plan digest wrote."""
+    token = token[:8] + struct.pack("<II", 1, len(token) - 32) + token[16:-48]
+    return token + xxhash.xxh3_128_digest(token)[::-1]
+
+
 def test_landmarks_change_nothing(program, long, tmp_path):
     plain, path = marked(program, tmp_path / "1", long[0], 21000)
     tokens = path.read_bytes()
@@ -307,6 +314,7 @@ def test_landmarks_change_nothing(program, long, tmp_path):
         "cut": tokens[: size + 99],
         "bit": tokens[: size + 99] + bytes([tokens[size + 99] ^ 1]) + tokens[size + 100 :],
         "noise": b"x" * 999,
+        "older": b"".join(map(without_digest, (tokens[:size], tokens[size:]))),
         "length": tokens[:12] + b"\xff" * 4 + tokens[16:],
         "empty": b"",
     }

@@ -229,6 +229,7 @@ static const char *const found_elsewhere[] = {
     "pad_after_end",
     "prune_before_copy",
     "save_mapped_tokens",
+    "skip_padding_in_digest",
     "stop_to_catch_up",
     "take_ignored_signals",
     "trust_arrow_offsets",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan against the golden vectors of stream version 1, which the oracle wrote from STREAM.md:
- * first rows, number of rows, counts, digest, and state tokens byte by byte, saved and loaded.
+ * first rows, number of rows, counts, digests, and state tokens byte by byte, saved and loaded. The
+ * tokens of stream-v1 are of version 1, without a plan digest: token-v3.json has those with one.
  *
  * The control is a vector with one parameter changed: it must not match. */
 #include <setjmp.h>
@@ -152,6 +153,7 @@ static struct difference compare(const json_t *golden)
     struct rp_spec spec = rp_spec_read(rp_spec_get(golden, "spec"));
     struct rp_plan *plan = open_plan(&spec);
     char digest[RP_HASH_HEX_BYTES];
+    rp_plan_forget_digest(plan); /* so that it writes tokens of version 1 */
     rp_hash128_hex(compare_rows(golden, plan, &difference), digest);
     if (strcmp(json_string_value(rp_spec_get(golden, "digest")), digest) != 0)
         differ(&difference, "digest", rp_plan_row(plan));
@@ -162,25 +164,31 @@ static struct difference compare(const json_t *golden)
     return difference;
 }
 
+static bool load_hex(struct rp_plan *plan, const char *hex, struct difference *difference)
+{
+    size_t bytes = strlen(hex) / 2;
+    unsigned char *token = malloc(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        sscanf(hex + 2 * i, "%2hhx", &token[i]);
+    struct rp_error error = {0};
+    bool is_loaded = rp_plan_load(plan, token, bytes, false, &error) == 0;
+    if (!is_loaded)
+        differ(difference, error.message, rp_plan_row(plan));
+    free(token);
+    return is_loaded;
+}
+
 /* Load one of the vector's tokens into a fresh plan and go on from there. */
 static struct difference compare_resumed(const json_t *golden, const char *hex)
 {
     struct difference difference = {0};
     struct rp_spec spec = rp_spec_read(rp_spec_get(golden, "spec"));
     struct rp_plan *plan = open_plan(&spec);
-    size_t bytes = strlen(hex) / 2;
-    unsigned char *token = malloc(bytes);
-    for (size_t i = 0; i < bytes; i++)
-        sscanf(hex + 2 * i, "%2hhx", &token[i]);
-    struct rp_error error = {0};
-    if (rp_plan_load(plan, token, bytes, false, &error) != 0) {
-        differ(&difference, error.message, rp_plan_row(plan));
-    } else {
+    if (load_hex(plan, hex, &difference)) {
         compare_rows(golden, plan, &difference);
         compare_counts(golden, plan, &difference);
         compare_end(golden, plan, &difference);
     }
-    free(token);
     rp_plan_close(plan);
     rp_spec_free(&spec);
     return difference;
@@ -193,6 +201,67 @@ static json_t *load(const char *path)
     if (golden == NULL)
         fail_msg("%s:%d: %s", path, error.line, error.text);
     return golden;
+}
+
+/* The plan digests of a vector from the plan's row on, and its token, if the plan gets there. */
+static void compare_digests(const json_t *wanted, struct rp_plan *plan,
+                            struct difference *difference)
+{
+    const char *token = json_string_value(rp_spec_get(wanted, "token"));
+    uint64_t end = 2 * rp_spec_u64(wanted, "row") + 2; /* the token is of the middle */
+    struct rp_row row;
+    struct rp_error error = {0};
+    do {
+        char name[24], hex[RP_HASH_HEX_BYTES];
+        uint64_t g = rp_plan_row(plan);
+        snprintf(name, sizeof name, "%" PRIu64, g);
+        const char *digest = json_string_value(
+            json_object_get(rp_spec_get(wanted, "digests"), name));
+        if (digest && strcmp(digest, rp_hash128_hex(rp_plan_digest(plan), hex)) != 0)
+            differ(difference, "plan digest", g);
+        char *found = g == rp_spec_u64(wanted, "row") ? rp_spec_state(plan) : NULL;
+        if (found && strcmp(found, token) != 0)
+            differ(difference, "token of version 3", g);
+        free(found);
+    } while (rp_plan_row(plan) < end && rp_plan_next(plan, &row, &error) == 1);
+}
+
+static struct difference compare_vector_of_digests(const char *name, const json_t *wanted)
+{
+    char path[512];
+    struct difference difference = {0};
+    snprintf(path, sizeof path, RP_GOLDEN_DIR "/%s.json", name);
+    json_t *golden = load(path);
+    struct rp_spec spec = rp_spec_read(rp_spec_get(golden, "spec"));
+    struct rp_plan *plan = open_plan(&spec);
+    compare_digests(wanted, plan, &difference);
+    rp_plan_close(plan);
+    plan = open_plan(&spec);
+    if (load_hex(plan, json_string_value(rp_spec_get(wanted, "token")), &difference))
+        compare_digests(wanted, plan, &difference);
+    rp_plan_close(plan);
+    rp_spec_free(&spec);
+    json_decref(golden);
+    return difference;
+}
+
+static void plan_digests_equal_their_vectors(void **state)
+{
+    (void)state;
+    json_t *vectors = load(RP_GOLDEN_DIR "/../token-v3.json");
+    const char *name;
+    json_t *wanted;
+    json_object_foreach(vectors, name, wanted)
+    {
+        struct difference difference = compare_vector_of_digests(name, wanted);
+        if (difference.text[0] != 0)
+            fail_msg("%s: %s", name, difference.text);
+    }
+    wanted = rp_spec_get(vectors, "concat"); /* the control */
+    json_object_set(wanted, "token",
+                    rp_spec_get(rp_spec_get(vectors, "concat-none-drop"), "token"));
+    assert_true(compare_vector_of_digests("concat", wanted).text[0] != 0);
+    json_decref(vectors);
 }
 
 static glob_t golden_files(void)
@@ -290,6 +359,7 @@ int main(void)
         cmocka_unit_test(plan_equals_every_vector),
         cmocka_unit_test(every_contract_equals_its_vector),
         cmocka_unit_test(plan_resumes_from_every_token),
+        cmocka_unit_test(plan_digests_equal_their_vectors),
         cmocka_unit_test(changed_vectors_are_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

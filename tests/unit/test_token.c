@@ -132,7 +132,7 @@ static void a_foreign_version_is_told_apart_from_damage(void **state)
     struct rp_state_info info;
     size_t bytes;
     struct rp_plan *plan = open_in_midstream(4, &corpus, token, &bytes);
-    rp_store_u32(token + offsetof(struct rp_state_header, version), 3);
+    rp_store_u32(token + offsetof(struct rp_state_header, version), 4);
     rehash(token, bytes);
     refuse(plan, token, bytes, -RP_E_VERSION);
     assert_int_equal(rp_state_info(token, bytes, &info, &error), -RP_E_VERSION);
@@ -206,8 +206,73 @@ static void a_mismatch_names_field_and_values(void **state)
     struct rp_plan *plan = plan_open(&original, &corpus);
     static uint8_t again[TOKEN_BYTES_MAX];
     load(plan, token, bytes);
-    assert_int_equal(save(plan, again), bytes - sizeof original.tokenizer);
-    assert_int_equal(rp_load_u32(again + offsetof(struct rp_state_header, version)), 1);
+    assert_int_equal(save(plan, again), bytes);
+    static const uint8_t zeros[HASH_BYTES];
+    assert_memory_equal(again + bytes - 3 * HASH_BYTES, zeros, HASH_BYTES);
+    rp_plan_close(plan);
+}
+
+/* ---- the plan digest ------------------------------------------------------------------------ */
+
+/* What an older release wrote in this place: version 2, or 1 where the tokenizer is not known. */
+static size_t as_older(uint8_t *token, size_t bytes, bool has_tokenizer)
+{
+    size_t shorter = bytes - (has_tokenizer ? 1u : 2u) * HASH_BYTES;
+    rp_store_u32(token + offsetof(struct rp_state_header, version), has_tokenizer ? 2 : 1);
+    rp_store_u32(token + offsetof(struct rp_state_header, bytes), (uint32_t)shorter);
+    rehash(token, shorter);
+    return shorter;
+}
+
+/* A token of an older release is taken, and what continues from it writes that release's tokens:
+ * the digest stays unknown, and is known again with the next token that has it. */
+static void a_token_without_a_digest_never_gets_one(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX], older[TOKEN_BYTES_MAX], next[TOKEN_BYTES_MAX];
+    for (uint32_t variant = 0; variant < PLAN_VARIANTS; variant += 5) {
+        for (int has_tokenizer = 0; has_tokenizer < 2; has_tokenizer++) {
+            struct corpus corpus;
+            struct rp_state_info info;
+            struct rp_error error = {0};
+            struct rp_row row;
+            size_t bytes;
+            struct rp_plan *plan = open_in_midstream(variant, &corpus, token, &bytes);
+            if (!has_tokenizer)
+                plan->config.tokenizer = (struct rp_hash128){0, 0};
+            memcpy(older, token, bytes);
+            size_t shorter = as_older(older, bytes, has_tokenizer);
+            load(plan, older, shorter);
+            assert_int_equal(rp_state_info(older, shorter, &info, &error), 0);
+            assert_false(rp_state_knows(info.digest) || rp_state_knows(rp_plan_digest(plan)));
+            assert_int_equal(save(plan, next), shorter);
+            assert_memory_equal(next, older, shorter);
+            assert_true(plan_next(plan, &row));
+            assert_false(rp_state_knows(rp_plan_digest(plan)));
+
+            assert_int_equal(rp_state_info(token, bytes, &info, &error), 0);
+            load(plan, token, bytes);
+            assert_true(rp_hash128_equal(rp_plan_digest(plan), info.digest));
+            rp_plan_close(plan);
+        }
+    }
+}
+
+static void a_token_without_what_its_version_says_is_refused(void **state)
+{
+    (void)state;
+    static uint8_t token[TOKEN_BYTES_MAX];
+    struct corpus corpus;
+    size_t bytes;
+    struct rp_plan *plan = open_in_midstream(36, &corpus, token, &bytes);
+    memset(token + bytes - 2 * HASH_BYTES, 0, HASH_BYTES);
+    rehash(token, bytes);
+    refuse(plan, token, bytes, -RP_E_CORRUPT);
+    rp_plan_close(plan);
+    plan = open_in_midstream(36, &corpus, token, &bytes);
+    memset(token + bytes - 3 * HASH_BYTES, 0, HASH_BYTES); /* no tokenizer */
+    bytes = as_older(token, bytes, true);
+    refuse(plan, token, bytes, -RP_E_CORRUPT);
     rp_plan_close(plan);
 }
 
@@ -312,6 +377,7 @@ static void listing_reads_what_the_plan_wrote(void **state)
         counts.cuts = counts.capped = 0;
         assert_memory_equal(&info.counts, &counts, sizeof counts);
         assert_int_equal(info.next_row, 13);
+        assert_true(rp_hash128_equal(info.digest, rp_plan_digest(plan)));
         assert_int_equal(info.bytes, bytes);
         assert_int_equal(info.source_count, corpus.source_count);
         assert_int_equal(info.config.seed, plan->config.seed);
@@ -331,6 +397,8 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_and_truncation_is_refused),
         cmocka_unit_test(a_foreign_version_is_told_apart_from_damage),
         cmocka_unit_test(a_mismatch_names_field_and_values),
+        cmocka_unit_test(a_token_without_a_digest_never_gets_one),
+        cmocka_unit_test(a_token_without_what_its_version_says_is_refused),
         cmocka_unit_test(weights_can_change_at_a_row),
         cmocka_unit_test(the_bound_of_a_token_is_met_and_kept),
         cmocka_unit_test(listing_reads_what_the_plan_wrote),

@@ -128,6 +128,10 @@ static void print_token(const struct rp_state_info *token)
         printf(LABEL "%s (full)\n", "", rp_hash128_hex(config->corpus_full, hex));
     if (config->tokenizer.low || config->tokenizer.high)
         printf(LABEL "%s\n", "tokenizer", rp_hash128_hex(config->tokenizer, hex));
+    printf(LABEL "%s\n", "plan digest",
+           token->digest.low || token->digest.high
+               ? rp_hash128_hex(token->digest, hex)
+               : "not known: the token is of an older version, or follows from one");
     print_count("documents", token->counts.documents);
     print_count("tokens read", token->counts.tokens_read);
     print_count("emitted", token->counts.emitted);
@@ -255,9 +259,10 @@ static json_t *json_token(const struct rp_state_info *token)
 {
     const struct rp_plan_config *config = &token->config;
     const struct rp_plan_counts *counts = &token->counts;
+    bool has_digest = token->digest.low || token->digest.high;
     return json_pack(
         "{s:I, s:o, s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:I, "
-        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "bytes", (json_int_t)token->bytes, "seed", json_u64(config->seed), "seq_len",
         (json_int_t)config->seq_len, "shuffle", rp_shuffle_name(config->shuffle), "packing",
         rp_packing_name(config->packing), "window", (json_int_t)config->window, "fill",
@@ -267,7 +272,8 @@ static json_t *json_token(const struct rp_state_info *token)
         "corpus_full", json_hash(config->corpus_full), "documents", json_u64(counts->documents),
         "tokens_read", json_u64(counts->tokens_read), "emitted", json_u64(counts->emitted),
         "buffered", json_u64(counts->buffered), "dropped", json_u64(counts->dropped), "truncated",
-        json_u64(counts->truncated));
+        json_u64(counts->truncated), "plan_digest",
+        has_digest ? json_hash(token->digest) : json_null());
 }
 
 /* Add the fields of both records, and the hash of each. */

@@ -47,14 +47,22 @@ static bool remember(struct rp_landmarks *landmarks, uint32_t bytes)
     return true;
 }
 
-/* Find the tokens. Only their headers are looked at: rp_plan_load checks the one that is used. */
+static bool has_digest(const void *token)
+{
+    struct rp_state_header header;
+    memcpy(&header, token, sizeof header);
+    return header.version == RP_TOKEN_VERSION_DIGEST;
+}
+
+/* Find the tokens. Only their headers are looked at: rp_plan_load checks the one that is used.
+ * Tokens without a plan digest, of an older version, are made anew. */
 static void survey(struct rp_landmarks *landmarks, const struct rp_map *map, size_t bytes_max)
 {
     struct rp_state_header header;
     while (map->bytes - landmarks->end >= sizeof header) {
         memcpy(&header, map->data + landmarks->end, sizeof header);
         if (memcmp(header.magic, RP_TOKEN_MAGIC, sizeof header.magic) != 0 ||
-            header.bytes < sizeof header || header.bytes > bytes_max ||
+            !has_digest(&header) || header.bytes < sizeof header || header.bytes > bytes_max ||
             header.bytes > map->bytes - landmarks->end ||
             header.next_row != rp_landmarks_next_row(landmarks) ||
             !remember(landmarks, header.bytes))
@@ -102,7 +110,7 @@ void rp_landmarks_close(struct rp_landmarks *landmarks)
 void rp_landmarks_add(struct rp_landmarks *landmarks, const void *token, size_t bytes)
 {
     struct stat info;
-    if (!landmarks->can_add)
+    if (!landmarks->can_add || !has_digest(token))
         return;
     /* What is behind the last token is the rest of one that was cut short. */
     bool is_cut = fstat(landmarks->fd, &info) == 0 && (uint64_t)info.st_size > landmarks->end &&

@@ -7,8 +7,9 @@
  * loads a token checks all of it, so a file that was damaged, cut or exchanged can make planning
  * longer, and nothing else. One process at a time adds to a file; another reads it meanwhile.
  *
- * Only tokens that follow from row 0 by the weights of the stream are landmarks: those of a stream
- * whose weights were changed at some row are not (rp_plan_is_reweighted). */
+ * Only tokens with a plan digest are landmarks, so that what is planned from one has it, too; and
+ * only those that follow from row 0 by the weights of the stream: those of a stream whose weights
+ * were changed at some row are not (rp_plan_is_reweighted). */
 #ifndef RP_TOOLS_LANDMARKS_H
 #define RP_TOOLS_LANDMARKS_H
 
@@ -48,7 +49,7 @@ static inline uint64_t rp_landmarks_next_row(const struct rp_landmarks *landmark
 {
     return (landmarks->count + 1) * landmarks->spacing;
 }
-/** Add the token of that row. A failure ends the adding. */
+/** Add the token of that row, if it has a plan digest. A failure ends the adding. */
 void rp_landmarks_add(struct rp_landmarks *landmarks, const void *token, size_t bytes);
 
 /** Read the token of a landmark into memory of its `bytes`; false if that fails. */

@@ -67,21 +67,26 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static void report(const struct arguments *arguments, const struct rp_walk *walk,
                    const struct rp_steps *steps)
 {
-    char hex[RP_HASH_HEX_BYTES], row[RP_CMD_TEXT_BYTES];
+    char hex[RP_HASH_HEX_BYTES], plan[RP_HASH_HEX_BYTES], row[RP_CMD_TEXT_BYTES];
+    struct rp_hash128 digest = rp_plan_digest(walk->plan);
+    bool has_digest = digest.low || digest.high;
+    rp_hash128_hex(digest, plan);
     uint64_t at = rp_plan_row(walk->plan);
     if (arguments->json)
         rp_cmd_print_json(json_pack(
-            "{s:o, s:o, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "checkpoint",
+            "{s:o, s:o, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I}", "checkpoint",
             arguments->origin.checkpoint ? rp_cmd_json_text(arguments->origin.checkpoint)
                                          : json_null(),
             "path", rp_cmd_json_text(arguments->output_path), "row", (json_int_t)at, "bytes",
             (json_int_t)walk->near.bytes, "stream", rp_hash128_hex(walk->identity, hex),
-            "step_rows", (json_int_t)steps->rows, "batch_size", (json_int_t)steps->batch_rows,
-            "dp_world_size", (json_int_t)steps->ranks, "micro_batches",
+            "plan_digest", has_digest ? json_string(plan) : json_null(), "step_rows",
+            (json_int_t)steps->rows, "batch_size", (json_int_t)steps->batch_rows, "dp_world_size",
+            (json_int_t)steps->ranks, "micro_batches",
             (json_int_t)(steps->rows / steps->micro_rows)));
     else
-        printf("%s: the state token of row %s, %zu bytes\n", arguments->output,
-               rp_cmd_count_text(at, row), walk->near.bytes);
+        printf("%s: the state token of row %s, %zu bytes, plan digest %s\n", arguments->output,
+               rp_cmd_count_text(at, row), walk->near.bytes,
+               has_digest ? plan : "not known (the state that was given has none)");
 }
 
 static int state_at(struct arguments *arguments, const struct rp_config *config,
