@@ -3,8 +3,7 @@
  *
  * Invariants: a path is checked with stat(2) before it is opened, because opening a FIFO may block
  * and opening a device may have effects, and with fstat(2) after it, because it may have been
- * replaced. A new file replaces an old one only by rename(2) after fsync(2), never by truncating
- * it. */
+ * replaced. New files are in new_file.c. */
 #include "base/file.h"
 
 #include <dirent.h>
@@ -27,7 +26,7 @@
 #define LOCK_PATIENCE_NS 500000000u
 #define LOCK_RETRY_NS 2000000u
 
-static int fail_errno(struct rp_error *error, const char *path, const char *verb)
+int(rp_file_fail)(struct rp_error *error, const char *path, const char *verb)
 {
     int code = -errno;
     const char *hint = NULL;
@@ -79,7 +78,7 @@ int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *er
 {
     struct stat info;
     if (stat(path, &info) < 0)
-        return fail_errno(error, path, "open");
+        return rp_file_fail(error, path, "open");
     int code = refuse_irregular(path, &info, error);
     if (code < 0)
         return code;
@@ -88,13 +87,13 @@ int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *er
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
-        return fail_errno(error, path, "open");
-    code = fstat(fd, &info) < 0 ? fail_errno(error, path, "stat")
+        return rp_file_fail(error, path, "open");
+    code = fstat(fd, &info) < 0 ? rp_file_fail(error, path, "stat")
                                 : refuse_irregular(path, &info, error);
     /* O_NONBLOCK was only for open(2): with it io_uring would fail reads that must wait for the
      * disk. */
     if (code == 0 && fcntl(fd, F_SETFL, 0) < 0)
-        code = fail_errno(error, path, "open");
+        code = rp_file_fail(error, path, "open");
     if (code < 0) {
         close(fd);
         return code;
@@ -113,7 +112,7 @@ int rp_file_read_at(int fd, const char *path, void *buffer, size_t bytes, uint64
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return fail_errno(error, path, "read");
+            return rp_file_fail(error, path, "read");
         if (got == 0)
             return rp_fail(error, -RP_E_CHANGED, "was the file truncated while it was read?",
                            "%s: the file ends early: expected %zu bytes at offset %" PRIu64
@@ -133,7 +132,7 @@ int rp_file_write(int fd, const char *path, const void *buffer, size_t bytes,
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return fail_errno(error, path, "write");
+            return rp_file_fail(error, path, "write");
         done += (size_t)put;
     }
     return 0;
@@ -148,7 +147,7 @@ int rp_file_write_at(int fd, const char *path, const void *buffer, size_t bytes,
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return fail_errno(error, path, "write");
+            return rp_file_fail(error, path, "write");
         done += (size_t)put;
     }
     return 0;
@@ -183,167 +182,6 @@ int rp_file_read_all(const char *path, uint64_t bytes_max, char **text_out, size
     return 0;
 }
 
-/* Create a file with a temporary name beside the target. */
-static int new_file_named(struct rp_new_file *new_file, struct rp_error *error)
-{
-    for (unsigned attempt = 0; attempt < 1000; attempt++) {
-        new_file->temporary = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
-        if (!new_file->temporary)
-            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
-        new_file->fd = open(new_file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (new_file->fd >= 0)
-            return 0;
-        int code = fail_errno(error, new_file->temporary, "create");
-        free(new_file->temporary);
-        new_file->temporary = NULL;
-        if (code != -EEXIST && code != -EINTR)
-            return code;
-    }
-    return rp_fail(error, -EEXIST, "remove the old *.tmp.* files beside it",
-                   "%s: 1000 temporary files are already there", new_file->path);
-}
-
-int rp_new_file_open(struct rp_new_file *new_file, const char *path, struct rp_error *error)
-{
-    *new_file = (struct rp_new_file){.fd = -1, .path = strdup(path)};
-    char *directory = rp_path_directory(path);
-    int code = 0;
-    if (!new_file->path || !directory) {
-        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    } else {
-        new_file->fd = open(directory, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
-        if (new_file->fd < 0) /* a named file works, or fails with a better message */
-            code = new_file_named(new_file, error);
-    }
-    free(directory);
-    if (code < 0)
-        rp_new_file_discard(new_file);
-    return code;
-}
-
-int rp_new_file_open_scratch(struct rp_new_file *new_file, const char *path, struct rp_error *error)
-{
-    *new_file = (struct rp_new_file){.fd = -1, .path = strdup(path), .is_scratch = true};
-    int code = new_file->path ? new_file_named(new_file, error)
-                              : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    if (code < 0)
-        rp_new_file_discard(new_file);
-    return code;
-}
-
-/* Give a nameless file a temporary name, because linkat(2) cannot replace a file and rename(2) can.
- */
-static int new_file_link(struct rp_new_file *new_file, struct rp_error *error)
-{
-    char self[64];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", new_file->fd);
-    for (unsigned attempt = 0; attempt < 1000; attempt++) {
-        char *name = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
-        if (!name)
-            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
-        if (linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0) {
-            new_file->temporary = name;
-            return 0;
-        }
-        free(name);
-        if (errno == ENOENT && rp_proc_hint())
-            return rp_fail(error, -ENOENT, rp_proc_hint(), "%s: cannot name the new file: %s",
-                           new_file->path, strerror(ENOENT));
-        if (errno != EEXIST)
-            return fail_errno(error, new_file->path, "name the new file");
-    }
-    return rp_fail(error, -EEXIST, "remove the old *.tmp.* files beside it",
-                   "%s: 1000 temporary files are already there", new_file->path);
-}
-
-static int directory_sync(const char *path, struct rp_error *error)
-{
-    char *directory = rp_path_directory(path);
-    if (!directory)
-        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int code = fd < 0 ? fail_errno(error, directory, "open") : 0;
-    /* EINVAL: the file system does not support fsync of a directory. */
-    if (code == 0 && fsync(fd) < 0 && errno != EINVAL)
-        code = fail_errno(error, directory, "sync");
-    if (fd >= 0)
-        close(fd);
-    free(directory);
-    return code;
-}
-
-int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error)
-{
-    RP_ASSERT(new_file->fd >= 0);
-    bool syncs = !new_file->is_scratch;
-    int code = 0;
-    if (syncs && fsync(new_file->fd) < 0)
-        code = fail_errno(error, new_file->path, "sync the new file");
-    if (code == 0 && !new_file->temporary)
-        code = new_file_link(new_file, error);
-    if (code == 0 && rename(new_file->temporary, new_file->path) < 0)
-        code = fail_errno(error, new_file->path, "replace");
-    if (code == 0) {
-        free(new_file->temporary);
-        new_file->temporary = NULL; /* so that discard does not unlink it */
-        code = syncs ? directory_sync(new_file->path, error) : 0;
-    }
-    rp_new_file_discard(new_file);
-    return code;
-}
-
-void rp_new_file_discard(struct rp_new_file *new_file)
-{
-    if (new_file->temporary)
-        unlink(new_file->temporary);
-    if (new_file->fd >= 0)
-        close(new_file->fd);
-    free(new_file->temporary);
-    free(new_file->path);
-    *new_file = (struct rp_new_file){.fd = -1};
-}
-
-/* "FILE.tmp.PID.ATTEMPT", as new_file_named and new_file_link make it? */
-static bool is_temporary_of(const char *name, const char *file)
-{
-    static const char middle[] = ".tmp.", digits[] = "0123456789";
-    size_t length = strlen(file);
-    if (strncmp(name, file, length) != 0 || strncmp(name + length, middle, sizeof middle - 1) != 0)
-        return false;
-    const char *pid = name + length + sizeof middle - 1;
-    const char *dot = pid + strspn(pid, digits);
-    if (dot == pid || *dot != '.')
-        return false;
-    const char *end = dot + 1 + strspn(dot + 1, digits);
-    return end > dot + 1 && *end == '\0';
-}
-
-void rp_new_file_sweep(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-    char *directory = rp_path_directory(path);
-    DIR *stream = directory ? opendir(directory) : NULL;
-    for (struct dirent *entry; stream && (entry = readdir(stream)) != NULL;)
-        if (is_temporary_of(entry->d_name, file))
-            (void)unlinkat(dirfd(stream), entry->d_name, 0);
-    if (stream)
-        closedir(stream);
-    free(directory);
-}
-
-int rp_file_replace(const char *path, const void *buffer, size_t bytes, struct rp_error *error)
-{
-    struct rp_new_file new_file;
-    int code = rp_new_file_open(&new_file, path, error);
-    if (code < 0)
-        return code;
-    code = rp_file_write(new_file.fd, path, buffer, bytes, error);
-    if (code == 0)
-        return rp_new_file_publish(&new_file, error);
-    rp_new_file_discard(&new_file);
-    return code;
-}
-
 int rp_file_lock(int fd)
 {
     uint64_t give_up_ns = rp_now_ns() + LOCK_PATIENCE_NS;
@@ -362,6 +200,22 @@ void rp_fd_wake(int fd)
     (void)written;
 }
 
+int rp_dir_sync_parent(const char *path, struct rp_error *error)
+{
+    char *directory = rp_path_directory(path);
+    if (!directory)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int code = fd < 0 ? rp_file_fail(error, directory, "open") : 0;
+    /* EINVAL: the file system does not support fsync of a directory. */
+    if (code == 0 && fsync(fd) < 0 && errno != EINVAL)
+        code = rp_file_fail(error, directory, "sync");
+    if (fd >= 0)
+        close(fd);
+    free(directory);
+    return code;
+}
+
 /* Sync the parent of a directory, so that a power cut does not remove the directory; also if the
  * directory existed, because the process that made it may have been killed before it synced. A
  * parent that may be searched but not read cannot be synced; it was not made by us. */
@@ -369,7 +223,7 @@ static int sync_name(const char *path, struct rp_error *error)
 {
     struct rp_error local;
     error = error ? error : &local;
-    int code = RP_DEFECT(forget_new_directory) ? 0 : directory_sync(path, error);
+    int code = RP_DEFECT(forget_new_directory) ? 0 : rp_dir_sync_parent(path, error);
     return code == -EACCES ? 0 : code;
 }
 
@@ -386,9 +240,9 @@ int rp_dir_make(const char *path, struct rp_error *error)
         *at = 0;
         struct stat info;
         if (mkdir(partial, 0700) < 0 && errno != EEXIST && stat(partial, &info) < 0)
-            code = fail_errno(error, partial, "create the directory");
+            code = rp_file_fail(error, partial, "create the directory");
         else if (stat(partial, &info) < 0)
-            code = fail_errno(error, partial, "stat");
+            code = rp_file_fail(error, partial, "stat");
         else if (!S_ISDIR(info.st_mode))
             code = rp_fail(error, -ENOTDIR, NULL,
                            "%s: expected a directory, found another kind of file", partial);
@@ -429,7 +283,7 @@ int rp_map_file(struct rp_map *map, int fd, uint64_t bytes, const char *path,
         return rp_fail_context(error, code, "%s", path);
     void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
-        return fail_errno(error, path, "map");
+        return rp_file_fail(error, path, "map");
     *map = (struct rp_map){
         .data = data, .bytes = bytes, .mapping = rp_mapped_add(data, bytes, path)};
     if (map->mapping && rp_stamp_settle(fd, &map->stamp) == 0)
@@ -456,13 +310,13 @@ int rp_map_detach(struct rp_map *map, const char *path, struct rp_error *error)
     void *copy = mmap(NULL, (size_t)map->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                       -1, 0);
     if (copy == MAP_FAILED)
-        return fail_errno(error, path, "take memory for a copy");
+        return rp_file_fail(error, path, "take memory for a copy");
     memcpy(copy, map->data, (size_t)map->bytes);
     void *moved = mremap(copy, (size_t)map->bytes, (size_t)map->bytes,
                          MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(uintptr_t)map->data);
     if (moved != MAP_FAILED)
         return 0;
-    int code = fail_errno(error, path, "replace the mapping");
+    int code = rp_file_fail(error, path, "replace the mapping");
     munmap(copy, (size_t)map->bytes);
     return code;
 }

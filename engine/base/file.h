@@ -16,6 +16,10 @@
  * is mounted. */
 const char *rp_proc_hint(void);
 
+/** A failure of errno: what could not be done to the path, and the usual hint. */
+int rp_file_fail(struct rp_error *error, const char *path, const char *verb);
+#define rp_file_fail(...) rp_negative(rp_file_fail(__VA_ARGS__))
+
 /** Open a regular file for reading. A directory, FIFO or device is an error that names its kind,
  * and is never waited for. *bytes_out (may be NULL) is the size. Returns a file descriptor. */
 RP_MUST_CHECK int rp_file_open_read(const char *path, uint64_t *bytes_out, struct rp_error *error);
@@ -63,6 +67,11 @@ RP_MUST_CHECK int rp_new_file_open_scratch(struct rp_new_file *new_file, const c
  * temporary file is left. On failure `path` has its old content; if only the fsync of the directory
  * failed, it has the new content, which a power cut may still undo. */
 RP_MUST_CHECK int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error);
+/** The rename of rp_new_file_publish without its syncs, which are the caller's then (new_files.h).
+ * The file stays open, for rp_new_file_discard. */
+RP_MUST_CHECK int rp_new_file_rename(struct rp_new_file *new_file, struct rp_error *error);
+/** fsync of the directory that `path` lies in. */
+RP_MUST_CHECK int rp_dir_sync_parent(const char *path, struct rp_error *error);
 /** Close and remove a file that was not published. Fine after rp_new_file_publish. */
 void rp_new_file_discard(struct rp_new_file *new_file);
 /** Remove the temporary files beside `path` that killed processes have left. To be called where no

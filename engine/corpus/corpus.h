@@ -274,6 +274,12 @@ RP_MUST_CHECK int rp_index_build(const char *path, const struct rp_source_spec *
                                  const char *index_dir,
                                  void (*progress)(void *context, uint64_t done, uint64_t total),
                                  void *context, struct rp_error *error);
+/** The same, but the sidecar gets no name: it becomes *whole, which the caller publishes, mostly
+ * together with others (base/new_files.h). */
+RP_MUST_CHECK int rp_index_build_unpublished(
+    const char *path, const struct rp_source_spec *hints, const char *index_dir,
+    void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
+    struct rp_new_file *whole, struct rp_error *error);
 
 const char *rp_format_name(enum rp_format format);
 const char *rp_token_type_name(enum rp_token_type type); /* "u16" */

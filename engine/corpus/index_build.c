@@ -128,11 +128,20 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
     return code < 0 ? code : 0;
 }
 
-static int write_sidecar(struct rp_opened *opened, int fd, const char *path, bool is_scratch,
-                         const struct rp_progress *progress, struct rp_error *error)
+/* Where a sidecar goes. */
+struct target {
+    const char *name;          /* the URL of the file, or NULL if it is where it stays */
+    const char *scratch_path;  /* there, and not synced; NULL: where sidecars are looked for */
+    struct rp_new_file *whole; /* as in struct rp_sidecar_writer */
+};
+
+static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
+                         const struct target *target, const struct rp_progress *progress,
+                         struct rp_error *error)
 {
     struct rp_sidecar_info info = {.format = opened->found.format, .bytes = opened->shard.bytes};
-    struct rp_sidecar_writer writer = {.is_scratch = is_scratch};
+    struct rp_sidecar_writer writer = {.is_scratch = target->scratch_path != NULL,
+                                       .whole = target->whole};
     struct rp_probe probe;
     int code = rp_sidecar_begin(&writer, path, rp_div_up(opened->shard.bytes, RP_BLOCK_BYTES),
                                 error);
@@ -153,12 +162,6 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path, boo
     return code;
 }
 
-/* Where a sidecar goes. */
-struct target {
-    const char *name;         /* the URL of the file, or NULL if it is where it stays */
-    const char *scratch_path; /* there, and not synced; NULL: where sidecars are looked for */
-};
-
 static int build(const char *path, const struct target *target, const struct rp_source_spec *hints,
                  const char *index_dir, const struct rp_progress *progress, struct rp_error *error)
 {
@@ -177,7 +180,7 @@ static int build(const char *path, const struct target *target, const struct rp_
     if (code == 0 && index_dir && !scratch_path)
         code = rp_dir_make(index_dir, error);
     if (code == 0)
-        code = write_sidecar(&opened, fd, sidecar_path, scratch_path != NULL, progress, error);
+        code = write_sidecar(&opened, fd, sidecar_path, target, progress, error);
     free(sidecar_path);
     close(fd);
     rp_shard_close(&opened);
@@ -186,7 +189,8 @@ static int build(const char *path, const struct target *target, const struct rp_
 
 /* Nothing is written to stores: the sidecar stays on this machine. */
 static int build_remote(const char *url, const struct rp_source_spec *hints, const char *index_dir,
-                        const struct rp_progress *progress, struct rp_error *error)
+                        struct rp_new_file *whole, const struct rp_progress *progress,
+                        struct rp_error *error)
 {
     struct rp_borrowed borrowed;
     char *name = rp_url_name(url);
@@ -201,8 +205,8 @@ static int build_remote(const char *url, const struct rp_source_spec *hints, con
     if (code == 0)
         code = rp_borrowed_open(&borrowed, url, index_dir, progress, error);
     if (code == 0) {
-        code = build(borrowed.path, &(struct target){.name = name}, hints, index_dir, progress,
-                     error);
+        code = build(borrowed.path, &(struct target){.name = name, .whole = whole}, hints,
+                     index_dir, progress, error);
         if (code < 0)
             code = rp_fail_context(error, code, "%s", name);
         rp_borrowed_close(&borrowed);
@@ -211,14 +215,22 @@ static int build_remote(const char *url, const struct rp_source_spec *hints, con
     return code;
 }
 
+int rp_index_build_unpublished(const char *path, const struct rp_source_spec *hints,
+                               const char *index_dir,
+                               void (*progress)(void *context, uint64_t done, uint64_t total),
+                               void *context, struct rp_new_file *whole, struct rp_error *error)
+{
+    const struct rp_progress report = {progress, context};
+    const struct target target = {.whole = whole};
+    return rp_url_is(path) ? build_remote(path, hints, index_dir, whole, &report, error)
+                           : build(path, &target, hints, index_dir, &report, error);
+}
+
 int rp_index_build(const char *path, const struct rp_source_spec *hints, const char *index_dir,
                    void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                    struct rp_error *error)
 {
-    const struct rp_progress report = {progress, context};
-    return rp_url_is(path)
-               ? build_remote(path, hints, index_dir, &report, error)
-               : build(path, &(struct target){.name = NULL}, hints, index_dir, &report, error);
+    return rp_index_build_unpublished(path, hints, index_dir, progress, context, NULL, error);
 }
 
 int rp_index_build_scratch(const char *path, const struct rp_source_spec *hints,

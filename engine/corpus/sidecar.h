@@ -124,8 +124,10 @@ struct rp_sidecar_writer {
     struct rp_hasher content;
     struct rp_sidecar_section blocks, bytes, spilled[RP_SIDECAR_SPILLED];
     uint64_t span_count;
-    bool has_spans;  /* set before the first document */
-    bool is_scratch; /* set before rp_sidecar_begin: as rp_new_file_open_scratch */
+    bool has_spans;            /* set before the first document */
+    bool is_scratch;           /* set before rp_sidecar_begin: as rp_new_file_open_scratch */
+    struct rp_new_file *whole; /* set likewise: gets the finished file, which the caller publishes;
+                                  NULL: it is published */
 };
 
 /** Begin to replace the sidecar at `path`. The number of blocks is fixed now; blocks and documents
@@ -142,7 +144,7 @@ RP_MUST_CHECK int rp_sidecar_add_spans(struct rp_sidecar_writer *writer,
                                        const struct rp_span *spans, size_t span_count,
                                        struct rp_error *error);
 /** Complete the table and *info (block_count, content; of the table shape.span_count and root),
- * write the header and publish. Ends the writer in any case. */
+ * write the header and publish, or give the file to writer->whole. Ends the writer in any case. */
 RP_MUST_CHECK int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *info,
                                     struct rp_error *error);
 void rp_sidecar_discard(struct rp_sidecar_writer *writer);

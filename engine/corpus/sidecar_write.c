@@ -268,8 +268,12 @@ int rp_sidecar_finish(struct rp_sidecar_writer *writer, struct rp_sidecar_info *
         encode(info, header);
         code = rp_file_write_at(writer->file.fd, writer->path, header, sizeof header, 0, error);
     }
-    if (code == 0)
+    if (code == 0 && writer->whole) {
+        *writer->whole = writer->file;
+        writer->file = (struct rp_new_file){.fd = -1};
+    } else if (code == 0) {
         code = rp_new_file_publish(&writer->file, error);
+    }
     rp_sidecar_discard(writer);
     return code;
 }

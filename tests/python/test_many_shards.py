@@ -4,12 +4,13 @@ takes no mapping of its own. RP_LONG=1: 100,000 shards."""
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import numpy
 import pytest
 from refusal_kit import run
-from stream_kit import Engine, Ranks, write_megatron
+from stream_kit import Engine, Ranks, wait_until, write_megatron
 
 SHARDS = 100_000 if os.environ.get("RP_LONG") else 1000
 LINKS = 500  # a file has at most 65,000 names on ext4, so there are several
@@ -87,6 +88,20 @@ def test_a_mapping_for_each_index_is_noticed(broken, folder, shards, monkeypatch
         assert Path(f"/proc/{engine.pid}/maps").read_text().count(".idx") == SHARDS
     finally:
         engine.kill()
+
+
+def test_an_index_that_is_killed_is_completed(program, folder, shards):
+    """Sidecars get their names many at a time: a kill leaves whole ones, and no temporary file."""
+    process = subprocess.Popen([program, "index", "-q", shards], stdout=subprocess.DEVNULL)
+    wait_until(lambda: any(shards.glob("*.rpx")), "a sidecar")
+    process.kill()
+    process.wait()
+    left = {path: path.read_bytes() for path in shards.glob("*.rpx")}
+    assert len(list(shards.iterdir())) == 2 * SHARDS + len(left)
+    done = run(program, "index", "-q", shards)
+    assert done.returncode == 0, done.stderr
+    assert len(list(shards.iterdir())) == 3 * SHARDS
+    assert all(path.read_bytes() == content for path, content in left.items())
 
 
 def test_many_shards_are_planned_inspected_and_indexed(program, folder, shards):

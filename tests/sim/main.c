@@ -228,6 +228,7 @@ static const char *const found_elsewhere[] = {
     "mask_one_off_at_cut",
     "pad_after_end",
     "prune_before_copy",
+    "rename_before_sync",
     "save_mapped_tokens",
     "skip_padding_in_digest",
     "stop_to_catch_up",

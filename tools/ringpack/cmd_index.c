@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_index.c — `ringpack index PATH...`: build the sidecar of each token file. With `-c CONFIG`,
- * one manifest of all its sources instead (index_manifest.c). */
+ * one manifest of all its sources instead (index_manifest.c).
+ *
+ * A sync takes longer than indexing a small shard, so sidecars that are built within 200 ms are
+ * published together. A shard is reported when its sidecar is on the disk. */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/new_files.h"
 #include "cmd.h"
 #include "declared.h"
 #include "index_manifest.h"
 #include "inspection.h"
+
+#define TOGETHER_NS 200000000u
 
 static const char help[] =
     "Usage: ringpack index [options] PATH...\n"
@@ -20,23 +28,24 @@ static const char help[] =
     "With -c, all sources of a config get one manifest instead; `ringpack index -c x --help` has\n"
     "the options.\n\n" RP_DECLARED_HELP;
 
-static int index_one(const char *path, const char *name, const struct rp_declared *declared,
-                     json_t *list)
+/* Sidecars that are built and not yet published. */
+struct built {
+    uint64_t first_ns; /* when the first of them was built */
+    struct rp_new_files sidecars;
+    struct {
+        char *path, *name;
+        double seconds;
+    } shards[RP_NEW_FILES_MAX];
+};
+
+/* Say what was indexed. */
+static int report(const char *path, const char *name, double seconds,
+                  const struct rp_declared *declared, json_t *list)
 {
     struct rp_inspection inspection;
     struct rp_error error;
-    struct rp_cmd_progress progress;
-    char label[256], bytes_text[RP_CMD_TEXT_BYTES], count_text[RP_CMD_TEXT_BYTES];
-    snprintf(label, sizeof label, "indexing %.200s", name);
-    rp_cmd_progress_begin(&progress, label, true);
-    progress.shown &= !declared->quiet;
-    uint64_t started_ns = rp_now_ns();
-    int code = rp_index_build(path, &declared->hints, declared->index_dir, rp_cmd_progress,
-                              &progress, &error);
-    double seconds = (double)(rp_now_ns() - started_ns) / 1e9;
-    rp_cmd_progress_end(&progress);
-    if (code == 0)
-        code = rp_inspect(path, &declared->hints, declared->index_dir, false, NULL, NULL,
+    char bytes_text[RP_CMD_TEXT_BYTES], count_text[RP_CMD_TEXT_BYTES];
+    int code = rp_inspect(path, &declared->hints, declared->index_dir, false, NULL, NULL,
                           &inspection, &error);
     if (code < 0)
         return rp_cmd_report(&error);
@@ -54,10 +63,75 @@ static int index_one(const char *path, const char *name, const struct rp_declare
     return RP_EXIT_FINE;
 }
 
+static int publish(const struct rp_declared *declared, json_t *list)
+{
+    struct built *built = declared->state;
+    uint32_t count = built->sidecars.count;
+    int status = RP_EXIT_FINE;
+    rp_new_files_publish(&built->sidecars);
+    for (uint32_t i = 0; i < count; i++) {
+        int one = built->sidecars.codes[i] < 0
+                      ? rp_cmd_report(&built->sidecars.errors[i])
+                      : report(built->shards[i].path, built->shards[i].name,
+                               built->shards[i].seconds, declared, list);
+        status = one == RP_EXIT_FINE ? status : one;
+        free(built->shards[i].path);
+        free(built->shards[i].name);
+    }
+    return status;
+}
+
+/* Keep the names of a shard, whose sidecar is the last of files. */
+static int add(struct built *built, const char *path, const char *name, double seconds,
+               struct rp_error *error)
+{
+    uint32_t at = built->sidecars.count;
+    built->shards[at].path = strdup(path);
+    built->shards[at].name = strdup(name);
+    built->shards[at].seconds = seconds;
+    if (built->shards[at].path && built->shards[at].name) {
+        built->sidecars.count++;
+        return 0;
+    }
+    free(built->shards[at].path);
+    free(built->shards[at].name);
+    rp_new_file_discard(&built->sidecars.files[at]);
+    return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its name", name);
+}
+
+static int index_one(const char *path, const char *name, const struct rp_declared *declared,
+                     json_t *list)
+{
+    struct built *built = declared->state;
+    struct rp_error error;
+    struct rp_cmd_progress progress;
+    char label[256];
+    snprintf(label, sizeof label, "indexing %.200s", name);
+    rp_cmd_progress_begin(&progress, label, true);
+    progress.shown &= !declared->quiet;
+    uint64_t started_ns = rp_now_ns();
+    int code = rp_index_build_unpublished(path, &declared->hints, declared->index_dir,
+                                          rp_cmd_progress, &progress,
+                                          &built->sidecars.files[built->sidecars.count], &error);
+    uint64_t now_ns = rp_now_ns();
+    rp_cmd_progress_end(&progress);
+    if (code == 0)
+        code = add(built, path, name, (double)(now_ns - started_ns) / 1e9, &error);
+    if (built->sidecars.count == 1)
+        built->first_ns = started_ns;
+    int status = RP_EXIT_FINE;
+    if (code < 0 || built->sidecars.count == RP_NEW_FILES_MAX ||
+        now_ns - built->first_ns >= TOGETHER_NS)
+        status = publish(declared, list);
+    return code < 0 ? rp_cmd_report(&error) : status;
+}
+
 int rp_cmd_index(int argc, char **argv)
 {
     static const struct option options[] = {RP_DECLARED_OPTIONS, {0}};
-    static const struct rp_declared_verb verb = {"index", help, options, index_one};
+    static struct built built;
+    static const struct rp_declared_verb verb = {"index",   help,    options,
+                                                 index_one, publish, &built};
     return rp_cmd_index_has_config(argc, argv) ? rp_cmd_index_manifest(argc, argv)
                                                : rp_declared_run(&verb, argc, argv);
 }

@@ -59,6 +59,7 @@ int rp_cmd_inspect(int argc, char **argv)
 {
     static const struct option options[] = {
         RP_DECLARED_OPTIONS, {"scan", no_argument, NULL, 's'}, {0}};
-    static const struct rp_declared_verb verb = {"inspect", help, options, inspect_one};
+    static const struct rp_declared_verb verb = {
+        .name = "inspect", .help = help, .options = options, .one = inspect_one};
     return rp_declared_run(&verb, argc, argv);
 }

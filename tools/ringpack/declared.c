@@ -108,6 +108,8 @@ static int walk(const struct rp_declared_verb *verb, const struct rp_declared *d
                     status = RP_EXIT_TROUBLE;
         rp_config_source_free(&found);
     }
+    if (verb->end && verb->end(declared, list) != RP_EXIT_FINE)
+        status = RP_EXIT_TROUBLE;
     if (declared->json)
         rp_cmd_print_json(list);
     else
@@ -117,7 +119,7 @@ static int walk(const struct rp_declared_verb *verb, const struct rp_declared *d
 
 int rp_declared_run(const struct rp_declared_verb *verb, int argc, char **argv)
 {
-    struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}};
+    struct rp_declared declared = {.hints = {.eos = RP_EOS_NONE}, .state = verb->state};
     if (rp_cmd_check_getopt(verb->options, argc, argv) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     for (int option; (option = getopt_long(argc, argv, "qh", verb->options, NULL)) != -1;) {

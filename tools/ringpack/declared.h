@@ -13,7 +13,8 @@ struct rp_declared {
     struct rp_source_spec hints;
     const char *index_dir;
     bool json, quiet;
-    bool scan; /* only `inspect` has this option */
+    bool scan;   /* only `inspect` has this option */
+    void *state; /* the verb's own */
 };
 
 /* The entries of both verbs' option tables; their help is RP_DECLARED_HELP. */
@@ -53,6 +54,9 @@ struct rp_declared_verb {
      * returns an exit status. With --json it appends to `list`. */
     int (*one)(const char *path, const char *name, const struct rp_declared *declared,
                json_t *list);
+    /* After the last file, what is left to do; NULL: nothing. Returns an exit status. */
+    int (*end)(const struct rp_declared *declared, json_t *list);
+    void *state; /* for both */
 };
 
 /** Parse the command line, and call verb->one for each token file that the paths expand to, also

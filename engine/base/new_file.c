@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* new_file.c — files that replace others whole (file.h).
+ *
+ * Invariant: a new file replaces an old one only by rename(2) after its content was synced, never
+ * by truncating it. */
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+/* Create a file with a temporary name beside the target. */
+static int new_file_named(struct rp_new_file *new_file, struct rp_error *error)
+{
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        new_file->temporary = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
+        if (!new_file->temporary)
+            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
+        new_file->fd = open(new_file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (new_file->fd >= 0)
+            return 0;
+        int code = rp_file_fail(error, new_file->temporary, "create");
+        free(new_file->temporary);
+        new_file->temporary = NULL;
+        if (code != -EEXIST && code != -EINTR)
+            return code;
+    }
+    return rp_fail(error, -EEXIST, "remove the old *.tmp.* files beside it",
+                   "%s: 1000 temporary files are already there", new_file->path);
+}
+
+int rp_new_file_open(struct rp_new_file *new_file, const char *path, struct rp_error *error)
+{
+    *new_file = (struct rp_new_file){.fd = -1, .path = strdup(path)};
+    char *directory = rp_path_directory(path);
+    int code = 0;
+    if (!new_file->path || !directory) {
+        code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    } else {
+        new_file->fd = open(directory, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+        if (new_file->fd < 0) /* a named file works, or fails with a better message */
+            code = new_file_named(new_file, error);
+    }
+    free(directory);
+    if (code < 0)
+        rp_new_file_discard(new_file);
+    return code;
+}
+
+int rp_new_file_open_scratch(struct rp_new_file *new_file, const char *path, struct rp_error *error)
+{
+    *new_file = (struct rp_new_file){.fd = -1, .path = strdup(path), .is_scratch = true};
+    int code = new_file->path ? new_file_named(new_file, error)
+                              : rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
+    if (code < 0)
+        rp_new_file_discard(new_file);
+    return code;
+}
+
+/* Give a nameless file a temporary name, because linkat(2) cannot replace a file and rename(2) can.
+ */
+static int new_file_link(struct rp_new_file *new_file, struct rp_error *error)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", new_file->fd);
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        char *name = rp_format("%s.tmp.%ld.%u", new_file->path, (long)getpid(), attempt);
+        if (!name)
+            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", new_file->path);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0) {
+            new_file->temporary = name;
+            return 0;
+        }
+        free(name);
+        if (errno == ENOENT && rp_proc_hint())
+            return rp_fail(error, -ENOENT, rp_proc_hint(), "%s: cannot name the new file: %s",
+                           new_file->path, strerror(ENOENT));
+        if (errno != EEXIST)
+            return rp_file_fail(error, new_file->path, "name the new file");
+    }
+    return rp_fail(error, -EEXIST, "remove the old *.tmp.* files beside it",
+                   "%s: 1000 temporary files are already there", new_file->path);
+}
+
+int rp_new_file_rename(struct rp_new_file *new_file, struct rp_error *error)
+{
+    RP_ASSERT(new_file->fd >= 0);
+    int code = new_file->temporary ? 0 : new_file_link(new_file, error);
+    if (code == 0 && rename(new_file->temporary, new_file->path) < 0)
+        code = rp_file_fail(error, new_file->path, "replace");
+    if (code == 0) {
+        free(new_file->temporary);
+        new_file->temporary = NULL; /* so that discard does not unlink it */
+    }
+    return code;
+}
+
+int rp_new_file_publish(struct rp_new_file *new_file, struct rp_error *error)
+{
+    RP_ASSERT(new_file->fd >= 0);
+    bool syncs = !new_file->is_scratch;
+    int code = 0;
+    if (syncs && fsync(new_file->fd) < 0)
+        code = rp_file_fail(error, new_file->path, "sync the new file");
+    if (code == 0)
+        code = rp_new_file_rename(new_file, error);
+    if (code == 0 && syncs)
+        code = rp_dir_sync_parent(new_file->path, error);
+    rp_new_file_discard(new_file);
+    return code;
+}
+
+void rp_new_file_discard(struct rp_new_file *new_file)
+{
+    if (new_file->temporary)
+        unlink(new_file->temporary);
+    if (new_file->fd >= 0)
+        close(new_file->fd);
+    free(new_file->temporary);
+    free(new_file->path);
+    *new_file = (struct rp_new_file){.fd = -1};
+}
+
+/* "FILE.tmp.PID.ATTEMPT", as new_file_named and new_file_link make it? */
+static bool is_temporary_of(const char *name, const char *file)
+{
+    static const char middle[] = ".tmp.", digits[] = "0123456789";
+    size_t length = strlen(file);
+    if (strncmp(name, file, length) != 0 || strncmp(name + length, middle, sizeof middle - 1) != 0)
+        return false;
+    const char *pid = name + length + sizeof middle - 1;
+    const char *dot = pid + strspn(pid, digits);
+    if (dot == pid || *dot != '.')
+        return false;
+    const char *end = dot + 1 + strspn(dot + 1, digits);
+    return end > dot + 1 && *end == '\0';
+}
+
+void rp_new_file_sweep(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    char *directory = rp_path_directory(path);
+    DIR *stream = directory ? opendir(directory) : NULL;
+    for (struct dirent *entry; stream && (entry = readdir(stream)) != NULL;)
+        if (is_temporary_of(entry->d_name, file))
+            (void)unlinkat(dirfd(stream), entry->d_name, 0);
+    if (stream)
+        closedir(stream);
+    free(directory);
+}
+
+int rp_file_replace(const char *path, const void *buffer, size_t bytes, struct rp_error *error)
+{
+    struct rp_new_file new_file;
+    int code = rp_new_file_open(&new_file, path, error);
+    if (code < 0)
+        return code;
+    code = rp_file_write(new_file.fd, path, buffer, bytes, error);
+    if (code == 0)
+        return rp_new_file_publish(&new_file, error);
+    rp_new_file_discard(&new_file);
+    return code;
+}

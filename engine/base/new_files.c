@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* new_files — see new_files.h. */
+#include "base/new_files.h"
+
+#include <errno.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/defect.h"
+
+/* A syncfs also writes what other processes have written, so a few files are synced one by one. */
+#define SYNCFS_FILES_MIN 8u
+#define XFS_MAGIC 0x58465342
+
+/* File systems of which syncfs is known to bring everything to the disk. Of others, for instance
+ * FUSE, it need not reach the server. */
+static bool has_syncfs(int fd)
+{
+    static const long magics[] = {EXT4_SUPER_MAGIC, XFS_MAGIC,   BTRFS_SUPER_MAGIC,
+                                  F2FS_SUPER_MAGIC, TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
+    struct statfs info;
+    if (fstatfs(fd, &info) < 0)
+        return false;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(magics); i++)
+        if (info.f_type == magics[i])
+            return true;
+    return false;
+}
+
+static bool are_on_one_file_system(const struct rp_new_files *files)
+{
+    struct stat first, info;
+    if (fstat(files->files[0].fd, &first) < 0)
+        return false;
+    for (uint32_t i = 1; i < files->count; i++)
+        if (fstat(files->files[i].fd, &info) < 0 || info.st_dev != first.st_dev)
+            return false;
+    return has_syncfs(files->files[0].fd);
+}
+
+/* The first descriptor was opened before any of the files was written, so syncfs reports each
+ * failure of a write since then. */
+static bool sync_together(const struct rp_new_files *files)
+{
+    return files->count >= SYNCFS_FILES_MIN && are_on_one_file_system(files) &&
+           syncfs(files->files[0].fd) == 0;
+}
+
+static void sync_each(struct rp_new_files *files)
+{
+    for (uint32_t i = 0; i < files->count; i++)
+        if (fsync(files->files[i].fd) < 0)
+            files->codes[i] = rp_file_fail(&files->errors[i], files->files[i].path,
+                                           "sync the new file");
+}
+
+static bool are_neighbours(const char *path, const char *other)
+{
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash + 1 - path) : 0;
+    return strncmp(path, other, length) == 0 && !strchr(other + length, '/');
+}
+
+/* Files of one directory mostly follow each other. */
+static void sync_directories(struct rp_new_files *files)
+{
+    const char *synced = NULL;
+    for (uint32_t i = 0; i < files->count; i++) {
+        const char *path = files->files[i].path;
+        if (files->codes[i] < 0 || (synced && are_neighbours(synced, path)))
+            continue;
+        files->codes[i] = rp_dir_sync_parent(path, &files->errors[i]);
+        synced = files->codes[i] == 0 ? path : NULL;
+    }
+}
+
+static void rename_each(struct rp_new_files *files)
+{
+    for (uint32_t i = 0; i < files->count; i++)
+        if (files->codes[i] == 0)
+            files->codes[i] = rp_new_file_rename(&files->files[i], &files->errors[i]);
+}
+
+void rp_new_files_publish(struct rp_new_files *files)
+{
+    RP_ASSERT(files->count <= RP_NEW_FILES_MAX);
+    memset(files->codes, 0, sizeof files->codes);
+    if (files->count == 0)
+        return;
+    if (RP_DEFECT(rename_before_sync))
+        rename_each(files);
+    if (!sync_together(files))
+        sync_each(files);
+    if (!RP_DEFECT(rename_before_sync))
+        rename_each(files);
+    sync_directories(files);
+    for (uint32_t i = 0; i < files->count; i++)
+        rp_new_file_discard(&files->files[i]);
+    files->count = 0;
+}
