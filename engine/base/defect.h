@@ -23,6 +23,7 @@
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \
     X(forget_spans, "fingerprints do not cover tables of documents and spans")                     \
     X(forget_new_directory, "the name of a new directory is not synced")                           \
+    X(hurry_to_broken_disk, "the pause after failed writes of the cache does not grow")            \
     X(ignore_arrow_nulls, "rows and tokens that Arrow's bitmaps call null are taken")              \
     X(forget_indexes, "indexes and sidecars are not checked again once they are open")             \
     X(ignore_block_hash, "blocks of token files are not compared with their sidecar")              \

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "cache/cache.h"
 #include "cache/kept_file.h"
+#include "cache/pause.h"
 #include "cache/space.h"
 #include "cache/stock.h"
 
@@ -53,8 +54,12 @@ struct rp_cache {
     /* the thread's own */
     struct rp_space space;
     struct rp_stock stock;
-    uint64_t pause_until_ns; /* after a failed write */
-    uint64_t said_ns;        /* when that was last logged */
+    uint64_t said_ns; /* when a failure was last logged */
+    bool has_said;    /* and nothing was written since */
+
+    /* Set by the thread and by readers. While writes pause, nothing is queued; while reads pause,
+     * everything is asked of the server. */
+    struct rp_cache_pause writes, reads;
 
     struct rp_a64 hits, misses, hit_bytes, fetched_bytes;
     struct rp_a64 kept_bytes, evicted_bytes, declined_bytes, damaged_bytes, failures;

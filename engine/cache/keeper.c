@@ -4,7 +4,7 @@
  * Of each chunk: count its new pages → write them and their hashes → say that they are there. All
  * of a job is done under the lock of the directory, so no page is written while another engine
  * evicts its chunk. If a write fails, the chunk is punched and marked empty, and the thread writes
- * nothing for 5 seconds. */
+ * nothing for a while (pause.h), and says so once. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,7 +23,6 @@
 #include "base/mem.h"
 
 #define LOCK_WAIT_MS 2000u
-#define PAUSE_NS 5000000000u
 #define SAY_NS 60000000000u
 
 int rp_keeper_lock(struct rp_cache *cache, uint32_t wait_ms)
@@ -41,14 +40,23 @@ static void note_failure(struct rp_cache *cache, int code)
 {
     uint64_t now = rp_now_ns();
     rp_a64_add_relaxed(&cache->failures, 1);
-    cache->pause_until_ns = now + PAUSE_NS;
-    if (cache->said_ns && now - cache->said_ns < SAY_NS)
+    rp_cache_pause_grow(&cache->writes);
+    if (cache->has_said || (cache->said_ns && now - cache->said_ns < SAY_NS))
         return;
     cache->said_ns = now;
+    cache->has_said = true;
     rp_log(RP_LOG_WARNING,
            "%s: blocks of objects cannot be kept there for now: %s; they are read from their store "
            "instead",
            cache->directory, rp_strerror(code));
+}
+
+static void note_success(struct rp_cache *cache)
+{
+    rp_cache_pause_end(&cache->writes);
+    if (cache->has_said)
+        rp_log(RP_LOG_INFO, "%s: blocks of objects are kept there again", cache->directory);
+    cache->has_said = false;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -229,14 +237,17 @@ static int look_at(struct rp_cache *cache, const struct rp_cache_job *job)
 
 static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
 {
-    if (rp_now_ns() < cache->pause_until_ns) {
+    uint64_t kept = rp_a64_load_relaxed(&cache->kept_bytes);
+    if (rp_cache_pause_holds(&cache->writes)) {
+        if (!job->has_data) /* its pages cannot be given up: they are not read again and again */
+            rp_cache_pause_grow(&cache->reads);
         rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
         return;
     }
     int code = rp_keeper_lock(cache, LOCK_WAIT_MS);
     if (code == -EWOULDBLOCK) { /* whoever has it may be stopped: not once more for each job */
         rp_a64_add_relaxed(&cache->declined_bytes, job->bytes);
-        cache->pause_until_ns = rp_now_ns() + PAUSE_NS;
+        rp_cache_pause_once(&cache->writes);
         return;
     }
     if (code >= 0) {
@@ -245,6 +256,8 @@ static void do_job(struct rp_cache *cache, const struct rp_cache_job *job)
     }
     if (code < 0)
         note_failure(cache, code);
+    else if (rp_a64_load_relaxed(&cache->kept_bytes) > kept)
+        note_success(cache);
 }
 
 /* What is kept is counted anew at each start: after a power cut, the count and the files may have

@@ -78,14 +78,20 @@ struct words {
     struct rp_kept_words words[WORDS_AT_ONCE];
 };
 
-static bool is_there(const struct rp_kept_file *file, struct words *words, uint64_t page)
+static bool is_there(const struct rp_kept *kept, struct words *words, uint64_t page)
 {
+    const struct rp_kept_file *file = &kept->file;
     uint64_t chunk = page / RP_CACHE_CHUNK_PAGES;
     if (words->count == 0 || chunk < words->first || chunk >= words->first + words->count) {
         words->first = rp_align_down(chunk, WORDS_AT_ONCE);
         words->count = rp_min_u64(WORDS_AT_ONCE, file->chunks - words->first);
-        if (rp_kept_file_words(file, words->first, words->count, words->words) < 0)
+        int code = rp_kept_file_words(file, words->first, words->count, words->words);
+        if (code < 0)
             memset(words->words, 0, sizeof words->words);
+        if (code == 0)
+            rp_cache_pause_end(&kept->cache->reads);
+        else if (code != -ENODATA) /* a file that was cut is made again */
+            rp_cache_pause_grow(&kept->cache->reads);
     }
     return words->words[chunk - words->first].there >> (page % RP_CACHE_CHUNK_PAGES) & 1;
 }
@@ -93,7 +99,7 @@ static bool is_there(const struct rp_kept_file *file, struct words *words, uint6
 struct rp_cache_held rp_kept_look(const struct rp_kept *kept, uint64_t offset, uint32_t bytes)
 {
     struct rp_cache_held held = {0, 0};
-    if (!is_open(kept))
+    if (!is_open(kept) || rp_cache_pause_holds(&kept->cache->reads))
         return held;
     RP_ASSERT(offset % RP_CACHE_PAGE_BYTES == 0 &&
               rp_range_inside(offset, bytes, kept->file.bytes));
@@ -101,9 +107,9 @@ struct rp_cache_held rp_kept_look(const struct rp_kept *kept, uint64_t offset, u
     uint64_t first = offset / RP_CACHE_PAGE_BYTES,
              end = first + rp_div_up(bytes, RP_CACHE_PAGE_BYTES);
     uint64_t head = first, tail = end;
-    while (head < end && is_there(&kept->file, &words, head))
+    while (head < end && is_there(kept, &words, head))
         head++;
-    while (tail > head && is_there(&kept->file, &words, tail - 1))
+    while (tail > head && is_there(kept, &words, tail - 1))
         tail--;
     held.head = (uint32_t)rp_min_u64((head - first) * RP_CACHE_PAGE_BYTES, bytes);
     if (tail < end)
@@ -189,6 +195,10 @@ bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint
 
 void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
 {
+    if (kept && rp_cache_pause_holds(&kept->cache->writes)) {
+        rp_a64_add_relaxed(&kept->cache->declined_bytes, bytes);
+        return;
+    }
     /* With doubts, the cache's thread is about to clear the bits of some of these pages. */
     if (kept &&
         (rp_a32_load_relaxed(&kept->doubts) || rp_kept_look(kept, offset, bytes).head < bytes))

@@ -211,6 +211,7 @@ static const char *const found_elsewhere[] = {
     "forget_names",
     "forget_shard_stamp",
     "forget_spans",
+    "hurry_to_broken_disk",
     "ignore_arrow_nulls",
     "ignore_changed_files",
     "ignore_changed_objects",
