@@ -291,13 +291,15 @@ static int join_successor(struct rp_client *client, uint64_t deadline_ns, struct
                            client->next_row, (double)restart_timeout_ns / RP_SECOND_NS);
 }
 
-/* Wait for the next batch. `found` is the result of the last look: RP_NEXT_EMPTY or NEXT_LOST. */
-static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
+/* Wait for the next batch, as the caller does since begin_ns. `found` is the result of the last
+ * look: RP_NEXT_EMPTY or NEXT_LOST. */
+static int wait_for_next(struct rp_client *client, int found, uint64_t begin_ns, uint64_t deadline,
                          struct rp_batch *batch, struct rp_error *error)
 {
     for (;;) {
         uint64_t now = rp_now_ns();
         if (found == RP_NEXT_EMPTY && now < deadline) {
+            rp_ring_view_waits_since(&client->current->view, begin_ns);
             rp_ring_view_wait(&client->current->view, rp_min_u64(deadline - now, RP_LOOK_UP_NS));
             found = look(client, batch, error);
         }
@@ -321,6 +323,13 @@ static int wait_for_next(struct rp_client *client, int found, uint64_t deadline,
     }
 }
 
+/* A wait has ended with a batch; the call may have been another one. */
+static void note_wait(struct rp_client *client)
+{
+    rp_ring_view_waited(&client->current->view, client->waited_ns);
+    client->waited_ns = 0;
+}
+
 /* Check the call, write the heartbeat that the engine sees, and look. */
 static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
                  struct rp_error *error)
@@ -332,7 +341,10 @@ static int visit(struct rp_client *client, uint64_t now, struct rp_batch *batch,
         return code;
     if (client->current)
         rp_ring_view_beat(&client->current->view, now);
-    return look(client, batch, error);
+    code = look(client, batch, error);
+    if (code == RP_NEXT_BATCH && client->waited_ns > 0)
+        note_wait(client);
+    return code;
 }
 
 int rp_client_take(struct rp_client *client, struct rp_batch *batch, struct rp_error *error)
@@ -349,9 +361,15 @@ int rp_client_next(struct rp_client *client, int64_t timeout_ns, struct rp_batch
     if (code != RP_NEXT_EMPTY && code != NEXT_LOST)
         return code;
     uint64_t deadline = timeout_ns < 0 ? UINT64_MAX : begin + (uint64_t)timeout_ns;
-    code = wait_for_next(client, code, deadline, batch, error);
+    code = wait_for_next(client, code, begin - client->waited_ns, deadline, batch, error);
+    uint64_t waited_ns = rp_now_ns() - begin;
     client->counts.waits++;
-    client->counts.wait_ns += rp_now_ns() - begin;
+    client->counts.wait_ns += waited_ns;
+    client->waited_ns += waited_ns;
+    if (client->current)
+        rp_ring_view_waits_since(&client->current->view, 0);
+    if (code == RP_NEXT_BATCH)
+        note_wait(client);
     return code;
 }
 

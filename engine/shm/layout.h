@@ -40,6 +40,7 @@
 #define RP_RING_SLOTS_MAX 4096u    /* the bound of the key `prefetch_factor` */
 #define RP_REPLICAS_MAX 32u        /* bits of `quarantined`; the bound of the key `replicas` */
 #define RP_RUN_NAME_BYTES 65u
+#define RP_WAIT_BUCKETS 32u
 
 /* Data segment, offset 0. Immutable once `ready` is 1 (PAIRS ring-ready: release store / acquire
  * load). */
@@ -94,6 +95,12 @@ struct rp_ring_control {
     /* CLOCK_MONOTONIC ns of the trainer's last call; shown by `ringpack stat`, acted on by nobody.
      */
     RP_LINE_ALIGNED struct rp_a64 heartbeat_ns;
+    /* How long the trainer waited for batches since it attached; shown by `ringpack stat`. A
+     * library that does not know these words leaves them 0, so they are no part of RP_ABI_VERSION.
+     */
+    RP_LINE_ALIGNED struct rp_a64 wait_begin_ns;  /* CLOCK_MONOTONIC; 0: it does not wait now */
+    struct rp_a64 wait_total_ns, wait_longest_ns; /* of waits that have ended with a batch */
+    struct rp_a64 wait_counts[RP_WAIT_BUCKETS];   /* the same waits, by length: shm/waits.h */
 };
 
 /* First bytes of every slot. */
@@ -122,6 +129,7 @@ RP_LAYOUT_ASSERT(offsetof(struct rp_ring_engine, want_space) == 128, "ABI");
 RP_LAYOUT_ASSERT(offsetof(struct rp_ring_engine, status) == 256, "ABI");
 RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, want_data) == 128, "ABI");
 RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, heartbeat_ns) == 256, "ABI");
+RP_LAYOUT_ASSERT(offsetof(struct rp_ring_control, wait_begin_ns) == 384, "ABI");
 
 /* ---- messages over the UNIX SEQPACKET socket ------------------------------------------------- */
 

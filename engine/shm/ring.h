@@ -165,6 +165,10 @@ void rp_ring_view_wait(struct rp_ring_view *view, uint64_t timeout_ns);
 bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release);
 /** Tell `ringpack stat` that the trainer lives. */
 void rp_ring_view_beat(struct rp_ring_view *view, uint64_t now_ns);
+/** Tell it since when the trainer waits for a batch; 0: it does not. */
+void rp_ring_view_waits_since(struct rp_ring_view *view, uint64_t begin_ns);
+/** Tell it of a wait that has ended with a batch. */
+void rp_ring_view_waited(struct rp_ring_view *view, uint64_t ns);
 void rp_ring_view_close(struct rp_ring_view *view);
 
 #endif

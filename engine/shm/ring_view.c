@@ -10,6 +10,7 @@
 #include "base/bits.h"
 #include "shm/ring.h"
 #include "shm/wait.h"
+#include "shm/waits.h"
 
 #define RP_HINT_ENGINE_MEMORY                                                                      \
     "the engine's memory is damaged: restart it; a state token taken so far stays valid"
@@ -225,6 +226,16 @@ bool rp_ring_view_release(struct rp_ring_view *view, uint64_t release)
 void rp_ring_view_beat(struct rp_ring_view *view, uint64_t now_ns)
 {
     rp_a64_store_relaxed(&control_words(view)->heartbeat_ns, now_ns);
+}
+
+void rp_ring_view_waits_since(struct rp_ring_view *view, uint64_t begin_ns)
+{
+    rp_a64_store_relaxed(&control_words(view)->wait_begin_ns, begin_ns);
+}
+
+void rp_ring_view_waited(struct rp_ring_view *view, uint64_t ns)
+{
+    rp_waits_note(control_words(view), ns);
 }
 
 void rp_ring_view_close(struct rp_ring_view *view)
