@@ -111,6 +111,20 @@ RP_MUST_CHECK int rp_checkpoint_dir_make_id(struct rp_checkpoint_dir *dir,
 /** The number of the device that the directory is on; 0 if fstat fails. */
 dev_t rp_checkpoint_dir_device(const struct rp_checkpoint_dir *dir);
 
+/* What became of the copies in the second location since the directory was opened. */
+struct rp_copy_counts {
+    bool is_kept;    /* there is a second location */
+    bool is_at_work; /* a copy is being written or verified */
+    uint64_t copies, failures;
+    uint64_t skipped;            /* a newer checkpoint was there before their copy began */
+    uint64_t row, bytes;         /* of the newest copy that verified */
+    uint64_t began_ns, ended_ns; /* of that copy, CLOCK_MONOTONIC */
+    bool has_failed;             /* the last copy did, for this reason: */
+    char reason[sizeof(((struct rp_error *)0)->message)];
+};
+/** Any thread may ask. */
+void rp_checkpoint_dir_copies(const struct rp_checkpoint_dir *dir, struct rp_copy_counts *counts);
+
 /** Wait for the copy of the last save, then unlock and free. NULL is fine. */
 void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir);
 

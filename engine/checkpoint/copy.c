@@ -4,7 +4,7 @@
  * The saving thread posts a sequence number. The copier's thread reads and verifies that file,
  * writes the same bytes under the same name with the same writer, and prunes by the same rule.
  *
- * Threads: `target` belongs to the copier's thread; `offered`, `skipped`, `newest` and `stop` are
+ * Threads: `target` belongs to the copier's thread; `offered`, `newest`, `counts` and `stop` are
  * guarded by the mutex. Of `source` the thread reads only the path and the directory's descriptor,
  * which do not change while it is open. */
 #include "checkpoint/copy.h"
@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/reader.h"
@@ -25,8 +26,8 @@ struct rp_copier {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint64_t offered; /* sequence to copy next; 0 = none */
-    uint64_t skipped; /* checkpoints that were offered and never copied */
     uint64_t newest;  /* sequence that was copied last; 0 = none yet */
+    struct rp_copy_counts counts;
     bool stop;
 };
 
@@ -45,11 +46,15 @@ static bool is_copied(struct rp_copier *copier, const struct rp_name *name, cons
     return same;
 }
 
-static int copy_one(struct rp_copier *copier, uint64_t sequence, uint64_t *row_out,
-                    struct rp_error *error)
+/* The copy of one checkpoint. */
+struct made_copy {
+    uint64_t sequence, row, bytes, began_ns;
+};
+
+static int copy_one(struct rp_copier *copier, struct made_copy *made, struct rp_error *error)
 {
     struct rp_name name;
-    rp_name_make(&name, sequence, RP_NAME_CURRENT);
+    rp_name_make(&name, made->sequence, RP_NAME_CURRENT);
     struct rp_checkpoint *checkpoint;
     int code = rp_locked_dir_check(&copier->target, error);
     if (code < 0)
@@ -59,7 +64,8 @@ static int copy_one(struct rp_copier *copier, uint64_t sequence, uint64_t *row_o
         return code;
     uint64_t bytes;
     const void *data = rp_reader_bytes(checkpoint, &bytes);
-    *row_out = rp_checkpoint_info(checkpoint)->next_row;
+    made->row = rp_checkpoint_info(checkpoint)->next_row;
+    made->bytes = bytes;
     bool is_there = is_copied(copier, &name, data, bytes);
     unsigned attempt = 0;
     do
@@ -71,6 +77,40 @@ static int copy_one(struct rp_copier *copier, uint64_t sequence, uint64_t *row_o
     return code;
 }
 
+/* With the mutex held. */
+static void note_copy(struct rp_copier *copier, const struct made_copy *made, int code,
+                      const struct rp_error *error)
+{
+    struct rp_copy_counts *counts = &copier->counts;
+    counts->is_at_work = false;
+    counts->has_failed = code < 0;
+    if (code < 0) {
+        counts->failures++;
+        memcpy(counts->reason, error->message, sizeof counts->reason);
+        return;
+    }
+    counts->copies++;
+    counts->row = made->row;
+    counts->bytes = made->bytes;
+    counts->began_ns = made->began_ns;
+    counts->ended_ns = rp_now_ns();
+    copier->newest = made->sequence;
+}
+
+/* Copy one checkpoint, say so, and remove those that are no longer kept. */
+static int copy_and_prune(struct rp_copier *copier, struct made_copy *made, struct rp_error *error)
+{
+    int code = copy_one(copier, made, error);
+    if (code < 0) {
+        rp_log(RP_LOG_ERROR, "checkpoint %" PRIu64 " is saved but not copied: %s", made->sequence,
+               error->message);
+        return code;
+    }
+    rp_locked_dir_note_verified(&copier->target, made->sequence, made->row);
+    rp_locked_dir_prune(&copier->target, UINT64_MAX);
+    return 0;
+}
+
 static void *copier_run(void *argument)
 {
     struct rp_copier *copier = argument;
@@ -78,25 +118,17 @@ static void *copier_run(void *argument)
     for (;;) {
         while (!copier->offered && !copier->stop)
             pthread_cond_wait(&copier->changed, &copier->mutex);
-        uint64_t sequence = copier->offered;
+        struct made_copy made = {.sequence = copier->offered, .began_ns = rp_now_ns()};
         copier->offered = 0;
-        if (!sequence)
+        if (!made.sequence)
             break;
+        copier->counts.is_at_work = true;
         pthread_mutex_unlock(&copier->mutex);
 
         struct rp_error error;
-        uint64_t row = 0;
-        bool is_copied_now = copy_one(copier, sequence, &row, &error) == 0;
-        if (!is_copied_now) {
-            rp_log(RP_LOG_ERROR, "checkpoint %" PRIu64 " is saved but not copied: %s", sequence,
-                   error.message);
-        } else {
-            rp_locked_dir_note_verified(&copier->target, sequence, row);
-            rp_locked_dir_prune(&copier->target, UINT64_MAX);
-        }
+        int code = copy_and_prune(copier, &made, &error);
         pthread_mutex_lock(&copier->mutex);
-        if (is_copied_now)
-            copier->newest = sequence;
+        note_copy(copier, &made, code, &error);
     }
     pthread_mutex_unlock(&copier->mutex);
     return NULL;
@@ -136,7 +168,7 @@ void rp_copier_offer(struct rp_copier *copier, uint64_t sequence)
         rp_log(RP_LOG_INFO,
                "%s: copies take longer than checkpoints: %" PRIu64 " is not copied, %" PRIu64
                " so far",
-               copier->target.path, copier->offered, ++copier->skipped);
+               copier->target.path, copier->offered, ++copier->counts.skipped);
     copier->offered = sequence;
     pthread_cond_signal(&copier->changed);
     pthread_mutex_unlock(&copier->mutex);
@@ -148,6 +180,14 @@ uint64_t rp_copier_newest(struct rp_copier *copier)
     uint64_t newest = copier->newest;
     pthread_mutex_unlock(&copier->mutex);
     return newest;
+}
+
+void rp_copier_counts(struct rp_copier *copier, struct rp_copy_counts *counts)
+{
+    pthread_mutex_lock(&copier->mutex);
+    *counts = copier->counts;
+    pthread_mutex_unlock(&copier->mutex);
+    counts->is_kept = true;
 }
 
 int rp_copier_set_aside(struct rp_copier *copier, struct rp_error *error)

@@ -8,6 +8,7 @@
 #ifndef RP_CHECKPOINT_COPY_H
 #define RP_CHECKPOINT_COPY_H
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/locked_dir.h"
 
 struct rp_copier;
@@ -22,6 +23,8 @@ void rp_copier_offer(struct rp_copier *copier, uint64_t sequence);
 /** The newest sequence of which a verified copy was made, or found, since the copier was opened; 0
  * = none yet. */
 uint64_t rp_copier_newest(struct rp_copier *copier);
+/** What became of the copies; is_kept is set. */
+void rp_copier_counts(struct rp_copier *copier, struct rp_copy_counts *counts);
 /** Copy what was offered last, then stop. Returns rp_copier_newest. NULL is fine. */
 uint64_t rp_copier_close(struct rp_copier *copier);
 /** rp_locked_dir_set_aside of the second location. Call it before anything is offered. */

@@ -204,6 +204,13 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     return 0;
 }
 
+void rp_checkpoint_dir_copies(const struct rp_checkpoint_dir *dir, struct rp_copy_counts *counts)
+{
+    *counts = (struct rp_copy_counts){0};
+    if (dir->copier)
+        rp_copier_counts(dir->copier, counts);
+}
+
 int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir, struct rp_error *error)
 {
     /* The copies first: if only they were left, the next start would resume from them. */

@@ -17,6 +17,7 @@
 #include "flow/next_use.h"
 #include "plan/plan.h"
 #include "server/far_plan.h"
+#include "server/pace.h"
 #include "server/seat.h"
 #include "server/server.h"
 #include "shm/ring.h"
@@ -64,6 +65,7 @@ struct rp_saver {
     struct rp_a32 reached;     /* enum rp_saver_state. Writer: the saver, release; reader: the
                                   engine, acquire. PAIRS saver-phase */
     enum rp_saver_state state; /* engine's thread only: never ahead of `reached` */
+    uint64_t began_ns;         /* engine's thread only: the save */
     struct rp_far_row far;     /* engine's thread only: the row of the save that is due */
     void *known_token;         /* engine's thread only: the state token of the newest checkpoint,
                                   NULL if the engine does not know it */
@@ -86,6 +88,7 @@ struct rp_saver {
     /* out: read by the engine once SAVED is reached */
     int code;
     char *path;
+    uint64_t bytes;        /* of the file that was written */
     bool was_there;        /* the newest checkpoint is of this very state: nothing was written */
     enum rp_look left_out; /* CHANGED, LATE: why its contents were left out; NONE: they were not */
     struct rp_error error;
@@ -116,6 +119,15 @@ enum rp_engine_phase {
     RP_ENGINE_FAILED,   /* no batch will follow; those published wait for trainers yet to come */
     RP_ENGINE_STOPPING, /* told to stop, or failed: a last checkpoint is due or under way */
     RP_ENGINE_DONE,
+};
+
+/* What became of the saves since the engine started. */
+struct rp_save_counts {
+    uint64_t saves, failures;
+    uint64_t row, ended_ns;      /* of the last one that succeeded; ended_ns 0: none has */
+    uint64_t bytes, duration_ns; /* of the last one that wrote a checkpoint */
+    bool has_failed;             /* the last one has, and why: */
+    char reason[sizeof(((struct rp_error *)0)->message)];
 };
 
 struct rp_engine {
@@ -179,6 +191,7 @@ struct rp_engine {
     struct rp_saver saver;
     bool save_wanted;
     uint64_t next_save_step;
+    struct rp_save_counts save_counts;
     enum rp_look look;
     uint64_t look_until_ns; /* while it is ASKED */
 
@@ -187,6 +200,7 @@ struct rp_engine {
     int exit_code; /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;
     uint64_t started_ns, failed_ns;
+    struct rp_pace pace;
     uint64_t absent_wait_ns; /* since then only seats without a consumer are waited for, or 0 */
     uint64_t published, published_ns; /* the sum of all tails, and when it was first seen so */
     bool skipping_absent;             /* a seat was skipped since the last attach */

@@ -218,10 +218,30 @@ static void answer_requesters(struct rp_engine *engine)
     free(note);
 }
 
+static void count_save(struct rp_engine *engine)
+{
+    const struct rp_saver *saver = &engine->saver;
+    struct rp_save_counts *counts = &engine->save_counts;
+    counts->has_failed = saver->code < 0;
+    if (saver->code < 0) {
+        counts->failures++;
+        memcpy(counts->reason, saver->error.message, sizeof counts->reason);
+        return;
+    }
+    counts->row = saver->info.next_row;
+    counts->ended_ns = rp_now_ns();
+    if (saver->was_there)
+        return;
+    counts->saves++;
+    counts->bytes = saver->bytes;
+    counts->duration_ns = counts->ended_ns - saver->began_ns;
+}
+
 /* Log the result of the save, and answer the peers that asked for it. */
 static void tell_result(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
+    count_save(engine);
     if (saver->code == 0 && saver->was_there)
         rp_log(RP_LOG_INFO, "nothing new to save: %s has row %" PRIu64, saver->path,
                saver->info.next_row);
@@ -269,6 +289,7 @@ bool rp_engine_begin_save(struct rp_engine *engine)
     uint64_t cut = consumed - consumed % engine->micro_batches;
     RP_ASSERT(cut <= consumed && consumed - cut < engine->micro_batches);
     saver->error = (struct rp_error){0};
+    saver->began_ns = rp_now_ns();
     fill_info(engine);
     int code = check_ranks(engine, &saver->error);
     if (code == 0)

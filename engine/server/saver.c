@@ -19,6 +19,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -156,6 +157,8 @@ static void write_checkpoint(const struct contents_copy *copy, size_t bytes, siz
     parts[part_count++] = (struct rp_checkpoint_part){RP_CHECKPOINT_CONTRACT, &pieces[3], 1, NULL};
     saver->code = rp_checkpoint_save(saver->directory, &saver->info, parts, part_count,
                                      &saver->path, &saver->error);
+    struct stat file;
+    saver->bytes = saver->code == 0 && stat(saver->path, &file) == 0 ? (uint64_t)file.st_size : 0;
 }
 
 /* The writer: a second thread. */

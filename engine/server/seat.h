@@ -62,6 +62,7 @@
 #define RP_SERVER_SEAT_H
 
 #include "shm/ring.h"
+#include "shm/waits.h"
 
 enum rp_seat_state {
     RP_SEAT_VACANT,
@@ -94,6 +95,7 @@ struct rp_seat {
     uint32_t replica;
     enum rp_seat_state seat_state; /* written by rp_seat_transition alone */
     uint64_t rollback_epoch;       /* see above */
+    struct rp_waits waits;         /* of consumers that have left */
 };
 
 /** The state after the event, by the table above; RP_SEAT_STATES if the event cannot happen. */

@@ -26,6 +26,30 @@ int32_t rp_seat_pid(const struct rp_engine *engine, const struct rp_seat *seat)
     return pid;
 }
 
+/* NULL: nobody is attached, or it is quarantined, and nothing it writes is looked at. */
+static const struct rp_ring_control *words_of(const struct rp_seat *seat)
+{
+    return seat->ring->seats[seat->replica].words;
+}
+
+struct rp_waits rp_seat_waits(const struct rp_seat *seat)
+{
+    struct rp_waits waits = seat->waits;
+    if (words_of(seat))
+        rp_waits_add(&waits, words_of(seat));
+    return waits;
+}
+
+uint64_t rp_seat_waits_since_ns(const struct rp_seat *seat)
+{
+    return words_of(seat) ? rp_a64_load_relaxed(&words_of(seat)->wait_begin_ns) : 0;
+}
+
+void rp_seat_keep_waits(struct rp_seat *seat)
+{
+    seat->waits = rp_seat_waits(seat);
+}
+
 bool rp_engine_has_consumer(const struct rp_engine *engine, const struct rp_ring *ring)
 {
     for (uint32_t s = 0; s < engine->seat_count; s++)

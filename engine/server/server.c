@@ -38,6 +38,7 @@
 #include "server/seats.h"
 #include "server/server.h"
 #include "server/signals.h"
+#include "server/speed.h"
 #include "server/start.h"
 #include "stream.h"
 
@@ -306,6 +307,7 @@ static void look(struct rp_engine *engine, int timeout_ms)
     if (engine->accept_deferred)
         rp_engine_accept(engine);
     look_after_names(engine);
+    rp_engine_note_pace(engine);
 }
 
 /* A checkpoint every so many steps, counted in what trainers consumed. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat.c — what `ringpack stat` shows: one JSON object with stable keys, units in names. */
+/* stat.c — what `ringpack stat` shows: one JSON object with stable keys, units in names. The keys
+ * are explained, one by one, in tools/python/docs/stat.md, which a test compares with them. */
 #include <jansson.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,22 +9,10 @@
 #include "base/clock.h"
 #include "server/caching.h"
 #include "server/seats.h"
+#include "server/speed.h"
 #include "server/stat.h"
+#include "server/stat_parts.h"
 #include "stream.h"
-
-/* One replica of a rank. `holds`: others wait for batches for which there is no room because of
- * what it has not given back, or because it has not come. */
-static json_t *seat_object(const struct rp_engine *engine, const struct rp_seat *seat)
-{
-    const struct rp_ring *ring = seat->ring;
-    bool holds = rp_seat_fills_ring(seat) && rp_engine_consumer_waits(engine);
-    return json_pack("{s:I, s:I, s:b, s:i, s:I, s:I, s:I, s:b, s:b}", "rank",
-                     (json_int_t)ring->geometry.rank, "replica", (json_int_t)seat->replica,
-                     "attached", rp_seat_is_attached(seat), "pid", rp_seat_pid(engine, seat),
-                     "tail", (json_int_t)ring->tail, "release", (json_int_t)rp_seat_position(seat),
-                     "slots", (json_int_t)ring->geometry.slots, "quarantined",
-                     ring->quarantined >> seat->replica & 1, "holds", holds);
-}
 
 /* Field and value; those of single sources are left to `ringpack checkpoint show`. */
 static json_t *contract_array(const struct rp_contract *contract)
@@ -86,39 +75,55 @@ static void add_verification(json_t *object, const struct rp_engine *engine,
     json_object_set_new(object, "sources", sources);
 }
 
-char *rp_engine_stat(const struct rp_engine *engine)
+/* What the run is. */
+static json_t *run_object(const struct rp_engine *engine)
 {
-    struct rp_flow_counts counts;
-    rp_flow_counts(engine->flow, &counts);
-    double seconds = (double)(rp_now_ns() - engine->started_ns) * 1e-9;
-    uint64_t capacity = counts.rows * engine->config->seq_len;
+    const struct rp_config *config = engine->config;
     char fingerprint[256], identity[RP_HASH_HEX_BYTES];
     rp_corpus_fingerprint_text(engine->corpus, fingerprint, sizeof fingerprint);
-    json_t *ranks = json_array();
-    for (uint32_t s = 0; s < engine->seat_count; s++)
-        json_array_append_new(ranks, seat_object(engine, &engine->seats[s]));
-    json_t *object = json_pack(
-        "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:I, "
-        "s:I, s:I, s:I, s:I, s:b, s:b}",
-        "run", engine->config->run, "pid", (int)getpid(), "stream",
-        rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint, "world",
-        (json_int_t)engine->config->dp_world_size, "batch_size",
-        (json_int_t)engine->config->batch_size, "seq_len", (json_int_t)engine->config->seq_len,
-        "base_row", (json_int_t)engine->base_row, "next_row",
-        (json_int_t)(engine->base_row + rp_engine_consumed(engine) * engine->batch_rows), "batches",
-        (json_int_t)counts.batches, "rows", (json_int_t)counts.rows, "tokens",
-        (json_int_t)counts.tokens, "tokens_per_second",
-        seconds > 0 ? (double)counts.tokens / seconds : 0.0, "fill",
-        capacity ? (double)counts.tokens / (double)capacity : 0.0, "io",
-        rp_flow_is_mapped(engine->flow) ? "mapped" : engine->method->name, "direct", engine->direct,
-        "reads", (json_int_t)counts.reads, "read_bytes", (json_int_t)counts.read_bytes,
-        "short_reads", (json_int_t)counts.short_reads, "read_retries",
-        (json_int_t)counts.read_retries, "packers_replaced", (json_int_t)counts.packers_replaced,
-        "reweighted", engine->is_reweighted, "ended", engine->flow_ended);
+    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "run", config->run,
+                     "pid", (int)getpid(), "version", RP_VERSION, "stream",
+                     rp_hash128_hex(engine->identity, identity), "fingerprint", fingerprint,
+                     "world", (json_int_t)config->dp_world_size, "replicas",
+                     (json_int_t)config->replicas, "batch_size", (json_int_t)config->batch_size,
+                     "global_batch_size", (json_int_t)config->global_batch_size, "seq_len",
+                     (json_int_t)config->seq_len, "base_row", (json_int_t)engine->base_row);
+}
+
+/* What it has delivered, and how it reads. */
+static json_t *counts_object(const struct rp_engine *engine, const struct rp_flow_counts *counts)
+{
+    uint64_t capacity = counts->rows * engine->config->seq_len;
+    return json_pack("{s:I, s:I, s:I, s:f, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "batches",
+                     (json_int_t)counts->batches, "rows", (json_int_t)counts->rows, "tokens",
+                     (json_int_t)counts->tokens, "fill",
+                     capacity ? (double)counts->tokens / (double)capacity : 0.0, "io",
+                     rp_flow_is_mapped(engine->flow) ? "mapped" : engine->method->name, "direct",
+                     engine->direct, "reads", (json_int_t)counts->reads, "read_bytes",
+                     (json_int_t)counts->read_bytes, "short_reads", (json_int_t)counts->short_reads,
+                     "read_retries", (json_int_t)counts->read_retries, "packers_replaced",
+                     (json_int_t)counts->packers_replaced, "reweighted", engine->is_reweighted,
+                     "ended", engine->flow_ended);
+}
+
+char *rp_engine_stat(struct rp_engine *engine)
+{
+    struct rp_flow_counts counts;
+    rp_engine_poll_rings(engine);
+    rp_flow_counts(engine->flow, &counts);
+    json_t *object = run_object(engine);
+    rp_stat_add_progress(object, engine);
+    json_t *own = counts_object(engine, &counts);
+    (void)json_object_update(object, own);
+    json_decref(own);
+    rp_stat_add_speed(object, engine, &counts);
+    rp_stat_add_saves(object, engine);
+    rp_stat_add_memory(object, engine);
     add_verification(object, engine, &counts);
     rp_engine_add_cache(object, engine);
+    json_object_set_new(object, "ledger", rp_stat_ledger(engine));
     json_object_set_new(object, "masks", masks_array(engine));
-    json_object_set_new(object, "ranks", ranks);
+    json_object_set_new(object, "ranks", rp_stat_ranks(engine));
     json_object_set_new(object, "contract", contract_array(&engine->contract));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);

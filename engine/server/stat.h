@@ -6,6 +6,6 @@
 #include "server/engine.h"
 
 /** One JSON object; malloc'ed, NULL when out of memory. */
-char *rp_engine_stat(const struct rp_engine *engine);
+char *rp_engine_stat(struct rp_engine *engine);
 
 #endif

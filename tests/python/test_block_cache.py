@@ -23,6 +23,7 @@ from remote_kit import (  # with the fixtures `environment` and `store`
     store,
     to_store,
 )
+from stat_kit import assert_documented
 from stream_kit import Engine, Ranks, wait_until, write_megatron
 
 MB = 1 << 20
@@ -61,7 +62,9 @@ def kept_bytes(folder):
 
 
 def stat_of(engine):
-    return ringpack.stat(engine.run, engine.folder)
+    stat = ringpack.stat(engine.run, engine.folder)
+    assert_documented(stat)
+    return stat
 
 
 def again(tape):

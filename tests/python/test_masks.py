@@ -10,6 +10,7 @@ import numpy
 import pytest
 import ringpack
 from mask_kit import check_whole_stream, index, random_flags, serve, spans_of
+from stat_kit import assert_documented
 from state import labels_of as oracle_labels
 from stream_kit import LONG, Corpus, Ranks, Stream, write_megatron
 from stream_oracle import assert_batch
@@ -418,7 +419,9 @@ def test_plan_and_stat_count_what_masks_and_cuts_leave(corpus, program, tmp_path
     with Ranks(engine) as ranks:
         for _ in ranks.turns():
             pass
-        told = {own["source"]: own for own in ringpack.stat("masks", tmp_path)["masks"]}
+        stat = ringpack.stat("masks", tmp_path)
+        told = {own["source"]: own for own in stat["masks"]}
+    assert_documented(stat)
     assert list(told) == [own["source"] for own in wanted]
     for own in wanted:
         shown = told[own["source"]]

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See ledger.h.
+ *
+ * The documents of an epoch are dealt to the lanes. So of the epochs that every lane has finished
+ * each document was taken once; only the epochs that some lanes are ahead are counted by lane. */
+#include "plan/ledger.h"
+
+#include "plan/token_records.h"
+
+/* Lanes that are further apart are of no real run; what they are ahead is then not exact. */
+#define EPOCHS_APART_MAX 64u
+
+struct ledger {
+    const struct rp_plan *plan;
+    struct rp_ledger_source *sources;
+};
+
+/* What is done with a lane's place in a source. */
+typedef void visitor(struct ledger *ledger, uint32_t lane, uint32_t source,
+                     const struct rp_state_cursor *cursor);
+
+static void find_epochs(struct ledger *ledger, uint32_t lane, uint32_t source,
+                        const struct rp_state_cursor *cursor)
+{
+    struct rp_ledger_source *entry = &ledger->sources[source];
+    entry->begun_epoch = rp_max_u64(entry->begun_epoch, cursor->epoch);
+    entry->finished_epochs = lane == 0 ? cursor->epoch
+                                       : rp_min_u64(entry->finished_epochs, cursor->epoch);
+}
+
+static void add_cursor(struct ledger *ledger, uint32_t lane, uint32_t source,
+                       const struct rp_state_cursor *cursor)
+{
+    struct rp_ledger_source *entry = &ledger->sources[source];
+    struct rp_order order = ledger->plan->lanes[lane].piece_source.cursors[source].order;
+    uint64_t epoch = entry->finished_epochs;
+    if (cursor->epoch - epoch > EPOCHS_APART_MAX)
+        epoch = cursor->epoch - EPOCHS_APART_MAX;
+    for (; epoch < cursor->epoch; epoch++) {
+        rp_order_enter(&order, epoch);
+        entry->documents += order.documents;
+    }
+    entry->documents += cursor->position;
+    entry->tokens += cursor->mixed;
+}
+
+/* Skip what a lane holds back for later rows. */
+static bool skip_held(struct rp_state_reader *reader, const struct rp_state_lane *lane)
+{
+    if (!rp_state_skip(reader, (uint64_t)lane->fifo + lane->pending, sizeof(struct rp_state_piece)))
+        return false;
+    for (uint32_t i = 0; i < lane->open_rows; i++) {
+        struct rp_state_open_row row;
+        if (!rp_state_read(reader, &row, sizeof row) ||
+            !rp_state_skip(reader, row.fragments, sizeof(struct rp_fragment)))
+            return false;
+    }
+    return true;
+}
+
+/* False if the token ends before its last record. */
+static bool visit_cursors(struct ledger *ledger, struct rp_state_reader reader, visitor *visit)
+{
+    for (uint32_t l = 0; l < ledger->plan->config.lanes; l++) {
+        struct rp_state_lane lane;
+        if (!rp_state_read(&reader, &lane, sizeof lane))
+            return false;
+        for (uint32_t s = 0; s < ledger->plan->source_count; s++) {
+            struct rp_state_cursor cursor;
+            if (!rp_state_read(&reader, &cursor, sizeof cursor))
+                return false;
+            visit(ledger, l, s, &cursor);
+        }
+        if (!skip_held(&reader, &lane))
+            return false;
+    }
+    return true;
+}
+
+int rp_plan_ledger(const struct rp_plan *plan, const void *token, size_t bytes,
+                   struct rp_ledger_source *sources, struct rp_error *error)
+{
+    struct rp_state_reader reader;
+    struct rp_state_header header;
+    struct ledger ledger = {plan, sources};
+    int code = rp_state_open(&reader, &header, token, bytes, error);
+    if (code < 0)
+        return code;
+    if (header.lanes != plan->config.lanes || header.source_count != plan->source_count)
+        return rp_fail(error, -RP_E_MISMATCH, RP_TOKEN_DAMAGED_HINT,
+                       "state token: it is of another stream");
+    memset(sources, 0, plan->source_count * sizeof *sources);
+    bool whole = rp_state_skip(&reader, plan->source_count, sizeof(struct rp_state_source)) &&
+                 visit_cursors(&ledger, reader, find_epochs);
+    for (uint32_t s = 0; s < plan->source_count && whole; s++) {
+        sources[s].weight = plan->weights[s];
+        sources[s].of_epoch = plan->sources[s].documents;
+        sources[s].documents = sources[s].finished_epochs * sources[s].of_epoch;
+    }
+    if (!whole || !visit_cursors(&ledger, reader, add_cursor))
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: it ends in the middle of a record");
+    return 0;
+}

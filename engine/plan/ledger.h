@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ledger.h — what the rows before a position took of each source, as a state token has it. */
+#ifndef RP_PLAN_LEDGER_H
+#define RP_PLAN_LEDGER_H
+
+#include "plan/plan.h"
+
+struct rp_ledger_source {
+    uint64_t weight;    /* of the plan */
+    uint64_t documents; /* taken since row 0 */
+    uint64_t tokens;    /* taken since the weights of the token apply */
+    uint64_t of_epoch;  /* documents of the source: those of an epoch */
+    /* Epochs that all lanes have finished, and the last one that a lane has begun. */
+    uint64_t finished_epochs, begun_epoch;
+};
+
+/** Fill in an entry for each source of the plan. The token must be of the plan's stream; the plan
+ * does not change. What a lane has taken and holds back for later rows is included. Errors: those
+ * of rp_state_info, and -RP_E_MISMATCH. */
+RP_MUST_CHECK int rp_plan_ledger(const struct rp_plan *plan, const void *token, size_t bytes,
+                                 struct rp_ledger_source *sources, struct rp_error *error);
+
+#endif

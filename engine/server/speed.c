@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See speed.h. */
+#include "server/speed.h"
+
+#include "base/clock.h"
+#include "server/seats.h"
+
+void rp_engine_poll_rings(struct rp_engine *engine)
+{
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        (void)rp_ring_poll_release(&engine->rings[r]);
+}
+
+struct rp_pace_sample rp_engine_pace_sample(const struct rp_engine *engine)
+{
+    struct rp_flow_counts counts;
+    rp_flow_counts(engine->flow, &counts);
+    return (struct rp_pace_sample){
+        .at_ns = rp_now_ns(),
+        .counts = {[RP_PACE_TOKENS] = counts.tokens,
+                   [RP_PACE_BATCHES] = rp_engine_consumed(engine),
+                   [RP_PACE_READ_BYTES] = counts.read_bytes},
+    };
+}
+
+void rp_engine_note_pace(struct rp_engine *engine)
+{
+    if (!rp_pace_is_due(&engine->pace, rp_now_ns()))
+        return;
+    rp_engine_poll_rings(engine);
+    struct rp_pace_sample sample = rp_engine_pace_sample(engine);
+    rp_pace_note(&engine->pace, &sample);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See stat_parts.h. */
+#include "server/stat_parts.h"
+
+#include "base/available.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "plan/ledger.h"
+#include "server/probe.h"
+#include "server/seats.h"
+#include "server/speed.h"
+
+static void set_count(json_t *object, const char *key, uint64_t value)
+{
+    json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+static void set_real(json_t *object, const char *key, double value)
+{
+    json_object_set_new(object, key, json_real(value));
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+static uint64_t next_row_of(const struct rp_engine *engine)
+{
+    return engine->base_row + rp_engine_consumed(engine) * engine->batch_rows;
+}
+
+/* The batch that the consumer who is furthest releases next. */
+static uint64_t furthest_of(const struct rp_engine *engine)
+{
+    uint64_t furthest = 0;
+    for (uint32_t s = 0; s < engine->seat_count; s++)
+        furthest = rp_max_u64(furthest, rp_seat_position(&engine->seats[s]));
+    return furthest;
+}
+
+void rp_stat_add_progress(json_t *object, const struct rp_engine *engine)
+{
+    uint64_t next_row = next_row_of(engine), step_rows = engine->config->global_batch_size;
+    uint64_t since_start = next_row - rp_min_u64(next_row, engine->start_row);
+    uint64_t lowest = rp_engine_consumed(engine);
+    set_real(object, "up_seconds", rp_stat_seconds(rp_now_ns() - engine->started_ns));
+    set_count(object, "start_row", engine->start_row);
+    set_count(object, "next_row", next_row);
+    set_count(object, "step", (next_row - engine->base_row) / step_rows);
+    set_count(object, "steps", since_start / step_rows);
+    set_count(object, "skew_rows", (furthest_of(engine) - lowest) * engine->config->batch_size);
+}
+
+/* ---- speed ----------------------------------------------------------------------------------- */
+
+/* Of a counter since the start, in the last minute and in the last second. */
+static void add_speeds(json_t *object, const struct rp_engine *engine, const char *const keys[3],
+                       enum rp_pace_counter counter, double all, double scale)
+{
+    static const uint64_t windows_ns[] = {UINT64_C(60000000000), UINT64_C(1000000000)};
+    struct rp_pace_sample now = rp_engine_pace_sample(engine);
+    double seconds = rp_stat_seconds(now.at_ns - engine->started_ns);
+    set_real(object, keys[0], seconds > 0 ? all * scale / seconds : 0.0);
+    for (int i = 0; i < 2; i++)
+        set_real(object, keys[1 + i],
+                 scale * rp_pace_speed(&engine->pace, &now, counter, windows_ns[i]));
+}
+
+void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
+                       const struct rp_flow_counts *counts)
+{
+    static const char *const tokens[] = {"tokens_per_second", "tokens_per_second_1min",
+                                         "tokens_per_second_1s"};
+    static const char *const steps[] = {"steps_per_second", "steps_per_second_1min",
+                                        "steps_per_second_1s"};
+    static const char *const bytes[] = {"read_bytes_per_second", "read_bytes_per_second_1min",
+                                        "read_bytes_per_second_1s"};
+    uint64_t start = (engine->start_row - engine->base_row) / engine->batch_rows;
+    uint64_t consumed = rp_max_u64(rp_engine_consumed(engine), start) - start;
+    add_speeds(object, engine, tokens, RP_PACE_TOKENS, (double)counts->tokens, 1);
+    add_speeds(object, engine, steps, RP_PACE_BATCHES, (double)consumed,
+               1 / (double)engine->micro_batches);
+    add_speeds(object, engine, bytes, RP_PACE_READ_BYTES, (double)counts->read_bytes, 1);
+}
+
+/* ---- saves ----------------------------------------------------------------------------------- */
+
+/* A moment that has not been is null. */
+static json_t *age_of(uint64_t moment_ns)
+{
+    return moment_ns ? json_real(rp_stat_seconds(rp_now_ns() - moment_ns)) : json_null();
+}
+
+static void add_copies(json_t *object, const struct rp_engine *engine)
+{
+    struct rp_copy_counts copies = {0};
+    if (engine->checkpoints)
+        rp_checkpoint_dir_copies(engine->checkpoints, &copies);
+    set_count(object, "copies", copies.copies);
+    set_count(object, "copy_failures", copies.failures);
+    set_count(object, "copies_skipped", copies.skipped);
+    json_object_set_new(object, "copy_under_way", json_boolean(copies.is_at_work));
+    json_object_set_new(object, "copy_age_seconds", age_of(copies.ended_ns));
+    json_object_set_new(object, "copy_row",
+                        copies.ended_ns ? json_integer((json_int_t)copies.row) : json_null());
+    set_count(object, "copy_bytes", copies.bytes);
+    set_real(object, "copy_seconds", rp_stat_seconds(copies.ended_ns - copies.began_ns));
+    json_object_set_new(object, "copy_error",
+                        copies.has_failed ? json_string(copies.reason) : json_null());
+}
+
+void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
+{
+    const struct rp_save_counts *saves = &engine->save_counts;
+    uint64_t safe_row = saves->ended_ns ? saves->row : engine->start_row;
+    uint64_t next_row = next_row_of(engine);
+    set_count(object, "saves", saves->saves);
+    set_count(object, "save_failures", saves->failures);
+    json_object_set_new(object, "save_under_way",
+                        json_boolean(engine->saver.state != RP_SAVER_IDLE));
+    json_object_set_new(object, "save_age_seconds", age_of(saves->ended_ns));
+    json_object_set_new(object, "save_row",
+                        saves->ended_ns ? json_integer((json_int_t)saves->row) : json_null());
+    set_count(object, "unsaved_rows", next_row - rp_min_u64(next_row, safe_row));
+    set_count(object, "save_bytes", saves->bytes);
+    set_real(object, "save_seconds", rp_stat_seconds(saves->duration_ns));
+    json_object_set_new(object, "save_error",
+                        saves->has_failed ? json_string(saves->reason) : json_null());
+    add_copies(object, engine);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* A line of /proc/self/status, in KiB there. */
+static json_t *status_bytes(const char *key)
+{
+    uint64_t kib;
+    return rp_read_number("/proc/self/status", key, &kib) ? json_integer((json_int_t)(kib << 10))
+                                                          : json_null();
+}
+
+void rp_stat_add_memory(json_t *object, const struct rp_engine *engine)
+{
+    uint64_t rings = 0;
+    for (uint32_t r = 0; r < engine->ring_count; r++)
+        rings += engine->rings[r].data.bytes;
+    json_object_set_new(object, "resident_bytes", status_bytes("VmRSS:"));
+    json_object_set_new(object, "resident_private_bytes", status_bytes("RssAnon:"));
+    json_object_set_new(object, "resident_shared_bytes", status_bytes("RssShmem:"));
+    json_object_set_new(object, "resident_file_bytes", status_bytes("RssFile:"));
+    set_count(object, "ring_bytes", rings);
+    set_count(object, "prefetch_bytes", rp_flow_arena(engine->flow)->segment.bytes);
+}
+
+/* ---- the ledger ------------------------------------------------------------------------------ */
+
+struct position {
+    const void *token;
+    size_t bytes;
+    uint64_t row;
+};
+
+/* The state at next_row or, where the flow does not keep it, at the row of the start. */
+static struct position position_of(const struct rp_engine *engine)
+{
+    struct position at;
+    at.token = rp_flow_state_at(engine->flow, rp_engine_consumed(engine), &at.bytes, &at.row);
+    if (!at.token)
+        at = (struct position){engine->start_state, engine->start_bytes, engine->start_row};
+    return at;
+}
+
+static json_t *ledger_entry(const struct rp_engine *engine, uint32_t number,
+                            const struct rp_ledger_source *entry, double weights, double tokens)
+{
+    return json_pack(
+        "{s:s, s:I, s:I, s:f, s:I, s:f, s:f}", "source",
+        rp_source_name(rp_corpus_source(engine->corpus, number)), "documents",
+        (json_int_t)entry->documents, "epoch", (json_int_t)entry->begun_epoch, "epochs",
+        entry->of_epoch ? (double)entry->documents / (double)entry->of_epoch : 0.0, "tokens",
+        (json_int_t)entry->tokens, "token_share", tokens > 0 ? (double)entry->tokens / tokens : 0.0,
+        "weight_share", (double)entry->weight / weights);
+}
+
+json_t *rp_stat_ledger(const struct rp_engine *engine)
+{
+    uint32_t count = engine->config->source_count;
+    struct position at = position_of(engine);
+    json_t *array = json_array();
+    struct rp_ledger_source *sources = rp_calloc(count, sizeof *sources);
+    if (sources && at.token &&
+        rp_plan_ledger(engine->probe, at.token, at.bytes, sources, NULL) == 0) {
+        double weights = 0, tokens = 0;
+        for (uint32_t s = 0; s < count; s++) {
+            weights += (double)sources[s].weight;
+            tokens += (double)sources[s].tokens;
+        }
+        for (uint32_t s = 0; s < count; s++)
+            json_array_append_new(array, ledger_entry(engine, s, &sources[s], weights, tokens));
+    }
+    free(sources);
+    return array;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stat_parts.h — the parts of what `ringpack stat` shows, for stat.c. A value that is not known is
+ * null. */
+#ifndef RP_SERVER_STAT_PARTS_H
+#define RP_SERVER_STAT_PARTS_H
+
+#include <jansson.h>
+
+#include "server/engine.h"
+
+static inline double rp_stat_seconds(uint64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+/** How far the local ranks are: row, step, and the distance between the first and the last. */
+void rp_stat_add_progress(json_t *object, const struct rp_engine *engine);
+/** How fast it goes, of late and since the engine started. */
+void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
+                       const struct rp_flow_counts *counts);
+/** Saves, and their copies in the second location. */
+void rp_stat_add_saves(json_t *object, const struct rp_engine *engine);
+void rp_stat_add_memory(json_t *object, const struct rp_engine *engine);
+/** What the rows before next_row took of each source. */
+json_t *rp_stat_ledger(const struct rp_engine *engine);
+/** An object for each seat. */
+json_t *rp_stat_ranks(const struct rp_engine *engine);
+
+#endif
