@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list — which objects of a bucket a pattern stands for: ListObjectsV2 of S3, or List Blobs of
- * Azure, page by page.
+/* list — which objects of a bucket a pattern stands for: ListObjectsV2 of S3, List Blobs of Azure,
+ * or the tree of a repository of the Hugging Face Hub, page by page.
  *
- * Of the answer only keys and the token of the next page are taken. It is XML, of which the servers
- * use little: elements without attributes, and the five entities. */
+ * Of the answer only keys and the token of the next page are taken. S3 and Azure answer with XML,
+ * of which they use little: elements without attributes, and the five entities. The Hub answers
+ * with JSON, and names the next page in a header. */
 #include <errno.h>
 #include <fnmatch.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +20,8 @@
 #define PAGE_BYTES (8u << 20)
 #define KEYS_MAX 10000000u /* more are no corpus, but a mistake */
 
-/* How a store is asked for a page, and the elements of its answer. */
+/* How a store is asked for a page, and the elements of its answer. The Hub's has none: its page is
+ * an array of objects with a `type` and a `path`. */
 struct dialect {
     const char *query, *marker; /* before the prefix; of a page that is not the first */
     const char *root, *key, *next;
@@ -27,6 +30,7 @@ static const struct dialect s3 = {"list-type=2&prefix=", "continuation-token=", 
                                   "Key", "NextContinuationToken"};
 static const struct dialect azure = {
     "restype=container&comp=list&prefix=", "marker=", "<EnumerationResults", "Name", "NextMarker"};
+static const struct dialect hub = {.query = NULL};
 
 struct listing {
     const struct dialect *dialect;
@@ -34,6 +38,8 @@ struct listing {
     const char *query;        /* and behind them; NULL: nothing */
     struct rp_object *object; /* the bucket */
     char *prefix;             /* of the keys: the pattern up to its first wildcard */
+    bool encodes;             /* keys are percent-encoded in URLs */
+    bool is_deep;             /* of the Hub: folders below the prefix count, too */
     const char *pattern;      /* NULL: all keys directly below the prefix */
     char *page;               /* [PAGE_BYTES + 1] */
     char *next;               /* token of the next page; NULL = there is none */
@@ -124,10 +130,8 @@ static int keep_key(struct listing *l, char *key, struct rp_error *error)
 
 /* The token of the next page. A page that names itself as the next would be asked for without end.
  */
-static int take_next(struct listing *l, struct rp_error *error)
+static int take_next(struct listing *l, char *next, struct rp_error *error)
 {
-    const char *at = l->page;
-    char *next = next_element(&at, l->dialect->next);
     if (next && !*next) { /* Azure's way to say that there is none */
         free(next);
         next = NULL;
@@ -139,6 +143,29 @@ static int take_next(struct listing *l, struct rp_error *error)
                               "%s: a list of objects: expected another page, found the same again",
                               rp_object_name(l->object))
                     : 0;
+}
+
+static int take_json(struct listing *l, size_t bytes, struct rp_error *error)
+{
+    json_t *page = json_loadb(l->page, bytes, 0, NULL), *entry;
+    size_t i;
+    int code = json_is_array(page)
+                   ? 0
+                   : rp_fail(error, -RP_E_PROTOCOL, "check HF_ENDPOINT: it is not one of the Hub",
+                             "%s: expected a list of files, found something else",
+                             rp_object_name(l->object));
+    json_array_foreach(page, i, entry)
+    {
+        const char *type = json_string_value(json_object_get(entry, "type"));
+        const char *path = json_string_value(json_object_get(entry, "path"));
+        char *key = path && type && !strcmp(type, "file") ? strdup(path) : NULL;
+        if (key && code == 0)
+            code = keep_key(l, key, error);
+        else
+            free(key);
+    }
+    json_decref(page);
+    return code;
 }
 
 static int take_page(struct listing *l, struct rp_error *error)
@@ -155,11 +182,16 @@ static int take_page(struct listing *l, struct rp_error *error)
                        "%s: an object has a name that XML cannot hold", rp_object_name(l->object));
     while (code == 0 && (key = next_element(&at, l->dialect->key)))
         code = keep_key(l, key, error);
-    return code < 0 ? code : take_next(l, error);
+    at = l->page;
+    return code < 0 ? code : take_next(l, next_element(&at, l->dialect->next), error);
 }
 
-static int ask_for_page(struct listing *l, struct rp_error *error)
+/* Another query is the way to the next page of the Hub; else a token beside the query. */
+static char *query_of(const struct listing *l)
 {
+    if (l->dialect == &hub)
+        return l->next ? strdup(l->next)
+                       : rp_format("expand=false&recursive=%s", l->is_deep ? "true" : "false");
     char *token = rp_percent_encode(l->next ? l->next : "", false);
     char *prefix = rp_percent_encode(l->prefix, false);
     char *query = token && prefix ? rp_format("%s%s%s%s%s", l->next ? l->dialect->marker : "",
@@ -167,13 +199,20 @@ static int ask_for_page(struct listing *l, struct rp_error *error)
                                   : NULL;
     free(token);
     free(prefix);
+    return query;
+}
+
+static int ask_for_page(struct listing *l, struct rp_error *error)
+{
+    char *query = query_of(l), next[RP_NEXT_BYTES] = "";
     if (!query)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
     struct rp_object_request request = {.kind = RP_REQUEST_PAGE,
                                         .object = l->object,
                                         .query = query,
                                         .bytes = PAGE_BYTES,
-                                        .buffer = (uint8_t *)l->page};
+                                        .buffer = (uint8_t *)l->page,
+                                        .next = next};
     int code = rp_requests_do(&request, 1, 1, error);
     free(query);
     if (code == 0 && request.error.code < 0) {
@@ -182,7 +221,10 @@ static int ask_for_page(struct listing *l, struct rp_error *error)
             *error = request.error;
     }
     l->page[request.arrived] = '\0';
-    return code == 0 ? take_page(l, error) : code;
+    if (code < 0 || l->dialect != &hub)
+        return code == 0 ? take_page(l, error) : code;
+    code = take_json(l, request.arrived, error);
+    return code == 0 ? take_next(l, strdup(next), error) : code;
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -197,7 +239,7 @@ static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct 
     if (l->count)
         qsort(l->keys, l->count, sizeof *l->keys, compare_keys);
     for (size_t i = 0; i < l->count && code == 0; i++) {
-        char *encoded = l->dialect == &azure ? rp_percent_encode(l->keys[i], true) : NULL;
+        char *encoded = l->encodes ? rp_percent_encode(l->keys[i], true) : NULL;
         char *text = rp_format("%s%s%s%s", l->base, encoded ? encoded : l->keys[i],
                                l->query ? "?" : "", l->query ? l->query : "");
         free(encoded);
@@ -241,6 +283,7 @@ static int list_container(struct listing *l, const struct rp_url *url, struct rp
     char *bucket = rp_format("%s://%s%.*s%s%s", url->scheme, url->host, container, url->path, mark,
                              query);
     l->dialect = &azure;
+    l->encodes = true;
     l->base = rp_format("%s://%s%.*s/", url->scheme, url->host, container, url->path);
     l->query = url->query;
     int code = bucket && key && l->base
@@ -250,6 +293,69 @@ static int list_container(struct listing *l, const struct rp_url *url, struct rp
     free(bucket);
     free(key);
     return code;
+}
+
+/* The folder of the Hub in which the search begins, as its API has it; the caller frees it. `url`
+ * leads to https://HOST/BASE/REPOSITORY/resolve/REVISION/KEY, where the repository of a model has
+ * no word for what it is. NULL when out of memory. */
+static char *tree_url(const struct rp_url *url, const char *key, size_t folder)
+{
+    size_t base;
+    const char *given = rp_url_hub_base(&base);
+    if (strncmp(url->path, given, base) != 0)
+        base = 0; /* the Hub itself, while HF_ENDPOINT is another place */
+    const char *resolve = strstr(url->path, "/resolve/");
+    const char *repository = url->path + base, *revision = resolve + strlen("/resolve/");
+    bool is_model = strncmp(repository, "/datasets/", 10) != 0 &&
+                    strncmp(repository, "/spaces/", 8) != 0;
+    char *plain = rp_format("%.*s", (int)folder, key);
+    char *encoded = plain ? rp_percent_encode(plain, true) : NULL;
+    char *made = encoded
+                     ? rp_format("%s://%s%.*s/api%s%.*s/tree/%.*s%s%s", url->scheme, url->host,
+                                 (int)base, url->path, is_model ? "/models" : "",
+                                 (int)(resolve - repository), repository,
+                                 (int)strcspn(revision, "/"), revision, folder ? "/" : "", encoded)
+                     : NULL;
+    free(plain);
+    free(encoded);
+    return made;
+}
+
+/* Of hf:// and of https://HOST/REPOSITORY/resolve/REVISION/PATTERN. Objects are named as the
+ * pattern is, up to its key. */
+static int list_hub(struct listing *l, const struct rp_url *url, struct rp_error *error)
+{
+    const char *resolve = strstr(url->path, "/resolve/");
+    const char *wire = resolve ? strchr(resolve + strlen("/resolve/"), '/') : NULL;
+    bool is_http = url->store == RP_STORE_HTTP;
+    if (is_http && !wire)
+        return rp_fail(error, -RP_E_CONFIG, "write …/resolve/REVISION/FOLDER/",
+                       "%s: expected a folder of a repository", url->name);
+    char *key = is_http ? rp_percent_decode(wire + 1) : strdup(url->key);
+    size_t plain = key ? strcspn(key, is_http ? "*[" : "*?[") : 0, folder = plain;
+    while (key && folder > 0 && key[folder - 1] != '/')
+        folder--;
+    l->dialect = &hub;
+    l->encodes = is_http;
+    l->query = url->query;
+    l->is_deep = key && strchr(key + plain, '/');
+    l->pattern = key && key[plain] ? key : NULL;
+    l->prefix = key ? rp_format("%.*s", (int)plain, key) : NULL;
+    size_t key_bytes = is_http ? strlen(wire + 1) : strlen(url->key);
+    l->base = rp_format("%.*s", (int)(strlen(url->name) - key_bytes), url->name);
+    l->page = rp_calloc(1, PAGE_BYTES + 1);
+    char *tree = key ? tree_url(url, key, folder ? folder - 1 : 0) : NULL;
+    int code = tree && l->base && l->prefix && l->page
+                   ? rp_object_open(&l->object, tree, error)
+                   : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
+    do {
+        if (code == 0)
+            code = ask_for_page(l, error);
+    } while (code == 0 && l->next);
+    l->pattern = NULL; /* it is in `key` */
+    free(key);
+    free(tree);
+    return code < 0 ? rp_fail_context(error, code, "%s", url->name) : 0;
 }
 
 int rp_remote_list(const char *pattern,
@@ -264,6 +370,9 @@ int rp_remote_list(const char *pattern,
     if (!rp_url_can_list(pattern))
         code = rp_fail(error, -RP_E_CONFIG, "name each object, or use the store's s3 or gs URL",
                        "%s: servers of http cannot be asked what they have", url.name);
+    else if (url.store == RP_STORE_HUB ||
+             (url.store == RP_STORE_HTTP && !rp_url_is_azure_host(url.host)))
+        code = list_hub(&l, &url, error);
     else if (url.store == RP_STORE_HTTP)
         code = list_container(&l, &url, error);
     else

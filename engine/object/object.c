@@ -70,16 +70,6 @@ void rp_ask_free(struct rp_ask *ask)
 
 /* ---- rights ---------------------------------------------------------------------------------- */
 
-static bool is_hub(const struct rp_url *url)
-{
-    const char *given = rp_environment("HF_ENDPOINT");
-    const char *host = given ? strstr(given, "://") : NULL;
-    if (host && strlen(url->host) == strcspn(host + 3, "/") &&
-        !strncmp(url->host, host + 3, strlen(url->host)))
-        return true;
-    return !strcasecmp(url->host, "huggingface.co");
-}
-
 /* As huggingface_hub looks for it. */
 static char *hub_token(void)
 {
@@ -195,8 +185,13 @@ int rp_object_ask(struct rp_object *object, const char *query, struct rp_ask *as
     ask->place = object->place;
     if (!object->has_moved && object->url.store == RP_STORE_GS && !object->place)
         ask->bearer = google_token();
-    if (!object->has_moved && object->url.store == RP_STORE_HTTP && is_hub(&object->url))
+    enum rp_store store = object->url.store;
+    bool is_hub = store == RP_STORE_HUB ||
+                  (store == RP_STORE_HTTP && rp_url_is_hub_host(object->url.host));
+    if (!object->has_moved && is_hub)
         ask->bearer = hub_token();
+    if (ask->bearer)
+        ask->place = is_hub ? "HF_TOKEN, or of `hf auth login`" : "the environment";
     pthread_mutex_unlock(&object->lock);
     if (code == 0 && !ask->url)
         code = rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");

@@ -5,9 +5,8 @@
  *   GS      presigned with GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY (HMAC), else the bearer
  *           GOOGLE_OAUTH_ACCESS_TOKEN or CLOUDSDK_AUTH_ACCESS_TOKEN, else neither
  *   Azure   *.blob.core.windows.net: AZURE_STORAGE_SAS_TOKEN, unless the URL has a query
- *   Hub     huggingface.co, or the host of HF_ENDPOINT: the bearer HF_TOKEN, or the token that
- *           `hf auth login` keeps. What its /resolve/ URLs redirect to is asked directly from then
- * on
+ *   Hub     hf://, huggingface.co, or the host of HF_ENDPOINT: the bearer HF_TOKEN, or the token
+ *           that `hf auth login` keeps. What its files redirect to is asked directly from then on
  *
  * What is asked for on the wire may carry a secret: it stays in here and in libcurl, and messages
  * have the name of the object instead. Threads: any. */

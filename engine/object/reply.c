@@ -43,6 +43,22 @@ static void take_range(struct rp_object_reply *reply, const char *value)
         reply->total = RP_SIZE_UNKNOWN;
 }
 
+/* Link: <https://host/path?QUERY>; rel="next", <…>; rel="last" (RFC 8288). One that is too long for
+ * us is cut, and the server will refuse it. */
+static void take_link(struct rp_object_reply *reply, const char *value)
+{
+    while ((value = strchr(value, '<'))) {
+        const char *end = strchr(value, '>'), *query = strchr(value, '?');
+        size_t rest = end ? strcspn(end, ",") : 0;
+        const char *rel = end ? memmem(end, rest, "rel=", 4) : NULL;
+        if (!end)
+            return;
+        if (rel && query && query < end && !strncmp(rel + 4 + (rel[4] == '"'), "next", 4))
+            snprintf(reply->next, sizeof reply->next, "%.*s", (int)(end - query - 1), query + 1);
+        value = end + rest;
+    }
+}
+
 static void take_value(struct rp_object_reply *reply, const char *name, const char *value)
 {
     const struct {
@@ -57,6 +73,8 @@ static void take_value(struct rp_object_reply *reply, const char *name, const ch
             snprintf(texts[i].to, texts[i].bytes, "%s", value);
     if (!strcasecmp(name, "content-range"))
         take_range(reply, value);
+    if (!strcasecmp(name, "link"))
+        take_link(reply, value);
     if (!strcasecmp(name, "content-length") && !rp_text_u64(value, &reply->length))
         reply->length = RP_SIZE_UNKNOWN;
     if (!strcasecmp(name, "retry-after") && !rp_text_u64(value, &reply->retry_after_s))
@@ -65,7 +83,7 @@ static void take_value(struct rp_object_reply *reply, const char *name, const ch
 
 void rp_reply_header(struct rp_object_reply *reply, const char *line, size_t bytes)
 {
-    char text[512];
+    char text[512 + RP_NEXT_BYTES];
     size_t length = rp_min_u64(bytes, sizeof text - 1);
     memcpy(text, line, length);
     while (length && isspace((unsigned char)text[length - 1]))

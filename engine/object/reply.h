@@ -15,6 +15,7 @@
 
 #define RP_IDENTITY_BYTES 200u
 #define RP_SIZE_UNKNOWN UINT64_MAX
+#define RP_NEXT_BYTES 2048u
 
 /* What the headers say. */
 struct rp_object_reply {
@@ -26,6 +27,7 @@ struct rp_object_reply {
     char etag[RP_IDENTITY_BYTES];     /* "" = none */
     char modified[RP_IDENTITY_BYTES]; /* Last-Modified */
     char region[32];                  /* x-amz-bucket-region */
+    char next[RP_NEXT_BYTES];         /* Link: <…?QUERY>; rel="next": the query. "" = none */
     char body[1024];                  /* of a refusal, its begin */
     size_t body_bytes;
 };

@@ -89,6 +89,8 @@ static void judge(struct exchange *x)
         return;
     x->is_judged = true;
     x->verdict = rp_reply_judge(&x->reply, &expected, &r->error);
+    if (x->verdict == RP_REPLY_GOOD && r->next)
+        memcpy(r->next, x->reply.next, sizeof x->reply.next);
     if (x->verdict != RP_REPLY_GOOD || r->kind != RP_REQUEST_LOOK)
         return;
     r->total = x->reply.has_range ? x->reply.total : x->reply.length;

@@ -35,6 +35,7 @@ struct rp_object_request {
 
     uint32_t arrived;                 /* without a gap from the begin of the buffer */
     char identity[RP_IDENTITY_BYTES]; /* LOOK: what it is */
+    char *next;                       /* PAGE: [RP_NEXT_BYTES], the query of the next; or NULL */
     struct rp_error error;            /* code 0: it is whole */
 };
 

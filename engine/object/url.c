@@ -17,6 +17,7 @@ static const struct {
     enum rp_store store;
 } schemes[] = {{"s3://", RP_STORE_S3},
                {"gs://", RP_STORE_GS},
+               {"hf://", RP_STORE_HUB},
                {"https://", RP_STORE_HTTP},
                {"http://", RP_STORE_HTTP}};
 
@@ -36,7 +37,41 @@ static size_t path_length(const char *text)
 
 bool rp_url_has_bucket(const char *text)
 {
-    return !strncmp(text, "s3://", 5) || !strncmp(text, "gs://", 5);
+    return !strncmp(text, "s3://", 5) || !strncmp(text, "gs://", 5) || !strncmp(text, "hf://", 5);
+}
+
+#define HUB "https://huggingface.co"
+
+static const char *hub_endpoint(void)
+{
+    const char *given = rp_environment("HF_ENDPOINT");
+    return given && strstr(given, "://") ? given : HUB;
+}
+
+const char *rp_url_hub_base(size_t *bytes)
+{
+    const char *host = strstr(hub_endpoint(), "://") + 3;
+    const char *base = host + strcspn(host, "/");
+    *bytes = strlen(base);
+    while (*bytes && base[*bytes - 1] == '/')
+        --*bytes;
+    return base;
+}
+
+bool rp_url_is_hub_host(const char *host)
+{
+    static const char hub[] = "huggingface.co";
+    const char *given = strstr(hub_endpoint(), "://") + 3;
+    size_t length = strcspn(host, "/?#");
+    return (length == strcspn(given, "/") && !strncasecmp(host, given, length)) ||
+           (length == sizeof hub - 1 && !strncasecmp(host, hub, length));
+}
+
+/* A file or a folder of a repository, and no page of it: https://HOST/…/resolve/REVISION/… */
+static bool is_of_hub(const char *host)
+{
+    const char *resolve = strstr(host, "/resolve/");
+    return rp_url_is_hub_host(host) && resolve && resolve < host + strcspn(host, "?#");
 }
 
 bool rp_url_is_azure_host(const char *host)
@@ -50,7 +85,8 @@ bool rp_url_can_list(const char *text)
 {
     const char *host = strstr(text, "://");
     bool is_http = !strncmp(text, "https://", 8) || !strncmp(text, "http://", 7);
-    return rp_url_has_bucket(text) || (is_http && host && rp_url_is_azure_host(host + 3));
+    return rp_url_has_bucket(text) ||
+           (is_http && host && (rp_url_is_azure_host(host + 3) || is_of_hub(host + 3)));
 }
 
 bool rp_url_is_pattern(const char *text)
@@ -114,15 +150,14 @@ char *rp_s3_region(void)
     return region ? region : strdup("us-east-1");
 }
 
-/* http://HOST[/BASE] */
-static int take_endpoint(struct rp_url *url, const char *endpoint, const char *key,
-                         struct rp_error *error)
+/* http://HOST[/BASE], which the variable `name` of the environment may have given. */
+static int take_endpoint(struct rp_url *url, const char *name, const char *endpoint,
+                         const char *key, struct rp_error *error)
 {
     const char *host = strstr(endpoint, "://");
     if (!host || (strncmp(endpoint, "http://", 7) != 0 && strncmp(endpoint, "https://", 8) != 0))
         return rp_fail(error, -RP_E_CONFIG, "set it to https://HOST",
-                       "AWS_ENDPOINT_URL: expected a URL of http or https, found `%.200s`",
-                       endpoint);
+                       "%s: expected a URL of http or https, found `%.200s`", name, endpoint);
     host += 3;
     size_t length = strcspn(host, "/");
     const char *base = host + length;
@@ -156,11 +191,15 @@ static int place_in_bucket(struct rp_url *url, struct rp_error *error)
     int code = 0;
     char *key = rp_percent_encode(url->key, true);
     const char *google = rp_environment("STORAGE_EMULATOR_HOST"); /* as Google's own clients */
-    char *endpoint = url->store == RP_STORE_S3
-                         ? given_endpoint()
+    static const char *const names[] = {[RP_STORE_S3] = "AWS_ENDPOINT_URL",
+                                        [RP_STORE_GS] = "STORAGE_EMULATOR_HOST",
+                                        [RP_STORE_HUB] = "HF_ENDPOINT"};
+    char *endpoint = url->store == RP_STORE_S3 ? given_endpoint()
+                     : url->store == RP_STORE_HUB
+                         ? strdup(hub_endpoint())
                          : strdup(google ? google : "https://storage.googleapis.com");
     if (key && endpoint)
-        code = take_endpoint(url, endpoint, key, error);
+        code = take_endpoint(url, names[url->store], endpoint, key, error);
     else if (key && url->store == RP_STORE_S3)
         place_on_aws(url, key);
     free(key);
@@ -176,6 +215,39 @@ static int split_bucket(struct rp_url *url, const char *rest, struct rp_error *e
                        "%s: expected a bucket and a key, found no bucket", url->name);
     url->bucket = rp_format("%.*s", (int)length, rest);
     url->key = strdup(rest + length + (rest[length] == '/'));
+    return url->bucket && url->key ? place_in_bucket(url, error) : 0;
+}
+
+/* Bytes of a revision: of refs/convert/parquet and refs/pr/7 all three names. */
+static size_t revision_bytes(const char *text)
+{
+    size_t bytes = strcspn(text, "/");
+    for (int more = strncmp(text, "refs/", 5) ? 0 : 2; more > 0 && text[bytes]; more--)
+        bytes += 1 + strcspn(text + bytes + 1, "/");
+    return bytes;
+}
+
+/* datasets/OWNER/NAME[@REVISION]/KEY, of which the server wants to know …/resolve/REVISION/KEY. */
+static int split_hub(struct rp_url *url, const char *rest, struct rp_error *error)
+{
+    size_t kind = !strncmp(rest, "datasets/", 9) ? 9 : !strncmp(rest, "spaces/", 7) ? 7 : 0;
+    size_t owner = kind + strcspn(rest + kind, "/@");
+    size_t name = rest[owner] == '/' ? owner + 1 + strcspn(rest + owner + 1, "/@") : owner;
+    bool has_revision = rest[name] == '@';
+    const char *at = rest + name + has_revision;
+    size_t bytes = has_revision ? revision_bytes(at) : 0;
+    const char *key = at + bytes;
+    if (owner == kind || name <= owner + 1 || *key != '/' || (has_revision && bytes == 0))
+        return rp_fail(error, -RP_E_CONFIG, "write hf://datasets/OWNER/NAME[@REVISION]/PATH",
+                       "%s: expected a repository of the Hub and a path in it", url->name);
+    char *given = rp_format("%.*s", (int)bytes, at), *plain = rp_percent_decode(given ? given : "");
+    char *revision = plain ? rp_percent_encode(has_revision ? plain : "main", false) : NULL;
+    if (revision)
+        url->bucket = rp_format("%.*s/resolve/%s", (int)name, rest, revision);
+    url->key = strdup(key + 1);
+    free(given);
+    free(plain);
+    free(revision);
     return url->bucket && url->key ? place_in_bucket(url, error) : 0;
 }
 
@@ -214,10 +286,11 @@ int rp_url_parse(struct rp_url *url, const char *text, struct rp_error *error)
                            (int)rp_min_u64((uint64_t)(at - text), strlen(url->name)), url->name);
     if (code == 0 && url->name && !rest)
         code = rp_fail(error, -RP_E_CONFIG, "copy it to a disk, or to a store of that kind",
-                       "%s: expected a path, or a URL of s3, gs, https or http", url->name);
+                       "%s: expected a path, or a URL of s3, gs, hf, https or http", url->name);
     if (code == 0 && url->name)
-        code = url->store == RP_STORE_HTTP ? split_http(url, text, rest, error)
-                                           : split_bucket(url, rest, error);
+        code = url->store == RP_STORE_HTTP  ? split_http(url, text, rest, error)
+               : url->store == RP_STORE_HUB ? split_hub(url, rest, error)
+                                            : split_bucket(url, rest, error);
     if (code == 0 && (!url->name || !url->scheme || !url->host || !url->path))
         code = rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
     if (code < 0)

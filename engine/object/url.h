@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* url.h — the URLs that a corpus may have in the place of paths.
  *
- *   s3://BUCKET/KEY         AWS, or what AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL names (R2, MinIO
- * …) gs://BUCKET/KEY         Google Cloud Storage, by its XML API https://HOST/PATH       any
- * server that serves ranges; for Azure and Hugging Face see object.h http://HOST/PATH        the
- * same, for private networks
+ *   s3://BUCKET/KEY      AWS, or what AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL names (R2, MinIO …)
+ *   gs://BUCKET/KEY      Google Cloud Storage, by its XML API
+ *   hf://datasets/OWNER/NAME[@REVISION]/KEY   a file of the Hugging Face Hub, or of HF_ENDPOINT;
+ *   hf://OWNER/NAME[@REVISION]/KEY            as huggingface_hub writes them
+ *   https://HOST/PATH    any server that serves ranges; for Azure and the Hub see object.h
+ *   http://HOST/PATH     the same, for private networks
  *
  * The query of an https URL may hold a secret (SAS): it is sent, and never shown. */
 #ifndef RP_OBJECT_URL_H
@@ -15,7 +17,7 @@
 
 #include "base/fail.h"
 
-enum rp_store { RP_STORE_HTTP, RP_STORE_S3, RP_STORE_GS };
+enum rp_store { RP_STORE_HTTP, RP_STORE_S3, RP_STORE_GS, RP_STORE_HUB };
 
 struct rp_url {
     enum rp_store store;
@@ -24,8 +26,8 @@ struct rp_url {
     char *host;   /* on the wire, with a port if it has one */
     char *path;   /* on the wire: percent-encoded, with a leading slash; without the query */
     char *query;  /* of an https URL: what follows the question mark; NULL = nothing */
-    char *bucket; /* S3 and GS; NULL for the others */
-    char *key;    /* S3 and GS: not encoded; may be "" or a pattern */
+    char *bucket; /* S3 and GS; of the Hub what is before the key on the wire; else NULL */
+    char *key;    /* of these: not encoded; may be "" or a pattern */
 };
 
 /** Is this a URL, and no path? Whether it is one that can be read is rp_url_parse's to say. */
@@ -34,7 +36,7 @@ bool rp_url_is(const char *text);
 /** Does it name a bucket, whose objects can be listed? */
 bool rp_url_has_bucket(const char *text);
 
-/** Can what lies below it be listed: is it in a bucket, or in a container of Azure? */
+/** Can what lies below it be listed: is it in a bucket, a container of Azure, or on the Hub? */
 bool rp_url_can_list(const char *text);
 
 /** Is it a pattern of such objects? In the URL of a container a question mark begins the query. */
@@ -42,6 +44,11 @@ bool rp_url_is_pattern(const char *text);
 
 /** Is this the host of a storage account of Azure? */
 bool rp_url_is_azure_host(const char *host);
+
+/** Is this the host of the Hugging Face Hub, or of HF_ENDPOINT? */
+bool rp_url_is_hub_host(const char *host);
+/** The path of HF_ENDPOINT, without a slash at its end: "" where it has none. */
+const char *rp_url_hub_base(size_t *bytes);
 
 /** Split a URL and find its host. -RP_E_CONFIG says what is wrong with it. */
 RP_MUST_CHECK int rp_url_parse(struct rp_url *url, const char *text, struct rp_error *error);

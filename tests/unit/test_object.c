@@ -74,8 +74,9 @@ static void test_a_signed_url_is_as_aws_has_it(void **state)
 
 static void clear_environment(void)
 {
-    static const char *const names[] = {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION",
-                                        "AWS_DEFAULT_REGION", "STORAGE_EMULATOR_HOST"};
+    static const char *const names[] = {
+        "AWS_ENDPOINT_URL",   "AWS_ENDPOINT_URL_S3",   "AWS_REGION",
+        "AWS_DEFAULT_REGION", "STORAGE_EMULATOR_HOST", "HF_ENDPOINT"};
     for (size_t i = 0; i < RP_ARRAY_COUNT(names); i++)
         unsetenv(names[i]);
     setenv("AWS_CONFIG_FILE", "/nonexistent", 1);
@@ -94,14 +95,25 @@ static void test_where_a_url_leads(void **state)
         {"s3://b/k", "https://r2.example/", "https", "r2.example", "/b/k"},
         {"gs://b/k", NULL, "https", "storage.googleapis.com", "/b/k"},
         {"https://h:8443/p/x.bin", NULL, "https", "h:8443", "/p/x.bin"},
+        {"hf://datasets/o/n/a b/x.bin", NULL, "https", "huggingface.co",
+         "/datasets/o/n/resolve/main/a%20b/x.bin"},
+        {"hf://datasets/o/n@v1/x@2.bin", NULL, "https", "huggingface.co",
+         "/datasets/o/n/resolve/v1/x%402.bin"},
+        {"hf://datasets/o/n@refs/convert/parquet/d/", NULL, "https", "huggingface.co",
+         "/datasets/o/n/resolve/refs%2Fconvert%2Fparquet/d/"},
+        {"hf://o/n@refs%2Fpr%2F7/x", "http://h:1/base/", "http", "h:1",
+         "/base/o/n/resolve/refs%2Fpr%2F7/x"},
+        {"hf://spaces/o/n/", NULL, "https", "huggingface.co", "/spaces/o/n/resolve/main"},
     };
     (void)state;
     for (size_t i = 0; i < RP_ARRAY_COUNT(cases); i++) {
         struct rp_url url;
         struct rp_error error;
         clear_environment();
-        if (cases[i].endpoint)
+        if (cases[i].endpoint) {
             setenv("AWS_ENDPOINT_URL", cases[i].endpoint, 1);
+            setenv("HF_ENDPOINT", cases[i].endpoint, 1);
+        }
         assert_int_equal(rp_url_parse(&url, cases[i].text, &error), 0);
         assert_string_equal(url.scheme, cases[i].scheme);
         assert_string_equal(url.host, cases[i].host);
@@ -129,8 +141,10 @@ static void test_the_query_of_a_url_is_not_shown(void **state)
 static void test_bad_urls_are_refused(void **state)
 {
     static const char *const bad[] = {
-        "ftp://h/x",  "s3://",           "s3:///k",      "https://",    "https://h",
-        "https://h/", "https://u:p@h/x", "http://h/a b", "http://h/\n", "x://"};
+        "ftp://h/x",  "s3://",           "s3:///k",           "https://",    "https://h",
+        "https://h/", "https://u:p@h/x", "http://h/a b",      "http://h/\n", "x://",
+        "hf://",      "hf://datasets/o", "hf://datasets/o/n", "hf://o/n@/x", "hf://datasets//n/x",
+        "hf:///o/n"};
     (void)state;
     clear_environment();
     for (size_t i = 0; i < RP_ARRAY_COUNT(bad); i++) {
@@ -261,6 +275,37 @@ static void test_headers_of_earlier_replies_and_nonsense(void **state)
                          RP_REPLY_WRONG);
 }
 
+static void check_next(const char *line, const char *expected)
+{
+    struct rp_object_reply reply;
+    rp_reply_begin(&reply);
+    rp_reply_header(&reply, "HTTP/1.1 200 OK", 15);
+    rp_reply_header(&reply, line, strlen(line));
+    assert_string_equal(reply.next, expected);
+}
+
+static void test_the_next_page_of_a_list(void **state)
+{
+    (void)state;
+    check_next("Link: <https://h/api/x?cursor=a%3D&limit=2>; rel=\"next\"\r\n",
+               "cursor=a%3D&limit=2");
+    check_next("link: <https://h/x?p=1>; rel=prev, <https://h/x?p=3>; rel=next", "p=3");
+    static const char *const none[] = {"Link: <https://h/x?p=1>; rel=\"prev\"",
+                                       "Link: <https://h/x>; rel=next",
+                                       "Link: <https://h/x?p=1",
+                                       "Link: <>",
+                                       "Link: ",
+                                       "Link: x?p=1>; rel=next",
+                                       "Link: <https://h/x?p=1>; re",
+                                       "Link: <https://h/x?p=1>; rel="};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(none); i++)
+        check_next(none[i], "");
+    char longest[4096] = "Link: <https://h/x?";
+    memset(longest + strlen(longest), 'a', sizeof longest - 40);
+    strcpy(longest + sizeof longest - 20, ">; rel=next");
+    check_next(longest, ""); /* no more than a part of a line is looked at */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_replies),
         cmocka_unit_test(test_replies_to_the_first_look),
         cmocka_unit_test(test_headers_of_earlier_replies_and_nonsense),
+        cmocka_unit_test(test_the_next_page_of_a_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
