@@ -10,6 +10,8 @@
 /* The name of each defect, and what it breaks. tests/DEFECTS.md lists the tests that find it. */
 #define RP_DEFECTS(X)                                                                              \
     X(accept_other_stream, "a state token of another stream is accepted")                          \
+    X(ask_for_each_reader, "metrics asks an engine for each reader, however many there are")       \
+    X(ask_silent_engines, "an engine that has not answered is asked again at each look")           \
     X(close_files_in_use, "a descriptor is closed while reads of its file may be in flight")       \
     X(count_steps_from_attach, "a state token given after an attach does not begin a step")        \
     X(count_equal_saves, "a second save at one position counts as another position to keep")       \
@@ -38,6 +40,7 @@
     X(join_silently, "the engine is not woken when dispatch has joined a ring")                    \
     X(join_too_early, "a flow joins a ring below batches that the ring has already")               \
     X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \
+    X(keep_slow_readers, "metrics keeps connections of readers that send a byte now and then")     \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
@@ -61,6 +64,7 @@
     X(resume_one_row_on, "a run from a checkpoint begins one row after its position")              \
     X(reuse_ring, "a ring that its last trainer may still read is given to the next trainer")      \
     X(save_mapped_tokens, "contents are copied from mapped files without comparing blocks")        \
+    X(show_ended_engines, "metrics shows the last figures of an engine that has ended")            \
     X(signal_before_store, "an event is signalled before the store that it announces")             \
     X(skip_padding_in_digest, "the plan digest does not cover rows of padding only")               \
     X(stop_to_catch_up, "the flow is stopped and starts again for a ring that falls behind")       \

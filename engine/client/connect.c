@@ -12,14 +12,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "client/core.h"
+#include "client/message.h"
 #include "shm/socket.h"
 
 /* The pause between two tries to join: the shortest, which doubles up to the longest. */
 #define RP_RETRY_MIN_NS 5000000u
 #define RP_RETRY_MAX_NS 200000000u
 #define STATE_NEXT_ROW_AT 96u /* u64 in a state token: STREAM.md section 8 */
-#define RP_HINT_LOG "look at the engine's log"
-#define RP_HINT_VERSION "use the engine and the trainer library of one ringpack version"
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
@@ -82,92 +81,7 @@ void rp_client_delist(struct rp_client *client)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* ---- requests and replies -------------------------------------------------------------------- */
-
-int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text)
-{
-    const char *newline = strchrnul(text, '\n');
-    if (newline == text)
-        return rp_fail(error, code, RP_HINT_LOG, "%srefused without a reason", prefix);
-    return rp_fail(error, code, *newline ? newline + 1 : NULL, "%s%.*s", prefix,
-                   (int)(newline - text), text);
-}
-
-/* A reply, checked: its head and its text, which has a NUL behind it. */
-struct reply {
-    struct rp_reply head;
-    char *text;
-    int fds[2];
-    uint8_t *buffer;
-};
-
-static void close_reply(struct reply *reply)
-{
-    for (int i = 0; i < 2; i++)
-        if (reply->fds[i] >= 0)
-            close(reply->fds[i]);
-    free(reply->buffer);
-}
-
-static int check_reply(struct reply *reply, uint64_t bytes, struct rp_error *error)
-{
-    if (bytes < sizeof reply->head)
-        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
-                       "the engine's reply has %" PRIu64 " bytes", bytes);
-    memcpy(&reply->head, reply->buffer, sizeof reply->head);
-    if (reply->head.magic != RP_MESSAGE_MAGIC)
-        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
-                       "the peer's reply is not of ringpack's protocol");
-    if (reply->head.abi_version != RP_ABI_VERSION)
-        return rp_fail(error, -RP_E_VERSION, RP_HINT_VERSION,
-                       "the engine's memory layout is %" PRIu32 ", ours is %u",
-                       reply->head.abi_version, RP_ABI_VERSION);
-    if (reply->head.text_bytes != bytes - sizeof reply->head ||
-        reply->head.contract_bytes > reply->head.text_bytes)
-        return rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
-                       "the engine's reply says %" PRIu32 " bytes of text, %" PRIu32
-                       " of them a contract; %" PRIu64 " found",
-                       reply->head.text_bytes, reply->head.contract_bytes,
-                       bytes - sizeof reply->head);
-    reply->text = (char *)reply->buffer + sizeof reply->head;
-    reply->text[reply->head.text_bytes] = '\0';
-    return 0;
-}
-
-/* Receive a reply of kind `kind`. A reply of kind REFUSED becomes the error that it contains. */
-static int receive_reply(int fd, uint32_t kind, int timeout_ms, struct reply *reply,
-                         struct rp_error *error)
-{
-    *reply = (struct reply){.fds = {-1, -1}};
-    int64_t bytes = rp_socket_receive_message(fd, &reply->buffer, reply->fds, timeout_ms, error);
-    int code = bytes < 0 ? (int)bytes : 0;
-    if (bytes == 0)
-        code = rp_fail(error, -RP_E_GONE, RP_HINT_LOG, "the engine hung up before it replied");
-    if (code == 0)
-        code = check_reply(reply, (uint64_t)bytes, error);
-    if (code == 0 && reply->head.kind == RP_REPLY_REFUSED)
-        code = rp_client_fail_text(error, reply->head.code < 0 ? reply->head.code : -RP_E_PROTOCOL,
-                                   "", reply->text);
-    else if (code == 0 && reply->head.kind != kind)
-        code = rp_fail(error, -RP_E_PROTOCOL, RP_HINT_VERSION,
-                       "a reply of kind %" PRIu32 " expected, %" PRIu32 " found", kind,
-                       reply->head.kind);
-    if (code < 0)
-        close_reply(reply);
-    return code;
-}
-
-static struct rp_request make_request(uint32_t kind, const char *run)
-{
-    struct rp_request request = {.magic = RP_MESSAGE_MAGIC,
-                                 .abi_version = RP_ABI_VERSION,
-                                 .kind = kind,
-                                 .next_row = RP_NEXT_ROW_ANY,
-                                 .step_row = RP_NEXT_ROW_ANY,
-                                 .pid = getpid()};
-    strncpy(request.run, run, sizeof request.run - 1);
-    return request;
-}
+/* ---- attach ---------------------------------------------------------------------------------- */
 
 static int timeout_ms(uint64_t ns)
 {
@@ -175,11 +89,9 @@ static int timeout_ms(uint64_t ns)
     return ms > INT32_MAX ? -1 : (int)ms;
 }
 
-/* ---- attach ---------------------------------------------------------------------------------- */
-
 static int send_attach(const struct rp_client *client, int fd, struct rp_error *error)
 {
-    struct rp_request request = make_request(RP_REQUEST_ATTACH, client->run);
+    struct rp_request request = rp_client_request(RP_REQUEST_ATTACH, client->run);
     bool again = client->attaches > 0;
     size_t contract_bytes = again ? rp_contract_bytes(&client->contract) : 0;
     size_t body_bytes = client->state_bytes + contract_bytes;
@@ -249,7 +161,7 @@ static void take_first_row(struct rp_client *client, uint64_t row)
 
 /* Make the mapping the current one. Only the first attach sets the client's position. */
 static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
-                 const struct reply *reply, struct rp_error *error)
+                 const struct rp_client_reply *reply, struct rp_error *error)
 {
     const struct rp_geometry *g = &mapping->view.geometry;
     uint64_t row = g->base_row + reply->head.first_batch * g->rows * g->world;
@@ -282,7 +194,8 @@ static int adopt(struct rp_client *client, struct rp_mapping *mapping, int fd,
     return 0;
 }
 
-static int open_ring(struct rp_client *client, int fd, struct reply *reply, struct rp_error *error)
+static int open_ring(struct rp_client *client, int fd, struct rp_client_reply *reply,
+                     struct rp_error *error)
 {
     struct rp_mapping *mapping = rp_calloc(1, sizeof *mapping);
     if (!mapping)
@@ -313,11 +226,11 @@ static uint64_t time_left(uint64_t deadline_ns)
  * the reply until its deadline. Later attaches are part of a call of rp_client_next, whose timeout
  * may be 0, so they wait for restart_timeout_ns instead. */
 static int await_welcome(const struct rp_client *client, int fd, uint64_t deadline_ns,
-                         struct reply *reply, struct rp_error *error)
+                         struct rp_client_reply *reply, struct rp_error *error)
 {
     bool is_first = client->attaches == 0;
     uint64_t patience = is_first ? time_left(deadline_ns) : client->options.restart_timeout_ns;
-    int code = receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(patience), reply, error);
+    int code = rp_client_receive_reply(fd, RP_REPLY_WELCOME, timeout_ms(patience), reply, error);
     if (code != -RP_E_TIMEOUT)
         return code;
     double seconds = (double)(is_first ? client->options.connect_timeout_ns : patience) /
@@ -338,13 +251,13 @@ static int try_to_join(struct rp_client *client, uint64_t deadline_ns, struct rp
     int fd = rp_socket_connect_within(client->run_dir, client->run, time_left(deadline_ns), error);
     if (fd < 0)
         return fd;
-    struct reply reply;
+    struct rp_client_reply reply;
     int code = send_attach(client, fd, error);
     if (code == 0)
         code = await_welcome(client, fd, deadline_ns, &reply, error);
     if (code == 0) {
         code = open_ring(client, fd, &reply, error);
-        close_reply(&reply);
+        rp_client_close_reply(&reply);
     }
     if (code < 0)
         close(fd);
@@ -400,82 +313,4 @@ void rp_client_leave(struct rp_client *client)
         close(client->socket);
     client->socket = -1;
     pthread_mutex_unlock(&client->lock);
-}
-
-/* ---- questions ------------------------------------------------------------------------------- */
-
-/* Cut the note off a text, and put it into *error, which says of a success what is to be said. */
-static void take_note(const struct reply *reply, struct rp_error *error)
-{
-    char *note = reply->head.code == RP_REPLY_CODE_NOTE ? strrchr(reply->text, '\n') : NULL;
-    if (note)
-        *note++ = '\0';
-    if (error) {
-        *error = (struct rp_error){0};
-        snprintf(error->message, sizeof error->message, "%s", note ? note : "");
-    }
-}
-
-/* Ask, and return the text of the answer, which the caller frees. */
-static int ask_with(const char *run_dir, const char *run, uint32_t kind, const void *body,
-                    size_t body_bytes, char **text_out, struct rp_error *error)
-{
-    *text_out = NULL;
-    run = run ? run : "default";
-    int fd = rp_socket_connect(run_dir, run, error);
-    if (fd < 0)
-        return fd;
-    struct rp_request request = make_request(kind, run);
-    struct reply reply;
-    request.state_bytes = (uint32_t)body_bytes;
-    int code = rp_socket_send(fd, &request, sizeof request, body, body_bytes, NULL, 0, error);
-    if (code == 0) /* a checkpoint takes its time; a dead engine hangs up */
-        code = receive_reply(fd, RP_REPLY_TEXT, -1, &reply, error);
-    close(fd);
-    if (code < 0)
-        return code;
-    take_note(&reply, error);
-    *text_out = strdup(reply.text);
-    close_reply(&reply);
-    return *text_out ? 0 : rp_fail(error, -ENOMEM, NULL, "the engine's reply: out of memory");
-}
-
-static int ask(const char *run_dir, const char *run, uint32_t kind, char **text_out,
-               struct rp_error *error)
-{
-    return ask_with(run_dir, run, kind, NULL, 0, text_out, error);
-}
-
-int rp_run_locate(const char *run_dir, const char *run, const struct rp_provenance *documents,
-                  size_t count, char **text_out, struct rp_error *error)
-{
-    *text_out = NULL;
-    if (count > RP_MESSAGE_BYTES_MAX / 2 / sizeof *documents)
-        return rp_fail(error, -RP_E_USAGE, "ask for fewer documents at once",
-                       "%zu documents do not fit in a message", count);
-    return ask_with(run_dir, run, RP_REQUEST_LOCATE, documents, count * sizeof *documents, text_out,
-                    error);
-}
-
-int rp_run_stat(const char *run_dir, const char *run, char **json_out, struct rp_error *error)
-{
-    return ask(run_dir, run, RP_REQUEST_STAT, json_out, error);
-}
-
-int rp_run_checkpoint(const char *run_dir, const char *run, char **path_out, struct rp_error *error)
-{
-    return ask(run_dir, run, RP_REQUEST_CHECKPOINT, path_out, error);
-}
-
-int rp_run_stop(const char *run_dir, const char *run, struct rp_error *error)
-{
-    char *text;
-    int code = ask(run_dir, run, RP_REQUEST_STOP, &text, error);
-    free(text);
-    return code;
-}
-
-void rp_text_free(char *text)
-{
-    free(text);
 }

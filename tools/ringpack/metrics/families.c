@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* families.c — see families.h. */
+#include "metrics/families.h"
+
+#include "base/bits.h"
+
+static const struct rp_family of_engine[] = {
+    {"world_ranks", RP_GAUGE, "ranks", "world", "Ranks of the run, on all nodes."},
+    {"base_row", RP_GAUGE, NULL, "base_row", "Row from which batches are counted."},
+    {"next_row", RP_GAUGE, NULL, "next_row", "First row that not all local ranks have consumed."},
+    {"batches", RP_COUNTER, "batches", "batches", "Batches delivered, of all local ranks."},
+    {"rows", RP_COUNTER, "rows", "rows", "Rows delivered."},
+    {"tokens", RP_COUNTER, "tokens", "tokens", "Tokens delivered, without padding."},
+    {"fill_ratio", RP_GAUGE, "ratio", "fill", "Share of the delivered rows that is no padding."},
+    {"reads", RP_COUNTER, "reads", "reads", "Reads of token files or objects."},
+    {"read_bytes", RP_COUNTER, "bytes", "read_bytes", "Bytes that were read."},
+    {"short_reads", RP_COUNTER, "reads", "short_reads",
+     "Reads that gave less than was asked for, and were continued."},
+    {"read_retries", RP_COUNTER, "retries", "read_retries",
+     "Reads that failed and were tried again."},
+    {"packers_replaced", RP_COUNTER, NULL, "packers_replaced",
+     "Packer processes that died and were replaced."},
+    {"taken_bytes", RP_COUNTER, "bytes", "taken_bytes", "Bytes of tokens taken from files."},
+    {"unverified_bytes", RP_COUNTER, "bytes", "unverified_bytes",
+     "Of the taken bytes, those that no hash verified."},
+    {"corpus_unverified_ratio", RP_GAUGE, "ratio", "unverified_share",
+     "Share of the corpus' tokens that no hash verifies."},
+    {"reweighted", RP_GAUGE, NULL, "reweighted",
+     "1 if the weights were changed when the run was resumed."},
+    {"stream_ended", RP_GAUGE, NULL, "ended", "1 if the last batch of the stream was published."},
+    {"cache_limit_bytes", RP_GAUGE, "bytes", "cache_bytes_max",
+     "Room that the cache of objects may take."},
+    {"cache_held_bytes", RP_GAUGE, "bytes", "cache_held_bytes",
+     "Bytes that the cache of objects holds."},
+    {"cache_hits", RP_COUNTER, NULL, "cache_hits", "Reads that the cache answered."},
+    {"cache_misses", RP_COUNTER, NULL, "cache_misses", "Reads that went to the store."},
+    {"cache_hit_bytes", RP_COUNTER, "bytes", "cache_hit_bytes", "Bytes that the cache gave."},
+    {"cache_fetched_bytes", RP_COUNTER, "bytes", "cache_fetched_bytes",
+     "Bytes that came from the store."},
+    {"cache_evicted_bytes", RP_COUNTER, "bytes", "cache_evicted_bytes",
+     "Bytes that the cache gave up."},
+    {"cache_damaged_bytes", RP_COUNTER, "bytes", "cache_damaged_bytes",
+     "Bytes of the cache whose hash did not fit; they were fetched again."},
+    {"cache_failures", RP_COUNTER, NULL, "cache_failures",
+     "Calls on the cache's disk that failed."},
+};
+
+static const struct rp_family of_rank[] = {
+    {"rank_attached", RP_GAUGE, NULL, "attached", "1 if a trainer is attached to the seat."},
+    {"rank_published_batches", RP_GAUGE, "batches", "tail",
+     "Batches published to the rank, counted from the base row."},
+    {"rank_released_batches", RP_GAUGE, "batches", "release",
+     "Batches that the seat's trainer has released, counted from the base row."},
+    {"rank_slots", RP_GAUGE, "slots", "slots", "Batches for which the rank's ring has room."},
+    {"rank_holds", RP_GAUGE, NULL, "holds",
+     "1 if other ranks wait because this seat releases nothing."},
+    {"rank_quarantined", RP_GAUGE, NULL, "quarantined",
+     "1 if the seat's memory waits for proof that its old trainer has ended."},
+};
+
+static const struct rp_family of_source[] = {
+    {"source_shards", RP_GAUGE, "shards", "shards", "Token files of the source."},
+    {"source_tokens", RP_GAUGE, "tokens", "tokens", "Tokens of the source."},
+    {"source_bytes", RP_GAUGE, "bytes", "bytes", "Bytes of the source's tokens."},
+    {"source_unverified_tokens", RP_GAUGE, "tokens", "unverified",
+     "Tokens of the source that no hash verifies."},
+};
+
+static const struct rp_family of_mask[] = {
+    {"mask_labels", RP_COUNTER, "labels", "labels", "Labels that the mask of the source left."},
+    {"mask_documents", RP_COUNTER, "documents", "documents",
+     "Documents of the masked source that were planned."},
+    {"mask_untrained_documents", RP_COUNTER, "documents", "untrained",
+     "Of these, documents without a trained token."},
+    {"mask_cut_off_documents", RP_COUNTER, "documents", "cut_off",
+     "Of these, documents whose trained part long_doc cut off or dropped."},
+};
+
+#define GROUP(array, table, ...)                                                                   \
+    {                                                                                              \
+        array, {__VA_ARGS__}, table, RP_ARRAY_COUNT(table)                                         \
+    }
+
+const struct rp_family_group rp_family_groups[] = {
+    GROUP(NULL, of_engine, NULL),
+    GROUP("ranks", of_rank, "rank", "replica"),
+    GROUP("sources", of_source, "source"),
+    GROUP("masks", of_mask, "source"),
+};
+const size_t rp_family_group_count = RP_ARRAY_COUNT(rp_family_groups);

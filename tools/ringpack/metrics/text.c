@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text.c — see text.h.
+ *
+ * All samples of a family stand together, as OpenMetrics asks for, so each family walks over all
+ * runs. What an answer lacks, or has as another type, is left out. */
+#include "metrics/text.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/defect.h"
+#include "metrics/families.h"
+
+#define PREFIX "ringpack_"
+
+/* A label's value, or the text of a HELP line: backslash, quote and line feed are escaped. */
+static void put_escaped(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\n') {
+            fputs("\\n", out);
+            continue;
+        }
+        if (*text == '\\' || *text == '"')
+            putc('\\', out);
+        putc(*text, out);
+    }
+}
+
+static void put_head(FILE *out, const char *name, const char *type, const char *unit,
+                     const char *help)
+{
+    fprintf(out, "# TYPE " PREFIX "%s %s\n", name, type);
+    if (unit)
+        fprintf(out, "# UNIT " PREFIX "%s %s\n", name, unit);
+    fprintf(out, "# HELP " PREFIX "%s ", name);
+    put_escaped(out, help);
+    putc('\n', out);
+}
+
+static void put_label(FILE *out, const char *name, const json_t *value)
+{
+    fprintf(out, ",%s=\"", name);
+    if (json_is_string(value))
+        put_escaped(out, json_string_value(value));
+    else if (json_is_integer(value))
+        fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    putc('"', out);
+}
+
+/* ---- families of the engine's answer --------------------------------------------------------- */
+
+/* The value of a key; a dot leads into an object. */
+static const json_t *find(const json_t *object, const char *key)
+{
+    char part[64];
+    const char *dot = strchr(key, '.');
+    if (!dot)
+        return json_object_get(object, key);
+    snprintf(part, sizeof part, "%.*s", (int)(dot - key), key);
+    return find(json_object_get(object, part), dot + 1);
+}
+
+static void put_sample(FILE *out, const struct rp_family_group *group,
+                       const struct rp_family *family, const char *run, const json_t *object)
+{
+    const json_t *value = find(object, family->key);
+    if (!json_is_number(value) && !json_is_boolean(value))
+        return;
+    fprintf(out, PREFIX "%s%s{run=\"%s\"", family->name, family->type == RP_COUNTER ? "_total" : "",
+            run);
+    for (size_t i = 0; i < RP_LABELS_MAX && group->labels[i]; i++)
+        put_label(out, group->labels[i], json_object_get(object, group->labels[i]));
+    if (json_is_real(value))
+        fprintf(out, "} %.15g\n", json_real_value(value));
+    else if (json_is_integer(value))
+        fprintf(out, "} %" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
+    else
+        fprintf(out, "} %d\n", json_is_true(value));
+}
+
+static void put_family(FILE *out, const struct rp_watch *watch, const struct rp_family_group *group,
+                       const struct rp_family *family)
+{
+    put_head(out, family->name, family->type == RP_COUNTER ? "counter" : "gauge", family->unit,
+             family->help);
+    for (size_t i = 0; i < watch->count; i++) {
+        const struct rp_watched *run = &watch->runs[i];
+        bool has_figures = run->state == RP_WATCH_RUNNING ||
+                           (RP_DEFECT(show_ended_engines) && run->stat);
+        if (!has_figures)
+            continue;
+        if (!group->array)
+            put_sample(out, group, family, run->run, run->stat);
+        const json_t *array = group->array ? json_object_get(run->stat, group->array) : NULL;
+        for (size_t n = 0; n < json_array_size(array); n++)
+            put_sample(out, group, family, run->run, json_array_get(array, n));
+    }
+}
+
+/* ---- families of the watch itself ------------------------------------------------------------ */
+
+static void put_states(FILE *out, const struct rp_watch *watch)
+{
+    put_head(out, "engine_up", "gauge", NULL, "1 if the engine of the run answers.");
+    for (size_t i = 0; i < watch->count; i++)
+        fprintf(out, PREFIX "engine_up{run=\"%s\"} %d\n", watch->runs[i].run,
+                watch->runs[i].state == RP_WATCH_RUNNING);
+    put_head(out, "engine_state", "stateset", NULL, "What is known of the engine of the run.");
+    for (size_t i = 0; i < watch->count; i++)
+        for (unsigned state = 0; state < RP_WATCH_STATE_COUNT; state++)
+            fprintf(out, PREFIX "engine_state{run=\"%s\"," PREFIX "engine_state=\"%s\"} %d\n",
+                    watch->runs[i].run, rp_watch_state_word(state), watch->runs[i].state == state);
+}
+
+static void put_info(FILE *out, const struct rp_watch *watch)
+{
+    static const char *const keys[] = {"stream", "io"};
+    put_head(out, "engine", "info", NULL, "What does not change while an engine lives.");
+    for (size_t i = 0; i < watch->count; i++) {
+        const struct rp_watched *run = &watch->runs[i];
+        if (run->state != RP_WATCH_RUNNING)
+            continue;
+        fprintf(out, PREFIX "engine_info{run=\"%s\",pid=\"%d\"", run->run, run->pid);
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            put_label(out, keys[k], json_object_get(run->stat, keys[k]));
+        fputs("} 1\n", out);
+    }
+}
+
+static void put_times(FILE *out, const struct rp_watch *watch)
+{
+    uint64_t now = rp_now_ns();
+    put_head(out, "answer_age_seconds", "gauge", "seconds",
+             "Time since the engine's last answer, also of an engine that has ended.");
+    for (size_t i = 0; i < watch->count; i++)
+        if (watch->runs[i].stat)
+            fprintf(out, PREFIX "answer_age_seconds{run=\"%s\"} %.3f\n", watch->runs[i].run,
+                    (double)(now - watch->runs[i].answered_ns) * 1e-9);
+    put_head(out, "engine_uptime_seconds", "gauge", "seconds",
+             "Time since the engine's process began.");
+    for (size_t i = 0; i < watch->count; i++) {
+        bool lives = watch->runs[i].state == RP_WATCH_RUNNING;
+        double uptime = lives ? rp_watch_uptime(watch->runs[i].pid) : -1;
+        if (uptime >= 0)
+            fprintf(out, PREFIX "engine_uptime_seconds{run=\"%s\"} %.2f\n", watch->runs[i].run,
+                    uptime);
+    }
+}
+
+void rp_metrics_text(FILE *out, const struct rp_watch *watch)
+{
+    put_states(out, watch);
+    put_info(out, watch);
+    put_times(out, watch);
+    for (size_t g = 0; g < rp_family_group_count; g++)
+        for (size_t f = 0; f < rp_family_groups[g].count; f++)
+            put_family(out, watch, &rp_family_groups[g], &rp_family_groups[g].families[f]);
+    fputs("# EOF\n", out);
+}
+
+/* ---- health ---------------------------------------------------------------------------------- */
+
+static bool is_ill(const struct rp_watched *run)
+{
+    switch (run->state) {
+    case RP_WATCH_SILENT:
+    case RP_WATCH_KILLED:
+    case RP_WATCH_REFUSED:
+        return true;
+    case RP_WATCH_STOPPED:
+        return run->is_named;
+    default:
+        return false;
+    }
+}
+
+bool rp_metrics_health(FILE *out, const struct rp_watch *watch)
+{
+    size_t ill = 0, up = 0, finished = 0;
+    for (size_t i = 0; i < watch->count; i++) {
+        const struct rp_watched *run = &watch->runs[i];
+        up += run->state == RP_WATCH_RUNNING;
+        finished += run->state == RP_WATCH_FINISHED;
+        ill += is_ill(run);
+        fprintf(out, "run `%s`: %s: %s\n", run->run, rp_watch_state_word(run->state), run->why);
+    }
+    if (up + finished == 0)
+        fputs("no engine answers\n", out);
+    if (watch->is_full)
+        fprintf(out, "more than %u runs: the others are not watched\n", RP_WATCHED_MAX);
+    return ill == 0 && up + finished > 0;
+}

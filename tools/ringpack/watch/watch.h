@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* watch.h — the engines of this node and user, asked for their status again and again: what
+ * `ps`, `top`, `metrics` and `report` show.
+ *
+ * Invariants:
+ *
+ *   - A look waits at most its patience for all engines together. An engine that was silent is not
+ *     waited for again.
+ *   - An engine has at most one connection of ours: the question that it has not answered stays
+ *     open, and no other is asked.
+ *   - `stat` is the last answer, and stays after the engine's end: `state` says what it is worth.
+ */
+#ifndef RP_TOOLS_WATCH_H
+#define RP_TOOLS_WATCH_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+#include "shm/layout.h"
+
+#define RP_WATCHED_MAX 64u
+
+/* state, its word, what it means */
+#define RP_WATCH_STATES(X)                                                                         \
+    X(RUNNING, "running", "the engine answers")                                                    \
+    X(SILENT, "silent", "the engine does not answer: it is stopped (SIGSTOP) or very busy")        \
+    X(KILLED, "killed", "the engine was killed: its socket is there, and nobody listens")          \
+    X(REFUSED, "refused", "the engine's answer cannot be used")                                    \
+    X(STOPPED, "stopped", "no engine of this name is running")                                     \
+    X(FINISHED, "finished", "the engine has ended because its stream has ended")
+
+enum rp_watch_state {
+#define RP_WATCH_STATE(name, word, meaning) RP_WATCH_##name,
+    RP_WATCH_STATES(RP_WATCH_STATE)
+#undef RP_WATCH_STATE
+        RP_WATCH_STATE_COUNT
+};
+const char *rp_watch_state_word(enum rp_watch_state state);
+
+struct rp_watched {
+    char run[RP_RUN_NAME_BYTES];
+    bool is_named; /* on the command line */
+    enum rp_watch_state state;
+    char why[320]; /* what the state means, or the error */
+    int fd;        /* of the question that is not answered; -1 = none */
+    int pid;       /* of the engine; 0 = not known */
+    json_t *stat;  /* NULL = it has never answered */
+    uint64_t answered_ns;
+};
+
+struct rp_watch {
+    const char *run_dir; /* NULL = the default ones */
+    struct rp_watched runs[RP_WATCHED_MAX];
+    size_t count;
+    bool finds;           /* no run was named */
+    bool finds_leftovers; /* also runs whose engine had been killed before the first look */
+    bool is_full;         /* there were more runs than RP_WATCHED_MAX */
+};
+
+/** Watch these runs or, if there are none, every run that has an engine: those that are found when
+ * a look begins are watched from then on, also when they have ended. -RP_E_USAGE for a name that no
+ * run can have. */
+RP_MUST_CHECK int rp_watch_open(struct rp_watch *watch, const char *run_dir, char *const *names,
+                                size_t count, struct rp_error *error);
+void rp_watch_close(struct rp_watch *watch);
+
+/** Find the runs and ask their engines. An error says that the run directory cannot be used. */
+RP_MUST_CHECK int rp_watch_look(struct rp_watch *watch, uint64_t patience_ns,
+                                struct rp_error *error);
+
+/** Seconds since the process began; negative if that is not known (another user, a container). */
+double rp_watch_uptime(int pid);
+
+/** One engine as JSON: run, state, why, pid, uptime_seconds, age_seconds of the answer, stat. */
+json_t *rp_watch_json(const struct rp_watched *run, uint64_t now_ns);
+
+#endif
