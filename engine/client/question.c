@@ -90,13 +90,14 @@ int rp_run_stat(const char *run_dir, const char *run, char **json_out, struct rp
     return ask(run_dir, run, RP_REQUEST_STAT, json_out, error);
 }
 
-int rp_stat_ask(const char *run_dir, const char *run, uint64_t patience_ns, struct rp_error *error)
+int rp_question_stat(const char *run_dir, const char *run, uint64_t patience_ns,
+                     struct rp_error *error)
 {
     int fd = rp_socket_connect_within(run_dir, run, patience_ns, error);
     return send_question(fd, run, RP_REQUEST_STAT, NULL, 0, error);
 }
 
-int rp_stat_answer(int fd, int wait_ms, char **json_out, struct rp_error *error)
+int rp_question_answer(int fd, int wait_ms, char **json_out, struct rp_error *error)
 {
     *json_out = NULL;
     return receive_answer(fd, wait_ms, json_out, error);

@@ -13,10 +13,10 @@
 
 /** Ask the engine of a run. Returns the connection, which the caller closes; errors are those of
  * rp_run_stat. Waits at most patience_ns for room in the queue of an engine that accepts nobody. */
-RP_MUST_CHECK int rp_stat_ask(const char *run_dir, const char *run, uint64_t patience_ns,
-                              struct rp_error *error);
+RP_MUST_CHECK int rp_question_stat(const char *run_dir, const char *run, uint64_t patience_ns,
+                                   struct rp_error *error);
 /** The answer as JSON, which the caller frees. -RP_E_TIMEOUT: it is not there after wait_ms, and
  * may be taken later. After any other error no answer will come. */
-RP_MUST_CHECK int rp_stat_answer(int fd, int wait_ms, char **json_out, struct rp_error *error);
+RP_MUST_CHECK int rp_question_answer(int fd, int wait_ms, char **json_out, struct rp_error *error);
 
 #endif

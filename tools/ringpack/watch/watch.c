@@ -154,7 +154,7 @@ static void begin_question(const struct rp_watch *watch, struct rp_watched *run,
     if (run->fd >= 0 && !RP_DEFECT(ask_silent_engines))
         return; /* it has not answered yet */
     stop_asking(run);
-    run->fd = rp_stat_ask(watch->run_dir, run->run, patience_ns, &error);
+    run->fd = rp_question_stat(watch->run_dir, run->run, patience_ns, &error);
     if (run->fd < 0) {
         take_failure(watch, run, run->fd, &error);
         return;
@@ -187,7 +187,7 @@ static void end_question(const struct rp_watch *watch, struct rp_watched *run, u
     if (run->fd < 0)
         return;
     int wait_ms = waits ? (int)rp_div_up(deadline_ns - now, 1000000u) : 0;
-    int code = rp_stat_answer(run->fd, wait_ms, &text, &error);
+    int code = rp_question_answer(run->fd, wait_ms, &text, &error);
     if (code == 0)
         take_answer(run, text, rp_now_ns());
     else if (code == -RP_E_TIMEOUT)
