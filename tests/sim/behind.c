@@ -77,7 +77,7 @@ static struct token choose_token(struct story *story, const struct trainer *trai
 
 /* Nobody has told the engine that the trainer is to have rows again which it had released already.
  * So where it has had all, the engine may end. */
-static void fall_back(struct story *story, uint32_t number)
+void director_fall_back(struct story *story, uint32_t number)
 {
     struct trainer *trainer = &story->trainers[number];
     struct token token = choose_token(story, trainer);
@@ -109,7 +109,7 @@ static void disturb_another(struct story *story, uint32_t number)
         return;
     director_kill_soon(story, trainer->process);
     if (trainer->process->killed && !trainer->done)
-        fall_back(story, other);
+        director_fall_back(story, other);
 }
 
 static void disturb(struct story *story, uint32_t number)
@@ -144,7 +144,7 @@ void director_let_fall_behind(struct story *story)
     for (uint32_t i = 0; i < rounds && is_running(trainer); i++) {
         if (!kill_after(story, trainer, choose_row(story, trainer)))
             return;
-        fall_back(story, number);
+        director_fall_back(story, number);
         disturb(story, number);
     }
 }

@@ -157,6 +157,7 @@ void director_start_trainer(struct story *story, uint32_t number)
     trainer->at = trainer->start.row;
     snprintf(trainer->name, sizeof trainer->name, "trainer%u.%u", trainer->rank % 100,
              trainer->replica);
+    story->row_peak = rp_max_u64(story->row_peak, trainers_come_to(story));
     trainer->process = sim_spawn(trainer->name, trainer_main, trainer);
     story->counts.trainers++;
 }
@@ -227,37 +228,6 @@ void director_expect_earlier(struct story *story, uint64_t row)
     row -= rp_min_u64(row, story->life.global - 1);
     if (row < story->row_safe)
         story->row_safe = row;
-}
-
-void director_ask_checkpoint(struct story *story)
-{
-    char *path = NULL;
-    struct rp_error error = {0};
-    uint64_t row_now = story->row_now; /* a rollback may lower it while the engine saves */
-    if (rp_run_checkpoint("/run", NULL, &path, &error) < 0) {
-        sim_trace("no checkpoint: %s", error.message);
-        return;
-    }
-    struct rp_checkpoint *checkpoint;
-    struct rp_state_info info;
-    size_t bytes;
-    if (rp_checkpoint_open(&checkpoint, path, &error) == 0) { /* a newer save may have pruned it */
-        const void *state = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_STATE, &bytes);
-        if (rp_state_info(state, bytes, &info, &error) < 0)
-            sim_fail("%s: %s", path, error.message);
-        sim_trace("promised: %s, row %u", path, (unsigned)info.next_row);
-        row_now = rp_max_u64(row_now, story->row_now);
-        if (info.next_row > row_now)
-            sim_fail("%s is of row %u; all ranks have come to row %u", path,
-                     (unsigned)info.next_row, (unsigned)row_now);
-        story->row_safe = info.next_row;
-        /* A trainer that is not attached may resume at an earlier row. */
-        for (uint32_t r = 0; r < story->life.trainers; r++)
-            director_expect_earlier(story, story->trainers[r].at);
-        story->counts.saves++;
-        rp_checkpoint_close(checkpoint);
-    }
-    rp_text_free(path);
 }
 
 /* The state from which a job restarts in a rollback: the oldest of the trainers' newest states, or
@@ -350,7 +320,7 @@ static void revive(struct story *story)
 static void act(struct story *story)
 {
     struct trainer *trainer = &story->trainers[story_below(story, story->life.trainers)];
-    switch (story_below(story, 11)) {
+    switch (story_below(story, 12)) {
     case 0:
     case 1:
         if (director_engine_lives(story))
@@ -381,6 +351,10 @@ static void act(struct story *story)
         break;
     case 9:
         director_let_fall_behind(story);
+        break;
+    case 10:
+        if (story->checkpoints && director_engine_lives(story) && story->life.batches)
+            director_return_during_saves(story);
         break;
     default:
         kill_packer(story);

@@ -20,10 +20,16 @@ void director_kill_soon(struct story *story, struct sim_process *victim);
 bool director_engine_lives(const struct story *story);
 /** Send SIGTERM to the engine, if one lives, and wait for its end. */
 void director_stop_engine(struct story *story);
-/** Ask for a checkpoint. If the engine says that one is saved, it or a later one must be found. */
+/** Ask for a checkpoint. If the engine says that one is saved, it or a later one must be found
+ * (saves.c). */
 void director_ask_checkpoint(struct story *story);
+/** Kill a trainer, ask for a checkpoint, and restart the trainer while the engine saves, some times.
+ */
+void director_return_during_saves(struct story *story);
 /** Kill a trainer, and restart it from an old state while other ranks continue (behind.c). */
 void director_let_fall_behind(struct story *story);
+/** Restart a trainer that is dead from an old state, or from another trainer's (behind.c). */
+void director_fall_back(struct story *story, uint32_t number);
 /** Start a peer that asks for a row that cannot be delivered (stranger.c). */
 void director_send_stranger(struct story *story);
 /** Lower row_safe: a trainer may resume at `row`, so a checkpoint may be at the start of that step.

@@ -215,7 +215,7 @@ struct sim_faults {
     unsigned save_error; /* calls of a save that fail: EIO, ENOSPC */
     unsigned spurious;   /* waits that end without a reason */
     unsigned flip;       /* reads that return a wrong bit */
-    unsigned delay;      /* reads that take up to 3 ms */
+    unsigned delay;      /* reads that take up to 3 ms, and new memory that takes up to 20 ms */
     unsigned time_jump;  /* switches at which the clock goes to the next deadline */
     uint64_t injected;
 };

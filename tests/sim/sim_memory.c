@@ -237,6 +237,9 @@ WRAP(void *, mmap, void *address, size_t bytes, int protection, int flags, int f
     if (fd < 0) {
         if (protection == PROT_NONE)
             return NOWHERE;
+        static const char never_woken;
+        if (sim_fault(sim_faults.delay, "memory is slow to come"))
+            (void)sim_wait(&never_woken, sim.now_ns + sim_below(&sim.random, 20 * SIM_MS));
         /* no part of it is given back alone, to have its start aligned (rp_take_pages) */
         void *memory = sim_take(bytes, bytes > HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 4096);
         return memory ? memset(memory, 0, bytes) : MAP_FAILED;

@@ -39,6 +39,14 @@ WRAP(int, nanosleep, const struct timespec *time, struct timespec *left)
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
+/* Not of the simulator itself. */
+WRAP(int, nice, int increment)
+{
+    (void)increment;
+    sim_step();
+    return 0;
+}
+
 WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attributes,
      void *(*entry)(void *), void *argument)
 {

@@ -119,6 +119,9 @@ struct story {
     bool sidecars;     /* token files have sidecars, so reads may return wrong bits */
     bool has_rotted;   /* a bit of a checkpoint has flipped; once in a story, to leave one intact */
     uint64_t row_high; /* all ranks have taken the rows below it, at some time */
+    /* The highest row_now since a checkpoint was asked for, or row from which trainers restart: one
+     * may die before it knows that the engine has accepted its state. */
+    uint64_t row_peak;
     uint64_t row_now;  /* the same since the last rollback: no new checkpoint is later */
     bool rollback_pending; /* a rollback has begun, and no trainer has attached since */
     bool engine_told;      /* the engine was told to stop */
@@ -147,6 +150,8 @@ void reference_compare_state(const struct story *story, const struct rp_client *
 /* trainer.c */
 /** Has it had all rows? Those of an incomplete last step may be missing. */
 bool trainer_has_had_all(const struct trainer *trainer);
+/** All trainers have taken the rows below this one, or start after them. */
+uint64_t trainers_come_to(const struct story *story);
 void *trainer_main(void *trainer);
 
 /* director.c */

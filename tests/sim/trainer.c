@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "shm/layout.h"
 
@@ -76,7 +77,16 @@ static void note_progress(struct story *story)
         lowest = trainer->farthest < lowest ? trainer->farthest : lowest;
     }
     story->row_high = lowest > story->row_high ? lowest : story->row_high;
-    story->row_now = lowest > story->row_now ? lowest : story->row_now;
+    story->row_now = rp_max_u64(lowest, story->row_now);
+    story->row_peak = rp_max_u64(story->row_peak, story->row_now);
+}
+
+uint64_t trainers_come_to(const struct story *story)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t r = 0; r < story->life.trainers; r++)
+        lowest = rp_min_u64(lowest, story->trainers[r].at);
+    return lowest;
 }
 
 static bool is_another_attached(const struct trainer *trainer)
