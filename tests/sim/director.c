@@ -226,8 +226,8 @@ void director_stop_engine(struct story *story)
 void director_expect_earlier(struct story *story, uint64_t row)
 {
     row -= rp_min_u64(row, story->life.global - 1);
-    if (row < story->row_safe)
-        story->row_safe = row;
+    story->row_safe = rp_min_u64(story->row_safe, row);
+    story->row_low = rp_min_u64(story->row_low, row);
 }
 
 /* The state from which a job restarts in a rollback: the oldest of the trainers' newest states, or

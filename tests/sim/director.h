@@ -23,7 +23,8 @@ void director_stop_engine(struct story *story);
 /** Ask for a checkpoint. If the engine says that one is saved, it or a later one must be found
  * (saves.c). */
 void director_ask_checkpoint(struct story *story);
-/** Kill a trainer, ask for a checkpoint, and restart the trainer while the engine saves, some times.
+/** Kill a trainer, ask for a checkpoint, and restart the trainer while the engine saves, some
+ * times.
  */
 void director_return_during_saves(struct story *story);
 /** Kill a trainer, and restart it from an old state while other ranks continue (behind.c). */

@@ -18,6 +18,7 @@ void director_ask_checkpoint(struct story *story)
 {
     char *path = NULL;
     struct rp_error error = {0};
+    story->row_low = UINT64_MAX;
     story->row_peak = rp_max_u64(story->row_now, trainers_come_to(story));
     if (rp_run_checkpoint("/run", NULL, &path, &error) < 0) {
         sim_trace("no checkpoint: %s", error.message);
@@ -34,7 +35,8 @@ void director_ask_checkpoint(struct story *story)
         if (info.next_row > story->row_peak)
             sim_fail("%s is of row %u; all ranks have come to row %u", path,
                      (unsigned)info.next_row, (unsigned)story->row_peak);
-        story->row_safe = info.next_row;
+        story->row_safe = rp_min_u64(info.next_row,
+                                     story->row_low); /* a newer one may be earlier */
         /* A trainer that is not attached may resume at an earlier row. */
         for (uint32_t r = 0; r < story->life.trainers; r++)
             director_expect_earlier(story, story->trainers[r].at);

@@ -122,10 +122,11 @@ struct story {
     /* The highest row_now since a checkpoint was asked for, or row from which trainers restart: one
      * may die before it knows that the engine has accepted its state. */
     uint64_t row_peak;
-    uint64_t row_now;  /* the same since the last rollback: no new checkpoint is later */
+    uint64_t row_now;      /* the same since the last rollback: no new checkpoint is later */
     bool rollback_pending; /* a rollback has begun, and no trainer has attached since */
     bool engine_told;      /* the engine was told to stop */
     bool end_is_open;      /* the engine may end before all trainers of a rollback have attached */
+    uint64_t row_low;      /* the lowest row of a restart since a checkpoint was asked for */
     uint64_t row_safe;     /* a checkpoint of this row or later must be found */
     struct counts counts;
 };
