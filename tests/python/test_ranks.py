@@ -157,8 +157,8 @@ DELIVERY = ["label_mode=shifted", "pad_id=0"]
 
 def facts(stream=STREAM, delivery=DELIVERY, **changes):
     contract = "".join(f"{line}\n" for line in [*stream, "", *delivery])
-    place = {"next_row": 12, "step_boundary": 0, "dp_world_size": 2, "dp_rank": 0}
-    return {"contract": contract, **place, **changes}
+    place = {"next_row": 12, "plan_digest": "a", "step_boundary": 0}
+    return {"contract": contract, **place, "dp_world_size": 2, "dp_rank": 0, **changes}
 
 
 @pytest.mark.parametrize(
@@ -167,6 +167,7 @@ def facts(stream=STREAM, delivery=DELIVERY, **changes):
         ({"stream": ["corpus_sampled=11", "seed=8"]}, "seed differs: process 0 has 7, process 1"),
         ({"delivery": ["label_mode=aligned", "pad_id=0"]}, "label_mode differs: .* has aligned"),
         ({"delivery": ["label_mode=shifted"]}, "pad_id differs: .*, process 1 has none"),
+        ({"plan_digest": "b"}, "plan_digest differs: process 0 has a, process 1 has b"),
         (
             {"delivery": ["label_mode=aligned", "pad_id=9"]},
             "label_mode differs: .*; pad_id differs: process 0 has 0, process 1 has 9",

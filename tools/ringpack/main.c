@@ -37,6 +37,7 @@ static const struct verb verbs[] = {
     {"metrics", rp_cmd_metrics, "serve what engines do to Prometheus, and as a live page"},
     {"explain", rp_cmd_explain, "say which documents are in a step, a row or a text, and where"},
     {"state", rp_cmd_state, "write the state token of any step or row"},
+    {"audit", rp_cmd_audit, "prove that two positions have the same rows before them"},
     {"verify", rp_cmd_verify, "prove that a killed and resumed run gives the same rows"},
     {"bench", rp_cmd_bench, "measure a config beside the limits of this machine"},
     {"checkpoint", rp_cmd_checkpoint, "list, compare, export, rewind the checkpoints of a run"},

@@ -38,6 +38,7 @@ from ._library import (
     locate_documents,
     raise_error,
 )
+from ._state import digest_of
 from .errors import LeaseError, UsageError
 
 if TYPE_CHECKING:
@@ -325,6 +326,7 @@ class Client:
         return {
             "contract": self.contract(),
             "next_row": self.next_row(),
+            "plan_digest": digest_of(self.state()),
             "step_boundary": geometry.base_row % step_rows,
             "dp_world_size": geometry.world,
             "dp_rank": geometry.rank,

@@ -151,6 +151,13 @@ def check_agreement(facts):
                 f"{found['next_row']}",
                 "load the same state on every rank, before the first batch",
             )
+        digests = first.get("plan_digest"), found.get("plan_digest")
+        if None not in digests and digests[0] != digests[1]:
+            raise CheckpointMismatchError(
+                f"plan_digest differs: {name} has {digests[0]}, process {number} has {digests[1]}; "
+                "the rows before this one were not the same",
+                "load one state on every rank; `ringpack audit A B` compares two states",
+            )
         if found["step_boundary"] != first["step_boundary"]:
             raise CheckpointMismatchError(
                 f"step boundary differs: {name} has {first['step_boundary']}, process {number} has "

@@ -14,6 +14,7 @@ FilePath = Union[str, "os.PathLike[str]"]
 
 STATE_KEY = "ringpack_state"
 _LENGTH_AT = 12  # u32: bytes of the token
+_VERSION_AT = 8  # u32; from 3 on the plan digest is before the hash that ends a token
 _EPOCHS_AT = 88  # u64: num_epochs, 0 = endless
 
 
@@ -77,6 +78,12 @@ def _bytes_of(value: Any) -> bytes:
 def epochs_of(token: bytes) -> int:
     """num_epochs of the token's stream; 0 = endless."""
     return int.from_bytes(token[_EPOCHS_AT : _EPOCHS_AT + 8], "little")
+
+
+def digest_of(token: bytes) -> Optional[str]:
+    """The plan digest of all rows before the token's; None where it has none."""
+    version = int.from_bytes(token[_VERSION_AT : _VERSION_AT + 4], "little")
+    return "%032x" % int.from_bytes(token[-32:-16], "little") if version == 3 else None
 
 
 # ---- files ---------------------------------------------------------------------------------------

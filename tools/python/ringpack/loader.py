@@ -16,7 +16,15 @@ from ._engine import Engine, count_steps, engine_commands, place_given
 from ._form import form_of
 from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
-from ._state import STATE_KEY, epochs_of, import_state, state_of, text_of, token_of
+from ._state import (
+    STATE_KEY,
+    digest_of,
+    epochs_of,
+    import_state,
+    state_of,
+    text_of,
+    token_of,
+)
 from ._views import import_torch
 from .batch import Batch
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
@@ -459,6 +467,13 @@ class Loader:
     def next_row(self) -> int:
         """Global row of the present position."""
         return self._place().next_row()
+
+    @property
+    def plan_digest(self) -> Optional[str]:
+        """Hash, in hexadecimal, of which documents are in all rows before next_row: where it is
+        equal in two runs at one row, they have had the same rows. None after a state of an older
+        version. To ask for it costs a copy of the state."""
+        return digest_of(self._place().state())
 
     @property
     def run(self) -> str:

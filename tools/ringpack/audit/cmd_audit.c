@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_audit.c — the arguments of `ringpack audit`, and what it prints. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "base/text.h"
+#include "cmd.h"
+#include "cmd_options.h"
+#include "explain/steps.h"
+#include "interrupt.h"
+
+enum { OPTION_JSON = 0x1000, OPTION_ROW, OPTION_STEP };
+
+struct arguments {
+    const char *paths[2], *config;
+    uint64_t row, step;
+    bool row_given, step_given, json;
+};
+
+static const struct argp_option options[] = {
+    {"config", 'c', "FILE", 0, "the config with which rows of tokens and checkpoints are planned",
+     0},
+    {"row", OPTION_ROW, "ROW", 0, "the row of a config (default: the position of the other side)",
+     0},
+    {"step", OPTION_STEP, "N", 0, "the same, as the row at which step N begins", 0},
+    {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
+    {0},
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case 'c':
+        arguments->config = text;
+        return 0;
+    case OPTION_ROW:
+        if (!rp_text_count(text, &arguments->row))
+            argp_error(state, "--row: expected the number of a row, found `%s`", text);
+        arguments->row_given = true;
+        return 0;
+    case OPTION_STEP:
+        if (!rp_text_count(text, &arguments->step))
+            argp_error(state, "--step: expected the number of a step, found `%s`", text);
+        arguments->step_given = true;
+        return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 1)
+            argp_error(state, "two paths expected, `%s` is one too many", text);
+        arguments->paths[state->arg_num] = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!arguments->paths[1])
+            argp_error(state, "expected two paths: state tokens, checkpoints or configs");
+        if (arguments->row_given && arguments->step_given)
+            argp_error(state, "expected --row or --step, not both");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+/* The row of a config. */
+static int choose_row(const struct arguments *arguments, const struct rp_audit_side *side,
+                      const struct rp_audit_side *other, uint64_t *row, struct rp_error *error)
+{
+    struct rp_steps steps = rp_steps_of(&side->config, 0);
+    *row = arguments->row_given ? arguments->row : other->row;
+    if (arguments->step_given)
+        return rp_steps_first(&steps, arguments->step, row, error);
+    if (arguments->row_given || other->token)
+        return 0;
+    return rp_fail(error, -RP_E_USAGE, "give --row ROW or --step N",
+                   "%s and %s are configs, which have no position", side->path, other->path);
+}
+
+static int open_sides(struct rp_audit *audit, const struct arguments *arguments,
+                      struct rp_error *error)
+{
+    int code = 0;
+    for (unsigned s = 0; s < 2 && code == 0; s++)
+        code = rp_audit_side_open(&audit->sides[s], arguments->paths[s], arguments->config, error);
+    for (unsigned s = 0; s < 2 && code == 0; s++)
+        code = rp_audit_side_borrow(&audit->sides[s], &audit->sides[1 - s], error);
+    for (unsigned s = 0; s < 2 && code == 0; s++) {
+        uint64_t row;
+        struct rp_audit_side *side = &audit->sides[s];
+        if (side->token)
+            continue;
+        code = choose_row(arguments, side, &audit->sides[1 - s], &row, error);
+        if (code == 0)
+            code = rp_audit_side_place(side, row, error);
+    }
+    return code;
+}
+
+/* ---- what is printed ------------------------------------------------------------------------- */
+
+static const char *const verdicts[] = {[RP_AUDIT_IDENTICAL] = "identical",
+                                       [RP_AUDIT_CONTINUES] = "continues",
+                                       [RP_AUDIT_DIFFERS] = "differs",
+                                       [RP_AUDIT_DEVIATES] = "deviates",
+                                       [RP_AUDIT_OTHER] = "other_stream"};
+
+static const char *source_name(const struct rp_audit_side *side, uint32_t source)
+{
+    return rp_source_name(rp_corpus_source(side->walk.corpus, source));
+}
+
+static void print_fragment(const struct rp_audit *audit, unsigned s)
+{
+    const struct rp_fragment *fragment = &audit->fragment[s];
+    printf("  %s: ", audit->sides[s].path);
+    if (audit->has_fragment[s])
+        printf("source %s, document %" PRIu64 ", tokens %" PRIu64 " to %" PRIu64 "\n",
+               source_name(&audit->sides[s], fragment->source), fragment->document,
+               fragment->offset, fragment->offset + fragment->length - 1);
+    else
+        printf("nothing more in this row\n");
+}
+
+static void print_fields(const struct rp_audit *audit)
+{
+    struct rp_record a = rp_audit_stream(&audit->sides[0]), b = rp_audit_stream(&audit->sides[1]);
+    struct rp_record_pair pair = {.of = {&a, &b}};
+    printf("different streams: these fields of their contracts differ\n");
+    while (rp_audit_next_field(&pair)) {
+        const struct rp_field *name = &pair.field[pair.has[0] ? 0 : 1];
+        printf("  %.*s:", (int)name->name_bytes, name->name);
+        for (unsigned s = 0; s < 2; s++)
+            printf(" %.*s%s", pair.has[s] ? (int)pair.field[s].value_bytes : 6,
+                   pair.has[s] ? pair.field[s].value : "(none)", s == 0 ? "," : "\n");
+    }
+}
+
+static void print_deviation(const struct rp_audit *audit)
+{
+    char row[RP_CMD_TEXT_BYTES];
+    printf("different: some rows before row %s differ\n", rp_cmd_count_text(audit->rows, row));
+    for (unsigned s = 0; s < 2; s++)
+        printf("  %s: %s\n", audit->sides[s].path,
+               audit->deviates[s]
+                   ? "not what its config plans from row 0: the weights were changed at some row, "
+                     "or its rows were planned by another config"
+                   : "what its config plans from row 0");
+    printf("To find the first of these rows, compare older checkpoints of the same run.\n");
+}
+
+static void print_verdict(const struct rp_audit *audit)
+{
+    char rows[RP_CMD_TEXT_BYTES], late[RP_CMD_TEXT_BYTES], hex[RP_HASH_HEX_BYTES];
+    unsigned first = audit->sides[0].row <= audit->sides[1].row ? 0 : 1;
+    rp_cmd_count_text(audit->rows, rows);
+    rp_cmd_count_text(audit->sides[1 - first].row, late);
+    switch (audit->verdict) {
+    case RP_AUDIT_IDENTICAL:
+        printf("identical: all rows before row %s, plan digest %s\n", rows,
+               rp_hash128_hex(audit->sides[0].digest, hex));
+        break;
+    case RP_AUDIT_CONTINUES:
+        printf("identical: all rows before row %s; %s continues %s to row %s\n", rows,
+               audit->sides[1 - first].path, audit->sides[first].path, late);
+        break;
+    case RP_AUDIT_DIFFERS:
+        printf("different: row %s is the first that differs\n", rows);
+        print_fragment(audit, 0);
+        print_fragment(audit, 1);
+        break;
+    case RP_AUDIT_DEVIATES:
+        print_deviation(audit);
+        break;
+    case RP_AUDIT_OTHER:
+        print_fields(audit);
+        break;
+    }
+}
+
+static json_t *json_side(const struct rp_audit *audit, unsigned s)
+{
+    const struct rp_audit_side *side = &audit->sides[s];
+    const struct rp_fragment *fragment = &audit->fragment[s];
+    char hex[RP_HASH_HEX_BYTES];
+    bool is_known = side->digest.low || side->digest.high;
+    json_t *value = json_pack(
+        "{s:o, s:I, s:o}", "path", rp_cmd_json_text(side->path), "row", (json_int_t)side->row,
+        "plan_digest", is_known ? json_string(rp_hash128_hex(side->digest, hex)) : json_null());
+    if (audit->verdict == RP_AUDIT_DIFFERS)
+        json_object_set_new(value, "first",
+                            !audit->has_fragment[s]
+                                ? json_null()
+                                : json_pack("{s:o, s:I, s:I, s:I}", "source",
+                                            rp_cmd_json_text(source_name(side, fragment->source)),
+                                            "document", (json_int_t)fragment->document, "offset",
+                                            (json_int_t)fragment->offset, "tokens",
+                                            (json_int_t)fragment->length));
+    if (audit->verdict == RP_AUDIT_DEVIATES)
+        json_object_set_new(value, "is_plan_of_config", json_boolean(!audit->deviates[s]));
+    return value;
+}
+
+static json_t *json_fields(const struct rp_audit *audit)
+{
+    struct rp_record a = rp_audit_stream(&audit->sides[0]), b = rp_audit_stream(&audit->sides[1]);
+    struct rp_record_pair pair = {.of = {&a, &b}};
+    json_t *fields = json_array();
+    while (rp_audit_next_field(&pair)) {
+        const struct rp_field *name = &pair.field[pair.has[0] ? 0 : 1];
+        json_t *values[2];
+        for (unsigned s = 0; s < 2; s++)
+            values[s] = pair.has[s] ? json_stringn(pair.field[s].value, pair.field[s].value_bytes)
+                                    : json_null();
+        json_array_append_new(fields,
+                              json_pack("{s:s%, s:o, s:o}", "field", name->name,
+                                        (size_t)name->name_bytes, "a", values[0], "b", values[1]));
+    }
+    return fields;
+}
+
+static void print_json(const struct rp_audit *audit)
+{
+    bool is_other = audit->verdict == RP_AUDIT_OTHER;
+    rp_cmd_print_json(json_pack("{s:s, s:I, s:o, s:o, s:o}", "verdict", verdicts[audit->verdict],
+                                "rows", (json_int_t)audit->rows, "a", json_side(audit, 0), "b",
+                                json_side(audit, 1), "fields",
+                                is_other ? json_fields(audit) : json_array()));
+}
+
+int rp_cmd_audit(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "A B",
+        .doc =
+            "Tell whether two positions have the same rows before them.\v"
+            "A and B are state tokens, checkpoints, directories of checkpoints (the newest is "
+            "taken) or configs. Plan digests in the tokens prove that all rows before a position "
+            "are equal, whoever delivered them, in however many lives of a run. Where the "
+            "positions are of different rows, or the digests differ, rows are planned again, "
+            "with the config that either side has or that `-c` gives. Nothing of a run is "
+            "changed. Exit status: 0 the same rows, 1 other rows, 2 it cannot be told."};
+    struct arguments arguments = {0};
+    struct rp_audit audit = {.rows = 0};
+    struct rp_error error = {0};
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
+        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+        return RP_EXIT_TROUBLE;
+    rp_interrupt_catch();
+    int code = open_sides(&audit, &arguments, &error);
+    if (code == 0)
+        code = rp_audit_compare(&audit, &error);
+    if (code == 0 && arguments.json)
+        print_json(&audit);
+    else if (code == 0)
+        print_verdict(&audit);
+    for (unsigned s = 0; s < 2; s++)
+        rp_audit_side_close(&audit.sides[s]);
+    if (code < 0)
+        return rp_cmd_report(&error);
+    return audit.verdict <= RP_AUDIT_CONTINUES ? RP_EXIT_FINE : RP_EXIT_DIFFERS;
+}

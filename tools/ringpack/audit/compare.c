@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compare.c — see audit.h. Which question is asked follows from what is known:
+ *
+ *   fields of the contract differ           different streams
+ *   equal rows, equal digests               identical
+ *   other rows                              plan from the earlier position to the later one
+ *   digests differ, two configs             the first row, by bisection over landmarks
+ *   digests differ, one config              which side is not what it plans from row 0
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "base/contract.h"
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+struct rp_record rp_audit_stream(const struct rp_audit_side *side)
+{
+    return (struct rp_record){side->stream.text, side->stream.bytes};
+}
+
+/* `source[0003].weight` */
+static bool is_weight(const struct rp_field *field)
+{
+    static const char end[] = "].weight";
+    size_t bytes = sizeof end - 1;
+    return field->name_bytes > bytes &&
+           memcmp(field->name + field->name_bytes - bytes, end, bytes) == 0;
+}
+
+bool rp_audit_next_field(struct rp_record_pair *pair)
+{
+    while (rp_record_next_difference(pair))
+        if (!is_weight(&pair->field[pair->has[0] ? 0 : 1]))
+            return true;
+    return false;
+}
+
+static bool are_other_streams(const struct rp_audit *audit)
+{
+    struct rp_record a = rp_audit_stream(&audit->sides[0]), b = rp_audit_stream(&audit->sides[1]);
+    struct rp_record_pair pair = {.of = {&a, &b}};
+    return rp_audit_next_field(&pair);
+}
+
+/* ---- planning again -------------------------------------------------------------------------- */
+
+static bool is_known(struct rp_hash128 digest)
+{
+    return digest.low != 0 || digest.high != 0;
+}
+
+/* The digest of a side's config at a row, planned from row 0. */
+static int plan_from_zero(struct rp_audit_side *side, uint64_t row, struct rp_hash128 *digest,
+                          struct rp_error *error)
+{
+    int code = rp_audit_side_plan(side, error);
+    if (code == 0)
+        code = rp_walk_to(&side->walk, row, error);
+    if (code == 0)
+        *digest = rp_plan_digest(side->walk.plan);
+    return code < 0 ? rp_fail_context(error, code, "%s", side->path) : code;
+}
+
+/* Whether the side is what its config plans from row 0. */
+static int is_its_plan(struct rp_audit_side *side, struct rp_error *error)
+{
+    struct rp_hash128 digest = {0, 0};
+    int code = plan_from_zero(side, side->row, &digest, error);
+    return code < 0 ? code : code == 0 && rp_hash128_equal(digest, side->digest);
+}
+
+/* The digest at the later side's row of a plan that continues the earlier side's token. */
+static int continue_to(struct rp_audit_side *early, uint64_t row, struct rp_hash128 *digest,
+                       struct rp_error *error)
+{
+    if (!early->token)
+        return plan_from_zero(early, row, digest, error);
+    int code = rp_audit_side_plan(early, error);
+    if (code == 0)
+        code = rp_plan_load(early->walk.plan, early->token, early->token_bytes, true, error);
+    if (code == 0)
+        code = rp_plan_seek(early->walk.plan, row, error);
+    if (code == 0)
+        *digest = rp_plan_digest(early->walk.plan);
+    return code == -RP_E_USAGE ? 1 : code; /* its stream ends before */
+}
+
+/* ---- the first row that differs -------------------------------------------------------------- */
+
+static int agree_at(struct rp_audit *audit, uint64_t row, struct rp_error *error)
+{
+    struct rp_hash128 digest[2] = {{0, 0}, {0, 0}};
+    for (unsigned i = 0; i < 2; i++) {
+        int code = plan_from_zero(&audit->sides[i], row, &digest[i], error);
+        if (code != 0)
+            return code < 0 ? code : 0;
+    }
+    return rp_hash128_equal(digest[0], digest[1]);
+}
+
+static bool fragments_equal(const struct rp_fragment *a, const struct rp_fragment *b)
+{
+    return a->document == b->document && a->offset == b->offset && a->source == b->source &&
+           a->length == b->length;
+}
+
+/* Note the first fragment that differs; false if the rows are equal. */
+static bool note_difference(struct rp_audit *audit, const struct rp_row rows[2], const int has[2])
+{
+    for (uint32_t i = 0;; i++) {
+        bool more[2];
+        for (unsigned s = 0; s < 2; s++)
+            more[s] = has[s] == 1 && i < rows[s].count;
+        if (!more[0] && !more[1])
+            return has[0] != has[1];
+        if (more[0] && more[1] && fragments_equal(&rows[0].fragments[i], &rows[1].fragments[i]))
+            continue;
+        for (unsigned s = 0; s < 2; s++) {
+            audit->has_fragment[s] = more[s];
+            if (more[s])
+                audit->fragment[s] = rows[s].fragments[i];
+        }
+        return true;
+    }
+}
+
+/* Plan both sides row by row from a row up to which they agree. */
+static int compare_rows(struct rp_audit *audit, uint64_t row, uint64_t end, struct rp_error *error)
+{
+    struct rp_row rows[2];
+    int has[2];
+    for (unsigned s = 0; s < 2; s++) {
+        int code = rp_walk_to(&audit->sides[s].walk, row, error);
+        if (code < 0)
+            return code;
+    }
+    for (; row < end; row++) {
+        for (unsigned s = 0; s < 2; s++) {
+            has[s] = rp_walk_next(&audit->sides[s].walk, &rows[s], error);
+            if (has[s] < 0)
+                return has[s];
+        }
+        if (note_difference(audit, rows, has))
+            break;
+    }
+    RP_ASSERT(row < end);
+    audit->rows = row;
+    audit->verdict = RP_AUDIT_DIFFERS;
+    return 0;
+}
+
+/* Digests are chained: where two agree, all rows before agree. So the last landmark at which they
+ * agree is found by bisection. */
+static int find_first_row(struct rp_audit *audit, uint64_t end, struct rp_error *error)
+{
+    uint64_t spacing = audit->sides[0].walk.landmarks.spacing;
+    uint64_t low = 0, high = spacing > 0 ? (end - 1) / spacing : 0;
+    while (low < high) {
+        uint64_t middle = low + (high - low + 1) / 2;
+        int agree = agree_at(audit, middle * spacing, error);
+        if (agree < 0)
+            return agree;
+        if (agree)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return compare_rows(audit, low * spacing, end, error);
+}
+
+/* ---- what differs ---------------------------------------------------------------------------- */
+
+static int fail_without_config(const struct rp_audit *audit, uint64_t row, struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_USAGE, "give the config of the run: `-c CONFIG`",
+                   "%s and %s cannot be compared any further: to tell what is in their rows before "
+                   "row %" PRIu64 " is to plan them again, and neither has a config",
+                   audit->sides[0].path, audit->sides[1].path, row);
+}
+
+/* The digests differ at `end`, or the later side does not continue the earlier one. */
+static int explain_difference(struct rp_audit *audit, uint64_t end, struct rp_error *error)
+{
+    int is_plan[2] = {0, 0};
+    for (unsigned s = 0; s < 2; s++) {
+        if (!audit->sides[s].has_config)
+            return fail_without_config(audit, end, error);
+        is_plan[s] = is_its_plan(&audit->sides[s], error);
+        if (is_plan[s] < 0)
+            return is_plan[s];
+        audit->deviates[s] = !is_plan[s];
+    }
+    int agree = is_plan[0] && is_plan[1] ? agree_at(audit, end, error) : 1;
+    if (agree <= 0)
+        return agree < 0 ? agree : find_first_row(audit, end, error);
+    audit->verdict = RP_AUDIT_DEVIATES;
+    audit->rows = end;
+    return 0;
+}
+
+static int compare_positions(struct rp_audit *audit, struct rp_error *error)
+{
+    unsigned first = audit->sides[0].row <= audit->sides[1].row ? 0 : 1;
+    struct rp_audit_side *early = &audit->sides[first], *late = &audit->sides[1 - first];
+    struct rp_hash128 digest = early->digest;
+    int code = 0;
+    if (early->row != late->row && !early->has_config)
+        return fail_without_config(audit, late->row, error);
+    if (early->row != late->row)
+        code = continue_to(early, late->row, &digest, error);
+    if (code < 0)
+        return code;
+    if (code > 0 || !rp_hash128_equal(digest, late->digest))
+        return explain_difference(audit, late->row, error);
+    audit->verdict = early->row == late->row ? RP_AUDIT_IDENTICAL : RP_AUDIT_CONTINUES;
+    audit->rows = early->row;
+    return 0;
+}
+
+int rp_audit_compare(struct rp_audit *audit, struct rp_error *error)
+{
+    if (are_other_streams(audit)) {
+        audit->verdict = RP_AUDIT_OTHER;
+        return 0;
+    }
+    for (unsigned s = 0; s < 2; s++)
+        if (!is_known(audit->sides[s].digest))
+            return rp_fail(error, -RP_E_USAGE,
+                           "take a token or a checkpoint that an engine of this version has "
+                           "written since it began at row 0, or at a token with a digest",
+                           "%s has no plan digest: an older version wrote it, or it follows from "
+                           "such a state",
+                           audit->sides[s].path);
+    return compare_positions(audit, error);
+}

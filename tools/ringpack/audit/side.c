@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* side.c — what one of the two paths is: a position, and how its rows can be planned. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "audit/audit.h"
+#include "cmd_config.h"
+#include "cmd_state.h"
+
+static int read_config(struct rp_audit_side *side, const char *path, struct rp_error *error)
+{
+    int code = rp_cmd_config_read_file(&side->config, path, error);
+    if (code >= 0)
+        code = rp_config_finish(&side->config, error);
+    if (code < 0)
+        return code;
+    side->has_config = true;
+    side->config_path = strdup(path);
+    return side->config_path ? 0 : rp_fail(error, -ENOMEM, NULL, "%s: no memory", path);
+}
+
+/* A checkpoint keeps the config of its run, with absolute paths. */
+static int read_kept_config(struct rp_audit_side *side, struct rp_error *error)
+{
+    struct rp_checkpoint *checkpoint;
+    size_t bytes = 0;
+    int code = rp_cmd_open_checkpoint(&checkpoint, side->path, error);
+    if (code < 0)
+        return code;
+    const char *text = rp_checkpoint_section(checkpoint, RP_CHECKPOINT_CONFIG, &bytes);
+    if (text && bytes > 0)
+        code = read_config(side, rp_checkpoint_path(checkpoint), error);
+    rp_checkpoint_close(checkpoint);
+    return code;
+}
+
+static int read_token(struct rp_audit_side *side, struct rp_error *error)
+{
+    struct rp_state_info info;
+    int code = rp_cmd_read_state(side->path, &side->token, &side->token_bytes, error);
+    if (code >= 0)
+        code = rp_state_info(side->token, side->token_bytes, &info, error);
+    if (code >= 0)
+        code = rp_state_contract(side->token, side->token_bytes, &side->stream, error);
+    if (code < 0)
+        return code;
+    side->row = info.next_row;
+    side->digest = info.digest;
+    return 0;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+int rp_audit_side_open(struct rp_audit_side *side, const char *path, const char *config,
+                       struct rp_error *error)
+{
+    *side = (struct rp_audit_side){.path = path};
+    rp_config_init(&side->config);
+    bool is_checkpoint = is_directory(path) || rp_checkpoint_is_file(path);
+    if (!is_checkpoint && !rp_cmd_is_state(path))
+        return read_config(side, path, error);
+    int code = read_token(side, error);
+    if (code == 0 && config)
+        code = read_config(side, config, error);
+    else if (code == 0 && is_checkpoint)
+        code = read_kept_config(side, error);
+    return code;
+}
+
+int rp_audit_side_borrow(struct rp_audit_side *side, const struct rp_audit_side *other,
+                         struct rp_error *error)
+{
+    return side->has_config || !other->has_config ? 0
+                                                  : read_config(side, other->config_path, error);
+}
+
+void rp_audit_side_close(struct rp_audit_side *side)
+{
+    if (side->is_open)
+        rp_walk_close(&side->walk);
+    rp_config_free(&side->config);
+    free(side->stream.text);
+    free(side->token);
+    free(side->config_path);
+}
+
+int rp_audit_side_plan(struct rp_audit_side *side, struct rp_error *error)
+{
+    if (side->is_open)
+        return 0;
+    int code = rp_walk_open(&side->walk, &side->config, NULL, 0, error);
+    side->is_open = code == 0;
+    return code < 0 ? rp_fail_context(error, code, "%s", side->path) : 0;
+}
+
+int rp_audit_side_place(struct rp_audit_side *side, uint64_t row, struct rp_error *error)
+{
+    int code = rp_audit_side_plan(side, error);
+    if (code == 0)
+        code = rp_walk_to(&side->walk, row, error);
+    if (code > 0)
+        return rp_fail(error, -RP_E_USAGE, "give a row that it has: `--row ROW`",
+                       "%s: its stream ends with row %" PRIu64 ", before row %" PRIu64, side->path,
+                       side->walk.end_row, row);
+    if (code < 0)
+        return code;
+    rp_plan_contract(side->walk.plan, &side->stream);
+    if (side->stream.out_of_memory)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its contract", side->path);
+    side->row = row;
+    side->digest = rp_plan_digest(side->walk.plan);
+    return 0;
+}
