@@ -13,6 +13,7 @@ import sys
 
 import pytest
 from conftest import ROOT
+from forked_ranks import ForkedRanks
 from job_kit import Job, children
 
 EXAMPLES = ROOT / "tools" / "examples"
@@ -29,9 +30,20 @@ def corpus(program, tmp_path_factory):
     return place
 
 
+CALM = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
 def start(command, log, **environment):
-    calm = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return Job(command, log, env={**os.environ, **calm, **environment})
+    return Job(command, log, env={**os.environ, **CALM, **environment})
+
+
+def two_ranks(corpus, script, *words):
+    """How two ranks of a script begin that save at a place."""
+
+    def begin(place, log):
+        return ForkedRanks(2, EXAMPLES / script, [*words, *options(corpus, place)], log, **CALM)
+
+    return begin
 
 
 def torchrun(ranks):
@@ -58,14 +70,14 @@ def check_resumed(whole, killed, resumed):
     assert len(resumed) <= STEPS - SAVE_EVERY
 
 
-def run_killed_and_resumed(command, folder, seen=losses_of):
-    """command(place) is the program with its checkpoints at `place`."""
-    with start(command(folder / "killed"), folder / "killed.log") as job:
+def run_killed_and_resumed(begin, folder, seen=losses_of):
+    """begin(place, log) starts the program with its checkpoints at `place`."""
+    with begin(folder / "killed", folder / "killed.log") as job:
         job.wait_for(lambda output: len(seen(output)) >= KILL_AT)
         job.kill()
         killed = seen(job.output())
-    with start(command(folder / "whole"), folder / "whole.log") as whole:
-        with start(command(folder / "killed"), folder / "resumed.log") as resumed:
+    with begin(folder / "whole", folder / "whole.log") as whole:
+        with begin(folder / "killed", folder / "resumed.log") as resumed:
             outputs = whole.finish(), resumed.finish()
     return seen(outputs[0]), killed, seen(outputs[1])
 
@@ -75,10 +87,9 @@ def options(corpus, place):
 
 
 def test_gpt(corpus, folder):
-    pytest.importorskip("torch")
-    program = [*torchrun(2), EXAMPLES / "gpt.py", "--steps", STEPS]
-    runs = run_killed_and_resumed(lambda place: [*program, *options(corpus, place)], folder)
-    check_resumed(*runs)
+    pytest.importorskip("torch.distributed.checkpoint.state_dict")
+    program = two_ranks(corpus, "gpt.py", "--steps", STEPS)
+    check_resumed(*run_killed_and_resumed(program, folder))
 
 
 def rank_of(agent, rank):
@@ -98,10 +109,10 @@ def test_torchrun_starts_killed_ranks_again(corpus, folder):
     fresh = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     program = [EXAMPLES / "gpt.py", "--steps", STEPS]
     again = [*torchrun(2), "--max-restarts", 2, *program, *options(corpus, folder / "again")]
-    whole = [*torchrun(2), *program, *options(corpus, folder / "whole")]
+    whole = two_ranks(corpus, "gpt.py", "--steps", STEPS)
     with (
         start(again, folder / "again.log", **fresh) as job,
-        start(whole, folder / "whole.log") as peaceful,
+        whole(folder / "whole", folder / "whole.log") as peaceful,
     ):
         for rank, step in (0, 4), (1, 8):
             job.wait_for(lambda output: str(step) in losses_of(output))  # noqa: B023
@@ -128,28 +139,26 @@ def test_figures(corpus, folder):
 
 def test_gpt_accelerate(corpus, folder):
     pytest.importorskip("accelerate")
-    program = [*torchrun(2), EXAMPLES / "gpt_accelerate.py", "--rows", 8 * STEPS]
-    runs = run_killed_and_resumed(lambda place: [*program, *options(corpus, place)], folder)
-    check_resumed(*runs)
+    program = two_ranks(corpus, "gpt_accelerate.py", "--rows", 8 * STEPS)
+    check_resumed(*run_killed_and_resumed(program, folder))
 
 
 def test_jax(corpus, folder):
     pytest.importorskip("jax")
 
-    def command(place):
+    def begin(place, log):
         program = [sys.executable, EXAMPLES / "jax_train.py", "--corpus", corpus]
-        return [*program, "--checkpoint", place, "--steps", STEPS, "--save-every", SAVE_EVERY]
+        where = ["--checkpoint", place, "--steps", STEPS, "--save-every", SAVE_EVERY]
+        return start([*program, *where], log)
 
-    check_resumed(*run_killed_and_resumed(command, folder))
+    check_resumed(*run_killed_and_resumed(begin, folder))
 
 
 def test_hf_trainer(corpus, folder):
     """It prints rounded losses, without steps; the exact ones are in its checkpoints."""
-    pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
-
-    def command(place):
-        return [*torchrun(2), EXAMPLES / "hf_trainer.py", "--steps", STEPS, *options(corpus, place)]
+    pytest.importorskip("transformers.trainer")
+    pytest.importorskip("transformers.models.llama.modeling_llama")
 
     def printed(output):
         return re.findall(r"'loss': '?([0-9.]+)", output)
@@ -159,7 +168,8 @@ def test_hf_trainer(corpus, folder):
             history = json.load(file)["log_history"]
         return [record["loss"] for record in history if "loss" in record]
 
-    whole, killed, resumed = run_killed_and_resumed(command, folder, printed)
+    program = two_ranks(corpus, "hf_trainer.py", "--steps", STEPS)
+    whole, killed, resumed = run_killed_and_resumed(program, folder, printed)
     assert killed == whole[: len(killed)] and resumed == whole[-len(resumed) :]
     assert KILL_AT <= len(killed) and len(resumed) <= STEPS - SAVE_EVERY
     assert exact("killed") == exact("whole")
