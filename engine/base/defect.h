@@ -80,6 +80,7 @@
     X(trust_manifest_pages, "pages of a manifest are not compared with their hashes")              \
     X(trust_index_extents, "an index is not compared with the size of its token file")             \
     X(trust_release_word, "a trainer's release word is used unchecked")                            \
+    X(trust_unread_save, "a save counts as verified before it was read back")                      \
     X(trust_sample_offsets, "offsets in MDS and litData are not compared with the file")           \
     X(trust_table_extents, "the place of a document is not compared with the size of the file")    \
     X(trust_table_pages, "pages of a sidecar's table are not compared with their hashes")          \

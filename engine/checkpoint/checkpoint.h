@@ -9,8 +9,9 @@
  * describes the file byte by byte.
  *
  * A checkpoint is saved in these steps: create a temporary file, reserve its space, write it, fsync
- * it, read it back past the page cache and compare it, rename it, fsync the directory. A failed
- * fsync is never retried on the same inode. There is no "latest" pointer: a start takes the newest
+ * it, rename it, fsync the directory. Then the save is reported. After that the file is read back
+ * past the page cache and compared; nothing older is removed before. A failed fsync is never
+ * retried on the same inode. There is no "latest" pointer: a start takes the newest
  * file that verifies, renames damaged ones to NAME.bad, and reports an error rather than start at
  * row 0 when every file is damaged. Threads: one directory handle belongs to one thread at a time.
  */
@@ -132,12 +133,19 @@ void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir);
  * memory must not change during the call (but for the bytes of a growing section that are not final
  * yet). The caller fills *info except for its sequence, which is set here, above every sequence
  * that was used in the directory before. On success the file *path_out (path_out may be NULL; the
- * caller frees) is durable and verified. On failure older checkpoints are unharmed. There are up to
- * three attempts, each with a new inode. Where there is a second location, a thread of its own
- * copies the file later; its failures are logged. */
+ * caller frees) is durable; rp_checkpoint_read_back_save verifies it. On failure older checkpoints
+ * are unharmed. There are up to three attempts, each with a new inode. Where there is a second
+ * location, a thread of its own copies the file later; its failures are logged. */
 RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info *info,
                                      const struct rp_checkpoint_part *parts, size_t part_count,
                                      char **path_out, struct rp_error *error);
+
+/** Read the last save back past the page cache, and compare it with the hashes of what was given to
+ * rp_checkpoint_save. 0 also if there is nothing to read back. On failure the file stays, and
+ * counts as damaged from now on: nothing older is removed for it. Call it once the save was
+ * reported. */
+RP_MUST_CHECK int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir,
+                                               struct rp_error *error);
 
 /** Whether the newest checkpoint of the directory verifies and has this very state token, so that
  * another save would add nothing. *path_out is its path (the caller frees), or NULL. */

@@ -106,7 +106,7 @@ static int copy_and_prune(struct rp_copier *copier, struct made_copy *made, stru
                error->message);
         return code;
     }
-    rp_locked_dir_note_verified(&copier->target, made->sequence, made->row);
+    rp_locked_dir_note(&copier->target, made->sequence, made->row, RP_KNOWN_VERIFIED);
     rp_locked_dir_prune(&copier->target, UINT64_MAX);
     return 0;
 }

@@ -4,8 +4,9 @@
  * A save computes the layout and the hashes of the sections. Each of up to three attempts takes the
  * next sequence number and lets writer.c write the file. The head and the footer hold the hashes of
  * all sections, so they are encoded last, by seal(), when a growing section is complete. At the end
- * the file is offered to the copier. A sequence number is never used twice, so a file that a failed
- * attempt left behind does not disturb the next one. */
+ * the file is offered to the copier. It is read back after the save was reported, and before
+ * anything older is pruned: until then it does not count as verified. A sequence number is never
+ * used twice, so a file that a failed attempt left behind does not disturb the next one. */
 #include "checkpoint/dir.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@
 struct rp_checkpoint_dir {
     struct rp_locked_dir locked;
     struct rp_copier *copier; /* NULL = no second location */
+    struct image *unread;     /* the newest save, which was not read back yet; NULL = none */
 };
 
 #define SPANS_MAX (2 + 2 * RP_CHECKPOINT_SECTIONS_MAX)
@@ -113,7 +115,8 @@ static void seal(struct rp_writer_file *file)
 static void make_spans(struct image *image, const struct rp_checkpoint_part *parts)
 {
     const struct rp_checkpoint_head *head = &image->head;
-    image->file = (struct rp_writer_file){.spans = image->spans, .seal = seal};
+    image->file = (struct rp_writer_file){
+        .spans = image->spans, .seal = seal, .is_read_back_later = true};
     add_own(image, image->head_bytes, sizeof image->head_bytes);
     for (uint32_t i = 0; i < head->section_count; i++) {
         const struct rp_checkpoint_format_section *section = &head->sections[i];
@@ -185,14 +188,17 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
     if (code == 0)
         code = save_image(&dir->locked, image, parts, error);
     uint64_t sequence = image->head.info.sequence;
-    free(image);
     if (code < 0) {
+        free(image);
         free(path);
         return code;
     }
 
     info->sequence = sequence;
-    rp_locked_dir_note_verified(&dir->locked, sequence, info->next_row);
+    free(dir->unread); /* if it was not read back, the next pruning reads the file */
+    dir->unread = image;
+    rp_locked_dir_note(&dir->locked, sequence, info->next_row,
+                       RP_DEFECT(trust_unread_save) ? RP_KNOWN_VERIFIED : RP_KNOWN_HEAD);
     if (dir->copier)
         rp_copier_offer(dir->copier, sequence);
     rp_name_make(&name, sequence, RP_NAME_CURRENT);
@@ -209,6 +215,22 @@ void rp_checkpoint_dir_copies(const struct rp_checkpoint_dir *dir, struct rp_cop
     *counts = (struct rp_copy_counts){0};
     if (dir->copier)
         rp_copier_counts(dir->copier, counts);
+}
+
+int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir, struct rp_error *error)
+{
+    struct image *image = dir->unread;
+    struct rp_name name;
+    dir->unread = NULL;
+    if (!image || RP_DEFECT(trust_unread_save))
+        return 0;
+    rp_name_make(&name, image->head.info.sequence, RP_NAME_CURRENT);
+    int code = rp_writer_read_back(&dir->locked.writer, name.text, &image->file, error);
+    struct rp_known_checkpoint *known = rp_locked_dir_recall(&dir->locked, name.sequence);
+    if (known) /* else it is out of memory, and the next pruning reads the file */
+        known->known = code == 0 ? RP_KNOWN_VERIFIED : RP_KNOWN_DAMAGED;
+    free(image);
+    return code;
 }
 
 int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir, struct rp_error *error)
@@ -262,7 +284,9 @@ bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_check
         return false;
     const struct rp_checkpoint_info *found = rp_checkpoint_info(newest);
     const void *saved = rp_checkpoint_section(newest, RP_CHECKPOINT_STATE, &bytes);
-    if (bytes == state_bytes && memcmp(saved, state, bytes) == 0 &&
+    const struct rp_known_checkpoint *known = rp_locked_dir_recall(&dir->locked, found->sequence);
+    bool is_damaged = known && known->known == RP_KNOWN_DAMAGED;
+    if (!is_damaged && bytes == state_bytes && memcmp(saved, state, bytes) == 0 &&
         rp_hash128_equal(found->identity, info->identity) && !rp_checkpoint_contents_bad(newest))
         *path_out = strdup(rp_checkpoint_path(newest));
     if (*path_out && dir->copier && rp_copier_newest(dir->copier) < found->sequence)
@@ -336,5 +360,6 @@ void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)
     if (newest_copied > 0) /* some could not be removed before the last copy was made */
         rp_locked_dir_prune(&dir->locked, newest_copied);
     rp_locked_dir_close(&dir->locked);
+    free(dir->unread);
     free(dir);
 }

@@ -12,9 +12,14 @@
 
 /* What this process knows about a checkpoint of the directory, so that it need not read the file
  * again. */
+enum rp_known {
+    RP_KNOWN_HEAD,     /* its row, but not whether the file verifies */
+    RP_KNOWN_VERIFIED, /* the whole file, as the disk returned it */
+    RP_KNOWN_DAMAGED,  /* the disk returned other bytes than were written, at least once */
+};
 struct rp_known_checkpoint {
     uint64_t sequence, row;
-    bool is_verified; /* the whole file; otherwise only its head */
+    enum rp_known known;
 };
 
 struct rp_locked_dir {
@@ -42,9 +47,13 @@ void rp_locked_dir_close(struct rp_locked_dir *locked);
  * directory. Otherwise a save would be durable in a place where no restart looks for it. */
 RP_MUST_CHECK int rp_locked_dir_check(const struct rp_locked_dir *locked, struct rp_error *error);
 
-/** Remember that the checkpoint `sequence`, with position `row`, verifies. It must be newer than
+/** Remember what is known of the checkpoint `sequence`, with position `row`, which is newer than
  * all that are known. */
-void rp_locked_dir_note_verified(struct rp_locked_dir *locked, uint64_t sequence, uint64_t row);
+void rp_locked_dir_note(struct rp_locked_dir *locked, uint64_t sequence, uint64_t row,
+                        enum rp_known known);
+/** What is known of a checkpoint; NULL = nothing. The answer may be changed by the caller. */
+struct rp_known_checkpoint *rp_locked_dir_recall(const struct rp_locked_dir *locked,
+                                                 uint64_t sequence);
 
 /** Remove the checkpoints that prune.c finds to be no longer kept, and verify those that this
  * process has not verified yet. newest_copied: the newest sequence that has a verified copy,

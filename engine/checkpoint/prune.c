@@ -40,7 +40,8 @@ struct pruning {
     size_t count;
 };
 
-void rp_locked_dir_note_verified(struct rp_locked_dir *locked, uint64_t sequence, uint64_t row)
+void rp_locked_dir_note(struct rp_locked_dir *locked, uint64_t sequence, uint64_t row,
+                        enum rp_known what)
 {
     locked->newest_sequence = rp_max_u64(locked->newest_sequence, sequence);
     struct rp_known_checkpoint *known = reallocarray(locked->known, locked->known_count + 1,
@@ -48,22 +49,29 @@ void rp_locked_dir_note_verified(struct rp_locked_dir *locked, uint64_t sequence
     if (!known)
         return; /* the next pruning reads the file */
     memmove(known + 1, known, locked->known_count * sizeof *known);
-    known[0] = (struct rp_known_checkpoint){.sequence = sequence, .row = row, .is_verified = true};
+    known[0] = (struct rp_known_checkpoint){.sequence = sequence, .row = row, .known = what};
     locked->known = known;
     locked->known_count++;
 }
 
-/* Fill in what this process knows already. Both lists are newest first. */
+struct rp_known_checkpoint *rp_locked_dir_recall(const struct rp_locked_dir *locked,
+                                                 uint64_t sequence)
+{
+    for (size_t i = 0; i < locked->known_count; i++)
+        if (locked->known[i].sequence == sequence)
+            return &locked->known[i];
+    return NULL;
+}
+
+/* Fill in what this process knows already. */
 static void recall(struct pruning *pruning)
 {
-    const struct rp_locked_dir *locked = pruning->locked;
-    size_t k = 0;
     for (size_t i = 0; i < pruning->count; i++) {
         struct file *file = &pruning->files[i];
-        while (k < locked->known_count && locked->known[k].sequence > file->name->sequence)
-            k++;
-        if (k < locked->known_count && locked->known[k].sequence == file->name->sequence) {
-            file->known = locked->known[k];
+        const struct rp_known_checkpoint *known = rp_locked_dir_recall(pruning->locked,
+                                                                       file->name->sequence);
+        if (known) {
+            file->known = *known;
             file->has_row = true;
         }
     }
@@ -74,15 +82,16 @@ static bool verify(const struct pruning *pruning, struct file *file)
     const struct rp_locked_dir *locked = pruning->locked;
     struct rp_checkpoint *checkpoint;
     struct rp_error error;
-    if (file->known.is_verified)
-        return true;
+    if (file->known.known != RP_KNOWN_HEAD)
+        return file->known.known == RP_KNOWN_VERIFIED;
     if (rp_reader_open(&checkpoint, locked->dir, locked->path, file->name, &error) < 0) {
         rp_log(RP_LOG_WARNING, "%s; it does not count as one of the %" PRIu32 " that are kept",
                error.message, locked->keep);
         return false;
     }
     file->known.row = rp_checkpoint_info(checkpoint)->next_row;
-    file->known.is_verified = file->has_row = true;
+    file->known.known = RP_KNOWN_VERIFIED;
+    file->has_row = true;
     rp_checkpoint_close(checkpoint);
     return true;
 }

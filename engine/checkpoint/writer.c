@@ -3,7 +3,8 @@
  *
  * Invariants
  *
- *   W1  A file gets its final name only after its bytes were fsynced, read back and found equal.
+ *   W1  A file gets its final name only after its bytes were fsynced and, unless it is read back
+ *       later, were read back and found equal.
  *
  *   W2  fsync is called once per inode. When it fails, the kernel has dropped the pages and marked
  *       them clean, so a second fsync would succeed without them. So the inode is unlinked, and the
@@ -229,23 +230,23 @@ static int fail_compare(const struct rp_writer *writer, const char *temporary,
                    writer->path, temporary, bad->bytes, offset);
 }
 
-static int verify_file(const struct rp_writer *writer, const char *temporary,
-                       const struct rp_writer_file *file, struct rp_error *error)
+int rp_writer_read_back(struct rp_writer *writer, const char *name,
+                        const struct rp_writer_file *file, struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
     const struct rp_writer_span *bad;
-    int fd = storage->reopen(storage, writer->dir, temporary);
+    int fd = storage->reopen(storage, writer->dir, name);
     if (fd < 0)
-        return fail_step(writer, error, fd, temporary, "open the file to read it back");
+        return fail_step(writer, error, fd, name, "open the file to read it back");
     int code = rp_checkpoint_read_back(writer, fd, file, &bad);
     if (bad)
-        code = fail_compare(writer, temporary, file, bad, error);
+        code = fail_compare(writer, name, file, bad, error);
     else if (code < 0)
-        code = fail_step(writer, error, code, temporary, "read the file back");
+        code = fail_step(writer, error, code, name, "read the file back");
     int close_code = storage->close(storage, fd);
-    return code == 0 && close_code < 0 ? fail_step(writer, error, close_code, temporary,
-                                                   "close the file that was read back")
-                                       : code;
+    return code == 0 && close_code < 0
+               ? fail_step(writer, error, close_code, name, "close the file that was read back")
+               : code;
 }
 
 /* ---- the protocol ---------------------------------------------------------------------------- */
@@ -262,8 +263,8 @@ int rp_writer_put(struct rp_writer *writer, const char *name, struct rp_writer_f
     RP_ASSERT(bytes > 0 && bytes % PAGE_BYTES == 0 && file->spans[0].bytes % PAGE_BYTES == 0);
 
     int code = write_file(writer, temporary, file, bytes, error);
-    if (code == 0)
-        code = verify_file(writer, temporary, file, error);
+    if (code == 0 && !file->is_read_back_later)
+        code = rp_writer_read_back(writer, temporary, file, error);
     if (code < 0) {
         if (code != -EEXIST) /* that file is not ours */
             storage->unlink(storage, writer->dir, temporary);
@@ -289,7 +290,7 @@ int rp_writer_put_bytes(struct rp_writer *writer, const char *name, const void *
 {
     struct rp_checkpoint_piece piece = {data, bytes};
     struct rp_writer_span span = {&piece, 1, bytes, rp_hash128(data, bytes), NULL};
-    struct rp_writer_file file = {&span, 1, NULL};
+    struct rp_writer_file file = {.spans = &span, .span_count = 1};
     return rp_writer_put(writer, name, &file, error);
 }
 

@@ -40,13 +40,20 @@ struct rp_writer_file {
     /* NULL, or called when all spans but the first and the last are written. It fills in the bytes
      * and hashes of these two, and the hashes of growing sections; lengths do not change. */
     void (*seal)(struct rp_writer_file *file);
+    bool is_read_back_later; /* by rp_writer_read_back, once it has its name */
 };
 
-/** One attempt to write the file as `name`. Returns 0 when it is durable under its name and has
- * been read back and compared with the hashes. On failure the file is removed under its name and
- * its temporary name, unless that fails, too. No other file is touched. */
+/** One attempt to write the file as `name`. Returns 0 when it is durable under its name and, unless
+ * that is to be done later, has been read back and compared with the hashes. On failure the file is
+ * removed under its name and its temporary name, unless that fails, too. No other file is touched.
+ */
 RP_MUST_CHECK int rp_writer_put(struct rp_writer *writer, const char *name,
                                 struct rp_writer_file *file, struct rp_error *error);
+
+/** Read the file `name` past the page cache, and compare it with the hashes of the spans, whose
+ * memory is not needed any more. -RP_E_CORRUPT: the disk returned other bytes. The file stays. */
+RP_MUST_CHECK int rp_writer_read_back(struct rp_writer *writer, const char *name,
+                                      const struct rp_writer_file *file, struct rp_error *error);
 
 /** rp_writer_put for one piece of memory. */
 RP_MUST_CHECK int rp_writer_put_bytes(struct rp_writer *writer, const char *name, const void *data,

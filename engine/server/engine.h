@@ -92,6 +92,10 @@ struct rp_saver {
     bool was_there;        /* the newest checkpoint is of this very state: nothing was written */
     enum rp_look left_out; /* CHANGED, LATE: why its contents were left out; NONE: they were not */
     struct rp_error error;
+    /* out: read by the engine once DONE is reached */
+    int read_back; /* 0, or why the disk did not return what was written */
+    struct rp_error read_back_error;
+    uint32_t bad_saves; /* engine's thread only: saves in turn that could not be read back */
 };
 
 /* `count` tokens of `width` bytes at token `offset` of `row`, in a batch slot or a ticket. */

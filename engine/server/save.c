@@ -42,6 +42,8 @@
 #include "server/saver.h"
 #include "server/seats.h"
 
+#define BAD_SAVES_MAX 3u /* in turn; then a save is tried again when the next one is due */
+
 /* ---- begin and end (engine's thread) --------------------------------------------------------- */
 
 /* Where the state token of the cut comes from: the first of these that applies. */
@@ -333,6 +335,29 @@ void rp_engine_want_due_save(struct rp_engine *engine)
     rp_engine_schedule_save(engine);
 }
 
+/* What the disk returns of the save is not what was written, although the disk had acknowledged it.
+ * Another save is begun, a few times; nothing older is removed before one was read back. */
+static void follow_read_back(struct rp_engine *engine)
+{
+    struct rp_saver *saver = &engine->saver;
+    if (saver->read_back == 0) {
+        saver->bad_saves = 0;
+        return;
+    }
+    bool again = ++saver->bad_saves < BAD_SAVES_MAX;
+    rp_log(RP_LOG_ERROR, "%s; the checkpoint was saved and cannot be trusted%s",
+           saver->read_back_error.message, again ? ": saving again" : "");
+    rp_engine_know_saved(engine, NULL, 0);
+    if (again) {
+        engine->save_wanted = true;
+    } else if (engine->phase != RP_ENGINE_RUNNING && engine->exit_code == 0) {
+        *engine->error = saver->read_back_error;
+        engine->exit_code = saver->read_back;
+    }
+    if (!again)
+        saver->bad_saves = 0;
+}
+
 /* The saver's thread has reached the next state: do the engine's part of it. */
 static void follow(struct rp_engine *engine)
 {
@@ -347,6 +372,7 @@ static void follow(struct rp_engine *engine)
         break;
     case RP_SAVER_DONE:
         pthread_join(saver->thread, NULL);
+        follow_read_back(engine);
         forget_save(saver);
         saver->state = RP_SAVER_IDLE;
         break;

@@ -212,9 +212,13 @@ void *rp_saver_main(void *argument)
 {
     struct rp_saver *saver = argument;
     save(saver);
+    bool is_saved = saver->code == 0;
+    saver->read_back = 0;
     announce(saver, RP_SAVER_SAVED);
-    if (saver->code == 0)
+    if (is_saved) {
+        saver->read_back = rp_checkpoint_read_back_save(saver->directory, &saver->read_back_error);
         rp_checkpoint_prune(saver->directory);
+    }
     announce(saver, RP_SAVER_DONE);
     return NULL;
 }

@@ -5,7 +5,8 @@
 
 FAULT_FILE is read at every call: JSON of {"calls": [names], "errno": name, "delay": seconds,
 "times": how often}; absent or empty, all is well. A call that is delayed while the fault is there
-goes on as soon as it is taken away, so a very long delay is a disk that hangs."""
+goes on as soon as it is taken away, so a very long delay is a disk that hangs. "read back" is no
+call: the first byte of what "read" returns is another one."""
 
 import errno
 import json
@@ -90,7 +91,9 @@ class Disk(fuse.Operations):
 
     @passing("read")
     def read(self, path, size, offset, fh):
-        return os.pread(fh, size, offset)
+        data = os.pread(fh, size, offset)
+        fault = fault_of("read back", path) if offset == 0 else None
+        return bytes([data[0] ^ 1]) + data[1:] if fault else data
 
     @passing("write")
     def write(self, path, data, offset, fh):

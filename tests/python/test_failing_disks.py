@@ -220,6 +220,37 @@ def test_saves_on_a_disk_that_fails(program, folder, disk, engines):
     finish(program, folder, tape, token)
 
 
+def test_a_disk_that_changes_what_was_saved(program, folder, disk, engines):
+    """A save is acknowledged, and read back then: it is named, nothing older goes for it, and the
+    engine saves again; an engine that ends says that its last save is bad."""
+    place = disk.path / "checkpoints"
+    tape = Tape(folder, 200000, checkpoint_dir=str(place))
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine) as ranks:
+        for _ in range(4):
+            tape.read(ranks, 2)
+            engine.checkpoint()
+        kept = names_kept(place)
+        tape.read(ranks, 2)
+        newest = max(int(name[11:23]) for name in kept if name.endswith(".rpc"))
+        with disk.failing("read back", suffix=f"{newest + 1:012}.rpc"):
+            bad = engine.checkpoint()
+            wait_until(lambda: "saving again" in engine.log(), "reading back")
+            wait_until(lambda: f"{newest + 2:012}.rpc: row" in engine.log(), "another save")
+        said = engine.log()
+        assert f"{bad}: the disk returned other bytes than were written" in said
+        assert kept - set(os.listdir(place)) < kept, "all older ones were removed"
+        tape.read(ranks, 2)
+        token = ranks.tokens()[0]
+        wait_until(lambda: len(list(place.glob("*.rpc"))) == 4, "removing what is too old")
+        with disk.failing("read back", suffix=".rpc"):
+            kept = {path.name for path in place.glob("*.rpc")}
+            assert engine.stop() == 2
+        assert kept <= set(os.listdir(place)), "an older one was removed for a bad one"
+    assert engine.log().count("cannot be trusted") == 1 + 3
+    finish(program, folder, tape, token)
+
+
 def test_a_save_on_a_disk_that_hangs(program, folder, disk, engines):
     """The stream does not wait for it."""
     tape = Tape(folder, 300000, checkpoint_dir=str(disk.path / "checkpoints"))

@@ -252,6 +252,7 @@ static const char *const found_elsewhere[] = {
     "trust_seen_blocks",
     "trust_table_extents",
     "trust_table_pages",
+    "trust_unread_save",
     "write_beyond_struct",
 };
 /* clang-format on */

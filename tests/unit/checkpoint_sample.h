@@ -157,6 +157,11 @@ static inline void sample_make(struct sample *sample, uint64_t next_row)
                                                .version = "0.1.0"};
 }
 
+/* What came of reading the last sample back. */
+static int sample_read_back;
+static struct rp_error sample_read_back_error;
+
+/* Save, read back and prune, as an engine does. Returns what the save returned. */
 static inline int sample_save(struct rp_checkpoint_dir *dir, uint64_t next_row, uint64_t *sequence,
                               struct rp_error *error)
 {
@@ -165,6 +170,7 @@ static inline int sample_save(struct rp_checkpoint_dir *dir, uint64_t next_row, 
     int code = rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, error);
     if (code == 0 && sequence)
         *sequence = sample.info.sequence;
+    sample_read_back = code == 0 ? rp_checkpoint_read_back_save(dir, &sample_read_back_error) : 0;
     if (code == 0)
         rp_checkpoint_prune(dir);
     return code;

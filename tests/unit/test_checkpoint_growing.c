@@ -206,7 +206,8 @@ static void test_what_changes_after_it_was_brought_is_found_out(void **state)
     for (size_t i = 0; i < RP_ARRAY_COUNT(places); i++) {
         start_maker((unsigned)i + 1, sizeof contents, places[i]);
         pthread_join(maker.thread, NULL);
-        assert_int_equal(save(dir, maker.growing, &error), -RP_E_CORRUPT);
+        assert_int_equal(save(dir, maker.growing, &error), 0);
+        assert_int_equal(rp_checkpoint_read_back_save(dir, &error), -RP_E_CORRUPT);
         rp_growing_section_close(maker.growing);
     }
     rp_checkpoint_dir_close(dir);
@@ -228,7 +229,7 @@ static void test_every_call_fails_once(void **state)
         rp_checkpoint_dir_close(dir);
         remove_directory("fault");
         if (faulty.hits == 0) {
-            assert_true(at >= 14);
+            assert_true(at >= 10);
             return;
         }
     }

@@ -351,6 +351,7 @@ static struct search run(bool forget_sync, bool forget_sync_dir, unsigned saves)
         sample_make(&sample, i * 10);
         assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, NULL, &error), 0);
         record(&recorder->storage, ACKNOWLEDGED)->row = i * 10;
+        assert_int_equal(rp_checkpoint_read_back_save(dir, &error), 0);
         rp_checkpoint_prune(dir);
     }
     rp_checkpoint_dir_close(dir);

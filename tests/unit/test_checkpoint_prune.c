@@ -61,6 +61,48 @@ static const char *rows_of(const char *path)
     return text;
 }
 
+/* A byte changes on the disk after the save was acknowledged: reading back finds it, nothing older
+ * goes, and the checkpoint counts no more, although another save follows. A start takes an older
+ * one. The same if nobody reads the save back before the next pruning. */
+static void test_a_save_that_changes_on_the_disk_keeps_older_ones(void **state)
+{
+    (void)state;
+    struct rp_error error;
+    char *path;
+    for (unsigned reads_back = 0; reads_back < 2; reads_back++) {
+        struct rp_checkpoint_dir *dir = open_dir("changed", 2, NULL);
+        struct sample sample;
+        save(dir, 10);
+        save(dir, 20);
+        assert_int_equal(sample_read_back, 0);
+        sample_make(&sample, 30);
+        assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, &path, &error), 0);
+        damage(path, 8200);
+        if (reads_back) {
+            assert_int_equal(rp_checkpoint_read_back_save(dir, &error), -RP_E_CORRUPT);
+            assert_non_null(strstr(error.message, path));
+            damage(path, 8200); /* it is as it was: but not to be trusted */
+            assert_int_equal(rp_checkpoint_read_back_save(dir, &error), 0); /* nothing is left */
+        }
+        rp_checkpoint_prune(dir);
+        assert_int_equal(count_names("changed", "checkpoint-"), 3);
+        char *again;
+        assert_false(
+            rp_checkpoint_is_saved(dir, &sample.info, sample.state, sizeof sample.state, &again));
+        if (reads_back)
+            damage(path, 8200);
+        assert_int_equal(newest_row("changed"), 20);
+        save(dir, 40);
+        assert_int_equal(count_names("changed", "checkpoint-"), 3); /* 40, the damaged one, 20 */
+        assert_int_equal(newest_row("changed"), 40);
+        save(dir, 50);
+        assert_string_equal(rows_of("changed"), "50 40");
+        rp_checkpoint_dir_close(dir);
+        remove_directory("changed");
+        free(path);
+    }
+}
+
 static void test_idle_restarts_lose_no_position(void **state)
 {
     (void)state;
@@ -197,6 +239,7 @@ static void test_what_was_not_copied_is_copied_at_the_next_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_save_that_changes_on_the_disk_keeps_older_ones),
         cmocka_unit_test(test_idle_restarts_lose_no_position),
         cmocka_unit_test(test_saves_at_one_position_push_no_other_out),
         cmocka_unit_test(test_a_save_that_differs_is_no_repetition),
