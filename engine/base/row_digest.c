@@ -2,6 +2,8 @@
 /* row_digest.c — tokens are hashed as u32: I32 directly, other types converted block by block. */
 #include "base/row_digest.h"
 
+#include <string.h>
+
 #include "base/bits.h"
 #include "base/fail.h"
 
@@ -9,11 +11,18 @@
 #define RP_DIGEST_NO_LABEL 0xffffff9cu /* -100 */
 #define RP_DIGEST_CONTRADICTION 0xfffffffeu
 
-static uint32_t token_at(const void *tokens, uint64_t i, enum rp_dtype dtype)
+/* Tokens [first, first + count) as u32: a loop for each type, which compilers vectorise. */
+static void take_tokens(uint32_t *out, const void *tokens, uint64_t first, uint64_t count,
+                        enum rp_dtype dtype)
 {
-    return dtype == RP_DTYPE_U16   ? ((const uint16_t *)tokens)[i]
-           : dtype == RP_DTYPE_I32 ? (uint32_t)((const int32_t *)tokens)[i]
-                                   : (uint32_t)((const int64_t *)tokens)[i];
+    if (dtype == RP_DTYPE_U16)
+        for (uint64_t i = 0; i < count; i++)
+            out[i] = ((const uint16_t *)tokens)[first + i];
+    else if (dtype == RP_DTYPE_I32)
+        memcpy(out, (const int32_t *)tokens + first, count * sizeof *out);
+    else
+        for (uint64_t i = 0; i < count; i++)
+            out[i] = (uint32_t)((const int64_t *)tokens)[first + i];
 }
 
 static void add_tokens(struct rp_hasher *hasher, const void *tokens, uint64_t count,
@@ -26,8 +35,7 @@ static void add_tokens(struct rp_hasher *hasher, const void *tokens, uint64_t co
     uint32_t block[RP_DIGEST_BLOCK];
     for (uint64_t done = 0; done < count;) {
         uint64_t n = rp_min_u64(count - done, RP_DIGEST_BLOCK);
-        for (uint64_t i = 0; i < n; i++)
-            block[i] = token_at(tokens, done + i, dtype);
+        take_tokens(block, tokens, done, n, dtype);
         rp_hasher_add(hasher, block, n * sizeof block[0]);
         done += n;
     }
@@ -57,28 +65,53 @@ struct rp_hash128 rp_row_hash(const int32_t *lengths, uint32_t fragments, const 
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-/* The label of token t of a fragment. The last entry of a fragment whose labels are shifted, and of
- * its loss mask, is about no token: it stands in for token 0, which has no label either, so that
- * every entry is in the hash. */
-static uint32_t label_at(const void *tokens, enum rp_dtype dtype, const struct rp_row_labels *from,
-                         uint64_t at, uint32_t length, uint32_t t)
+/* A fragment of a row: tokens [at, at + length). */
+struct labelled {
+    const void *tokens;
+    enum rp_dtype dtype;
+    const struct rp_row_labels *from;
+    uint64_t at;
+    uint32_t length;
+};
+
+/* The labels of tokens [t, t + count) of the fragment, of which entries [before, before + count) of
+ * shifted labels and of the loss mask tell. A label that contradicts its mask is marked. */
+static void take_entries(uint32_t *out, const struct labelled *fragment, uint64_t before,
+                         uint64_t t, uint64_t count)
 {
-    uint64_t before = at + (t > 0 ? t : length) - 1;
-    uint32_t label = RP_DIGEST_NO_LABEL;
-    if (from->labels)
-        label = token_at(from->labels, from->shifted ? before : at + t, from->dtype);
-    else if (from->loss_mask[before] != 0)
-        label = token_at(tokens, at + t, dtype);
-    bool is_masked = label == RP_DIGEST_NO_LABEL;
-    bool agrees = !from->loss_mask || from->loss_mask[before] == (is_masked ? 0 : 1);
-    return agrees ? label : RP_DIGEST_CONTRADICTION;
+    const struct rp_row_labels *from = fragment->from;
+    const void *source = from->labels ? from->labels : fragment->tokens;
+    bool is_shifted = from->labels && from->shifted;
+    take_tokens(out, source, is_shifted ? before : fragment->at + t, count,
+                from->labels ? from->dtype : fragment->dtype);
+    if (!from->loss_mask)
+        return;
+    const float *mask = from->loss_mask + before;
+    for (uint64_t i = 0; i < count; i++) {
+        if (!from->labels && mask[i] == 0)
+            out[i] = RP_DIGEST_NO_LABEL;
+        float expected = out[i] == RP_DIGEST_NO_LABEL ? 0 : 1;
+        out[i] = mask[i] == expected ? out[i] : RP_DIGEST_CONTRADICTION;
+    }
+}
+
+/* The labels of tokens [t, t + count) of the fragment. The last entry of a fragment whose labels
+ * are shifted, and of its loss mask, is about no token: it stands in for token 0, which has no
+ * label either, so that every entry is in the hash. */
+static void take_labels(uint32_t *out, const struct labelled *fragment, uint32_t t, uint64_t count)
+{
+    if (t == 0 && count > 0) {
+        take_entries(out, fragment, fragment->at + fragment->length - 1, 0, 1);
+        take_entries(out + 1, fragment, fragment->at, 1, count - 1);
+    } else {
+        take_entries(out, fragment, fragment->at + t - 1, t, count);
+    }
 }
 
 void rp_fragment_labels(const void *tokens, enum rp_dtype dtype, const struct rp_row_labels *labels,
                         uint64_t at, uint32_t length, uint32_t *out)
 {
-    for (uint32_t t = 0; t < length; t++)
-        out[t] = label_at(tokens, dtype, labels, at, length, t);
+    take_labels(out, &(struct labelled){tokens, dtype, labels, at, length}, 0, length);
 }
 
 struct rp_hash128 rp_row_labelled_hash(const int32_t *lengths, uint32_t fragments,
@@ -86,19 +119,17 @@ struct rp_hash128 rp_row_labelled_hash(const int32_t *lengths, uint32_t fragment
                                        const struct rp_row_labels *labels)
 {
     struct rp_hasher hasher;
-    uint32_t block[RP_DIGEST_BLOCK], n = 0;
-    uint64_t at = 0;
+    uint32_t block[RP_DIGEST_BLOCK];
+    struct labelled fragment = {tokens, dtype, labels, 0, 0};
     add_row(&hasher, lengths, fragments, tokens, dtype);
-    for (uint32_t i = 0; i < fragments; at += (uint32_t)lengths[i++]) {
-        for (uint32_t t = 0; t < (uint32_t)lengths[i]; t++) {
-            block[n++] = label_at(tokens, dtype, labels, at, (uint32_t)lengths[i], t);
-            if (n == RP_DIGEST_BLOCK) {
-                rp_hasher_add(&hasher, block, sizeof block);
-                n = 0;
-            }
+    for (uint32_t i = 0; i < fragments; i++, fragment.at += fragment.length) {
+        fragment.length = (uint32_t)lengths[i];
+        for (uint32_t t = 0; t < fragment.length; t += RP_DIGEST_BLOCK) {
+            uint64_t n = rp_min_u64(fragment.length - t, RP_DIGEST_BLOCK);
+            take_labels(block, &fragment, t, n);
+            rp_hasher_add(&hasher, block, n * sizeof block[0]);
         }
     }
-    rp_hasher_add(&hasher, block, n * sizeof block[0]);
     return rp_hasher_finish(&hasher);
 }
 
