@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "base/stop.h"
 #include "corpus/document_scan.h"
 #include "corpus/shard.h"
 
@@ -32,7 +33,9 @@ static int read_pieces(const struct rp_probe *probe, const struct rp_layout *lay
 {
     for (uint64_t done = 0; done < probe->bytes;) {
         size_t length = (size_t)rp_min_u64(RP_DOCUMENT_SCAN_BYTES, probe->bytes - done);
-        int code = rp_file_read_at(probe->fd, probe->path, bytes, length, done, error);
+        int code = rp_stop_check(error);
+        if (code == 0)
+            code = rp_file_read_at(probe->fd, probe->path, bytes, length, done, error);
         if (code < 0)
             return code;
         size_t count = scan_piece(layout, scan, bytes, length, done, done + length == probe->bytes,

@@ -469,23 +469,3 @@ uint64_t rp_requests_retries(const struct rp_requests *requests)
 {
     return requests->retries;
 }
-
-int rp_requests_do(struct rp_object_request *requests, size_t count, uint32_t depth,
-                   struct rp_error *error)
-{
-    struct rp_patience patience = rp_patience_standard(true);
-    struct rp_requests *all;
-    depth = (uint32_t)rp_min_u64(depth, rp_max_u64(count, 1));
-    int code = rp_requests_open(&all, depth, &patience, error);
-    if (code < 0)
-        return code;
-    const struct rp_requests_wait wait = {.wait_min = 1};
-    for (size_t started = 0, finished = 0; finished < count;) {
-        struct rp_object_request *done;
-        while (started < count && all->in_flight < depth)
-            rp_requests_start(all, &requests[started++]);
-        finished += rp_requests_wait(all, &done, 1, &wait);
-    }
-    rp_requests_close(all);
-    return 0;
-}

@@ -70,7 +70,7 @@ unsigned rp_requests_wait(struct rp_requests *requests, struct rp_object_request
                           unsigned max, const struct rp_requests_wait *wait);
 
 /** Do them all, `depth` at a time, with the patience of a start. Each has its own error; what fails
- * here is that none can be asked for. */
+ * here is that none can be asked for, or that the process is to end (base/stop.h). */
 RP_MUST_CHECK int rp_requests_do(struct rp_object_request *requests, size_t count, uint32_t depth,
                                  struct rp_error *error);
 

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/mapped.h"
 #include "base/mem.h"
+#include "base/stop.h"
 #include "flow/files.h"
 #include "io/io.h"
 #include "server/attach.h"
@@ -441,6 +442,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
     int code = keep_config_text(&engine, engine.error);
     if (code >= 0)
         code = open_engine(&engine, engine.error);
+    rp_stop_when(NULL); /* from here on a signal ends it in good order */
     if (code >= 0) {
         say_ready(&engine);
         /* a lost file ends the first run; the second reports it and saves, or is ended by it too */

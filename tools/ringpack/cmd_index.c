@@ -14,6 +14,7 @@
 #include "declared.h"
 #include "index_manifest.h"
 #include "inspection.h"
+#include "interrupt.h"
 
 #define TOGETHER_NS 200000000u
 
@@ -132,6 +133,7 @@ int rp_cmd_index(int argc, char **argv)
     static struct built built;
     static const struct rp_declared_verb verb = {"index",   help,    options,
                                                  index_one, publish, &built};
+    rp_interrupt_catch_once();
     return rp_cmd_index_has_config(argc, argv) ? rp_cmd_index_manifest(argc, argv)
                                                : rp_declared_run(&verb, argc, argv);
 }

@@ -10,6 +10,7 @@
 #include "corpus/manifest/manifest.h"
 #include "object/url.h"
 #include "inspection.h"
+#include "interrupt.h"
 #include "manifest_inspection.h"
 
 static const char help[] =
@@ -61,5 +62,6 @@ int rp_cmd_inspect(int argc, char **argv)
         RP_DECLARED_OPTIONS, {"scan", no_argument, NULL, 's'}, {0}};
     static const struct rp_declared_verb verb = {
         .name = "inspect", .help = help, .options = options, .one = inspect_one};
+    rp_interrupt_catch_once();
     return rp_declared_run(&verb, argc, argv);
 }

@@ -17,6 +17,7 @@
 #include "cmd_config.h"
 #include "cmd_state.h"
 #include "explain/start_step.h"
+#include "interrupt.h"
 #include "server/server.h"
 
 enum {
@@ -111,8 +112,10 @@ static int serve(void *argument, const struct rp_config *config)
                                         .lifeline_fd = arguments->lifeline_fd};
     char *state = NULL;
     struct rp_cpus cpus;
-    int code = 0;
-    if (config->cpus && rp_cpus_parse(&cpus, config->cpus)) /* before any thread is started */
+    rp_interrupt_release(); /* the engine takes the signals */
+    int code = rp_interrupt_check("nothing was started", &error);
+    if (code >= 0 && config->cpus &&
+        rp_cpus_parse(&cpus, config->cpus)) /* before any thread is started */
         code = rp_cpus_pin(&cpus, &error);
     if (code >= 0 && arguments->state_path) {
         code = rp_cmd_read_state(arguments->state_path, &state, &options.state_bytes, &error);
@@ -137,5 +140,6 @@ int rp_cmd_serve(int argc, char **argv)
         .run = serve,
     };
     struct arguments arguments = {.ready_fd = -1, .lifeline_fd = -1};
+    rp_interrupt_catch_once();
     return rp_cmd_config_run(&verb, &arguments, argc, argv);
 }

@@ -11,6 +11,7 @@
 #include "cmd_options.h"
 #include "config/config.h"
 #include "config/key.h"
+#include "interrupt.h"
 #include "object/url.h"
 
 static int take_eos(struct rp_declared *declared, const char *verb, const char *argument)
@@ -98,12 +99,12 @@ static int walk(const struct rp_declared_verb *verb, const struct rp_declared *d
 {
     json_t *list = json_array();
     int status = RP_EXIT_FINE;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !rp_interrupted(); i++) {
         struct rp_config_source found = {0};
         if (find_shards(paths[i], &found) != RP_EXIT_FINE)
             status = RP_EXIT_TROUBLE; /* continue with the other paths */
         else
-            for (uint32_t k = 0; k < found.shard_count; k++)
+            for (uint32_t k = 0; k < found.shard_count && !rp_interrupted(); k++)
                 if (handle(verb, declared, found.shards[k], list) != RP_EXIT_FINE)
                     status = RP_EXIT_TROUBLE;
         rp_config_source_free(&found);

@@ -14,6 +14,7 @@
 #include "base/cpus.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/stop.h"
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
@@ -136,7 +137,9 @@ static void *work(void *argument)
         uint64_t number = rp_a64_add_relaxed(&crew->next, 1);
         if (number >= crew->count)
             break;
-        worker->code = crew->step(worker, number);
+        worker->code = rp_stop_check(&worker->error);
+        if (worker->code == 0)
+            worker->code = crew->step(worker, number);
         if (worker->code < 0)
             rp_a64_store_relaxed(&crew->failed, 1);
     }

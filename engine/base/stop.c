@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stop — see stop.h. */
+#include "base/stop.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+static bool (*_Atomic is_wanted)(void);
+
+void rp_stop_when(bool (*function)(void))
+{
+    atomic_store(&is_wanted, function);
+}
+
+bool rp_stop_is_wanted(void)
+{
+    bool (*function)(void) = atomic_load(&is_wanted);
+    return function && function();
+}
+
+int rp_stop_check(struct rp_error *error)
+{
+    return rp_stop_is_wanted()
+               ? rp_fail(error, -RP_E_STOPPED,
+                         "run the command again: what was finished is kept, and nothing is there "
+                         "in half",
+                         "interrupted")
+               : 0;
+}

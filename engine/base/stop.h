@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stop.h — does somebody want this process to end? For work that may take long and that a person
+ * waits for (a start, an index): it looks between two pieces, and gives up. What it began is
+ * removed, as after any other error. Threads: any. */
+#ifndef RP_BASE_STOP_H
+#define RP_BASE_STOP_H
+
+#include <stdbool.h>
+
+#include "base/fail.h"
+
+/** Ask this function from now on; NULL, as in the beginning: nobody wants it. */
+void rp_stop_when(bool (*is_wanted)(void));
+bool rp_stop_is_wanted(void);
+/** -RP_E_STOPPED with "interrupted" if the process is to end, else 0. */
+RP_MUST_CHECK int rp_stop_check(struct rp_error *error);
+
+#endif
