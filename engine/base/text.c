@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -111,4 +112,32 @@ void rp_text_offer(struct rp_text_near *near, const char *candidate)
         near->best = candidate;
         near->distance = distance;
     }
+}
+
+/* ---- commands -------------------------------------------------------------------------------- */
+
+/* Bytes that are not ASCII are letters to a shell. */
+static bool is_plain(const char *text)
+{
+    const char *at = text;
+    while (*at &&
+           ((unsigned char)*at >= 0x80 || isalnum((unsigned char)*at) || strchr("%+,-./:=@_", *at)))
+        at++;
+    return at > text && !*at;
+}
+
+const char *rp_text_shell(struct rp_text_shell *word, const char *path)
+{
+    const char *before = path[0] == '-' ? "./" : "";
+    size_t bytes = sizeof word->text, used;
+    if (is_plain(path)) {
+        snprintf(word->text, bytes, "%s%s", before, path);
+        return word->text;
+    }
+    used = (size_t)snprintf(word->text, bytes, "'%s", before);
+    for (; *path && used + 6 < bytes; path++) /* a quote takes four bytes, and then the end two */
+        used += (size_t)snprintf(word->text + used, bytes - used, *path == '\'' ? "'\\''" : "%c",
+                                 *path);
+    snprintf(word->text + used, bytes - used, "'");
+    return word->text;
 }

@@ -22,6 +22,16 @@ bool rp_text_bytes(const char *text, uint64_t *value);
 /** Whether `text` ends with `suffix` and has something before it: a file name with an extension. */
 bool rp_text_has_suffix(const char *text, const char *suffix);
 
+/* Room for a path as a word of a command. */
+struct rp_text_shell {
+    char text[1024];
+};
+/** A path as it is to be typed behind a command: as it is, or in quotes where a shell would take it
+ * for something else, and "./-x" for "-x". A longer one is cut. The text is in *word. */
+const char *rp_text_shell(struct rp_text_shell *word, const char *path);
+/* The same, in memory of the block in which it stands: for the hints of messages. */
+#define RP_TEXT_SHELL(path) rp_text_shell(&(struct rp_text_shell){{0}}, path)
+
 /* A longer word is never suggested, and nothing is suggested for it. */
 #define RP_TEXT_WORD_MAX 64
 

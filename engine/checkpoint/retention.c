@@ -23,6 +23,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "checkpoint/locked_dir.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/listing.h"
@@ -237,8 +238,8 @@ static int fail_no_target(const struct rp_locked_dir *locked, uint64_t sequence,
         snprintf(path, sizeof path, "%s/%s", list[i].name, name.text);
         if (faccessat(locked->dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             snprintf(hint, sizeof hint,
-                     "it was set aside: `cd %.240s && mv %s .`, then the same again", locked->path,
-                     path);
+                     "it was set aside: `cd %.240s && mv %s .`, then the same again",
+                     RP_TEXT_SHELL(locked->path), path);
     }
     free(list);
     return rp_fail(error, -RP_E_USAGE, hint, "%s: there is no checkpoint with sequence %" PRIu64,

@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 const struct rp_beside rp_byte_masks_of_olmo[] = {
     {"token_ids", "labels_mask"}, {"input_ids", "label_mask"}, {NULL, NULL}};
@@ -70,9 +71,9 @@ static int fail_too_long_at_start(const struct rp_probe *probe, const struct rp_
 {
     char hint[sizeof error->hint];
     snprintf(hint, sizeof hint, "run `ringpack index --dtype %s --mask %s%s%s %s` once",
-             rp_token_type_name(layout->type), layout->mask.name,
+             rp_token_type_name(layout->type), RP_TEXT_SHELL(layout->mask.name),
              layout->mask.rule.ignores ? " --mask-value ignore" : "",
-             layout->mask.rule.of_next ? " --mask-of next" : "", probe->path);
+             layout->mask.rule.of_next ? " --mask-of next" : "", RP_TEXT_SHELL(probe->path));
     return rp_fail(error, -RP_E_FORMAT, hint,
                    "%s: too long to be read at every start: expected a sidecar, or at most %" PRIu64
                    " bytes, found %" PRIu64,

@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 #include "base/defect.h"
+#include "base/text.h"
 
 /* The folders of raw are any *.bin and *.npy, so that it is asked last. */
 const struct rp_reader *const rp_readers[] = {
@@ -50,7 +51,7 @@ int rp_readers_convert(const struct rp_probe *probe, const char *found, struct r
     snprintf(hint, sizeof hint,
              "convert it once: `ringpack convert --no-append-eos -o PREFIX %s`, or with --eos ID "
              "where documents do not end with one",
-             probe->path);
+             RP_TEXT_SHELL(probe->path));
     return rp_readers_refuse(probe, found, hint, error);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "corpus/table.h"
 
 /* A section that grows. */
@@ -49,7 +50,7 @@ static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_s
     uint64_t ends = (building->spans.bytes + span_count * sizeof *spans) / sizeof *spans;
     if (building->has_limit && building->lengths.bytes / 4 == RP_TABLE_AT_OPEN_MAX) {
         char hint[sizeof error->hint];
-        snprintf(hint, sizeof hint, "run `ringpack index %s` once", probe->path);
+        snprintf(hint, sizeof hint, "run `ringpack index %s` once", RP_TEXT_SHELL(probe->path));
         return rp_fail(error, -RP_E_FORMAT, hint,
                        "%s: more than %u documents: expected a sidecar, found none", probe->path,
                        RP_TABLE_AT_OPEN_MAX);

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "checkpoint/run_record.h"
 #include "server/recorder.h"
 
@@ -189,7 +190,7 @@ int rp_recorder_check(const struct rp_recorder *recorder, const struct rp_checkp
         hint, sizeof hint,
         "no checkpoint was changed. Mount the directory's file system and start again; or add "
         "`--resume fresh` to begin at row 0; or, to use the directory that is there now, `rm %s`",
-        recorder->path);
+        RP_TEXT_SHELL(recorder->path));
     return rp_fail(error, -RP_E_EMPTY, hint,
                    "checkpoint_dir %s: expected the directory in which run `%s` saved row %" PRIu64
                    " (on %s UTC, device %u:%u); found another directory, with %s (device %u:%u)",

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers and near words, as people type them. */
+/* Numbers and near words, as people type them, and paths, as they are to type them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -84,6 +86,51 @@ static void a_suffix_has_something_before_it(void **state)
     assert_false(rp_text_has_suffix("x", ".idx"));
 }
 
+/* What a shell makes of the word: the path. */
+static void check_shell(const char *path)
+{
+    struct rp_text_shell word;
+    char command[sizeof word + 32], found[sizeof word + 8];
+    snprintf(command, sizeof command, "printf %%s %s", rp_text_shell(&word, path));
+    FILE *shell = popen(command, "r");
+    assert_non_null(shell);
+    found[fread(found, 1, sizeof found - 1, shell)] = 0;
+    assert_int_equal(pclose(shell), 0);
+    assert_string_equal(path[0] == '-' ? found + 2 : found, path);
+    assert_true(path[0] != '-' || !strncmp(found, "./", 2));
+}
+
+static void a_path_is_one_word_of_a_command(void **state)
+{
+    (void)state;
+    assert_string_equal(RP_TEXT_SHELL("/data/a-b_c.bin"), "/data/a-b_c.bin");
+    assert_string_equal(RP_TEXT_SHELL("s3://b/k%20=+,@.bin"), "s3://b/k%20=+,@.bin");
+    assert_string_equal(RP_TEXT_SHELL("a b"), "'a b'");
+    assert_string_equal(RP_TEXT_SHELL("it's"), "'it'\\''s'");
+    static const char *const hostile[] = {"",
+                                          "-rf",
+                                          "- x",
+                                          "~",
+                                          "a;b",
+                                          "$(x)`y`",
+                                          "\"q\" 'r'",
+                                          "a\nb",
+                                          "\\",
+                                          "''",
+                                          "'",
+                                          "*?[]{}!#&|<>()",
+                                          "\xc3\xa9t\xc3\xa9"};
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++)
+        check_shell(hostile[i]);
+    char quotes[4096];
+    memset(quotes, '\'', sizeof quotes - 1);
+    quotes[sizeof quotes - 1] = 0;
+    const char *cut = RP_TEXT_SHELL(quotes); /* and still one word */
+    assert_true(strlen(cut) < sizeof(struct rp_text_shell) && cut[strlen(cut) - 1] == '\'');
+    quotes[200] = 0;
+    check_shell(quotes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +139,7 @@ int main(void)
         cmocka_unit_test(sizes_have_powers_of_1024),
         cmocka_unit_test(the_nearest_word_is_suggested_if_it_is_near),
         cmocka_unit_test(a_suffix_has_something_before_it),
+        cmocka_unit_test(a_path_is_one_word_of_a_command),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -300,8 +300,9 @@ static void note_silence(const struct drain *drain, struct rp_cmd_progress *prog
     rp_cmd_progress_end(progress);
     progress->shown = shown;
     fprintf(stderr, "ringpack: no batch for %u s: `ringpack stat %s%s%s` shows what it waits for\n",
-            (unsigned)(SILENCE_NS / SECOND_NS), client->run, client->run_dir ? " --run-dir " : "",
-            client->run_dir ? client->run_dir : "");
+            (unsigned)(SILENCE_NS / SECOND_NS), RP_TEXT_SHELL(client->run),
+            client->run_dir ? " --run-dir " : "",
+            client->run_dir ? RP_TEXT_SHELL(client->run_dir) : "");
 }
 
 static int drain_all(struct drain *drain, struct rp_error *error)

@@ -88,11 +88,14 @@ static int list_set_aside(const char *path)
     struct rp_set_aside *asides;
     size_t count;
     int code = rp_checkpoint_set_asides(path, &asides, &count, &error);
-    for (size_t i = 0; i < count && code == 0; i++)
+    for (size_t i = 0; i < count && code == 0; i++) {
+        char *place = rp_format("%s/%s", path, asides[i].name);
         printf("%s: %zu set aside by a fresh start, sequences %" PRIu64 " to %" PRIu64
-               "; `ringpack checkpoint list %s/%s` shows them\n",
+               "; `ringpack checkpoint list %s` shows them\n",
                asides[i].name, asides[i].count, asides[i].oldest_sequence,
-               asides[i].newest_sequence, path, asides[i].name);
+               asides[i].newest_sequence, RP_TEXT_SHELL(place ? place : path));
+        free(place);
+    }
     free(asides);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/defect.h"
+#include "base/text.h"
 #include "corpus/readers/arrow.h"
 
 /* Fields of RecordBatch in Message.fbs. */
@@ -248,7 +249,7 @@ static int fail_mask(const struct rp_arrow_batch *batch, uint64_t row, const cha
 static int fail_too_long_at_start(const struct rp_probe *probe, struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint, "run `ringpack index %s` once", probe->path);
+    snprintf(hint, sizeof hint, "run `ringpack index %s` once", RP_TEXT_SHELL(probe->path));
     return rp_fail(error, -RP_E_FORMAT, hint,
                    "%s: its masks are too long to be read at every start: expected a "
                    "sidecar, found none",

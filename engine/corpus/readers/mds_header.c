@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/text.h"
 #include "corpus/readers/mds.h"
 
 #define COLUMN_BYTES_MAX (UINT64_C(1) << 32)
@@ -101,11 +102,10 @@ static void consider(struct choice *choice, const char *name, const char *encodi
 static int fail_text(const struct rp_probe *probe, const char *column, struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    snprintf(
-        hint, sizeof hint,
-        "convert it once: `ringpack convert --tokenizer tokenizer.json --column %.31s -o PREFIX "
-        "%s`",
-        column, probe->path);
+    snprintf(hint, sizeof hint,
+             "convert it once: `ringpack convert --tokenizer tokenizer.json --column %s -o PREFIX "
+             "%s`",
+             RP_TEXT_SHELL(column), RP_TEXT_SHELL(probe->path));
     return rp_readers_refuse(probe, "an MDS shard of text", hint, error);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "cmd.h"
 #include "config/keys.h"
 #include "object/url.h"
@@ -177,6 +178,6 @@ int rp_keys_init(const struct rp_keys_arguments *arguments, struct rp_config *co
         return rp_cmd_report(&error);
     if (arguments->output)
         printf("%s: written; `ringpack plan -c %s` shows how it packs\n", arguments->output,
-               arguments->output);
+               RP_TEXT_SHELL(arguments->output));
     return RP_EXIT_FINE;
 }

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that a message names can be typed as it is, whatever the names of files are."""
+
+import re
+import shlex
+import subprocess
+
+import numpy
+import pytest
+from refusal_kit import run
+from stream_kit import write_megatron
+
+NAMES = ["it's my data", 'a "b" $HOME', "-x;rm", "a&b(c)"]
+
+
+def commands(said):
+    return [shlex.split(command) for command in re.findall(r"`(ringpack [^`]*)`", said)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paths_in_hints_are_words_of_a_shell(program, folder, name):
+    place = folder / name
+    place.mkdir()
+    lines = place / "x y.jsonl"
+    lines.write_text('{"text": "x"}\n')
+    done = run(program, "inspect", lines)
+    assert [command[-1] for command in commands(done.stderr)] == [str(lines)]
+    tokens = numpy.arange(3000)
+    path = place / "x.bin"
+    write_megatron(place / "x", numpy.split(tokens, 6), "u16")
+    subprocess.run([program, "index", "-q", path], check=True)
+    path.write_bytes(path.read_bytes()[:-2] + b"\1\1")
+    done = run(program, "inspect", path)
+    [command] = [words for words in commands(done.stderr) if words[1] == "index"]
+    assert command == ["ringpack", "index", str(path)]
+    subprocess.run([program, *command[1:], "-q"], check=True)
+
+
+def test_a_path_that_begins_with_a_dash(program, folder):
+    (folder / "-x.jsonl").write_text('{"text": "x"}\n')
+    done = run(program, "inspect", "--", "-x.jsonl", cwd=folder)
+    assert [command[-1] for command in commands(done.stderr)] == ["./-x.jsonl"]
