@@ -69,6 +69,11 @@ def test_openmetrics_is_what_stat_says(served):
     ranks = {(str(r["rank"]), str(r["replica"])): r for r in stat["ranks"]}
     for name, key in ("rank_released_batches", "release"), ("rank_slots", "slots"):
         assert values(families, f"ringpack_{name}") == {k: r[key] for k, r in ranks.items()}
+    waits = families["ringpack_rank_wait_seconds"].samples
+    counts = {s.labels["rank"]: s.value for s in waits if s.name.endswith("_count")}
+    assert counts == {str(r["rank"]): r["waits"] for r in stat["ranks"]}
+    taken = {(s["source"],): s["documents"] for s in stat["ledger"]}
+    assert values(families, "ringpack_source_taken_documents") == taken
     sources = {(s["source"],): s["tokens"] for s in stat["sources"]}
     assert values(families, "ringpack_source_tokens") == sources and set(sources) == {
         (name,) for name in NAMES
@@ -309,7 +314,8 @@ def test_alerts_are_valid_and_fire_once():
 def test_every_metric_that_is_named_exists(served):
     _, _, metrics = served
     families = families_of(metrics.ask("/metrics")[1])
-    suffixes = {"counter": ["_total"], "info": ["_info"]}
+    parts = ["_bucket", "_count", "_sum"]
+    suffixes = {"counter": ["_total"], "info": ["_info"], "histogram": parts}
     samples = {
         name + suffix
         for name, family in families.items()

@@ -63,7 +63,8 @@ class FakeEngine:
 def stat_of(run, **more):
     """The answer of an engine."""
     known = {"run": run, "pid": 1, "rows": 7, "tokens": 700, "fill": 0.5, "ended": False}
-    rank = {"rank": 0, "replica": 0, "attached": True, "tail": 5, "release": 3, "slots": 8}
+    waits = {"waits": 3, "wait_seconds": 0.5, "wait_histogram": [0, 1, 0, 2]}
+    rank = {"rank": 0, "replica": 0, "attached": True, "tail": 5, "release": 3, "slots": 8, **waits}
     return json.dumps({**known, "ranks": [rank], "sources": [], **more})
 
 

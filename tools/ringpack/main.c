@@ -34,6 +34,8 @@ static const struct verb verbs[] = {
     {"serve", rp_cmd_serve, "feed the trainers of this machine"},
     {"attach", rp_cmd_attach, "drain one rank as a trainer would: tokens/s, waits, digest"},
     {"stat", rp_cmd_stat, "show what a running engine is doing"},
+    {"ps", rp_cmd_ps, "list the engines of this machine"},
+    {"top", rp_cmd_top, "watch engines, ranks and rings on a terminal"},
     {"metrics", rp_cmd_metrics, "serve what engines do to Prometheus, and as a live page"},
     {"explain", rp_cmd_explain, "say which documents are in a step, a row or a text, and where"},
     {"state", rp_cmd_state, "write the state token of any step or row"},

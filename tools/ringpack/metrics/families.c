@@ -28,6 +28,31 @@ static const struct rp_family of_engine[] = {
     {"reweighted", RP_GAUGE, NULL, "reweighted",
      "1 if the weights were changed when the run was resumed."},
     {"stream_ended", RP_GAUGE, NULL, "ended", "1 if the last batch of the stream was published."},
+    {"start_row", RP_GAUGE, NULL, "start_row", "Row at which the engine started."},
+    {"step", RP_GAUGE, NULL, "step", "Step that the next row belongs to."},
+    {"steps", RP_COUNTER, "steps", "steps", "Steps that all local ranks have released."},
+    {"skew_rows", RP_GAUGE, "rows", "skew_rows",
+     "Rows of a rank between the first and the last local rank."},
+    {"saves", RP_COUNTER, "saves", "saves", "Checkpoints written."},
+    {"save_failures", RP_COUNTER, "failures", "save_failures", "Saves that failed."},
+    {"save_under_way", RP_GAUGE, NULL, "save_under_way", "1 while a checkpoint is being written."},
+    {"save_age_seconds", RP_GAUGE, "seconds", "save_age_seconds",
+     "Time since a save last succeeded."},
+    {"save_duration_seconds", RP_GAUGE, "seconds", "save_seconds", "Time that the last save took."},
+    {"save_size_bytes", RP_GAUGE, "bytes", "save_bytes", "Bytes of the last checkpoint."},
+    {"unsaved_rows", RP_GAUGE, "rows", "unsaved_rows", "Rows that a crash would repeat."},
+    {"copies", RP_COUNTER, "copies", "copies", "Checkpoints copied to checkpoint_copy_dir."},
+    {"copy_failures", RP_COUNTER, "failures", "copy_failures",
+     "Copies of checkpoints that failed."},
+    {"copy_age_seconds", RP_GAUGE, "seconds", "copy_age_seconds",
+     "Time since the last copy of a checkpoint."},
+    {"resident_bytes", RP_GAUGE, "bytes", "resident_bytes", "Memory that the engine has."},
+    {"resident_private_bytes", RP_GAUGE, "bytes", "resident_private_bytes",
+     "Of it, the engine's own."},
+    {"resident_shared_bytes", RP_GAUGE, "bytes", "resident_shared_bytes",
+     "Of it, shared with trainers."},
+    {"resident_file_bytes", RP_GAUGE, "bytes", "resident_file_bytes",
+     "Of it, mapped files, which belong to the page cache."},
     {"cache_limit_bytes", RP_GAUGE, "bytes", "cache_bytes_max",
      "Room that the cache of objects may take."},
     {"cache_held_bytes", RP_GAUGE, "bytes", "cache_held_bytes",
@@ -55,7 +80,16 @@ static const struct rp_family of_rank[] = {
     {"rank_holds", RP_GAUGE, NULL, "holds",
      "1 if other ranks wait because this seat releases nothing."},
     {"rank_quarantined", RP_GAUGE, NULL, "quarantined",
-     "1 if the seat's memory waits for proof that its old trainer has ended."},
+     "1 if the trainer broke the protocol and gets no batches."},
+    {"rank_behind_rows", RP_GAUGE, "rows", "behind_rows",
+     "Rows of the rank by which it is behind the first local rank."},
+    {"rank_waiting_seconds", RP_GAUGE, "seconds", "waiting_seconds",
+     "Time that the trainer has waited by now; 0 if it does not wait."},
+    {"rank_wait_p50_seconds", RP_GAUGE, "seconds", "wait_p50_seconds",
+     "Half of the waits were no longer."},
+    {"rank_wait_p99_seconds", RP_GAUGE, "seconds", "wait_p99_seconds",
+     "99 of 100 waits were no longer."},
+    {"rank_wait_max_seconds", RP_GAUGE, "seconds", "wait_max_seconds", "The longest wait."},
 };
 
 static const struct rp_family of_source[] = {
@@ -64,6 +98,18 @@ static const struct rp_family of_source[] = {
     {"source_bytes", RP_GAUGE, "bytes", "bytes", "Bytes of the source's tokens."},
     {"source_unverified_tokens", RP_GAUGE, "tokens", "unverified",
      "Tokens of the source that no hash verifies."},
+};
+
+static const struct rp_family of_ledger[] = {
+    {"source_taken_documents", RP_GAUGE, "documents", "documents",
+     "Documents taken from the source up to the next row, on all nodes."},
+    {"source_taken_tokens", RP_GAUGE, "tokens", "tokens",
+     "Tokens taken from the source since the weights of today apply."},
+    {"source_epochs", RP_GAUGE, "epochs", "epochs",
+     "Documents taken, by the documents of the source."},
+    {"source_token_ratio", RP_GAUGE, "ratio", "token_share", "Share of the source in the tokens."},
+    {"source_weight_ratio", RP_GAUGE, "ratio", "weight_share",
+     "Share of the source in the weights."},
 };
 
 static const struct rp_family of_mask[] = {
@@ -82,9 +128,8 @@ static const struct rp_family of_mask[] = {
     }
 
 const struct rp_family_group rp_family_groups[] = {
-    GROUP(NULL, of_engine, NULL),
-    GROUP("ranks", of_rank, "rank", "replica"),
-    GROUP("sources", of_source, "source"),
+    GROUP(NULL, of_engine, NULL),          GROUP("ranks", of_rank, "rank", "replica"),
+    GROUP("sources", of_source, "source"), GROUP("ledger", of_ledger, "source"),
     GROUP("masks", of_mask, "source"),
 };
 const size_t rp_family_group_count = RP_ARRAY_COUNT(rp_family_groups);

@@ -98,6 +98,47 @@ static void put_family(FILE *out, const struct rp_watch *watch, const struct rp_
     }
 }
 
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+/* Bucket i has the waits below 2^i microseconds, the last one all others. */
+static void put_histogram(FILE *out, const char *run, const json_t *rank)
+{
+    const json_t *counts = json_object_get(rank, "wait_histogram");
+    json_int_t number = json_integer_value(json_object_get(rank, "rank")),
+               replica = json_integer_value(json_object_get(rank, "replica")), sum = 0;
+    char labels[160];
+    snprintf(labels, sizeof labels,
+             "{run=\"%s\",rank=\"%" JSON_INTEGER_FORMAT "\",replica=\"%" JSON_INTEGER_FORMAT "\"",
+             run, number, replica);
+    size_t count = json_array_size(counts);
+    for (size_t i = 0; i < count && i < 63; i++) {
+        sum += json_integer_value(json_array_get(counts, i));
+        fprintf(out, PREFIX "rank_wait_seconds_bucket%s,le=\"", labels);
+        if (i + 1 < count)
+            fprintf(out, "%.10g\"} %" JSON_INTEGER_FORMAT "\n", 1e-6 * (double)(UINT64_C(1) << i),
+                    sum);
+        else
+            fprintf(out, "+Inf\"} %" JSON_INTEGER_FORMAT "\n", sum);
+    }
+    if (count > 0)
+        fprintf(out,
+                PREFIX "rank_wait_seconds_count%s} %" JSON_INTEGER_FORMAT "\n" PREFIX
+                       "rank_wait_seconds_sum%s} %.9g\n",
+                labels, sum, labels, json_number_value(json_object_get(rank, "wait_seconds")));
+}
+
+static void put_waits(FILE *out, const struct rp_watch *watch)
+{
+    put_head(out, "rank_wait_seconds", "histogram", "seconds",
+             "Waits of the rank's trainers for a batch that was not there.");
+    for (size_t i = 0; i < watch->count; i++) {
+        const struct rp_watched *run = &watch->runs[i];
+        const json_t *ranks = json_object_get(run->stat, "ranks");
+        for (size_t n = 0; run->state == RP_WATCH_RUNNING && n < json_array_size(ranks); n++)
+            put_histogram(out, run->run, json_array_get(ranks, n));
+    }
+}
+
 /* ---- families of the watch itself ------------------------------------------------------------ */
 
 static void put_states(FILE *out, const struct rp_watch *watch)
@@ -115,7 +156,7 @@ static void put_states(FILE *out, const struct rp_watch *watch)
 
 static void put_info(FILE *out, const struct rp_watch *watch)
 {
-    static const char *const keys[] = {"stream", "io"};
+    static const char *const keys[] = {"version", "stream", "io"};
     put_head(out, "engine", "info", NULL, "What does not change while an engine lives.");
     for (size_t i = 0; i < watch->count; i++) {
         const struct rp_watched *run = &watch->runs[i];
@@ -153,6 +194,7 @@ void rp_metrics_text(FILE *out, const struct rp_watch *watch)
     put_states(out, watch);
     put_info(out, watch);
     put_times(out, watch);
+    put_waits(out, watch);
     for (size_t g = 0; g < rp_family_group_count; g++)
         for (size_t f = 0; f < rp_family_groups[g].count; f++)
             put_family(out, watch, &rp_family_groups[g], &rp_family_groups[g].families[f]);

@@ -51,9 +51,9 @@ static void forget(struct rp_watched *run)
     json_decref(run->stat);
 }
 
-static bool is_over(const struct rp_watched *run)
+bool rp_watch_lives(const struct rp_watched *run)
 {
-    return run->fd < 0 && run->state != RP_WATCH_RUNNING && run->state != RP_WATCH_SILENT;
+    return run->fd >= 0 || run->state == RP_WATCH_RUNNING || run->state == RP_WATCH_SILENT;
 }
 
 /* A new entry; where there is no room, that of an engine that has ended. */
@@ -62,7 +62,7 @@ static struct rp_watched *make_room(struct rp_watch *watch)
     if (watch->count < RP_WATCHED_MAX)
         return &watch->runs[watch->count++];
     for (size_t i = 0; i < watch->count; i++)
-        if (is_over(&watch->runs[i])) {
+        if (!rp_watch_lives(&watch->runs[i])) {
             forget(&watch->runs[i]);
             return &watch->runs[i];
         }
@@ -208,7 +208,7 @@ static void discover(struct rp_watch *watch, const char *name)
             return;
     struct rp_watched run = new_run(name), *place;
     begin_question(watch, &run, DISCOVERY_NS);
-    if (is_over(&run) && run.state != RP_WATCH_REFUSED && !watch->finds_leftovers)
+    if (!rp_watch_lives(&run) && run.state != RP_WATCH_REFUSED && !watch->finds_leftovers)
         return;
     place = make_room(watch);
     if (place)
@@ -273,6 +273,21 @@ int rp_watch_look(struct rp_watch *watch, uint64_t patience_ns, struct rp_error 
 
 /* ---- what is known of one -------------------------------------------------------------------- */
 
+double rp_watch_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : -1;
+}
+
+size_t rp_watch_attached(const json_t *stat)
+{
+    const json_t *ranks = json_object_get(stat, "ranks");
+    size_t attached = 0;
+    for (size_t i = 0; i < json_array_size(ranks); i++)
+        attached += json_is_true(json_object_get(json_array_get(ranks, i), "attached"));
+    return attached;
+}
+
 /* The 22nd word of /proc/PID/stat is the start in ticks since the boot; the second, in brackets,
  * may hold anything. */
 double rp_watch_uptime(int pid)
@@ -300,7 +315,7 @@ double rp_watch_uptime(int pid)
 
 json_t *rp_watch_json(const struct rp_watched *run, uint64_t now_ns)
 {
-    bool lives = !is_over(run);
+    bool lives = rp_watch_lives(run);
     double uptime = lives ? rp_watch_uptime(run->pid) : -1;
     json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "run", run->run, "state",
                                rp_watch_state_word(run->state), "why", rp_cmd_json_text(run->why),

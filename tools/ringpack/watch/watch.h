@@ -70,6 +70,15 @@ void rp_watch_close(struct rp_watch *watch);
 RP_MUST_CHECK int rp_watch_look(struct rp_watch *watch, uint64_t patience_ns,
                                 struct rp_error *error);
 
+/** Whether its process lives, as far as is known. */
+bool rp_watch_lives(const struct rp_watched *run);
+
+/** A number of an answer or of an object in it; -1 if there is none. */
+double rp_watch_number(const json_t *object, const char *key);
+
+/** How many trainers are attached, by an answer. */
+size_t rp_watch_attached(const json_t *stat);
+
 /** Seconds since the process began; negative if that is not known (another user, a container). */
 double rp_watch_uptime(int pid);
 

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_top.c — `ringpack top`: the engines of this node, on a terminal, until a key ends it. */
+#include <argp.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "cmd.h"
+#include "cmd_options.h"
+#include "interrupt.h"
+#include "top/view.h"
+
+#define LOOK_NS UINT64_C(1000000000)
+#define PATIENCE_NS UINT64_C(500000000)
+
+enum { OPTION_RUN_DIR = 0x1000 };
+
+static const struct argp_option options[] = {
+    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engines' sockets", 0},
+    {0},
+};
+
+struct arguments {
+    const char *run_dir;
+    char **runs;
+    size_t run_count;
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+    switch (key) {
+    case OPTION_RUN_DIR:
+        a->run_dir = text;
+        return 0;
+    case ARGP_KEY_ARGS:
+        a->runs = state->argv + state->next;
+        a->run_count = (size_t)(state->argc - state->next);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void look(struct rp_view *view, struct rp_watch *watch)
+{
+    struct rp_error error = {0};
+    int code = rp_watch_look(watch, PATIENCE_NS, &error);
+    snprintf(view->trouble, sizeof view->trouble, "%s",
+             code < 0 ? error.message[0] ? error.message : rp_strerror(code) : "");
+}
+
+static void show(struct rp_screen *screen, struct rp_watch *watch)
+{
+    struct rp_view view = {.is_detailed = true};
+    enum rp_key key = RP_KEY_NONE;
+    while (key != RP_KEY_QUIT && !rp_interrupted()) {
+        uint64_t next_ns = rp_now_ns() + LOOK_NS;
+        look(&view, watch);
+        rp_view_draw(&view, screen, watch);
+        for (uint64_t now;
+             (now = rp_now_ns()) < next_ns && key != RP_KEY_QUIT && !rp_interrupted();) {
+            key = rp_screen_key(screen, (int)((next_ns - now) / 1000000u) + 1);
+            if (key == RP_KEY_NONE)
+                continue;
+            rp_view_press(&view, key, watch);
+            rp_view_draw(&view, screen, watch);
+        }
+    }
+}
+
+static int run(const struct arguments *arguments)
+{
+    static struct rp_watch watch;
+    struct rp_screen *screen = NULL;
+    struct rp_error error = {0};
+    int code = rp_watch_open(&watch, arguments->run_dir, arguments->runs, arguments->run_count,
+                             &error);
+    rp_interrupt_catch(); /* before curses, which would end the process */
+    if (code == 0)
+        code = rp_screen_open(&screen, &error);
+    if (code == 0)
+        show(screen, &watch);
+    rp_screen_close(screen);
+    rp_watch_close(&watch);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_cmd_top(int argc, char **argv)
+{
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "[RUN...]",
+        .doc = "Show the engines of this machine and user, once a second."
+               "\vKeys: q quits, s changes the order, d shows one engine or only the list, up and "
+               "down (or k and j) choose the engine. A ring is drawn as a bar of its ready "
+               "batches: an empty one says that the trainer waits for the engine, a full one that "
+               "the engine waits for the trainer."};
+    struct arguments arguments = {0};
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
+        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+        return RP_EXIT_TROUBLE;
+    return run(&arguments);
+}
