@@ -10,6 +10,8 @@ from stream_kit import LONG
 from test_convert_masks import spanfile
 
 tokenizers = pytest.importorskip("tokenizers")
+pyarrow = pytest.importorskip("pyarrow.feather") and pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 PAIRS = [
     ("hel", "lo world"),  # a token reaches over the border
@@ -59,6 +61,12 @@ def write_lines(path, lines):
     return path
 
 
+def write_table(path, lines, write=parquet.write_table):
+    """The same rows as a table; what a row has not is null, as the Hub's tables have it."""
+    write(pyarrow.Table.from_pylist(lines), path)
+    return path
+
+
 def ids_of(made, text):
     return made.encode(text, add_special_tokens=False).ids
 
@@ -92,7 +100,16 @@ def test_prompts_and_completions(program, tokenizer, tmp_path):
     assert written(tmp_path / "parts") == written(tmp_path / "one")
     said = (tmp_path / "parts.spans").read_bytes()
     assert said == (tmp_path / "one.spans").read_bytes() == spanfile("completion_mask", spans[:-1])
-    convert(program, "-o", tmp_path / "bytes", parts[0])
+    table = write_table(tmp_path / "a.parquet", [*lines, empty])
+    convert(program, *options[:-1], tmp_path / "table", table)
+    assert written(tmp_path / "table") == written(tmp_path / "one")
+    assert (tmp_path / "table.spans").read_bytes() == said
+    convert(program, "--mask", "none", "--force", *options[:-1], tmp_path / "table", table)
+    assert written(tmp_path / "table")[:2] == written(tmp_path / "one")[:2]
+    assert not (tmp_path / "table.spans").exists()
+    convert(program, "--column", "prompt", "-o", tmp_path / "bytes", table)
+    assert documents(tmp_path / "bytes")[0] == [*b"hel", 256]
+    convert(program, "-o", tmp_path / "bytes", "--force", parts[0])
     assert documents(tmp_path / "bytes") == [[*b"hello world", 256]]
     assert (tmp_path / "bytes.spans").read_bytes() == spanfile("completion_mask", [[(3, 12)]])
     convert(program, "--mask", "none", "--force", *options, path)
@@ -133,17 +150,23 @@ def chats(tokenizer, tmp_path):
 @pytest.mark.parametrize("template", [MARKED, BARE], ids=["marked", "bare"])
 def test_chats(program, tokenizer, chats, tmp_path, template):
     options = ("--tokenizer", chats(template), "-o", tmp_path / "out")
-    path = write_lines(tmp_path / "a.jsonl", [{"messages": messages(chat)} for chat in CHAT])
-    convert(program, *options, path)
-    made = [turns(tokenizer[1], chat) for chat in CHAT]
+    lines = [{"messages": messages(chat)} for chat in CHAT]
+    path = write_lines(tmp_path / "a.jsonl", [{**line, "prompt": "hello"} for line in lines])
+    lines[1]["messages"][0]["name"] = "a field that the others lack"
+    lines[2]["tools"] = "[]"
+    tables = [write_table(tmp_path / "a.parquet", lines)]
+    tables += [write_table(tmp_path / "b.feather", lines, pyarrow.feather.write_feather)]
+    convert(program, *options, path, *tables)
+    made = 3 * [turns(tokenizer[1], chat) for chat in CHAT]
     assert documents(tmp_path / "out") == [ids for ids, _ in made]
     wanted = spanfile("assistant_masks", [spans for _, spans in made])
     assert (tmp_path / "out.spans").read_bytes() == wanted
     if template == BARE and LONG:  # transformers takes seconds to import
         rows = [{"prompt": messages(chat[:-1]), "completion": messages(chat[-1:])} for chat in CHAT]
-        convert(program, "--force", *options, write_lines(path, rows[:2]))
-        assert documents(tmp_path / "out") == [ids for ids, _ in made[:2]]
-        wanted = spanfile("completion_mask", [spans[-1:] for _, spans in made[:2]])
+        table = write_table(tmp_path / "pairs.parquet", rows[:2])
+        convert(program, "--force", *options, write_lines(path, rows[:2]), table)
+        assert documents(tmp_path / "out") == 2 * [ids for ids, _ in made[:2]]
+        wanted = spanfile("completion_mask", 2 * [spans[-1:] for _, spans in made[:2]])
         assert (tmp_path / "out.spans").read_bytes() == wanted
 
 
@@ -153,10 +176,18 @@ def test_what_cannot_be_a_chat(program, tokenizer, chats, tmp_path):
     words = ["a.jsonl:2: cannot be made a chat: message 2", "{% generation %}"]
     refused(program, "--tokenizer", chats(FORGETFUL), *tokens, path, words=words)
     refused(program, *tokens, path, words=["expected a tokenizer with a chat template", "`bytes`"])
+    table = write_table(tmp_path / "a.parquet", [{"messages": messages(CHAT[1])}, good])
+    words = ["a.parquet: --mask-of next", "`messages` have the mask `assistant_masks` alone"]
+    refused(program, "--mask-of", "next", *tokens, table, words=words)
+    write_table(table, [{"prompt": "a", "completion": messages(CHAT[1])}])
+    refused(program, *tokens, table, words=["a.parquet", "both text or both lists of messages"])
     write_lines(path, [{"prompt": "a", "completion": [1]}])
     refused(program, *tokens, path, words=["a.jsonl:1", "`prompt` and `completion`"])
-    if not LONG:
+    if not LONG:  # transformers takes seconds to import
         return
+    write_table(table, [{"messages": messages(CHAT[1])}, good])
+    words = ["a.parquet: row 1: cannot be made a chat: message 2", "{% generation %}"]
+    refused(program, "--tokenizer", chats(FORGETFUL), *tokens, table, words=words)
     write_lines(path, [good])
     refused(program, "--tokenizer", tokenizer[0] / "tokenizer.json", *tokens, path,
             words=["chat template"])

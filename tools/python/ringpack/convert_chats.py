@@ -8,7 +8,7 @@ import re
 
 import numpy
 
-from .convert_columns import Refused, need
+from .convert_columns import BESIDE_CHATS, Messages, Refused, need
 
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
@@ -114,12 +114,51 @@ def first_line(error):
     return str(error).strip().split("\n")[0][:300] or type(error).__name__
 
 
-def made_of_chats(make, path, lines):
-    """Ids and runs of numbered lines; what a template does not like is refused by line."""
-    for number, line in lines:
+def made_of_chats(make, lines):
+    """Ids and runs of lines and their places; what a template does not like is refused by place."""
+    for place, line in lines:
         try:
             ids, runs = make(line)
             yield numpy.array(ids, "u4"), joined(runs)
         except Exception as error:  # a template may raise anything
-            raise Refused("format", f"{path}:{number}: cannot be made a chat: {first_line(error)}",
+            raise Refused("format", f"{place}: cannot be made a chat: {first_line(error)}",
                           "mend or remove the line, or mend the template") from None
+
+
+# ---- columns of a table --------------------------------------------------------------------------
+
+
+def are_chats(request, table, name):
+    """Whether a column is one of chats, or of prompts that have completions."""
+    pairs = name == "prompt" and not request["column"]
+    return pairs or isinstance(table.columns[name], Messages)
+
+
+def lines_of(table, name):
+    """(place, line) of each row, where a line has what a line of JSONL would have."""
+    pairs = name == "prompt" and not table.request["column"]
+    kinds = {key: table.column(key) for key in (("prompt", "completion") if pairs else (name,))}
+    if len({type(column) for column in kinds.values()}) > 1:
+        raise Refused("format", f"{table.path}: `prompt` and `completion`: expected both text or "
+                                "both lists of messages, found one of each",
+                      "give --column NAME")
+    check_mask(table.request, name, "completion_mask" if pairs else "assistant_masks")
+    beside = {key: table.columns[key] for key in BESIDE_CHATS if key in table.columns}
+    for row in range(len(kinds[name])):
+        line = {key if pairs else "messages": column[row] for key, column in kinds.items()}
+        line |= {key: column[row] for key, column in beside.items() if column[row]}
+        yield f"{table.path}: row {table.first_row + row}", line
+
+
+def check_mask(request, name, made):
+    """The mask is made of these rows, so nothing else can be said of it, but that there is none."""
+    if request["mask"] == "none":
+        return
+    usual = {"mask": (None, "auto", made), "mask_value": (None, "train"),
+             "mask_of": (None, "token")}
+    for key, values in usual.items():
+        if request[key] not in values:
+            option = "--" + key.replace("_", "-")
+            raise Refused("usage", f"{request['path']}: {option} {request[key]}: rows of `{name}` "
+                                   f"have the mask `{made}` alone",
+                          "leave it out, or train every token with --mask none")

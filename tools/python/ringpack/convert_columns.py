@@ -3,7 +3,7 @@
 and what is refused by file and row. Rows count from 0.
 
 A column of ids is (lengths, ids): the length of every row, and the ids of all rows behind each
-other. A column of text is a list of strings.
+other. A column of text is a list of strings, and a column of chats a list of lists of messages.
 """
 
 import sys
@@ -13,6 +13,7 @@ import numpy
 USUAL_IDS = ("input_ids", "tokens")
 MASKS = ("completion_mask", "assistant_masks", "loss_mask")
 BESIDE = ("attention_mask", "labels", *MASKS)
+BESIDE_CHATS = ("tools", "chat_template_kwargs")
 NEVER = ("token_type_ids", "position_ids", "special_tokens_mask", "word_ids")
 IDS_END = 2**31
 DTYPES = {"u16": "<u2", "u32": "<u4", "i32": "<i4", "i64": "<i8"}
@@ -43,7 +44,7 @@ def need(package, name=None):
 def is_wanted(request, name):
     """Whether a column may be looked at: one that is named excludes others, but not its masks."""
     column, mask = request["column"], request["mask"]
-    if name == "attention_mask" or name == mask:
+    if name == "attention_mask" or name == mask or name in BESIDE_CHATS:
         return True
     if name in BESIDE:
         return name == column or mask in (None, "auto")
@@ -55,6 +56,10 @@ class Unusable:
 
     def __init__(self, row, found):
         self.row, self.found = row, found
+
+
+class Messages(list):
+    """A column of chats: of each row its messages, dicts with a role and a content."""
 
 
 def from_rows(rows):
@@ -106,6 +111,12 @@ def choose(request, columns):
     for name in USUAL_IDS:
         if name in columns:
             return name
+    if "text" not in columns and isinstance(columns.get("prompt"), list) and (
+        isinstance(columns.get("completion"), list)
+    ):
+        return "prompt"
+    if "text" not in columns and isinstance(columns.get("messages"), Messages):
+        return "messages"
     ids = [name for name, column in columns.items()
            if isinstance(column, tuple) and name not in (*BESIDE, request["mask"])]
     if len(ids) == 1:

@@ -19,7 +19,9 @@ import numpy
 
 from .convert_columns import (
     BATCH_BYTES,
+    BESIDE_CHATS,
     DTYPES,
+    Messages,
     Refused,
     Unusable,
     batched,
@@ -56,11 +58,16 @@ def schema_place(batch, name):
 
 def arrow_column(request, pyarrow, compute, name, array):
     kinds = pyarrow.types
+    if name in BESIDE_CHATS:
+        return without_nulls(array.to_pylist())
     if kinds.is_string(array.type) or kinds.is_large_string(array.type):
         return [text or "" for text in array.to_pylist()]
     is_list = kinds.is_list(array.type) or kinds.is_large_list(array.type)
     if not is_list and not kinds.is_fixed_size_list(array.type):
         return None
+    if is_list and kinds.is_struct(array.type.value_type):
+        fields = {field.name for field in array.type.value_type}
+        return Messages(without_nulls(array.to_pylist())) if {"role", "content"} <= fields else None
     if not kinds.is_integer(array.type.value_type) and not kinds.is_boolean(array.type.value_type):
         return None
     lengths = compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
@@ -73,6 +80,13 @@ def arrow_column(request, pyarrow, compute, name, array):
     if kinds.is_boolean(values.type):
         values = values.cast("uint8")
     return lengths, values.to_numpy(zero_copy_only=False)
+
+
+def without_nulls(value):
+    """A struct has all fields of its column: those that a row did not have are null."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def read_parquet(request):

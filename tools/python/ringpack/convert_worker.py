@@ -67,7 +67,7 @@ def refusal_frame(name, message, hint):
 try:
     import numpy
 
-    from .convert_chats import Chats, made_of_chats, pairs_of_texts
+    from .convert_chats import Chats, are_chats, lines_of, made_of_chats, pairs_of_texts
     from .convert_columns import Refused, Table, choose, need
     from .convert_readers import READERS
 except ImportError as error:
@@ -177,39 +177,51 @@ def read_texts(source, count):
     return texts
 
 
-def pack_chats(kind, mask, made):
+def pack_chats(kind, mask, made, share=1.0, dropped=0):
     """A frame of documents that are (ids, runs)."""
     made = list(made)
-    ids = numpy.concatenate([own for own, _ in made])
+    ids = numpy.concatenate([own for own, _ in made]) if made else numpy.empty(0, "u2")
     pairs = [run for _, runs in made for run in runs]
     runs = mask, [len(runs) for _, runs in made], numpy.array(pairs, "u4").reshape(-1, 2)
-    return pack(kind, [len(own) for own, _ in made], ids, runs)
+    return pack(kind, [len(own) for own, _ in made], ids, runs if mask else None, share, dropped)
 
 
 def read_lines(source, count):
-    """The path of their file, and numbered lines."""
+    """(place, line) of each."""
     path = read_texts(source, 1)[0]
     lines = []
     for _ in range(count):
         number, length = struct.unpack("<II", read_exactly(source, 8))
         line = read_exactly(source, length)
         try:
-            lines.append((number, json.loads(line)))
+            lines.append((f"{path}:{number}", json.loads(line)))
         except (RecursionError, ValueError) as error:
             raise Refused("format", f"{path}:{number}: expected JSON that Python reads: {error}",
                           "mend it, or take it out") from None
-    return path, lines
+    return lines
 
 
-def answer_chats(tokenizer, kind, path, lines):
+def answer_chats(tokenizer, kind, lines, has_mask=True, **progress):
+    mask = "assistant_masks" if kind == ASK_CHATS else "completion_mask"
     if kind == ASK_PAIRS:
         made = pairs_of_texts(tokenizer.encode, [line for _, line in lines])
-        return pack_chats(TEXTS, "completion_mask", made)
+        return pack_chats(TEXTS, mask if has_mask else "", made, **progress)
     chats = tokenizer.chats()
-    make, mask = (chats.chat, "assistant_masks")
-    if kind == ASK_CHAT_PAIRS:
-        make, mask = (chats.pair, "completion_mask")
-    return pack_chats(CHATS, mask, made_of_chats(make, path, lines))
+    made = made_of_chats(chats.chat if kind == ASK_CHATS else chats.pair, lines)
+    return pack_chats(CHATS, mask if has_mask else "", made, **progress)
+
+
+def chat_frames(request, tokenizer, lines, share):
+    """Frames of the rows of a table; pairs of two empty texts are none."""
+    for at in range(0, len(lines), TEXTS_AT_A_TIME):
+        some = lines[at : at + TEXTS_AT_A_TIME]
+        prompt = some[0][1].get("prompt")
+        kind = ASK_CHATS if "messages" in some[0][1] else ASK_CHAT_PAIRS
+        kind = ASK_PAIRS if isinstance(prompt, str) else kind
+        kept = [(place, line) for place, line in some
+                if kind != ASK_PAIRS or line["prompt"] or line["completion"]]
+        yield answer_chats(tokenizer, kind, kept, request["mask"] != "none", share=share,
+                           dropped=len(some) - len(kept))
 
 
 def text_frames(request, tokenizer, texts, share):
@@ -227,7 +239,10 @@ def file_frames(request, tokenizer):
         table = Table(request, columns, row)
         name = name or choose(request, columns)
         column = table.column(name)
-        if isinstance(column, list):
+        if are_chats(request, table, name):
+            yield from chat_frames(request, tokenizer, list(lines_of(table, name)), share)
+            row += len(column)
+        elif isinstance(column, list):
             yield from text_frames(request, tokenizer, column, share)
             row += len(column)
         else:
@@ -257,7 +272,7 @@ def serve(tokenizer, source, sink):
         if kind == ASK_TEXTS:
             frames = [pack_texts(tokenizer, read_texts(source, count))]
         elif kind != ASK_FILE:
-            frames = [answer_chats(tokenizer, kind, *read_lines(source, count))]
+            frames = [answer_chats(tokenizer, kind, read_lines(source, count))]
         else:
             frames = answer_file(json.loads(read_exactly(source, count)), tokenizer)
         for frame in frames:

@@ -100,8 +100,8 @@ static int check_mask(const struct rp_convert *convert, enum rp_ask ask, struct 
 static int add_chat(struct rp_convert *convert, json_t *object, const char *line, size_t bytes,
                     struct rp_error *error)
 {
-    json_t *prompt = json_object_get(object, "prompt");
     json_t *completion = json_object_get(object, "completion");
+    json_t *prompt = completion ? json_object_get(object, "prompt") : NULL; /* else it is a note */
     bool is_text = json_is_string(prompt) && json_is_string(completion);
     if (is_text && json_string_length(prompt) + json_string_length(completion) == 0) {
         convert->counts.too_small++;
