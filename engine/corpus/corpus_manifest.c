@@ -146,21 +146,6 @@ static const struct rp_manifest_source *source_of_shard(const struct rp_corpus *
     return corpus->sources[s].part;
 }
 
-/* The segment of a shard, which is counted within the source. */
-static const struct rp_manifest_segment *segment_of_shard(const struct rp_manifest_source *part,
-                                                          uint32_t shard)
-{
-    uint32_t low = 0, high = part->segment_count - 1;
-    while (low < high) {
-        uint32_t middle = low + (high - low + 1) / 2;
-        if (part->segments[middle].first_shard <= shard)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return &part->segments[low];
-}
-
 /* The URL of an object, with the query of the pattern that stands for it: the one that is its URL,
  * else one of its folder. The caller frees it; NULL when out of memory. */
 static char *url_of(const struct rp_source *source, const char *name)
@@ -193,7 +178,7 @@ static struct made *make_shard(const struct rp_corpus *corpus, uint32_t shard)
     uint32_t s;
     const struct rp_manifest_source *part = source_of_shard(corpus, shard, &s);
     uint32_t own = shard - corpus->sources[s].first_shard;
-    const struct rp_manifest_segment *segment = segment_of_shard(part, own);
+    const struct rp_manifest_segment *segment = rp_manifest_segment_of_shard(part, own);
     struct rp_manifest_record record;
     struct made *made = rp_calloc(1, sizeof *made);
     if (!made || !rp_manifest_record(corpus->manifest, segment, own - segment->first_shard, &record,

@@ -219,10 +219,12 @@ const uint64_t *rp_manifest_blocks(const struct rp_manifest_segment *segment);
  * shards. */
 uint64_t rp_manifest_first(const struct rp_manifest_segment *segment, uint32_t i);
 
-/** The segment of a document of a source; the shard of a document of a segment, or UINT32_MAX: the
- * page that says it is damaged. */
+/** The segment of a document of a source, and of a shard that is counted within the source; the
+ * shard of a document of a segment, or UINT32_MAX: the page that says it is damaged. */
 const struct rp_manifest_segment *rp_manifest_segment_of(const struct rp_manifest_source *source,
                                                          uint64_t document);
+const struct rp_manifest_segment *rp_manifest_segment_of_shard(
+    const struct rp_manifest_source *source, uint32_t shard);
 uint32_t rp_manifest_shard_of(const struct rp_manifest_segment *segment, uint64_t document);
 
 /** -RP_E_CORRUPT: a page of the manifest that was needed differs from its hash. */

@@ -62,18 +62,42 @@ int rp_manifest_check_source(const struct rp_manifest *manifest, uint32_t number
 
 /* ---- look-ups -------------------------------------------------------------------------------- */
 
-const struct rp_manifest_segment *rp_manifest_segment_of(const struct rp_manifest_source *source,
-                                                         uint64_t document)
+static uint64_t first_document(const struct rp_manifest_segment *segment)
+{
+    return segment->first_document;
+}
+
+static uint64_t first_shard(const struct rp_manifest_segment *segment)
+{
+    return segment->first_shard;
+}
+
+/* The last segment whose first document, or shard, is not behind this one. */
+static inline const struct rp_manifest_segment *find_segment(
+    const struct rp_manifest_source *source, uint64_t (*first)(const struct rp_manifest_segment *),
+    uint64_t number)
 {
     uint32_t low = 0, high = source->segment_count - 1;
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
-        if (source->segments[middle].first_document <= document)
+        if (first(&source->segments[middle]) <= number)
             low = middle;
         else
             high = middle - 1;
     }
     return &source->segments[low];
+}
+
+const struct rp_manifest_segment *rp_manifest_segment_of(const struct rp_manifest_source *source,
+                                                         uint64_t document)
+{
+    return find_segment(source, first_document, document);
+}
+
+const struct rp_manifest_segment *rp_manifest_segment_of_shard(
+    const struct rp_manifest_source *source, uint32_t shard)
+{
+    return find_segment(source, first_shard, shard);
 }
 
 /* The entry of a part of the segment; false: its page is damaged. */
