@@ -84,6 +84,9 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
     if (options->state_bytes > RP_STATE_BYTES_MAX)
         return rp_fail(error, -RP_E_USAGE, NULL, "a state token of %zu bytes is longer than any",
                        options->state_bytes);
+    if (options->monitor > RP_MONITOR_OFF)
+        return rp_fail(error, -RP_E_USAGE, "use a value of enum rp_monitor", "monitor is %" PRIu32,
+                       options->monitor);
     if (!options->state != !options->state_bytes)
         return rp_fail(error, -RP_E_USAGE, "give both, or neither to begin at the seat's position",
                        "state without state_bytes, or state_bytes (%zu) without state",
@@ -227,11 +230,14 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
     int code = rp_ring_view_take(view, &slot, &header, error);
     uint64_t oldest = view->release; /* another thread may be releasing it */
     bool full = view->next - oldest == view->geometry.slots;
-    if (code == RP_RING_TAKEN)
+    int checked = code == RP_RING_TAKEN
+                      ? rp_client_monitor(client, &view->geometry, slot, &header, error)
+                      : 0;
+    if (code == RP_RING_TAKEN && checked == 0)
         lend(client, slot, &header, batch);
     pthread_mutex_unlock(&client->lock);
     if (code == RP_RING_TAKEN)
-        return RP_NEXT_BATCH;
+        return checked < 0 ? checked : RP_NEXT_BATCH;
     if (code == RP_RING_CLOSED)
         return judge_closed(view, error);
     if (code == RP_RING_EMPTY)

@@ -79,6 +79,11 @@ void rp_client_delist(struct rp_client *client);
  * -RP_E_PROTOCOL, -ENOMEM. */
 RP_MUST_CHECK int rp_client_take_contract(struct rp_client *client, const struct rp_ring_view *view,
                                           const char *text, size_t bytes, struct rp_error *error);
+/** Whether the batch in a slot continues the one before it: 0, or -RP_E_PROTOCOL where the client's
+ * monitor does not only count what it finds. With `lock` held, before the batch is lent. */
+RP_MUST_CHECK int rp_client_monitor(struct rp_client *client, const struct rp_geometry *g,
+                                    const uint8_t *slot, const struct rp_slot_header *header,
+                                    struct rp_error *error);
 /** Fail with a text of the engine: "message", or "message\nhint". */
 int rp_client_fail_text(struct rp_error *error, int code, const char *prefix, const char *text);
 

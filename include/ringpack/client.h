@@ -47,6 +47,14 @@ extern "C" {
 
 struct rp_client;
 
+/* What a client does if a batch does not continue the one before it: its rows are not those that
+ * are next, or its state is not of the same stream. Each batch is looked at as it is taken. */
+enum rp_monitor {
+    RP_MONITOR_FAIL = 0, /* rp_client_next fails with -RP_E_PROTOCOL, and so does every later one */
+    RP_MONITOR_COUNT = 1, /* it is delivered, and counted in struct rp_client_counts */
+    RP_MONITOR_OFF = 2,
+};
+
 /* Zero means "default" in every field but rank and replica. Required: up to rank. */
 struct rp_client_options {
     uint64_t struct_size; /* sizeof(struct rp_client_options) */
@@ -71,6 +79,8 @@ struct rp_client_options {
     /* For rp_client_next: until the successor of an engine that died is there. 0 = 60 s; UINT64_MAX
      * = without limit */
     uint64_t restart_timeout_ns;
+    uint32_t monitor;  /* enum rp_monitor */
+    uint32_t reserved; /* zero */
 };
 
 /* A lease on one batch. Plain data; copies share the lease. Required: up to sections. */
@@ -173,6 +183,9 @@ struct rp_client_counts {
     uint64_t waits;                 /* calls of rp_client_next that found nothing ready */
     uint64_t wait_ns;               /* time spent in these calls */
     uint64_t reattaches;            /* attaches to a successor */
+    /* Batches in which the monitor found that rows are missing, that a row is given twice, or that
+     * they are of another stream. */
+    uint64_t gaps, repeats, foreign;
 };
 /** Fill in *counts. Returns 0, or -RP_E_USAGE if struct_size was not set. */
 RP_API int rp_client_counts(const struct rp_client *client, struct rp_client_counts *counts);

@@ -63,10 +63,14 @@ FAKE uint32_t fake_state(uint64_t next_row, char state[FAKE_STATE_BYTES])
                               (unsigned long long)next_row);
 }
 
+FAKE struct rp_row_info *fake_rows(const struct rp_geometry *g, uint8_t *slot)
+{
+    return (struct rp_row_info *)(void *)(slot + g->sections[RP_SECTION_ROWS].offset);
+}
+
 FAKE void fake_write_row(const struct rp_geometry *g, uint8_t *slot, uint32_t i, uint64_t row)
 {
-    struct rp_row_info *info = (struct rp_row_info *)(void *)(slot +
-                                                              g->sections[RP_SECTION_ROWS].offset);
+    struct rp_row_info *info = fake_rows(g, slot);
     int32_t *lengths = (int32_t *)(void *)(slot + g->sections[RP_SECTION_DOC_LENS].offset);
     int32_t *ids = (int32_t *)(void *)(slot + g->sections[RP_SECTION_INPUT_IDS].offset);
     info[i] = (struct rp_row_info){row, fake_fragments(row), FAKE_SEQ_LEN};
@@ -144,6 +148,8 @@ struct fake_options {
     uint32_t slots;
     uint64_t fail_at, stop_at; /* batch at which it fails or stops; 0 = never */
     uint64_t seed, pad_id;     /* of its contract */
+    uint64_t fault_at;         /* batch whose first row has a wrong number; 0 = none */
+    int64_t fault;             /* which is added to it */
 };
 
 /* The contract of that engine, of one field in each record. */
@@ -266,6 +272,8 @@ FAKE void fake_produce(struct fake_engine *engine)
             return rp_ring_set_status(ring, RP_RING_FAILED, (uint64_t) - (int64_t)RP_E_CORRUPT,
                                       "the disk is on fire\npour water");
         fake_write_batch(ring, ring->tail, o->generation);
+        if (o->fault_at && ring->tail == o->fault_at)
+            fake_rows(&ring->geometry, rp_ring_slot(ring, ring->tail))->row += (uint64_t)o->fault;
     }
 }
 

@@ -27,6 +27,14 @@ def check_form(return_type, pin_memory, keep):
         raise ValueError(f"keep is {keep}: expected 1 or more")
 
 
+def monitor_of(word):
+    """enum rp_monitor."""
+    words = ["raise", "count", None]
+    if word not in words:
+        raise ValueError(f"monitor is {word!r}: expected 'raise', 'count' or None")
+    return words.index(word)
+
+
 def working_folder():
     """Where relative paths begin, also for an engine that is started after a chdir; None where it
     has been removed."""

@@ -121,6 +121,7 @@ class Client:
         state,
         connect_timeout,
         restart_timeout,
+        monitor,
     ):
         self._c = library()
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
@@ -147,6 +148,7 @@ class Client:
             state_bytes=len(state) if state else 0,
             connect_timeout_ns=_nanoseconds(connect_timeout),
             restart_timeout_ns=_nanoseconds(restart_timeout),
+            monitor=monitor,
         )
         c, client = self._c, self._client
         code = call_patiently(

@@ -78,6 +78,8 @@ class ClientOptions(Structure):
         ("state_bytes", c_size_t),
         ("connect_timeout_ns", c_uint64),
         ("restart_timeout_ns", c_uint64),
+        ("monitor", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -97,6 +99,7 @@ class Counts(Structure):
     _fields_ = [
         ("struct_size", c_uint64),
         *((name, c_uint64) for name in "batches rows tokens waits wait_ns reattaches".split()),
+        *((name, c_uint64) for name in "gaps repeats foreign".split()),
     ]
 
 

@@ -10,21 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import Any, Optional, Union
 
-from ._arguments import check_form, whole, working_folder
+from ._arguments import check_form, monitor_of, whole, working_folder
 from ._client import END, Client, Left
 from ._engine import Engine, count_steps, engine_commands, place_given
 from ._form import form_of
 from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
-from ._state import (
-    STATE_KEY,
-    digest_of,
-    epochs_of,
-    import_state,
-    state_of,
-    text_of,
-    token_of,
-)
+from ._state import STATE_KEY, digest_of, epochs_of, import_state, state_of, text_of, token_of
 from ._views import import_torch
 from .batch import Batch
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
@@ -71,6 +63,8 @@ class Loader:
     connect_timeout: seconds until a running one has placed this rank (10; when a local rank
         starts it: 600).
     restart_timeout: seconds to wait for the successor of a dead one (60).
+    monitor: what to do with a batch that does not continue the one before it (a gap, a repeat,
+        another stream): "raise" ProtocolError, "count" it in counts(); None: do not check.
     program: path of `ringpack`; default: RINGPACK, else beside the package, else in PATH.
     options: every other key of the config (seed=1, packing="best_fit", num_epochs=3, ...), for an
         engine that is started here, and its accept_weights=True, fresh=True, state="FILE" and
@@ -115,6 +109,7 @@ class Loader:
         start_timeout: float = 600.0,
         connect_timeout: Optional[float] = None,
         restart_timeout: Optional[float] = None,
+        monitor: Optional[str] = "raise",
         program: Optional[FilePath] = None,
         **options: Any,
     ):
@@ -149,6 +144,7 @@ class Loader:
             rows=whole("batch_size", batch_size) or 0,
             seq_len=whole("seq_len", seq_len) or 0,
             restart_timeout=restart_timeout,
+            monitor=monitor_of(monitor),
         )
         self._profile, self._kind, self._flat = profile, return_type, bool(flat)
         self._pin_memory, self._keep, self._folder = pin_memory, keep, working_folder()
