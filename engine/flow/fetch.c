@@ -200,6 +200,8 @@ static void fetch_all(struct rp_fetcher *f)
             skip_ready(f);
         while (is_planned(f, f->next_ticket) && submit_ticket(f, f->next_ticket))
             f->next_ticket += f->options->readers;
+        if (is_remote)
+            rp_a32_store_relaxed(&f->at_server, rp_io_at_server(f->io));
         if (rp_io_in_flight(f->io) == 0) {
             sleep_until_planned(f);
             continue;

@@ -27,6 +27,7 @@ struct rp_fetcher {
     struct rp_error error;
     struct rp_io_counts published; /* what of this start's io is in the counts below */
     struct rp_a64 reads, read_bytes, short_reads, retries; /* for stat; writer: the reader */
+    struct rp_a32 at_server; /* the same: reads that wait for a server */
 };
 
 RP_MUST_CHECK int rp_fetcher_start(struct rp_fetcher *fetcher, struct rp_error *error);

@@ -183,4 +183,16 @@ struct rp_flow_counts {
 };
 void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts);
 
+/* The oldest ticket that is not delivered: what every ring waits for that has no batch. */
+struct rp_oldest_ticket {
+    bool is_running; /* false: the flow is stopped or has delivered all, and the rest is 0 */
+    bool is_planned, is_read, is_packed;
+    bool is_remote;       /* it is not read yet, and waits for a server or may come to it */
+    uint32_t full_ring;   /* the first of its rings whose consumers leave it no room; or NO_RING */
+    bool is_held_by_save; /* a save keeps the room that it needs, or that planning needs */
+};
+/** For ring `ring`, which may be served by a catch-up flow. By the caller of rp_flow_deliver, after
+ * it has polled the rings. */
+struct rp_oldest_ticket rp_flow_oldest_ticket(const struct rp_flow *flow, uint32_t ring);
+
 #endif

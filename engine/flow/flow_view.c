@@ -71,3 +71,82 @@ void rp_flow_counts(const struct rp_flow *flow, struct rp_flow_counts *counts)
         counts->read_retries += rp_a64_load_relaxed(&f->retries);
     }
 }
+
+/* ---- where the oldest ticket is -------------------------------------------------------------- */
+
+/* Of a ticket that is not read: does it wait for a server? What a cache has of objects is read from
+ * files, so then its reader must have asked a server for something. */
+static bool is_remote(const struct rp_flow *flow, const struct rp_ticket *ticket, uint64_t number)
+{
+    const struct rp_fetcher *reader = &flow->fetchers[number % flow->options.readers];
+    for (uint32_t i = 0; i < ticket->read_count; i++) {
+        uint32_t shard = ticket->reads[i].shard;
+        if (shard != RP_READ_CONTENTS && rp_corpus_shard(flow->options.corpus, shard)->url)
+            return !flow->options.cache || rp_a32_load_relaxed(&reader->at_server) > 0;
+    }
+    return false;
+}
+
+/* Has the ring no room for the batch? A save may keep slots that its consumers have released. */
+static bool lacks_room(const struct rp_flow *flow, uint32_t ring, uint64_t batch, bool *by_save)
+{
+    const struct rp_deliver *d = &flow->deliver;
+    const struct rp_ring *own = &d->rings[ring];
+    if (ring == d->ring_aside || batch < rp_a64_load_relaxed(&flow->arena.pack_from[ring]))
+        return false; /* another flow packs it */
+    *by_save |= d->held && batch >= rp_min_u64(own->release, d->held_batch) + own->geometry.slots;
+    return batch >= own->release + own->geometry.slots;
+}
+
+static uint32_t full_ring_of(const struct rp_flow *flow, const struct rp_ticket *ticket,
+                             bool *by_save)
+{
+    for (uint32_t i = 0; i < ticket->transfer_count; i++)
+        if (lacks_room(flow, ticket->transfers[i].ring, ticket->batch, by_save))
+            return ticket->transfers[i].ring;
+    for (uint32_t i = 0; i < ticket->row_count; i++)
+        if (lacks_room(flow, ticket->rows[i].ring, ticket->batch, by_save))
+            return ticket->rows[i].ring;
+    return RP_NO_RING;
+}
+
+/* While a save holds tickets, dispatch may have no slot, or no room in the data, for the next. */
+static bool save_holds_planning(const struct rp_flow *flow)
+{
+    const struct rp_arena_words *words = flow->arena.words;
+    uint64_t wanted = rp_a64_load_relaxed(&words->retired_wanted);
+    return flow->deliver.held && wanted != UINT64_MAX &&
+           rp_a64_load_relaxed(&words->retired) < wanted;
+}
+
+static bool is_at_limit(const struct rp_flow *catch_up)
+{
+    return catch_up->deliver.rings[0].tail >= catch_up->deliver.end_batch;
+}
+
+struct rp_oldest_ticket rp_flow_oldest_ticket(const struct rp_flow *flow, uint32_t ring)
+{
+    struct rp_oldest_ticket oldest = {.full_ring = RP_NO_RING};
+    const struct rp_deliver *d = &flow->deliver;
+    if (flow->catch_up && ring == d->ring_aside && !is_at_limit(flow->catch_up)) {
+        oldest = rp_flow_oldest_ticket(flow->catch_up, 0);
+        oldest.full_ring = oldest.full_ring == RP_NO_RING ? RP_NO_RING : ring;
+        return oldest;
+    }
+    if (!flow->running || d->ended)
+        return oldest;
+    uint64_t number = d->next_ticket;
+    const struct rp_ticket *ticket = rp_arena_ticket(&flow->arena, number);
+    uint64_t word = rp_a64_load_acquire(&ticket->state); /* PAIRS ticket-state */
+    oldest.is_running = true;
+    oldest.is_planned = word >= rp_ticket_word(number, RP_TICKET_PLANNED);
+    oldest.is_read = word >= rp_ticket_word(number, RP_TICKET_READY);
+    oldest.is_packed = word >= rp_ticket_word(number, RP_TICKET_PACKED);
+    if (!oldest.is_planned)
+        oldest.is_held_by_save = save_holds_planning(flow);
+    else if (!oldest.is_read)
+        oldest.is_remote = is_remote(flow, ticket, number);
+    else if (!oldest.is_packed)
+        oldest.full_ring = full_ring_of(flow, ticket, &oldest.is_held_by_save);
+    return oldest;
+}

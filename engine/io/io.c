@@ -139,6 +139,11 @@ uint32_t rp_io_in_flight(const struct rp_io *io)
     return io->depth - io->free_count;
 }
 
+uint32_t rp_io_at_server(const struct rp_io *io)
+{
+    return io->method->at_server ? io->method->at_server(io->self) : 0;
+}
+
 void rp_io_get_counts(const struct rp_io *io, struct rp_io_counts *counts)
 {
     *counts = io->counts;

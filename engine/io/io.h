@@ -80,8 +80,8 @@ struct rp_io_options {
  * (>= 0) or -errno; `reap` waits for at least `wait_min` <= max raw completions (0 = poll) and
  * returns how many it stored. A raw result is what the read would have returned: bytes >= 0 or
  * -errno. `open` fails with -errno and says why in *error. `keep`, `explain`, `use_region`,
- * `retries` and `describe` may be NULL. io.c never has more than options->depth reads at the
- * method.
+ * `retries`, `at_server` and `describe` may be NULL. io.c never has more than options->depth reads
+ * at the method.
  *
  * Objects belong to no rp_io: they are opened and closed by any thread, and closed only when no
  * read of them is in flight. */
@@ -100,7 +100,8 @@ struct rp_io_method {
     void (*use_region)(void *self, void *region, size_t bytes);
     int (*submit)(void *self, const struct rp_io_read *reads, unsigned count);
     int (*reap)(void *self, uint64_t *tags, int64_t *results, unsigned max, unsigned wait_min);
-    uint64_t (*retries)(const void *self); /* inside the method */
+    uint64_t (*retries)(const void *self);   /* inside the method */
+    uint32_t (*at_server)(const void *self); /* requests that a server has not answered yet */
     void (*describe)(const void *self, char *text, size_t text_bytes);
 };
 extern const struct rp_io_method rp_io_method_uring;
@@ -130,6 +131,8 @@ void rp_io_use_region(struct rp_io *io, void *region, size_t bytes);
 /** Reads that can be submitted now without exceeding the depth. */
 uint32_t rp_io_room(const struct rp_io *io);
 uint32_t rp_io_in_flight(const struct rp_io *io);
+/** How many of the reads in flight wait for a server. */
+uint32_t rp_io_at_server(const struct rp_io *io);
 /** Queue `count` <= rp_io_room reads; they start at the latest in the next rp_io_wait. */
 void rp_io_submit(struct rp_io *io, const struct rp_io_read *reads, unsigned count);
 /** Wait until at least wait_min reads are finished for good (0 = poll), store up to max; returns

@@ -437,6 +437,11 @@ static int http_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
     return (int)taken;
 }
 
+static uint32_t http_at_server(const void *self)
+{
+    return ((const struct http *)self)->at_server;
+}
+
 static uint64_t http_retries(const void *self)
 {
     return ((const struct http *)self)->retries;
@@ -462,5 +467,6 @@ const struct rp_io_method rp_io_method_http = {
     .submit = http_submit,
     .reap = http_reap,
     .retries = http_retries,
+    .at_server = http_at_server,
     .describe = http_describe,
 };

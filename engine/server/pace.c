@@ -9,10 +9,9 @@ static const struct rp_pace_sample *sample_of(const struct rp_pace *pace, uint64
     return &pace->samples[number % RP_PACE_SAMPLES];
 }
 
-bool rp_pace_is_due(const struct rp_pace *pace, uint64_t now_ns)
+uint64_t rp_pace_last_ns(const struct rp_pace *pace)
 {
-    return pace->count == 0 ||
-           now_ns - sample_of(pace, pace->count - 1)->at_ns >= RP_PACE_PERIOD_NS;
+    return pace->count == 0 ? 0 : sample_of(pace, pace->count - 1)->at_ns;
 }
 
 void rp_pace_note(struct rp_pace *pace, const struct rp_pace_sample *sample)

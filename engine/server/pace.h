@@ -28,8 +28,8 @@ struct rp_pace {
     struct rp_pace_sample samples[RP_PACE_SAMPLES];
 };
 
-/** Is the newest sample a period old, or is there none? */
-bool rp_pace_is_due(const struct rp_pace *pace, uint64_t now_ns);
+/** When the newest sample was taken; 0: there is none. */
+uint64_t rp_pace_last_ns(const struct rp_pace *pace);
 /** Keep a sample; times ascend. */
 void rp_pace_note(struct rp_pace *pace, const struct rp_pace_sample *sample);
 /** What a counter has grown by, a second: from the newest sample that is at least as old as the

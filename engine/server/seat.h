@@ -90,12 +90,26 @@ enum rp_seat_event {
     RP_SEAT_EVENTS
 };
 
+/* What a trainer waits for: cause.h decides. */
+enum rp_cause {
+    RP_CAUSE_NONE, /* it does not wait */
+    RP_CAUSE_DISK,
+    RP_CAUSE_NETWORK, /* an object store */
+    RP_CAUSE_PLAN,
+    RP_CAUSE_PACK,
+    RP_CAUSE_TRAINER, /* that has not released a batch whose room is needed */
+    RP_CAUSE_SAVE,    /* that copies what lies in the room that is needed */
+    RP_CAUSE_ENGINE,
+    RP_CAUSES
+};
+
 struct rp_seat {
     struct rp_ring *ring;
     uint32_t replica;
     enum rp_seat_state seat_state; /* written by rp_seat_transition alone */
     uint64_t rollback_epoch;       /* see above */
     struct rp_waits waits;         /* of consumers that have left */
+    uint64_t cause_ns[RP_CAUSES];  /* for which the seat's consumers waited, as far as was seen */
 };
 
 /** The state after the event, by the table above; RP_SEAT_STATES if the event cannot happen. */

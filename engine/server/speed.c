@@ -3,6 +3,7 @@
 #include "server/speed.h"
 
 #include "base/clock.h"
+#include "server/cause.h"
 #include "server/seats.h"
 
 void rp_engine_poll_rings(struct rp_engine *engine)
@@ -25,9 +26,12 @@ struct rp_pace_sample rp_engine_pace_sample(const struct rp_engine *engine)
 
 void rp_engine_note_pace(struct rp_engine *engine)
 {
-    if (!rp_pace_is_due(&engine->pace, rp_now_ns()))
+    uint64_t now = rp_now_ns(), last = rp_pace_last_ns(&engine->pace);
+    if (last && now - last < RP_PACE_PERIOD_NS)
         return;
     rp_engine_poll_rings(engine);
+    if (last)
+        rp_engine_note_causes(engine, now - last);
     struct rp_pace_sample sample = rp_engine_pace_sample(engine);
     rp_pace_note(&engine->pace, &sample);
 }

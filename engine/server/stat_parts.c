@@ -132,9 +132,11 @@ void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
 /* A line of /proc/self/status, in KiB there. */
 static json_t *status_bytes(const char *key)
 {
-    uint64_t kib;
-    return rp_read_number("/proc/self/status", key, &kib) ? json_integer((json_int_t)(kib << 10))
-                                                          : json_null();
+    uint64_t bytes;
+    if (!rp_read_number("/proc/self/status", key, &bytes))
+        return json_null();
+    bytes <<= 10;
+    return json_integer((json_int_t)bytes);
 }
 
 void rp_stat_add_memory(json_t *object, const struct rp_engine *engine)

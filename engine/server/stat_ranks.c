@@ -3,6 +3,7 @@
 #include <ctype.h>
 
 #include "base/clock.h"
+#include "server/cause.h"
 #include "server/seats.h"
 #include "server/stat_parts.h"
 
@@ -55,6 +56,22 @@ static void add_waits(json_t *object, const struct rp_seat *seat)
     json_decref(own);
 }
 
+/* Why it waits now, and why it did. */
+static void add_causes(json_t *object, const struct rp_engine *engine, const struct rp_seat *seat)
+{
+    struct rp_seat_cause now = rp_seat_cause(engine, seat);
+    json_t *seconds = json_object();
+    for (enum rp_cause cause = RP_CAUSE_NONE + 1; cause < RP_CAUSES; cause++)
+        json_object_set_new(seconds, rp_cause_name(cause),
+                            json_real(rp_stat_seconds(seat->cause_ns[cause])));
+    json_object_set_new(object, "cause", json_string(rp_cause_name(now.cause)));
+    json_object_set_new(object, "cause_rank",
+                        now.holder ? json_integer(now.holder->ring->geometry.rank) : json_null());
+    json_object_set_new(object, "cause_replica",
+                        now.holder ? json_integer(now.holder->replica) : json_null());
+    json_object_set_new(object, "cause_seconds", seconds);
+}
+
 json_t *rp_stat_ranks(const struct rp_engine *engine)
 {
     uint64_t furthest = 0;
@@ -64,11 +81,12 @@ json_t *rp_stat_ranks(const struct rp_engine *engine)
     for (uint32_t s = 0; s < engine->seat_count; s++) {
         const struct rp_seat *seat = &engine->seats[s];
         uint64_t behind = furthest - rp_seat_position(seat);
+        uint64_t behind_rows = behind * engine->config->batch_size;
         json_t *object = seat_object(engine, seat);
         json_object_set_new(object, "state", state_word(seat));
-        json_object_set_new(object, "behind_rows",
-                            json_integer((json_int_t)(behind * engine->config->batch_size)));
+        json_object_set_new(object, "behind_rows", json_integer((json_int_t)behind_rows));
         add_waits(object, seat);
+        add_causes(object, engine, seat);
         json_array_append_new(array, object);
     }
     return array;

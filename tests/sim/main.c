@@ -204,6 +204,7 @@ static int tell_many(void)
 static const char *const found_elsewhere[] = {
     "ask_for_each_reader",
     "ask_silent_engines",
+    "blame_next_stage",
     "close_files_in_use",
     "count_equal_saves",
     "count_steps_from_attach",

@@ -144,13 +144,58 @@ static void print_rank(const json_t *rank, bool has_replicas)
            wait_word(rank, "wait_p99_seconds").text, wait_word(rank, "wait_max_seconds").text);
 }
 
-/* What is the matter with a rank, in a sentence below the table. */
+/* What a rank waits for, as a phrase behind "for". */
+static struct word cause_word(const json_t *rank, bool has_replicas)
+{
+    static const char *const phrases[][2] = {
+        {"disk", "the disk"},     {"network", "the object store"}, {"plan", "planning"},
+        {"pack", "packing"},      {"trainer", "the trainer of"},   {"save", "a save"},
+        {"engine", "the engine"},
+    };
+    const char *cause = text_of(rank, "cause");
+    struct word word;
+    snprintf(word.text, sizeof word.text, "%.20s", cause);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(phrases); i++)
+        if (!strcmp(cause, phrases[i][0]))
+            snprintf(word.text, sizeof word.text, "%s", phrases[i][1]);
+    const json_t *holder = json_object_get(rank, "cause_rank");
+    size_t used = strlen(word.text);
+    if (json_is_integer(holder))
+        snprintf(word.text + used, sizeof word.text - used, " rank %lld",
+                 (long long)json_integer_value(holder));
+    used = strlen(word.text);
+    if (json_is_integer(holder) && has_replicas)
+        snprintf(word.text + used, sizeof word.text - used, ".%lld",
+                 (long long)count_of(rank, "cause_replica"));
+    return word;
+}
+
+/* What it waited for since the start, as far as that was seen. */
+static void print_causes(const json_t *rank, const char *name)
+{
+    json_t *causes = json_object_get(rank, "cause_seconds");
+    const char *separator = "";
+    for (void *i = json_object_iter(causes); i; i = json_object_iter_next(causes, i)) {
+        if (json_number_value(json_object_iter_value(i)) <= 0)
+            continue;
+        if (!*separator)
+            printf("rank %s has waited for: ", name);
+        printf("%s%.20s %s", separator, json_object_iter_key(i),
+               seconds_word(causes, json_object_iter_key(i)).text);
+        separator = ", ";
+    }
+    if (*separator)
+        putchar('\n');
+}
+
+/* What is the matter with a rank, in sentences below the table. */
 static void print_remarks(const json_t *rank, bool has_replicas)
 {
     struct word name = rank_word(rank, has_replicas);
+    print_causes(rank, name.text);
     if (json_number_value(json_object_get(rank, "waiting_seconds")) > 0)
-        printf("rank %s waits for a batch since %s\n", name.text,
-               seconds_word(rank, "waiting_seconds").text);
+        printf("rank %s now waits for %s, since %s\n", name.text,
+               cause_word(rank, has_replicas).text, seconds_word(rank, "waiting_seconds").text);
     if (json_is_true(json_object_get(rank, "holds")))
         printf("rank %s holds the others: its ring is full, and they wait for the next batch\n",
                name.text);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See cause.h. */
+#include "server/cause.h"
+
+#include "base/defect.h"
+#include "server/seats.h"
+
+enum rp_cause rp_decide_cause(const struct rp_wait_snapshot *snapshot)
+{
+    const struct rp_oldest_ticket *oldest = &snapshot->oldest;
+    if (!snapshot->waits)
+        return RP_CAUSE_NONE;
+    if (!oldest->is_running)
+        return RP_CAUSE_ENGINE;
+    if (!oldest->is_planned)
+        return oldest->is_held_by_save ? RP_CAUSE_SAVE : RP_CAUSE_PLAN;
+    if (!oldest->is_read && !RP_DEFECT(blame_next_stage))
+        return oldest->is_remote ? RP_CAUSE_NETWORK : RP_CAUSE_DISK;
+    if (oldest->is_packed)
+        return RP_CAUSE_PACK;
+    if (oldest->full_ring != RP_NO_RING)
+        return RP_CAUSE_TRAINER;
+    return oldest->is_held_by_save ? RP_CAUSE_SAVE : RP_CAUSE_PACK;
+}
+
+const char *rp_cause_name(enum rp_cause cause)
+{
+    static const char *const names[RP_CAUSES] = {
+        [RP_CAUSE_NONE] = "none", [RP_CAUSE_DISK] = "disk",     [RP_CAUSE_NETWORK] = "network",
+        [RP_CAUSE_PLAN] = "plan", [RP_CAUSE_PACK] = "pack",     [RP_CAUSE_TRAINER] = "trainer",
+        [RP_CAUSE_SAVE] = "save", [RP_CAUSE_ENGINE] = "engine",
+    };
+    RP_ASSERT(cause < RP_CAUSES);
+    return names[cause];
+}
+
+/* The seat of the ring that has released least, another one than `waiting` where several have. */
+static const struct rp_seat *last_seat(const struct rp_engine *engine, uint32_t ring,
+                                       const struct rp_seat *waiting)
+{
+    const struct rp_seat *last = NULL;
+    for (uint32_t s = 0; s < engine->seat_count; s++) {
+        const struct rp_seat *seat = &engine->seats[s];
+        if (seat->ring != &engine->rings[ring])
+            continue;
+        if (!last || rp_seat_position(seat) < rp_seat_position(last) ||
+            (last == waiting && rp_seat_position(seat) == rp_seat_position(last)))
+            last = seat;
+    }
+    return last;
+}
+
+struct rp_seat_cause rp_seat_cause(const struct rp_engine *engine, const struct rp_seat *seat)
+{
+    bool waits = rp_seat_waits_since_ns(seat) != 0;
+    struct rp_wait_snapshot snapshot = {.waits = waits, .oldest.full_ring = RP_NO_RING};
+    if (waits && engine->flow_running)
+        snapshot.oldest = rp_flow_oldest_ticket(engine->flow,
+                                                (uint32_t)(seat->ring - engine->rings));
+    struct rp_seat_cause found = {.cause = rp_decide_cause(&snapshot)};
+    if (found.cause == RP_CAUSE_TRAINER)
+        found.holder = last_seat(engine, snapshot.oldest.full_ring, seat);
+    return found;
+}
+
+void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns)
+{
+    for (uint32_t s = 0; s < engine->seat_count; s++) {
+        struct rp_seat *seat = &engine->seats[s];
+        enum rp_cause cause = rp_seat_cause(engine, seat).cause;
+        if (cause != RP_CAUSE_NONE)
+            seat->cause_ns[cause] += passed_ns;
+    }
+}

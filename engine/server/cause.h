@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cause.h — what a trainer waits for, decided from where the oldest ticket is.
+ *
+ * Tickets are delivered in order, so each ring without a batch waits for the oldest ticket that is
+ * not delivered, whatever later tickets do; and that ticket is at one stage:
+ *
+ *   waits  ticket is              room in its rings        cause    who is named
+ *   -----  ---------------------  -----------------------  -------  ----------------------------
+ *   no                                                     NONE
+ *   yes    in no running flow                              ENGINE
+ *   yes    not planned            a save holds it          SAVE
+ *   yes    not planned            any                      PLAN
+ *   yes    planned, to be read    of a server              NETWORK
+ *   yes    planned, to be read    of a file                DISK
+ *   yes    read                   none: a ring is full     TRAINER  the seat of it that is last
+ *   yes    read                   a save holds it          SAVE
+ *   yes    read                   there is                 PACK
+ *   yes    packed                                          PACK     (about to be delivered)
+ *
+ * ENGINE: the engine moves the stream to another row, has failed, or has delivered all of it.
+ * PLAN includes pages of an index that come from a disk; with mapped files, which are read as they
+ * are packed, PACK includes their pages. */
+#ifndef RP_SERVER_CAUSE_H
+#define RP_SERVER_CAUSE_H
+
+#include "server/engine.h"
+
+/* What decides. */
+struct rp_wait_snapshot {
+    bool waits;
+    struct rp_oldest_ticket oldest; /* that the waiting trainer's ring needs */
+};
+
+enum rp_cause rp_decide_cause(const struct rp_wait_snapshot *snapshot);
+/** "disk", "trainer" and the like. */
+const char *rp_cause_name(enum rp_cause cause);
+
+/* The cause, and of TRAINER the seat whose trainer it is; else NULL. */
+struct rp_seat_cause {
+    enum rp_cause cause;
+    const struct rp_seat *holder;
+};
+/** Why the trainer of the seat waits now. */
+struct rp_seat_cause rp_seat_cause(const struct rp_engine *engine, const struct rp_seat *seat);
+/** Add the time since the last look, `passed_ns`, to the causes of all that wait now. */
+void rp_engine_note_causes(struct rp_engine *engine, uint64_t passed_ns);
+
+#endif
