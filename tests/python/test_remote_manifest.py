@@ -333,3 +333,19 @@ def test_refused_manifests_of_stores(program, folder, store):
     refuse("expected objects alone", "-o FILE", sources=here["sources"])
     path.write_text(json.dumps({**config, "manifest": "s3://b/m.rpm"}))
     refused(program, "index", "-c", path, texts=["s3://b/m.rpm", "nothing is written", "-o FILE"])
+
+
+def test_files_and_objects_in_one_manifest(program, folder, corpus, store, tmp_path):
+    """With a cache of blocks, what a run has read is not asked for again."""
+    on_disk = serve_all(program, folder, corpus, inputs=BLOCKS)
+    shutil.copytree(corpus.folder, store.folder, dirs_exist_ok=True)
+    there = at(corpus, store.base)
+    for source, files in zip(there.sources, corpus.sources, strict=True):
+        source["shards"][0] = files["shards"][0]
+    manifest = str(folder / "m.rpm")
+    index(program, folder, config_of(there, manifest=manifest))
+    machine = {"manifest": manifest, "cache_bytes": "64m", "cache_dir": str(tmp_path / "blocks")}
+    for _ in range(2):
+        store.asked.clear()
+        assert serve_all(program, folder, there, inputs=BLOCKS, **machine) == on_disk
+    assert store.asked == []
