@@ -19,6 +19,7 @@
     X(count_published, "a checkpoint is cut at the published batches, not at the consumed ones")   \
     X(drop_exported_field, "the JSON of a state lacks one field of its token")                     \
     X(evict_next_needed, "a full cache evicts what is needed next, not what is needed last")       \
+    X(fetch_during_fill, "a reader asks a server for what is being fetched into the cache")        \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
     X(forget_shard_stamp, "the time of a shard is not compared with its manifest")                 \

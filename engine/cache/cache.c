@@ -126,6 +126,7 @@ void rp_cache_counts(struct rp_cache *cache, struct rp_cache_counts *counts)
         .kept_bytes = rp_a64_load_relaxed(&cache->kept_bytes),
         .evicted_bytes = rp_a64_load_relaxed(&cache->evicted_bytes),
         .declined_bytes = rp_a64_load_relaxed(&cache->declined_bytes),
+        .filled_bytes = rp_a64_load_relaxed(&cache->filled_bytes),
         .damaged_bytes = rp_a64_load_relaxed(&cache->damaged_bytes),
         .failures = rp_a64_load_relaxed(&cache->failures),
         .held_bytes = rp_space_peek(&cache->space),

@@ -103,6 +103,25 @@ void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint3
 /** For stat: a read of which so many bytes came from the file, and so many from the server. */
 void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server);
 
+/* ---- fills: what is fetched before a reader wants it. One thread ----------------------------- */
+
+#define RP_CACHE_FILLS_MAX 4u
+
+/** May so many bytes be fetched now? Not while a reader has a request at the server or a write has
+ * failed lately, and not if the cache would be nearly full: nothing is evicted for a fill. */
+bool rp_cache_may_fill(struct rp_cache *cache, uint64_t bytes);
+/** Some bytes begin to be fetched: readers that want them wait. The number of the fill, or -1: as
+ * many as may be are under way. */
+RP_MUST_CHECK int rp_kept_fill_begin(struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+/** They have arrived, or NULL: they will not. The fill ends when they are written or dropped. */
+void rp_kept_fill_end(struct rp_kept *kept, uint32_t fill, const void *data);
+
+/** For readers: are any of these bytes being filled? */
+bool rp_kept_is_filling(const struct rp_kept *kept, uint64_t offset, uint32_t bytes);
+/** A reader's request is at the server, or no longer. */
+void rp_kept_request_begins(struct rp_kept *kept);
+void rp_kept_request_ends(struct rp_kept *kept);
+
 struct rp_cache_counts {
     uint64_t hits, misses; /* reads: all of it from the file, or not */
     uint64_t hit_bytes, fetched_bytes;
@@ -110,6 +129,7 @@ struct rp_cache_counts {
     uint64_t epoch_fetched_bytes, last_epoch_fetched_bytes;
     uint64_t kept_bytes, evicted_bytes; /* by this engine */
     uint64_t declined_bytes; /* not kept: needed later than all that is there, or no time for it */
+    uint64_t filled_bytes;   /* fetched before a reader wanted them; not in fetched_bytes */
     uint64_t damaged_bytes;  /* given up because a hash differed */
     uint64_t failures;       /* writes that failed, as on a full disk */
     uint64_t held_bytes, bytes_max; /* by all engines; the limit */

@@ -27,6 +27,12 @@ struct rp_kept {
     struct rp_a32 doubts; /* jobs that look at pages which were not what was written */
 };
 
+/* Bytes that are fetched before a reader wants them. */
+struct rp_cache_fill {
+    const struct rp_kept *kept; /* NULL: there is none */
+    uint64_t first, last;
+};
+
 /* Bytes to write; without data, pages to be looked at because they were not what was written. */
 struct rp_cache_job {
     struct rp_cache_job *next;
@@ -34,8 +40,16 @@ struct rp_cache_job {
     uint64_t offset;
     uint32_t bytes;
     bool has_data;
+    bool is_fill; /* number `fill`, which ends with the job */
+    uint32_t fill;
     uint8_t data[];
 };
+
+/** Queue bytes to be written; false: they are declined. With a fill, it ends with them. */
+bool rp_kept_queue(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes,
+                   const uint32_t *fill);
+/** The fill is over: readers no longer wait for it. */
+void rp_cache_fill_over(struct rp_cache *cache, uint32_t fill);
 
 struct rp_cache {
     struct rp_cache_options options;
@@ -49,6 +63,8 @@ struct rp_cache {
     uint64_t queued_bytes;
     bool is_busy, is_closing;
     uint64_t epoch, epoch_fetched_bytes, last_epoch_fetched_bytes; /* under the mutex */
+    struct rp_cache_fill fills[RP_CACHE_FILLS_MAX];                /* under the mutex */
+    struct rp_a32 requests;                                        /* of readers, at the server */
     pthread_t thread;
 
     /* the thread's own */
@@ -62,7 +78,7 @@ struct rp_cache {
     struct rp_cache_pause writes, reads;
 
     struct rp_a64 hits, misses, hit_bytes, fetched_bytes;
-    struct rp_a64 kept_bytes, evicted_bytes, declined_bytes, damaged_bytes, failures;
+    struct rp_a64 kept_bytes, evicted_bytes, declined_bytes, damaged_bytes, failures, filled_bytes;
 };
 
 #endif

@@ -302,6 +302,8 @@ void *rp_keeper_run(void *argument)
         pthread_mutex_unlock(&cache->mutex);
         if (!job->has_data)
             rp_a32_add_relaxed(&job->kept->doubts, UINT32_MAX);
+        if (job->is_fill)
+            rp_cache_fill_over(cache, job->fill);
         rp_kept_close(job->kept);
         free(job);
     }

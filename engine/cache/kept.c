@@ -146,7 +146,8 @@ static bool are_same(const struct rp_kept_file *file, uint64_t offset, const uin
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-static void add_job(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
+bool rp_kept_queue(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes,
+                   const uint32_t *fill)
 {
     struct rp_cache *cache = kept->cache;
     pthread_mutex_lock(&cache->mutex);
@@ -164,10 +165,14 @@ static void add_job(struct rp_kept *kept, uint64_t offset, const void *data, uin
         if (has_room && data)
             cache->queued_bytes -= bytes;
         pthread_mutex_unlock(&cache->mutex);
-        return;
+        return false;
     }
-    *job = (struct rp_cache_job){
-        .kept = kept, .offset = offset, .bytes = bytes, .has_data = data != NULL};
+    *job = (struct rp_cache_job){.kept = kept,
+                                 .offset = offset,
+                                 .bytes = bytes,
+                                 .has_data = data != NULL,
+                                 .is_fill = fill != NULL,
+                                 .fill = fill ? *fill : 0};
     if (data)
         memcpy(job->data, data, bytes);
     pthread_mutex_lock(&cache->mutex);
@@ -176,12 +181,13 @@ static void add_job(struct rp_kept *kept, uint64_t offset, const void *data, uin
     cache->last = job;
     pthread_cond_signal(&cache->work);
     pthread_mutex_unlock(&cache->mutex);
+    return true;
 }
 
 void rp_kept_doubt(struct rp_kept *kept, uint64_t offset, uint32_t bytes)
 {
     rp_a32_add_relaxed(&kept->doubts, 1);
-    add_job(kept, offset, NULL, bytes);
+    (void)rp_kept_queue(kept, offset, NULL, bytes, NULL);
 }
 
 bool rp_kept_check(struct rp_kept *kept, uint64_t offset, const void *data, uint32_t bytes)
@@ -202,7 +208,7 @@ void rp_kept_keep(struct rp_kept *kept, uint64_t offset, const void *data, uint3
     /* With doubts, the cache's thread is about to clear the bits of some of these pages. */
     if (kept &&
         (rp_a32_load_relaxed(&kept->doubts) || rp_kept_look(kept, offset, bytes).head < bytes))
-        add_job(kept, offset, data, bytes);
+        (void)rp_kept_queue(kept, offset, data, bytes, NULL);
 }
 
 void rp_kept_note(struct rp_kept *kept, uint64_t from_file, uint64_t from_server)

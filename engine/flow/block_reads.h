@@ -54,6 +54,13 @@ struct rp_block_reads {
     uint32_t pair;       /* looked at next */
 };
 
+/** What a block takes up in the file of its first document: shard and runs of *block_read. The
+ * block is cut to what lies there, and the rest is another block read. False if it has too many
+ * runs, or a document of it is damaged: its documents are then read one by one, as far as they are
+ * used. By any thread. */
+bool rp_block_runs_find(const struct rp_corpus *corpus, struct rp_plan_block *block,
+                        struct rp_block_read *block_read);
+
 /** Decide whether a stream benefits from block reads, with `data_bytes` of memory for them. If it
  * would and the memory is too small, that is logged. */
 RP_MUST_CHECK int rp_block_reads_open(struct rp_block_reads *block_reads,

@@ -39,6 +39,7 @@ void rp_next_use_start(struct rp_next_use *next_use, const struct rp_plan *plan,
     rp_forecast_set_all(next_use->forecast, plan);
     for (uint32_t lane = 0; block_reads->is_local && lane < block_reads->blocks.lanes; lane++)
         rp_forecast_set_local(next_use->forecast, lane, block_reads->is_local[lane]);
+    rp_a32_store_release(&next_use->started, 1); /* PAIRS next-use-started */
 }
 
 void rp_next_use_note(struct rp_next_use *next_use, const struct rp_plan *plan,

@@ -16,7 +16,8 @@
 struct rp_next_use {
     const struct rp_corpus *corpus;
     struct rp_forecast *forecast;
-    uint32_t next_pair; /* of lane and source, noted next */
+    uint32_t next_pair;    /* of lane and source, noted next */
+    struct rp_a32 started; /* 1: a flow has started, so positions are those of the stream */
 };
 
 RP_MUST_CHECK int rp_next_use_open(struct rp_next_use *next_use, const struct rp_corpus *corpus,

@@ -11,8 +11,6 @@
 /* Two ranges with a gap of at most this many bytes are read as one: a second read costs about as
  * much as copying 4 KiB. */
 #define COALESCE_GAP_BYTES 4096u
-/* The same between the documents of a block, where reads are long. */
-#define BLOCK_GAP_BYTES (16u << 10)
 /* The most that one ticket reads, unless a single range is longer: enough for many reads in flight,
  * little enough that the packer finds the bytes in cache. */
 #define TICKET_DATA_BYTES (256u << 10)
@@ -294,92 +292,6 @@ int rp_reads_place(struct rp_reads *reads, uint64_t row, struct rp_transfer *tra
 
 /* ---- block reads ----------------------------------------------------------------------------- */
 
-/* Do tokens take up nearly all of the file? Then a block is read from its first document to its
- * last one, and nobody asks where the others lie. */
-static bool is_dense(const struct rp_corpus *corpus, uint32_t shard, uint32_t width)
-{
-    const struct rp_shard *info = rp_corpus_shard(corpus, shard);
-    return info->tokens >= info->bytes / 8 * 7 / width;
-}
-
-/* Add the bytes [first, last) behind the last run of a block, or to it if they are near. False if
- * there are too many runs, or they do not ascend. */
-static bool add_run(struct rp_block_read *block_read, uint64_t first, uint64_t last)
-{
-    uint32_t count = block_read->run_count;
-    struct rp_block_run *run = count ? &block_read->runs[count - 1] : NULL;
-    if (first == last)
-        return true;
-    if (run && first < run->first)
-        return false;
-    if (run && first <= run->last + BLOCK_GAP_BYTES) {
-        run->last = rp_max_u64(run->last, last);
-        return true;
-    }
-    if (count == RP_BLOCK_RUNS_MAX)
-        return false;
-    block_read->runs[block_read->run_count++] = (struct rp_block_run){first, last, 0};
-    return true;
-}
-
-static bool add_document(const struct rp_source *source, uint64_t document,
-                         struct rp_block_read *block_read)
-{
-    struct rp_extent extent;
-    struct rp_error ignored;
-    return rp_source_extent(source, document, &extent, &ignored) == 0 &&
-           extent.shard == block_read->shard &&
-           add_run(block_read, extent.byte_offset,
-                   extent.byte_offset + extent.tokens * extent.width);
-}
-
-/* How many of the block's documents, from the first on, lie in this shard, as the first does. */
-static uint64_t count_in_shard(const struct rp_source *source, const struct rp_plan_block *block,
-                               uint32_t shard)
-{
-    uint64_t low = 1, high = block->documents, middle = high;
-    while (low < high) { /* mostly all of them do: these are looked at first */
-        struct rp_extent extent;
-        struct rp_error ignored;
-        bool is_inside = rp_source_extent(source, block->first_document + middle - 1, &extent,
-                                          &ignored) == 0 &&
-                         extent.shard == shard;
-        if (is_inside)
-            low = middle;
-        else
-            high = middle - 1;
-        middle = low + (high - low + 1) / 2;
-    }
-    return low;
-}
-
-/* What a block takes up in the file of its first document; the block is cut to what lies there, and
- * the rest is another block read. False if it has too many runs, or a document of it is damaged:
- * its documents are then read one by one, as far as they are used. */
-static bool find_runs(const struct rp_reads *reads, struct rp_plan_block *block,
-                      struct rp_block_read *block_read)
-{
-    const struct rp_source *source = rp_corpus_source(reads->options->corpus, block->source);
-    uint64_t first = block->first_document;
-    struct rp_extent begin, end;
-    struct rp_error ignored;
-    if (rp_source_extent(source, first, &begin, &ignored) < 0)
-        return false;
-    block->documents = count_in_shard(source, block, begin.shard);
-    uint64_t last = first + block->documents - 1;
-    if (rp_source_extent(source, last, &end, &ignored) < 0)
-        return false;
-    uint64_t end_byte = end.byte_offset + end.tokens * end.width;
-    block_read->shard = begin.shard;
-    block_read->run_count = 0;
-    if (is_dense(reads->options->corpus, begin.shard, begin.width))
-        return begin.byte_offset < end_byte && add_run(block_read, begin.byte_offset, end_byte);
-    for (uint64_t d = first; d <= last; d++)
-        if (!add_document(source, d, block_read))
-            return false;
-    return block_read->run_count > 0;
-}
-
 /* Give each run the place in its file that is read, and count what reading all of them takes.
  * False if that is too much for one ticket. */
 static bool round_runs(const struct rp_reads *reads, const struct rp_file *file,
@@ -422,7 +334,7 @@ enum rp_reads_block rp_reads_next_block(struct rp_reads *reads, const struct rp_
     if (!next_due(reads, plan, &block))
         return RP_READS_NO_BLOCK;
     part = block;
-    if (!find_runs(reads, &part, block_read) ||
+    if (!rp_block_runs_find(reads->options->corpus, &part, block_read) ||
         rp_files_get(reads->files, block_read->shard, retired(reads), &file, &room_at, &ignored) !=
             RP_FILES_OPEN ||
         !round_runs(reads, file, block_read, &bytes)) {

@@ -74,6 +74,9 @@ struct rp_io_options {
      * never. Reads then come back with -ECANCELED. */
     bool (*is_stopping)(void *context);
     void *context;
+    /* Nobody waits for these reads: they fill a cache. They do not count as its hits and misses,
+     * and wait for no other fill. */
+    bool is_fill;
 };
 
 /* A method: how reads reach the kernel. `submit` takes up to count reads, returns how many it took

@@ -24,33 +24,26 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cache/cache.h"
-#include "io/io.h"
+#include "io/http_object.h"
 #include "object/curl.h"
 #include "object/requests.h"
 
-/* AWS advises ranges of 8 to 16 MiB; 16 of them in flight are 1 GB/s at 50 ms. */
-#define RANGE_BYTES (8u << 20)
 #define TAKE_MAX 64u
 #define LOOK_MS 2u
 #define LOOK_FILES_MS 1u
 #define LOCAL_DEPTH_MAX 4096u
-
-struct http_object {
-    struct rp_object *object; /* NULL = a file */
-    struct rp_io_object file;
-    uint64_t bytes;
-    char *identity;
-    struct rp_kept *kept; /* NULL: nothing is kept of it */
-};
+/* A reader waits no longer for a fill than a server usually needs. */
+#define FILL_WAIT_NS 5000000000u
 
 /* Parts of a read: of a tag of the files' method, beside the number of the slot. */
 enum part { WHOLE_FILE, HEAD, TAIL, PARTS };
 
 struct slot {
     struct rp_object_request request;
-    const struct http_object *of;
+    const struct rp_http_object *of;
     struct rp_io_read read; /* as it was submitted */
     uint32_t bytes;         /* of it, that lie in the object */
     struct rp_cache_held held;
@@ -59,6 +52,7 @@ struct slot {
     bool is_requested, is_at_server; /* a part was asked of the server; it is still in flight */
     bool is_damaged;                 /* a part from the cache is not what was written */
     bool is_dropped;                 /* nobody waits for it any more */
+    uint64_t fill_until_ns; /* not 0: no part is in flight, because the bytes are being filled */
 };
 
 struct http {
@@ -66,7 +60,7 @@ struct http {
     const struct rp_io_method *files;
     void *files_self;
     struct rp_io_read *queue; /* [PARTS * depth], for `files`; tag = slot * PARTS + part */
-    uint32_t queued, at_files, at_server;
+    uint32_t queued, at_files, at_server, at_fills;
     struct slot *slots; /* [depth] */
     uint32_t depth;
     struct {
@@ -75,75 +69,8 @@ struct http {
     } * results; /* [depth], of reads that are done */
     uint32_t result_count;
     uint64_t retries;
-    bool (*is_stopping)(void *context);
-    void *context;
+    struct rp_io_options options;
 };
-
-/* ---- objects --------------------------------------------------------------------------------- */
-
-static void http_close_object(const struct rp_io_object *object)
-{
-    struct http_object *it = (struct http_object *)object->handle;
-    rp_kept_close(it->kept);
-    if (it->object)
-        rp_object_close(it->object);
-    else
-        rp_io_close_file(&it->file);
-    free(it->identity);
-    free(it);
-}
-
-static int open_remote(struct http_object *it, const struct rp_io_place *place,
-                       struct rp_error *error)
-{
-    it->bytes = place->bytes;
-    it->identity = strdup(place->identity);
-    if (!it->identity)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
-    int code = rp_object_open(&it->object, place->path, error);
-    if (code == 0 && place->cache && place->identity[0]) /* else it may change unnoticed */
-        it->kept = rp_kept_open(place->cache, place->number);
-    return code;
-}
-
-static int open_local(struct http_object *it, const struct rp_io_place *place,
-                      struct rp_error *error)
-{
-    struct rp_io_place buffered = *place;
-    buffered.direct = false;
-    return rp_io_open_file(&it->file, &buffered, error);
-}
-
-static int http_open_object(struct rp_io_object *object_out, const struct rp_io_place *place,
-                            struct rp_error *error)
-{
-    struct http_object *it = rp_calloc(1, sizeof *it);
-    if (!it)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for an object");
-    int code = place->identity ? open_remote(it, place, error) : open_local(it, place, error);
-    if (code < 0) {
-        free(it->identity);
-        free(it);
-        return code;
-    }
-    const struct rp_io_object remote = {
-        .fd = -1, .alignment = it->kept ? RP_CACHE_PAGE_BYTES : 1, .read_bytes = RANGE_BYTES};
-    *object_out = place->identity ? remote : it->file;
-    object_out->handle = (intptr_t)it;
-    return 0;
-}
-
-static void http_keep(const struct rp_io_object *object, uint64_t offset, const void *data,
-                      uint32_t bytes)
-{
-    rp_kept_keep(((const struct http_object *)object->handle)->kept, offset, data, bytes);
-}
-
-static int http_explain(const struct rp_io_object *object, struct rp_error *error)
-{
-    const struct http_object *it = (const struct http_object *)object->handle;
-    return it->object ? rp_object_failure(it->object, error) : 0;
-}
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -176,8 +103,7 @@ static int http_open(void **self, const struct rp_io_options *options, struct rp
     if (!http)
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a reader");
     http->depth = options->depth;
-    http->is_stopping = options->is_stopping;
-    http->context = options->context;
+    http->options = *options;
     http->slots = rp_calloc(http->depth, sizeof *http->slots);
     http->results = rp_calloc(http->depth, sizeof *http->results);
     http->queue = rp_calloc((size_t)http->depth * PARTS, sizeof *http->queue);
@@ -222,7 +148,17 @@ static void request(struct http *http, struct slot *slot, uint32_t first, uint32
     slot->is_requested = slot->is_at_server = true;
     slot->parts_left++;
     http->at_server++;
+    if (slot->of->kept && !http->options.is_fill)
+        rp_kept_request_begins(slot->of->kept);
     rp_requests_start(http->requests, &slot->request);
+}
+
+static void leave_server(struct http *http, struct slot *slot)
+{
+    RP_ASSERT(slot->is_at_server);
+    slot->is_at_server = false;
+    if (slot->of->kept && !http->options.is_fill)
+        rp_kept_request_ends(slot->of->kept);
 }
 
 /* Bytes [first, last) of a read, from byte `offset` of a file on. */
@@ -241,9 +177,27 @@ static void read_file(struct http *http, struct slot *slot, enum part part, int 
     slot->parts_left++;
 }
 
-static void read_kept(struct http *http, struct slot *slot)
+/* Is what the cache lacks of a read being filled? Then the read waits for it. */
+static bool waits_for_fill(struct http *http, struct slot *slot)
+{
+    uint64_t until_ns = slot->fill_until_ns ? slot->fill_until_ns : rp_now_ns() + FILL_WAIT_NS;
+    bool waits = !http->options.is_fill && slot->held.head + slot->held.tail < slot->bytes &&
+                 rp_kept_is_filling(slot->of->kept, slot->read.offset, slot->bytes) &&
+                 rp_now_ns() < until_ns;
+    http->at_fills += waits;
+    http->at_fills -= slot->fill_until_ns != 0;
+    slot->fill_until_ns = waits ? until_ns : 0;
+    return waits;
+}
+
+/* From the cache what it has, and the rest of the server. */
+static void read_object(struct http *http, struct slot *slot)
 {
     const struct rp_kept *kept = slot->of->kept;
+    if (kept)
+        slot->held = rp_kept_look(kept, slot->read.offset, slot->bytes);
+    if (kept && waits_for_fill(http, slot))
+        return;
     uint32_t bytes = slot->bytes, head = slot->held.head, tail = slot->held.tail;
     uint64_t offset = head + tail ? rp_kept_data_offset(kept) + slot->read.offset : 0;
     if (head)
@@ -256,7 +210,7 @@ static void read_kept(struct http *http, struct slot *slot)
 
 static void start(struct http *http, const struct rp_io_read *read)
 {
-    const struct http_object *it = (const struct http_object *)read->object;
+    const struct rp_http_object *it = (const struct rp_http_object *)read->object;
     struct slot *slot = http->slots;
     while (slot->is_used)
         slot++;
@@ -267,9 +221,7 @@ static void start(struct http *http, const struct rp_io_read *read)
     }
     RP_ASSERT(read->offset < it->bytes);
     slot->bytes = (uint32_t)rp_min_u64(read->bytes, it->bytes - read->offset);
-    if (it->kept)
-        slot->held = rp_kept_look(it->kept, read->offset, slot->bytes);
-    read_kept(http, slot);
+    read_object(http, slot);
 }
 
 static int http_submit(void *self, const struct rp_io_read *reads, unsigned count)
@@ -308,7 +260,7 @@ static void finish_part(struct http *http, struct slot *slot)
     }
     if (slot->is_damaged && result >= 0)
         result = -ECANCELED; /* requests were dropped meanwhile */
-    if (slot->of->kept && result >= 0)
+    if (slot->of->kept && result >= 0 && !http->options.is_fill)
         rp_kept_note(slot->of->kept, held, slot->bytes - held);
     finish(http, slot, result);
 }
@@ -377,14 +329,14 @@ static void take_requests(struct http *http, bool wait)
                                            .most_ms = http->at_files ? LOOK_FILES_MS
                                                       : wait         ? 0
                                                                      : LOOK_MS,
-                                           .is_stopping = http->is_stopping,
-                                           .context = http->context};
+                                           .is_stopping = http->options.is_stopping,
+                                           .context = http->options.context};
     unsigned count = rp_requests_wait(http->requests, done, TAKE_MAX, &until);
     http->at_server -= count;
     for (unsigned i = 0; i < count; i++) {
         struct slot *slot = (struct slot *)(void *)done[i];
         RP_STATIC_ASSERT(offsetof(struct slot, request) == 0, "a request is the head of its slot");
-        slot->is_at_server = false;
+        leave_server(http, slot);
         finish_part(http, slot);
     }
     http->retries = rp_requests_retries(http->requests);
@@ -398,12 +350,27 @@ static void drop_requests(struct http *http)
     http->at_server = 0;
     for (uint32_t i = 0; i < http->depth; i++) {
         struct slot *slot = &http->slots[i];
-        if (!slot->is_used || !slot->is_at_server)
+        if (!slot->is_used || (!slot->is_at_server && !slot->fill_until_ns))
             continue;
-        slot->is_at_server = false;
         slot->is_dropped = true;
-        finish_part(http, slot);
+        if (slot->fill_until_ns) {
+            http->at_fills--;
+            finish(http, slot, -ECANCELED);
+        } else {
+            leave_server(http, slot);
+            finish_part(http, slot);
+        }
     }
+}
+
+/* Reads that wait for a fill, which is over or not. If nothing else is in flight, for a moment. */
+static void look_at_fills(struct http *http)
+{
+    for (uint32_t i = 0; i < http->depth && http->requests; i++)
+        if (http->slots[i].is_used && http->slots[i].fill_until_ns)
+            read_object(http, &http->slots[i]);
+    if (http->at_fills && !http->at_server && !http->at_files && !http->queued)
+        rp_sleep_ns(LOOK_MS * 1000000u / 2);
 }
 
 static unsigned take_results(struct http *http, uint64_t *tags, int64_t *results, unsigned max)
@@ -419,7 +386,7 @@ static unsigned take_results(struct http *http, uint64_t *tags, int64_t *results
 
 static bool is_stopping(const struct http *http)
 {
-    return http->is_stopping && http->is_stopping(http->context);
+    return http->options.is_stopping && http->options.is_stopping(http->options.context);
 }
 
 static int http_reap(void *self, uint64_t *tags, int64_t *results, unsigned max, unsigned wait_min)
@@ -427,11 +394,13 @@ static int http_reap(void *self, uint64_t *tags, int64_t *results, unsigned max,
     struct http *http = self;
     unsigned taken = take_results(http, tags, results, max);
     do {
+        if (http->at_fills)
+            look_at_fills(http);
         take_files(http, http->at_server == 0 && taken == 0);
         if (http->at_server)
             take_requests(http, taken < wait_min);
         taken += take_results(http, tags + taken, results + taken, max - taken);
-        if (taken < wait_min && http->at_server && is_stopping(http))
+        if (taken < wait_min && http->at_server + http->at_fills > 0 && is_stopping(http))
             drop_requests(http);
     } while (taken < wait_min);
     return (int)taken;
@@ -457,10 +426,10 @@ static void http_describe(const void *self, char *text, size_t text_bytes)
 
 const struct rp_io_method rp_io_method_http = {
     .name = "http",
-    .open_object = http_open_object,
-    .close_object = http_close_object,
-    .keep = http_keep,
-    .explain = http_explain,
+    .open_object = rp_http_open_object,
+    .close_object = rp_http_close_object,
+    .keep = rp_http_keep,
+    .explain = rp_http_explain,
     .open = http_open,
     .close = http_close,
     .use_region = http_use_region,

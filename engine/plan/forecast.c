@@ -15,8 +15,10 @@
 
 struct source {
     struct rp_order order; /* of lane 0, entered into the epoch that was asked for last */
-    uint64_t blocks;       /* in an epoch, of all lanes */
-    double block_tokens;   /* of the stream, from one block of a lane to its next one */
+    struct rp_order fresh; /* the same, entered into none: it never changes */
+    uint64_t documents;
+    uint64_t blocks;     /* in an epoch, of all lanes */
+    double block_tokens; /* of the stream, from one block of a lane to its next one */
 };
 
 struct rp_forecast {
@@ -40,6 +42,8 @@ static void set_source(struct rp_forecast *forecast, const struct rp_plan *plan,
     uint64_t documents = plan->sources[number].documents;
     source->order = plan->lanes[0].piece_source.cursors[number].order;
     source->order.entered = false;
+    source->fresh = source->order;
+    source->documents = documents;
     source->blocks = rp_div_up(documents, forecast->blocks.documents);
     double share = (double)plan->weights[number] / weights;
     double lanes = forecast->blocks.are_shared ? 1 : forecast->blocks.lanes;
@@ -113,13 +117,13 @@ uint64_t rp_forecast_documents(const struct rp_forecast *forecast)
 /* Blocks that a lane has in an epoch of this source. */
 static uint64_t lane_blocks(const struct source *source, uint32_t lane)
 {
-    const struct rp_order *order = &source->order;
+    const struct rp_order *order = &source->fresh;
     if (order->shuffle != RP_SHUFFLE_BLOCK)
         return source->blocks;
     return rp_div_up(order->units - lane, order->lanes);
 }
 
-static uint64_t position(const struct rp_forecast *forecast, uint32_t lane, uint32_t source)
+uint64_t rp_forecast_position(const struct rp_forecast *forecast, uint32_t lane, uint32_t source)
 {
     return rp_a64_load_relaxed(&forecast->position[index_of(forecast, lane, source)]);
 }
@@ -157,7 +161,7 @@ uint64_t rp_forecast_distance(struct rp_forecast *forecast, uint32_t number, uin
             break;
         struct place place = place_of(source, block, epoch);
         uint64_t at = epoch * lane_blocks(source, place.lane) + place.at;
-        uint64_t now = position(forecast, place.lane, number);
+        uint64_t now = rp_forecast_position(forecast, place.lane, number);
         if (rp_a32_load_relaxed(&forecast->is_local[place.lane]) && at >= now)
             return distance(source, (double)(at - now));
     }
@@ -166,10 +170,42 @@ uint64_t rp_forecast_distance(struct rp_forecast *forecast, uint32_t number, uin
 
 uint64_t rp_forecast_epoch(const struct rp_forecast *forecast, uint32_t source)
 {
-    return position(forecast, 0, source) / lane_blocks(&forecast->sources[source], 0);
+    return rp_forecast_position(forecast, 0, source) / lane_blocks(&forecast->sources[source], 0);
 }
 
 uint64_t rp_forecast_epoch_tokens(const struct rp_forecast *forecast, uint32_t source)
 {
     return distance(&forecast->sources[source], (double)lane_blocks(&forecast->sources[source], 0));
+}
+
+bool rp_forecast_is_local(const struct rp_forecast *forecast, uint32_t lane)
+{
+    return rp_a32_load_relaxed(&forecast->is_local[lane]);
+}
+
+uint64_t rp_forecast_tokens(const struct rp_forecast *forecast, uint32_t source, uint64_t blocks)
+{
+    return distance(&forecast->sources[source], (double)blocks);
+}
+
+bool rp_forecast_block_at(const struct rp_forecast *forecast, uint32_t lane, uint32_t number,
+                          uint64_t position, struct rp_plan_block *block)
+{
+    const struct source *source = &forecast->sources[number];
+    uint64_t count = lane_blocks(source, lane), epoch = position / count, at = position % count;
+    if (forecast->num_epochs > 0 && epoch >= forecast->num_epochs)
+        return false;
+    if (source->fresh.shuffle == RP_SHUFFLE_BLOCK) {
+        struct rp_order order = source->fresh;
+        rp_order_enter(&order, epoch);
+        at = rp_permute(&order.unit_permutation, at * order.lanes + lane);
+    }
+    uint64_t first = at * forecast->blocks.documents;
+    *block = (struct rp_plan_block){
+        .source = number,
+        .number = at,
+        .epoch = epoch,
+        .first_document = first,
+        .documents = rp_min_u64(forecast->blocks.documents, source->documents - first)};
+    return true;
 }

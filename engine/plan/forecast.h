@@ -34,6 +34,16 @@ void rp_forecast_set_all(struct rp_forecast *forecast, const struct rp_plan *pla
 /** Rows of this lane are not delivered here, or are. At first, all are. */
 void rp_forecast_set_local(struct rp_forecast *forecast, uint32_t lane, bool is_local);
 
+/** The position that was set, and whether the lane is local. */
+uint64_t rp_forecast_position(const struct rp_forecast *forecast, uint32_t lane, uint32_t source);
+bool rp_forecast_is_local(const struct rp_forecast *forecast, uint32_t lane);
+/** The block at a position of a lane and a source, as rp_plan_block_at has it. By any thread. */
+bool rp_forecast_block_at(const struct rp_forecast *forecast, uint32_t lane, uint32_t source,
+                          uint64_t position, struct rp_plan_block *block);
+/** How many tokens of the stream lie before the use of a block that is so many ahead of a lane's
+ * position. By any thread. */
+uint64_t rp_forecast_tokens(const struct rp_forecast *forecast, uint32_t source, uint64_t blocks);
+
 /** Documents in a block. */
 uint64_t rp_forecast_documents(const struct rp_forecast *forecast);
 /** How many tokens of the stream lie before the next use of a block; NEVER after the last epoch, or

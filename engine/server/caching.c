@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cache/cache.h"
+#include "flow/prefill.h"
 #include "stream.h"
 
 static int open_cache(struct rp_engine *engine, struct rp_error *error)
@@ -55,6 +56,13 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
                error->hint[0] ? "; " : "", error->hint);
         return 0;
     }
+    const struct rp_plan_blocks blocks = rp_plan_blocks(engine->plan);
+    code = rp_prefill_open(&engine->prefill, engine->corpus, engine->method, engine->cache,
+                           &engine->next_use, &blocks, error);
+    if (code < 0) {
+        rp_engine_close_cache(engine);
+        return code;
+    }
     rp_cache_counts(engine->cache, &counts);
     rp_log(RP_LOG_INFO, "blocks of objects are kept in %s: %" PRIu64 " MiB of at most %" PRIu64,
            rp_cache_place(engine->cache), counts.held_bytes >> 20, counts.bytes_max >> 20);
@@ -63,6 +71,8 @@ int rp_engine_open_cache(struct rp_engine *engine, struct rp_error *error)
 
 void rp_engine_close_cache(struct rp_engine *engine)
 {
+    rp_prefill_close(engine->prefill);
+    engine->prefill = NULL;
     rp_cache_close(engine->cache);
     engine->cache = NULL;
     rp_next_use_close(&engine->next_use);
@@ -83,6 +93,7 @@ void rp_engine_add_cache(json_t *object, const struct rp_engine *engine)
                   {"cache_misses", c.misses},
                   {"cache_hit_bytes", c.hit_bytes},
                   {"cache_fetched_bytes", c.fetched_bytes},
+                  {"cache_filled_bytes", c.filled_bytes},
                   {"cache_epoch", c.epoch},
                   {"cache_epoch_fetched_bytes", c.epoch_fetched_bytes},
                   {"cache_last_epoch_fetched_bytes", c.last_epoch_fetched_bytes},

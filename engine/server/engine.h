@@ -182,6 +182,7 @@ struct rp_engine {
     bool direct;
     struct rp_cache *cache;      /* of objects in stores; NULL = none */
     struct rp_next_use next_use; /* what the cache asks */
+    struct rp_prefill *prefill;  /* of the cache; NULL = none */
 
     struct rp_listener listener;
     bool accept_deferred; /* a peer has connected, and no descriptor was free for it */

@@ -12,6 +12,7 @@
 #include "cache/cache.h"
 #include "flow/catch_up.h"
 #include "flow/descriptors.h"
+#include "flow/prefill.h"
 #include "flow/flow.h"
 #include "server/server.h"
 #include "shm/ring.h"
@@ -47,13 +48,13 @@ struct rp_engine_memory rp_engine_memory(const struct rp_config *config,
     flow.prefetch_bytes = rp_flow_prefetch_bytes(&flow, plan, rp_plan_row(plan));
     uint64_t ring = rp_geometry_layout(&geometry, config->sections, config->token_dtype);
     uint64_t catch_up = rp_flow_catch_up_memory_bytes(&flow);
-    return (struct rp_engine_memory){.batch_rings = ring * config->rank_count,
-                                     .flow_reading = rp_flow_memory_bytes(&flow, false),
-                                     .flow_mapped = rp_flow_memory_bytes(&flow, true),
-                                     .catch_up = catch_up ? catch_up + CATCH_UP_TOKENS * state_bytes
-                                                          : 0,
-                                     .process = PROCESS_BYTES + TOKENS_KEPT * state_bytes +
-                                                (config->cache_bytes ? RP_CACHE_QUEUE_BYTES : 0)};
+    return (struct rp_engine_memory){
+        .batch_rings = ring * config->rank_count,
+        .flow_reading = rp_flow_memory_bytes(&flow, false),
+        .flow_mapped = rp_flow_memory_bytes(&flow, true),
+        .catch_up = catch_up ? catch_up + CATCH_UP_TOKENS * state_bytes : 0,
+        .process = PROCESS_BYTES + TOKENS_KEPT * state_bytes +
+                   (config->cache_bytes ? RP_CACHE_QUEUE_BYTES + RP_PREFILL_BYTES : 0)};
 }
 
 #define DESCRIPTORS_OF_ALL                                                                         \
@@ -67,6 +68,8 @@ uint32_t rp_engine_descriptors(const struct rp_config *config)
     uint64_t seats = (uint64_t)config->rank_count * config->replicas;
     uint64_t all = DESCRIPTORS_OF_ALL + config->rank_count + DESCRIPTORS_OF_A_SEAT * seats +
                    2 * (uint64_t)config->num_workers + 2 * (uint64_t)config->packers;
+    if (config->cache_bytes)
+        all += RP_PREFILL_DESCRIPTORS;
     if (config->rank_count > 1)
         all += DESCRIPTORS_OF_A_CATCH_UP;
     return (uint32_t)rp_min_u64(all, UINT32_MAX);

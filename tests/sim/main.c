@@ -210,6 +210,7 @@ static const char *const found_elsewhere[] = {
     "count_steps_from_attach",
     "drop_exported_field",
     "evict_next_needed",
+    "fetch_during_fill",
     "forget_contract_field",
     "forget_indexes",
     "forget_names",

@@ -75,6 +75,12 @@ static void a_forecast_is_what_a_walk_finds(void **state)
                     rp_forecast_set(forecast, lane, 0, from[lane]);
                     rp_forecast_set_local(forecast, lane, lane != absent);
                 }
+                for (uint64_t at = 0; at <= EPOCHS * count; at++) {
+                    struct rp_plan_block block = {0}, walked = {0};
+                    bool is_found = rp_forecast_block_at(forecast, lanes - 1, 0, at, &block);
+                    assert_int_equal(is_found, rp_plan_block_at(plan, lanes - 1, 0, at, &walked));
+                    assert_memory_equal(&block, &walked, sizeof block);
+                }
                 for (uint64_t number = 0; number < count; number++) {
                     uint64_t found = rp_forecast_distance(forecast, 0, number);
                     uint64_t away = walk(plan, lanes, from, absent, number);

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fills — bytes that are fetched before a reader wants them (cache.h). A fill lasts from the begin
+ * of its request until its bytes are written: a reader that waits for it then finds them in the
+ * file, and asks the server for nothing. */
+#include "base/bits.h"
+#include "base/defect.h"
+#include "cache/cache_struct.h"
+
+/* A cache with less room than this share of it is not filled: readers are about to keep more. */
+#define ROOM_SHARE 16u
+
+bool rp_cache_may_fill(struct rp_cache *cache, uint64_t bytes)
+{
+    if (rp_a32_load_relaxed(&cache->requests) > 0 || rp_cache_pause_holds(&cache->writes))
+        return false;
+    uint64_t wanted = rp_space_peek(&cache->space) + bytes + cache->options.bytes / ROOM_SHARE;
+    pthread_mutex_lock(&cache->mutex);
+    wanted += cache->queued_bytes;
+    for (uint32_t i = 0; i < RP_CACHE_FILLS_MAX; i++)
+        wanted += cache->fills[i].last - cache->fills[i].first;
+    pthread_mutex_unlock(&cache->mutex);
+    return wanted <= cache->options.bytes;
+}
+
+int rp_kept_fill_begin(struct rp_kept *kept, uint64_t offset, uint32_t bytes)
+{
+    struct rp_cache *cache = kept->cache;
+    int fill = -1;
+    pthread_mutex_lock(&cache->mutex);
+    for (uint32_t i = 0; i < RP_CACHE_FILLS_MAX && fill < 0; i++)
+        if (!cache->fills[i].kept)
+            fill = (int)i;
+    if (fill >= 0)
+        cache->fills[fill] = (struct rp_cache_fill){kept, offset, offset + bytes};
+    pthread_mutex_unlock(&cache->mutex);
+    return fill;
+}
+
+void rp_cache_fill_over(struct rp_cache *cache, uint32_t fill)
+{
+    pthread_mutex_lock(&cache->mutex);
+    RP_ASSERT(cache->fills[fill].kept);
+    cache->fills[fill] = (struct rp_cache_fill){0};
+    pthread_mutex_unlock(&cache->mutex);
+}
+
+/* Of an open fill the thread that began it reads the range without the lock: nobody changes it. */
+void rp_kept_fill_end(struct rp_kept *kept, uint32_t fill, const void *data)
+{
+    struct rp_cache *cache = kept->cache;
+    const struct rp_cache_fill *it = &cache->fills[fill];
+    uint32_t bytes = (uint32_t)(it->last - it->first);
+    RP_ASSERT(it->kept == kept);
+    if (data)
+        rp_a64_add_relaxed(&cache->filled_bytes, bytes);
+    if (!data || !rp_kept_queue(kept, it->first, data, bytes, &fill))
+        rp_cache_fill_over(cache, fill);
+}
+
+bool rp_kept_is_filling(const struct rp_kept *kept, uint64_t offset, uint32_t bytes)
+{
+    struct rp_cache *cache = kept->cache;
+    bool is_filling = false;
+    pthread_mutex_lock(&cache->mutex);
+    for (uint32_t i = 0; i < RP_CACHE_FILLS_MAX; i++)
+        is_filling |= cache->fills[i].kept == kept && cache->fills[i].first < offset + bytes &&
+                      offset < cache->fills[i].last;
+    pthread_mutex_unlock(&cache->mutex);
+    return is_filling && !RP_DEFECT(fetch_during_fill);
+}
+
+void rp_kept_request_begins(struct rp_kept *kept)
+{
+    rp_a32_add_relaxed(&kept->cache->requests, 1);
+}
+
+void rp_kept_request_ends(struct rp_kept *kept)
+{
+    rp_a32_add_relaxed(&kept->cache->requests, UINT32_MAX);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* prefill.h — a thread that fetches into the cache what the plan needs next, beyond what the
+ * readers fetch.
+ *
+ *     readers:  [ window ][ read ahead ]
+ *     filler:                           [ the next blocks of each lane and source, nearest first ]
+ *
+ * Where a lane and a source are read is known from the plan alone (next_use.h), so a run that
+ * resumes fills from its state token on. A filler asks for the same ranges as a reader does, so a
+ * block costs the same requests, only earlier.
+ *
+ * Low priority: a fill begins only while no reader has a request at the server, and while the cache
+ * has free room: nothing is evicted for it. A reader that wants what is being filled waits for the
+ * fill (cache.h), at most 5 seconds. At most RP_PREFILL_AHEAD_BYTES beyond the readers are
+ * fetched, which is what a run that ends has fetched in vain.
+ *
+ * Thread: its own. What fails is left to the reader, who reports it. */
+#ifndef RP_FLOW_PREFILL_H
+#define RP_FLOW_PREFILL_H
+
+#include "cache/cache.h"
+#include "corpus/corpus.h"
+#include "flow/next_use.h"
+#include "io/io.h"
+
+#define RP_PREFILL_AHEAD_BYTES (1ull << 30)
+/* Memory and descriptors that it takes at most. */
+#define RP_PREFILL_BYTES (RP_CACHE_FILLS_MAX * (8ull << 20))
+#define RP_PREFILL_DESCRIPTORS (3u * RP_CACHE_FILLS_MAX + 4u)
+
+struct rp_prefill;
+/** Start a prefill, if the order of documents has blocks; otherwise *prefill_out is NULL. The
+ * corpus, the cache and next_use are borrowed. */
+RP_MUST_CHECK int rp_prefill_open(struct rp_prefill **prefill_out, const struct rp_corpus *corpus,
+                                  const struct rp_io_method *method, struct rp_cache *cache,
+                                  const struct rp_next_use *next_use,
+                                  const struct rp_plan_blocks *blocks, struct rp_error *error);
+/** Stop it, without waiting for a server. NULL is fine. */
+void rp_prefill_close(struct rp_prefill *prefill);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* http_object.h — what reads of io_http.c are of: an object in a store, with what a cache keeps of
+ * it, or a file beside it. The functions are those of the method (io.h). */
+#ifndef RP_IO_HTTP_OBJECT_H
+#define RP_IO_HTTP_OBJECT_H
+
+#include "cache/cache.h"
+#include "io/io.h"
+#include "object/requests.h"
+
+struct rp_http_object {
+    struct rp_object *object; /* NULL = a file */
+    struct rp_io_object file;
+    uint64_t bytes;
+    char *identity;
+    struct rp_kept *kept; /* NULL: nothing is kept of it */
+};
+
+RP_MUST_CHECK int rp_http_open_object(struct rp_io_object *object_out,
+                                      const struct rp_io_place *place, struct rp_error *error);
+void rp_http_close_object(const struct rp_io_object *object);
+void rp_http_keep(const struct rp_io_object *object, uint64_t offset, const void *data,
+                  uint32_t bytes);
+int rp_http_explain(const struct rp_io_object *object, struct rp_error *error);
+
+#endif
