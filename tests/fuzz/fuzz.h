@@ -73,6 +73,21 @@ FUZZ void fuzz_edit(struct fuzz_input *input, uint8_t *image, size_t bytes)
     }
 }
 
+/* An input that begins with its mode, a byte, and is an image: as it stands, or edits of a good
+ * one. Returns the bytes of the image. */
+enum { FUZZ_AS_IT_IS = 1, FUZZ_MENDED = 2 }; /* the target makes the hashes right again */
+FUZZ size_t fuzz_image(struct fuzz_input *input, unsigned *mode, uint8_t *image, size_t most,
+                       const uint8_t *good, size_t good_bytes)
+{
+    *mode = (unsigned)fuzz_number(input, 1);
+    bool as_it_is = *mode & FUZZ_AS_IT_IS;
+    size_t bytes = as_it_is ? rp_min_u64(input->left, most) : good_bytes;
+    memcpy(image, as_it_is && bytes ? input->at : good, bytes);
+    if (!as_it_is)
+        fuzz_edit(input, image, bytes);
+    return bytes;
+}
+
 /* ---- files on disk --------------------------------------------------------------------------- */
 
 /* A directory in memory, which is removed at the end. */
@@ -92,6 +107,16 @@ FUZZ void fuzz_put(const char *path, const void *content, size_t bytes)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     FUZZ_REQUIRE(fd >= 0 && write(fd, content, bytes) == (ssize_t)bytes && close(fd) == 0);
+}
+
+/* The content of a file of at least one byte, and of less than `most`. */
+FUZZ size_t fuzz_get(const char *path, void *content, size_t most)
+{
+    FILE *file = fopen(path, "rb");
+    size_t bytes = 0;
+    FUZZ_REQUIRE(file && (bytes = fread(content, 1, most, file)) > 0 && feof(file));
+    fclose(file);
+    return bytes;
 }
 
 #endif

@@ -68,9 +68,7 @@ static void build_good(void)
     build(&options);
     sources[0].shard_count = 2;
     build(&options);
-    FILE *file = fopen(path, "rb");
-    FUZZ_REQUIRE(file && (good_bytes = fread(good, 1, sizeof good, file)) > 0 && feof(file));
-    fclose(file);
+    good_bytes = fuzz_get(path, good, sizeof good);
 }
 
 static int open_image(struct rp_corpus **corpus, const char *path, struct rp_error *error)
@@ -180,12 +178,9 @@ static void check_source(const struct rp_corpus *corpus, uint32_t s, bool is_men
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
-    unsigned mode = (unsigned)fuzz_number(&input, 1);
-    size_t bytes = mode & 1 ? rp_min_u64(input.left, sizeof image) : good_bytes;
-    memcpy(image, mode & 1 && bytes ? input.at : good, bytes);
-    if (!(mode & 1))
-        fuzz_edit(&input, image, bytes);
-    if (mode & 2)
+    unsigned mode;
+    size_t bytes = fuzz_image(&input, &mode, image, sizeof image, good, good_bytes);
+    if (mode & FUZZ_MENDED)
         mend(image, bytes);
     struct rp_error error = {0};
     struct rp_corpus *corpus;
@@ -196,7 +191,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!accepted)
         return 0;
     for (uint32_t s = 0; s < 2; s++)
-        check_source(corpus, s, mode & 2);
+        check_source(corpus, s, mode & FUZZ_MENDED);
     rp_corpus_close(corpus);
     return 0;
 }

@@ -31,12 +31,9 @@ static void check_tables(const struct rp_opened *opened)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
-    unsigned mode = (unsigned)fuzz_number(&input, 1);
-    size_t bytes = mode & 1 ? rp_min_u64(input.left, sizeof image) : good_bytes;
-    memcpy(image, mode & 1 && bytes ? input.at : good, bytes);
-    if (!(mode & 1))
-        fuzz_edit(&input, image, bytes);
-    if (mode & 2)
+    unsigned mode;
+    size_t bytes = fuzz_image(&input, &mode, image, sizeof image, good, good_bytes);
+    if (mode & FUZZ_MENDED)
         mend(image, bytes);
     (void)fuzz_file("t.bin.rpx", image, bytes);
     struct rp_open_options options = {.find.hints = &hints};
@@ -44,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rp_opened opened;
     bool accepted = fuzz_accepted(rp_shard_open(&opened, token_path, 0, &options, &error), &error);
     bool same = bytes == good_bytes && memcmp(image, good, bytes) == 0;
-    FUZZ_REQUIRE(mode & 2 ? accepted || !same : accepted == same);
+    FUZZ_REQUIRE(mode & FUZZ_MENDED ? accepted || !same : accepted == same);
     if (accepted) {
         check_tables(&opened);
         rp_shard_close(&opened);

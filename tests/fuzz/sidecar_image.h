@@ -28,9 +28,7 @@ FUZZ void sidecar_start(void)
     fuzz_put(path, tokens, sizeof tokens);
     FUZZ_REQUIRE(rp_index_build(path, &hints, NULL, NULL, NULL, NULL) == 0);
     snprintf(path, sizeof path, "%s/t.bin.rpx", fuzz_scratch);
-    FILE *file = fopen(path, "rb");
-    FUZZ_REQUIRE(file && (good_bytes = fread(good, 1, sizeof good, file)) > 0 && feof(file));
-    fclose(file);
+    good_bytes = fuzz_get(path, good, sizeof good);
     token_path = fuzz_file("t.bin", tokens, sizeof tokens);
 }
 
