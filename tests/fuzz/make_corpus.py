@@ -178,6 +178,16 @@ def make_sidecar():
     put("sidecar", "document-outside", b"\2" + edit(288, 8, 1 << 62))
 
 
+def make_spanfile():
+    put("spanfile", "unharmed", b"\0")
+    put("spanfile", "one-bit", b"\0" + edit(100, 1, 1))
+    for name, offset, width, value in (
+        ("rule", 12, 4, 7), ("documents", 48, 8, 4), ("spans", 56, 8, 7), ("count", 96, 4, 3)
+    ):
+        put("spanfile", f"other-{name}", b"\2" + edit(offset, width, value))
+    put("spanfile", "span-outside", b"\2" + edit(112, 4, 7))
+
+
 def make_manifest():
     put("manifest", "unharmed", b"\0")
     put("manifest", "one-bit", b"\0" + edit(4096, 1, 1))

@@ -252,6 +252,7 @@ static const char *const found_elsewhere[] = {
     "trust_olmo_rows",
     "trust_sample_offsets",
     "trust_seen_blocks",
+    "trust_spans",
     "trust_table_extents",
     "trust_table_pages",
     "trust_unread_save",
