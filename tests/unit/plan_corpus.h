@@ -120,6 +120,37 @@ static inline struct rp_plan *plan_open(const struct rp_plan_config *config,
     return plan;
 }
 
+/* ---- one corpus for tests of blocks ---------------------------------------------------------- */
+
+enum { BLOCKS_DOCUMENTS = 997, BLOCKS_SEQ_LEN = 64 };
+
+static inline uint64_t blocks_length(const void *lengths, uint64_t document)
+{
+    (void)lengths;
+    return 1 + document % 40;
+}
+
+/* A plan of sources alike, in blocks of 10 documents. */
+static inline struct rp_plan *plan_open_blocks(enum rp_shuffle shuffle, uint32_t lanes,
+                                               uint32_t epochs, const uint64_t *weights,
+                                               uint32_t sources)
+{
+    struct rp_plan_config config = {.seed = 7,
+                                    .num_epochs = epochs,
+                                    .seq_len = BLOCKS_SEQ_LEN,
+                                    .shuffle = shuffle,
+                                    .block_documents = 10,
+                                    .window_blocks = 4,
+                                    .packing = RP_PACKING_CONCAT,
+                                    .max_docs_per_row = BLOCKS_SEQ_LEN,
+                                    .lanes = lanes};
+    struct corpus corpus = {.source_count = sources};
+    for (uint32_t s = 0; s < sources; s++)
+        corpus.sources[s] = (struct rp_plan_source){
+            .documents = BLOCKS_DOCUMENTS, .weight = weights[s], .length = blocks_length};
+    return plan_open(&config, &corpus);
+}
+
 /* Next row; false at the end of the stream. */
 static inline bool plan_next(struct rp_plan *plan, struct rp_row *row)
 {

@@ -6,32 +6,7 @@
 #include "plan/blocks.h"
 #include "plan/plan_state.h"
 
-enum { DOCUMENTS = 997, SEQ_LEN = 64 };
-
-static uint64_t length_of(const void *lengths, uint64_t document)
-{
-    (void)lengths;
-    return 1 + document % 40;
-}
-
-static struct rp_plan *open_plan(enum rp_shuffle shuffle, uint32_t lanes, uint32_t epochs)
-{
-    struct rp_plan_config config = {.seed = 7,
-                                    .num_epochs = epochs,
-                                    .seq_len = SEQ_LEN,
-                                    .shuffle = shuffle,
-                                    .block_documents = 10,
-                                    .window_blocks = 4,
-                                    .packing = RP_PACKING_CONCAT,
-                                    .max_docs_per_row = SEQ_LEN,
-                                    .lanes = lanes};
-    struct rp_plan_source source = {.documents = DOCUMENTS, .weight = 1, .length = length_of};
-    struct rp_plan *plan;
-    struct rp_error error;
-    if (rp_plan_open(&plan, &config, &source, 1, &error) != 0)
-        fail_msg("%s", error.message);
-    return plan;
-}
+static const uint64_t one = 1; /* the weight of the only source */
 
 static bool is_in_reach(const struct rp_plan *plan, uint32_t lane, uint64_t first, uint64_t last,
                         uint64_t document)
@@ -48,7 +23,8 @@ static void documents_come_from_the_blocks_that_were_told(void **state)
     (void)state;
     for (int plain = 0; plain < 2; plain++)
         for (uint32_t lanes = 1; lanes <= 3; lanes++) {
-            struct rp_plan *plan = open_plan(plain ? RP_SHUFFLE_NONE : RP_SHUFFLE_BLOCK, lanes, 3);
+            struct rp_plan *plan = plan_open_blocks(plain ? RP_SHUFFLE_NONE : RP_SHUFFLE_BLOCK,
+                                                    lanes, 3, &one, 1);
             struct rp_plan_blocks blocks = rp_plan_blocks(plan);
             struct rp_row row;
             struct rp_error error;
@@ -71,7 +47,7 @@ static void documents_come_from_the_blocks_that_were_told(void **state)
                                  (int)row.row, (int)lane, (int)lanes,
                                  (int)row.fragments[i].document);
             }
-            assert_true(documents > DOCUMENTS);
+            assert_true(documents > BLOCKS_DOCUMENTS);
             rp_plan_close(plan);
         }
 }
@@ -80,19 +56,19 @@ static void blocks_end_with_the_last_epoch(void **state)
 {
     (void)state;
     struct rp_plan_block block;
-    struct rp_plan *plan = open_plan(RP_SHUFFLE_BLOCK, 1, 2);
+    struct rp_plan *plan = plan_open_blocks(RP_SHUFFLE_BLOCK, 1, 2, &one, 1);
     uint64_t documents = 0, blocks = 0;
     for (; rp_plan_block_at(plan, 0, 0, blocks, &block); blocks++)
         documents += block.documents;
     assert_int_equal(blocks, 2 * 100);
-    assert_int_equal(documents, 2 * DOCUMENTS);
+    assert_int_equal(documents, 2 * BLOCKS_DOCUMENTS);
     rp_plan_close(plan);
 }
 
 static void a_document_shuffle_has_no_blocks(void **state)
 {
     (void)state;
-    struct rp_plan *plan = open_plan(RP_SHUFFLE_DOCUMENT, 1, 1);
+    struct rp_plan *plan = plan_open_blocks(RP_SHUFFLE_DOCUMENT, 1, 1, &one, 1);
     assert_int_equal(rp_plan_blocks(plan).documents, 0);
     rp_plan_close(plan);
 }

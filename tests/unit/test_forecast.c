@@ -5,36 +5,7 @@
 
 #include "plan/forecast.h"
 
-enum { DOCUMENTS = 997, SEQ_LEN = 64, EPOCHS = 3 };
-
-static uint64_t length_of(const void *lengths, uint64_t document)
-{
-    (void)lengths;
-    return 1 + document % 40;
-}
-
-static struct rp_plan *open_plan(enum rp_shuffle shuffle, uint32_t lanes, const uint64_t *weights,
-                                 uint32_t sources)
-{
-    struct rp_plan_config config = {.seed = 7,
-                                    .num_epochs = EPOCHS,
-                                    .seq_len = SEQ_LEN,
-                                    .shuffle = shuffle,
-                                    .block_documents = 10,
-                                    .window_blocks = 4,
-                                    .packing = RP_PACKING_CONCAT,
-                                    .max_docs_per_row = SEQ_LEN,
-                                    .lanes = lanes};
-    struct rp_plan_source all[2] = {{.documents = DOCUMENTS, .length = length_of},
-                                    {.documents = DOCUMENTS, .length = length_of}};
-    struct rp_plan *plan;
-    struct rp_error error;
-    for (uint32_t s = 0; s < sources; s++)
-        all[s].weight = weights[s];
-    if (rp_plan_open(&plan, &config, all, sources, &error) != 0)
-        fail_msg("%s", error.message);
-    return plan;
-}
+enum { EPOCHS = 3 };
 
 /* The blocks until the next one of this number, found one by one; UINT64_MAX: it is needed no more.
  */
@@ -59,13 +30,13 @@ static void a_forecast_is_what_a_walk_finds(void **state)
     const uint64_t weights[] = {1}, blocks = 100, tokens = 7 * blocks;
     for (int plain = 0; plain < 2; plain++)
         for (uint32_t lanes = 1; lanes <= 3; lanes++) {
-            struct rp_plan *plan = open_plan(plain ? RP_SHUFFLE_NONE : RP_SHUFFLE_BLOCK, lanes,
-                                             weights, 1);
+            struct rp_plan *plan = plan_open_blocks(plain ? RP_SHUFFLE_NONE : RP_SHUFFLE_BLOCK,
+                                                    lanes, EPOCHS, weights, 1);
             struct rp_forecast *forecast;
             struct rp_error error;
             assert_int_equal(rp_forecast_open(&forecast, plan, &tokens, &error), 0);
             uint64_t documents = rp_forecast_documents(forecast);
-            uint64_t count = (DOCUMENTS + documents - 1) / documents;
+            uint64_t count = (BLOCKS_DOCUMENTS + documents - 1) / documents;
             assert_int_equal(documents, rp_plan_blocks(plan).documents);
             for (uint64_t step = 0; step < 9; step++) {
                 uint64_t from[3];
@@ -103,7 +74,7 @@ static void a_source_of_less_weight_gets_to_its_blocks_later(void **state)
 {
     (void)state;
     const uint64_t weights[] = {9, 1}, tokens[] = {1000, 1000};
-    struct rp_plan *plan = open_plan(RP_SHUFFLE_BLOCK, 1, weights, 2);
+    struct rp_plan *plan = plan_open_blocks(RP_SHUFFLE_BLOCK, 1, EPOCHS, weights, 2);
     struct rp_forecast *forecast;
     struct rp_error error;
     struct rp_plan_block block;
@@ -127,7 +98,7 @@ static void singly_shuffled_documents_are_all_alike(void **state)
 {
     (void)state;
     const uint64_t weights[] = {1}, tokens = 1000;
-    struct rp_plan *plan = open_plan(RP_SHUFFLE_DOCUMENT, 1, weights, 1);
+    struct rp_plan *plan = plan_open_blocks(RP_SHUFFLE_DOCUMENT, 1, EPOCHS, weights, 1);
     struct rp_forecast *forecast;
     struct rp_error error;
     assert_int_equal(rp_forecast_open(&forecast, plan, &tokens, &error), 0);
