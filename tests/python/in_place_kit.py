@@ -58,11 +58,17 @@ LIVES = [  # turns, ranks, rows a batch, threads that read
 
 
 def assert_killed_and_resumed(program, folder, forms):
-    """Served by engines that are killed (-9), each with other numbers of ranks, rows and readers
-    than the one before: the digest of all that was delivered is that of the Megatron copies."""
+    """The digest of all that engines delivered before they were killed is that of the copies."""
     read, copies = with_copies(folder, forms)
     wanted = serve_all(program, folder, copies)
-    stream = Stream(read, {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711})
+    assert serve_in_lives(program, folder, read) == wanted
+
+
+def serve_in_lives(program, folder, corpus, inputs=()):
+    """By engines that are killed (-9), each with other numbers of ranks, rows and readers than the
+    one before: every row once, against the oracle. Returns the digest."""
+    keys = {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711}
+    stream = Stream(corpus, {**keys, **dict(inputs)})
     taken, token = Taken(stream), None
     for turns, world, rows, readers in LIVES:
         shape = {"dp_world_size": world, "batch_size": rows, "num_workers": readers}
@@ -75,7 +81,7 @@ def assert_killed_and_resumed(program, folder, forms):
         finally:
             engine.kill()
     taken.assert_all()
-    assert taken.digest == wanted
+    return taken.digest
 
 
 def assert_refused(program, path, *words, declared=(), command="inspect"):

@@ -8,8 +8,8 @@ import subprocess
 
 import numpy
 import pytest
-from in_place_kit import assert_refused, serve_all
-from stream_kit import Engine, Ranks, Stream, Taken, Written, token_of, write_megatron
+from in_place_kit import assert_refused, serve_all, serve_in_lives
+from stream_kit import Engine, Ranks, Stream, Taken, Written, write_megatron
 
 arrow = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
@@ -245,19 +245,7 @@ def test_every_form_equals_its_megatron_copy(program, folder, corpora, io):
 
 
 def test_killed_and_resumed(program, folder, corpora):
-    read, _ = corpora
-    stream = Stream(read, {"num_epochs": 1, "packing": "best_fit", "window": 5, "seed": SEED})
-    taken, token = Taken(stream), None
-    for turns in (3, 7, 1, None):
-        engine = Engine(program, folder, {**stream.config(), "batch_size": 5})
-        try:
-            with Ranks(engine, token=token) as ranks:
-                for batches in ranks.turns(turns):
-                    taken.add(batches)
-                token = token_of(ranks.loaders[0])
-        finally:
-            engine.kill()
-    taken.assert_all()
+    serve_in_lives(program, folder, corpora[0], {"packing": "best_fit", "fill": "pad"})
 
 
 def bytes_read(pid):
