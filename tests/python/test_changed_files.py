@@ -58,6 +58,19 @@ class Reading:
         assert_ended_by(self.engine, error.name, *texts)
         return said
 
+    def read_until_changed(self, match=None):
+        """Batches of whatever bytes, and then the failure."""
+        with pytest.raises(ringpack.FileChangedError, match=match):
+            for _ in self.ranks.turns():
+                pass
+        assert_ended_by(self.engine, "RP_E_CHANGED", "change time")
+
+    def restore_tokens_and_finish(self, token):
+        """The trainer goes on from this state."""
+        self.ranks.close()
+        os.replace(f"{self.tape.path}.kept", self.tape.path)
+        finish(self.program, self.folder, self.tape, token)
+
     def restore_and_finish(self):
         """The engine goes on from the checkpoint that it saved at the end, the trainer from its own
         state, which is that of a batch still in its hands then."""
@@ -216,10 +229,7 @@ def test_a_plain_file_that_is_overwritten_at_the_end(reading, way):
     end as if nothing had happened."""
     it = reading(way, tokens=20000)
     overwrite(it.tape.path, 8192, 65536)
-    with pytest.raises(ringpack.FileChangedError):
-        for _ in it.ranks.turns():
-            pass
-    assert_ended_by(it.engine, "RP_E_CHANGED", "change time")
+    it.read_until_changed()
 
 
 @pytest.mark.parametrize("io", ["pread", "mapped"])
@@ -229,13 +239,8 @@ def test_the_last_checkpoint_has_nothing_of_a_plain_file_that_changed(reading, i
     it = reading({"io": io}, prefetch_factor=16)
     token = it.ranks.tokens()[0]
     overwrite(it.tape.path, 8192, 2 * LONG_TAPE - 8192)
-    with pytest.raises(ringpack.FileChangedError):
-        for _ in it.ranks.turns():
-            pass
-    assert_ended_by(it.engine, "RP_E_CHANGED", "change time")
-    it.ranks.close()
-    os.replace(f"{it.tape.path}.kept", it.tape.path)
-    finish(it.program, it.folder, it.tape, token)
+    it.read_until_changed()
+    it.restore_tokens_and_finish(token)
 
 
 @ways
@@ -246,13 +251,8 @@ def test_a_plain_file_that_is_overwritten_before_a_signal(reading, way):
     token = it.ranks.tokens()[0]
     overwrite(it.tape.path, 8192, 2 * LONG_TAPE - 8192)
     it.engine.process.terminate()
-    with pytest.raises(ringpack.FileChangedError, match="change time"):
-        for _ in it.ranks.turns():
-            pass
-    assert_ended_by(it.engine, "RP_E_CHANGED", "change time")
-    it.ranks.close()
-    os.replace(f"{it.tape.path}.kept", it.tape.path)
-    finish(it.program, it.folder, it.tape, token)
+    it.read_until_changed("change time")
+    it.restore_tokens_and_finish(token)
 
 
 def save_of_an_overwritten_plain_file(it):
@@ -266,9 +266,7 @@ def save_of_an_overwritten_plain_file(it):
         path = it.engine.checkpoint()
     token = it.ranks.tokens()[0]
     it.engine.kill()
-    it.ranks.close()
-    os.replace(f"{it.tape.path}.kept", it.tape.path)
-    finish(it.program, it.folder, it.tape, token)
+    it.restore_tokens_and_finish(token)
     return path
 
 
@@ -293,9 +291,7 @@ def save_of_an_overwritten_file(it):
     it.engine.checkpoint()
     token = it.ranks.tokens()[0]
     it.engine.kill()
-    it.ranks.close()
-    os.replace(f"{it.tape.path}.kept", it.tape.path)
-    finish(it.program, it.folder, it.tape, token)
+    it.restore_tokens_and_finish(token)
 
 
 def test_a_checkpoint_has_no_token_of_a_changed_mapped_file(reading):
