@@ -156,8 +156,8 @@ void __wrap_rp_flow_ask_look(const struct rp_flow *flow)
     FUZZ_REQUIRE(!flow);
 }
 
-char *__wrap_rp_engine_stat(const struct rp_engine *asked);
-char *__wrap_rp_engine_stat(const struct rp_engine *asked)
+char *__wrap_rp_engine_stat(struct rp_engine *asked);
+char *__wrap_rp_engine_stat(struct rp_engine *asked)
 {
     return asked == &engine ? strdup("{}") : NULL;
 }

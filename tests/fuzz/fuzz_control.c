@@ -6,6 +6,7 @@
  * engine would write never lies in a slot that the trainer may read. */
 #include "memory_segment.h"
 #include "shm/ring.h"
+#include "shm/waits.h"
 
 #define SLOTS 4u
 #define BATCH_MAX (UINT64_C(1) << 62) /* no ring comes near to where the numbers wrap */
@@ -23,6 +24,15 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
+/* What stat says of them is a number of JSON, also when many trainers wrote them. */
+static void check_waits(const struct rp_ring_control *control)
+{
+    static struct rp_waits waits;
+    rp_waits_add(&waits, control);
+    FUZZ_REQUIRE(rp_waits_count(&waits) <= INT64_MAX && waits.total_ns <= INT64_MAX);
+    FUZZ_REQUIRE(rp_waits_percentile_ns(&waits, 99) <= waits.longest_ns);
+}
+
 static void step(unsigned what, uint64_t value)
 {
     struct rp_ring_control *control = (struct rp_ring_control *)(void *)ring.seats[0].control.data;
@@ -33,6 +43,10 @@ static void step(unsigned what, uint64_t value)
         rp_a64_store_release(&control->release, value);
         rp_a32_store_relaxed(&control->want_data, (uint32_t)(value >> 7));
         rp_a64_store_relaxed(&control->heartbeat_ns, ~value);
+        rp_a64_store_relaxed(&control->wait_total_ns, value);
+        rp_a64_store_relaxed(&control->wait_longest_ns, value >> 9);
+        rp_a64_store_relaxed(&control->wait_counts[value % RP_WAIT_BUCKETS], ~value);
+        check_waits(control);
         break;
     case 1: /* near to what is legal */
         rp_a64_store_release(&control->release, release + value % 8 - 1);
