@@ -235,6 +235,8 @@ static int look(struct rp_client *client, struct rp_batch *batch, struct rp_erro
                       : 0;
     if (code == RP_RING_TAKEN && checked == 0)
         lend(client, slot, &header, batch);
+    else if (code == RP_RING_TAKEN) /* it is refused again at each call, and never released */
+        rp_ring_view_put_back(view);
     pthread_mutex_unlock(&client->lock);
     if (code == RP_RING_TAKEN)
         return checked < 0 ? checked : RP_NEXT_BATCH;

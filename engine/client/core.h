@@ -54,6 +54,7 @@ struct rp_client {
     uint64_t attach_row; /* to attach at: next_row, or farther in the padding behind the stream */
     uint64_t lost_ns;    /* when the engine was found dead; 0: a batch was taken since */
     struct rp_client_counts counts;
+    bool has_refused;   /* the monitor has; the batch is refused again at each call */
     uint64_t waited_ns; /* in calls that waited since the last batch */
 
     struct rp_client *next; /* in the list of connect.c */

@@ -117,8 +117,11 @@ int rp_client_monitor(struct rp_client *client, const struct rp_geometry *g, con
     struct found found = check(client, g, slot, header);
     if (found.finding == FINE)
         return 0;
-    client->counts.gaps += found.finding == GAP;
-    client->counts.repeats += found.finding == REPEAT;
-    client->counts.foreign += found.finding == FOREIGN;
-    return client->options.monitor == RP_MONITOR_COUNT ? 0 : fail(&found, error);
+    if (!client->has_refused) {
+        client->counts.gaps += found.finding == GAP;
+        client->counts.repeats += found.finding == REPEAT;
+        client->counts.foreign += found.finding == FOREIGN;
+    }
+    client->has_refused = client->options.monitor == RP_MONITOR_FAIL;
+    return client->has_refused ? fail(&found, error) : 0;
 }

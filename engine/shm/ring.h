@@ -155,6 +155,8 @@ enum rp_ring_take { RP_RING_TAKEN, RP_RING_EMPTY, RP_RING_CLOSED };
  * caller must release first. */
 RP_MUST_CHECK int rp_ring_view_take(struct rp_ring_view *view, const uint8_t **slot,
                                     struct rp_slot_header *header, struct rp_error *error);
+/** Undo the last take, of which no lease was made: the next take returns the same batch. */
+void rp_ring_view_put_back(struct rp_ring_view *view);
 /** What FAILED or QUARANTINED, the view's status, means; always terminated. */
 void rp_ring_view_message(const struct rp_ring_view *view, char *text, size_t capacity);
 /** After EMPTY: spin, then sleep until tail moves, the status changes, or timeout_ns has passed (at

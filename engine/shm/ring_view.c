@@ -132,6 +132,12 @@ static int take_slot(struct rp_ring_view *view, const uint8_t **slot, struct rp_
     return RP_RING_TAKEN;
 }
 
+void rp_ring_view_put_back(struct rp_ring_view *view)
+{
+    RP_ASSERT(view->next > view->release);
+    view->next--;
+}
+
 static bool is_quarantined(const struct rp_ring_view *view)
 {
     return rp_a32_load_relaxed(&engine_words(view)->quarantined) >> view->replica & 1;

@@ -82,6 +82,41 @@ static void rows_that_do_not_follow_are_found(void **state)
     }
 }
 
+/* A batch that was refused is not consumed: the trainer had a lease before it, and returns that. */
+static void a_refused_batch_is_never_released(void **state)
+{
+    (void)state;
+    pid_t engine = fake_start((struct fake_options){.run_dir = fake_run_dir,
+                                                    .generation = 1,
+                                                    .slots = 4,
+                                                    .seed = 7,
+                                                    .batches = BATCHES,
+                                                    .fault_at = FAULT_AT,
+                                                    .fault = 4});
+    struct rp_client_options options = fake_client_options();
+    struct rp_client_counts counts = {.struct_size = sizeof counts};
+    struct rp_batch batch, refused = {.struct_size = sizeof refused};
+    struct rp_client *client;
+    struct rp_error error;
+    assert_int_equal(rp_client_attach(&client, &options, &error), 0);
+    for (int i = 0; i < FAULT_AT; i++) {
+        batch = (struct rp_batch){.struct_size = sizeof batch};
+        assert_int_equal(rp_client_next(client, -1, &batch, &error), RP_NEXT_BATCH);
+        if (i < FAULT_AT - 1)
+            assert_int_equal(rp_client_release(client, &batch), 0);
+    }
+    assert_int_equal(rp_client_next(client, -1, &refused, &error), -RP_E_PROTOCOL);
+    assert_int_equal(rp_client_release(client, &batch), 0);
+    assert_int_equal(client->current->view.release, FAULT_AT);
+    for (int i = 0; i < 2 * BATCHES; i++)
+        assert_int_equal(rp_client_next(client, -1, &refused, &error), -RP_E_PROTOCOL);
+    assert_int_equal(client->current->view.release, FAULT_AT);
+    assert_int_equal(rp_client_counts(client, &counts), 0);
+    assert_int_equal(counts.gaps, 1);
+    rp_client_detach(client);
+    fake_kill(engine);
+}
+
 static void a_good_stream_has_no_finding(void **state)
 {
     (void)state;
@@ -210,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_that_do_not_follow_are_found),
+        cmocka_unit_test(a_refused_batch_is_never_released),
         cmocka_unit_test(a_good_stream_has_no_finding),
         cmocka_unit_test(an_unknown_monitor_is_refused),
         cmocka_unit_test(a_state_of_another_stream_is_found),
