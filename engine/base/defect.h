@@ -86,6 +86,7 @@
     X(trust_sample_offsets, "offsets in MDS and litData are not compared with the file")           \
     X(trust_table_extents, "the place of a document is not compared with the size of the file")    \
     X(trust_table_pages, "pages of a sidecar's table are not compared with their hashes")          \
+    X(trust_scrubbed_once, "a kept checkpoint that is found damaged still counts as one")          \
     X(trust_seen_blocks, "a block of a mapped file is compared once and then trusted")             \
     X(trust_spans, "spans in a file of spans are not compared with the length of their document")  \
     X(wait_to_join, "a ring that is behind waits to be joined when all of the stream is planned")  \

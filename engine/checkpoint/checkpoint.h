@@ -147,6 +147,23 @@ RP_MUST_CHECK int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_ch
 RP_MUST_CHECK int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir,
                                                struct rp_error *error);
 
+/** Read every checkpoint and copy that is kept once in `period_seconds` (0: never), on a thread of
+ * its own at idle priority, until the directory is closed. A damaged one is logged by name, is
+ * never removed, and counts no longer as one that is kept. Call it once, before the first save. */
+RP_MUST_CHECK int rp_checkpoint_dir_scrub(struct rp_checkpoint_dir *dir, uint32_t period_seconds,
+                                          struct rp_error *error);
+
+/* What became of that since the directory was opened. */
+struct rp_scrub_counts {
+    uint64_t passes;   /* over all that is kept */
+    uint64_t files;    /* that verified in the last pass */
+    uint64_t failures; /* damaged ones in the last pass */
+    uint64_t ended_ns; /* of the last pass, CLOCK_MONOTONIC; 0 = none yet */
+    char reason[sizeof(((struct rp_error *)0)->message)]; /* of the last failure; "" = none */
+};
+/** Any thread may ask. */
+void rp_checkpoint_dir_scrubs(const struct rp_checkpoint_dir *dir, struct rp_scrub_counts *counts);
+
 /** Whether the newest checkpoint of the directory verifies and has this very state token, so that
  * another save would add nothing. *path_out is its path (the caller frees), or NULL. */
 bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_checkpoint_info *info,

@@ -190,6 +190,11 @@ void rp_copier_counts(struct rp_copier *copier, struct rp_copy_counts *counts)
     counts->is_kept = true;
 }
 
+struct rp_locked_dir *rp_copier_target(struct rp_copier *copier)
+{
+    return &copier->target;
+}
+
 int rp_copier_set_aside(struct rp_copier *copier, struct rp_error *error)
 {
     return rp_locked_dir_set_aside(&copier->target, error);

@@ -27,6 +27,8 @@ uint64_t rp_copier_newest(struct rp_copier *copier);
 void rp_copier_counts(struct rp_copier *copier, struct rp_copy_counts *counts);
 /** Copy what was offered last, then stop. Returns rp_copier_newest. NULL is fine. */
 uint64_t rp_copier_close(struct rp_copier *copier);
+/** The second location; it lives as long as the copier. */
+struct rp_locked_dir *rp_copier_target(struct rp_copier *copier);
 /** rp_locked_dir_set_aside of the second location. Call it before anything is offered. */
 RP_MUST_CHECK int rp_copier_set_aside(struct rp_copier *copier, struct rp_error *error);
 /** Set keep_every_rows of the second location. Call it before anything is offered. */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dir.c — the handle of a checkpoint directory: saving, pruning, the second location.
  *
- * A save computes the layout and the hashes of the sections. Each of up to three attempts takes the
- * next sequence number and lets writer.c write the file. The head and the footer hold the hashes of
- * all sections, so they are encoded last, by seal(), when a growing section is complete. At the end
- * the file is offered to the copier. It is read back after the save was reported, and before
- * anything older is pruned: until then it does not count as verified. A sequence number is never
- * used twice, so a file that a failed attempt left behind does not disturb the next one. */
+ * A save computes the layout and the hashes of the sections (image.h). Each of up to three attempts
+ * takes the next sequence number and lets writer.c write the file. At the end the file is offered
+ * to the copier. It is read back after the save was reported, and before anything older is pruned:
+ * until then it does not count as verified. A sequence number is never used twice, so a file that a
+ * failed attempt left behind does not disturb the next one. */
 #include "checkpoint/dir.h"
 
 #include <errno.h>
@@ -21,121 +20,20 @@
 #include "base/mem.h"
 #include "checkpoint/copy.h"
 #include "checkpoint/directory_id.h"
-#include "checkpoint/growing_section.h"
-#include "checkpoint/format.h"
+#include "checkpoint/image.h"
 #include "checkpoint/locked_dir.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/listing.h"
+#include "checkpoint/scrub.h"
 
 struct rp_checkpoint_dir {
     struct rp_locked_dir locked;
-    struct rp_copier *copier; /* NULL = no second location */
-    struct image *unread;     /* the newest save, which was not read back yet; NULL = none */
+    struct rp_copier *copier;     /* NULL = no second location */
+    struct rp_image *unread;      /* the newest save, which was not read back yet; NULL = none */
+    struct rp_scrubber *scrubber; /* NULL = none */
 };
 
-#define SPANS_MAX (2 + 2 * RP_CHECKPOINT_SECTIONS_MAX)
-
-/* A checkpoint that is being written. It has pointers into itself, so it must not be moved. */
-struct image {
-    struct rp_writer_file file; /* the first member: seal() casts back from it */
-    struct rp_checkpoint_head head;
-    /* Head, then each section and its padding, then the footer. */
-    struct rp_writer_span spans[SPANS_MAX];
-    struct rp_checkpoint_piece own[SPANS_MAX]; /* the pieces of head, padding and footer */
-    uint8_t head_bytes[RP_CHECKPOINT_HEAD_BYTES];
-    uint8_t footer_bytes[RP_CHECKPOINT_FOOTER_BYTES];
-};
-
-static const uint8_t padding[RP_CHECKPOINT_PAGE_BYTES];
-
-static void hash_section(struct rp_checkpoint_format_section *section,
-                         const struct rp_checkpoint_part *part)
-{
-    section->type = part->type;
-    section->bytes = 0;
-    if (part->growing) { /* rp_growing_section_add hashes it */
-        section->bytes = rp_growing_section_piece(part->growing)->bytes;
-        return;
-    }
-    struct rp_hasher hasher;
-    rp_hasher_begin(&hasher);
-    for (size_t i = 0; i < part->piece_count; i++) {
-        if (part->pieces[i].bytes)
-            rp_hasher_add(&hasher, part->pieces[i].data, part->pieces[i].bytes);
-        section->bytes += part->pieces[i].bytes;
-    }
-    section->hash = rp_hasher_finish(&hasher);
-}
-
-static int lay_out(struct image *image, const struct rp_checkpoint_info *info,
-                   const struct rp_checkpoint_part *parts, size_t part_count,
-                   struct rp_error *error)
-{
-    if (part_count > RP_CHECKPOINT_SECTIONS_MAX)
-        return rp_fail(error, -RP_E_USAGE, NULL, "checkpoint: %zu sections, at most %u", part_count,
-                       RP_CHECKPOINT_SECTIONS_MAX);
-    image->head.info = *info;
-    image->head.section_count = (uint32_t)part_count;
-    for (size_t i = 0; i < part_count; i++)
-        hash_section(&image->head.sections[i], &parts[i]);
-    return rp_checkpoint_layout(&image->head, error);
-}
-
-static void add_span(struct image *image, const struct rp_writer_span *span)
-{
-    RP_ASSERT(image->file.span_count < SPANS_MAX);
-    image->spans[image->file.span_count++] = *span;
-}
-
-static void add_own(struct image *image, const void *data, size_t bytes)
-{
-    struct rp_checkpoint_piece *piece = &image->own[image->file.span_count];
-    *piece = (struct rp_checkpoint_piece){data, bytes};
-    add_span(image, &(struct rp_writer_span){piece, 1, bytes, rp_hash128(data, bytes), NULL});
-}
-
-static void seal(struct rp_writer_file *file)
-{
-    struct image *image = (struct image *)file;
-    struct rp_checkpoint_head *head = &image->head;
-    for (uint32_t i = 0; i < head->section_count; i++) {
-        struct rp_writer_span *span = &image->spans[1 + 2 * i];
-        if (span->growing)
-            span->hash = head->sections[i].hash = rp_growing_section_hash(span->growing);
-    }
-    rp_checkpoint_encode_head(head, image->head_bytes);
-    rp_checkpoint_encode_footer(head, image->footer_bytes);
-    image->spans[0].hash = rp_hash128(image->head_bytes, sizeof image->head_bytes);
-    image->spans[file->span_count - 1].hash = rp_hash128(image->footer_bytes,
-                                                         sizeof image->footer_bytes);
-}
-
-/* The spans of a new attempt. Sections keep the hashes that lay_out has taken, so memory that
- * changes later is found by reading back. */
-static void make_spans(struct image *image, const struct rp_checkpoint_part *parts)
-{
-    const struct rp_checkpoint_head *head = &image->head;
-    image->file = (struct rp_writer_file){
-        .spans = image->spans, .seal = seal, .is_read_back_later = true};
-    add_own(image, image->head_bytes, sizeof image->head_bytes);
-    for (uint32_t i = 0; i < head->section_count; i++) {
-        const struct rp_checkpoint_format_section *section = &head->sections[i];
-        const struct rp_checkpoint_part *part = &parts[i];
-        add_span(image, &(struct rp_writer_span){
-                            .pieces = part->growing ? rp_growing_section_piece(part->growing)
-                                                    : part->pieces,
-                            .piece_count = part->growing ? 1 : part->piece_count,
-                            .bytes = section->bytes,
-                            .hash = section->hash,
-                            .growing = part->growing,
-                        });
-        add_own(image, padding,
-                (size_t)(rp_align_up(section->bytes, RP_CHECKPOINT_PAGE_BYTES) - section->bytes));
-    }
-    add_own(image, image->footer_bytes, sizeof image->footer_bytes);
-}
-
-static int put_image(struct rp_locked_dir *locked, struct image *image,
+static int put_image(struct rp_locked_dir *locked, struct rp_image *image,
                      const struct rp_checkpoint_part *parts, struct rp_error *error)
 {
     if (locked->newest_sequence >= RP_SEQUENCE_MAX)
@@ -148,11 +46,11 @@ static int put_image(struct rp_locked_dir *locked, struct image *image,
     struct rp_name name;
     rp_name_make(&name, ++locked->newest_sequence, RP_NAME_CURRENT);
     image->head.info.sequence = name.sequence;
-    make_spans(image, parts);
+    rp_image_make_spans(image, parts);
     return rp_writer_put(&locked->writer, name.text, &image->file, error);
 }
 
-static int save_image(struct rp_locked_dir *locked, struct image *image,
+static int save_image(struct rp_locked_dir *locked, struct rp_image *image,
                       const struct rp_checkpoint_part *parts, struct rp_error *error)
 {
     for (unsigned attempt = 0;; attempt++) {
@@ -177,14 +75,14 @@ int rp_checkpoint_save(struct rp_checkpoint_dir *dir, struct rp_checkpoint_info 
         *path_out = NULL;
     struct rp_name name;
     size_t path_bytes = strlen(dir->locked.path) + 1 + sizeof name.text;
-    struct image *image = rp_calloc(1, sizeof *image);
+    struct rp_image *image = rp_calloc(1, sizeof *image);
     char *path = rp_calloc(1, path_bytes); /* before the save: a saved file must be reported */
     if (!image || !path) {
         free(image);
         free(path);
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a checkpoint", dir->locked.path);
     }
-    int code = lay_out(image, info, parts, part_count, error);
+    int code = rp_image_lay_out(image, info, parts, part_count, error);
     if (code == 0)
         code = save_image(&dir->locked, image, parts, error);
     uint64_t sequence = image->head.info.sequence;
@@ -219,7 +117,7 @@ void rp_checkpoint_dir_copies(const struct rp_checkpoint_dir *dir, struct rp_cop
 
 int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir, struct rp_error *error)
 {
-    struct image *image = dir->unread;
+    struct rp_image *image = dir->unread;
     struct rp_name name;
     dir->unread = NULL;
     if (!image || RP_DEFECT(trust_unread_save))
@@ -243,6 +141,22 @@ int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir, struct rp_error *
 void rp_checkpoint_prune(struct rp_checkpoint_dir *dir)
 {
     rp_locked_dir_prune(&dir->locked, dir->copier ? rp_copier_newest(dir->copier) : UINT64_MAX);
+}
+
+int rp_checkpoint_dir_scrub(struct rp_checkpoint_dir *dir, uint32_t period_seconds,
+                            struct rp_error *error)
+{
+    struct rp_locked_dir *dirs[] = {&dir->locked,
+                                    dir->copier ? rp_copier_target(dir->copier) : NULL};
+    RP_ASSERT(!dir->scrubber);
+    return period_seconds ? rp_scrubber_open(&dir->scrubber, dirs, period_seconds, error) : 0;
+}
+
+void rp_checkpoint_dir_scrubs(const struct rp_checkpoint_dir *dir, struct rp_scrub_counts *counts)
+{
+    *counts = (struct rp_scrub_counts){0};
+    if (dir->scrubber)
+        rp_scrubber_counts(dir->scrubber, counts);
 }
 
 void rp_checkpoint_keep_every(struct rp_checkpoint_dir *dir, uint64_t rows)
@@ -356,6 +270,7 @@ void rp_checkpoint_dir_close(struct rp_checkpoint_dir *dir)
 {
     if (!dir)
         return;
+    rp_scrubber_close(dir->scrubber); /* it reads in both directories */
     uint64_t newest_copied = rp_copier_close(dir->copier);
     if (newest_copied > 0) /* some could not be removed before the last copy was made */
         rp_locked_dir_prune(&dir->locked, newest_copied);

@@ -203,7 +203,8 @@ static int open_directory(struct rp_locked_dir *locked, const char *path, bool m
 int rp_locked_dir_open(struct rp_locked_dir *locked, const char *path, uint32_t keep, bool make,
                        struct rp_storage *storage, struct rp_error *error)
 {
-    *locked = (struct rp_locked_dir){.dir = -1, .lock = -1, .keep = keep};
+    *locked = (struct rp_locked_dir){
+        .dir = -1, .lock = -1, .keep = keep, .damaged_mutex = PTHREAD_MUTEX_INITIALIZER};
     if (keep < RP_LOCKED_DIR_KEEP_MIN || keep > RP_LOCKED_DIR_KEEP_MAX)
         return rp_fail(error, -RP_E_CONFIG, "set checkpoint_keep to 3",
                        "%s: cannot keep %" PRIu32 " checkpoints: expected %u to %u", path, keep,

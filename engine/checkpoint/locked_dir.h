@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* locked_dir.h — a directory that is open for writing checkpoints: locked, freed of what killed
  * runs left, and tested with a write. The checkpoint directory is one, the second location another.
- * A handle belongs to one thread at a time. */
+ * A handle belongs to one thread at a time, but for its list of damaged checkpoints. */
 #ifndef RP_CHECKPOINT_LOCKED_DIR_H
 #define RP_CHECKPOINT_LOCKED_DIR_H
+
+#include <pthread.h>
 
 #include "checkpoint/writer.h"
 
 #define RP_LOCKED_DIR_KEEP_MIN 2u /* a single one could be the damaged one */
 #define RP_LOCKED_DIR_KEEP_MAX 1000u
+#define RP_LOCKED_DIR_DAMAGED_MAX 64u
 
 /* What this process knows about a checkpoint of the directory, so that it need not read the file
  * again. */
@@ -34,6 +37,10 @@ struct rp_locked_dir {
     uint64_t keep_every_rows; /* a history has one checkpoint of so many rows; 0 = no history */
     struct rp_known_checkpoint *known; /* newest first */
     size_t known_count;
+    /* Checkpoints that another thread has found damaged; they are not removed from the list. */
+    pthread_mutex_t damaged_mutex;
+    uint64_t damaged[RP_LOCKED_DIR_DAMAGED_MAX];
+    size_t damaged_count;
 };
 
 /** Open and lock `path`, which is made first if `make` is set. -RP_E_BUSY names the process that
@@ -54,6 +61,10 @@ void rp_locked_dir_note(struct rp_locked_dir *locked, uint64_t sequence, uint64_
 /** What is known of a checkpoint; NULL = nothing. The answer may be changed by the caller. */
 struct rp_known_checkpoint *rp_locked_dir_recall(const struct rp_locked_dir *locked,
                                                  uint64_t sequence);
+
+/** Remember that a checkpoint is damaged: it counts as none of those that are kept. False if that
+ * was known. Any thread may call it. */
+bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence);
 
 /** Remove the checkpoints that prune.c finds to be no longer kept, and verify those that this
  * process has not verified yet. newest_copied: the newest sequence that has a verified copy,

@@ -63,6 +63,27 @@ struct rp_known_checkpoint *rp_locked_dir_recall(const struct rp_locked_dir *loc
     return NULL;
 }
 
+static bool is_damaged(struct rp_locked_dir *locked, uint64_t sequence)
+{
+    bool found = false;
+    pthread_mutex_lock(&locked->damaged_mutex);
+    for (size_t i = 0; i < locked->damaged_count; i++)
+        found = found || locked->damaged[i] == sequence;
+    pthread_mutex_unlock(&locked->damaged_mutex);
+    return found && !RP_DEFECT(trust_scrubbed_once);
+}
+
+bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence)
+{
+    if (is_damaged(locked, sequence))
+        return false;
+    pthread_mutex_lock(&locked->damaged_mutex);
+    if (locked->damaged_count < RP_LOCKED_DIR_DAMAGED_MAX)
+        locked->damaged[locked->damaged_count++] = sequence;
+    pthread_mutex_unlock(&locked->damaged_mutex);
+    return true;
+}
+
 /* Fill in what this process knows already. */
 static void recall(struct pruning *pruning)
 {
@@ -74,6 +95,8 @@ static void recall(struct pruning *pruning)
             file->known = *known;
             file->has_row = true;
         }
+        if (is_damaged(pruning->locked, file->name->sequence))
+            file->known.known = RP_KNOWN_DAMAGED;
     }
 }
 

@@ -183,20 +183,27 @@ int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
     return code;
 }
 
-int rp_reader_row(uint64_t *row_out, int dir, const char *path, const struct rp_name *name,
-                  struct rp_error *error)
+int rp_reader_head(struct rp_checkpoint_head *head, int dir, const char *path,
+                   const struct rp_name *name, struct rp_error *error)
 {
     _Alignas(RP_CHECKPOINT_PAGE_BYTES) uint8_t bytes[RP_CHECKPOINT_HEAD_BYTES];
-    struct rp_checkpoint_head head;
     uint64_t file_bytes;
     int fd = openat(dir, name->text, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0)
         return fail_code(error, -errno, path, "open a checkpoint in it");
-    int code = read_head(&head, bytes, fd, path, &file_bytes, error);
+    int code = read_head(head, bytes, fd, path, &file_bytes, error);
     close(fd);
-    if (code == 0 && head.info.sequence != name->sequence)
+    if (code == 0 && head->info.sequence != name->sequence)
         code = rp_fail(error, -RP_E_CORRUPT, NULL, "%s/%s: its name does not fit", path,
                        name->text);
+    return code;
+}
+
+int rp_reader_row(uint64_t *row_out, int dir, const char *path, const struct rp_name *name,
+                  struct rp_error *error)
+{
+    struct rp_checkpoint_head head;
+    int code = rp_reader_head(&head, dir, path, name, error);
     if (code == 0)
         *row_out = head.info.next_row;
     return code;

@@ -4,6 +4,7 @@
 #define RP_CHECKPOINT_READER_H
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/format.h"
 #include "checkpoint/listing.h"
 
 /** Read and verify the file `name` in `dir`. Symbolic links are not followed, and the head must
@@ -12,7 +13,11 @@
 RP_MUST_CHECK int rp_reader_open(struct rp_checkpoint **out, int dir, const char *path,
                                  const struct rp_name *name, struct rp_error *error);
 
-/** The position of a checkpoint. Only the head of the file is read and verified. */
+/** Read and verify the head of a checkpoint alone. */
+RP_MUST_CHECK int rp_reader_head(struct rp_checkpoint_head *head, int dir, const char *path,
+                                 const struct rp_name *name, struct rp_error *error);
+
+/** The position of a checkpoint, of which only the head is read. */
 RP_MUST_CHECK int rp_reader_row(uint64_t *row_out, int dir, const char *path,
                                 const struct rp_name *name, struct rp_error *error);
 

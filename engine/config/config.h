@@ -103,14 +103,15 @@ struct rp_config {
     char *run_dir; /* of the socket; NULL = $XDG_RUNTIME_DIR/ringpack or /tmp/ringpack-UID */
 
     /* checkpoints */
-    char *checkpoint_dir;           /* NULL = none are written; "none" until it is finished */
-    enum rp_resume resume;          /* auto */
-    uint64_t checkpoint_steps;      /* from one to the next; 0 = at SIGTERM and on demand only */
-    uint32_t checkpoint_keep;       /* positions; 3; at least 2 */
-    uint64_t checkpoint_keep_every; /* steps; 0 = no history */
-    bool checkpoint_contents;       /* true */
-    char *checkpoint_copy_dir;      /* the second location; NULL = none */
-    char *run_record_dir;           /* NULL = in the user's state home; "none" = no run record */
+    char *checkpoint_dir;              /* NULL = none are written; "none" until it is finished */
+    enum rp_resume resume;             /* auto */
+    uint64_t checkpoint_steps;         /* from one to the next; 0 = at SIGTERM and on demand only */
+    uint32_t checkpoint_keep;          /* positions; 3; at least 2 */
+    uint64_t checkpoint_keep_every;    /* steps; 0 = no history */
+    uint32_t checkpoint_scrub_seconds; /* 0 = never */
+    bool checkpoint_contents;          /* true */
+    char *checkpoint_copy_dir;         /* the second location; NULL = none */
+    char *run_record_dir;              /* NULL = in the user's state home; "none" = no run record */
 
     /* For each key, in the order of rp_config_keys: the line of the file, RP_CONFIG_OPTION, or 0 if
      * the key was not given. */

@@ -123,6 +123,8 @@ enum rp_key_kind {
       "how many of the newest positions keep a checkpoint")                                        \
     X(checkpoint_keep_every, checkpoint_keep_every, COUNT, NULL, "0", 0, UINT64_MAX,               \
       "history: also keep the oldest checkpoint of every so many steps; 0 = none")                 \
+    X(checkpoint_scrub_seconds, checkpoint_scrub_seconds, COUNT, NULL, "21600", 0, 31536000,       \
+      "kept checkpoints and copies are read again once in so many seconds; 0 = never")             \
     X(checkpoint_contents, checkpoint_contents, BOOL, NULL, "true", 0, 0,                          \
       "also save the prefetched rows, so that a resumed run starts without reading the corpus")    \
     X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                   \

@@ -196,6 +196,8 @@ static int open_engine(struct rp_engine *engine, struct rp_error *error)
         history_rows = UINT64_MAX;
     if (code >= 0 && engine->checkpoints)
         rp_checkpoint_keep_every(engine->checkpoints, history_rows);
+    if (code >= 0 && engine->checkpoints)
+        code = rp_checkpoint_dir_scrub(engine->checkpoints, c->checkpoint_scrub_seconds, error);
     if (code >= 0)
         code = rp_engine_find_start(engine, error);
     if (code >= 0) {

@@ -107,6 +107,19 @@ static void add_copies(json_t *object, const struct rp_engine *engine)
                         copies.has_failed ? json_string(copies.reason) : json_null());
 }
 
+static void add_scrubs(json_t *object, const struct rp_engine *engine)
+{
+    struct rp_scrub_counts scrubs = {0};
+    if (engine->checkpoints)
+        rp_checkpoint_dir_scrubs(engine->checkpoints, &scrubs);
+    set_count(object, "scrubs", scrubs.passes);
+    set_count(object, "scrubbed_files", scrubs.files);
+    set_count(object, "scrub_failures", scrubs.failures);
+    json_object_set_new(object, "scrub_age_seconds", age_of(scrubs.ended_ns));
+    json_object_set_new(object, "scrub_error",
+                        scrubs.reason[0] ? json_string(scrubs.reason) : json_null());
+}
+
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
 {
     const struct rp_save_counts *saves = &engine->save_counts;
@@ -125,6 +138,7 @@ void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
     json_object_set_new(object, "save_error",
                         saves->has_failed ? json_string(saves->reason) : json_null());
     add_copies(object, engine);
+    add_scrubs(object, engine);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -117,6 +117,7 @@ static void draw_engine(struct story *story)
     keys_set(keys, "run_record_dir", "none");
     keys_set(keys, "checkpoint_contents", story_chance(story, 700) ? "true" : "false");
     keys_set(keys, "checkpoint_keep", "%u", 2u + (unsigned)story_below(story, 2));
+    keys_set(keys, "checkpoint_scrub_seconds", "0"); /* a day of simulated time is no story */
     keys_set(keys, "checkpoint_steps", "%u", (unsigned)story_below(story, 4));
 }
 

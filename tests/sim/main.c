@@ -251,6 +251,7 @@ static const char *const found_elsewhere[] = {
     "trust_manifest_pages",
     "trust_olmo_rows",
     "trust_sample_offsets",
+    "trust_scrubbed_once",
     "trust_seen_blocks",
     "trust_spans",
     "trust_table_extents",

@@ -81,6 +81,7 @@ static const char *const every_key[][2] = {
     {"checkpoint_steps", "10"},
     {"checkpoint_keep", "5"},
     {"checkpoint_keep_every", "7"},
+    {"checkpoint_scrub_seconds", "60"},
     {"checkpoint_contents", "false"},
     {"checkpoint_copy_dir", "/d"},
     {"run_record_dir", "/r"},
@@ -134,6 +135,7 @@ static void check_every_key(void)
     assert_int_equal(config.checkpoint_steps, 10);
     assert_int_equal(config.checkpoint_keep, 5);
     assert_int_equal(config.checkpoint_keep_every, 7);
+    assert_int_equal(config.checkpoint_scrub_seconds, 60);
     assert_false(config.checkpoint_contents);
     assert_string_equal(config.checkpoint_copy_dir, "/d");
     assert_string_equal(config.run_record_dir, "/r");

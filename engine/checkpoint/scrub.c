@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scrub.c — see scrub.h.
+ *
+ * The thread asks for the disk when nobody else does (I/O class idle, where the scheduler of the
+ * disk knows it), runs at nice 19, and reads at most RATE_BYTES a second, past the page cache,
+ * through a small buffer of its own.
+ *
+ * Threads: `stop` and `counts` are guarded by the mutex; all else is the thread's. Of a directory
+ * it uses the descriptor and the path, which do not change while it is open, and the list of
+ * damaged checkpoints. A file that is pruned meanwhile is skipped. */
+#include "checkpoint/scrub.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/image.h"
+#include "checkpoint/listing.h"
+#include "checkpoint/reader.h"
+
+#define RATE_BYTES (64u << 20) /* a second */
+#define BUFFER_BYTES (1u << 20)
+#define NICE 19
+#define IOPRIO_WHO_PROCESS 1 /* of ioprio_set(2), which has no header for programs */
+#define IOPRIO_IDLE (3 << 13)
+#define NS 1000000000ull
+
+struct rp_scrubber {
+    struct rp_storage storage; /* the first member: slow_read() casts back from it */
+    struct rp_locked_dir *dirs[2];
+    uint64_t period_ns;
+    uint8_t *buffer;
+    struct rp_image *image;
+    struct rp_scrub_counts pass; /* of the pass that is under way */
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool stop;
+    struct rp_scrub_counts counts;
+};
+
+/* Wait, or until the scrubber is to stop. Returns whether it is. */
+static bool wait_or_stop(struct rp_scrubber *scrubber, uint64_t ns)
+{
+    uint64_t until = rp_now_ns() + ns;
+    struct timespec time = {(time_t)(until / NS), (long)(until % NS)};
+    pthread_mutex_lock(&scrubber->mutex);
+    while (!scrubber->stop &&
+           pthread_cond_timedwait(&scrubber->changed, &scrubber->mutex, &time) != ETIMEDOUT)
+        ;
+    bool stop = scrubber->stop;
+    pthread_mutex_unlock(&scrubber->mutex);
+    return stop;
+}
+
+static ssize_t slow_read(struct rp_storage *storage, int fd, void *data, size_t bytes,
+                         uint64_t offset)
+{
+    if (wait_or_stop((struct rp_scrubber *)storage, bytes * NS / RATE_BYTES))
+        return -ECANCELED;
+    return rp_storage_system.read(&rp_storage_system, fd, data, bytes, offset);
+}
+
+static int verify(struct rp_scrubber *scrubber, const struct rp_locked_dir *dir,
+                  const struct rp_name *name, struct rp_error *error)
+{
+    struct rp_image *image = scrubber->image;
+    struct rp_writer writer = {.storage = &scrubber->storage,
+                               .dir = dir->dir,
+                               .path = dir->path,
+                               .buffer = scrubber->buffer,
+                               .buffer_bytes = BUFFER_BYTES};
+    memset(image, 0, sizeof *image);
+    int code = rp_reader_head(&image->head, dir->dir, dir->path, name, error);
+    if (code < 0)
+        return code;
+    rp_image_make_spans(image, NULL);
+    return rp_writer_read_back(&writer, name->text, &image->file, error);
+}
+
+static void scrub_file(struct rp_scrubber *scrubber, struct rp_locked_dir *dir,
+                       const struct rp_name *name)
+{
+    struct rp_error error;
+    int code = verify(scrubber, dir, name, &error);
+    if (code == -ENOENT || code == -ECANCELED)
+        return;
+    if (code == 0) {
+        scrubber->pass.files++;
+        return;
+    }
+    scrubber->pass.failures++;
+    memcpy(scrubber->pass.reason, error.message, sizeof scrubber->pass.reason);
+    if (rp_locked_dir_add_damaged(dir, name->sequence))
+        rp_log(RP_LOG_ERROR,
+               "%s/%s: a kept checkpoint is damaged: %s; it stays, and counts no more as one that "
+               "is kept",
+               dir->path, name->text, error.message);
+}
+
+static void scrub_directory(struct rp_scrubber *scrubber, struct rp_locked_dir *dir)
+{
+    struct rp_listing listing;
+    if (!dir || rp_listing_open(&listing, dir->dir, dir->path, NULL) < 0)
+        return;
+    for (size_t i = 0; i < listing.count && !wait_or_stop(scrubber, 0); i++)
+        if (listing.names[i].kind == RP_NAME_CURRENT)
+            scrub_file(scrubber, dir, &listing.names[i]);
+    rp_listing_free(&listing);
+}
+
+static void *scrubber_main(void *argument)
+{
+    struct rp_scrubber *scrubber = argument;
+    (void)nice(NICE); /* of this thread alone */
+    (void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE);
+    while (!wait_or_stop(scrubber, scrubber->period_ns)) {
+        scrubber->pass = (struct rp_scrub_counts){.passes = scrubber->pass.passes + 1};
+        for (size_t i = 0; i < RP_ARRAY_COUNT(scrubber->dirs); i++)
+            scrub_directory(scrubber, scrubber->dirs[i]);
+        scrubber->pass.ended_ns = rp_now_ns();
+        pthread_mutex_lock(&scrubber->mutex);
+        if (!scrubber->stop) /* else the pass was not whole */
+            scrubber->counts = scrubber->pass;
+        pthread_mutex_unlock(&scrubber->mutex);
+    }
+    return NULL;
+}
+
+static void free_scrubber(struct rp_scrubber *scrubber)
+{
+    pthread_cond_destroy(&scrubber->changed);
+    pthread_mutex_destroy(&scrubber->mutex);
+    rp_give_pages(scrubber->buffer, BUFFER_BYTES);
+    free(scrubber->image);
+    free(scrubber);
+}
+
+int rp_scrubber_open(struct rp_scrubber **out, struct rp_locked_dir *const dirs[2],
+                     uint32_t period_seconds, struct rp_error *error)
+{
+    struct rp_scrubber *scrubber = rp_calloc(1, sizeof *scrubber);
+    if (!scrubber)
+        return rp_fail(error, -ENOMEM, NULL, "no memory to read checkpoints again");
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&scrubber->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    pthread_mutex_init(&scrubber->mutex, NULL);
+    scrubber->storage = rp_storage_system;
+    scrubber->storage.read = slow_read;
+    memcpy(scrubber->dirs, dirs, sizeof scrubber->dirs);
+    scrubber->period_ns = period_seconds * NS;
+    scrubber->buffer = rp_take_pages(BUFFER_BYTES);
+    scrubber->image = rp_calloc(1, sizeof *scrubber->image);
+    int failed = scrubber->buffer && scrubber->image
+                     ? pthread_create(&scrubber->thread, NULL, scrubber_main, scrubber)
+                     : ENOMEM;
+    if (failed == 0) {
+        *out = scrubber;
+        return 0;
+    }
+    free_scrubber(scrubber);
+    return rp_fail(error, -failed, NULL, "cannot start the thread that reads checkpoints again: %s",
+                   rp_strerror(-failed));
+}
+
+void rp_scrubber_counts(struct rp_scrubber *scrubber, struct rp_scrub_counts *counts)
+{
+    pthread_mutex_lock(&scrubber->mutex);
+    *counts = scrubber->counts;
+    pthread_mutex_unlock(&scrubber->mutex);
+}
+
+void rp_scrubber_close(struct rp_scrubber *scrubber)
+{
+    if (!scrubber)
+        return;
+    pthread_mutex_lock(&scrubber->mutex);
+    scrubber->stop = true;
+    pthread_cond_signal(&scrubber->changed);
+    pthread_mutex_unlock(&scrubber->mutex);
+    pthread_join(scrubber->thread, NULL);
+    free_scrubber(scrubber);
+}
