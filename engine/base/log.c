@@ -3,36 +3,149 @@
  * threads and processes do not mix. */
 #include "base/log.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#define MESSAGE_BYTES 1360
+#define TIME_BYTES 64
+#define LINE_BYTES 2800 /* a JSON line, whose message may have escapes; longer ones are cut */
+
+struct name {
+    const char *text;
+    enum rp_log_level level;
+};
+
+static const struct name events[] = {
+#define RP_LOG_NAME(name, level, meaning) {#name, RP_LOG_##level},
+    RP_LOG_EVENTS(RP_LOG_NAME)
+#undef RP_LOG_NAME
+};
+
 static enum rp_log_level level_max = RP_LOG_INFO;
+static enum rp_log_format form = RP_LOG_PLAIN;
 
 void rp_log_set_level(enum rp_log_level level)
 {
     level_max = level;
 }
 
-void rp_log(enum rp_log_level level, const char *format, ...)
+/* systemd names the device and the inode of the socket that it gave to a service as stderr. Another
+ * stderr that the service was given later is not the journal. */
+static bool is_journal(void)
+{
+    const char *named = getenv("JOURNAL_STREAM");
+    struct stat info;
+    char own[64];
+    if (!named || fstat(STDERR_FILENO, &info) < 0)
+        return false;
+    snprintf(own, sizeof own, "%ju:%ju", (uintmax_t)info.st_dev, (uintmax_t)info.st_ino);
+    return strcmp(named, own) == 0;
+}
+
+void rp_log_set_format(enum rp_log_format format)
+{
+    form = format == RP_LOG_TEXT && is_journal() ? RP_LOG_JOURNAL : format;
+}
+
+/* UTC, in the proleptic Gregorian calendar: gmtime_r takes a lock, which a process that was forked
+ * from several threads must not. Years of 400 begin on March 1, so that February ends them. */
+static void format_time(char text[TIME_BYTES])
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    unsigned long long seconds = (unsigned long long)now.tv_sec;
+    unsigned long long days = seconds / 86400 + 719468; /* since 0000-03-01 */
+    unsigned of_day = (unsigned)(seconds % 86400);
+    unsigned long long era = days / 146097, of_era = days % 146097;
+    unsigned long long year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    unsigned of_year = (unsigned)(of_era - (365 * year + year / 4 - year / 100));
+    unsigned month = (5 * of_year + 2) / 153; /* from March */
+    unsigned day = of_year - (153 * month + 2) / 5 + 1;
+    year += era * 400 + (month >= 10);
+    snprintf(text, TIME_BYTES, "%04llu-%02u-%02uT%02u:%02u:%02u.%03uZ", year,
+             month < 10 ? month + 3 : month - 9, day, of_day / 3600, of_day / 60 % 60, of_day % 60,
+             (unsigned)(now.tv_nsec / 1000000));
+}
+
+/* A JSON string without its quotes. Bytes above 127, which need not be UTF-8, become question
+ * marks.
+ */
+static void escape(char *out, size_t room, const char *text)
+{
+    for (const unsigned char *c = (const unsigned char *)text; *c && room > 8; c++) {
+        int used = *c == '"' || *c == '\\'   ? snprintf(out, room, "\\%c", *c)
+                   : *c < 0x20 || *c == 0x7f ? snprintf(out, room, "\\u%04x", *c)
+                                             : snprintf(out, room, "%c", *c < 0x80 ? *c : '?');
+        out += used;
+        room -= (size_t)used;
+    }
+    *out = 0;
+}
+
+/* Returns the length of the line, with its newline. */
+static size_t format_line(char line[LINE_BYTES], enum rp_log_level level, const char *event,
+                          const char *message)
 {
     static const char *const prefixes[] = {"error: ", "warning: ", ""};
+    static const char *const levels[] = {"error", "warning", "info"};
+    static const int priorities[] = {3, 4, 6}; /* of syslog(3) */
+    char time[TIME_BYTES] = "", escaped[LINE_BYTES - 200];
+    if (form == RP_LOG_TEXT || form == RP_LOG_JSON)
+        format_time(time);
+    int used = 0;
+    switch (form) {
+    case RP_LOG_JSON:
+        escape(escaped, sizeof escaped, message);
+        used = snprintf(line, LINE_BYTES,
+                        "{\"time\": \"%s\", \"level\": \"%s\", \"event\": \"%s\", \"pid\": %ld, "
+                        "\"message\": \"%s\"}\n",
+                        time, levels[level], event, (long)getpid(), escaped);
+        break;
+    case RP_LOG_JOURNAL:
+        used = snprintf(line, LINE_BYTES, "<%d>%s\n", priorities[level], message);
+        break;
+    case RP_LOG_TEXT:
+    case RP_LOG_PLAIN:
+        used = snprintf(line, LINE_BYTES, "%s%sringpack: %s%s\n", time, time[0] ? " " : "",
+                        prefixes[level], message);
+        break;
+    }
+    return (size_t)used;
+}
+
+static void put(enum rp_log_level level, const char *event, const char *format, va_list arguments)
+{
+    char message[MESSAGE_BYTES], line[LINE_BYTES];
     if (level > level_max)
         return;
-    char line[1400];
-    int used = snprintf(line, sizeof line - 1, "ringpack: %s", prefixes[level]);
-    va_list arguments;
-    va_start(arguments, format);
-    int more = vsnprintf(line + used, sizeof line - 1 - (size_t)used, format, arguments);
-    va_end(arguments);
-    size_t length = (size_t)used + (more > 0 ? (size_t)more : 0);
-    if (length > sizeof line - 2)
-        length = sizeof line - 2;
-    line[length++] = '\n';
+    vsnprintf(message, sizeof message, format, arguments);
+    size_t length = format_line(line, level, event, message);
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&room, 1, 0) != 1) /* drop the line rather than wait for the reader of a pipe */
         return;
     ssize_t written = write(STDERR_FILENO, line, length);
     (void)written; /* there is nowhere to report a failure */
+}
+
+void rp_log(enum rp_log_level level, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    put(level, "", format, arguments);
+    va_end(arguments);
+}
+
+void rp_log_event(enum rp_log_event event, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    put(events[event].level, events[event].text, format, arguments);
+    va_end(arguments);
 }

@@ -102,8 +102,8 @@ static int copy_and_prune(struct rp_copier *copier, struct made_copy *made, stru
 {
     int code = copy_one(copier, made, error);
     if (code < 0) {
-        rp_log(RP_LOG_ERROR, "checkpoint %" PRIu64 " is saved but not copied: %s", made->sequence,
-               error->message);
+        rp_log_event(RP_EVENT_copy_failed, "checkpoint %" PRIu64 " is saved but not copied: %s",
+                     made->sequence, error->message);
         return code;
     }
     rp_locked_dir_note(&copier->target, made->sequence, made->row, RP_KNOWN_VERIFIED);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/fail.h"
+#include "base/log.h"
 #include "ringpack/batch.h"
 
 /* One entry of `sources:`. A bare string in the YAML list is a source with that one shard. */
@@ -112,6 +113,7 @@ struct rp_config {
     bool checkpoint_contents;          /* true */
     char *checkpoint_copy_dir;         /* the second location; NULL = none */
     char *run_record_dir;              /* NULL = in the user's state home; "none" = no run record */
+    enum rp_log_format log_format;
 
     /* For each key, in the order of rp_config_keys: the line of the file, RP_CONFIG_OPTION, or 0 if
      * the key was not given. */

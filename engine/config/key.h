@@ -129,6 +129,8 @@ enum rp_key_kind {
       "also save the prefetched rows, so that a resumed run starts without reading the corpus")    \
     X(checkpoint_copy_dir, checkpoint_copy_dir, PATH, NULL, "(no copies)", 0, 0,                   \
       "second location: a directory where copies of checkpoints are written and verified")         \
+    X(log_format, log_format, CHOICE, "text|json|plain", "text", 0, 0,                             \
+      "lines of the log: text with the time (systemd's journal has its own), json, plain")         \
     X(run_record_dir, run_record_dir, PATH, "none",                                                \
       "($XDG_STATE_HOME/ringpack or ~/.local/state/ringpack)", 0, 0,                               \
       "directory of the run record, by which a start notices a missing mount; none = no record")

@@ -94,8 +94,9 @@ int rp_flow_start_catch_up(struct rp_flow *flow, struct rp_flow *made, uint32_t 
     made->deliver.end_batch = catch_up_limit(flow);
     made->deliver.wake_at = flow->wake_at;
     if (code >= 0)
-        rp_log(RP_LOG_INFO, "rank %" PRIu32 " is behind: its rows are read beside the others'",
-               behind->geometry.rank);
+        rp_log_event(RP_EVENT_behind,
+                     "rank %" PRIu32 " is behind: its rows are read beside the others'",
+                     behind->geometry.rank);
     return code;
 }
 
@@ -125,7 +126,7 @@ static void drop_catch_up(struct rp_flow *flow)
 static void end_catch_up(struct rp_flow *flow)
 {
     const struct rp_ring *ring = &flow->deliver.rings[flow->deliver.ring_aside];
-    rp_log(RP_LOG_INFO, "rank %" PRIu32 " has caught up", ring->geometry.rank);
+    rp_log_event(RP_EVENT_caught_up, "rank %" PRIu32 " has caught up", ring->geometry.rank);
     drop_catch_up(flow);
     flow->deliver.ring_aside = RP_NO_RING;
     flow->deliver.wake_at = flow->wake_at;
@@ -443,7 +444,8 @@ int rp_flow_replace_packer(struct rp_flow *flow, uint32_t packer, struct rp_erro
         return code;
     rp_packer_join(&flow->packers[packer]);
     flow->packers_replaced++;
-    rp_log(RP_LOG_WARNING, "packer process %u died; a new one does its ticket again", packer);
+    rp_log_event(RP_EVENT_packer_replaced,
+                 "packer process %u died; a new one does its ticket again", packer);
     return rp_packer_start(&flow->packers[packer], true, error);
 }
 

@@ -45,7 +45,8 @@ static void refuse(struct rp_engine *engine, struct rp_connection *connection,
 {
     char text[RP_ENGINE_TEXT_BYTES];
     rp_engine_error_text(error, text);
-    rp_log(RP_LOG_WARNING, "refused a trainer (pid %d): %s", connection->pid, error->message);
+    rp_log_event(RP_EVENT_refused, "refused a trainer (pid %d): %s", connection->pid,
+                 error->message);
     rp_engine_reply(engine, connection, RP_REPLY_REFUSED, error->code, text);
     rp_engine_close_connection(engine, connection);
 }
@@ -227,8 +228,9 @@ static void begin_serving(struct rp_engine *engine, struct rp_connection *connec
         rp_engine_close_connection(engine, connection);
         return;
     }
-    rp_log(RP_LOG_INFO, "%s attached (pid %d) at row %" PRIu64, rp_seat_name(seat, name),
-           connection->pid, engine->base_row + batch * engine->batch_rows);
+    rp_log_event(RP_EVENT_attached, "%s attached (pid %d) at row %" PRIu64,
+                 rp_seat_name(seat, name), connection->pid,
+                 engine->base_row + batch * engine->batch_rows);
 }
 
 /* Attach the trainer, refuse it, or keep its request until its row has been planned to. */

@@ -91,8 +91,9 @@ static void detach(struct rp_engine *engine, const struct rp_connection *connect
         rp_seat_transition(seat, RP_SEAT_MIGRATE);
     else if (!RP_DEFECT(forget_detach))
         rp_seat_transition(seat, consumed_all ? RP_SEAT_DETACH_CONSUMED : RP_SEAT_DETACH);
-    rp_log(RP_LOG_INFO, "%s detached (pid %d) at row %" PRIu64, rp_seat_name(seat, name),
-           connection->pid, engine->base_row + rp_seat_position(seat) * engine->batch_rows);
+    rp_log_event(RP_EVENT_detached, "%s detached (pid %d) at row %" PRIu64,
+                 rp_seat_name(seat, name), connection->pid,
+                 engine->base_row + rp_seat_position(seat) * engine->batch_rows);
 }
 
 void rp_engine_close_connection(struct rp_engine *engine, struct rp_connection *connection)

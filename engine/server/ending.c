@@ -30,7 +30,7 @@ void rp_engine_fail(struct rp_engine *engine, int code)
     char text[RP_ENGINE_TEXT_BYTES];
     RP_ASSERT(code < 0 && engine->phase != RP_ENGINE_DONE);
     rp_engine_error_text(engine->error, text);
-    rp_log(RP_LOG_ERROR, "%s", engine->error->message);
+    rp_log_event(RP_EVENT_failed, "%s", engine->error->message);
     engine->exit_code = code;
     for (uint32_t r = 0; r < engine->ring_count; r++)
         if (engine->rings[r].data.data) /* else the failure is that the ring could not be made */
@@ -100,6 +100,6 @@ void rp_engine_stop_when_delivered(struct rp_engine *engine)
         engine->absent_wait_ns = 0;
     if (delivery == IN_USE || (missing && !has_waited_long(engine, missing)))
         return;
-    rp_log(RP_LOG_INFO, "the stream has ended and every rank has had all of it");
+    rp_log_event(RP_EVENT_stream_ended, "the stream has ended and every rank has had all of it");
     rp_engine_begin_stop(engine);
 }

@@ -245,18 +245,18 @@ static void tell_result(struct rp_engine *engine)
     struct rp_saver *saver = &engine->saver;
     count_save(engine);
     if (saver->code == 0 && saver->was_there)
-        rp_log(RP_LOG_INFO, "nothing new to save: %s has row %" PRIu64, saver->path,
-               saver->info.next_row);
+        rp_log_event(RP_EVENT_save_not_needed, "nothing new to save: %s has row %" PRIu64,
+                     saver->path, saver->info.next_row);
     else if (saver->code == 0 && saver->left_out)
-        rp_log(RP_LOG_WARNING, "saved %s: row %" PRIu64 ", %s", saver->path, saver->info.next_row,
-               reason_of(saver));
+        rp_log_event(RP_EVENT_saved_without_contents, "saved %s: row %" PRIu64 ", %s", saver->path,
+                     saver->info.next_row, reason_of(saver));
     else if (saver->code == 0)
-        rp_log(RP_LOG_INFO, "saved %s: row %" PRIu64 ", contents to row %" PRIu64, saver->path,
-               saver->info.next_row, saver->info.contents_end_row);
+        rp_log_event(RP_EVENT_saved, "saved %s: row %" PRIu64 ", contents to row %" PRIu64,
+                     saver->path, saver->info.next_row, saver->info.contents_end_row);
     else
-        rp_log(RP_LOG_ERROR, "checkpoint not saved%s: %s",
-               engine->phase == RP_ENGINE_RUNNING ? ", the stream goes on" : "",
-               saver->error.message);
+        rp_log_event(RP_EVENT_save_failed, "checkpoint not saved%s: %s",
+                     engine->phase == RP_ENGINE_RUNNING ? ", the stream goes on" : "",
+                     saver->error.message);
     if (saver->code == 0) {
         rp_recorder_note(engine->recorder, saver->info.next_row);
         rp_engine_know_saved(engine, saver->token, saver->token_bytes);
@@ -345,8 +345,8 @@ static void follow_read_back(struct rp_engine *engine)
         return;
     }
     bool again = ++saver->bad_saves < BAD_SAVES_MAX;
-    rp_log(RP_LOG_ERROR, "%s; the checkpoint was saved and cannot be trusted%s",
-           saver->read_back_error.message, again ? ": saving again" : "");
+    rp_log_event(RP_EVENT_save_not_trusted, "%s; the checkpoint was saved and cannot be trusted%s",
+                 saver->read_back_error.message, again ? ": saving again" : "");
     rp_engine_know_saved(engine, NULL, 0);
     if (again) {
         engine->save_wanted = true;

@@ -239,7 +239,7 @@ static void serve_lifeline(struct rp_engine *engine)
     if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))
         return;
     (void)epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->options->lifeline_fd, NULL);
-    rp_log(RP_LOG_INFO, "the process that started this engine is gone: stopping");
+    rp_log_event(RP_EVENT_stopping, "the process that started this engine is gone: stopping");
     rp_engine_begin_stop(engine);
 }
 
@@ -408,10 +408,10 @@ static void run(void *argument)
 static void say_ready(const struct rp_engine *engine)
 {
     const struct rp_config *c = engine->config;
-    rp_log(RP_LOG_INFO,
-           "serving run %s: ranks %u to %u of %u, rows of %u tokens, from row %" PRIu64, c->run,
-           c->rank_first, c->rank_first + c->rank_count - 1, c->dp_world_size, c->seq_len,
-           engine->start_row);
+    rp_log_event(RP_EVENT_serving,
+                 "serving run %s: ranks %u to %u of %u, rows of %u tokens, from row %" PRIu64,
+                 c->run, c->rank_first, c->rank_first + c->rank_count - 1, c->dp_world_size,
+                 c->seq_len, engine->start_row);
     if (engine->options->ready_fd >= 0) {
         ssize_t written = write(engine->options->ready_fd, "ready\n", 6);
         (void)written; /* the process that waits for it may be dead */
@@ -441,6 +441,7 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
                                .planner.done_fd = -1,
                                .listener = RP_LISTENER_CLOSED,
                                .started_ns = rp_now_ns()};
+    rp_log_set_format(engine.config->log_format);
     int code = keep_config_text(&engine, engine.error);
     if (code >= 0)
         code = open_engine(&engine, engine.error);

@@ -66,8 +66,8 @@ void rp_engine_serve_signal(struct rp_engine *engine)
         if (engine->signalled) /* the second one; the last checkpoint on disk stays intact */
             _exit(128 + (int)info.ssi_signo);
         engine->signalled = true;
-        rp_log(RP_LOG_INFO, "SIG%s: stopping%s", sigabbrev_np((int)info.ssi_signo),
-               engine->checkpoints ? " after a checkpoint" : "");
+        rp_log_event(RP_EVENT_stopping, "SIG%s: stopping%s", sigabbrev_np((int)info.ssi_signo),
+                     engine->checkpoints ? " after a checkpoint" : "");
         rp_engine_begin_stop(engine);
     }
 }

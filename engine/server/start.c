@@ -82,7 +82,8 @@ static void tell_changes(const struct rp_engine *engine, const struct rp_checkpo
     if (!text || rp_contract_open(&had, text, bytes, NULL) < 0)
         return;
     if (rp_contract_compare(&had, &engine->contract, &sides, &difference) < 0)
-        rp_log(RP_LOG_INFO, "changed since the checkpoint: %s", difference.message);
+        rp_log_event(RP_EVENT_contract_changed, "changed since the checkpoint: %s",
+                     difference.message);
     bool whole = rp_contract_knows_whole(&had) && rp_contract_knows_whole(&engine->contract);
     rp_log(RP_LOG_INFO, "the corpus is that of the checkpoint, by %s",
            whole ? "its full fingerprint"
@@ -150,11 +151,12 @@ int rp_engine_check_resume(const struct rp_engine *engine, struct rp_error *erro
 static void warn_of_row_0(const struct rp_engine *engine)
 {
     bool is_new = rp_checkpoint_dir_is_new(engine->checkpoints);
-    rp_log(RP_LOG_WARNING,
-           "no checkpoint in %s%s: starting at row 0; if this run has been trained before, stop it "
-           "now: is the file system of that directory mounted? (`resume: required` refuses such a "
-           "start)",
-           engine->config->checkpoint_dir, is_new ? ", which was made just now" : "");
+    rp_log_event(
+        RP_EVENT_started_at_row_0,
+        "no checkpoint in %s%s: starting at row 0; if this run has been trained before, stop it "
+        "now: is the file system of that directory mounted? (`resume: required` refuses such a "
+        "start)",
+        engine->config->checkpoint_dir, is_new ? ", which was made just now" : "");
 }
 
 /* Use the newest of the copies, where the directory has no checkpoint but its copies do: the
@@ -165,8 +167,9 @@ static int open_copy(struct rp_engine *engine, struct rp_checkpoint **out, struc
     const char *copies = engine->config->checkpoint_copy_dir;
     int code = copies ? rp_checkpoint_newest(out, copies, true, error) : 0;
     if (code == 1) {
-        rp_log(RP_LOG_WARNING, "no checkpoint in %s: going on from its copies in %s",
-               engine->config->checkpoint_dir, copies);
+        rp_log_event(RP_EVENT_resumed_from_copy,
+                     "no checkpoint in %s: going on from its copies in %s",
+                     engine->config->checkpoint_dir, copies);
         rp_recorder_warn_of_copies(engine->recorder, rp_checkpoint_info(*out)->next_row);
     }
     return code;
@@ -259,8 +262,9 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     if (code >= 0 && checkpoint) {
         if (!reweighted) /* rows of other weights hold other documents */
             code = load_contents(engine, checkpoint, error);
-        rp_log(RP_LOG_INFO, "resuming from %s: row %" PRIu64 "%s", rp_checkpoint_path(checkpoint),
-               engine->start_row, engine->contents ? ", with contents" : "");
+        rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
+                     rp_checkpoint_path(checkpoint), engine->start_row,
+                     engine->contents ? ", with contents" : "");
         tell_changes(engine, checkpoint);
     }
     return code;

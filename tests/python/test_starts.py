@@ -229,7 +229,7 @@ def test_a_start_at_row_0_warns(program, folder, engines):
     made = ", which was made just now"
     for middle in (made, ""):  # the second start finds the directory that the first one made
         (line,) = warnings_of_a_start(program, folder, engines, tape.config)
-        assert line.startswith(f"{begin}{middle}: starting at row 0; "), line
+        assert f"{begin}{middle}: starting at row 0; " in line, line
         assert "is the file system of that directory mounted?" in line
         assert "`resume: required`" in line
     assert not warnings_of_a_start(program, folder, engines, tape.config, "--fresh")
@@ -240,7 +240,7 @@ def test_a_start_at_row_0_warns(program, folder, engines):
     for path in place.glob("*.rpc"):  # by hand: in the same directory, so it is meant
         path.unlink()
     (line,) = warnings_of_a_start(program, folder, engines, tape.config)
-    assert line.startswith(f"{begin}: starting at row 0; "), line
+    assert f"{begin}: starting at row 0; " in line, line
     assert "had a checkpoint at row 12 on 20" in (folder / "e2e.log").read_text()
 
 

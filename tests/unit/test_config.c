@@ -84,6 +84,7 @@ static const char *const every_key[][2] = {
     {"checkpoint_scrub_seconds", "60"},
     {"checkpoint_contents", "false"},
     {"checkpoint_copy_dir", "/d"},
+    {"log_format", "json"},
     {"run_record_dir", "/r"},
 };
 
@@ -138,6 +139,7 @@ static void check_every_key(void)
     assert_int_equal(config.checkpoint_scrub_seconds, 60);
     assert_false(config.checkpoint_contents);
     assert_string_equal(config.checkpoint_copy_dir, "/d");
+    assert_int_equal(config.log_format, RP_LOG_JSON);
     assert_string_equal(config.run_record_dir, "/r");
 }
 

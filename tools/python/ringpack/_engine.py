@@ -253,6 +253,7 @@ class Engine:
         """The child process; it takes both pipe ends."""
         passed, arguments = [ready_end, life_end], [*self.arguments, *self.once]
         arguments += ["--ready-fd", str(ready_end), "--lifeline", str(life_end)]
+        arguments += ["--log-format", "plain"]  # the logger has the time, and the level
         if self.config_text is not None:
             fd, config = _config_fd(self.config_text)
             passed.append(fd)
