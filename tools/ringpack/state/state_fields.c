@@ -146,12 +146,15 @@ json_t *rp_saved_fields(const void *token, size_t bytes, struct rp_error *error)
 {
     struct rp_state_reader reader = {0};
     struct rp_state_header header;
+    char hex[RP_HASH_HEX_BYTES];
     json_t *fields = json_object();
     int code = fields ? rp_state_open(&reader, &header, token, bytes, error)
                       : rp_fail(error, -ENOMEM, NULL, "no memory for the fields of a state token");
     if (code == 0) {
         add_number(fields, "", "next_row", header.next_row);
         add_number(fields, "", "token_version", header.version);
+        if (rp_state_knows(reader.digest))
+            add(fields, "plan_digest", "%s", rp_hash128_hex(reader.digest, hex));
         code = add_contract(fields, token, bytes, error);
     }
     if (code == 0 && !add_lanes(fields, &header, &reader))
