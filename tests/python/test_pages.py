@@ -64,6 +64,16 @@ def test_page(program, folder, page):
         job.finish()
 
 
+def test_the_commands_for_incidents_are_run():
+    page = ROOT / "tools" / "python" / "docs" / "operating.md"
+    table = page.read_text().split("## Incidents")[1].replace("\\|", "\0")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line]
+    script = blocks(page)[1].splitlines()
+    assert len(rows) > 8 and all(len(row) == 3 for row in rows)
+    for _, command, _ in rows[2:]:
+        assert command.strip("`").replace("\0", "|") in script, command
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
