@@ -2,6 +2,7 @@
 """Stops one stage of a running engine: a thread by ptrace, without a signal that others see, or a
 packer process by a signal."""
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -26,8 +27,9 @@ def threads(pid, name):
     """The threads of a process that have this name."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        if (task / "comm").read_text().strip() == name:
-            found.append(int(task.name))
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            if (task / "comm").read_text().strip() == name:
+                found.append(int(task.name))
     return found
 
 
@@ -50,14 +52,16 @@ class Stopped:
     stopped them can let them go on."""
 
     def __init__(self, engine, name):
-        self.threads = threads(engine.pid, name)
-        assert self.threads
+        self.engine, self.name, self.threads = engine, name, []
 
     def __enter__(self):
-        for thread in self.threads:
-            _ptrace(PTRACE_SEIZE, thread)
-            _ptrace(PTRACE_INTERRUPT, thread)
-            os.waitpid(thread, WALL)
+        for thread in threads(self.engine.pid, self.name):
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                _ptrace(PTRACE_SEIZE, thread)
+                _ptrace(PTRACE_INTERRUPT, thread)
+                os.waitpid(thread, WALL)
+                self.threads.append(thread)
+        assert self.threads
         return self
 
     def __exit__(self, *_):
