@@ -11,7 +11,8 @@
 #define EPOCHS_APART_MAX 64u
 
 struct ledger {
-    const struct rp_plan *plan;
+    const struct rp_plan *plan; /* NULL = only the token is known */
+    uint32_t lanes, source_count;
     struct rp_ledger_source *sources;
 };
 
@@ -61,11 +62,11 @@ static bool skip_held(struct rp_state_reader *reader, const struct rp_state_lane
 /* False if the token ends before its last record. */
 static bool visit_cursors(struct ledger *ledger, struct rp_state_reader reader, visitor *visit)
 {
-    for (uint32_t l = 0; l < ledger->plan->config.lanes; l++) {
+    for (uint32_t l = 0; l < ledger->lanes; l++) {
         struct rp_state_lane lane;
         if (!rp_state_read(&reader, &lane, sizeof lane))
             return false;
-        for (uint32_t s = 0; s < ledger->plan->source_count; s++) {
+        for (uint32_t s = 0; s < ledger->source_count; s++) {
             struct rp_state_cursor cursor;
             if (!rp_state_read(&reader, &cursor, sizeof cursor))
                 return false;
@@ -77,12 +78,45 @@ static bool visit_cursors(struct ledger *ledger, struct rp_state_reader reader, 
     return true;
 }
 
+static void add_tokens(struct ledger *ledger, uint32_t lane, uint32_t source,
+                       const struct rp_state_cursor *cursor)
+{
+    find_epochs(ledger, lane, source, cursor);
+    ledger->sources[source].tokens += cursor->mixed;
+}
+
+int rp_state_ledger(const void *token, size_t bytes, struct rp_ledger_source *sources,
+                    uint32_t count, struct rp_error *error)
+{
+    struct rp_state_reader reader;
+    struct rp_state_header header;
+    int code = rp_state_open(&reader, &header, token, bytes, error);
+    if (code < 0)
+        return code;
+    if (header.source_count != count)
+        return rp_fail(error, -RP_E_MISMATCH, RP_TOKEN_DAMAGED_HINT,
+                       "state token: it is of another stream");
+    struct ledger ledger = {NULL, header.lanes, count, sources};
+    memset(sources, 0, count * sizeof *sources);
+    bool whole = true;
+    for (uint32_t s = 0; s < count && whole; s++) {
+        struct rp_state_source source;
+        whole = rp_state_read(&reader, &source, sizeof source);
+        sources[s].weight = whole ? source.weight : 0;
+        sources[s].of_epoch = whole ? source.documents : 0;
+    }
+    if (!whole || !visit_cursors(&ledger, reader, add_tokens))
+        return rp_fail(error, -RP_E_CORRUPT, RP_TOKEN_DAMAGED_HINT,
+                       "state token: it ends in the middle of a record");
+    return 0;
+}
+
 int rp_plan_ledger(const struct rp_plan *plan, const void *token, size_t bytes,
                    struct rp_ledger_source *sources, struct rp_error *error)
 {
     struct rp_state_reader reader;
     struct rp_state_header header;
-    struct ledger ledger = {plan, sources};
+    struct ledger ledger = {plan, plan->config.lanes, plan->source_count, sources};
     int code = rp_state_open(&reader, &header, token, bytes, error);
     if (code < 0)
         return code;

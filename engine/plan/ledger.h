@@ -20,4 +20,10 @@ struct rp_ledger_source {
 RP_MUST_CHECK int rp_plan_ledger(const struct rp_plan *plan, const void *token, size_t bytes,
                                  struct rp_ledger_source *sources, struct rp_error *error);
 
+/** What a token alone says of its sources, of which there are `count`: weight, tokens, of_epoch and
+ * the epochs; `documents` stays 0, because how they are dealt to lanes is the plan's. Errors: as
+ * above. */
+RP_MUST_CHECK int rp_state_ledger(const void *token, size_t bytes, struct rp_ledger_source *sources,
+                                  uint32_t count, struct rp_error *error);
+
 #endif

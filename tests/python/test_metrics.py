@@ -4,6 +4,7 @@ and what readers can do to it, and not to engines."""
 
 import contextlib
 import json
+import os
 import re
 import resource
 import shutil
@@ -95,6 +96,23 @@ def test_other_places(served):
     assert metrics.ask("/metrics?x=1")[0] == 200
     assert metrics.ask("/metrics", Host="stranger.example")[0] == 403
     assert metrics.ask("/metrics", Host="localhost:1")[0] == 200
+
+
+@pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_the_page_in_a_browser(served, tmp_path, scheme):
+    """Dark and light: its script runs, and nothing is said in the console."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("needs chromium")
+    engine, _, metrics = served
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    command += [f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=3000"]
+    command += ["--dump-dom", f"http://127.0.0.1:{metrics.port}/"]
+    known = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=known)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    assert f"<h2>{engine.run}</h2>" in done.stdout and "running: the engine answers" in done.stdout
 
 
 def test_a_port_is_taken_and_bad_arguments(program, folder, served):

@@ -37,6 +37,7 @@ int rp_cmd_stat(int argc, char **argv);
 int rp_cmd_metrics(int argc, char **argv);
 int rp_cmd_ps(int argc, char **argv);
 int rp_cmd_top(int argc, char **argv);
+int rp_cmd_report_page(int argc, char **argv);
 int rp_cmd_verify(int argc, char **argv);
 int rp_cmd_bench(int argc, char **argv);
 int rp_cmd_checkpoint(int argc, char **argv);

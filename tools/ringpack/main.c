@@ -36,6 +36,7 @@ static const struct verb verbs[] = {
     {"stat", rp_cmd_stat, "show what a running engine is doing"},
     {"ps", rp_cmd_ps, "list the engines of this machine"},
     {"top", rp_cmd_top, "watch engines, ranks and rings on a terminal"},
+    {"report", rp_cmd_report_page, "write what is known of a run to one page"},
     {"metrics", rp_cmd_metrics, "serve what engines do to Prometheus, and as a live page"},
     {"explain", rp_cmd_explain, "say which documents are in a step, a row or a text, and where"},
     {"state", rp_cmd_state, "write the state token of any step or row"},

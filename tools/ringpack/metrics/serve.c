@@ -112,7 +112,8 @@ static enum MHD_Result answer(const struct server *server, struct MHD_Connection
         {"Cache-Control", "no-store"},
         {"X-Content-Type-Options", "nosniff"},
         {"Content-Security-Policy", "default-src 'none'; script-src 'unsafe-inline'; style-src "
-                                    "'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'"}};
+                                    "'unsafe-inline'; connect-src 'self'; img-src data:; "
+                                    "frame-ancestors 'none'"}};
     struct MHD_Response *response = server->httpd->create_response_from_buffer(
         bytes, text, MHD_RESPMEM_MUST_FREE);
     if (!response) {

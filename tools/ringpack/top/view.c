@@ -19,8 +19,12 @@ static const char *const order_words[] = {"name", "speed", "state"};
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
+struct entry {
+    const struct rp_watched *run;
+};
+
 struct sorted {
-    const struct rp_watched *runs[RP_WATCHED_MAX];
+    struct entry entries[RP_WATCHED_MAX];
     size_t count;
 };
 
@@ -32,21 +36,21 @@ static double speed_of(const struct rp_watched *run)
 
 static int by_name(const void *a, const void *b)
 {
-    const struct rp_watched *const *left = a, *const *right = b;
-    return strcmp((*left)->run, (*right)->run);
+    const struct entry *left = a, *right = b;
+    return strcmp(left->run->run, right->run->run);
 }
 
 static int by_speed(const void *a, const void *b)
 {
-    const struct rp_watched *const *left = a, *const *right = b;
-    double l = speed_of(*left), r = speed_of(*right);
+    const struct entry *left = a, *right = b;
+    double l = speed_of(left->run), r = speed_of(right->run);
     return l > r ? -1 : l < r ? 1 : by_name(a, b);
 }
 
 static int by_state(const void *a, const void *b)
 {
-    const struct rp_watched *const *left = a, *const *right = b;
-    int apart = (int)(*left)->state - (int)(*right)->state;
+    const struct entry *left = a, *right = b;
+    int apart = (int)left->run->state - (int)right->run->state;
     return apart ? apart : by_name(a, b);
 }
 
@@ -55,8 +59,8 @@ static struct sorted sort(const struct rp_view *view, const struct rp_watch *wat
     static int (*const compares[])(const void *, const void *) = {by_name, by_speed, by_state};
     struct sorted sorted = {.count = watch->count};
     for (size_t i = 0; i < watch->count; i++)
-        sorted.runs[i] = &watch->runs[i];
-    qsort(sorted.runs, sorted.count, sizeof *sorted.runs, compares[view->order]);
+        sorted.entries[i].run = &watch->runs[i];
+    qsort(sorted.entries, sorted.count, sizeof(struct entry), compares[view->order]);
     return sorted;
 }
 
@@ -64,7 +68,7 @@ static struct sorted sort(const struct rp_view *view, const struct rp_watch *wat
 static size_t place_of(const struct rp_view *view, const struct sorted *sorted)
 {
     for (size_t i = 0; i < sorted->count; i++)
-        if (!strcmp(sorted->runs[i]->run, view->chosen))
+        if (!strcmp(sorted->entries[i].run->run, view->chosen))
             return i;
     return 0;
 }
@@ -82,7 +86,7 @@ void rp_view_press(struct rp_view *view, enum rp_key key, const struct rp_watch 
     if (key == RP_KEY_DOWN && place + 1 < sorted.count)
         place++;
     if (sorted.count > 0)
-        snprintf(view->chosen, sizeof view->chosen, "%s", sorted.runs[place]->run);
+        snprintf(view->chosen, sizeof view->chosen, "%s", sorted.entries[place].run->run);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -287,9 +291,9 @@ void rp_view_draw(struct rp_view *view, struct rp_screen *screen, const struct r
         room = rp_min_u64(room, 1 + (size_t)lines / 6);
     size_t shown = rp_min_u64(room, sorted.count), first = place < shown ? 0 : place - shown + 1;
     for (size_t i = 0; i < shown; i++)
-        draw_engine(screen, 2 + (int)i, sorted.runs[first + i], first + i == place);
+        draw_engine(screen, 2 + (int)i, sorted.entries[first + i].run, first + i == place);
     if (view->is_detailed && sorted.count > 0)
-        draw_detail(screen, 3 + (int)shown, sorted.runs[place]);
+        draw_detail(screen, 3 + (int)shown, sorted.entries[place].run);
     draw_head(screen, view, sorted.count);
     rp_screen_show(screen);
 }

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ringpack report`: what a page says of a run, against its checkpoints and its engine."""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import ringpack
+from stream_kit import LONG, Corpus, Engine, Ranks
+from watch_kit import FakeEngine, stat_of
+
+HOSTILE = "<script>alert(1)</script>&\"'"
+
+
+def report(program, *arguments, status=0):
+    command = [program, "report", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, done.stderr
+    return done.stderr if status else done.stdout
+
+
+def cells(page):
+    """Rows of all tables, as texts."""
+    rows = re.findall(r"<tr>(.*?)</tr>", page, re.S)
+    return [[html.unescape(c) for c in re.findall(r"<td>(.*?)</td>", row)] for row in rows]
+
+
+@pytest.fixture(scope="module")
+def saved(program, tmp_path_factory):
+    """An engine of two sources with five checkpoints."""
+    folder = tmp_path_factory.mktemp("r")
+    corpus = Corpus(folder, [("megatron", "u16", 3, [60]), ("npy", "u16", 1, [50])], 3)
+    corpus.sources[0]["name"] = HOSTILE
+    keys = {"seq_len": 48, "batch_size": 2, "global_batch_size": 2, "num_epochs": 9}
+    keys |= {"checkpoint_dir": str(folder / "kept"), "checkpoint_keep": 9}
+    engine = Engine(program, folder, {"sources": corpus.sources, **keys})
+    paths = []
+    with Ranks(engine) as ranks:
+        for _ in range(5):
+            for _ in ranks.turns(7):
+                pass
+            paths.append(engine.checkpoint())
+        yield engine, folder / "kept", paths
+    engine.kill()
+
+
+def show(program, path):
+    command = [program, "checkpoint", "show", "--json", path]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def is_self_contained(page):
+    assert page.startswith("<!doctype html>") and page.rstrip().endswith("</html>")
+    assert "default-src 'none'" in page and "<script" not in page and "src=" not in page
+    assert not re.search(r"https?://", page) and "@import" not in page
+
+
+def test_checkpoints_of_a_directory(program, saved):
+    _, kept, paths = saved
+    page = report(program, kept)
+    is_self_contained(page)
+    assert f"{len(paths)} that verify, 0 damaged" in page
+    rows = [row for row in cells(page) if len(row) == 8]
+    assert len(rows) == len(paths)
+    for row, path in zip(rows, paths):
+        known = show(program, path)
+        token = known["token"]
+        assert row[1] == str(known["sequence"]) and row[2] == f"{known['next_row']:,}"
+        fill = token["emitted"] / (known["next_row"] * token["seq_len"])
+        assert row[4] == f"{100 * fill:.3f} %"
+    assert page.count("<svg") == 3 and page.count('class="bar"') == len(paths)
+    for bar in re.findall(r'class="bar".*?</div>', page):
+        widths = [float(width) for width in re.findall(r"width:([\d.]+)%", bar)]
+        assert len(widths) == 2 and abs(sum(widths) - 100) < 0.1 and widths[0] > widths[1]
+    assert html.escape(HOSTILE, quote=False)[:30] in page
+
+
+def test_a_run_and_one_checkpoint(program, saved, folder):
+    engine, kept, paths = saved
+    out = folder / "run.html"
+    assert report(program, engine.run, kept, "--run-dir", engine.folder, "-o", out) == ""
+    page, stat = out.read_text(), ringpack.stat(engine.run, engine.folder)
+    is_self_contained(page)
+    known = {row[0]: row[1] for row in cells(page) if len(row) == 2}
+    assert known["next row"] == f"{stat['next_row']:,}" and known["ringpack"] == stat["version"]
+    assert known["saves"] == str(stat["saves"]) and known["seq_len"] == "48"
+    assert HOSTILE in [row[0] for row in cells(page) if row]
+    assert "1 that verify" in report(program, paths[0])
+
+
+def test_damaged_checkpoints_and_bad_arguments(program, saved, folder):
+    _, kept, _ = saved
+    copy = folder / "kept"
+    shutil.copytree(kept, copy)
+    first, second, *_ = sorted(path for path in copy.iterdir() if path.suffix == ".rpc")
+    first.write_bytes(first.read_bytes()[:100])
+    data = bytearray(second.read_bytes())
+    data[len(data) // 3] ^= 1
+    second.write_bytes(data)
+    assert re.search(r"3 that verify, 2 damaged|4 that verify, 1 damaged", report(program, copy))
+    (folder / "empty").mkdir()
+    assert "0 that verify" in report(program, folder / "empty")
+    for arguments, word in (
+        ([], "expected the name"),
+        (["nobody", "--run-dir", folder], "is no path"),
+        ([folder / "nothing"], "run name"),
+        ([first], str(first)),
+        ([kept, kept], "one path expected"),
+        ([kept, "-o", "/nowhere/x.html"], "/nowhere"),
+        ([kept, "-o", "/dev/full/x"], "/dev/full"),
+    ):
+        assert word in report(program, *arguments, status=2)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([program, "report", kept], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+
+
+def test_hostile_answers(program, folder):
+    word = HOSTILE + "\u202e\x1b"
+    engine = FakeEngine(
+        folder,
+        "odd",
+        stat_of(
+            "odd",
+            io=word,
+            save_error=word,
+            next_row=-5,
+            fill=None,
+            ledger=[{"source": word, "tokens": "x"}, 3, None],
+            contract={"a": 1},
+        ),
+    )
+    page = report(program, "odd", "--run-dir", folder)
+    is_self_contained(page)
+    assert "\x1b" not in page and "\u202e" not in page
+    engine.stop()
+
+
+@pytest.mark.skipif(not LONG, reason="needs RP_LONG=1")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_in_a_browser(program, saved, folder, scheme):
+    """Nothing is said in the console, and the page is drawn in the colours of the scheme."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("needs chromium")
+    engine, kept, _ = saved
+    report(program, engine.run, kept, "--run-dir", engine.folder, "-o", folder / "run.html")
+    number = ["dark", "light"].index(scheme)
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu"]
+    command += [f"--blink-settings=preferredColorScheme={number}"]
+    command += ["--enable-logging=stderr", f"--screenshot={folder}/page.png"]
+    command += ["--window-size=1100,1600", f"file://{folder}/run.html"]
+    environment = {**os.environ, "HOME": str(folder)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    assert (folder / "page.png").stat().st_size > 10000

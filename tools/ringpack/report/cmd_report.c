@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_report.c — `ringpack report`: a run on one page. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cmd.h"
+#include "cmd_options.h"
+#include "report/report.h"
+#include "watch/watch.h"
+
+#define PATIENCE_NS UINT64_C(5000000000)
+
+enum { OPTION_RUN_DIR = 0x1000 };
+
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE", 0, "the page (default: stdout)", 0},
+    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
+    {0},
+};
+
+struct arguments {
+    const char *run_dir, *output, *words[2];
+    size_t count;
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+    switch (key) {
+    case OPTION_RUN_DIR:
+        a->run_dir = text;
+        return 0;
+    case 'o':
+        a->output = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->count == 2)
+            argp_error(state, "a run and a path expected, `%s` is one too many", text);
+        a->words[a->count++] = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (a->count == 0)
+            argp_error(state, "expected the name of a run, a checkpoint or a directory of them");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* What is no path is the name of a run. */
+static int take_word(struct rp_report *report, const char *word, const char *run_dir,
+                     struct rp_error *error)
+{
+    if (access(word, F_OK) == 0)
+        return report->path ? rp_fail(error, -RP_E_USAGE, NULL, "%s: one path expected", word)
+                            : rp_report_read(report, word, error);
+    static struct rp_watch watch;
+    char *names[] = {(char *)word};
+    int code = rp_watch_open(&watch, run_dir, names, 1, error);
+    if (code == 0)
+        code = rp_watch_look(&watch, PATIENCE_NS, error);
+    if (code == 0 && watch.runs[0].state != RP_WATCH_RUNNING)
+        code = rp_fail(error, -RP_E_GONE, "give the directory of its checkpoints",
+                       "`%s` is no path, and as a run it is %s: %s", word,
+                       rp_watch_state_word(watch.runs[0].state), watch.runs[0].why);
+    if (code == 0 && !report->stat)
+        report->stat = json_incref(watch.runs[0].stat);
+    rp_watch_close(&watch);
+    return code;
+}
+
+/* A file takes the place of the old one when all of it is there. */
+static int write_page(const struct rp_report *report, const char *path, struct rp_error *error)
+{
+    struct rp_new_file file;
+    if (!path) {
+        rp_report_page(stdout, report);
+        return 0;
+    }
+    int code = rp_new_file_open(&file, path, error);
+    if (code < 0)
+        return code;
+    int copy = dup(file.fd);
+    FILE *out = copy >= 0 ? fdopen(copy, "w") : NULL;
+    if (!out) {
+        code = rp_fail(error, -errno, NULL, "%s: %s", path, strerror(errno));
+        if (copy >= 0)
+            close(copy);
+    } else {
+        rp_report_page(out, report);
+        int failed = ferror(out);
+        if (fclose(out) != 0 || failed)
+            code = rp_fail(error, -EIO, NULL, "%s: could not be written", path);
+    }
+    if (code == 0)
+        return rp_new_file_publish(&file, error);
+    rp_new_file_discard(&file);
+    return code;
+}
+
+static int run(const struct arguments *arguments)
+{
+    struct rp_error error = {0};
+    struct rp_report report = {.title = arguments->words[0]};
+    int code = 0;
+    for (size_t i = 0; i < arguments->count && code == 0; i++)
+        code = take_word(&report, arguments->words[i], arguments->run_dir, &error);
+    const char *name = json_string_value(json_object_get(report.stat, "run"));
+    if (name)
+        report.title = name;
+    else if (report.point_count > 0)
+        report.title = report.points[report.point_count - 1].info.run;
+    if (code == 0)
+        code = write_page(&report, arguments->output, &error);
+    rp_report_free(&report);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
+int rp_cmd_report_page(int argc, char **argv)
+{
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "RUN|CHECKPOINT|DIR [RUN|CHECKPOINT|DIR]",
+        .doc = "Write what is known of a run to one page: of its engine, and of its checkpoints."
+               "\vOf an engine that runs: speed, fill, waits of each rank, sources with their "
+               "epochs, saves, versions, the contract. Of a directory of checkpoints: position, "
+               "throughput, fill and mixture from save to save, and with which ranks and "
+               "versions they were written. The page loads nothing and has no script.\n\n"
+               "  ringpack report pretrain checkpoints -o run.html"};
+    struct arguments arguments = {0};
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
+        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+        return RP_EXIT_TROUBLE;
+    return run(&arguments);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.h — what is known of a run, on one page: of its engine, and of the checkpoints that are
+ * kept. */
+#ifndef RP_TOOLS_REPORT_H
+#define RP_TOOLS_REPORT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "checkpoint/checkpoint.h"
+#include "plan/ledger.h"
+
+/* A checkpoint that verifies. */
+struct rp_report_point {
+    struct rp_checkpoint_info info;
+    uint64_t bytes;
+    double at;        /* seconds since 1970: when its file was written */
+    uint64_t emitted; /* tokens in the rows before it */
+    uint32_t seq_len, source_count;
+    uint64_t documents;
+    struct rp_ledger_source *sources; /* NULL = the token cannot be read */
+    char **names;                     /* of the sources; NULL = not known */
+};
+
+struct rp_report {
+    const char *title;
+    json_t *stat;                   /* of the engine; NULL = none was asked */
+    const char *path;               /* of the checkpoints; NULL = none were asked for */
+    struct rp_report_point *points; /* oldest first */
+    size_t point_count;
+    size_t damaged, set_aside, rewound;
+};
+
+/** Read the checkpoints of a directory, or one. Those that do not verify are counted. */
+RP_MUST_CHECK int rp_report_read(struct rp_report *report, const char *path,
+                                 struct rp_error *error);
+void rp_report_free(struct rp_report *report);
+
+/** The page: one file without a script, which loads nothing, dark or light. */
+void rp_report_page(FILE *out, const struct rp_report *report);
+
+/* chart.c */
+
+/** A line of y over x, both growing or not; nothing if there are fewer than two points. Labels are
+ * texts of the program, not of strangers. */
+void rp_chart_line(FILE *out, const char *title, const double *x, const double *y, size_t count,
+                   const char *unit);
+
+#endif
