@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write MDS and litData shards with the libraries that define them, from documents as JSON:
+"""Write MDS and litData shards with the libraries that define them, from documents as JSON (ids, or
+rows of named lists):
 
     shard_writers.py mds FOLDER COMPRESSION ENCODING       zstd, gz, br, snappy or none; a column
                                                            `tokens`, and `text` beside it
@@ -30,19 +31,22 @@ def write_mds(folder, packing, encoding, documents):
     past_init("streaming", "base")
     from streaming.base.format.mds.writer import MDSWriter
 
-    columns = {"tokens": encoding, "text": "str", "n": "int"}
+    rows = [row if isinstance(row, dict) else {"tokens": row} for row in documents]
+    columns = {**dict.fromkeys(rows[0], encoding), "text": "str", "n": "int"}
     packing = None if packing == "none" else packing
     kept = {"out": folder, "columns": columns, "size_limit": 1 << 14, "compression": packing}
     with MDSWriter(**kept) as writer:
-        for i, document in enumerate(documents):
-            tokens = numpy.array(document, "u2")
-            if encoding == "bytes":
-                tokens = numpy.array(document, "i8").tobytes()
-            elif encoding == "json":
-                tokens = document
-            elif encoding == "pkl":
-                tokens = list(document)
-            writer.write({"tokens": tokens, "text": str(i), "n": i})
+        for i, row in enumerate(rows):
+            values = {name: mds_value(encoding, name, ids) for name, ids in row.items()}
+            writer.write({**values, "text": str(i), "n": i})
+
+
+def mds_value(encoding, name, ids):
+    if encoding == "bytes":
+        return numpy.array(ids, "i8").tobytes()
+    if encoding in ("json", "pkl"):
+        return ids
+    return numpy.array(ids, "u2" if name == "tokens" else "i4")
 
 
 def write_litdata(folder, packing, loader, documents):
@@ -56,8 +60,9 @@ def write_litdata(folder, packing, loader, documents):
     writer = BinaryWriter(folder, chunk_bytes=1 << 14, compression=packing or None,
                           compression_level=level or None, item_loader=item_loader)
     for i, document in enumerate(documents):
-        tokens = torch.tensor(document, dtype=torch.int32)
-        writer[i] = tokens if loader == "tokens" else {"input_ids": tokens, "text": str(i)}
+        row = document if isinstance(document, dict) else {"input_ids": document}
+        tensors = {name: torch.tensor(ids, dtype=torch.int32) for name, ids in row.items()}
+        writer[i] = tensors["input_ids"] if loader == "tokens" else {**tensors, "text": str(i)}
     writer.done()
     writer.merge()
 

@@ -15,6 +15,7 @@ import xxhash
 from convert_kit import convert, documents, refused, written
 from mask_kit import check_whole_stream, index, random_flags, spans_of
 from stream_kit import LONG, Stream
+from test_convert_forms import write_shards
 
 BARE = "--no-append-eos"
 NAMES = ("labels", "completion_mask", "assistant_masks", "loss_mask")
@@ -96,9 +97,23 @@ def write_tfrecord(place, rows, name):
     writer.close()
 
 
+def rows_as_dicts(rows, name):
+    return [dict(zip(("input_ids", name), row)) for row in zip(*rows.columns(name).values())]
+
+
+def write_mds(place, rows, name):
+    pytest.importorskip("zstandard")
+    write_shards("mds", place, "zstd", "ndarray", rows_as_dicts(rows, name))
+
+
+def write_litdata(place, rows, name):
+    write_shards("litdata", place, "none", "tree", rows_as_dicts(rows, name))
+
+
 FORMS = [
     *((write_jsonl, name) for name in NAMES),
     (write_parquet, "labels"), (write_hdf5, "assistant_masks"),
+    (write_mds, "labels"), (write_litdata, "loss_mask"),
     *([(write_parquet, "loss_mask"), (write_feather, "completion_mask"), (write_tar, "labels"),
        (write_tfrecord, "labels")] if LONG else []),
 ]
@@ -115,6 +130,17 @@ def test_spans_of_every_form(program, tmp_path, write, name):
     assert (tmp_path / "out.spans").read_bytes() == spanfile(name, rows.spans, name == "labels")
     convert(program, "--force", "--drop-labels", *options)
     assert not (tmp_path / "out.spans").exists()
+
+
+def test_a_mask_that_cannot_be_read_is_refused(program, tmp_path):
+    """Otherwise prompts would be trained."""
+    pytest.importorskip("zstandard")
+    rows, place = rows_as_dicts(Rows(4, 5), "loss_mask"), tmp_path / "files"
+    write_shards("mds", place, "zstd", "bytes", rows)
+    options = (BARE, "--dtype", "i64", "-o", tmp_path / "out", place)
+    refused(program, *options, words=["shard.00000.mds", "column `loss_mask`", "found `bytes`"])
+    convert(program, "--mask", "none", *options)
+    assert documents(tmp_path / "out") == [row["input_ids"] for row in rows]
 
 
 class Served:

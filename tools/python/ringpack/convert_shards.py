@@ -13,7 +13,7 @@ import struct
 
 import numpy
 
-from .convert_columns import DTYPES, Refused, batched, is_wanted, need
+from .convert_columns import BESIDE, DTYPES, Refused, batched, is_wanted, need
 
 
 def declared_dtype(request, what):
@@ -24,6 +24,13 @@ def declared_dtype(request, what):
         f"{request['path']}: {what} holds bytes, and nothing says how wide an id is",
         "give --dtype u16, u32, i32 or i64",
     )
+
+
+def refuse_mask(request, column, kind):
+    """A mask that cannot be read: without it, what it leaves out would be trained."""
+    raise Refused("format", f"{request['path']}: column `{column}`: expected a list of integers, "
+                            f"found `{kind}`",
+                  "write it anew as an array, or train every token with --mask none")
 
 
 def decompressed(path, name):
@@ -140,7 +147,7 @@ def mds_value(request, column, encoding, data):
     if kind == "bytes":
         if column in (request["column"], "input_ids", "tokens"):
             return numpy.frombuffer(data, declared_dtype(request, f"column `{column}`"))
-        return None
+        return refuse_mask(request, column, kind) if column in BESIDE else None
     if kind != "ndarray":
         return None
     dtype, _, shape = rest.partition(":")
@@ -176,7 +183,7 @@ def litdata_value(request, column, kind, data):
             "when it is loaded, so it never is",
             "write the chunks anew with numpy arrays or tensors",
         )
-    return None
+    return refuse_mask(request, column, name) if column in BESIDE else None
 
 
 def litdata_names(config):
