@@ -4,7 +4,9 @@ that differs is the one that the plans show, and what cannot be told is not clai
 
 import json
 import os
+import signal
 import subprocess
+from pathlib import Path
 
 import numpy
 import pytest
@@ -63,13 +65,15 @@ def rows_of(program, folder, config, first, last):
     ]
 
 
+def with_hash(path, content):
+    path.write_bytes(content + xxhash.xxh3_128_digest(content)[::-1])
+    return path
+
+
 def without_digest(path):
     token = path.read_bytes()
     head = token[:8] + b"\1\0\0\0" + (len(token) - 32).to_bytes(4, "little")
-    token = head + token[16:-48]
-    older = path.with_name(path.name + "-older")
-    older.write_bytes(token + xxhash.xxh3_128_digest(token)[::-1])
-    return older
+    return with_hash(path.with_name(path.name + "-older"), head + token[16:-48])
 
 
 def test_positions_of_one_stream(program, folder):
@@ -110,16 +114,64 @@ def test_other_streams_and_what_cannot_be_told(program, folder):
     token = state(program, folder, "one", 100)
     older = without_digest(token)
     assert "no plan digest" in audit(program, folder, token, older, status=2)
-    lie = token.with_name("lie")
     content = bytearray(token.read_bytes()[:-16])
     content[-1] ^= 1  # of the digest
-    lie.write_bytes(content + xxhash.xxh3_128_digest(content)[::-1])
+    lie = with_hash(token.with_name("lie"), content)
     assert "neither has a config" in audit(program, folder, token, lie, status=2)
     told = said(program, folder, token, lie, "-c", "one.yaml", status=1)
     assert told["verdict"] == "deviates"
     assert (told["a"]["is_plan_of_config"], told["b"]["is_plan_of_config"]) == (True, False)
     for words in ([token], [token, "nowhere"], [token, os.devnull], [token, token, token]):
         audit(program, folder, *words, status=2)
+    damaged = token.with_name("damaged")
+    damaged.write_bytes(content + bytes(16))
+    for words in ([token, damaged], [damaged, token]):
+        assert f"{damaged}: state token: its hash" in audit(program, folder, *words, status=2)
+    words = ["one.yaml", "two.yaml", "--step", 2**64 - 1]
+    assert "VERB" not in audit(program, folder, *words, status=2)
+
+
+def test_weights_that_were_changed(program, folder, tmp_path):
+    """A run that goes on from a state, with other weights, continues it. If weights were changed
+    between two positions, it cannot be told whether one continues the other."""
+    before, at = (state(program, folder, "one", row) for row in (500, 800))
+    config = json.loads((folder / "one.yaml").read_text())
+    config["sources"][0]["weight"] = 2
+    engine = Engine(program, tmp_path, config, "--state", at, "--accept-weights")
+    with Ranks(engine) as ranks:
+        list(ranks.turns(300))
+        (tmp_path / "later").write_bytes(token_of(ranks.loaders[0]))
+    engine.stop()
+    late = [tmp_path / "later", "-c", tmp_path / "e2e.yaml"]
+    told = said(program, folder, at, *late)
+    assert (told["verdict"], told["rows"], told["b"]["row"]) == ("continues", 800, 1100)
+    told = said(program, folder, "one.yaml", *late, "--row", 800)
+    assert (told["verdict"], told["rows"]) == ("continues", 800)
+    unsure = [before, *late], ["one.yaml", *late, "--row", 500], [at, late[0], "-c", "one.yaml"]
+    for words in unsure:
+        assert "cannot be told" in audit(program, folder, *words, status=2)
+    words = "one.yaml", state(program, folder, "two", ROWS), "-c", "two.yaml", "--row", ROWS - 1
+    assert said(program, folder, *words, status=1)["verdict"] == "differs"
+    assert said(program, folder, "one.yaml", "one.yaml", "--row", ROWS)["verdict"] == "identical"
+
+
+def test_an_interrupt_ends_it_while_it_plans(program, folder):
+    config = json.loads((folder / "one.yaml").read_text())
+    (folder / "endless.yaml").write_text(json.dumps({**config, "num_epochs": 0}))
+    early = state(program, folder, "endless", 9)
+    content = bytearray(early.read_bytes()[:-16])
+    content[96:104] = (10**15).to_bytes(8, "little")  # its row, which would take days to reach
+    command = [program, "audit", early, with_hash(folder / "far", content), "-c", "endless.yaml"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            ticks = 0
+            while ticks < 20 and process.poll() is None:  # of its processor: it plans by then
+                ticks = int(Path(f"/proc/{process.pid}/stat").read_text().split()[13])
+            process.send_signal(signal.SIGINT)
+            error = process.communicate(timeout=20)[1]
+        finally:
+            process.kill()
+    assert process.returncode == 2 and "interrupted; nothing was changed" in error, error
 
 
 def test_a_run_that_was_killed_and_resumed_proves_it(program, tmp_path):

@@ -3,7 +3,8 @@
  *
  *   fields of the contract differ           different streams
  *   equal rows, equal digests               identical
- *   other rows                              plan from the earlier position to the later one
+ *   other rows                              plan from the earlier position to the later one, with
+ *                                           the config of either side
  *   digests differ, two configs             the first row, by bisection over landmarks
  *   digests differ, one config              which side is not what it plans from row 0
  */
@@ -73,20 +74,56 @@ static int is_its_plan(struct rp_audit_side *side, struct rp_error *error)
     return code < 0 ? code : code == 0 && rp_hash128_equal(digest, side->digest);
 }
 
-/* The digest at the later side's row of a plan that continues the earlier side's token. */
-static int continue_to(struct rp_audit_side *early, uint64_t row, struct rp_hash128 *digest,
-                       struct rp_error *error)
+/* The state of a side at its position. A config has none: it is planned from row 0. */
+static int find_state(struct rp_audit_side *side, struct rp_known_state *state,
+                      struct rp_error *error)
 {
-    if (!early->token)
-        return plan_from_zero(early, row, digest, error);
-    int code = rp_audit_side_plan(early, error);
+    *state = (struct rp_known_state){side->row, side->token, side->token_bytes};
+    if (side->token)
+        return 0;
+    int code = rp_walk_to(&side->walk, side->row, error);
+    RP_ASSERT(code <= 0); /* rp_audit_side_place has been there */
+    *state = side->walk.near;
+    return code;
+}
+
+/* Whether the digest of `late` follows from the state of `early` by the config of `planner`. */
+static int follows(struct rp_audit_side *planner, struct rp_audit_side *early,
+                   const struct rp_audit_side *late, struct rp_error *error)
+{
+    struct rp_known_state state;
+    int code = rp_audit_side_plan(planner, error);
     if (code == 0)
-        code = rp_plan_load(early->walk.plan, early->token, early->token_bytes, true, error);
+        code = find_state(early, &state, error);
     if (code == 0)
-        code = rp_plan_seek(early->walk.plan, row, error);
+        code = rp_walk_continue(&planner->walk, state.token, state.bytes, late->row, error);
+    if (code < 0)
+        return rp_fail_context(error, code, "%s, planned on with the config %s", early->path,
+                               planner->config_path);
+    return code == 0 && rp_hash128_equal(rp_plan_digest(planner->walk.plan), late->digest);
+}
+
+/* Whether the later side continues the earlier one. Weights that were changed at the row of the
+ * earlier side are those of the later side's config. */
+static int continues(struct rp_audit_side *early, struct rp_audit_side *late,
+                     struct rp_error *error)
+{
+    int code = follows(early, early, late, error);
+    if (code == 0 && strcmp(early->config_path, late->config_path) != 0)
+        code = follows(late, early, late, error);
+    return code;
+}
+
+/* Whether weights were changed before the position of a side, or are others than its config has. */
+static int is_reweighted(struct rp_audit_side *side, struct rp_error *error)
+{
+    if (!side->token)
+        return 0;
+    int code = rp_audit_side_plan(side, error);
     if (code == 0)
-        *digest = rp_plan_digest(early->walk.plan);
-    return code == -RP_E_USAGE ? 1 : code; /* its stream ends before */
+        code = rp_plan_load(side->walk.plan, side->token, side->token_bytes, true, error);
+    return code < 0 ? rp_fail_context(error, code, "%s", side->path)
+                    : rp_plan_is_reweighted(side->walk.plan);
 }
 
 /* ---- the first row that differs -------------------------------------------------------------- */
@@ -182,6 +219,18 @@ static int fail_without_config(const struct rp_audit *audit, uint64_t row, struc
                    audit->sides[0].path, audit->sides[1].path, row);
 }
 
+static int fail_reweighted(const struct rp_audit_side *early, const struct rp_audit_side *late,
+                           struct rp_error *error)
+{
+    return rp_fail(error, -RP_E_USAGE,
+                   "compare checkpoints between the two in pairs, each with the config of its "
+                   "time: `ringpack checkpoint list DIR` lists them",
+                   "whether %s (row %" PRIu64 ") continues %s (row %" PRIu64 ") cannot be told: "
+                   "weights were changed before the later row, and its rows follow from the "
+                   "earlier one by none of the configs that are here",
+                   late->path, late->row, early->path, early->row);
+}
+
 /* The digests differ at `end`, or the later side does not continue the earlier one. */
 static int explain_difference(struct rp_audit *audit, uint64_t end, struct rp_error *error)
 {
@@ -206,17 +255,19 @@ static int compare_positions(struct rp_audit *audit, struct rp_error *error)
 {
     unsigned first = audit->sides[0].row <= audit->sides[1].row ? 0 : 1;
     struct rp_audit_side *early = &audit->sides[first], *late = &audit->sides[1 - first];
-    struct rp_hash128 digest = early->digest;
-    int code = 0;
-    if (early->row != late->row && !early->has_config)
+    bool is_one_row = early->row == late->row;
+    if (!is_one_row && !early->has_config)
         return fail_without_config(audit, late->row, error);
-    if (early->row != late->row)
-        code = continue_to(early, late->row, &digest, error);
-    if (code < 0)
-        return code;
-    if (code > 0 || !rp_hash128_equal(digest, late->digest))
+    int same = is_one_row ? rp_hash128_equal(early->digest, late->digest)
+                          : continues(early, late, error);
+    int unsure = same == 0 && !is_one_row ? is_reweighted(late, error) : 0;
+    if (same < 0 || unsure < 0)
+        return same < 0 ? same : unsure;
+    if (unsure)
+        return fail_reweighted(early, late, error);
+    if (!same)
         return explain_difference(audit, late->row, error);
-    audit->verdict = early->row == late->row ? RP_AUDIT_IDENTICAL : RP_AUDIT_CONTINUES;
+    audit->verdict = is_one_row ? RP_AUDIT_IDENTICAL : RP_AUDIT_CONTINUES;
     audit->rows = early->row;
     return 0;
 }

@@ -41,12 +41,13 @@ static int read_token(struct rp_audit_side *side, struct rp_error *error)
 {
     struct rp_state_info info;
     int code = rp_cmd_read_state(side->path, &side->token, &side->token_bytes, error);
-    if (code >= 0)
-        code = rp_state_info(side->token, side->token_bytes, &info, error);
-    if (code >= 0)
-        code = rp_state_contract(side->token, side->token_bytes, &side->stream, error);
     if (code < 0)
         return code;
+    code = rp_state_info(side->token, side->token_bytes, &info, error);
+    if (code == 0)
+        code = rp_state_contract(side->token, side->token_bytes, &side->stream, error);
+    if (code < 0)
+        return rp_fail_context(error, code, "%s", side->path);
     side->row = info.next_row;
     side->digest = info.digest;
     return 0;

@@ -13,7 +13,8 @@ int rp_steps_first(const struct rp_steps *steps, uint64_t step, uint64_t *row,
     if (!__builtin_mul_overflow(step, steps->rows, row) &&
         !__builtin_add_overflow(*row, steps->base_row, row) && *row <= UINT64_MAX - steps->rows)
         return 0;
-    return rp_fail(error, -RP_E_USAGE, NULL, "step %" PRIu64 ": no stream has so many rows", step);
+    return rp_fail(error, -RP_E_USAGE, "`ringpack plan` counts the rows and steps of a stream",
+                   "step %" PRIu64 ": no stream has so many rows", step);
 }
 
 struct rp_step_place rp_steps_place(const struct rp_steps *steps, uint64_t row)

@@ -199,6 +199,19 @@ int rp_walk_to(struct rp_walk *walk, uint64_t row, struct rp_error *error)
     return code == 0 ? keep_state(walk, &walk->near, error) : code;
 }
 
+int rp_walk_continue(struct rp_walk *walk, const void *token, size_t bytes, uint64_t row,
+                     struct rp_error *error)
+{
+    bool can_add = walk->landmarks.can_add;
+    int code = rp_plan_load(walk->plan, token, bytes, true, error);
+    if (code < 0)
+        return code;
+    walk->landmarks.can_add = false; /* landmarks are of a stream with one set of weights */
+    code = plan_to(walk, row, error);
+    walk->landmarks.can_add = can_add;
+    return code;
+}
+
 int rp_walk_reaches(struct rp_walk *walk, uint64_t rows, struct rp_error *error)
 {
     int code = plan_to(walk, walk->near.row + rows, error);

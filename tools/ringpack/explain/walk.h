@@ -42,6 +42,11 @@ void rp_walk_close(struct rp_walk *walk);
  * walk->end_row; or an error. */
 RP_MUST_CHECK int rp_walk_to(struct rp_walk *walk, uint64_t row, struct rp_error *error);
 
+/** Go to a row from a state token, which may have other weights than the config: they change at its
+ * row. Returns as rp_walk_to. */
+RP_MUST_CHECK int rp_walk_continue(struct rp_walk *walk, const void *token, size_t bytes,
+                                   uint64_t row, struct rp_error *error);
+
 /** Whether so many rows follow the one that rp_walk_to went to, where the walk is afterwards.
  * Returns as rp_walk_to. */
 RP_MUST_CHECK int rp_walk_reaches(struct rp_walk *walk, uint64_t rows, struct rp_error *error);
