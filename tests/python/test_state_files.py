@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy
 import pytest
 import ringpack
+import xxhash
 from stream_kit import Corpus, Engine, Ranks, Stream, token_of
 
 SEED = int(os.environ.get("RP_SEED", "0")) or 31
@@ -105,8 +106,10 @@ def test_what_libraries_write_is_read(program, files, tmp_path):
     numpy.savez_compressed(tmp_path / "b.npz", ringpack_state=array, **others)
     safetensors.save_file({"ringpack_state": array, **others}, tmp_path / "c.safetensors")
     safetensors.save_file({"data.ringpack_state": array}, tmp_path / "d.safetensors")
-    safetensors.save_file({"weight": others["weight"]}, tmp_path / "e.safetensors", text)
-    (tmp_path / "f.json").write_text(json.dumps({"step": 4, "loaders": [text, {"x": text}]}))
+    metadata = {**text, "last text": "a\0b"}
+    safetensors.save_file({"weight": others["weight"]}, tmp_path / "e.safetensors", metadata)
+    lists = {"step": 4, "last text": "a\0b", "loaders": [text, {"x": text}]}
+    (tmp_path / "f.json").write_text(json.dumps(lists))
     state = {"ringpack_state": torch.from_numpy(array.copy())}
     torch.save({"model": {"w": torch.zeros(9)}, "loader": state, "again": state}, tmp_path / "g.pt")
     ringpack.export_state(state, tmp_path / "h.pt", program)
@@ -179,6 +182,21 @@ def test_two_states_that_differ_are_refused(program, tmp_path):
     numpy.savez(tmp_path / "two.npz", a=one["ringpack_state"], b=other["ringpack_state"])
     said = refusal(program, "checkpoint", "show", tmp_path / "two.npz")
     assert "two state tokens that differ" in said
+
+
+def test_a_small_zip_cannot_ask_for_hours(program, tmp_path):
+    """Its directory names one member many times, or deflated members of many bytes together."""
+    path, token = tmp_path / "a.npz", golden("concat")
+    for method in zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED:
+        with zipfile.ZipFile(path, "w", method) as file:
+            file.writestr("ringpack_state", token)
+            file.filelist *= 3
+        assert "members overlap" in refusal(program, "checkpoint", "show", path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for number in range(2):
+            file.writestr(f"ringpack_state.{number}", token)
+        file.filelist[1].file_size = 64 << 20
+    assert "bytes together" in refusal(program, "checkpoint", "show", path)
 
 
 def test_damage_never_gives_another_token(program, files, tmp_path):
@@ -257,6 +275,27 @@ def test_runs_start_from_every_form(program, folder):
     assert done.returncode == 1 and done.stdout.startswith("next_row\n  - "), done.stdout
     found = json.loads(run(program, "checkpoint", "diff", first, second, "--json").stdout)
     names = {difference["field"] for difference in found}
-    assert {"next_row", "lane[0000].emitted", "contents.rows"} <= names
+    assert {"next_row", "plan_digest", "lane[0000].emitted", "contents.rows"} <= names
     assert not names & {"seed", "seq_len", "config.hash", "batch_size"}
     assert "not compared" in run(program, "checkpoint", "diff", first, forms[0]).stdout
+    other_rows = folder / "other"  # before the same row
+    content = bytearray(token[:-16])
+    content[-1] ^= 1
+    other_rows.write_bytes(content + xxhash.xxh3_128_digest(content)[::-1])
+    done = run(program, "checkpoint", "diff", forms[0], other_rows)
+    assert done.returncode == 1 and done.stdout.startswith("plan_digest\n"), done.stdout
+    assert done.stdout.count("\n") == 3
+
+
+def test_an_export_of_an_older_version_has_no_digest_beside_its_token(program, tmp_path):
+    states = json.loads((GOLDEN.parent / "token-v3.json").read_text())
+    token, path = bytes.fromhex(states["concat"]["token"]), tmp_path / "t.json"
+    (tmp_path / "t.token").write_bytes(token)
+    assert run(program, "checkpoint", "export", tmp_path / "t.token", "-o", path).returncode == 0
+    saved = json.loads(path.read_text())
+    digest = saved["ringpack_fields"].pop("plan_digest")
+    path.write_text(json.dumps(saved))
+    assert imported(program, path) == token
+    saved["ringpack_fields"]["plan_digest"] = digest[::-1]
+    path.write_text(json.dumps(saved))
+    assert "the field plan_digest is" in refusal(program, "checkpoint", "show", path)

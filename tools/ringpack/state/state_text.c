@@ -78,7 +78,8 @@ static int search_json(struct rp_saved_search *search, json_t *value, struct rp_
 static int read_json(struct rp_saved_search *search, struct rp_error *error)
 {
     json_error_t found;
-    json_t *value = json_loadb((const char *)search->data, (size_t)search->bytes, 0, &found);
+    json_t *value = json_loadb((const char *)search->data, (size_t)search->bytes, JSON_ALLOW_NUL,
+                               &found); /* other texts of a trainer may have "\u0000" */
     if (!value)
         return fail_json(search, &found, error);
     int code = search_json(search, value, error);
@@ -169,7 +170,7 @@ static int read_safetensors(struct rp_saved_search *search, struct rp_error *err
     const char *name;
     json_t *value, *description = json_loadb((const char *)search->data + ARRAYS_AT,
                                              (size_t)description_bytes(search->data, search->bytes),
-                                             0, &found);
+                                             JSON_ALLOW_NUL, &found);
     int code = description ? 0 : fail_json(search, &found, error);
     json_object_foreach(description, name, value)
     {

@@ -159,11 +159,22 @@ static int take_array(struct rp_saved_search *search, const uint8_t *data, uint6
     return rp_saved_take(search, data, (size_t)rp_min_u64(bytes, RP_STATE_BYTES_MAX), error);
 }
 
+/* What the members that follow may have, so that a forged directory costs no more than a file of
+ * its size: members do not overlap, and what is inflated has room for one token of any size. */
+struct allowance {
+    uint64_t stored, inflated; /* bytes */
+};
+
 static int take_deflated(struct rp_saved_search *search, const struct member *member,
-                         const uint8_t *packed, struct rp_error *error)
+                         const uint8_t *packed, struct allowance *left, struct rp_error *error)
 {
     if (member->bytes > RP_STATE_BYTES_MAX || member->packed > RP_STATE_BYTES_MAX)
         return 0;
+    if (member->bytes > left->inflated)
+        return rp_fail(error, -RP_E_CORRUPT, "give a file with one state",
+                       "%s: its members named %s have more than %u bytes together", search->path,
+                       RP_STATE_KEY, RP_STATE_BYTES_MAX);
+    left->inflated -= member->bytes;
     uint8_t *data = malloc((size_t)member->bytes + 1);
     if (!data)
         return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a member", search->path);
@@ -184,7 +195,7 @@ static int take_deflated(struct rp_saved_search *search, const struct member *me
 }
 
 static int take_member(struct rp_saved_search *search, const struct member *member,
-                       struct rp_error *error)
+                       struct allowance *left, struct rp_error *error)
 {
     if (!rp_range_inside(member->at, LOCAL_BYTES, search->bytes) ||
         !has_magic(search->data + member->at, "PK\3\4"))
@@ -193,16 +204,20 @@ static int take_member(struct rp_saved_search *search, const struct member *memb
     uint64_t at = member->at + LOCAL_BYTES + rp_load_u16(local + 26) + rp_load_u16(local + 28);
     if (!rp_range_inside(at, member->packed, search->bytes))
         return fail_damaged(search, "a member is not within the file", error);
+    if (LOCAL_BYTES + member->packed > left->stored)
+        return fail_damaged(search, "its members overlap", error);
+    left->stored -= LOCAL_BYTES + member->packed;
     if (member->method == 0)
         return take_array(search, search->data + at, member->packed, error);
     if (member->method == 8 && name_has(member, RP_STATE_KEY))
-        return take_deflated(search, member, search->data + at, error);
+        return take_deflated(search, member, search->data + at, left, error);
     return 0;
 }
 
 static int read_zip(struct rp_saved_search *search, struct rp_error *error)
 {
     struct directory directory = {0};
+    struct allowance left = {search->bytes, RP_STATE_BYTES_MAX};
     struct member member;
     bool has_pickle = false;
     int code = find_directory(search, &directory, error), more = code == 0;
@@ -210,7 +225,7 @@ static int read_zip(struct rp_saved_search *search, struct rp_error *error)
         more = next_member(search, &directory, &member, error);
         if (more == 1) {
             has_pickle = has_pickle || name_has(&member, "data.pkl");
-            code = take_member(search, &member, error);
+            code = take_member(search, &member, &left, error);
         }
     }
     code = more < 0 ? more : code;
