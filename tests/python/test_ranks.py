@@ -183,6 +183,14 @@ def test_ranks_that_differ_are_told_apart(program, odd, message):
         check_agreement([facts(), facts(**others)])
 
 
+def test_digests_are_compared_by_all_that_have_one(program):
+    unknown, one, other = (facts(plan_digest=digest) for digest in (None, "a", "b"))
+    share = facts(dp_rank=1)
+    check_agreement([unknown, one, share])
+    with pytest.raises(ringpack.CheckpointMismatchError, match="process 1 has a, process 2 has b"):
+        check_agreement([unknown, one, other, share])
+
+
 def test_corpora_are_compared_by_the_most_that_both_know(program):
     """Process 0 has no index; the two that have one differ in a block that no sample looks at."""
     one, other = ([f"corpus_full~{n}", *STREAM] for n in (1, 2))

@@ -135,6 +135,18 @@ def _find_reference(facts):
     return next(whole, 0)
 
 
+def _check_digests(facts):
+    """A process whose state is of an older version knows no digest."""
+    known = [(n, found["plan_digest"]) for n, found in enumerate(facts) if found.get("plan_digest")]
+    for number, digest in known:
+        if digest != known[0][1]:
+            raise CheckpointMismatchError(
+                f"plan_digest differs: process {known[0][0]} has {known[0][1]}, process {number} "
+                f"has {digest}; the rows before this one were not the same",
+                "load one state on every rank; `ringpack audit A B` compares two states",
+            )
+
+
 def check_agreement(facts):
     """Refuse a job whose ranks do not read one stream from one row, in the same steps: `facts` has
     a dict of each.
@@ -151,13 +163,6 @@ def check_agreement(facts):
                 f"{found['next_row']}",
                 "load the same state on every rank, before the first batch",
             )
-        digests = first.get("plan_digest"), found.get("plan_digest")
-        if None not in digests and digests[0] != digests[1]:
-            raise CheckpointMismatchError(
-                f"plan_digest differs: {name} has {digests[0]}, process {number} has {digests[1]}; "
-                "the rows before this one were not the same",
-                "load one state on every rank; `ringpack audit A B` compares two states",
-            )
         if found["step_boundary"] != first["step_boundary"]:
             raise CheckpointMismatchError(
                 f"step boundary differs: {name} has {first['step_boundary']}, process {number} has "
@@ -167,6 +172,7 @@ def check_agreement(facts):
                 "begin at its row on all nodes (a state that was saved between two steps needs no "
                 "restart)",
             )
+    _check_digests(facts)
     missing = set(range(first["dp_world_size"])) - {found["dp_rank"] for found in facts}
     if missing:
         raise CheckpointMismatchError(
