@@ -87,6 +87,10 @@ static int copy_options(struct rp_client *client, const struct rp_client_options
     if (options->monitor > RP_MONITOR_OFF)
         return rp_fail(error, -RP_E_USAGE, "use a value of enum rp_monitor", "monitor is %" PRIu32,
                        options->monitor);
+    if (options->reserved != 0)
+        return rp_fail(error, -RP_E_USAGE, "set the whole struct to 0 before its fields are set",
+                       "struct rp_client_options: reserved: expected 0, found %" PRIu32,
+                       options->reserved);
     if (!options->state != !options->state_bytes)
         return rp_fail(error, -RP_E_USAGE, "give both, or neither to begin at the seat's position",
                        "state without state_bytes, or state_bytes (%zu) without state",

@@ -134,6 +134,18 @@ static void an_option_that_this_library_does_not_know_is_refused(void **state)
     assert_non_null(strstr(error.message, "struct rp_client_options: this library"));
 }
 
+/* A later library may give it a meaning, and a program that left bytes in it would change then. */
+static void a_reserved_field_that_is_not_zero_is_refused(void **state)
+{
+    (void)state;
+    struct rp_client_options options = fake_client_options();
+    struct rp_client *client;
+    struct rp_error error;
+    options.reserved = 7;
+    assert_int_equal(rp_client_attach(&client, &options, &error), -RP_E_USAGE);
+    assert_non_null(strstr(error.message, "reserved: expected 0, found 7"));
+}
+
 static void batches_and_counts_of_other_headers(void **state)
 {
     (void)state;
@@ -176,6 +188,7 @@ int main(void)
         cmocka_unit_test(a_struct_is_read_as_far_as_the_library_knows_it),
         cmocka_unit_test(a_trainer_of_an_older_header_attaches),
         cmocka_unit_test(an_option_that_this_library_does_not_know_is_refused),
+        cmocka_unit_test(a_reserved_field_that_is_not_zero_is_refused),
         cmocka_unit_test(batches_and_counts_of_other_headers),
     };
     return cmocka_run_group_tests(tests, fake_enter, fake_leave);
