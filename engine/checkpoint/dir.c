@@ -124,9 +124,7 @@ int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir, struct rp_error 
         return 0;
     rp_name_make(&name, image->head.info.sequence, RP_NAME_CURRENT);
     int code = rp_writer_read_back(&dir->locked.writer, name.text, &image->file, error);
-    struct rp_known_checkpoint *known = rp_locked_dir_recall(&dir->locked, name.sequence);
-    if (known) /* else it is out of memory, and the next pruning reads the file */
-        known->known = code == 0 ? RP_KNOWN_VERIFIED : RP_KNOWN_DAMAGED;
+    rp_locked_dir_judge(&dir->locked, name.sequence, code == 0);
     free(image);
     return code;
 }

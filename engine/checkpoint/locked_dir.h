@@ -41,6 +41,7 @@ struct rp_locked_dir {
     pthread_mutex_t damaged_mutex;
     uint64_t damaged[RP_LOCKED_DIR_DAMAGED_MAX];
     size_t damaged_count;
+    uint64_t bad_sequence; /* the newest save, if the disk did not return it as written; else 0 */
 };
 
 /** Open and lock `path`, which is made first if `make` is set. -RP_E_BUSY names the process that
@@ -65,6 +66,11 @@ struct rp_known_checkpoint *rp_locked_dir_recall(const struct rp_locked_dir *loc
 /** Remember that a checkpoint is damaged: it counts as none of those that are kept. False if that
  * was known. Any thread may call it. */
 bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence);
+
+/** Remember whether the disk has returned the newest save as it was written. If neither it nor the
+ * save before it was, the older one is removed, so that a disk that stays bad is not filled. The
+ * older one stays if a start could resume from it, and not from the newer one. */
+void rp_locked_dir_judge(struct rp_locked_dir *locked, uint64_t sequence, bool is_good);
 
 /** Remove the checkpoints that prune.c finds to be no longer kept, and verify those that this
  * process has not verified yet. newest_copied: the newest sequence that has a verified copy,

@@ -3,7 +3,8 @@
  * kept:
  *
  *   - the newest checkpoint that verifies of each of the newest `keep` positions, and every damaged
- *     checkpoint that is newer than the last of these;
+ *     checkpoint that is newer than the last of these, but only the newest of the saves in turn
+ *     that the disk did not return as they were written;
  *   - if there is a history, the oldest checkpoint that verifies of every `keep_every_rows` rows.
  *
  * Invariants
@@ -82,6 +83,44 @@ bool rp_locked_dir_add_damaged(struct rp_locked_dir *locked, uint64_t sequence)
         locked->damaged[locked->damaged_count++] = sequence;
     pthread_mutex_unlock(&locked->damaged_mutex);
     return true;
+}
+
+/* Whether no start could resume from this checkpoint, as the disk returns it now. */
+static bool is_worthless(const struct rp_locked_dir *locked, uint64_t sequence)
+{
+    struct rp_checkpoint *checkpoint;
+    struct rp_error error;
+    struct rp_name name;
+    rp_name_make(&name, sequence, RP_NAME_CURRENT);
+    int code = rp_reader_open(&checkpoint, locked->dir, locked->path, &name, &error);
+    if (code == 0)
+        rp_checkpoint_close(checkpoint);
+    return rp_reader_is_damage(code);
+}
+
+static void remove_bad_save(const struct rp_locked_dir *locked, uint64_t sequence)
+{
+    struct rp_storage *storage = locked->writer.storage;
+    struct rp_name name;
+    rp_name_make(&name, sequence, RP_NAME_CURRENT);
+    int code = storage->unlink(storage, locked->dir, name.text);
+    if (code == 0)
+        rp_log(RP_LOG_WARNING, "%s/%s: removed, because the save after it is bad as well",
+               locked->path, name.text);
+    else if (code != -ENOENT)
+        rp_log(RP_LOG_WARNING, "%s/%s: cannot remove this bad save: %s", locked->path, name.text,
+               rp_strerror(code));
+}
+
+void rp_locked_dir_judge(struct rp_locked_dir *locked, uint64_t sequence, bool is_good)
+{
+    struct rp_known_checkpoint *known = rp_locked_dir_recall(locked, sequence);
+    if (known) /* else it is out of memory, and the next pruning reads the file */
+        known->known = is_good ? RP_KNOWN_VERIFIED : RP_KNOWN_DAMAGED;
+    uint64_t older = is_good ? 0 : locked->bad_sequence;
+    if (older && (is_worthless(locked, older) || !is_worthless(locked, sequence)))
+        remove_bad_save(locked, older);
+    locked->bad_sequence = is_good ? 0 : sequence;
 }
 
 /* Fill in what this process knows already. */

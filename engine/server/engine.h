@@ -95,7 +95,10 @@ struct rp_saver {
     /* out: read by the engine once DONE is reached */
     int read_back; /* 0, or why the disk did not return what was written */
     struct rp_error read_back_error;
-    uint32_t bad_saves; /* engine's thread only: saves in turn that could not be read back */
+    /* engine's thread only: the saves since the last one that the disk returned as written */
+    uint32_t bad_saves; /* that it did not: so many in turn */
+    int bad_code;       /* 0 = there was none; otherwise the code of the newest of them, and why: */
+    struct rp_error bad_error;
 };
 
 /* `count` tokens of `width` bytes at token `offset` of `row`, in a batch slot or a ticket. */
@@ -129,6 +132,7 @@ enum rp_engine_phase {
 struct rp_save_counts {
     uint64_t saves, failures;
     uint64_t row, ended_ns;      /* of the last one that succeeded; ended_ns 0: none has */
+    uint64_t good_row, good_ns;  /* the same, of the last one that was also read back */
     uint64_t bytes, duration_ns; /* of the last one that wrote a checkpoint */
     bool has_failed;             /* the last one has, and why: */
     char reason[sizeof(((struct rp_error *)0)->message)];

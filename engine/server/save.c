@@ -224,7 +224,7 @@ static void count_save(struct rp_engine *engine)
 {
     const struct rp_saver *saver = &engine->saver;
     struct rp_save_counts *counts = &engine->save_counts;
-    counts->has_failed = saver->code < 0;
+    counts->has_failed = saver->code < 0 || saver->bad_code < 0;
     if (saver->code < 0) {
         counts->failures++;
         memcpy(counts->reason, saver->error.message, sizeof counts->reason);
@@ -237,6 +237,15 @@ static void count_save(struct rp_engine *engine)
     counts->saves++;
     counts->bytes = saver->bytes;
     counts->duration_ns = counts->ended_ns - saver->began_ns;
+}
+
+/* An engine that is about to end reports why its last save is missing or bad. */
+static void fail_end(struct rp_engine *engine, int code, const struct rp_error *error)
+{
+    if (code == 0 || engine->phase == RP_ENGINE_RUNNING || engine->exit_code != 0)
+        return;
+    *engine->error = *error;
+    engine->exit_code = code;
 }
 
 /* Log the result of the save, and answer the peers that asked for it. */
@@ -262,11 +271,10 @@ static void tell_result(struct rp_engine *engine)
         rp_engine_know_saved(engine, saver->token, saver->token_bytes);
         saver->token = NULL;
     }
-    bool is_last = engine->phase != RP_ENGINE_RUNNING && saver->code != -RP_E_BUSY;
-    if (saver->code < 0 && is_last && engine->exit_code == 0) {
-        *engine->error = saver->error;
-        engine->exit_code = saver->code;
-    }
+    if (saver->code == -RP_E_BUSY) /* the save before this one remains the last */
+        fail_end(engine, saver->bad_code, &saver->bad_error);
+    else
+        fail_end(engine, saver->code, &saver->error);
     answer_requesters(engine);
 }
 
@@ -335,27 +343,49 @@ void rp_engine_want_due_save(struct rp_engine *engine)
     rp_engine_schedule_save(engine);
 }
 
-/* What the disk returns of the save is not what was written, although the disk had acknowledged it.
- * Another save is begun, a few times; nothing older is removed before one was read back. */
+/* Nothing is known to be saved but what was read back. */
+static void count_bad_save(struct rp_save_counts *counts, const struct rp_error *error)
+{
+    counts->failures++;
+    counts->has_failed = true;
+    memcpy(counts->reason, error->message, sizeof counts->reason);
+    counts->row = counts->good_row;
+    counts->ended_ns = counts->good_ns;
+}
+
+static void count_good_save(struct rp_save_counts *counts)
+{
+    counts->has_failed = false;
+    counts->good_row = counts->row;
+    counts->good_ns = counts->ended_ns;
+}
+
+/* If the disk does not return what was written, although it had acknowledged it, another save is
+ * begun, a few times; nothing older that verifies is removed before one was read back. A save that
+ * wrote nothing says nothing about the one before. */
 static void follow_read_back(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
+    if (saver->code < 0)
+        return;
+    saver->bad_code = saver->read_back;
     if (saver->read_back == 0) {
         saver->bad_saves = 0;
+        count_good_save(&engine->save_counts);
         return;
     }
+    saver->bad_error = saver->read_back_error;
+    count_bad_save(&engine->save_counts, &saver->bad_error);
     bool again = ++saver->bad_saves < BAD_SAVES_MAX;
     rp_log_event(RP_EVENT_save_not_trusted, "%s; the checkpoint was saved and cannot be trusted%s",
-                 saver->read_back_error.message, again ? ": saving again" : "");
+                 saver->bad_error.message, again ? ": saving again" : "");
     rp_engine_know_saved(engine, NULL, 0);
     if (again) {
         engine->save_wanted = true;
-    } else if (engine->phase != RP_ENGINE_RUNNING && engine->exit_code == 0) {
-        *engine->error = saver->read_back_error;
-        engine->exit_code = saver->read_back;
+        return;
     }
-    if (!again)
-        saver->bad_saves = 0;
+    fail_end(engine, saver->bad_code, &saver->bad_error);
+    saver->bad_saves = 0;
 }
 
 /* The saver's thread has reached the next state: do the engine's part of it. */

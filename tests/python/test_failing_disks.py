@@ -247,8 +247,40 @@ def test_a_disk_that_changes_what_was_saved(program, folder, disk, engines):
             kept = {path.name for path in place.glob("*.rpc")}
             assert engine.stop() == 2
         assert kept <= set(os.listdir(place)), "an older one was removed for a bad one"
+        assert len(list(place.glob("*.rpc"))) == len(kept) + 1, "bad saves fill the disk"
     assert engine.log().count("cannot be trusted") == 1 + 3
     finish(program, folder, tape, token)
+
+
+def test_a_refused_save_hides_no_bad_one(program, folder, disk, engines):
+    """`stat` counts a bad save as failed. If the save at the end is refused, the bad one is the
+    last, and the engine ends with its error."""
+    place = disk.path / "checkpoints"
+    shape = {"dp_world_size": 2, "global_batch_size": 8}
+    tape = Tape(folder, 200000, checkpoint_dir=str(place), **shape)
+    engine = engines(program, folder, tape.config)
+    with Ranks(engine, 2) as ranks:
+        tape.read(ranks, 2)
+        token = ranks.tokens()[0]
+        engine.checkpoint()
+        wait_until(lambda: not ringpack.stat(engine.run, folder)["save_under_way"], "reading back")
+        row = ringpack.stat(engine.run, folder)["save_row"]
+        tape.read(ranks, 2)
+        with disk.failing("read back", suffix=".rpc"):
+            engine.checkpoint()
+            wait_until(lambda: engine.log().count("cannot be trusted") == 3, "reading back")
+        stat = ringpack.stat(engine.run, folder)
+        assert (stat["saves"], stat["save_failures"], stat["save_row"]) == (4, 3, row)
+        assert "other bytes than were written" in stat["save_error"] and stat["unsaved_rows"] > 0
+        assert len(list(place.glob("*.rpc"))) == 2, "bad saves fill the disk"
+    one = Ranks(engine, 0)
+    one.loaders = [ringpack.Loader(run=engine.run, run_dir=folder, dp_rank=0, dp_world_size=2)]
+    with one:
+        one.loaders[0].load_state_dict({"ringpack_state": token})
+        one.loaders[0].attach()
+        assert engine.stop() == 2
+    assert "has not attached" in engine.log()
+    assert "other bytes than were written" in engine.log().splitlines()[-2], engine.log()
 
 
 def test_a_save_on_a_disk_that_hangs(program, folder, disk, engines):

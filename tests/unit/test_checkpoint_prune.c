@@ -103,6 +103,43 @@ static void test_a_save_that_changes_on_the_disk_keeps_older_ones(void **state)
     }
 }
 
+/* Save, change a byte of the file, and read it back. Returns the path; the caller frees it. */
+static char *save_badly(struct rp_checkpoint_dir *dir, uint64_t row)
+{
+    struct rp_error error;
+    struct sample sample;
+    char *path;
+    sample_make(&sample, row);
+    assert_int_equal(rp_checkpoint_save(dir, &sample.info, sample.parts, 3, &path, &error), 0);
+    damage(path, 8200);
+    assert_int_equal(rp_checkpoint_read_back_save(dir, &error), -RP_E_CORRUPT);
+    rp_checkpoint_prune(dir);
+    return path;
+}
+
+/* Of bad saves in turn the newest stays, and every one that is good on the disk after all. */
+static void test_bad_saves_do_not_fill_the_disk(void **state)
+{
+    (void)state;
+    struct rp_checkpoint_dir *dir = open_dir("filled", 2, NULL);
+    save(dir, 10);
+    save(dir, 20);
+    for (uint64_t row = 30; row < 90; row += 10) {
+        free(save_badly(dir, row));
+        assert_int_equal(count_names("filled", "checkpoint-"), 3);
+    }
+    char *once = save_badly(dir, 90);
+    damage(once, 8200); /* it is as it was written */
+    free(save_badly(dir, 100));
+    assert_int_equal(count_names("filled", "checkpoint-"), 4);
+    assert_int_equal(newest_row("filled"), 90);
+    save(dir, 110); /* from here on the bad one before is none of those in turn */
+    free(save_badly(dir, 120));
+    assert_int_equal(count_names("filled", "checkpoint-"), 5); /* 120 110 100 90 20 */
+    rp_checkpoint_dir_close(dir);
+    free(once);
+}
+
 static void test_idle_restarts_lose_no_position(void **state)
 {
     (void)state;
@@ -240,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_save_that_changes_on_the_disk_keeps_older_ones),
+        cmocka_unit_test(test_bad_saves_do_not_fill_the_disk),
         cmocka_unit_test(test_idle_restarts_lose_no_position),
         cmocka_unit_test(test_saves_at_one_position_push_no_other_out),
         cmocka_unit_test(test_a_save_that_differs_is_no_repetition),
