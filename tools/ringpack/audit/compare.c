@@ -15,6 +15,7 @@
 
 #include "audit/audit.h"
 #include "base/contract.h"
+#include "plan/plan_state.h"
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
@@ -48,11 +49,6 @@ static bool are_other_streams(const struct rp_audit *audit)
 }
 
 /* ---- planning again -------------------------------------------------------------------------- */
-
-static bool is_known(struct rp_hash128 digest)
-{
-    return digest.low != 0 || digest.high != 0;
-}
 
 /* The digest of a side's config at a row, planned from row 0. */
 static int plan_from_zero(struct rp_audit_side *side, uint64_t row, struct rp_hash128 *digest,
@@ -279,7 +275,7 @@ int rp_audit_compare(struct rp_audit *audit, struct rp_error *error)
         return 0;
     }
     for (unsigned s = 0; s < 2; s++)
-        if (!is_known(audit->sides[s].digest))
+        if (!rp_state_knows(audit->sides[s].digest))
             return rp_fail(error, -RP_E_USAGE,
                            "take a token or a checkpoint that an engine of this version has "
                            "written since it began at row 0, or at a token with a digest",
