@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/defect.h"
 #include "base/log.h"
+#include "plan/plan_state.h"
 #include "plan/trace.h"
 #include "server/placing.h"
 #include "server/probe.h"
@@ -129,19 +130,28 @@ static void move_seats(struct rp_engine *engine, struct rp_seat *seat, bool all_
             rp_engine_move_seat(engine, &engine->seats[s]);
 }
 
+static bool has_digest(const void *token, size_t bytes)
+{
+    struct rp_state_info info;
+    return rp_state_info(token, bytes, &info, NULL) == 0 && rp_state_knows(info.digest);
+}
+
 /* Rebuild the ring, and have it catch up. Where the first row of that is the row of the consumer's
- * token, the token has its state, however far the row is from every known state. */
+ * token, the token has its state, however far the row is from every known state. A token of
+ * an older version, which has no plan digest, is not used where the engine knows the digest. */
 static int rebuild_behind(struct rp_engine *engine, const struct asked *asked, uint64_t batch,
                           struct rp_error *error)
 {
     const struct rp_seat *seat = asked->seat;
     uint64_t begin = rp_engine_tail_if_rebuilt(seat->ring, seat->replica, batch);
     uint64_t row = asked->request->next_row;
-    bool token_is_of_row = asked->token && asked->stream == RP_STREAM_OURS && begin == batch &&
-                           row == engine->base_row + begin * engine->batch_rows;
-    int code = token_is_of_row ? rp_engine_probe_row(engine, row, asked->token,
-                                                     asked->request->state_bytes, error)
-                               : rp_engine_probe_batch(engine, begin, error);
+    size_t bytes = asked->request->state_bytes;
+    bool takes_token = asked->token && asked->stream == RP_STREAM_OURS && begin == batch &&
+                       row == engine->base_row + begin * engine->batch_rows &&
+                       (has_digest(asked->token, bytes) ||
+                        !has_digest(engine->start_state, engine->start_bytes));
+    int code = takes_token ? rp_engine_probe_row(engine, row, asked->token, bytes, error)
+                           : rp_engine_probe_batch(engine, begin, error);
     if (code < 0)
         return code;
     return rp_engine_rebuild_behind(engine, (uint32_t)(seat->ring - engine->rings), seat->replica,

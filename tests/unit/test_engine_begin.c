@@ -3,6 +3,8 @@
  * which trainers attach and load. A micro-batch has 2 rows here and a step 4 or 6 of them. */
 #include "engine_kit.h"
 
+#include "plan/token_records.h"
+
 static uint8_t token[1 << 16];
 
 /* Engines of one rank. Without `drop_last` the last step is padded. */
@@ -120,6 +122,43 @@ static void a_token_of_the_end_does_not_end_other_ranks(void **state)
     assert_int_equal(engine_wait(&engine), 0);
 }
 
+/* What a release without plan digests wrote in place of `token`, which has one and no tokenizer. */
+static size_t without_digest(size_t bytes)
+{
+    uint32_t shorter = (uint32_t)(bytes - 2 * sizeof(struct rp_hash128));
+    size_t hashed = shorter - sizeof(struct rp_hash128);
+    rp_store_u32(token + offsetof(struct rp_state_header, version), RP_TOKEN_VERSION_PLAIN);
+    rp_store_u32(token + offsetof(struct rp_state_header, bytes), shorter);
+    struct rp_hash128 hash = rp_hash128(token, hashed);
+    memcpy(token + hashed, &hash, sizeof hash);
+    return shorter;
+}
+
+/* A rank catches up from a token without a digest. The engine knows the digest of every row, so the
+ * token of the rank has it behind the next batch. */
+static void a_token_without_a_digest_does_not_lose_the_engines(void **state)
+{
+    (void)state;
+    static const char *const endless[] = {"num_epochs", "0", NULL};
+    const uint64_t behind = 10; /* batches; a ring has 2 */
+    struct rp_state_info info;
+    struct engine engine = engine_start(endless);
+    struct rp_client *clients[RANKS] = {trainer(0, NULL, 0), trainer(1, NULL, 0)};
+    take_by_turns(clients, 0, 1);
+    size_t bytes = without_digest(rp_client_state(clients[0], token, sizeof token));
+    take_by_turns(clients, 1, behind);
+    rp_client_detach(clients[0]);
+    clients[0] = trainer(0, token, bytes);
+    assert_int_equal(take(clients[0], ROWS * RANKS), RP_NEXT_BATCH);
+    bytes = rp_client_state(clients[0], token, sizeof token);
+    assert_int_equal(rp_state_info(token, bytes, &info, NULL), 0);
+    assert_int_equal(info.next_row, 2 * ROWS * RANKS);
+    assert_true(rp_state_knows(info.digest));
+    rp_client_detach(clients[0]);
+    rp_client_detach(clients[1]);
+    assert_int_equal(engine_end(&engine, SIGTERM), 0);
+}
+
 /* With steps of 12 rows the token at row 16 begins a step; `looks`: a trainer attaches before it
  * is brought, and takes nothing. */
 static uint64_t micro_batches_from_row_16(bool looks)
@@ -165,6 +204,7 @@ int main(void)
         cmocka_unit_test_teardown(it_is_finished_for_the_engine_that_gave_the_token, end_newest),
         cmocka_unit_test_teardown(it_is_finished_for_all_ranks, end_newest),
         cmocka_unit_test_teardown(a_token_of_the_end_does_not_end_other_ranks, end_newest),
+        cmocka_unit_test_teardown(a_token_without_a_digest_does_not_lose_the_engines, end_newest),
         cmocka_unit_test_teardown(steps_begin_at_the_token_before_and_after_an_attach, end_newest),
         cmocka_unit_test_teardown(steps_stay_where_a_batch_was_taken, end_newest),
     };
