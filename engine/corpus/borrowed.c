@@ -32,10 +32,11 @@ static char *last_name(const char *url)
 
 /* Fetch one file. 0 also if there is none and none is needed. */
 static int fetch(const struct rp_borrowed *borrowed, const char *url, const char *name,
-                 bool is_needed, const struct rp_progress *progress, struct rp_error *error)
+                 const char *identity, bool is_needed, const struct rp_progress *progress,
+                 struct rp_error *error)
 {
     char *path = rp_format("%s/%s", borrowed->directory, name);
-    int code = path ? rp_fetch_file(url, path, progress ? progress->report : NULL,
+    int code = path ? rp_fetch_file(url, path, identity, progress ? progress->report : NULL,
                                     progress ? progress->context : NULL, error)
                     : fail_memory(error);
     free(path);
@@ -90,7 +91,7 @@ int rp_borrowed_besides(const char *url, struct rp_paths *urls, struct rp_error 
     return code;
 }
 
-static int fetch_all(struct rp_borrowed *borrowed, const char *url,
+static int fetch_all(struct rp_borrowed *borrowed, const char *url, const char *identity,
                      const struct rp_progress *progress, struct rp_error *error)
 {
     struct rp_paths others = {0};
@@ -99,11 +100,11 @@ static int fetch_all(struct rp_borrowed *borrowed, const char *url,
     if (code == 0)
         borrowed->path = name ? rp_format("%s/%s", borrowed->directory, name) : NULL;
     if (code == 0)
-        code = borrowed->path ? fetch(borrowed, url, name, true, progress, error)
+        code = borrowed->path ? fetch(borrowed, url, name, identity, true, progress, error)
                               : fail_memory(error);
     for (size_t i = 0; i < others.count && code == 0; i++) {
         char *other = last_name(others.paths[i]);
-        code = other ? fetch(borrowed, others.paths[i], other, false, NULL, error)
+        code = other ? fetch(borrowed, others.paths[i], other, NULL, false, NULL, error)
                      : fail_memory(error);
         free(other);
     }
@@ -112,8 +113,8 @@ static int fetch_all(struct rp_borrowed *borrowed, const char *url,
     return code;
 }
 
-int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url, const char *place,
-                     const struct rp_progress *progress, struct rp_error *error)
+int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url, const char *identity,
+                     const char *place, const struct rp_progress *progress, struct rp_error *error)
 {
     *borrowed = (struct rp_borrowed){0};
     int code = rp_dir_make(place, error);
@@ -129,7 +130,7 @@ int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url, const char *
         borrowed->directory = NULL;
         return code;
     }
-    code = fetch_all(borrowed, url, progress, error);
+    code = fetch_all(borrowed, url, identity, progress, error);
     if (code < 0)
         rp_borrowed_close(borrowed);
     return code;

@@ -12,8 +12,9 @@ struct rp_borrowed {
 };
 
 /** Fetch the shard of a URL and what readers look for beside it into a new directory below `place`,
- * which is made. */
-RP_MUST_CHECK int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url, const char *place,
+ * which is made. -RP_E_CHANGED unless `identity` identifies the shard (NULL: whatever does). */
+RP_MUST_CHECK int rp_borrowed_open(struct rp_borrowed *borrowed, const char *url,
+                                   const char *identity, const char *place,
                                    const struct rp_progress *progress, struct rp_error *error);
 /** Remove the directory. Fine after a failed open, too. */
 void rp_borrowed_close(struct rp_borrowed *borrowed);

@@ -146,19 +146,37 @@ static const struct rp_manifest_source *source_of_shard(const struct rp_corpus *
     return corpus->sources[s].part;
 }
 
-/* The URL of an object, with the query of the pattern that stands for it: the one that is its URL,
- * else one of its folder. The caller frees it; NULL when out of memory. */
+/* Does the URL, whose path has `bytes` bytes, name the object: its tokens, or the .idx, the sidecar
+ * or the prefix of them? */
+static bool is_url_of(const char *url, size_t bytes, const char *name)
+{
+    static const struct {
+        const char *url, *tokens; /* endings */
+    } endings[] = {{"", ""}, {".rpx", ""}, {".idx", ".bin"}, {"", ".bin"}};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(endings); i++) {
+        size_t cut = strlen(endings[i].url), stem = bytes - cut;
+        if (bytes >= cut && !memcmp(url + stem, endings[i].url, cut) && !strncmp(name, url, stem) &&
+            !strcmp(name + stem, endings[i].tokens))
+            return true;
+    }
+    return false;
+}
+
+/* The URL of an object, with the query of the configuration's URL that stands for it: its own, else
+ * that of a folder or a pattern. A query may be a signature, so none is sent with another object
+ * than it was given for. The caller frees it; NULL when out of memory. */
 static char *url_of(const struct rp_source *source, const char *name)
 {
     const char *query = "";
     for (uint32_t i = 0; i < source->queried_count; i++) {
         const char *pattern = source->queried[i], *mark = pattern + strcspn(pattern, "?#");
         size_t bytes = (size_t)(mark - pattern), folder = strcspn(pattern, "*[?#");
+        bool is_one = folder == bytes && pattern[bytes - 1] != '/';
         while (folder > 0 && pattern[folder - 1] != '/')
             folder--;
-        if (strlen(name) == bytes && !memcmp(name, pattern, bytes))
-            return strdup(pattern);
-        if (!strncmp(name, pattern, folder))
+        if (is_one && is_url_of(pattern, bytes, name))
+            return rp_format("%s%s", name, mark);
+        if (!is_one && !strncmp(name, pattern, folder))
             query = mark;
     }
     return rp_format("%s%s", name, query);
@@ -187,6 +205,10 @@ static struct made *make_shard(const struct rp_corpus *corpus, uint32_t shard)
         return NULL;
     }
     bool is_object = rp_url_is(made->path);
+    if (!is_object && rp_url_is(corpus->manifest->path)) { /* which may not name files of here */
+        free_made(made);
+        return NULL;
+    }
     made->manifest = corpus->manifest;
     made->segment = segment;
     made->shard = (struct rp_shard){
@@ -311,7 +333,8 @@ static const char *find(const struct rp_source *source, uint64_t document, struc
     place->shard = rp_corpus_make_shard(source->corpus, place->shard_number);
     return place->shard->in_manifest ? NULL
                                      : "the page of the manifest that has the record of its shard "
-                                       "differs from its hash";
+                                       "differs from its hash, or the manifest is in a store, and "
+                                       "the record is not of an object";
 }
 
 static const char *locate(const struct rp_source *source, uint64_t document, struct place *place,

@@ -203,7 +203,7 @@ static int build_remote(const char *url, const struct rp_source_spec *hints, con
                        "index_dir; or index the file on a disk, and copy its .rpx beside it",
                        "%s: nothing is written to stores", name);
     if (code == 0)
-        code = rp_borrowed_open(&borrowed, url, index_dir, progress, error);
+        code = rp_borrowed_open(&borrowed, url, NULL, index_dir, progress, error);
     if (code == 0) {
         code = build(borrowed.path, &(struct target){.name = name, .whole = whole}, hints,
                      index_dir, progress, error);

@@ -103,7 +103,8 @@ static int scan_largest(const struct rp_opened *opened, const char *place,
     const char *temporary = getenv("TMPDIR");
     struct rp_borrowed borrowed;
     place = place ? place : temporary && *temporary ? temporary : "/tmp";
-    int code = rp_borrowed_open(&borrowed, opened->shard.url, place, progress, error);
+    int code = rp_borrowed_open(&borrowed, opened->shard.url, opened->shard.identity, place,
+                                progress, error);
     if (code < 0)
         return code;
     code = scan_file(opened, borrowed.path, progress, token_max, error);

@@ -234,7 +234,12 @@ int rp_files_explain(const struct rp_files *files, uint32_t shard, uint64_t offs
             return code;
         return rp_fail(
             error, -RP_E_CORRUPT,
-            info->in_manifest
+            info->in_manifest && info->url
+                ? "the store returned other bytes than were indexed: restore the object, or, if "
+                  "the change was meant, run `ringpack index --index-dir DIR` on its URL, set "
+                  "`index_dir: DIR`, and run `ringpack index -c CONFIG` (the stream is then "
+                  "another one)"
+            : info->in_manifest
                 ? "the file changed or its disk is failing: restore it, or, if the change was "
                   "meant, run `touch` on it and `ringpack index -c CONFIG` (the stream is then "
                   "another one)"

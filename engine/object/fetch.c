@@ -179,7 +179,7 @@ static int fill_file(const struct fetching *f, const struct rp_new_file *file,
     return code;
 }
 
-int rp_fetch_file(const char *url, const char *path,
+int rp_fetch_file(const char *url, const char *path, const char *identity,
                   void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                   struct rp_error *error)
 {
@@ -189,6 +189,10 @@ int rp_fetch_file(const char *url, const char *path,
     if (code == 0 && f->look.total == 0)
         code = rp_fail(error, -RP_E_EMPTY, "write it again", "%s: found an empty object",
                        rp_object_name(f->object));
+    if (code == 0 && identity && strcmp(f->look.identity, identity) != 0)
+        code = rp_fail(error, -RP_E_CHANGED, "run the command again when nobody writes to it",
+                       "%s: changed while it was looked at: its ETag: expected %s, found %s",
+                       rp_object_name(f->object), identity, f->look.identity);
     if (code == 0) {
         f->progress = progress;
         f->context = context;

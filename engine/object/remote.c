@@ -236,6 +236,11 @@ static uint64_t hash_identity(const struct look *look)
     return is_missing(look) ? 0 : hash | 1;
 }
 
+static bool is_identified(const struct look *look)
+{
+    return is_missing(look) || look->request.identity[0];
+}
+
 static int take_shard(struct rp_remote *remote, const char *url, struct look parts[PARTS],
                       struct rp_error *error)
 {
@@ -244,6 +249,8 @@ static int take_shard(struct rp_remote *remote, const char *url, struct look par
     remote->name = strdup(rp_object_name(parts[TOKENS].object));
     remote->identity = strdup(parts[TOKENS].request.identity);
     remote->bytes = parts[TOKENS].request.total;
+    remote->is_identified = is_identified(&parts[TOKENS]) && is_identified(&parts[INDEX]) &&
+                            is_identified(&parts[SPANS]);
     remote->has_spans = !is_missing(&parts[SPANS]);
     remote->index_hash = hash_identity(&parts[INDEX]);
     remote->sidecar_hash = hash_identity(&parts[SIDECAR]);

@@ -25,6 +25,7 @@ struct rp_remote {
     char *identity;     /* their ETag, or when they were modified; "" if the server tells neither */
     char *index_path;   /* of its .idx, in the directory; NULL = there is none */
     char *sidecar_path; /* of its sidecar; NULL = there is none */
+    bool is_identified; /* the server tells an identity of the tokens, the .idx and the .spans */
     bool has_spans; /* a file of spans is beside its tokens: a mask, which a sidecar holds too */
     /* Hashes of the identities of the objects beside it, with their sizes; 0 = there is none. */
     uint64_t index_hash, sidecar_hash, spans_hash;

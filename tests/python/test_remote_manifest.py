@@ -4,6 +4,7 @@ that asks the store for nothing, and an object that changed is refused by name."
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -11,12 +12,16 @@ import threading
 
 import pytest
 import ringpack
+import test_olmo
+import xxhash
 from in_place_kit import serve_all
+from mask_kit import index as index_shard
 from refusal_kit import assert_refusal, refused, run
 from remote_kit import (  # with the fixtures `bucket`, `environment` and `store`
     bucket,
     environment,
     gone,
+    other_etag,
     output_of,
     store,
 )
@@ -203,6 +208,90 @@ def test_what_lies_beside_an_object_counts(program, folder, corpus, store):
     assert again["shards_read"] == 1 and again["fingerprint_full"] == done["fingerprint_full"]
 
 
+def test_an_outdated_sidecar_does_not_count(program, folder, store):
+    """Of an object whose mask or tokens were replaced, the sidecar that is still there is of what
+    was there before, also when the sidecar's own time is a new one."""
+    masked = test_olmo.Masked(folder / "sft", test_olmo.make_documents(31, 12), dtype="u16")
+    shutil.copytree(folder / "sft", store.folder, dirs_exist_ok=True)
+    url, sidecars = store.url(masked.sources[0]["shards"][0]), folder / "sidecars"
+    index_shard(program, "--dtype", "u16", "--format", "olmo", "--index-dir", sidecars, url)
+    source = {"name": "olmo", "shards": [url], "format": "olmo", "dtype": "u16"}
+    alone = raw_config(source, manifest=str(folder / "m.rpm"))
+    config = {**alone, "index_dir": str(sidecars)}
+    done = index(program, folder, config)
+    assert (done["outcome"], done["shards_read"]) == ("new", 0)
+    [sidecar] = sidecars.iterdir()
+    mask, tokens = store.folder / masked.mask.name, store.folder / url.split("/")[-1]
+    for change, why in (
+        (lambda: mask.write_bytes(bytes(1 - b for b in mask.read_bytes())), "another mask now"),
+        (lambda: os.utime(sidecar, ns=(1, 1)), "another sidecar now"),
+        (lambda: tokens.write_bytes(tokens.read_bytes()[::-1]), "has changed"),
+    ):
+        change()
+        again = index(program, folder, config)
+        assert why in again["why"] and again["shards_read"] == 1
+        read = index(program, folder, alone, "-o", folder / f"{why}.rpm")
+        assert read["shards_read"] == 1 and again["fingerprint_full"] == read["fingerprint_full"]
+    index_shard(program, "--dtype", "u16", "--format", "olmo", "--index-dir", sidecars, url)
+    again = index(program, folder, config)
+    assert "another sidecar now" in again["why"] and again["shards_read"] == 0
+    assert again["fingerprint_full"] == read["fingerprint_full"]
+
+
+def test_an_object_without_identity_counts_as_changed(program, folder, store):
+    config = raw_objects(store, folder, 2)
+    serve = store.content_of
+    store.content_of = lambda path: (
+        (path.read_bytes(), "") if path.name == "s00001.bin" else serve(path)
+    )
+    first = index(program, folder, config)
+    again = index(program, folder, config)
+    assert (again["outcome"], again["shards_read"]) == ("written anew", 1)
+    assert f"{store.base}/s00001.bin may have changed" in again["why"]
+    path = store.folder / "s00001.bin"
+    path.write_bytes(path.read_bytes()[::-1])
+    again = index(program, folder, config)
+    assert again["shards_read"] == 1 and again["fingerprint_full"] != first["fingerprint_full"]
+
+
+def test_an_object_that_changes_before_it_is_read_is_refused(program, folder, store):
+    """Its hashes would stand in the manifest beside the identity of the content before it."""
+    config = raw_objects(store, folder, 1)
+    path = folder / "indexed.yaml"
+    path.write_text(json.dumps(config))
+    store.fault = lambda handler: handler.last > 0 and other_etag(handler)  # not of a look
+    refused(program, "index", "-c", path, texts=["s00000.bin", "its ETag: expected", '"another"'])
+    assert not (folder / "m.rpm").exists()
+
+
+def test_a_query_is_sent_with_the_object_that_it_was_given_for(program, folder, store):
+    config = raw_objects(store, folder, 2)
+    urls = config["sources"][0]["shards"]
+    urls[0] += "?sig=S3CR3T"
+    index(program, folder, config)
+    store.asked.clear()
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            for _ in ranks.turns():
+                pass
+    finally:
+        engine.kill()
+    assert set(store.asked) == {"/s00000.bin?sig=S3CR3T", "/s00001.bin"}
+
+
+def test_objects_that_only_a_query_tells_apart_are_refused(program, folder, store):
+    config = raw_objects(store, folder, 1)
+    urls = config["sources"][0]["shards"]
+    urls[:] = [urls[0] + "?f=S3CR3T", urls[0] + "?f=b"]
+    path = folder / "indexed.yaml"
+    path.write_text(json.dumps(config))
+    _, said = refused(program, "index", "-c", path, texts=["s00000.bin", "two queries"])
+    assert "S3CR3T" not in said and not (folder / "m.rpm").exists()
+    urls.pop()
+    index(program, folder, config)
+
+
 def test_queries_are_those_of_the_config(program, folder, store):
     """A manifest holds no secret, and serves when there is another one."""
     config = raw_objects(store, folder, 2)
@@ -333,6 +422,27 @@ def test_refused_manifests_of_stores(program, folder, store):
     refuse("expected objects alone", "-o FILE", sources=here["sources"])
     path.write_text(json.dumps({**config, "manifest": "s3://b/m.rpm"}))
     refused(program, "index", "-c", path, texts=["s3://b/m.rpm", "nothing is written", "-o FILE"])
+
+
+def test_a_manifest_of_a_store_names_no_file_of_this_machine(program, folder, store, tmp_path):
+    """Not even one whose head says that all of its shards are objects."""
+    config = raw_config(write_raw(tmp_path / "here", 1, 3000))
+    image = bytearray(upload(program, folder, config, store.folder))
+    slot = 2048  # of generation 1
+    at, size = (int.from_bytes(image[slot + n : slot + n + 8], "little") for n in (8, 16))
+    objects = at + 64 + 128 + 56
+    assert image[objects : objects + 4] == bytes(4)
+    image[objects] = 1
+
+    def hash_of(first, end):
+        digest = xxhash.xxh3_128_intdigest(image[first:end])
+        return digest.to_bytes(16, "little")
+
+    image[slot + 32 : slot + 48] = hash_of(at, at + size)
+    image[slot + 48 : slot + 64] = hash_of(slot, slot + 48)
+    (store.folder / "m.rpm").write_bytes(image)
+    config |= {"manifest": store.url("m.rpm"), **BLOCKS}
+    assert "the record is not of an object" in stopped(program, folder, config)
 
 
 def test_files_and_objects_in_one_manifest(program, folder, corpus, store, tmp_path):

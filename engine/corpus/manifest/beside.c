@@ -128,6 +128,7 @@ static int take_besides(struct rp_manifest_build *build, const struct besides *b
                                                     .mask_ns = has_mask ? remote->spans_hash : 0};
         for (; next < besides->ends[i]; next++)
             if (besides->looked[next].bytes) {
+                shard->has_identity &= besides->looked[next].identity != 0;
                 const uint64_t mixed[] = {shard->beside.mask_ns, besides->looked[next].bytes,
                                           besides->looked[next].identity};
                 shard->beside.mask_ns = rp_hash64(mixed, sizeof mixed);

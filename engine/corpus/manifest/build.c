@@ -115,6 +115,7 @@ static int list_object(const struct rp_manifest_build *build, struct rp_build_sh
                                      .stored = malloc(name_bytes + identity_bytes),
                                      .stored_bytes = name_bytes + identity_bytes,
                                      .remote = remote,
+                                     .has_identity = remote->is_identified,
                                      .source = source,
                                      .bytes = remote->bytes,
                                      .mtime_ns = rp_hash64(remote->identity, identity_bytes - 1)};
@@ -144,6 +145,35 @@ static int list_file(struct rp_manifest_build *build, struct rp_build_shard *sha
     return is_good ? 0 : fail_memory(build, error);
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    const struct rp_remote *const *first = a, *const *second = b;
+    return strcmp((*first)->name, (*second)->name);
+}
+
+/* A manifest has no queries, and neither have the names of sidecars. So no two objects may differ
+ * in the query alone. */
+static int check_queries(const struct rp_manifest_build *build, struct rp_error *error)
+{
+    const struct rp_remote **sorted = rp_calloc(build->remote_count, sizeof *sorted);
+    int code = sorted ? 0 : fail_memory(build, error);
+    for (size_t i = 0; i < build->remote_count && code == 0; i++)
+        sorted[i] = &build->remotes[i];
+    if (code == 0)
+        qsort(sorted, build->remote_count, sizeof *sorted, compare_names);
+    for (size_t i = 1; i < build->remote_count && code == 0; i++)
+        if (!strcmp(sorted[i - 1]->name, sorted[i]->name) &&
+            strcmp(sorted[i - 1]->url, sorted[i]->url) != 0)
+            code = rp_fail(error, -RP_E_CONFIG,
+                           "name an object with one query; copy objects that only a query tells "
+                           "apart to a disk, or to a store where their paths differ",
+                           "%s: listed with two queries; a manifest keeps no query (it may be a "
+                           "secret), so it cannot tell two such objects apart",
+                           sorted[i]->name);
+    free(sorted);
+    return code;
+}
+
 /* All at once, because each costs at least one answer of a server. */
 static int open_remotes(struct rp_manifest_build *build, uint64_t count, struct rp_error *error)
 {
@@ -159,7 +189,7 @@ static int open_remotes(struct rp_manifest_build *build, uint64_t count, struct 
                                                      options->cache_dir, error)
                                    : 0;
     free(urls);
-    return code;
+    return code == 0 && build->remote_count ? check_queries(build, error) : code;
 }
 
 static int list_shards(struct rp_manifest_build *build, struct rp_error *error)
@@ -202,6 +232,8 @@ static bool is_declared_so(const struct rp_manifest_source *older,
     return true;
 }
 
+static const char another_sidecar[] = "has another sidecar now"; /* of the store, or index_dir */
+
 /* What has changed of a shard since the older manifest was made; NULL: nothing has. A sidecar that
  * is gone tells nothing new. */
 static const char *find_change(const struct rp_manifest_record *older,
@@ -211,6 +243,8 @@ static const char *find_change(const struct rp_manifest_record *older,
     if (older->bytes != shard->bytes || older->mtime_ns != shard->mtime_ns)
         return "has changed";
     bool is_object = shard->remote != NULL;
+    if (is_object && !shard->has_identity)
+        return "may have changed: the server tells no ETag of it, or of what lies beside it";
     if (was->index_ns != is->index_ns)
         return is_object ? "has another .idx now, by its ETag"
                          : "has another .idx now, by its modification time";
@@ -219,8 +253,7 @@ static const char *find_change(const struct rp_manifest_record *older,
                          : "has another mask now, by its modification time";
     if (is->sidecar_ns == 0 || was->sidecar_ns == is->sidecar_ns)
         return NULL;
-    return is_object ? "has another sidecar now" /* of the store, or of the index directory */
-                     : "has another sidecar now, by its modification time";
+    return is_object ? another_sidecar : "has another sidecar now, by its modification time";
 }
 
 /* Is this the shard that the older manifest has there, by its name? And what has changed of it? */
@@ -331,13 +364,17 @@ static int take_older_shards(struct rp_manifest_build *build, struct rp_error *e
         const struct older_shard key = {.stored = shard->stored};
         const struct older_shard *found = bsearch(&key, list, count, sizeof *list, compare_older);
         const char *change = NULL;
-        if (found && is_same(build, shard, found->segment, found->number, &change) && !change &&
-            is_declared_so(&older->sources[found->segment->source],
-                           &build->options.sources[shard->source])) {
+        if (!found || !is_same(build, shard, found->segment, found->number, &change))
+            continue;
+        if (!change && !is_declared_so(&older->sources[found->segment->source],
+                                       &build->options.sources[shard->source]))
+            continue;
+        shard->older = found->segment;
+        shard->older_shard = found->number;
+        if (!change)
             shard->origin = RP_FROM_OLDER;
-            shard->older = found->segment;
-            shard->older_shard = found->number;
-        }
+        else
+            shard->has_new_content = shard->remote && change != another_sidecar;
     }
     free(list);
     return 0;

@@ -12,8 +12,12 @@
  * .idx, of its mask and of its sidecar. A sidecar counts only if it is newer than the token file
  * and its mask, is whole, and is found to belong to the token file as at a start.
  *
- * Of objects in stores, identities (ETags) are compared in the place of times, and a sidecar counts
- * as at a start. An object whose tokens must be read is in PATH.work meanwhile.
+ * Of objects in stores, identities (ETags) are compared in the place of times. The sidecar of an
+ * object that the older manifest does not have counts as at a start. If tokens, .idx or mask have
+ * changed since, it does not count, because no time tells of which content it is; if it alone has
+ * changed, it counts if it says what the older manifest says. An object without an identity, or
+ * beside which one has none, counts as changed. An object whose tokens must be read is in PATH.work
+ * meanwhile.
  *
  * Invariants: the manifest at PATH is complete at every moment: it is replaced by rename, or what
  * is appended counts from the moment in which a slot is written. One build at a time has PATH.work.

@@ -24,8 +24,10 @@ struct rp_build_shard {
     const struct rp_remote *remote; /* NULL: it is a file */
     uint32_t source;
     enum rp_manifest_origin origin;
-    bool was_read; /* all its tokens, by this build */
-    const struct rp_manifest_segment *older;
+    bool was_read;        /* all its tokens, by this build */
+    bool has_identity;    /* of an object: the server identifies it, its .idx and its mask */
+    bool has_new_content; /* of an object: one of these differs from the older manifest */
+    const struct rp_manifest_segment *older; /* NULL: it has no such shard */
     uint32_t older_shard;
     uint64_t bytes, mtime_ns;         /* at open; of an object, a hash of its identity */
     struct rp_manifest_beside beside; /* likewise */

@@ -23,7 +23,7 @@ static bool is_work_newer(const char *work_path, const struct rp_build_shard *sh
 {
     struct rp_stamp found;
     if (shard->remote) /* its name says of which content it is */
-        return rp_stamp_at(work_path, &found) == 0;
+        return shard->has_identity && rp_stamp_at(work_path, &found) == 0;
     return is_newer(work_path, shard) && rp_stamp_at(work_path, &found) == 0 &&
            found.mtime_ns > shard->beside.sidecar_ns;
 }
@@ -93,8 +93,9 @@ static int take(const struct rp_manifest_build *build, struct rp_build_shard *sh
         .beside = shard->beside,
     };
     memcpy(shard->record.column, opened.layout.column, sizeof shard->record.column);
-    if (opened.shard.tokenizer)
-        shard->tokenizer = *opened.shard.tokenizer;
+    shard->tokenizer = opened.shard.tokenizer ? *opened.shard.tokenizer
+                                              : (struct rp_tokenizer_id){0};
+    shard->spans = 0;
     if (opened.uses_spans) {
         shard->record.mask = *opened.mask;
         shard->spans = opened.table->shape.span_count;
@@ -120,9 +121,24 @@ static int take_from_older(const struct rp_manifest_build *build, struct rp_buil
     return 0;
 }
 
+/* Of an object that has another sidecar since the older manifest was made, and nothing else: does
+ * the sidecar differ from that manifest? Then the sidecar may be of older tokens or labels. */
+static bool differs_from_older(const struct rp_manifest_build *build,
+                               const struct rp_build_shard *shard)
+{
+    struct rp_manifest_record older;
+    if (!shard->remote || !shard->older)
+        return false;
+    return !rp_manifest_record(build->older, shard->older, shard->older_shard, &older, NULL) ||
+           !rp_hash128_equal(older.content, shard->record.content) ||
+           !rp_hash128_equal(older.fingerprint.full, shard->record.fingerprint.full);
+}
+
 /* Its own sidecar, if it has one that counts: 1, or 0. */
 static int take_own_sidecar(const struct rp_manifest_build *build, struct rp_build_shard *shard)
 {
+    if (shard->has_new_content) /* no time tells whether the sidecar is of what is there now */
+        return 0;
     const struct rp_find_options options = {.hints = &build->options.sources[shard->source],
                                             .remote = shard->remote,
                                             .index_dir = build->options.index_dir,
@@ -134,17 +150,18 @@ static int take_own_sidecar(const struct rp_manifest_build *build, struct rp_bui
     bool counts = found.has_sidecar &&
                   (shard->remote || is_newer(found.sidecar.path, shard)); /* as at a start */
     rp_found_release(&found);
-    return counts && take(build, shard, NULL, &ignored) == 0;
+    return counts && take(build, shard, NULL, &ignored) == 0 && !differs_from_older(build, shard);
 }
 
-/* The object is fetched for it; its size is compared with what it was at the look when the sidecar
- * is opened, and its identity when it is read. */
+/* The object is fetched for it. What arrives is the content that was looked at, by its identity, so
+ * that the hashes in the manifest belong to the identity in it. */
 static int index_object(const struct rp_manifest_build *build, const struct rp_build_shard *shard,
                         const char *work_path, const struct rp_progress *progress,
                         struct rp_error *error)
 {
     struct rp_borrowed borrowed;
-    int code = rp_borrowed_open(&borrowed, shard->remote->url, build->work, progress, error);
+    int code = rp_borrowed_open(&borrowed, shard->remote->url, shard->remote->identity, build->work,
+                                progress, error);
     if (code < 0)
         return code;
     code = rp_index_build_scratch(borrowed.path, &build->options.sources[shard->source], NULL,

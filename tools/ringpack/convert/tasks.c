@@ -123,7 +123,7 @@ static int convert_file(struct rp_convert *convert, const struct rp_input *input
     }
     struct rp_borrowed borrowed;
     char *place = rp_path_directory(convert->prefix);
-    int code = place ? rp_borrowed_open(&borrowed, input->url, place, NULL, error)
+    int code = place ? rp_borrowed_open(&borrowed, input->url, NULL, place, NULL, error)
                      : rp_fail(error, -ENOMEM, NULL, "no memory for a name");
     free(place);
     if (code < 0)
