@@ -43,6 +43,8 @@ struct listing {
     const char *pattern;      /* NULL: all keys directly below the prefix */
     char *page;               /* [PAGE_BYTES + 1] */
     char *next;               /* token of the next page; NULL = there is none */
+    char *mark;               /* token of page mark_page, with which later ones are compared */
+    uint64_t page_count, mark_page;
     char **keys;
     size_t count;
 };
@@ -128,21 +130,29 @@ static int keep_key(struct listing *l, char *key, struct rp_error *error)
     return 0;
 }
 
-/* The token of the next page. A page that names itself as the next would be asked for without end.
- */
+/* The token of the next page. Pages that lead back to one before them would be asked for without
+ * end, so each token is compared with one marked before it. The mark moves to pages 1, 2, 4, 8, …:
+ * at last it lies in the circle, and the next mark is farther than the circle is long (Brent). */
 static int take_next(struct listing *l, char *next, struct rp_error *error)
 {
     if (next && !*next) { /* Azure's way to say that there is none */
         free(next);
         next = NULL;
     }
-    bool is_again = next && l->next && !strcmp(next, l->next);
     free(l->next);
     l->next = next;
-    return is_again ? rp_fail(error, -RP_E_PROTOCOL, "ask those who run the server",
-                              "%s: a list of objects: expected another page, found the same again",
-                              rp_object_name(l->object))
-                    : 0;
+    if (!next)
+        return 0;
+    if (l->mark && !strcmp(next, l->mark))
+        return rp_fail(error, -RP_E_PROTOCOL, "ask those who run the server",
+                       "%s: a list of objects: expected another page, found the same again",
+                       rp_object_name(l->object));
+    if (++l->page_count < 2 * l->mark_page)
+        return 0;
+    free(l->mark);
+    l->mark = strdup(next);
+    l->mark_page = l->page_count;
+    return l->mark ? 0 : rp_fail(error, -ENOMEM, NULL, "out of memory for a listing");
 }
 
 static int take_json(struct listing *l, size_t bytes, struct rp_error *error)
@@ -232,6 +242,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* A key may be in two pages: of objects that are written meanwhile, those behind them move on. */
 static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct rp_error *),
                      void *context, struct rp_error *error)
 {
@@ -239,6 +250,8 @@ static int tell_keys(struct listing *l, int (*add)(void *, const char *, struct 
     if (l->count)
         qsort(l->keys, l->count, sizeof *l->keys, compare_keys);
     for (size_t i = 0; i < l->count && code == 0; i++) {
+        if (i > 0 && !strcmp(l->keys[i], l->keys[i - 1]))
+            continue;
         char *encoded = l->encodes ? rp_percent_encode(l->keys[i], true) : NULL;
         char *text = rp_format("%s%s%s%s", l->base, encoded ? encoded : l->keys[i],
                                l->query ? "?" : "", l->query ? l->query : "");
@@ -386,6 +399,7 @@ int rp_remote_list(const char *pattern,
     free(l.prefix);
     free(l.page);
     free(l.next);
+    free(l.mark);
     rp_object_close(l.object);
     rp_url_free(&url);
     return code;

@@ -43,18 +43,22 @@ static void take_range(struct rp_object_reply *reply, const char *value)
         reply->total = RP_SIZE_UNKNOWN;
 }
 
-/* Link: <https://host/path?QUERY>; rel="next", <…>; rel="last" (RFC 8288). One that is too long for
- * us is cut, and the server will refuse it. */
+/* Link: <https://host/path?QUERY>; rel="next", <…>; rel="last" (RFC 8288). */
 static void take_link(struct rp_object_reply *reply, const char *value)
 {
     while ((value = strchr(value, '<'))) {
         const char *end = strchr(value, '>'), *query = strchr(value, '?');
         size_t rest = end ? strcspn(end, ",") : 0;
         const char *rel = end ? memmem(end, rest, "rel=", 4) : NULL;
-        if (!end)
+        if (!end) {
+            reply->is_link_cut = true;
             return;
-        if (rel && query && query < end && !strncmp(rel + 4 + (rel[4] == '"'), "next", 4))
-            snprintf(reply->next, sizeof reply->next, "%.*s", (int)(end - query - 1), query + 1);
+        }
+        if (rel && query && query < end && !strncmp(rel + 4 + (rel[4] == '"'), "next", 4)) {
+            int bytes = snprintf(reply->next, sizeof reply->next, "%.*s", (int)(end - query - 1),
+                                 query + 1);
+            reply->is_link_cut |= (size_t)bytes >= sizeof reply->next;
+        }
         value = end + rest;
     }
 }
@@ -99,6 +103,8 @@ void rp_reply_header(struct rp_object_reply *reply, const char *line, size_t byt
     if (!value)
         return;
     *value++ = '\0';
+    if (bytes > sizeof text - 1 && !strcasecmp(text, "link"))
+        reply->is_link_cut = true;
     take_value(reply, text, value + strspn(value, " \t"));
 }
 
@@ -202,6 +208,19 @@ static enum rp_verdict judge_identity(const struct rp_object_reply *reply,
     return RP_REPLY_GOOD;
 }
 
+/* Without its next page a list would be taken for whole. */
+static enum rp_verdict judge_page(const struct rp_object_reply *reply,
+                                  const struct rp_expected *expected, struct rp_error *error)
+{
+    if (!reply->is_link_cut)
+        return RP_REPLY_GOOD;
+    (void)rp_fail(error, -RP_E_PROTOCOL, "name each object, or a folder with fewer objects",
+                  "%s: a list of objects: expected a link to the next page with a query of at most "
+                  "%u bytes, found one that is longer, or has no end",
+                  expected->name, RP_NEXT_BYTES - 1);
+    return RP_REPLY_WRONG;
+}
+
 enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
                                const struct rp_expected *expected, struct rp_error *error)
 {
@@ -210,7 +229,7 @@ enum rp_verdict rp_reply_judge(const struct rp_object_reply *reply,
     if (reply->status < 200 || reply->status > 206)
         return judge_refusal(reply, expected, error);
     if (expected->is_page)
-        return RP_REPLY_GOOD;
+        return judge_page(reply, expected, error);
     if (is_whole && reply->length != RP_SIZE_UNKNOWN)
         return judge_identity(reply, expected, reply->length, error);
     if (!reply->has_range && !RP_DEFECT(ignore_content_range)) {

@@ -28,7 +28,8 @@ struct rp_object_reply {
     char modified[RP_IDENTITY_BYTES]; /* Last-Modified */
     char region[32];                  /* x-amz-bucket-region */
     char next[RP_NEXT_BYTES];         /* Link: <…?QUERY>; rel="next": the query. "" = none */
-    char body[1024];                  /* of a refusal, its begin */
+    bool is_link_cut; /* there may be a next page, but its query is too long, or has no end */
+    char body[1024];  /* of a refusal, its begin */
     size_t body_bytes;
 };
 

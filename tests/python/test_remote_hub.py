@@ -3,6 +3,7 @@
 tells it, and files by their /resolve/ URLs; with the token of the environment. By a server that
 plays the Hub."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -30,7 +31,8 @@ class Hub:
     def __init__(self, store, monkeypatch, page=3):
         self.store, self.page, self.pages, self.token = store, page, 0, "hf_S3CR3T"
         self.serve, store.serve = store.serve, self.answer
-        self.next_is = None  # another Link than the true one
+        self.next_are = iter(())  # other Links than the true ones
+        self.again = 0  # so many entries of a page are in the page before, too
         monkeypatch.setenv("HF_ENDPOINT", store.base)
         monkeypatch.setenv("HF_TOKEN", self.token)
 
@@ -70,11 +72,12 @@ class Hub:
         headers, end = {"Content-Type": "application/json; charset=utf-8"}, first + self.page
         if end < len(entries):
             following = urlencode({**{k: v[0] for k, v in query.items()}, "cursor": end})
-            following = self.next_is or following
+            following = next(self.next_are, following)
             path = handler.path.split("?")[0]
             headers["Link"] = f'<{self.store.base}{path}?{following}>; rel="next"'
         self.pages += 1
-        return answer(handler, 200, json.dumps(entries[first:end]).encode(), headers)
+        entries = entries[max(0, first - self.again) : end]
+        return answer(handler, 200, json.dumps(entries).encode(), headers)
 
 
 @pytest.fixture
@@ -104,6 +107,8 @@ def test_a_folder_is_listed_page_by_page(program, folder, corpus, hub):
     url = f"hf://{REPOSITORY}/da ta/train/"
     assert paths_of(program, url) == [url + name for name in names]
     assert hub.pages == 2 * len(names) // hub.page + 1
+    hub.again = 1
+    assert paths_of(program, url) == [url + name for name in names], "a shard is there twice"
     for pattern in url + "*.bin", f"hf://{REPOSITORY}@main/*/t????/*.idx":
         there = [path.split("/")[-1] for path in paths_of(program, pattern)]
         assert there == names
@@ -140,9 +145,13 @@ def test_refused_lists(program, corpus, hub, monkeypatch):
     refuse("hf://datasets/o/other/f/", "not found")
     refused(program, "inspect", f"hf://{REPOSITORY}/f/x*", texts=["no object matches"])
     refused(program, "inspect", f"hf://{REPOSITORY}", texts=["hf://datasets/OWNER/NAME"])
-    hub.page, hub.next_is = 1, "expand=false&recursive=false&cursor=1"
-    refuse(url, "the same again")
-    hub.next_is = None
+    hub.page, query = 1, "expand=false&recursive=false&cursor="
+    for cursors in "1", "12", "120":
+        hub.next_are = itertools.cycle([query + cursor for cursor in cursors])
+        refuse(url, "the same again")
+    hub.next_are = itertools.repeat(query + 2700 * "1")
+    refuse(url, "the next page", "2047 bytes")
+    hub.next_are = iter(())
     listing, hub.list = hub.list, lambda handler, *_: answer(handler, 200, b"<html>no JSON")
     refuse(url, "expected a list of files", "HF_ENDPOINT")
     hub.list = lambda handler, *_: answer(handler, 200, b'{"error": "no array"}')

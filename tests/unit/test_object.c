@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,12 +276,22 @@ static void test_headers_of_earlier_replies_and_nonsense(void **state)
                          RP_REPLY_WRONG);
 }
 
+/* What a page says is the next; "cut": its link cannot be followed, and the page is refused. */
 static void check_next(const char *line, const char *expected)
 {
+    const struct rp_expected page = {.name = "a list", .is_page = true};
+    struct rp_error error = {0};
     struct rp_object_reply reply;
     rp_reply_begin(&reply);
     rp_reply_header(&reply, "HTTP/1.1 200 OK", 15);
     rp_reply_header(&reply, line, strlen(line));
+    enum rp_verdict verdict = rp_reply_judge(&reply, &page, &error);
+    if (!strcmp(expected, "cut")) {
+        assert_int_equal(verdict, RP_REPLY_WRONG);
+        assert_int_equal(error.code, -RP_E_PROTOCOL);
+        return;
+    }
+    assert_int_equal(verdict, RP_REPLY_GOOD);
     assert_string_equal(reply.next, expected);
 }
 
@@ -292,7 +303,6 @@ static void test_the_next_page_of_a_list(void **state)
     check_next("link: <https://h/x?p=1>; rel=prev, <https://h/x?p=3>; rel=next", "p=3");
     static const char *const none[] = {"Link: <https://h/x?p=1>; rel=\"prev\"",
                                        "Link: <https://h/x>; rel=next",
-                                       "Link: <https://h/x?p=1",
                                        "Link: <>",
                                        "Link: ",
                                        "Link: x?p=1>; rel=next",
@@ -300,10 +310,21 @@ static void test_the_next_page_of_a_list(void **state)
                                        "Link: <https://h/x?p=1>; rel="};
     for (size_t i = 0; i < RP_ARRAY_COUNT(none); i++)
         check_next(none[i], "");
-    char longest[4096] = "Link: <https://h/x?";
-    memset(longest + strlen(longest), 'a', sizeof longest - 40);
-    strcpy(longest + sizeof longest - 20, ">; rel=next");
-    check_next(longest, ""); /* no more than a part of a line is looked at */
+    check_next("Link: <https://h/x?p=1", "cut");
+    char query[4096], line[sizeof query + 64];
+    static const size_t lengths[] = {RP_NEXT_BYTES - 1, RP_NEXT_BYTES, RP_NEXT_BYTES + 600,
+                                     sizeof query - 1};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(lengths); i++) {
+        memset(query, 'a', lengths[i]);
+        query[lengths[i]] = '\0';
+        snprintf(line, sizeof line, "Link: <https://h/x?%s>; rel=next", query);
+        check_next(line, lengths[i] < RP_NEXT_BYTES ? query : "cut");
+    }
+    memset(query, 'a', sizeof query - 1); /* of a long line the begin names another page */
+    snprintf(line, sizeof line, "Link: <https://h/x?p=1>; rel=prev, <https://h/%s?p>; rel=next",
+             query);
+    line[sizeof line - 1] = '\0';
+    check_next(line, "cut");
 }
 
 int main(void)
