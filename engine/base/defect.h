@@ -79,6 +79,7 @@
     X(trust_fresh_stamps, "a file that changed just now is taken to change its times again")       \
     X(trust_finished_parts, "a part of an earlier conversion is joined, whatever its hash says")   \
     X(trust_olmo_rows, "rows of OLMo's documents are not compared with each other and the file")   \
+    X(trust_syncfs, "many new files are renamed once a syncfs has written them, without an fsync") \
     X(trust_manifest_pages, "pages of a manifest are not compared with their hashes")              \
     X(trust_index_extents, "an index is not compared with the size of its token file")             \
     X(trust_release_word, "a trainer's release word is used unchecked")                            \

@@ -7,8 +7,8 @@
  * after a power cut at any moment, each path has its old content or its new content, whole. Files
  * without a name are all that a kill before the renames leaves, and the kernel removes them.
  *
- * Many files of one local file system are synced by one syncfs, others by an fsync each. A syncfs
- * that fails is followed by an fsync of each file, which tells which of them has failed. */
+ * Each file has its fsync, which tells whether its content is on the disk. Many files of one local
+ * file system are written by one syncfs before, which leaves little to do for each fsync. */
 #ifndef RP_BASE_NEW_FILES_H
 #define RP_BASE_NEW_FILES_H
 

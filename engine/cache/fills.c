@@ -11,7 +11,9 @@
 
 bool rp_cache_may_fill(struct rp_cache *cache, uint64_t bytes)
 {
-    if (rp_a32_load_relaxed(&cache->requests) > 0 || rp_cache_pause_holds(&cache->writes))
+    /* what is filled while reads pause would be fetched again by its reader */
+    if (rp_a32_load_relaxed(&cache->requests) > 0 || rp_cache_pause_holds(&cache->writes) ||
+        rp_cache_pause_holds(&cache->reads))
         return false;
     uint64_t wanted = rp_space_peek(&cache->space) + bytes + cache->options.bytes / ROOM_SHARE;
     pthread_mutex_lock(&cache->mutex);

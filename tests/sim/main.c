@@ -254,6 +254,7 @@ static const char *const found_elsewhere[] = {
     "trust_scrubbed_once",
     "trust_seen_blocks",
     "trust_spans",
+    "trust_syncfs",
     "trust_table_extents",
     "trust_table_pages",
     "trust_unread_save",

@@ -106,21 +106,26 @@ static void test_a_disk_that_stays_broken_is_left_alone(void **state)
     rp_cache_close(cache);
 }
 
-/* The words of a file cannot be read: the disk is not asked at each look. */
+/* The words of a file cannot be read: the disk is not asked at each look, and nothing is fetched to
+ * be kept, which readers would fetch again. */
 static void test_words_that_cannot_be_read_are_left_alone(void **state)
 {
     (void)state;
     struct rp_cache *cache = open_cache(ROOM, &world, 1);
     struct rp_kept *kept = rp_kept_open(cache, 0);
     keep(cache, kept, "w", 0, CHUNK);
+    assert_true(rp_cache_may_fill(cache, PAGE));
     broken.reads = true;
     broken.read_calls = 0;
-    for (uint32_t second = 0; second < 7200; second++, later_s++)
+    for (uint32_t second = 0; second < 7200; second++, later_s++) {
         assert_int_equal(rp_kept_look(kept, 0, CHUNK).head, 0);
+        assert_false(rp_cache_may_fill(cache, PAGE));
+    }
     assert_in_range(broken.read_calls, 10, 20);
     broken.reads = false;
     later_s += 600;
     assert_true(holds(kept, "w", 0, CHUNK));
+    assert_true(rp_cache_may_fill(cache, PAGE));
     rp_kept_close(kept);
     rp_cache_close(cache);
 }

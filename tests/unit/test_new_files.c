@@ -4,7 +4,8 @@
  *
  * The calls that change names or sync are recorded. A power cut may come after any of them, and may
  * keep or lose each rename that no sync of its directory covers. So a state is bad if it has a name
- * whose content was not synced, and the end is bad if a rename may still be lost. */
+ * whose content was not synced, and the end is bad if a rename may still be lost. A syncfs does not
+ * count for content: it need not report a write that failed. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -121,8 +122,7 @@ static void hold_after_each_power_cut(void)
             continue;
         bool has_content = false, has_name = false;
         for (unsigned k = 0; k < i; k++)
-            has_content |= calls[k].kind == SYNC_ALL ||
-                           (calls[k].kind == SYNC && calls[k].inode == calls[i].inode);
+            has_content |= calls[k].kind == SYNC && calls[k].inode == calls[i].inode;
         for (unsigned k = i + 1; k < call_count; k++)
             has_name |= calls[k].kind == SYNC_ALL ||
                         (calls[k].kind == SYNC && calls[k].inode == calls[i].directory);
@@ -222,20 +222,23 @@ static void test_each_is_whole_after_a_power_cut(void **state)
 static void test_what_fails_to_sync_replaces_nothing(void **state)
 {
     (void)state;
-    orders.syncfs_error = EIO;
-    begin(20, "old");
-    rp_new_files_publish(&files);
-    orders.fsync_error = EIO;
-    orders.unlucky = "a/13";
-    begin(20, "new");
-    rp_new_files_publish(&files);
-    hold_after_each_power_cut();
-    for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(files.codes[i], i == 13 ? -EIO : 0);
-        assert_content(i, i == 13 ? "old" : "new");
+    for (unsigned e = 0; e < 2; e++) {
+        orders.magic = EXT4_SUPER_MAGIC;
+        begin(20, "old");
+        rp_new_files_publish(&files);
+        orders.syncfs_error = e ? EIO : 0;
+        orders.fsync_error = EIO;
+        orders.unlucky = "a/13";
+        begin(20, "new");
+        rp_new_files_publish(&files);
+        hold_after_each_power_cut();
+        for (unsigned i = 0; i < 20; i++) {
+            assert_int_equal(files.codes[i], i == 13 ? -EIO : 0);
+            assert_content(i, i == 13 ? "old" : "new");
+        }
+        assert_non_null(strstr(files.errors[13].message, "a/13"));
+        memset(&orders, 0, sizeof orders);
     }
-    assert_non_null(strstr(files.errors[13].message, "a/13"));
-    memset(&orders, 0, sizeof orders);
 }
 
 int main(void)
