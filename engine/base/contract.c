@@ -209,7 +209,7 @@ static void write_setting(char *out, size_t bytes, const struct difference *diff
         if (*c == '_')
             *c = '-';
     snprintf(out, bytes, "set %s back to %s (`ringpack serve --%s %s`)", difference->rule->name,
-             difference->had, option, RP_TEXT_SHELL(difference->had));
+             difference->had, option, RP_TEXT_SHELL_WORD(difference->had));
 }
 
 static const char *may_change(const struct rule *rule)

@@ -126,18 +126,27 @@ static bool is_plain(const char *text)
     return at > text && !*at;
 }
 
-const char *rp_text_shell(struct rp_text_shell *word, const char *path)
+static const char *quote(struct rp_text_shell *word, const char *before, const char *text)
 {
-    const char *before = path[0] == '-' ? "./" : "";
     size_t bytes = sizeof word->text, used;
-    if (is_plain(path)) {
-        snprintf(word->text, bytes, "%s%s", before, path);
+    if (is_plain(text)) {
+        snprintf(word->text, bytes, "%s%s", before, text);
         return word->text;
     }
     used = (size_t)snprintf(word->text, bytes, "'%s", before);
-    for (; *path && used + 6 < bytes; path++) /* a quote takes four bytes, and then the end two */
-        used += (size_t)snprintf(word->text + used, bytes - used, *path == '\'' ? "'\\''" : "%c",
-                                 *path);
+    for (; *text && used + 6 < bytes; text++) /* a quote takes four bytes, and then the end two */
+        used += (size_t)snprintf(word->text + used, bytes - used, *text == '\'' ? "'\\''" : "%c",
+                                 *text);
     snprintf(word->text + used, bytes - used, "'");
     return word->text;
+}
+
+const char *rp_text_shell(struct rp_text_shell *word, const char *path)
+{
+    return quote(word, path[0] == '-' ? "./" : "", path);
+}
+
+const char *rp_text_shell_word(struct rp_text_shell *word, const char *text)
+{
+    return quote(word, "", text);
 }

@@ -29,8 +29,11 @@ struct rp_text_shell {
 /** A path as it is to be typed behind a command: as it is, or in quotes where a shell would take it
  * for something else, and "./-x" for "-x". A longer one is cut. The text is in *word. */
 const char *rp_text_shell(struct rp_text_shell *word, const char *path);
+/** The same of a word that is no path, for instance the value of an option: "-x" stays "-x". */
+const char *rp_text_shell_word(struct rp_text_shell *word, const char *text);
 /* The same, in memory of the block in which it stands: for the hints of messages. */
 #define RP_TEXT_SHELL(path) rp_text_shell(&(struct rp_text_shell){{0}}, path)
+#define RP_TEXT_SHELL_WORD(text) rp_text_shell_word(&(struct rp_text_shell){{0}}, text)
 
 /* A longer word is never suggested, and nothing is suggested for it. */
 #define RP_TEXT_WORD_MAX 64

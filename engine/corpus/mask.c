@@ -73,7 +73,7 @@ int rp_mask_check(const struct rp_mask_choice *choice, const struct rp_mask_orig
         return 0;
     snprintf(hint, sizeof hint,
              "run `ringpack index --mask %s%s%s %s`: masks are read when a file is indexed",
-             RP_TEXT_SHELL(wanted.name), wanted.rule.ignores ? " --mask-value ignore" : "",
+             RP_TEXT_SHELL_WORD(wanted.name), wanted.rule.ignores ? " --mask-value ignore" : "",
              wanted.rule.of_next ? " --mask-of next" : "", RP_TEXT_SHELL(path));
     return rp_fail(error, -RP_E_MISMATCH, hint, "%s: mask: expected %s, found %s in its index",
                    path, expected, found);

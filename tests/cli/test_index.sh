@@ -71,6 +71,13 @@ refuses 'at least one path' "$ringpack" index
 truncate -s 1000 raw.bin.rpx
 refuses 'raw.bin.rpx|damaged|ringpack index' "$ringpack" inspect raw.bin
 
+# Unpublished sidecars are open files: they leave enough for what few a process may have.
+mkdir few
+for i in {1..60}; do ln raw.bin "few/$i.bin"; done
+(ulimit -n 40 && "$ringpack" index -q "${as_raw[@]}" few) || fail 'few open files'
+equals 60 "$(find few -name '*.rpx' | wc -l)"
+rm -r few
+
 # A path need not be UTF-8; JSON must be.
 odd=$'odd\xff.bin'
 cp raw.bin "$odd"

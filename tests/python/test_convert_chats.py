@@ -67,6 +67,15 @@ def write_table(path, lines, write=parquet.write_table):
     return path
 
 
+def write_chats(path, lines, turns=None):
+    """Chats as views of lists, or as lists of this number of turns; their strings are views."""
+    turn = pyarrow.struct([(name, pyarrow.string_view()) for name in ("role", "content")])
+    kind = pyarrow.list_(turn, turns) if turns else pyarrow.list_view(turn)
+    rows = pyarrow.array([line["messages"] for line in lines], kind)
+    pyarrow.feather.write_feather(pyarrow.table({"messages": rows}), path)
+    return path
+
+
 def ids_of(made, text):
     return made.encode(text, add_special_tokens=False).ids
 
@@ -100,7 +109,9 @@ def test_prompts_and_completions(program, tokenizer, tmp_path):
     assert written(tmp_path / "parts") == written(tmp_path / "one")
     said = (tmp_path / "parts.spans").read_bytes()
     assert said == (tmp_path / "one.spans").read_bytes() == spanfile("completion_mask", spans[:-1])
-    table = write_table(tmp_path / "a.parquet", [*lines, empty])
+    views = pyarrow.schema([(name, pyarrow.string_view()) for name in empty])
+    table = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist([*lines, empty], views), table)
     convert(program, *options[:-1], tmp_path / "table", table)
     assert written(tmp_path / "table") == written(tmp_path / "one")
     assert (tmp_path / "table.spans").read_bytes() == said
@@ -156,8 +167,11 @@ def test_chats(program, tokenizer, chats, tmp_path, template):
     lines[2]["tools"] = "[]"
     tables = [write_table(tmp_path / "a.parquet", lines)]
     tables += [write_table(tmp_path / "b.feather", lines, pyarrow.feather.write_feather)]
+    tables += [write_chats(tmp_path / "c.feather", lines)]
+    for number, line in enumerate(lines):
+        tables += [write_chats(tmp_path / f"d{number}.feather", [line], len(line["messages"]))]
     convert(program, *options, path, *tables)
-    made = 3 * [turns(tokenizer[1], chat) for chat in CHAT]
+    made = 5 * [turns(tokenizer[1], chat) for chat in CHAT]
     assert documents(tmp_path / "out") == [ids for ids, _ in made]
     wanted = spanfile("assistant_masks", [spans for _, spans in made])
     assert (tmp_path / "out.spans").read_bytes() == wanted

@@ -58,7 +58,10 @@ def test_every_integer_list(program, tmp_path):
     wanted, paths = [[3, 1, 100], [7, 8, 9], [0, 0, 0]], []
     for kind in "int64", "int32", "uint32", "uint16", "uint8", "int16", "uint64":
         value = getattr(pyarrow, kind)()
-        for type_ in pyarrow.list_(value), pyarrow.large_list(value), pyarrow.list_(value, 3):
+        types = [pyarrow.list_(value), pyarrow.large_list(value), pyarrow.list_(value, 3)]
+        if hasattr(pyarrow, "list_view"):
+            types += [pyarrow.list_view(value), pyarrow.large_list_view(value)]
+        for type_ in types:
             rows = pyarrow.table({"tokens": pyarrow.array(wanted, type=type_)})
             paths += [tmp_path / f"{len(paths)}.parquet", tmp_path / f"{len(paths)}.feather"]
             parquet.write_table(rows, paths[-2])

@@ -91,13 +91,18 @@ class Terminal:
         assert termios.tcgetattr(self.slave) == self.before, "the terminal is not given back"
         return self.process.returncode
 
+    def hang_up(self):
+        os.close(self.master)
+        self.master = None
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
-        os.close(self.master)
+        if self.master is not None:
+            os.close(self.master)
         os.close(self.slave)
 
 
@@ -164,6 +169,10 @@ def test_no_engine_and_bad_terminals(program, folder):
         terminal.until(lambda text: "no engine is running" in text)
         terminal.process.terminate()
         assert terminal.end() == 0
+    with Terminal(program, folder) as terminal:
+        terminal.until(lambda text: "no engine is running" in text)
+        terminal.hang_up()  # it has no controlling terminal, so no SIGHUP ends it
+        assert terminal.process.wait(PATIENCE) == 0
     with Terminal(program, folder, term="nonsense") as terminal:
         terminal.until(lambda text: "the terminal `nonsense` is not known" in text)
         assert terminal.end() == 2

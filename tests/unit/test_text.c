@@ -107,6 +107,9 @@ static void a_path_is_one_word_of_a_command(void **state)
     assert_string_equal(RP_TEXT_SHELL("s3://b/k%20=+,@.bin"), "s3://b/k%20=+,@.bin");
     assert_string_equal(RP_TEXT_SHELL("a b"), "'a b'");
     assert_string_equal(RP_TEXT_SHELL("it's"), "'it'\\''s'");
+    assert_string_equal(RP_TEXT_SHELL("-x"), "./-x");
+    assert_string_equal(RP_TEXT_SHELL_WORD("-x"), "-x");
+    assert_string_equal(RP_TEXT_SHELL_WORD("- x"), "'- x'");
     static const char *const hostile[] = {"",
                                           "-rf",
                                           "- x",

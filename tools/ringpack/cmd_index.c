@@ -3,11 +3,14 @@
  * one manifest of all its sources instead (index_manifest.c).
  *
  * A sync takes longer than indexing a small shard, so sidecars that are built within 200 ms are
- * published together. A shard is reported when its sidecar is on the disk. */
+ * published together. A shard is reported when its sidecar is on the disk. Each unpublished sidecar
+ * is an open file: they take at most a quarter of those that the process may have. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/new_files.h"
 #include "cmd.h"
@@ -32,6 +35,7 @@ static const char help[] =
 /* Sidecars that are built and not yet published. */
 struct built {
     uint64_t first_ns; /* when the first of them was built */
+    uint32_t most;     /* that are published together */
     struct rp_new_files sidecars;
     struct {
         char *path, *name;
@@ -121,10 +125,17 @@ static int index_one(const char *path, const char *name, const struct rp_declare
     if (built->sidecars.count == 1)
         built->first_ns = started_ns;
     int status = RP_EXIT_FINE;
-    if (code < 0 || built->sidecars.count == RP_NEW_FILES_MAX ||
-        now_ns - built->first_ns >= TOGETHER_NS)
+    if (code < 0 || built->sidecars.count == built->most || now_ns - built->first_ns >= TOGETHER_NS)
         status = publish(declared, list);
     return code < 0 ? rp_cmd_report(&error) : status;
+}
+
+static uint32_t most_together(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return 1;
+    return (uint32_t)rp_max_u64(1, rp_min_u64(RP_NEW_FILES_MAX, files.rlim_cur / 4));
 }
 
 int rp_cmd_index(int argc, char **argv)
@@ -133,6 +144,7 @@ int rp_cmd_index(int argc, char **argv)
     static struct built built;
     static const struct rp_declared_verb verb = {"index",   help,    options,
                                                  index_one, publish, &built};
+    built.most = most_together();
     rp_interrupt_catch_once();
     return rp_cmd_index_has_config(argc, argv) ? rp_cmd_index_manifest(argc, argv)
                                                : rp_declared_run(&verb, argc, argv);

@@ -60,12 +60,12 @@ def arrow_column(request, pyarrow, compute, name, array):
     kinds = pyarrow.types
     if name in BESIDE_CHATS:
         return without_nulls(array.to_pylist())
-    if kinds.is_string(array.type) or kinds.is_large_string(array.type):
+    if is_any(kinds, array.type, "string", "large_string", "string_view"):
         return [text or "" for text in array.to_pylist()]
-    is_list = kinds.is_list(array.type) or kinds.is_large_list(array.type)
-    if not is_list and not kinds.is_fixed_size_list(array.type):
+    is_view = is_any(kinds, array.type, "list_view", "large_list_view")
+    if not is_view and not is_any(kinds, array.type, "list", "large_list", "fixed_size_list"):
         return None
-    if is_list and kinds.is_struct(array.type.value_type):
+    if kinds.is_struct(array.type.value_type):
         fields = {field.name for field in array.type.value_type}
         return Messages(without_nulls(array.to_pylist())) if {"role", "content"} <= fields else None
     if not kinds.is_integer(array.type.value_type) and not kinds.is_boolean(array.type.value_type):
@@ -80,6 +80,11 @@ def arrow_column(request, pyarrow, compute, name, array):
     if kinds.is_boolean(values.type):
         values = values.cast("uint8")
     return lengths, values.to_numpy(zero_copy_only=False)
+
+
+def is_any(kinds, type_, *names):
+    """Whether the type is of one of these kinds; older versions of pyarrow lack the views."""
+    return any(getattr(kinds, f"is_{name}", bool)(type_) for name in names)
 
 
 def without_nulls(value):

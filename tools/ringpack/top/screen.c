@@ -3,6 +3,7 @@
 #include "top/screen.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,6 +149,13 @@ void rp_screen_show(struct rp_screen *screen)
     screen->curses->doupdate();
 }
 
+/* Of a terminal that is gone, curses says what it says of one whose time is up, only at once. */
+static bool is_terminal_gone(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&input, 1, 0) > 0 && (input.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
 enum rp_key rp_screen_key(struct rp_screen *screen, int timeout_ms)
 {
     screen->curses->wtimeout(screen->window, timeout_ms);
@@ -172,6 +180,8 @@ enum rp_key rp_screen_key(struct rp_screen *screen, int timeout_ms)
         find_size(screen);
         screen->curses->wresize(screen->window, screen->lines, screen->columns);
         return RP_KEY_RESIZED;
+    case ERR:
+        return is_terminal_gone() ? RP_KEY_QUIT : RP_KEY_NONE;
     default:
         return RP_KEY_NONE;
     }
