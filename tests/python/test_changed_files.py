@@ -15,7 +15,7 @@ import numpy
 import pytest
 import ringpack
 from failure_kit import SEQ_LEN, Tape, assert_ended_by, finish
-from stream_kit import LONG, PATIENCE, Engine, Ranks, write_megatron
+from stream_kit import LONG, PATIENCE, Engine, Ranks, wait_until, write_megatron
 
 LONG_TAPE = 3000000  # tokens: far more than any ring holds
 SHORT_TAPE = 100000  # tokens: read several times
@@ -255,11 +255,18 @@ def test_a_plain_file_that_is_overwritten_before_a_signal(reading, way):
     it.restore_tokens_and_finish(token)
 
 
+def is_full(engine):
+    (ring,) = ringpack.stat(engine.run, engine.folder)["ranks"]
+    return ring["tail"] - ring["release"] == ring["slots"]
+
+
 def save_of_an_overwritten_plain_file(it):
-    """The trainer gets rows of before the change, and in their place the engine prefetches rows of
-    the changed file: they must not come back from the checkpoint once the file is good again.
-    Returns the path of the checkpoint; None if half a second went by, and the engine has ended."""
+    """The trainer gets rows of before the change, of which the ring is full, and in their place the
+    engine prefetches rows of the changed file: they must not come back from the checkpoint once the
+    file is good again. Returns the path of the checkpoint; None if half a second went by, and the
+    engine has ended."""
     path = None
+    wait_until(lambda: is_full(it.engine))
     overwrite(it.tape.path, 8192, 2 * LONG_TAPE - 8192)
     with contextlib.suppress(ringpack.RingpackError):
         it.tape.read(it.ranks, 8)

@@ -40,7 +40,9 @@ class _Asker:
     """What the engine of a run said last."""
 
     def __init__(self, ask: Callable[[], dict[str, Any]]):
-        self._ask, self._thread, self.said = ask, None, {}
+        self._ask = ask
+        self._thread: Optional[threading.Thread] = None
+        self.said: dict[str, Any] = {}
 
     def begin(self) -> None:
         if self._thread is None or not self._thread.is_alive():
@@ -75,17 +77,19 @@ class _Callback:
         if every < 1:
             raise ValueError(f"every: a number of steps from 1 on expected, found {every}")
         self._every, self._stat, self._prefix, self._clock = every, stat, prefix, clock
-        self._run_dir, self._calls, self._before = run_dir, 0, None
+        self._run_dir, self._calls = run_dir, 0
+        self._before: Optional[tuple[float, dict[str, int]]] = None
         self._asker: Optional[_Asker] = None
 
     def __call__(self, step: int, batch: Any, loader: Any) -> None:
         """Once for each batch; every `every`-th call logs."""
         self._calls += 1
-        if self._before is not None and self._calls % self._every:
+        before = self._before
+        if before is not None and self._calls % self._every:
             return
         now, counts = self._clock(), loader.counts()
-        if self._before is not None:
-            figures = self._figures(batch, now, counts)
+        if before is not None:
+            figures = self._figures(batch, before, (now, counts))
             if self._stat:
                 figures.update(self._said(loader))
             self._write({self._prefix + key: value for key, value in figures.items()}, step)
@@ -93,8 +97,10 @@ class _Callback:
             self._said(loader)
         self._before = now, counts
 
-    def _figures(self, batch: Any, now: float, counts: dict[str, int]) -> dict[str, float]:
-        then, old = self._before
+    def _figures(
+        self, batch: Any, before: tuple[float, dict[str, int]], after: tuple[float, dict[str, int]]
+    ) -> dict[str, float]:
+        (then, old), (now, counts) = before, after
         passed = {key: max(0, counts[key] - old[key]) for key in counts}
         seconds, room = max(now - then, 1e-9), passed["rows"] * batch.seq_len
         return {
