@@ -135,7 +135,16 @@ def test_once_and_a_closed_pipe(program, served):
     engine, _, _ = served
     command = [program, "metrics", "--once", "--run-dir", str(engine.folder)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert values(families_of(text), "ringpack_engine_up") == {(): 1}
+    done = subprocess.run([need("promtool"), "check", "metrics"], input=text, text=True)
+    assert done.returncode == 0
+    parser = pytest.importorskip("prometheus_client.parser")
+    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    assert values(families, "ringpack_engine_up") == {(): 1}
+    assert values(families, "ringpack_engine_state")[("running",)] == 1
+    assert set(values(families, "ringpack_engine_info").values()) == {1}
+    stat = ringpack.stat(engine.run, engine.folder)
+    assert values(families, "ringpack_tokens") == {(): stat["tokens"]}
+    assert families["ringpack_tokens"].type == "counter" and "\n# EOF" not in text
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2 and "standard output" in done.stderr

@@ -18,8 +18,8 @@ enum { OPTION_RUN_DIR = 0x1000, OPTION_LISTEN, OPTION_ONCE };
 static const struct argp_option options[] = {
     {"listen", OPTION_LISTEN, "HOST:PORT", 0,
      "serve there (default " LISTEN_STANDARD "; port 0 is any free one)", 0},
-    {"once", OPTION_ONCE, NULL, 0, "print the metrics once, and end: for files of node_exporter",
-     0},
+    {"once", OPTION_ONCE, NULL, 0,
+     "print the metrics once, as text that node_exporter reads from files, and end", 0},
     {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engines' sockets", 0},
     {0},
 };
@@ -61,7 +61,7 @@ static int print_once(struct rp_watch *watch, struct rp_error *error)
 {
     int code = rp_watch_look(watch, RP_SERVE_PATIENCE_NS, error);
     if (code == 0)
-        rp_metrics_text(stdout, watch);
+        rp_metrics_text(stdout, watch, RP_METRICS_PROMETHEUS);
     return code;
 }
 

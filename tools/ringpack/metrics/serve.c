@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/defect.h"
+#include "cmd.h"
 #include "interrupt.h"
 #include "metrics/microhttpd.h"
 #include "metrics/page.h"
@@ -56,7 +57,7 @@ static void look(struct server *server)
 static unsigned say_metrics(struct server *server, FILE *out)
 {
     look(server);
-    rp_metrics_text(out, server->watch);
+    rp_metrics_text(out, server->watch, RP_METRICS_OPEN);
     return MHD_HTTP_OK;
 }
 
@@ -77,7 +78,8 @@ static unsigned say_stat(struct server *server, FILE *out)
     json_t *engines = json_array();
     for (size_t i = 0; i < server->watch->count; i++)
         json_array_append_new(engines, rp_watch_json(&server->watch->runs[i], now));
-    json_t *all = json_pack("{s:o, s:s}", "engines", engines, "trouble", server->trouble);
+    json_t *all = json_pack("{s:o, s:o}", "engines", engines, "trouble",
+                            rp_cmd_json_text(server->trouble));
     if (all)
         json_dumpf(all, out, JSON_COMPACT);
     json_decref(all);

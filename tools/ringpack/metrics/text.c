@@ -13,7 +13,12 @@
 
 #define PREFIX "ringpack_"
 
-/* A label's value, or the text of a HELP line: backslash, quote and line feed are escaped. */
+struct writer {
+    FILE *out;
+    enum rp_metrics_form form;
+};
+
+/* A label's value: backslash, quote and line feed are escaped. */
 static void put_escaped(FILE *out, const char *text)
 {
     for (; *text; text++) {
@@ -27,15 +32,25 @@ static void put_escaped(FILE *out, const char *text)
     }
 }
 
-static void put_head(FILE *out, const char *name, const char *type, const char *unit,
-                     const char *help)
+/* A type, and what its names end with where that is told in the head of Prometheus' form. */
+struct kind {
+    const char *type, *old_type, *suffix;
+};
+static const struct kind gauge = {"gauge", "gauge", ""}, counter = {"counter", "counter", "_total"},
+                         histogram = {"histogram", "histogram", ""},
+                         stateset = {"stateset", "gauge", ""}, info = {"info", "gauge", "_info"};
+
+/* `help` needs no escapes: families.c has plain words. */
+static void put_head(const struct writer *to, const char *name, const struct kind *kind,
+                     const char *unit, const char *help)
 {
-    fprintf(out, "# TYPE " PREFIX "%s %s\n", name, type);
-    if (unit)
-        fprintf(out, "# UNIT " PREFIX "%s %s\n", name, unit);
-    fprintf(out, "# HELP " PREFIX "%s ", name);
-    put_escaped(out, help);
-    putc('\n', out);
+    bool is_open = to->form == RP_METRICS_OPEN;
+    const char *suffix = is_open ? "" : kind->suffix;
+    fprintf(to->out, "# TYPE " PREFIX "%s%s %s\n", name, suffix,
+            is_open ? kind->type : kind->old_type);
+    if (unit && is_open)
+        fprintf(to->out, "# UNIT " PREFIX "%s %s\n", name, unit);
+    fprintf(to->out, "# HELP " PREFIX "%s%s %s\n", name, suffix, help);
 }
 
 static void put_label(FILE *out, const char *name, const json_t *value)
@@ -79,10 +94,11 @@ static void put_sample(FILE *out, const struct rp_family_group *group,
         fprintf(out, "} %d\n", json_is_true(value));
 }
 
-static void put_family(FILE *out, const struct rp_watch *watch, const struct rp_family_group *group,
-                       const struct rp_family *family)
+static void put_family(const struct writer *to, const struct rp_watch *watch,
+                       const struct rp_family_group *group, const struct rp_family *family)
 {
-    put_head(out, family->name, family->type == RP_COUNTER ? "counter" : "gauge", family->unit,
+    FILE *out = to->out;
+    put_head(to, family->name, family->type == RP_COUNTER ? &counter : &gauge, family->unit,
              family->help);
     for (size_t i = 0; i < watch->count; i++) {
         const struct rp_watched *run = &watch->runs[i];
@@ -127,9 +143,10 @@ static void put_histogram(FILE *out, const char *run, const json_t *rank)
                 labels, sum, labels, json_number_value(json_object_get(rank, "wait_seconds")));
 }
 
-static void put_waits(FILE *out, const struct rp_watch *watch)
+static void put_waits(const struct writer *to, const struct rp_watch *watch)
 {
-    put_head(out, "rank_wait_seconds", "histogram", "seconds",
+    FILE *out = to->out;
+    put_head(to, "rank_wait_seconds", &histogram, "seconds",
              "Waits of the rank's trainers for a batch that was not there.");
     for (size_t i = 0; i < watch->count; i++) {
         const struct rp_watched *run = &watch->runs[i];
@@ -141,23 +158,25 @@ static void put_waits(FILE *out, const struct rp_watch *watch)
 
 /* ---- families of the watch itself ------------------------------------------------------------ */
 
-static void put_states(FILE *out, const struct rp_watch *watch)
+static void put_states(const struct writer *to, const struct rp_watch *watch)
 {
-    put_head(out, "engine_up", "gauge", NULL, "1 if the engine of the run answers.");
+    FILE *out = to->out;
+    put_head(to, "engine_up", &gauge, NULL, "1 if the engine of the run answers.");
     for (size_t i = 0; i < watch->count; i++)
         fprintf(out, PREFIX "engine_up{run=\"%s\"} %d\n", watch->runs[i].run,
                 watch->runs[i].state == RP_WATCH_RUNNING);
-    put_head(out, "engine_state", "stateset", NULL, "What is known of the engine of the run.");
+    put_head(to, "engine_state", &stateset, NULL, "What is known of the engine of the run.");
     for (size_t i = 0; i < watch->count; i++)
         for (unsigned state = 0; state < RP_WATCH_STATE_COUNT; state++)
             fprintf(out, PREFIX "engine_state{run=\"%s\"," PREFIX "engine_state=\"%s\"} %d\n",
                     watch->runs[i].run, rp_watch_state_word(state), watch->runs[i].state == state);
 }
 
-static void put_info(FILE *out, const struct rp_watch *watch)
+static void put_info(const struct writer *to, const struct rp_watch *watch)
 {
+    FILE *out = to->out;
     static const char *const keys[] = {"version", "stream", "io"};
-    put_head(out, "engine", "info", NULL, "What does not change while an engine lives.");
+    put_head(to, "engine", &info, NULL, "What does not change while an engine lives.");
     for (size_t i = 0; i < watch->count; i++) {
         const struct rp_watched *run = &watch->runs[i];
         if (run->state != RP_WATCH_RUNNING)
@@ -169,16 +188,17 @@ static void put_info(FILE *out, const struct rp_watch *watch)
     }
 }
 
-static void put_times(FILE *out, const struct rp_watch *watch)
+static void put_times(const struct writer *to, const struct rp_watch *watch)
 {
+    FILE *out = to->out;
     uint64_t now = rp_now_ns();
-    put_head(out, "answer_age_seconds", "gauge", "seconds",
+    put_head(to, "answer_age_seconds", &gauge, "seconds",
              "Time since the engine's last answer, also of an engine that has ended.");
     for (size_t i = 0; i < watch->count; i++)
         if (watch->runs[i].stat)
             fprintf(out, PREFIX "answer_age_seconds{run=\"%s\"} %.3f\n", watch->runs[i].run,
                     (double)(now - watch->runs[i].answered_ns) * 1e-9);
-    put_head(out, "engine_uptime_seconds", "gauge", "seconds",
+    put_head(to, "engine_uptime_seconds", &gauge, "seconds",
              "Time since the engine's process began.");
     for (size_t i = 0; i < watch->count; i++) {
         bool lives = watch->runs[i].state == RP_WATCH_RUNNING;
@@ -189,16 +209,18 @@ static void put_times(FILE *out, const struct rp_watch *watch)
     }
 }
 
-void rp_metrics_text(FILE *out, const struct rp_watch *watch)
+void rp_metrics_text(FILE *out, const struct rp_watch *watch, enum rp_metrics_form form)
 {
-    put_states(out, watch);
-    put_info(out, watch);
-    put_times(out, watch);
-    put_waits(out, watch);
+    struct writer to = {out, form};
+    put_states(&to, watch);
+    put_info(&to, watch);
+    put_times(&to, watch);
+    put_waits(&to, watch);
     for (size_t g = 0; g < rp_family_group_count; g++)
         for (size_t f = 0; f < rp_family_groups[g].count; f++)
-            put_family(out, watch, &rp_family_groups[g], &rp_family_groups[g].families[f]);
-    fputs("# EOF\n", out);
+            put_family(&to, watch, &rp_family_groups[g], &rp_family_groups[g].families[f]);
+    if (form == RP_METRICS_OPEN)
+        fputs("# EOF\n", out);
 }
 
 /* ---- health ---------------------------------------------------------------------------------- */
