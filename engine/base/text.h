@@ -22,6 +22,10 @@ bool rp_text_bytes(const char *text, uint64_t *value);
 /** Whether `text` ends with `suffix` and has something before it: a file name with an extension. */
 bool rp_text_has_suffix(const char *text, const char *suffix);
 
+/** Put a question mark in the place of each byte that belongs to no valid UTF-8 character, as in a
+ * path in another encoding, or where a text was cut within a character. */
+void rp_text_make_utf8(char *text);
+
 /* Room for a path as a word of a command. */
 struct rp_text_shell {
     char text[1024];

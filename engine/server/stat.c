@@ -121,7 +121,7 @@ char *rp_engine_stat(struct rp_engine *engine)
     rp_stat_add_memory(object, engine);
     add_verification(object, engine, &counts);
     rp_engine_add_cache(object, engine);
-    json_object_set_new(object, "ledger", rp_stat_ledger(engine));
+    rp_stat_add_ledger(object, engine);
     json_object_set_new(object, "masks", masks_array(engine));
     json_object_set_new(object, "ranks", rp_stat_ranks(engine));
     json_object_set_new(object, "contract", contract_array(&engine->contract));

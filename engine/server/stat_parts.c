@@ -2,9 +2,12 @@
 /* See stat_parts.h. */
 #include "server/stat_parts.h"
 
+#include <stdio.h>
+
 #include "base/available.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "plan/ledger.h"
 #include "server/probe.h"
 #include "server/seats.h"
@@ -89,6 +92,15 @@ static json_t *age_of(uint64_t moment_ns)
     return moment_ns ? json_real(rp_stat_seconds(rp_now_ns() - moment_ns)) : json_null();
 }
 
+/* Why something failed. Paths in it may be of any bytes, and a long message is cut. */
+static json_t *reason_text(const char *reason)
+{
+    char text[sizeof(((struct rp_error *)0)->message)];
+    snprintf(text, sizeof text, "%s", reason);
+    rp_text_make_utf8(text);
+    return json_string(text);
+}
+
 static void add_copies(json_t *object, const struct rp_engine *engine)
 {
     struct rp_copy_counts copies = {0};
@@ -104,7 +116,7 @@ static void add_copies(json_t *object, const struct rp_engine *engine)
     set_count(object, "copy_bytes", copies.bytes);
     set_real(object, "copy_seconds", rp_stat_seconds(copies.ended_ns - copies.began_ns));
     json_object_set_new(object, "copy_error",
-                        copies.has_failed ? json_string(copies.reason) : json_null());
+                        copies.has_failed ? reason_text(copies.reason) : json_null());
 }
 
 static void add_scrubs(json_t *object, const struct rp_engine *engine)
@@ -117,7 +129,7 @@ static void add_scrubs(json_t *object, const struct rp_engine *engine)
     set_count(object, "scrub_failures", scrubs.failures);
     json_object_set_new(object, "scrub_age_seconds", age_of(scrubs.ended_ns));
     json_object_set_new(object, "scrub_error",
-                        scrubs.reason[0] ? json_string(scrubs.reason) : json_null());
+                        scrubs.reason[0] ? reason_text(scrubs.reason) : json_null());
 }
 
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
@@ -136,7 +148,7 @@ void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
     set_count(object, "save_bytes", saves->bytes);
     set_real(object, "save_seconds", rp_stat_seconds(saves->duration_ns));
     json_object_set_new(object, "save_error",
-                        saves->has_failed ? json_string(saves->reason) : json_null());
+                        saves->has_failed ? reason_text(saves->reason) : json_null());
     add_copies(object, engine);
     add_scrubs(object, engine);
 }
@@ -196,15 +208,16 @@ static json_t *ledger_entry(const struct rp_engine *engine, uint32_t number,
         "weight_share", (double)entry->weight / weights);
 }
 
-json_t *rp_stat_ledger(const struct rp_engine *engine)
+void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine)
 {
     uint32_t count = engine->config->source_count;
     struct position at = position_of(engine);
-    json_t *array = json_array();
+    json_t *array = json_array(), *row = json_null();
     struct rp_ledger_source *sources = rp_calloc(count, sizeof *sources);
     if (sources && at.token &&
         rp_plan_ledger(engine->probe, at.token, at.bytes, sources, NULL) == 0) {
         double weights = 0, tokens = 0;
+        row = json_integer((json_int_t)at.row);
         for (uint32_t s = 0; s < count; s++) {
             weights += (double)sources[s].weight;
             tokens += (double)sources[s].tokens;
@@ -213,5 +226,6 @@ json_t *rp_stat_ledger(const struct rp_engine *engine)
             json_array_append_new(array, ledger_entry(engine, s, &sources[s], weights, tokens));
     }
     free(sources);
-    return array;
+    json_object_set_new(object, "ledger_row", row);
+    json_object_set_new(object, "ledger", array);
 }

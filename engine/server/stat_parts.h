@@ -21,8 +21,9 @@ void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
 /** Saves, and their copies in the second location. */
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine);
 void rp_stat_add_memory(json_t *object, const struct rp_engine *engine);
-/** What the rows before next_row took of each source. */
-json_t *rp_stat_ledger(const struct rp_engine *engine);
+/** What the rows before ledger_row took of each source: that is next_row, or the row of the start
+ * where the state of next_row is not kept. */
+void rp_stat_add_ledger(json_t *object, const struct rp_engine *engine);
 /** An object for each seat. */
 json_t *rp_stat_ranks(const struct rp_engine *engine);
 

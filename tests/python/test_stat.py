@@ -6,12 +6,14 @@ import os
 import pty
 import subprocess
 import threading
+import types
 
 import pytest
 import ringpack
 from stat_kit import assert_documented, documented, keys_of
 from stream import Plan, lane_order
 from stream_kit import Corpus, Engine, Ranks, Stream, wait_until
+from watch_kit import FakeEngine, stat_of
 
 ROWS, WORLD, STEP_ROWS = 2, 2, 8
 LAYOUT = [("megatron", "u16", 3, [90]), ("megatron", "u16", 1, [40, 30])]
@@ -132,6 +134,7 @@ def test_the_ledger_is_the_oracles(run):
             stat = run.stat()
             documents, tokens = run.ledger(stat["next_row"])
             ledger = stat["ledger"]
+            assert stat["ledger_row"] == stat["next_row"]
             assert [source["source"] for source in ledger] == ["source-0", "source-1"]
             assert [source["documents"] for source in ledger] == documents
             assert [source["tokens"] for source in ledger] == tokens
@@ -226,6 +229,12 @@ def test_saves_and_copies(program, run):
     for words in "last second", "last minute", "source-1", "absent_known", "saves", "memory":
         assert words in page
     assert "1 failed; the last try: succeeded" in page
+
+
+def test_a_reason_that_is_missing_is_no_success(program, folder):
+    FakeEngine(folder, "odd", stat_of("odd", saves=1, save_failures=3))
+    shown = types.SimpleNamespace(engine=types.SimpleNamespace(run="odd"), folder=folder)
+    assert "3 failed; the last try: -" in page_of(program, shown)
 
 
 def test_speeds_of_late_end_when_nobody_reads(run):

@@ -134,6 +134,29 @@ static void a_path_is_one_word_of_a_command(void **state)
     check_shell(quotes);
 }
 
+static void a_text_becomes_utf8(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"", ""},
+        {"plain", "plain"},
+        {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"caf\xe9/x", "caf?/x"},                  /* ISO 8859-1 */
+        {"cut \xe2\x82", "cut ??"},               /* within a character */
+        {"\xc0\xaf \xe0\x80\xaf", "?? ???"},      /* longer than needed */
+        {"\xed\xa0\x80", "???"},                  /* a surrogate */
+        {"\xf4\x90\x80\x80 \xff\x80", "???? ??"}, /* above the last character */
+        {"\xef\xbf\xbf\xf4\x8f\xbf\xbf", "\xef\xbf\xbf\xf4\x8f\xbf\xbf"}, /* the last ones */
+        {"\xe2\x82\xe2\x82\xac", "??\xe2\x82\xac"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%s", texts[i][0]);
+        rp_text_make_utf8(text);
+        assert_string_equal(text, texts[i][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +166,7 @@ int main(void)
         cmocka_unit_test(the_nearest_word_is_suggested_if_it_is_near),
         cmocka_unit_test(a_suffix_has_something_before_it),
         cmocka_unit_test(a_path_is_one_word_of_a_command),
+        cmocka_unit_test(a_text_becomes_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

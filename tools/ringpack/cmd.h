@@ -52,8 +52,7 @@ int rp_cmd_report(const struct rp_error *error);
  * RP_EXIT_TROUBLE. `format` NULL: getopt has printed the mistake, so only the hint is printed. */
 int rp_cmd_misuse(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** A path or a name as a JSON string. If it is not UTF-8, each byte above 127 becomes a question
- * mark. */
+/** A path, a name or a message as a JSON string; rp_text_make_utf8 is applied to it. */
 json_t *rp_cmd_json_text(const char *text);
 
 /** Print a value to stdout and release it. */

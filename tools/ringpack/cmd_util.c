@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "cmd.h"
 
 static const char *error_name(int code)
@@ -81,10 +82,10 @@ json_t *rp_cmd_json_text(const char *text)
 {
     json_t *value = json_string(text);
     char *copy = value ? NULL : strdup(text);
-    for (char *c = copy; c && *c; c++)
-        *c = *c & 0x80 ? '?' : *c;
-    if (copy)
+    if (copy) {
+        rp_text_make_utf8(copy);
         value = json_string(copy);
+    }
     free(copy);
     return value ? value : json_null();
 }

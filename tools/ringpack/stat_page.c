@@ -221,6 +221,8 @@ static void print_ranks(const json_t *stat)
 static void print_ledger(const json_t *stat)
 {
     const json_t *ledger = json_object_get(stat, "ledger");
+    if (count_of(stat, "ledger_row") != count_of(stat, "next_row"))
+        printf("\nsources as they were at row %s", count_word(stat, "ledger_row").text);
     printf("\n%-20s%20s%10s%10s%12s%8s\n", "sources", "tokens", "share", "weight", "documents",
            "epochs");
     for (size_t i = 0; i < json_array_size(ledger); i++) {
@@ -253,8 +255,8 @@ static void print_saves(const json_t *stat, const struct saves *keys)
     putchar('\n');
     if (count_of(stat, keys->failures) > 0)
         printf("%10s%s failed; the last try: %s\n", "", count_word(stat, keys->failures).text,
-               json_is_string(json_object_get(stat, keys->error)) ? text_of(stat, keys->error)
-                                                                  : "succeeded");
+               json_is_null(json_object_get(stat, keys->error)) ? "succeeded"
+                                                                : text_of(stat, keys->error));
 }
 
 static void print_safety(const json_t *stat)
