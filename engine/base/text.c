@@ -146,6 +146,12 @@ const char *rp_text_shell(struct rp_text_shell *word, const char *path)
     return quote(word, path[0] == '-' ? "./" : "", path);
 }
 
+const char *rp_text_hint_path(struct rp_text_shell *word, const char *path)
+{
+    const char *text = rp_text_shell(word, path);
+    return strlen(text) <= RP_HINT_PATH_BYTES ? text : "PATH";
+}
+
 const char *rp_text_shell_word(struct rp_text_shell *word, const char *text)
 {
     return quote(word, "", text);

@@ -39,6 +39,13 @@ const char *rp_text_shell_word(struct rp_text_shell *word, const char *text);
 #define RP_TEXT_SHELL(path) rp_text_shell(&(struct rp_text_shell){{0}}, path)
 #define RP_TEXT_SHELL_WORD(text) rp_text_shell_word(&(struct rp_text_shell){{0}}, text)
 
+/* A path of so many bytes, with its quotes, fits into each hint of an error (ringpack/error.h). */
+#define RP_HINT_PATH_BYTES 200u
+/** A path as in rp_text_shell, or "PATH" if it is too long for a hint: a command that is cut would
+ * be another. The message of the error has the path. */
+const char *rp_text_hint_path(struct rp_text_shell *word, const char *path);
+#define RP_HINT_PATH(path) rp_text_hint_path(&(struct rp_text_shell){{0}}, path)
+
 /* A longer word is never suggested, and nothing is suggested for it. */
 #define RP_TEXT_WORD_MAX 64
 

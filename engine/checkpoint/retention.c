@@ -237,9 +237,8 @@ static int fail_no_target(const struct rp_locked_dir *locked, uint64_t sequence,
         char path[RP_SET_ASIDE_NAME_BYTES + RP_NAME_BYTES + 1];
         snprintf(path, sizeof path, "%s/%s", list[i].name, name.text);
         if (faccessat(locked->dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-            snprintf(hint, sizeof hint,
-                     "it was set aside: `cd %.240s && mv %s .`, then the same again",
-                     RP_TEXT_SHELL(locked->path), path);
+            snprintf(hint, sizeof hint, "it was set aside: `cd %s && mv %s .`, then the same again",
+                     RP_HINT_PATH(locked->path), path);
     }
     free(list);
     return rp_fail(error, -RP_E_USAGE, hint, "%s: there is no checkpoint with sequence %" PRIu64,

@@ -73,7 +73,7 @@ static int fail_too_long_at_start(const struct rp_probe *probe, const struct rp_
     snprintf(hint, sizeof hint, "run `ringpack index --dtype %s --mask %s%s%s %s` once",
              rp_token_type_name(layout->type), RP_TEXT_SHELL_WORD(layout->mask.name),
              layout->mask.rule.ignores ? " --mask-value ignore" : "",
-             layout->mask.rule.of_next ? " --mask-of next" : "", RP_TEXT_SHELL(probe->path));
+             layout->mask.rule.of_next ? " --mask-of next" : "", RP_HINT_PATH(probe->path));
     return rp_fail(error, -RP_E_FORMAT, hint,
                    "%s: too long to be read at every start: expected a sidecar, or at most %" PRIu64
                    " bytes, found %" PRIu64,

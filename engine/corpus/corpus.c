@@ -232,7 +232,7 @@ int rp_source_explain(const struct rp_source *source, uint64_t document, struct 
     snprintf(hint, sizeof hint,
              opened->found.index_path ? "restore the index, or write the shard again"
                                       : "restore the file and run `ringpack index %s` again",
-             RP_TEXT_SHELL(opened->shard.path));
+             RP_HINT_PATH(opened->shard.path));
     return rp_fail(error, -RP_E_CORRUPT, hint,
                    "source `%s`, document %" PRIu64 " (document %" PRIu64 " of %s): %s",
                    source->name, document, document - source->first[s], opened->shard.path,

@@ -48,7 +48,7 @@ void rp_encoded_hint(const struct rp_encoded *encoded, const char *path, char *h
             ? "convert it once (for text, add --tokenizer FILE): `ringpack convert -o PREFIX %s`"
             : "convert it once: `ringpack convert --no-append-eos -o PREFIX %s`, or with "
               "--eos ID where documents do not end with one",
-        RP_TEXT_SHELL(path));
+        RP_HINT_PATH(path));
 }
 
 int rp_encoded_refuse(const struct rp_encoded *encoded, const char *path, bool is_folder,

@@ -74,7 +74,7 @@ int rp_mask_check(const struct rp_mask_choice *choice, const struct rp_mask_orig
     snprintf(hint, sizeof hint,
              "run `ringpack index --mask %s%s%s %s`: masks are read when a file is indexed",
              RP_TEXT_SHELL_WORD(wanted.name), wanted.rule.ignores ? " --mask-value ignore" : "",
-             wanted.rule.of_next ? " --mask-of next" : "", RP_TEXT_SHELL(path));
+             wanted.rule.of_next ? " --mask-of next" : "", RP_HINT_PATH(path));
     return rp_fail(error, -RP_E_MISMATCH, hint, "%s: mask: expected %s, found %s in its index",
                    path, expected, found);
 }

@@ -51,7 +51,7 @@ int rp_readers_convert(const struct rp_probe *probe, const char *found, struct r
     snprintf(hint, sizeof hint,
              "convert it once: `ringpack convert --no-append-eos -o PREFIX %s`, or with --eos ID "
              "where documents do not end with one",
-             RP_TEXT_SHELL(probe->path));
+             RP_HINT_PATH(probe->path));
     return rp_readers_refuse(probe, found, hint, error);
 }
 

@@ -53,7 +53,7 @@ static int stale(const struct rp_opened *opened, const char *field, const char *
         hint, sizeof hint,
         "if the change is meant, run `ringpack index %s` again: old runs cannot be resumed then;"
         " if not, restore the file",
-        RP_TEXT_SHELL(opened->shard.path));
+        RP_HINT_PATH(opened->shard.path));
     return rp_fail(error, -RP_E_CHANGED, hint,
                    "%s: it is not what its sidecar %s describes: %s: expected %s, found %s",
                    opened->shard.path, opened->found.sidecar.path, field, expected, found);
@@ -192,7 +192,7 @@ static int check_indexed_mask(const struct rp_opened *opened, struct rp_error *e
              remote ? "run `ringpack index --index-dir DIR %s` and set index_dir: DIR, or set "
                       "mask: none"
                     : "run `ringpack index %s`, or set mask: none",
-             RP_TEXT_SHELL(opened->shard.path));
+             RP_HINT_PATH(opened->shard.path));
     bool is_there = remote ? remote->has_spans : access(path, F_OK) == 0;
     int code = !is_there
                    ? 0
@@ -283,7 +283,7 @@ static int fail_no_sidecar(const struct rp_opened *opened, struct rp_error *erro
     if (opened->found.eos != RP_EOS_NONE)
         snprintf(eos, sizeof eos, " --eos %" PRId64, opened->found.eos);
     snprintf(hint, sizeof hint, "run `ringpack index --format %s%s%s %s` once",
-             rp_format_name(opened->found.format), dtype, eos, RP_TEXT_SHELL(opened->shard.path));
+             rp_format_name(opened->found.format), dtype, eos, RP_HINT_PATH(opened->shard.path));
     return rp_fail(error, -RP_E_FORMAT, hint,
                    "%s: %" PRIu64
                    " bytes without an index of their documents: expected a sidecar, found none",

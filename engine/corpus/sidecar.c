@@ -42,7 +42,7 @@ static int damaged(const struct rp_sidecar *sidecar, const char *token_path, int
                    const char *what, uint64_t expected, uint64_t found, struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint, REBUILD_HINT, RP_TEXT_SHELL(token_path));
+    snprintf(hint, sizeof hint, REBUILD_HINT, RP_HINT_PATH(token_path));
     return rp_fail(error, code, hint,
                    "%s: damaged sidecar: %s: expected %" PRIu64 ", found %" PRIu64, sidecar->path,
                    what, expected, found);
@@ -52,7 +52,7 @@ static int damaged_hash(const struct rp_sidecar *sidecar, const char *token_path
                         struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint, REBUILD_HINT, RP_TEXT_SHELL(token_path));
+    snprintf(hint, sizeof hint, REBUILD_HINT, RP_HINT_PATH(token_path));
     return rp_fail(error, -RP_E_CORRUPT, hint, "%s: damaged sidecar: the hash of the %s is wrong",
                    sidecar->path, what);
 }
@@ -89,7 +89,7 @@ static int fail_old_version(const struct rp_sidecar *sidecar, const char *token_
                             struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint, REBUILD_HINT, RP_TEXT_SHELL(token_path));
+    snprintf(hint, sizeof hint, REBUILD_HINT, RP_HINT_PATH(token_path));
     return rp_fail(error, -RP_E_VERSION, hint,
                    "%s: version: expected %u, found 1, whose document table has another form",
                    sidecar->path, RP_SIDECAR_VERSION);

@@ -50,7 +50,7 @@ static int keep(void *context, uint64_t byte, uint32_t tokens, const struct rp_s
     uint64_t ends = (building->spans.bytes + span_count * sizeof *spans) / sizeof *spans;
     if (building->has_limit && building->lengths.bytes / 4 == RP_TABLE_AT_OPEN_MAX) {
         char hint[sizeof error->hint];
-        snprintf(hint, sizeof hint, "run `ringpack index %s` once", RP_TEXT_SHELL(probe->path));
+        snprintf(hint, sizeof hint, "run `ringpack index %s` once", RP_HINT_PATH(probe->path));
         return rp_fail(error, -RP_E_FORMAT, hint,
                        "%s: more than %u documents: expected a sidecar, found none", probe->path,
                        RP_TABLE_AT_OPEN_MAX);

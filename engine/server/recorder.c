@@ -190,12 +190,13 @@ int rp_recorder_check(const struct rp_recorder *recorder, const struct rp_checkp
         hint, sizeof hint,
         "no checkpoint was changed. Mount the directory's file system and start again; or add "
         "`--resume fresh` to begin at row 0; or, to use the directory that is there now, `rm %s`",
-        RP_TEXT_SHELL(recorder->path));
+        RP_HINT_PATH(recorder->path));
     return rp_fail(error, -RP_E_EMPTY, hint,
                    "checkpoint_dir %s: expected the directory in which run `%s` saved row %" PRIu64
-                   " (on %s UTC, device %u:%u); found another directory, with %s (device %u:%u)",
+                   " (on %s UTC, device %u:%u); found another directory, with %s (device %u:%u); "
+                   "the record of the run is %s",
                    path, recorder->run, known->row, known->date, major(then), minor(then), found,
-                   major(now), minor(now));
+                   major(now), minor(now), recorder->path);
 }
 
 /* ---- noting ---------------------------------------------------------------------------------- */

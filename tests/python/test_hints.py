@@ -36,6 +36,17 @@ def test_paths_in_hints_are_words_of_a_shell(program, folder, name):
     subprocess.run([program, *command[1:], "-q"], check=True)
 
 
+def test_a_path_that_is_too_long_for_a_hint(program, folder):
+    """A command that is cut would be another; the message has the path."""
+    place = folder / ("it's " * 40) / ("long " * 40)
+    place.mkdir(parents=True)
+    lines = place / "x.jsonl"
+    lines.write_text('{"text": "x"}\n')
+    done = run(program, "inspect", lines)
+    assert str(lines) in done.stderr
+    assert [command[-1] for command in commands(done.stderr)] == ["PATH"]
+
+
 def test_a_path_that_begins_with_a_dash(program, folder):
     (folder / "-x.jsonl").write_text('{"text": "x"}\n')
     done = run(program, "inspect", "--", "-x.jsonl", cwd=folder)

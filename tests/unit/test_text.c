@@ -132,6 +132,13 @@ static void a_path_is_one_word_of_a_command(void **state)
     assert_true(strlen(cut) < sizeof(struct rp_text_shell) && cut[strlen(cut) - 1] == '\'');
     quotes[200] = 0;
     check_shell(quotes);
+    char path[RP_HINT_PATH_BYTES + 2];
+    memset(path, 'a', sizeof path - 1);
+    path[sizeof path - 1] = 0;
+    assert_string_equal(RP_HINT_PATH(path), "PATH");
+    assert_string_equal(RP_HINT_PATH(path + 1), path + 1);
+    path[sizeof path - 2] = ' '; /* it needs quotes, whose bytes count */
+    assert_string_equal(RP_HINT_PATH(path + 1), "PATH");
 }
 
 static void a_text_becomes_utf8(void **state)

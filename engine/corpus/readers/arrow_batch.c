@@ -249,7 +249,7 @@ static int fail_mask(const struct rp_arrow_batch *batch, uint64_t row, const cha
 static int fail_too_long_at_start(const struct rp_probe *probe, struct rp_error *error)
 {
     char hint[sizeof error->hint];
-    snprintf(hint, sizeof hint, "run `ringpack index %s` once", RP_TEXT_SHELL(probe->path));
+    snprintf(hint, sizeof hint, "run `ringpack index %s` once", RP_HINT_PATH(probe->path));
     return rp_fail(error, -RP_E_FORMAT, hint,
                    "%s: its masks are too long to be read at every start: expected a "
                    "sidecar, found none",

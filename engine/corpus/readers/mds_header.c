@@ -105,7 +105,7 @@ static int fail_text(const struct rp_probe *probe, const char *column, struct rp
     snprintf(hint, sizeof hint,
              "convert it once: `ringpack convert --tokenizer tokenizer.json --column %s -o PREFIX "
              "%s`",
-             RP_TEXT_SHELL_WORD(column), RP_TEXT_SHELL(probe->path));
+             RP_TEXT_SHELL_WORD(column), RP_HINT_PATH(probe->path));
     return rp_readers_refuse(probe, "an MDS shard of text", hint, error);
 }
 
