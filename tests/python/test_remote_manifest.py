@@ -26,7 +26,7 @@ from remote_kit import (  # with the fixtures `bucket`, `environment` and `store
     store,
 )
 from stream_kit import Corpus, Engine, Ranks, Stream, Taken, Written, wait_until
-from test_manifest import LAYOUT, raw_config, write_raw
+from test_manifest import EOS, LAYOUT, raw_config, write_raw
 
 INPUTS = {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711}  # as serve_all has them
 BLOCKS = {"shuffle": "block", "block_documents": 8, "window_blocks": 2}
@@ -236,6 +236,29 @@ def test_an_outdated_sidecar_does_not_count(program, folder, store):
     again = index(program, folder, config)
     assert "another sidecar now" in again["why"] and again["shards_read"] == 0
     assert again["fingerprint_full"] == read["fingerprint_full"]
+
+
+def test_a_sidecar_of_other_tokens_is_mended_as_the_message_says(program, folder, store):
+    """No older manifest tells that the tokens were replaced after the sidecar was made."""
+    config = raw_objects(store, folder, 1)
+    [url], sidecars = config["sources"][0]["shards"], folder / "sidecars"
+    remake = "-q", "--dtype", "u16", "--format", "raw", "--eos", EOS, "--index-dir", sidecars, url
+    output_of(program, "index", *remake)
+    path = store.folder / "s00000.bin"
+    path.write_bytes(path.read_bytes()[::-1])
+    config = {**config, "index_dir": str(sidecars), **BLOCKS}
+    assert index(program, folder, config)["shards_read"] == 0
+    said = stopped(program, folder, config)
+    assert_refusal(2, said, "the store returned other bytes", "--index-dir DIR`", "index -c CONFIG")
+    output_of(program, "index", *remake)
+    again = index(program, folder, config)
+    assert (again["outcome"], again["shards_read"]) == ("written anew", 1)
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            assert ranks.turn() is not None
+    finally:
+        engine.kill()
 
 
 def test_an_object_without_identity_counts_as_changed(program, folder, store):

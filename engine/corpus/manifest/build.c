@@ -145,31 +145,34 @@ static int list_file(struct rp_manifest_build *build, struct rp_build_shard *sha
     return is_good ? 0 : fail_memory(build, error);
 }
 
+struct listed {
+    const char *name, *url; /* without and with its query */
+};
+
 static int compare_names(const void *a, const void *b)
 {
-    const struct rp_remote *const *first = a, *const *second = b;
-    return strcmp((*first)->name, (*second)->name);
+    return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
 }
 
 /* A manifest has no queries, and neither have the names of sidecars. So no two objects may differ
  * in the query alone. */
 static int check_queries(const struct rp_manifest_build *build, struct rp_error *error)
 {
-    const struct rp_remote **sorted = rp_calloc(build->remote_count, sizeof *sorted);
+    struct listed *sorted = rp_calloc(build->remote_count, sizeof *sorted);
     int code = sorted ? 0 : fail_memory(build, error);
     for (size_t i = 0; i < build->remote_count && code == 0; i++)
-        sorted[i] = &build->remotes[i];
+        sorted[i] = (struct listed){build->remotes[i].name, build->remotes[i].url};
     if (code == 0)
         qsort(sorted, build->remote_count, sizeof *sorted, compare_names);
     for (size_t i = 1; i < build->remote_count && code == 0; i++)
-        if (!strcmp(sorted[i - 1]->name, sorted[i]->name) &&
-            strcmp(sorted[i - 1]->url, sorted[i]->url) != 0)
+        if (!strcmp(sorted[i - 1].name, sorted[i].name) &&
+            strcmp(sorted[i - 1].url, sorted[i].url) != 0)
             code = rp_fail(error, -RP_E_CONFIG,
                            "name an object with one query; copy objects that only a query tells "
                            "apart to a disk, or to a store where their paths differ",
                            "%s: listed with two queries; a manifest keeps no query (it may be a "
                            "secret), so it cannot tell two such objects apart",
-                           sorted[i]->name);
+                           sorted[i].name);
     free(sorted);
     return code;
 }
