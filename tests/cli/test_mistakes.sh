@@ -88,7 +88,7 @@ for state in "$saved" token padded; do
     kill "$engine"
     wait "$engine" || fail "$(cat serve.log)"
 done
-status 2 "$saved: a checkpoint of a run|ringpack checkpoint show" "$ringpack" inspect "$saved"
+status 0 "plan digest" "$ringpack" inspect "$saved"
 printf x | dd of="$saved" bs=1 seek=100 conv=notrunc status=none
 status 2 'RP_E_CORRUPT|ringpack checkpoint list' "$ringpack" checkpoint show "$saved"
 status 2 'RP_E_CORRUPT|ringpack checkpoint list' "$ringpack" serve -c c.yaml --state "$saved"
