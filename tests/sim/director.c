@@ -159,6 +159,7 @@ void director_start_trainer(struct story *story, uint32_t number)
     snprintf(trainer->name, sizeof trainer->name, "trainer%u.%u", trainer->rank % 100,
              trainer->replica);
     story->row_peak = rp_max_u64(story->row_peak, trainers_come_to(story));
+    story->row_high = rp_max_u64(story->row_high, trainers_come_to(story));
     trainer->process = sim_spawn(trainer->name, trainer_main, trainer);
     story->counts.trainers++;
 }

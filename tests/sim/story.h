@@ -118,7 +118,7 @@ struct story {
     bool checkpoints;
     bool sidecars;     /* token files have sidecars, so reads may return wrong bits */
     bool has_rotted;   /* a bit of a checkpoint has flipped; once in a story, to leave one intact */
-    uint64_t row_high; /* all ranks have taken the rows below it, at some time */
+    uint64_t row_high; /* all ranks have taken the rows below it, or restarted after them */
     /* The highest row_now since a checkpoint was asked for, or row from which trainers restart: one
      * may die before it knows that the engine has accepted its state. */
     uint64_t row_peak;
