@@ -146,6 +146,7 @@ void director_start_engine(struct story *story)
     story->rollback_pending = story->engine_told = story->end_is_open = false;
     story->engine = sim_spawn("engine", engine_main, story);
     story->life.may_wait |= story->life.begun;
+    story->life.engine_replaced |= story->life.begun;
     story->counts.engines++;
 }
 

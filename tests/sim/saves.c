@@ -14,12 +14,17 @@
 #define RETURNS_MAX 4u
 #define PATIENCE_NS (10 * SIM_S)
 
-void director_ask_checkpoint(struct story *story)
+/* To be called before anything happens that the engine may learn of later. */
+static void note_rows(struct story *story)
+{
+    story->row_low = UINT64_MAX;
+    story->row_peak = rp_max_u64(story->row_now, trainers_come_to(story));
+}
+
+static void ask(struct story *story)
 {
     char *path = NULL;
     struct rp_error error = {0};
-    story->row_low = UINT64_MAX;
-    story->row_peak = rp_max_u64(story->row_now, trainers_come_to(story));
     if (rp_run_checkpoint("/run", NULL, &path, &error) < 0) {
         sim_trace("no checkpoint: %s", error.message);
         return;
@@ -46,10 +51,16 @@ void director_ask_checkpoint(struct story *story)
     rp_text_free(path);
 }
 
+void director_ask_checkpoint(struct story *story)
+{
+    note_rows(story);
+    ask(story);
+}
+
 static void *saver_main(void *argument)
 {
     struct story *story = argument;
-    director_ask_checkpoint(story);
+    ask(story);
     sim_exit(0);
 }
 
@@ -67,16 +78,20 @@ static void await_thread(const struct sim_process *saver)
         rp_sleep_ns(SIM_MS / 50);
 }
 
-/* The trainer dies during the copy, and returns at once. */
+/* The trainer dies during the copy, and returns at once: from an old state only if no engine has
+ * been replaced in this life, since a new engine does not know how far absent trainers have come.
+ */
 static void return_during_save(struct story *story, uint32_t number)
 {
     struct trainer *trainer = &story->trainers[number];
+    note_rows(story);
     struct sim_process *saver = sim_spawn("saver", saver_main, story);
     await_thread(saver);
     let_run(story);
     story->counts.kills += !trainer->process->dead;
     sim_kill(trainer->process);
-    if (!trainer->done && story_chance(story, 600))
+    bool is_known = !story->life.engine_replaced;
+    if (!trainer->done && is_known && story_chance(story, 600))
         director_fall_back(story, number);
     else if (!trainer->done)
         director_restart_trainer(story, number, trainer->saved);

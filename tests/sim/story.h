@@ -93,9 +93,10 @@ struct life {
     unsigned wrong_releases; /* or writes a wrong release watermark and dies */
     bool leave;              /* trainers are to detach */
     uint64_t batches;
-    bool begun;        /* a trainer has begun, */
-    uint64_t step_row; /* at this step boundary */
-    uint64_t row_high; /* of the story, when the life began */
+    bool engine_replaced; /* after a trainer had begun */
+    bool begun;           /* a trainer has begun, */
+    uint64_t step_row;    /* at this step boundary */
+    uint64_t row_high;    /* of the story, when the life began */
     bool saves_ahead; /* checkpoints of this life may be of later rows than trainers restart from */
     uint64_t end_row; /* row at which the first trainer ended, padding included; or 0 */
 };
