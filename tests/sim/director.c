@@ -146,21 +146,28 @@ void director_start_engine(struct story *story)
     story->rollback_pending = story->engine_told = story->end_is_open = false;
     story->engine = sim_spawn("engine", engine_main, story);
     story->life.may_wait |= story->life.begun;
-    story->life.engine_replaced |= story->life.begun;
     story->counts.engines++;
 }
 
 /* ---- trainers -------------------------------------------------------------------------------- */
 
+/* The engine may count for a trainer what its state says, even if it dies before its first batch.
+ */
+static void note_claims(struct story *story)
+{
+    story->row_peak = rp_max_u64(story->row_peak, trainers_come_to(story));
+    story->row_high = rp_max_u64(story->row_high, trainers_come_to(story));
+}
+
 void director_start_trainer(struct story *story, uint32_t number)
 {
     struct trainer *trainer = &story->trainers[number];
+    note_claims(story);
     trainer->done = trainer->failed = trainer->ended = trainer->detaches = false;
     trainer->at = trainer->start.row;
     snprintf(trainer->name, sizeof trainer->name, "trainer%u.%u", trainer->rank % 100,
              trainer->replica);
-    story->row_peak = rp_max_u64(story->row_peak, trainers_come_to(story));
-    story->row_high = rp_max_u64(story->row_high, trainers_come_to(story));
+    note_claims(story);
     trainer->process = sim_spawn(trainer->name, trainer_main, trainer);
     story->counts.trainers++;
 }

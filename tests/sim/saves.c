@@ -78,9 +78,16 @@ static void await_thread(const struct sim_process *saver)
         rp_sleep_ns(SIM_MS / 50);
 }
 
-/* The trainer dies during the copy, and returns at once: from an old state only if no engine has
- * been replaced in this life, since a new engine does not know how far absent trainers have come.
- */
+/* An engine does not know how far trainers have come that have not attached to it. */
+static bool are_known(const struct story *story)
+{
+    for (uint32_t r = 0; r < story->life.trainers; r++)
+        if (story->trainers[r].engine != story->engine)
+            return false;
+    return true;
+}
+
+/* The trainer dies during the copy, and returns at once. */
 static void return_during_save(struct story *story, uint32_t number)
 {
     struct trainer *trainer = &story->trainers[number];
@@ -90,8 +97,7 @@ static void return_during_save(struct story *story, uint32_t number)
     let_run(story);
     story->counts.kills += !trainer->process->dead;
     sim_kill(trainer->process);
-    bool is_known = !story->life.engine_replaced;
-    if (!trainer->done && is_known && story_chance(story, 600))
+    if (!trainer->done && are_known(story) && story_chance(story, 600))
         director_fall_back(story, number);
     else if (!trainer->done)
         director_restart_trainer(story, number, trainer->saved);

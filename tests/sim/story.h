@@ -58,13 +58,14 @@ struct trainer {
     uint32_t rank, replica;
     char name[16];
     struct sim_process *process;
-    struct token start;             /* token to attach with; size 0 = none */
-    uint64_t start_low, start_high; /* rows at which it may begin */
-    struct token saved, older;      /* the newest token that it has kept, and the one before */
-    struct token first;             /* the first one of this life, or of the last rollback */
-    uint64_t at;                    /* first row of the micro-batch that it takes next */
-    uint64_t began;                 /* `at` when its process attached */
-    uint64_t farthest;              /* the highest `at` of this life since the last rollback */
+    const struct sim_process *engine; /* to which it has attached last */
+    struct token start;               /* token to attach with; size 0 = none */
+    uint64_t start_low, start_high;   /* rows at which it may begin */
+    struct token saved, older;        /* the newest token that it has kept, and the one before */
+    struct token first;               /* the first one of this life, or of the last rollback */
+    uint64_t at;                      /* first row of the micro-batch that it takes next */
+    uint64_t began;                   /* `at` when its process attached */
+    uint64_t farthest;                /* the highest `at` of this life since the last rollback */
     uint64_t kill_row; /* it is killed soon after it has taken the rows below this one; 0 = not */
     bool falls_back;   /* it restarts from another token than the newest */
     bool done, failed, ended, detaches;
@@ -93,10 +94,9 @@ struct life {
     unsigned wrong_releases; /* or writes a wrong release watermark and dies */
     bool leave;              /* trainers are to detach */
     uint64_t batches;
-    bool engine_replaced; /* after a trainer had begun */
-    bool begun;           /* a trainer has begun, */
-    uint64_t step_row;    /* at this step boundary */
-    uint64_t row_high;    /* of the story, when the life began */
+    bool begun;        /* a trainer has begun, */
+    uint64_t step_row; /* at this step boundary */
+    uint64_t row_high; /* of the story, when the life began */
     bool saves_ahead; /* checkpoints of this life may be of later rows than trainers restart from */
     uint64_t end_row; /* row at which the first trainer ended, padding included; or 0 */
 };

@@ -110,6 +110,7 @@ static void begin(struct trainer *trainer, uint64_t row)
         sim_fail("%s begins at row %u; %u to %u expected", trainer->name, (unsigned)row,
                  (unsigned)trainer->start_low, (unsigned)trainer->start_high);
     trainer->at = trainer->began = row;
+    trainer->engine = trainer->story->engine;
     struct life *life = &trainer->story->life;
     if (!life->begun)
         life->step_row = row;
