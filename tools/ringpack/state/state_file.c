@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/file.h"
@@ -66,21 +65,10 @@ static const struct rp_saved_form *form_of(const uint8_t *data, uint64_t bytes)
     return NULL;
 }
 
-static int open_map(struct rp_map *map, const char *path, struct rp_error *error)
-{
-    uint64_t bytes;
-    int fd = rp_file_open_read(path, &bytes, error);
-    if (fd < 0)
-        return fd;
-    int code = rp_map_file(map, fd, bytes, path, error);
-    close(fd);
-    return code;
-}
-
 bool rp_saved_claimed(const char *path)
 {
     struct rp_map map;
-    if (open_map(&map, path, NULL) < 0)
+    if (rp_map_open(&map, path, NULL) < 0)
         return false;
     bool is_claimed = form_of(map.data, map.bytes) != NULL;
     rp_map_close(&map);
@@ -90,7 +78,7 @@ bool rp_saved_claimed(const char *path)
 int rp_saved_read(const char *path, char **token, size_t *bytes, struct rp_error *error)
 {
     struct rp_map map;
-    int code = open_map(&map, path, error);
+    int code = rp_map_open(&map, path, error);
     if (code < 0)
         return code;
     struct rp_saved_search search = {.path = path, .data = map.data, .bytes = map.bytes};
