@@ -488,9 +488,7 @@ int rp_cmd_attach(int argc, char **argv)
         "Ctrl-C ends it with the summary. Exit status: 0 fine, 2 trouble.";
     const struct argp argp = {.options = options, .parser = parse, .args_doc = "[RUN]", .doc = doc};
     struct arguments arguments = {.client = {.struct_size = sizeof arguments.client}};
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     if (!arguments.client.run)
         arguments.client.run = "default";

@@ -336,9 +336,7 @@ int rp_cmd_checkpoint(int argc, char **argv)
             "tokens and ended before any progress, the newest checkpoint is ahead of them: "
             "`rewind` before a start without tokens."};
     struct arguments arguments = {0};
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     struct rp_text_near near = {.word = arguments.action};
     for (size_t i = 0; i < RP_ARRAY_COUNT(actions); i++) {

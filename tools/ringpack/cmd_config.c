@@ -128,10 +128,8 @@ int rp_cmd_config_run(const struct rp_cmd_verb *verb, void *arguments, int argc,
     rp_config_init(&config);
     first->config = &config;
     first->verb = verb;
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    int status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) == RP_EXIT_FINE &&
-        argp_parse(&argp, argc, argv, 0, NULL, arguments) == 0)
+    int status = rp_cmd_parse(&argp, argc, argv, arguments);
+    if (status == RP_EXIT_FINE)
         status = verb->finish ? verb->finish(first) : rp_cmd_config_finish(first);
     if (status == RP_EXIT_FINE)
         status = verb->run(arguments, &config);

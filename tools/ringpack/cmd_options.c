@@ -71,7 +71,7 @@ static int check(const struct known *known, int argc, char *const *argv)
     return RP_EXIT_FINE;
 }
 
-int rp_cmd_check_argp(const struct argp *argp, int argc, char *const *argv)
+static int check_argp(const struct argp *argp, int argc, char *const *argv)
 {
     static const char *const usual[] = {"help", "usage", "version"}; /* argp has these itself */
     struct known known = {.count = 0};
@@ -79,6 +79,15 @@ int rp_cmd_check_argp(const struct argp *argp, int argc, char *const *argv)
     for (size_t i = 0; i < RP_ARRAY_COUNT(usual); i++)
         add(&known, usual[i], false);
     return check(&known, argc, argv);
+}
+
+int rp_cmd_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    argp_err_exit_status = RP_EXIT_TROUBLE;
+    if (check_argp(argp, argc, argv) != RP_EXIT_FINE ||
+        argp_parse(argp, argc, argv, 0, NULL, input) != 0)
+        return RP_EXIT_TROUBLE;
+    return RP_EXIT_FINE;
 }
 
 int rp_cmd_check_getopt(const struct option *options, int argc, char *const *argv)

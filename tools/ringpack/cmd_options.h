@@ -6,9 +6,13 @@
 #include <argp.h>
 #include <getopt.h>
 
-/** Returns 0 if every long option of the command line is an option or an abbreviation of one, or
- * RP_EXIT_TROUBLE after reporting the first that is not. argp and getopt parse afterwards. */
-int rp_cmd_check_argp(const struct argp *argp, int argc, char *const *argv);
+/** Parse the command line of a verb into `input`. Returns RP_EXIT_FINE, or RP_EXIT_TROUBLE after
+ * reporting a mistake: the nearest option is suggested for a long option that is none. argp itself
+ * ends the process at most mistakes, with the same status. */
+int rp_cmd_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/** Returns RP_EXIT_FINE if every long option is one of these or an abbreviation of one, or
+ * RP_EXIT_TROUBLE after reporting the first that is not. getopt parses afterwards. */
 int rp_cmd_check_getopt(const struct option *options, int argc, char *const *argv);
 
 #endif

@@ -123,9 +123,7 @@ int rp_cmd_ps(int argc, char **argv)
         .doc = "List the engines of this machine and user."
                "\vExit status 1: a run that was named has no engine, or one that does not answer."};
     struct arguments arguments = {0};
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }

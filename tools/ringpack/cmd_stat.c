@@ -74,9 +74,7 @@ int rp_cmd_stat(int argc, char **argv)
                               .args_doc = "[RUN]",
                               .doc = "Show what a running engine is doing."};
     struct arguments arguments = {0};
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return stat_run(&arguments);
 }

@@ -250,9 +250,7 @@ int rp_cmd_audit(int argc, char **argv)
     struct arguments arguments = {0};
     struct rp_audit audit = {.rows = 0};
     struct rp_error error = {0};
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     rp_interrupt_catch();
     int code = open_sides(&audit, &arguments, &error);

@@ -294,9 +294,7 @@ int rp_cmd_demo(int argc, char **argv)
             "compare. Exit status 0: identical, 1: different, 2: trouble."};
     struct demo demo = {.seconds = SECONDS_STANDARD, .engine = RP_NO_CHILD};
     struct rp_error error = {0};
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(&argp, argc, argv, 0, NULL, &demo) != 0)
+    if (rp_cmd_parse(&argp, argc, argv, &demo) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     int code = rp_job_open(&demo.job, NULL, demo.verbose, &error);
     if (code >= 0)

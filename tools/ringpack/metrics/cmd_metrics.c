@@ -113,9 +113,7 @@ int rp_cmd_metrics(int argc, char **argv)
                "  ringpack metrics --listen 0.0.0.0:9690 pretrain\n"
                "  ringpack metrics --once > /var/lib/node_exporter/ringpack.prom"};
     struct arguments arguments = {0};
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }

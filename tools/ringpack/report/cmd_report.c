@@ -133,9 +133,7 @@ int rp_cmd_report_page(int argc, char **argv)
                "versions they were written. The page loads nothing and has no script.\n\n"
                "  ringpack report pretrain checkpoints -o run.html"};
     struct arguments arguments = {0};
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }

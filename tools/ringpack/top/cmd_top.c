@@ -97,9 +97,7 @@ int rp_cmd_top(int argc, char **argv)
                "batches: an empty one says that the trainer waits for the engine, a full one that "
                "the engine waits for the trainer."};
     struct arguments arguments = {0};
-    argp_err_exit_status = RP_EXIT_TROUBLE;
-    if (rp_cmd_check_argp(&argp, argc, argv) != RP_EXIT_FINE ||
-        argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     return run(&arguments);
 }
