@@ -10,19 +10,17 @@
 
 #define PATIENCE_NS UINT64_C(1000000000)
 
-enum { OPTION_RUN_DIR = 0x1000, OPTION_JSON };
+enum { OPTION_JSON = 0x1000 };
 
 static const struct argp_option options[] = {
     {"all", 'a', NULL, 0, "also runs whose engine was killed and not started again", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
-    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engines' sockets", 0},
+    {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
     {0},
 };
 
 struct arguments {
-    const char *run_dir;
-    char **runs;
-    size_t run_count;
+    struct rp_watch_wanted wanted;
     bool all, json;
 };
 
@@ -30,21 +28,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *a = state->input;
     switch (key) {
-    case OPTION_RUN_DIR:
-        a->run_dir = text;
-        return 0;
     case OPTION_JSON:
         a->json = true;
         return 0;
     case 'a':
         a->all = true;
         return 0;
-    case ARGP_KEY_ARGS:
-        a->runs = state->argv + state->next;
-        a->run_count = (size_t)(state->argc - state->next);
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return rp_watch_parse(&a->wanted, key, text, state);
     }
 }
 
@@ -96,8 +87,7 @@ static int run(const struct arguments *arguments)
 {
     struct rp_watch watch;
     struct rp_error error = {0};
-    int code = rp_watch_open(&watch, arguments->run_dir, arguments->runs, arguments->run_count,
-                             &error);
+    int code = rp_watch_open(&watch, &arguments->wanted, &error);
     watch.finds_leftovers = arguments->all;
     if (code == 0)
         code = rp_watch_look(&watch, PATIENCE_NS, &error);

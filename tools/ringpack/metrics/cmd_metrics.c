@@ -13,21 +13,20 @@
 
 #define LISTEN_STANDARD "127.0.0.1:9690"
 
-enum { OPTION_RUN_DIR = 0x1000, OPTION_LISTEN, OPTION_ONCE };
+enum { OPTION_LISTEN = 0x1000, OPTION_ONCE };
 
 static const struct argp_option options[] = {
     {"listen", OPTION_LISTEN, "HOST:PORT", 0,
      "serve there (default " LISTEN_STANDARD "; port 0 is any free one)", 0},
     {"once", OPTION_ONCE, NULL, 0,
      "print the metrics once, as text that node_exporter reads from files, and end", 0},
-    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engines' sockets", 0},
+    {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
     {0},
 };
 
 struct arguments {
-    const char *listen, *run_dir;
-    char **runs;
-    size_t run_count;
+    struct rp_watch_wanted wanted;
+    const char *listen;
     bool once;
 };
 
@@ -35,25 +34,18 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *a = state->input;
     switch (key) {
-    case OPTION_RUN_DIR:
-        a->run_dir = text;
-        return 0;
     case OPTION_LISTEN:
         a->listen = text;
         return 0;
     case OPTION_ONCE:
         a->once = true;
         return 0;
-    case ARGP_KEY_ARGS:
-        a->runs = state->argv + state->next;
-        a->run_count = (size_t)(state->argc - state->next);
-        return 0;
     case ARGP_KEY_END:
         if (a->once && a->listen)
             argp_error(state, "--once serves nothing: leave out --listen");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return rp_watch_parse(&a->wanted, key, text, state);
     }
 }
 
@@ -88,8 +80,7 @@ static int run(const struct arguments *arguments)
 {
     struct rp_watch watch;
     struct rp_error error = {0};
-    int code = rp_watch_open(&watch, arguments->run_dir, arguments->runs, arguments->run_count,
-                             &error);
+    int code = rp_watch_open(&watch, &arguments->wanted, &error);
     if (code == 0)
         code = arguments->once
                    ? print_once(&watch, &error)

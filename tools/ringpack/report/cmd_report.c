@@ -14,53 +14,46 @@
 
 #define PATIENCE_NS UINT64_C(5000000000)
 
-enum { OPTION_RUN_DIR = 0x1000 };
-
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "the page (default: stdout)", 0},
-    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engine's socket", 0},
+    {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
     {0},
 };
 
 struct arguments {
-    const char *run_dir, *output, *words[2];
-    size_t count;
+    struct rp_watch_wanted wanted; /* a name may be a path, too */
+    const char *output;
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *a = state->input;
     switch (key) {
-    case OPTION_RUN_DIR:
-        a->run_dir = text;
-        return 0;
     case 'o':
         a->output = text;
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->count == 2)
-            argp_error(state, "a run and a path expected, `%s` is one too many", text);
-        a->words[a->count++] = text;
-        return 0;
     case ARGP_KEY_END:
-        if (a->count == 0)
+        if (a->wanted.count > 2)
+            argp_error(state, "a run and a path expected, `%s` is one too many",
+                       a->wanted.names[2]);
+        if (a->wanted.count == 0)
             argp_error(state, "expected the name of a run, a checkpoint or a directory of them");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return rp_watch_parse(&a->wanted, key, text, state);
     }
 }
 
 /* What is no path is the name of a run. */
-static int take_word(struct rp_report *report, const char *word, const char *run_dir,
+static int take_word(struct rp_report *report, const struct rp_watch_wanted *wanted,
                      struct rp_error *error)
 {
+    const char *word = wanted->names[0];
     if (access(word, F_OK) == 0)
         return report->path ? rp_fail(error, -RP_E_USAGE, NULL, "%s: one path expected", word)
                             : rp_report_read(report, word, error);
     static struct rp_watch watch;
-    char *names[] = {(char *)word};
-    int code = rp_watch_open(&watch, run_dir, names, 1, error);
+    int code = rp_watch_open(&watch, wanted, error);
     if (code == 0)
         code = rp_watch_look(&watch, PATIENCE_NS, error);
     if (code == 0 && watch.runs[0].state != RP_WATCH_RUNNING)
@@ -105,10 +98,13 @@ static int write_page(const struct rp_report *report, const char *path, struct r
 static int run(const struct arguments *arguments)
 {
     struct rp_error error = {0};
-    struct rp_report report = {.title = arguments->words[0]};
+    struct rp_report report = {.title = arguments->wanted.names[0]};
     int code = 0;
-    for (size_t i = 0; i < arguments->count && code == 0; i++)
-        code = take_word(&report, arguments->words[i], arguments->run_dir, &error);
+    for (size_t i = 0; i < arguments->wanted.count && code == 0; i++) {
+        const struct rp_watch_wanted word = {arguments->wanted.run_dir, arguments->wanted.names + i,
+                                             1};
+        code = take_word(&report, &word, &error);
+    }
     const char *name = json_string_value(json_object_get(report.stat, "run"));
     if (name)
         report.title = name;

@@ -12,33 +12,14 @@
 #define LOOK_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(500000000)
 
-enum { OPTION_RUN_DIR = 0x1000 };
-
 static const struct argp_option options[] = {
-    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "directory of the engines' sockets", 0},
+    {"run-dir", RP_WATCH_RUN_DIR, "DIR", 0, RP_WATCH_RUN_DIR_HELP, 0},
     {0},
-};
-
-struct arguments {
-    const char *run_dir;
-    char **runs;
-    size_t run_count;
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
-    struct arguments *a = state->input;
-    switch (key) {
-    case OPTION_RUN_DIR:
-        a->run_dir = text;
-        return 0;
-    case ARGP_KEY_ARGS:
-        a->runs = state->argv + state->next;
-        a->run_count = (size_t)(state->argc - state->next);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    return rp_watch_parse(state->input, key, text, state);
 }
 
 static void look(struct rp_view *view, struct rp_watch *watch)
@@ -68,13 +49,12 @@ static void show(struct rp_screen *screen, struct rp_watch *watch)
     }
 }
 
-static int run(const struct arguments *arguments)
+static int run(const struct rp_watch_wanted *wanted)
 {
     static struct rp_watch watch;
     struct rp_screen *screen = NULL;
     struct rp_error error = {0};
-    int code = rp_watch_open(&watch, arguments->run_dir, arguments->runs, arguments->run_count,
-                             &error);
+    int code = rp_watch_open(&watch, wanted, &error);
     rp_interrupt_catch(); /* before curses, which would end the process */
     if (code == 0)
         code = rp_screen_open(&screen, &error);
@@ -96,8 +76,8 @@ int rp_cmd_top(int argc, char **argv)
                "down (or k and j) choose the engine. A ring is drawn as a bar of its ready "
                "batches: an empty one says that the trainer waits for the engine, a full one that "
                "the engine waits for the trainer."};
-    struct arguments arguments = {0};
-    if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
+    struct rp_watch_wanted wanted = {0};
+    if (rp_cmd_parse(&argp, argc, argv, &wanted) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
-    return run(&arguments);
+    return run(&wanted);
 }
