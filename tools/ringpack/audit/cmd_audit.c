@@ -6,26 +6,25 @@
 #include <string.h>
 
 #include "audit/audit.h"
-#include "base/text.h"
 #include "cmd.h"
 #include "cmd_options.h"
 #include "explain/steps.h"
 #include "interrupt.h"
 
-enum { OPTION_JSON = 0x1000, OPTION_ROW, OPTION_STEP };
+enum { OPTION_JSON = 0x1000 };
 
 struct arguments {
     const char *paths[2], *config;
-    uint64_t row, step;
-    bool row_given, step_given, json;
+    struct rp_steps_wanted wanted;
+    bool json;
 };
 
 static const struct argp_option options[] = {
     {"config", 'c', "FILE", 0, "the config with which rows of tokens and checkpoints are planned",
      0},
-    {"row", OPTION_ROW, "ROW", 0, "the row of a config (default: the position of the other side)",
+    {"row", RP_STEPS_ROW, "ROW", 0, "the row of a config (default: the position of the other side)",
      0},
-    {"step", OPTION_STEP, "N", 0, "the same, as the row at which step N begins", 0},
+    {"step", RP_STEPS_STEP, "N", 0, "the same, as the row at which step N begins", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {0},
 };
@@ -36,16 +35,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
     switch (key) {
     case 'c':
         arguments->config = text;
-        return 0;
-    case OPTION_ROW:
-        if (!rp_text_count(text, &arguments->row))
-            argp_error(state, "--row: expected the number of a row, found `%s`", text);
-        arguments->row_given = true;
-        return 0;
-    case OPTION_STEP:
-        if (!rp_text_count(text, &arguments->step))
-            argp_error(state, "--step: expected the number of a step, found `%s`", text);
-        arguments->step_given = true;
         return 0;
     case OPTION_JSON:
         arguments->json = true;
@@ -58,11 +47,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (!arguments->paths[1])
             argp_error(state, "expected two paths: state tokens, checkpoints or configs");
-        if (arguments->row_given && arguments->step_given)
+        if (arguments->wanted.row_given && arguments->wanted.step_given)
             argp_error(state, "expected --row or --step, not both");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return rp_steps_parse(&arguments->wanted, key, text, state);
     }
 }
 
@@ -73,10 +62,10 @@ static int choose_row(const struct arguments *arguments, const struct rp_audit_s
                       const struct rp_audit_side *other, uint64_t *row, struct rp_error *error)
 {
     struct rp_steps steps = rp_steps_of(&side->config, 0);
-    *row = arguments->row_given ? arguments->row : other->row;
-    if (arguments->step_given)
-        return rp_steps_first(&steps, arguments->step, row, error);
-    if (arguments->row_given || other->token)
+    *row = arguments->wanted.row_given ? arguments->wanted.row : other->row;
+    if (arguments->wanted.step_given)
+        return rp_steps_first(&steps, arguments->wanted.step, row, error);
+    if (arguments->wanted.row_given || other->token)
         return 0;
     return rp_fail(error, -RP_E_USAGE, "give --row ROW or --step N",
                    "%s and %s are configs, which have no position", side->path, other->path);

@@ -7,25 +7,24 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/text.h"
 #include "cmd.h"
 #include "explain/origin.h"
 #include "explain/walk.h"
 #include "interrupt.h"
 
-enum { OPTION_STEP = 0x1000, OPTION_ROW, OPTION_JSON };
+enum { OPTION_JSON = 0x1000 };
 
 struct arguments {
     struct rp_origin origin;
     const char *output;
     char *output_path; /* the same, absolute */
-    uint64_t step, row;
-    bool step_given, row_given, json;
+    struct rp_steps_wanted wanted;
+    bool json;
 };
 
 static const struct argp_option own_options[] = {
-    {"step", OPTION_STEP, "N", 0, "the token with which step N begins", 0},
-    {"row", OPTION_ROW, "ROW", 0, "the token with which ROW begins", 0},
+    {"step", RP_STEPS_STEP, "N", 0, "the token with which step N begins", 0},
+    {"row", RP_STEPS_ROW, "ROW", 0, "the token with which ROW begins", 0},
     {"output", 'o', "FILE", 0, "where to write it", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {"base-row", RP_ORIGIN_BASE_ROW, "ROW", 0, RP_ORIGIN_BASE_ROW_HELP, 0},
@@ -36,16 +35,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
-    case OPTION_STEP:
-        if (!rp_text_count(text, &arguments->step))
-            argp_error(state, "--step: expected the number of a step, found `%s`", text);
-        arguments->step_given = true;
-        return 0;
-    case OPTION_ROW:
-        if (!rp_text_count(text, &arguments->row))
-            argp_error(state, "--row: expected the number of a row, found `%s`", text);
-        arguments->row_given = true;
-        return 0;
     case 'o':
         arguments->output = text;
         return 0;
@@ -53,12 +42,15 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->json = true;
         return 0;
     case ARGP_KEY_END:
-        if (arguments->step_given == arguments->row_given)
+        if (arguments->wanted.step_given == arguments->wanted.row_given)
             argp_error(state, "expected --step N or --row ROW");
         if (!arguments->output)
             argp_error(state, "expected -o FILE");
         arguments->output_path = rp_origin_absolute(arguments->output);
         return 0;
+    case RP_STEPS_ROW:
+    case RP_STEPS_STEP:
+        return rp_steps_parse(&arguments->wanted, key, text, state);
     default:
         return rp_origin_parse(&arguments->origin, key, text, state);
     }
@@ -94,12 +86,13 @@ static int state_at(struct arguments *arguments, const struct rp_config *config,
 {
     struct rp_walk walk;
     struct rp_steps steps;
-    int code = rp_origin_open(&arguments->origin, config, arguments->step_given, &walk, &steps,
-                              error);
+    int code = rp_origin_open(&arguments->origin, config, arguments->wanted.step_given, &walk,
+                              &steps, error);
     if (code < 0)
         return code;
-    code = arguments->step_given ? rp_walk_to_step(&walk, &steps, arguments->step, error)
-                                 : rp_walk_to_row(&walk, &steps, arguments->row, 0, error);
+    code = arguments->wanted.step_given
+               ? rp_walk_to_step(&walk, &steps, arguments->wanted.step, error)
+               : rp_walk_to_row(&walk, &steps, arguments->wanted.row, 0, error);
     if (code == 0)
         code = rp_file_replace(arguments->output_path, walk.near.token, walk.near.bytes, error);
     if (code == 0)

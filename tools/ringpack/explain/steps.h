@@ -3,6 +3,7 @@
 #ifndef RP_TOOLS_STEPS_H
 #define RP_TOOLS_STEPS_H
 
+#include <argp.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,6 +42,17 @@ struct rp_step_place {
     bool is_known; /* false: the row is before step 0, or steps are not counted */
 };
 struct rp_step_place rp_steps_place(const struct rp_steps *steps, uint64_t row);
+
+/* A row, or the row at which a step begins, as a command line names it. */
+struct rp_steps_wanted {
+    uint64_t row, step;
+    bool row_given, step_given;
+};
+enum { RP_STEPS_ROW = 0x1f02, RP_STEPS_STEP };
+
+/** Parse --row and --step: the `default` of a verb's parser. */
+error_t rp_steps_parse(struct rp_steps_wanted *wanted, int key, const char *text,
+                       struct argp_state *state);
 
 struct rp_walk;
 /** Go to a row that at least `rows` others follow, or to the first row of a step that is delivered.
