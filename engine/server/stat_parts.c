@@ -87,18 +87,25 @@ void rp_stat_add_speed(json_t *object, const struct rp_engine *engine,
 /* ---- saves ----------------------------------------------------------------------------------- */
 
 /* A moment that has not been is null. */
-static json_t *age_of(uint64_t moment_ns)
+static void set_age(json_t *object, const char *key, uint64_t moment_ns)
 {
-    return moment_ns ? json_real(rp_stat_seconds(rp_now_ns() - moment_ns)) : json_null();
+    json_object_set_new(
+        object, key, moment_ns ? json_real(rp_stat_seconds(rp_now_ns() - moment_ns)) : json_null());
 }
 
-/* Why something failed. Paths in it may be of any bytes, and a long message is cut. */
-static json_t *reason_text(const char *reason)
+/* The row of something that ended then, or null. */
+static void set_row(json_t *object, const char *key, uint64_t ended_ns, uint64_t row)
+{
+    json_object_set_new(object, key, ended_ns ? json_integer((json_int_t)row) : json_null());
+}
+
+/* Why something failed, or null. Paths in it may be of any bytes, and a long message is cut. */
+static void set_reason(json_t *object, const char *key, bool has_failed, const char *reason)
 {
     char text[sizeof(((struct rp_error *)0)->message)];
     snprintf(text, sizeof text, "%s", reason);
     rp_text_make_utf8(text);
-    return json_string(text);
+    json_object_set_new(object, key, has_failed ? json_string(text) : json_null());
 }
 
 static void add_copies(json_t *object, const struct rp_engine *engine)
@@ -110,13 +117,11 @@ static void add_copies(json_t *object, const struct rp_engine *engine)
     set_count(object, "copy_failures", copies.failures);
     set_count(object, "copies_skipped", copies.skipped);
     json_object_set_new(object, "copy_under_way", json_boolean(copies.is_at_work));
-    json_object_set_new(object, "copy_age_seconds", age_of(copies.ended_ns));
-    json_object_set_new(object, "copy_row",
-                        copies.ended_ns ? json_integer((json_int_t)copies.row) : json_null());
+    set_age(object, "copy_age_seconds", copies.ended_ns);
+    set_row(object, "copy_row", copies.ended_ns, copies.row);
     set_count(object, "copy_bytes", copies.bytes);
     set_real(object, "copy_seconds", rp_stat_seconds(copies.ended_ns - copies.began_ns));
-    json_object_set_new(object, "copy_error",
-                        copies.has_failed ? reason_text(copies.reason) : json_null());
+    set_reason(object, "copy_error", copies.has_failed, copies.reason);
 }
 
 static void add_scrubs(json_t *object, const struct rp_engine *engine)
@@ -127,9 +132,8 @@ static void add_scrubs(json_t *object, const struct rp_engine *engine)
     set_count(object, "scrubs", scrubs.passes);
     set_count(object, "scrubbed_files", scrubs.files);
     set_count(object, "scrub_failures", scrubs.failures);
-    json_object_set_new(object, "scrub_age_seconds", age_of(scrubs.ended_ns));
-    json_object_set_new(object, "scrub_error",
-                        scrubs.reason[0] ? reason_text(scrubs.reason) : json_null());
+    set_age(object, "scrub_age_seconds", scrubs.ended_ns);
+    set_reason(object, "scrub_error", scrubs.reason[0] != '\0', scrubs.reason);
 }
 
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
@@ -141,14 +145,12 @@ void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
     set_count(object, "save_failures", saves->failures);
     json_object_set_new(object, "save_under_way",
                         json_boolean(engine->saver.state != RP_SAVER_IDLE));
-    json_object_set_new(object, "save_age_seconds", age_of(saves->ended_ns));
-    json_object_set_new(object, "save_row",
-                        saves->ended_ns ? json_integer((json_int_t)saves->row) : json_null());
+    set_age(object, "save_age_seconds", saves->ended_ns);
+    set_row(object, "save_row", saves->ended_ns, saves->row);
     set_count(object, "unsaved_rows", next_row - rp_min_u64(next_row, safe_row));
     set_count(object, "save_bytes", saves->bytes);
     set_real(object, "save_seconds", rp_stat_seconds(saves->duration_ns));
-    json_object_set_new(object, "save_error",
-                        saves->has_failed ? reason_text(saves->reason) : json_null());
+    set_reason(object, "save_error", saves->has_failed, saves->reason);
     add_copies(object, engine);
     add_scrubs(object, engine);
 }
