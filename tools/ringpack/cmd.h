@@ -58,6 +58,10 @@ json_t *rp_cmd_json_text(const char *text);
 /** Print a value to stdout and release it. */
 void rp_cmd_print_json(json_t *value);
 
+/** The end of a verb that compares: report the error if `code` is one, else print the list of
+ * differences (NULL = they are printed) and release it. Returns the exit status. */
+int rp_cmd_end_diff(int code, json_t *list, size_t count, const struct rp_error *error);
+
 /* Texts for people; each function returns its buffer. */
 #define RP_CMD_TEXT_BYTES 48
 char *rp_cmd_bytes_text(uint64_t bytes, char text[RP_CMD_TEXT_BYTES]); /* 64.0 MiB */

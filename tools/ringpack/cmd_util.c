@@ -97,6 +97,17 @@ void rp_cmd_print_json(json_t *value)
     json_decref(value);
 }
 
+int rp_cmd_end_diff(int code, json_t *list, size_t count, const struct rp_error *error)
+{
+    if (code < 0) {
+        json_decref(list);
+        return rp_cmd_report(error);
+    }
+    if (list)
+        rp_cmd_print_json(list);
+    return count > 0 ? RP_EXIT_DIFFERS : RP_EXIT_FINE;
+}
+
 char *rp_cmd_bytes_text(uint64_t bytes, char text[RP_CMD_TEXT_BYTES])
 {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -166,11 +166,5 @@ int rp_keys_diff(const struct rp_keys_arguments *arguments)
         compare(&found, &configs[0], &configs[1]);
     for (size_t i = 0; i < 2; i++)
         rp_config_free(&configs[i]);
-    if (code < 0) {
-        json_decref(found.list);
-        return rp_cmd_report(&error);
-    }
-    if (found.list)
-        rp_cmd_print_json(found.list);
-    return found.count > 0 ? RP_EXIT_DIFFERS : RP_EXIT_FINE;
+    return rp_cmd_end_diff(code, found.list, found.count, &error);
 }

@@ -159,11 +159,5 @@ int rp_saved_diff(const char *had, const char *has, bool json)
         json_decref(sides[i].fields);
         json_decref(sides[i].besides);
     }
-    if (code < 0) {
-        json_decref(found.list);
-        return rp_cmd_report(&error);
-    }
-    if (found.list)
-        rp_cmd_print_json(found.list);
-    return found.count > 0 ? RP_EXIT_DIFFERS : RP_EXIT_FINE;
+    return rp_cmd_end_diff(code, found.list, found.count, &error);
 }
