@@ -13,7 +13,7 @@ import pytest
 from convert_kit import WORKER_PYTHON, convert, documents, refused
 
 BARE = "--no-append-eos"
-WORKER = Path(__file__).parents[2] / "tools" / "python" / "ringpack" / "convert_worker.py"
+WORKER = Path(__file__).parents[2] / "tools" / "python" / "ringpack" / "_convert" / "worker.py"
 
 
 @pytest.mark.parametrize("ending", [".bin", ".idx", ".spans", ".tokens.json", ".bin.rpx"])
@@ -91,11 +91,13 @@ def test_a_script_of_somebody_else_does_not_run(program, tmp_path):
     for place in tmp_path, tmp_path / "deep", tmp_path / "tools" / "python" / "ringpack":
         place.mkdir(parents=True, exist_ok=True)
         (place / "convert_worker.py").write_text(theirs)
+        (place / "_convert").mkdir()
+        (place / "_convert" / "worker.py").write_text(theirs)
     (tmp_path / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
     convert(copy, "-o", tmp_path / "out", tmp_path / "a.jsonl")  # the module of the package
     assert documents(tmp_path / "out") == [[97, 98, 256]] and not (tmp_path / "ran").exists()
     package = tmp_path / "ringpack"  # of a wheel
-    shutil.copytree(WORKER.parent, package)
+    shutil.copytree(WORKER.parents[1], package)
     (package / "bin").mkdir(exist_ok=True)
     shutil.copy(program, package / "bin")
     environment = {**WORKER_PYTHON, "PYTHONPATH": ""}

@@ -2,6 +2,7 @@
 """The five minutes of tools/python/README.md: train, be killed, go on. And the package's types."""
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -87,6 +88,19 @@ def check_types(folder, path, *options):
     return [(int(line), text) for line, text in re.findall(r":(\d+): error: (.*)", done.stdout)]
 
 
+# The worker of `convert` is a program that imports what users have; its types are not strict.
+MYPY_INI = """
+[mypy]
+[mypy-ringpack._convert.*]
+check_untyped_defs = False
+disallow_untyped_defs = False
+disallow_incomplete_defs = False
+disallow_untyped_calls = False
+disallow_any_generics = False
+disallow_subclassing_any = False
+"""
+
+
 def test_types(tmp_path):
     """A user's program is typed to the last; a wrong line, and no other, is found."""
     if importlib.util.find_spec("mypy") is None:
@@ -96,8 +110,32 @@ def test_types(tmp_path):
     errors = check_types(tmp_path, user, "--strict", "--follow-imports=silent")
     assert {line for line, _ in errors} == {len((USER + WRONG).splitlines())}, errors
     assert len(errors) == 3
-    options = []
+    settings = MYPY_INI
     if not LONG:  # torch takes half a minute, and is only what a batch's views are made with
-        (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-torch.*]\nfollow_imports = skip\n")
-        options = ["--config-file", tmp_path / "mypy.ini"]
+        settings += "[mypy-torch.*]\nfollow_imports = skip\n"
+    (tmp_path / "mypy.ini").write_text(settings)
+    options = ["--strict", "--allow-subclassing-any", "--config-file", tmp_path / "mypy.ini"]
     assert check_types(tmp_path, ROOT / "tools" / "python" / "ringpack", *options) == []
+
+
+def verify_types(package, place):
+    """What pyright says of the public names of a package: (how many, how many lack a type)."""
+    apart = ROOT / "build" / "venv" / "long"
+    if not (apart / "basedpyright").is_dir():
+        pytest.skip("needs basedpyright: RP_LONG=1 tools/setup")
+    command = [sys.executable, "-m", "basedpyright", "--verifytypes", package, "--ignoreexternal"]
+    environment = {**os.environ, "PYTHONPATH": f"{place}:{apart}"}
+    done = subprocess.run([*command, "--outputjson"], env=environment, stdout=subprocess.PIPE)
+    counts = json.loads(done.stdout)["typeCompleteness"]["exportedSymbolCounts"]
+    return sum(counts.values()), counts["withAmbiguousType"] + counts["withUnknownType"]
+
+
+@pytest.mark.skipif(not LONG, reason="RP_LONG")
+def test_every_public_name_has_a_type(tmp_path):
+    count, untyped = verify_types("ringpack", ROOT / "tools" / "python")
+    assert count > 100 and untyped == 0
+    control = tmp_path / "control"
+    control.mkdir()
+    (control / "__init__.py").write_text("def known(a: int) -> int: ...\ndef unknown(a): ...\n")
+    (control / "py.typed").touch()
+    assert verify_types("control", tmp_path)[1] == 1

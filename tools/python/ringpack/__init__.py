@@ -16,11 +16,12 @@ import json
 from typing import Any, Optional
 
 from . import errors
+from ._arguments import FilePath
 from ._library import ask_engine as _ask_engine
 from ._state import export_state, import_state
 from .batch import Batch
 from .errors import *  # noqa: F403
-from .loader import FilePath, Loader
+from .loader import Loader
 from .replay import Replay, ReplayedBatch
 
 __all__ = ["Batch", "Loader", "Replay", "ReplayedBatch", "checkpoint", "stat"]
@@ -34,7 +35,8 @@ def stat(run: str = "default", run_dir: Optional[FilePath] = None) -> dict[str, 
 
     run_dir: folder of its socket, when it is not the default one. EngineGoneError: no such engine.
     """
-    return json.loads(_ask_engine("rp_run_stat", run, run_dir))
+    told: dict[str, Any] = json.loads(_ask_engine("rp_run_stat", run, run_dir))
+    return told
 
 
 def checkpoint(run: str = "default", run_dir: Optional[FilePath] = None) -> str:

@@ -8,7 +8,7 @@ from ._engine import find_program
 from .errors import RingpackError
 
 
-def main():
+def main() -> None:
     program = ""
     try:
         program = find_program()

@@ -4,11 +4,18 @@
 import contextlib
 import operator
 import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional, Union
 
 from ._views import KINDS, import_jax
 
+FilePath = Union[str, "os.PathLike[str]"]
+Source = Union[FilePath, Mapping[str, Any]]
+Corpus = Union[Source, Iterable[Source]]
+"""What Loader(corpus=...) takes: the path of a source, the keys of a source, or several of them."""
 
-def whole(name, value):
+
+def whole(name: str, value: Any) -> Optional[int]:
     """None, or a number that is whole, whosever type it has."""
     try:
         return None if value is None else operator.index(value)
@@ -16,7 +23,7 @@ def whole(name, value):
         raise TypeError(f"{name} is {value!r}: expected a whole number") from None
 
 
-def check_form(return_type, pin_memory, keep):
+def check_form(return_type: str, pin_memory: bool, keep: int) -> None:
     if return_type not in KINDS:
         raise ValueError(f"return_type is {return_type!r}: expected one of {', '.join(KINDS)}")
     if return_type == "jax":
@@ -27,7 +34,7 @@ def check_form(return_type, pin_memory, keep):
         raise ValueError(f"keep is {keep}: expected 1 or more")
 
 
-def monitor_of(word):
+def monitor_of(word: Optional[str]) -> int:
     """enum rp_monitor."""
     words = ["raise", "count", None]
     if word not in words:
@@ -35,8 +42,9 @@ def monitor_of(word):
     return words.index(word)
 
 
-def working_folder():
+def working_folder() -> Optional[str]:
     """Where relative paths begin, also for an engine that is started after a chdir; None where it
     has been removed."""
     with contextlib.suppress(OSError):
         return os.getcwd()
+    return None

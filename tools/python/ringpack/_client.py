@@ -38,12 +38,15 @@ from ._library import (
     locate_documents,
     raise_error,
 )
+from ._arguments import FilePath
 from ._state import digest_of
 from .errors import LeaseError, UsageError
 
 if TYPE_CHECKING:
     from ._pin import Pins
 
+Layout = dict[str, tuple[int, tuple[tuple[int, ...], ...], dict[str, Any]]]
+"""Of each section that a run has: its number, the shapes of its views, its type for numpy."""
 END = object()
 """What Client.next returns at the end of the stream."""
 _EMPTY = bytes(BatchInfo(struct_size=ctypes.sizeof(BatchInfo)))
@@ -52,7 +55,7 @@ _new_batch = BatchInfo.from_buffer_copy
 _process = os.getpid()
 
 
-def _note_fork():
+def _note_fork() -> None:
     global _process
     _process = os.getpid()
 
@@ -64,6 +67,8 @@ class Memory:
     """One section of one lease, as numpy takes it: the base object of every array over it."""
 
     __slots__ = ("__array_interface__", "__weakref__", "lease")
+    __array_interface__: dict[str, Any]
+    lease: "Lease"
 
 
 class Lease:
@@ -71,15 +76,17 @@ class Lease:
 
     __slots__ = ("__weakref__", "argument", "client", "exports", "info")
 
-    def __init__(self, client, info):
-        self.client, self.info = client, info
-        self.argument = byref(info)  # as the library takes it
-        self.exports = {}  # (name, shape, writable) -> weak reference to a Memory
+    def __init__(self, client: "Client", info: BatchInfo):
+        self.client: Client = client
+        self.info: BatchInfo = info
+        self.argument: Any = byref(info)  # as the library takes it
+        # (name, shape, writable) -> the memory, while a view of it lives
+        self.exports: dict[tuple[str, int, bool], weakref.ref[Memory]] = {}
 
-    def __del__(self):
+    def __del__(self) -> None:
         self.client.give_back(self.info, self.argument)
 
-    def memory(self, name, shape, writable):
+    def memory(self, name: str, shape: int, writable: bool) -> Memory:
         """A section as an object that numpy makes an array of. `writable` is what the array claims:
         torch accepts no other; the memory itself is always read-only."""
         key = (name, shape, writable)
@@ -98,7 +105,7 @@ class Lease:
             self.exports[key] = weakref.ref(memory)
         return memory
 
-    def viewed(self):
+    def viewed(self) -> list[str]:
         """Names of the sections of which views are alive."""
         alive = {name for (name, _, _), view in list(self.exports.items()) if view() is not None}
         return [name for name in SECTIONS if name in alive]
@@ -110,26 +117,27 @@ class Client:
     def __init__(
         self,
         *,
-        run,
-        run_dir,
-        rank,
-        world,
-        rows,
-        seq_len,
-        replica,
-        replicas,
-        state,
-        connect_timeout,
-        restart_timeout,
-        monitor,
+        run: str,
+        run_dir: Optional[FilePath],
+        rank: int,
+        world: int,
+        rows: int,
+        seq_len: int,
+        replica: int,
+        replicas: int,
+        state: Optional[bytes],
+        connect_timeout: Optional[float],
+        restart_timeout: Optional[float],
+        monitor: int,
     ):
         self._c = library()
         self._take, self._release = self._c.rp_client_take, self._c.rp_client_release
         self._process = _process
         self._lock = threading.Lock()  # of what waits without Python's lock, and of the state
-        self._leases = {}  # id of a BatchInfo -> weak reference to its Lease, the BatchInfo
+        self._leases: dict[int, tuple[weakref.ref[Lease], BatchInfo]] = {}  # by id of a BatchInfo
         self.pins: Optional[Pins] = None  # of a ring that a GPU reads
-        self.taking = None  # C3; whoever gets a lease from next() clears it when the lease is safe
+        # C3; whoever gets a lease from next() clears it when the lease is safe
+        self.taking: Optional[Lease] = None
         self._run = run, run_dir
         self._error = Error()
         self._error_argument = byref(self._error)
@@ -160,13 +168,13 @@ class Client:
         )
         if code < 0:
             raise_error(code, self._error)
-        self.geometry = self._c.rp_client_geometry(self._client).contents
-        self.state_bytes = self.geometry.state_bytes
-        self.layout = _layout(self.geometry)
+        self.geometry: Any = self._c.rp_client_geometry(self._client).contents
+        self.state_bytes: int = self.geometry.state_bytes
+        self.layout: Layout = _layout(self.geometry)
 
     # ---- batches --------------------------------------------------------------------------------
 
-    def next(self, timeout_ns):
+    def next(self, timeout_ns: int) -> Any:
         """A new Lease, None when nothing came in time, or END."""
         if self._process != _process:
             self._check_process()
@@ -178,7 +186,7 @@ class Client:
             self.taking = lease
         info = lease.info
         if self.pins is not None:
-            self._release_passed()
+            self._release_passed(self.pins)
         if not info.rows:  # the library has not filled it: no batch has 0 rows
             if self.geometry is None:
                 raise self._closed()
@@ -191,7 +199,7 @@ class Client:
             self.pins.cover(self.geometry, info)
         return lease
 
-    def _next_slowly(self, code, timeout_ns, argument):
+    def _next_slowly(self, code: int, timeout_ns: int, argument: Any) -> Any:
         """What `take` did not have at once."""
         if code == UsageError.code:  # no slot is free, unless some of these leases are dead
             code = self._take_again(argument)
@@ -207,17 +215,17 @@ class Client:
                 )
         return code
 
-    def _take_again(self, argument):
+    def _take_again(self, argument: Any) -> Any:
         self._return_dead()
         if self.pins is not None:
-            self._release_passed(wait=True)
+            self._release_passed(self.pins, wait=True)
         return self._take(self._client, argument, self._error_argument)
 
     @staticmethod
-    def _closed():
+    def _closed() -> UsageError:
         return UsageError("another thread has closed this loader", "attach() it again")
 
-    def _no_batch(self, code):
+    def _no_batch(self, code: int) -> Any:
         if code == UsageError.code:
             raise LeaseError(
                 f"no slot of the ring is free: {self._held()}",
@@ -230,7 +238,7 @@ class Client:
 
     # ---- returning them -------------------------------------------------------------------------
 
-    def give_back(self, info, argument):
+    def give_back(self, info: BatchInfo, argument: Any) -> None:
         """Return a lease, once however often it is called. Any thread.
 
         It is forgotten last: where the end of a lease is cut short, _return_dead finds it. Should
@@ -244,17 +252,17 @@ class Client:
                     self.pins.mark(info)
             self._leases.pop(key, None)
 
-    def _release_passed(self, wait=False):
-        for info in self.pins.passed(wait):
+    def _release_passed(self, pins: "Pins", wait: bool = False) -> None:
+        for info in pins.passed(wait):
             self._release(self._client, byref(info))
 
-    def _return_dead(self):
+    def _return_dead(self) -> None:
         """Return the leases whose end was cut short by an exception from outside (C3)."""
         for reference, info in list(self._leases.values()):
             if reference() is None:
                 self.give_back(info, byref(info))
 
-    def _held(self):
+    def _held(self) -> str:
         """The leases that are out, for messages."""
         held = []
         for reference, info in list(self._leases.values()):
@@ -264,7 +272,7 @@ class Client:
                 held.append(f"batch {info.number} ({f'views of {views}' if views else 'open'})")
         return ", ".join(held) + " still on lease" if held else ""
 
-    def check_all_returned(self):
+    def check_all_returned(self) -> None:
         """The engine gives the rank's ring to nobody else while leases on it are out."""
         held = self._held()
         if held:
@@ -278,11 +286,12 @@ class Client:
 
     # ---- where it stands ------------------------------------------------------------------------
 
-    def _pending(self):
-        """Whether the library has lent a batch that the caller has not got yet."""
-        return self.taking is not None and self.taking.info.rows != 0
+    def _pending(self) -> Optional[BatchInfo]:
+        """The batch that the library has lent and the caller has not got yet."""
+        info = self.taking.info if self.taking is not None else None
+        return info if info is not None and info.rows else None
 
-    def state(self):
+    def state(self) -> bytes:
         """The state token after the last batch that the caller got, as bytes."""
         self._check_process()
         with self._lock:
@@ -294,15 +303,15 @@ class Client:
                 copy(self._client, buffer, size)
         return buffer.raw[:size]
 
-    def next_row(self):
+    def next_row(self) -> int:
         """Global row of that state."""
         self._check_process()
-        if self._pending():
-            info, geometry = self.taking.info, self.geometry
-            return min(info.first_row - geometry.rank * geometry.rows, info.next_row)
-        return self._c.rp_client_next_row(self._client)
+        info, geometry = self._pending(), self.geometry
+        if info is not None:
+            return int(min(info.first_row - geometry.rank * geometry.rows, info.next_row))
+        return int(self._c.rp_client_next_row(self._client))
 
-    def contract(self):
+    def contract(self) -> str:
         """What the run's engines and trainers agree on: lines of named fields."""
         self._check_process()
         size = self._c.rp_client_contract(self._client, None, 0)
@@ -310,7 +319,7 @@ class Client:
         self._c.rp_client_contract(self._client, buffer, size)
         return buffer.raw[:size].decode("ascii")
 
-    def source_names(self):
+    def source_names(self) -> list[str]:
         """By number; a backslash and two hexadecimal digits stand for an unusual byte."""
         found = re.findall(r"^source\[\d+\]\.name:(.*)$", self.contract(), re.M)
         unescape = re.compile(rb"\\([0-9a-f]{2})")
@@ -321,7 +330,7 @@ class Client:
             for name in found
         ]
 
-    def facts(self):
+    def facts(self) -> dict[str, Any]:
         """What the ranks of a job compare before they begin."""
         geometry = self.geometry
         step_rows = geometry.rows * geometry.world * geometry.micro_batches
@@ -334,18 +343,18 @@ class Client:
             "dp_rank": geometry.rank,
         }
 
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         self._check_process()
         counts = Counts(struct_size=ctypes.sizeof(Counts))
         with self._lock:
             self._c.rp_client_counts(self._client, byref(counts))
-        return {name: getattr(counts, name) for name, _ in Counts._fields_[1:]}
+        return {field[0]: getattr(counts, field[0]) for field in Counts._fields_[1:]}
 
-    def locate(self, documents):
+    def locate(self, documents: Any) -> list[tuple[str, int]]:
         """File and row of each; `documents` are records of provenance."""
         return locate_documents(documents, *self._run)
 
-    def digest(self, info, labels):
+    def digest(self, info: BatchInfo, labels: bool) -> int:
         halves, error = (ctypes.c_uint64 * 2)(), Error()
         arguments = byref(self.geometry), byref(info), halves
         if not labels:
@@ -358,7 +367,7 @@ class Client:
 
     # ---- the end --------------------------------------------------------------------------------
 
-    def detach(self):
+    def detach(self) -> None:
         """Detach. Leases that are out stay readable; the last one frees the memory and the rank."""
         if self.is_ours():
             self.taking = None
@@ -370,11 +379,11 @@ class Client:
                 self.geometry = None  # it lies in the client
                 self._c.rp_client_detach(self._client)
 
-    def is_ours(self):
+    def is_ours(self) -> bool:
         """Whether this is the process that attached (C2)."""
         return self._process == _process
 
-    def _check_process(self):
+    def _check_process(self) -> None:
         if not self.is_ours():
             raise UsageError(
                 f"this loader was attached in process {self._process}, and this is its fork "
@@ -386,7 +395,7 @@ class Client:
 class Left:
     """Where a client stood, and what it had seen, when it was detached."""
 
-    def __init__(self, client):
+    def __init__(self, client: Client):
         self._state, self._next_row, self._counts = (
             client.state(),
             client.next_row(),
@@ -394,24 +403,24 @@ class Left:
         )
         self.state_bytes = client.state_bytes
 
-    def state(self):
+    def state(self) -> bytes:
         return self._state
 
-    def next_row(self):
+    def next_row(self) -> int:
         return self._next_row
 
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         return dict(self._counts)
 
 
-def _nanoseconds(seconds):
+def _nanoseconds(seconds: Optional[float]) -> int:
     """0 is the library's default; UINT64_MAX its "for ever"."""
     if seconds is None:
         return 0
     return 2**64 - 1 if seconds == float("inf") else max(1, int(seconds * 1e9))
 
 
-def _layout(geometry):
+def _layout(geometry: Any) -> Layout:
     """Name -> (number, shapes of its views, type) of the sections that the run has."""
     rows, length, documents = geometry.rows, geometry.seq_len, geometry.max_docs_per_row
     usual = {
@@ -420,7 +429,7 @@ def _layout(geometry):
         "doc_lens": (rows, documents),
         "provenance": (rows, documents),
     }
-    layout: dict[str, tuple[int, tuple[tuple[int, ...], ...], dict[str, Any]]] = {}
+    layout: Layout = {}
     for number, name in enumerate(SECTIONS):
         section = geometry.sections[number]
         if not section.offset:

@@ -16,9 +16,16 @@ import subprocess
 import threading
 import weakref
 from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, Optional
 
-from ._arguments import whole
+from ._arguments import Corpus, FilePath, Source, whole
 from .errors import EngineGoneError, EngineTimeoutError, RingpackError, UsageError, error_named
+
+Command = tuple[list[str], Optional[str]]
+"""Arguments of the program, and the text of a config that has no file."""
+ServeCommand = tuple[list[str], Optional[str], list[str]]
+"""The same for `serve`, and what only its first start is told."""
 
 logger = logging.getLogger("ringpack.engine")
 _CORPORA = (".bin", ".idx", ".npy", ".jsonl", ".json.gz", ".parquet", ".arrow", ".txt")
@@ -27,7 +34,7 @@ _MFD_NOEXEC_SEAL = 0x0008  # some machines allow no memfd without it (vm.memfd_n
 _living: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
-def _leave_to_parent():
+def _leave_to_parent() -> None:
     """A fork holds a copy of every lifeline, and would keep the engines of a dead parent alive."""
     for engine in list(_living):
         engine.cut_lifeline()
@@ -36,7 +43,7 @@ def _leave_to_parent():
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def find_program():
+def find_program() -> str:
     """Path of the program: RINGPACK, else beside the package, else in PATH."""
     named = os.environ.get("RINGPACK")
     if named:
@@ -53,7 +60,9 @@ def find_program():
     return found
 
 
-def engine_command(config, corpus, keys):
+def engine_command(
+    config: Optional[FilePath], corpus: Optional[Corpus], keys: Mapping[str, Any]
+) -> Command:
     """Arguments of `ringpack serve`, and the text of its config where options do not suffice."""
     if config is not None and corpus is not None:
         raise UsageError(
@@ -78,7 +87,12 @@ def engine_command(config, corpus, keys):
     return arguments, text
 
 
-def engine_commands(config, corpus, keys, options):
+def engine_commands(
+    config: Optional[FilePath],
+    corpus: Optional[Corpus],
+    keys: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> tuple[Command, ServeCommand]:
     """engine_command for `plan`, and for `serve`, which takes some options beside the config; those
     of its first start alone come last."""
     options, arguments, once = dict(options), [], []
@@ -96,7 +110,7 @@ def engine_commands(config, corpus, keys, options):
     return (described, text), ([*described, *arguments], text, once)
 
 
-def _option_text(value):
+def _option_text(value: Any) -> str:
     """A config value as the program reads it."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -105,19 +119,20 @@ def _option_text(value):
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _sources(corpus):
+def _sources(corpus: Corpus) -> Command:
     """`corpus` as options, or as a config if a source says more than its path (a weight), or has a
     comma in it, where an option ends."""
-    sources = [corpus] if isinstance(corpus, (str, os.PathLike, dict)) else list(corpus)
-    if not any(isinstance(source, dict) or "," in os.fspath(source) for source in sources):
+    sources: list[Any]
+    sources = [corpus] if isinstance(corpus, (str, os.PathLike, Mapping)) else list(corpus)
+    if not any(isinstance(source, Mapping) or "," in os.fspath(source) for source in sources):
         return [text for source in sources for text in ("--source", os.fspath(source))], None
     lines = [json.dumps(_absolute(source), default=os.fspath) for source in sources]
     return [], '{"sources": [%s]}' % ",\n".join(lines)  # JSON is YAML; errors tell the line
 
 
-def _absolute(source):
+def _absolute(source: Source) -> Any:
     """Paths in a config are relative to it, and this config lies nowhere."""
-    if not isinstance(source, dict):
+    if not isinstance(source, Mapping):
         return _absolute_path(source)
     source = dict(source)
     if "path" in source:
@@ -128,12 +143,12 @@ def _absolute(source):
     return source
 
 
-def _absolute_path(path):
+def _absolute_path(path: FilePath) -> str:
     text = os.fspath(path)
     return text if "://" in text else os.path.abspath(text)
 
 
-def _config_fd(text):
+def _config_fd(text: str) -> tuple[int, list[str]]:
     """A config that has no file, for a child to read: -c /proc/self/fd/N. Its mistakes are told
     with the name of the parameter that it comes from."""
     try:
@@ -144,13 +159,21 @@ def _config_fd(text):
     return fd, ["-c", f"/proc/self/fd/{fd}"]
 
 
-def count_steps(engine_command, program, folder=None):
+def count_steps(
+    engine_command: Command, program: Optional[FilePath], folder: Optional[FilePath] = None
+) -> int:
     """Steps of a whole stream, as `ringpack plan` counts them."""
     words = ["plan", "--json", "--rows", str(2**63 - 1)]
-    return _told(words, engine_command, program, folder)["steps"]
+    return int(_told(words, engine_command, program, folder)["steps"])
 
 
-def place_given(run, run_dir, config, corpus, program):
+def place_given(
+    run: Optional[str],
+    run_dir: Optional[FilePath],
+    config: Optional[FilePath],
+    corpus: Optional[Corpus],
+    program: Optional[FilePath],
+) -> tuple[Optional[str], Optional[FilePath]]:
     """run and run_dir: the arguments, else what the config file says of them, else None."""
     if config is None or (run is not None and run_dir is not None):
         return run, run_dir
@@ -160,12 +183,22 @@ def place_given(run, run_dir, config, corpus, program):
     return run or said["run"], run_dir or said["run_dir"]
 
 
-def ask_program(verb, engine_command, program, folder=None):
+def ask_program(
+    verb: str,
+    engine_command: Command,
+    program: Optional[FilePath],
+    folder: Optional[FilePath] = None,
+) -> Any:
     """What a verb prints as JSON about a config. `engine_command` as of engine_command()."""
     return _told([verb, "--json"], engine_command, program, folder)
 
 
-def _told(words, engine_command, program, folder):
+def _told(
+    words: list[str],
+    engine_command: Command,
+    program: Optional[FilePath],
+    folder: Optional[FilePath],
+) -> Any:
     """What the program prints as JSON about a config."""
     arguments, config_text = engine_command
     words, passed = [*words, *arguments], []
@@ -179,7 +212,12 @@ def _told(words, engine_command, program, folder):
             os.close(fd)
 
 
-def run_program(words, program=None, passed=(), folder=None):
+def run_program(
+    words: Sequence[str],
+    program: Optional[FilePath] = None,
+    passed: Sequence[int] = (),
+    folder: Optional[FilePath] = None,
+) -> str:
     """What the program prints; its error is raised."""
     command = [os.fspath(program) if program is not None else find_program(), *words]
     try:
@@ -193,7 +231,7 @@ def run_program(words, program=None, passed=(), folder=None):
     return done.stdout
 
 
-def _not_started(program, failure):
+def _not_started(program: str, failure: OSError) -> RingpackError:
     no_program = failure.errno in (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
     return RingpackError(
         f"{program} could not be started: {failure}",
@@ -201,7 +239,7 @@ def _not_started(program, failure):
     )
 
 
-def error_in(lines):
+def error_in(lines: Sequence[str]) -> Optional[RingpackError]:
     """The error that the program printed last, or None."""
     for place in range(len(lines) - 1, -1, -1):
         match = re.match(r"ringpack: error (\w+): (.*)", lines[place])
@@ -217,31 +255,40 @@ class Engine:
     that has no file; `once` are those of the first start alone: a later one goes on where the run
     is. `folder` is where relative paths begin."""
 
-    def __init__(self, arguments, config_text=None, once=(), program=None, folder=None):
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        config_text: Optional[str] = None,
+        once: Sequence[str] = (),
+        program: Optional[FilePath] = None,
+        folder: Optional[FilePath] = None,
+    ):
         self.program = os.fspath(program) if program is not None else find_program()
         self.arguments, self.config_text, self.folder = list(arguments), config_text, folder
         self.once = list(once)
-        self.process = self._lifeline = self._reader = None
-        self._lines = deque(maxlen=30)
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self._lifeline: Optional[int] = None
+        self._reader: Optional[threading.Thread] = None
+        self._lines: deque[str] = deque(maxlen=30)
         self._owner = os.getpid()
         _living.add(self)
 
-    def start(self, timeout):
+    def start(self, timeout: float) -> None:
         """Start it, again if it has ended, and wait until trainers can attach. Seconds."""
         self.cut_lifeline()
         self._lines.clear()
         ready, ready_end = os.pipe()
         life_end, self._lifeline = os.pipe()
         try:
-            self.process = self._spawn(ready_end, life_end)
+            self.process = child = self._spawn(ready_end, life_end)
             self._reader = threading.Thread(
                 target=self._read_log,
-                args=(self.process.stderr,),
+                args=(child.stderr,),
                 name="ringpack: log of the engine",
                 daemon=True,
             )
             self._reader.start()
-            self._wait_ready(ready, timeout)
+            self._wait_ready(child, ready, timeout)
             self.once = []
         except BaseException:
             self.stop(timeout=5)
@@ -249,7 +296,7 @@ class Engine:
         finally:
             os.close(ready)
 
-    def _spawn(self, ready_end, life_end):
+    def _spawn(self, ready_end: int, life_end: int) -> "subprocess.Popen[bytes]":
         """The child process; it takes both pipe ends."""
         passed, arguments = [ready_end, life_end], [*self.arguments, *self.once]
         arguments += ["--ready-fd", str(ready_end), "--lifeline", str(life_end)]
@@ -275,20 +322,21 @@ class Engine:
             for fd in passed:
                 os.close(fd)
 
-    def _wait_ready(self, ready, timeout):
+    def _wait_ready(self, child: "subprocess.Popen[bytes]", ready: int, timeout: float) -> None:
         poller = select.poll()  # select.select() takes no descriptor from 1024 on
         poller.register(ready, select.POLLIN)
         if not poller.poll(min(timeout * 1000, 2**31 - 1)):
             raise EngineTimeoutError(
-                f"the engine (pid {self.process.pid}) was not ready within {timeout:g} s",
+                f"the engine (pid {child.pid}) was not ready within {timeout:g} s",
                 "give start_timeout more seconds; `ringpack index` before makes starts quick",
             )
         if not os.read(ready, 16):
-            self.process.wait()
+            child.wait()
             raise self.failure("before it was ready")
 
-    def failure(self, when):
+    def failure(self, when: str) -> RingpackError:
         """The error that the dead engine printed, or one that says how it ended."""
+        assert self.process is not None and self._reader is not None, "it was started"
         self._reader.join(timeout=2)
         status = self.process.returncode
         lines = list(self._lines)
@@ -304,7 +352,7 @@ class Engine:
         said = "; its last words:\n" + "\n".join(lines[-5:]) if lines else ""
         return EngineGoneError(f"the engine (pid {self.process.pid}) {how} {when}{said}")
 
-    def _no_such_key(self, name):
+    def _no_such_key(self, name: str) -> UsageError:
         import difflib
 
         command = [self.program, "help", "serve"]
@@ -317,30 +365,32 @@ class Engine:
             "nothing was started; `ringpack help serve` lists the keys and what they take",
         )
 
-    def runs(self):
+    def runs(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def stop(self, timeout=60):
+    def stop(self, timeout: float = 60) -> None:
         """End it, with a checkpoint where it has a place for them, and wait for that. Seconds."""
         self.cut_lifeline()
-        if os.getpid() != self._owner or not self.runs():
+        child = self.process
+        if os.getpid() != self._owner or child is None or not self.runs():
             return
         try:
-            self.process.wait(timeout)
+            child.wait(timeout)
         except subprocess.TimeoutExpired:
             logger.warning(
-                "engine %d took more than %g s to end: killed", self.process.pid, timeout
+                "engine %d took more than %g s to end: killed", child.pid, timeout
             )
-            self.process.kill()
-            self.process.wait()
-        self._reader.join(timeout=2)
+            child.kill()
+            child.wait()
+        if self._reader is not None:
+            self._reader.join(timeout=2)
 
-    def cut_lifeline(self):
+    def cut_lifeline(self) -> None:
         lifeline, self._lifeline = self._lifeline, None
         if lifeline is not None:
             os.close(lifeline)
 
-    def _read_log(self, stream):
+    def _read_log(self, stream: IO[bytes]) -> None:
         with stream:
             for raw in stream:
                 line = raw.decode("utf-8", "replace").rstrip("\n")

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `batch[name]` gives, from what the user asked for and what the run has."""
 
+from collections.abc import Mapping
+from typing import Optional
+
+from ._client import Client
 from ._library import RECORDS
 from ._views import FLAT, ROWS, tensor_of
 from .batch import Form
 from .errors import UsageError
-from .profiles import PROFILES, check_sections
+from .profiles import PROFILES, Field, check_sections
 
 
-def form_of(client, keep, profile, kind, flat):
+def form_of(client: Client, keep: int, profile: Optional[str], kind: str, flat: bool) -> Form:
     """The Form of all batches of a loader that is attached with this client."""
     import numpy  # here, so that `import ringpack` takes no longer than its own modules
 
@@ -18,9 +22,10 @@ def form_of(client, keep, profile, kind, flat):
             f"keep={keep} leaves no room in a ring of {slots} batches",
             f"prefetch_factor={keep * 2}, or a lower keep",
         )
-    fields, sections = {}, tuple(client.layout)
+    fields: Mapping[str, Field] = {}
+    sections = tuple(client.layout)
     tensors = tuple(name for name in sections if kind == "numpy" or name not in RECORDS)
-    if profile in PROFILES:
+    if profile is not None and profile in PROFILES:
         check_sections(profile, sections, client.geometry.label_mode)
         fields = PROFILES[profile].fields
     return Form(

@@ -20,7 +20,10 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
+from collections.abc import Callable
+from typing import Any, NoReturn, Optional
 
+from ._arguments import FilePath
 from .errors import RingpackError, error_of
 
 SONAME = "libringpack.so.0.1"  # the structures below are those of this one
@@ -140,7 +143,7 @@ _PROTOTYPES = {
 }
 
 
-def _candidates():
+def _candidates() -> list[str]:
     named = os.environ.get("RINGPACK_LIBRARY")
     if named:
         return [named]
@@ -148,7 +151,7 @@ def _candidates():
     return [beside, SONAME]
 
 
-def _open():
+def _open() -> ctypes.CDLL:
     failures = []
     for path in _candidates():
         if path.startswith("/") and not os.path.exists(path):
@@ -165,10 +168,10 @@ def _open():
     )
 
 
-_loaded = None
+_loaded: Any = None
 
 
-def library():
+def library() -> Any:
     """The shared library, opened at the first call and then kept."""
     global _loaded
     if _loaded is None:
@@ -189,18 +192,22 @@ def library():
     return _loaded
 
 
-def raise_error(code, error):
+def raise_error(code: int, error: Error) -> NoReturn:
     raise error_of(
         code, error.message.decode("utf-8", "replace"), error.hint.decode("utf-8", "replace")
     )
 
 
-def call_patiently(undo, function, *arguments):
+def call_patiently(
+    undo: Callable[[int], object], function: Callable[..., int], *arguments: Any
+) -> int:
     """A call that may wait for long, on a thread of its own: so Ctrl-C is noticed, which ends the
     wait for it. `undo` takes back what a call that nobody waits for still brings about."""
-    lock, codes, given_up = threading.Lock(), [], []
+    lock = threading.Lock()
+    codes: list[int] = []
+    given_up: list[bool] = []
 
-    def call():
+    def call() -> None:
         code = function(*arguments)
         with lock:
             codes.append(code)
@@ -220,17 +227,17 @@ def call_patiently(undo, function, *arguments):
     return codes[0]
 
 
-def contracts_agree(name, text, other_name, other_text):
+def contracts_agree(name: str, text: str, other_name: str, other_text: str) -> bool:
     """Whether both know the whole content of the corpus; CheckpointMismatchError if they differ."""
     error, one, other = Error(), text.encode(), other_text.encode()
     arguments = name.encode(), one, len(one), other_name.encode(), other, len(other)
-    code = library().rp_contract_agree(*arguments, ctypes.byref(error))
+    code: int = library().rp_contract_agree(*arguments, ctypes.byref(error))
     if code < 0:
         raise_error(code, error)
     return code == 1
 
 
-def _ask(what, run, run_dir, *arguments):
+def _ask(what: str, run: str, run_dir: Optional[FilePath], *arguments: Any) -> bytes:
     text, error = c_void_p(), Error()
     name = os.fsencode(run_dir) if run_dir is not None else None
     c = library()
@@ -246,12 +253,14 @@ def _ask(what, run, run_dir, *arguments):
         c.rp_text_free(text)
 
 
-def ask_engine(what, run="default", run_dir=None):
+def ask_engine(what: str, run: str = "default", run_dir: Optional[FilePath] = None) -> str:
     """Ask a running engine: rp_run_stat (JSON text) or rp_run_checkpoint (path)."""
     return _ask(what, run, run_dir).decode()
 
 
-def locate_documents(documents, run, run_dir):
+def locate_documents(
+    documents: Any, run: str, run_dir: Optional[FilePath]
+) -> list[tuple[str, int]]:
     """Ask a running engine where documents come from. `documents` is a numpy array of provenance,
     of which each record is one; returns a list of (file, row)."""
     records = documents.tobytes()
@@ -260,5 +269,5 @@ def locate_documents(documents, run, run_dir):
     return [(os.fsdecode(_unescape(path)), int(row)) for row, path in places]
 
 
-def _unescape(path):
+def _unescape(path: bytes) -> bytes:
     return path.replace(b"\\\\", b"\0").replace(b"\\n", b"\n").replace(b"\0", b"\\")

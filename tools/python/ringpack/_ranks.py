@@ -3,12 +3,15 @@
 
 import operator
 import re
-from typing import NamedTuple, Optional
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Optional, Union
 
 from ._library import contracts_agree
 from .errors import CheckpointMismatchError, UsageError
 
 ALONE = "no launcher"
+Facts = dict[str, Any]
+"""What Client.facts returns."""
 
 
 class Ranks(NamedTuple):
@@ -22,12 +25,12 @@ class Ranks(NamedTuple):
     replica: int = 0  # which of those that need this rank's batches
     replicas: int = 1
 
-    def place(self):
+    def place(self) -> dict[str, int]:
         """Where to attach, and what the engine must agree to."""
         names = "rank", "world", "replica", "replicas"
         return {name: getattr(self, name) for name in names}
 
-    def keys(self, ranks_said=False):
+    def keys(self, ranks_said: bool = False) -> dict[str, Any]:
         """What an engine that is started for this node has to be told.
 
         It would wait for ever for trainers of ranks that are on other nodes."""
@@ -37,14 +40,14 @@ class Ranks(NamedTuple):
                 "this node's engine serves is not known",
                 "give the first and the last data-parallel rank of this node: ranks='0-3'",
             )
-        known = {} if self.said_by == ALONE else {"dp_world_size": self.world}
+        known: dict[str, Any] = {} if self.said_by == ALONE else {"dp_world_size": self.world}
         if self.node is not None and len(self.node) < self.world:
             known["ranks"] = f"{self.node.start}-{self.node.stop - 1}"
         return known if self.replicas == 1 else {**known, "replicas": self.replicas}
 
 
 # launcher, rank, world, local rank, processes on the node, what names the job
-_LAUNCHERS = (
+_LAUNCHERS: tuple[tuple[str, str, str, str, Optional[str], tuple[str, ...]], ...] = (
     (
         "torchrun",
         "RANK",
@@ -80,7 +83,7 @@ _LAUNCHERS = (
 )
 
 
-def _integer(environment, name):
+def _integer(environment: Mapping[str, str], name: str) -> Optional[int]:
     text = environment.get(name)
     if text is None:
         return None
@@ -91,13 +94,15 @@ def _integer(environment, name):
     return int(text)
 
 
-def _slurm_node(environment, rank, local):
+def _slurm_node(
+    environment: Mapping[str, str], rank: int, local: Optional[int]
+) -> Optional[range]:
     """Ranks of this node: SLURM_STEP_TASKS_PER_NODE is "4(x2),3" for nodes of 4, 4 and 3 tasks."""
     number = _integer(environment, "SLURM_NODEID")
     text = environment.get("SLURM_STEP_TASKS_PER_NODE") or environment.get("SLURM_TASKS_PER_NODE")
     if number is None or local is None or not text:
         return None
-    tasks = []
+    tasks: list[int] = []
     for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
         tasks += [int(count)] * int(times or 1)
     if number >= len(tasks) or sum(tasks[:number]) != rank - local:
@@ -109,7 +114,7 @@ def _slurm_node(environment, rank, local):
     return range(rank - local, rank - local + tasks[number])
 
 
-def _launched(environment):
+def _launched(environment: Mapping[str, str]) -> Optional[Ranks]:
     for launcher, rank_name, world_name, local_name, node_name, job_names in _LAUNCHERS:
         rank, world = _integer(environment, rank_name), _integer(environment, world_name)
         if rank is None or world is None:
@@ -121,21 +126,21 @@ def _launched(environment):
             node = range(rank - local, rank - local + size)
         elif launcher == "Slurm":
             node = _slurm_node(environment, rank, local)
-        job = "-".join(environment[name] for name in job_names if name in environment)
-        job = re.sub(r"[^A-Za-z0-9._-]", "_", f"{launcher}-{job}")[:64] if job else None
+        named = "-".join(environment[name] for name in job_names if name in environment)
+        job = re.sub(r"[^A-Za-z0-9._-]", "_", f"{launcher}-{named}")[:64] if named else None
         said_by = f"{launcher}: {rank_name}, {world_name}"
         return Ranks(rank, world, rank if local is None else local, node, said_by, job)
     return None
 
 
-def _find_reference(facts):
+def _find_reference(facts: Sequence[Facts]) -> int:
     """The process that the others are compared with: one that knows the whole content of its
     corpus, where there is one, so that all that know it are compared by it."""
     whole = (n for n, found in enumerate(facts) if "corpus_full~" in found["contract"])
     return next(whole, 0)
 
 
-def _check_digests(facts):
+def _check_digests(facts: Sequence[Facts]) -> None:
     """A process whose state is of an older version knows no digest."""
     known = [(n, found["plan_digest"]) for n, found in enumerate(facts) if found.get("plan_digest")]
     for number, digest in known:
@@ -147,7 +152,7 @@ def _check_digests(facts):
             )
 
 
-def check_agreement(facts):
+def check_agreement(facts: Sequence[Facts]) -> str:
     """Refuse a job whose ranks do not read one stream from one row, in the same steps: `facts` has
     a dict of each.
 
@@ -183,7 +188,7 @@ def check_agreement(facts):
     return "whole" if whole else "sampled"
 
 
-def torch_all_gather(fact):
+def torch_all_gather(fact: Facts) -> list[Facts]:
     """What check_ranks uses where the job has a process group of torch."""
     from torch import distributed
 
@@ -192,17 +197,22 @@ def torch_all_gather(fact):
             "check_ranks() found no process group of torch.distributed",
             "init_process_group() first, or give the job's own all_gather",
         )
-    gathered = [None] * distributed.get_world_size()
+    gathered: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(gathered, fact)
     return gathered
 
 
-def _number(value):
+def _number(value: Union[int, str]) -> int:
     """Of an argument, which may be text out of os.environ."""
     return int(value) if isinstance(value, str) else operator.index(value)
 
 
-def _find_replica(replica, replicas, launched, dp_rank):
+def _find_replica(
+    replica: Optional[int],
+    replicas: Optional[int],
+    launched: Optional[Ranks],
+    dp_rank: Optional[int],
+) -> tuple[int, int]:
     """Which processes need the same batches is the job's to say: no launcher knows it."""
     replicas = 1 if replicas is None else _number(replicas)
     if replicas > 1 and (replica is None or (launched and dp_rank is None)):
@@ -216,7 +226,13 @@ def _find_replica(replica, replicas, launched, dp_rank):
     return replica, replicas
 
 
-def find_ranks(dp_rank, dp_world_size, environment, replica=None, replicas=None):
+def find_ranks(
+    dp_rank: Optional[int],
+    dp_world_size: Optional[int],
+    environment: Mapping[str, str],
+    replica: Optional[int] = None,
+    replicas: Optional[int] = None,
+) -> Ranks:
     """Arguments win; then torchrun, Open MPI, Slurm; otherwise this process is alone."""
     launched = _launched(environment)
     replica, replicas = _find_replica(replica, replicas, launched, dp_rank)
@@ -232,7 +248,7 @@ def find_ranks(dp_rank, dp_world_size, environment, replica=None, replicas=None)
         local = launched.local if launched else dp_rank
         job = launched.job if launched else None
         same = launched is not None and launched[:2] == (dp_rank, dp_world_size)
-        node = launched.node if same else None
+        node = launched.node if launched is not None and same else None
         unsaid = bool(
             launched and not same and launched.node and len(launched.node) < launched.world
         )

@@ -7,10 +7,9 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
+from ._arguments import FilePath
 from ._engine import run_program
 from .errors import UsageError
-
-FilePath = Union[str, "os.PathLike[str]"]
 
 STATE_KEY = "ringpack_state"
 _LENGTH_AT = 12  # u32: bytes of the token
@@ -119,7 +118,7 @@ def export_state(
         run_program(["checkpoint", "export", own, "-o", path], program)
 
 
-def _token_in(path, program):
+def _token_in(path: FilePath, program: Optional[FilePath]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="ringpack-state-") as folder:
         own = os.path.join(folder, "token")
         run_program(["checkpoint", "import", os.fspath(path), "-o", own], program)
@@ -127,7 +126,7 @@ def _token_in(path, program):
             return file.read()
 
 
-def _save_torch(token, path):
+def _save_torch(token: bytes, path: str) -> None:
     """As torch.save writes, but whole or not at all."""
     import torch
 

@@ -12,11 +12,14 @@ from .errors import UsageError
 from .loader import Loader
 
 
+_get_worker_info: Any = get_worker_info  # some versions of torch have no types for it
+
+
 class TorchLoader(Loader, IterableDataset[Any]):
     """A Loader that DataLoader and StatefulDataLoader (batch_size=None, num_workers=0) iterate."""
 
     def attach(self) -> "TorchLoader":
-        worker: Any = get_worker_info()  # type: ignore[no-untyped-call]
+        worker = _get_worker_info()
         if self._client is None and worker is not None:
             raise UsageError(
                 f"worker {worker.id} of a DataLoader would attach as rank {self._ranks.rank}: only "

@@ -28,7 +28,9 @@ def import_jax() -> Any:
 def tensor_of(kind: str) -> Callable[[Any], Any]:
     """What makes a tensor over the memory of a numpy array."""
     if kind == "torch":
-        return import_torch().from_numpy
+        of_array: Callable[[Any], Any] = import_torch().from_numpy
+        return of_array
     if kind == "jax":
-        return import_jax().dlpack.from_dlpack
+        of_memory: Callable[[Any], Any] = import_jax().dlpack.from_dlpack
+        return of_memory
     raise ValueError(f"kind is {kind!r}: expected one of {', '.join(KINDS)}")

@@ -118,17 +118,17 @@ class Batch(Mapping[str, Any]):
 
     __slots__ = ("__weakref__", "_form", "_info", "_lease", "_why")
 
-    number = _number("number", "Number of the batch since the run's base row.")
-    first_row = _number("first_row", "Global number of its first row.")
-    next_row = _number("next_row", "Global row at which the state after this batch stands.")
-    batch_size = _number("rows", "Rows.")
-    seq_len = _number("seq_len", "Tokens in a row.")
-    rows_real = _number("rows_real", "Rows that are not padding only.")
-    tokens_real = _number("tokens_real", "Tokens that are not padding.")
-    tokens_loss = _number("tokens_loss", "Labels that are not -100.")
-    max_seqlen = _number("max_seqlen", "Tokens of the longest segment of cu_seqlens.")
-    segments = _number("segments", "Segments of cu_seqlens, pad tails included.")
-    sum_len_squared = _number("sum_len_squared", "Sum of squared fragment lengths, in tokens².")
+    number: int = _number("number", "Number of the batch since the run's base row.")
+    first_row: int = _number("first_row", "Global number of its first row.")
+    next_row: int = _number("next_row", "Global row at which the state after this batch stands.")
+    batch_size: int = _number("rows", "Rows.")
+    seq_len: int = _number("seq_len", "Tokens in a row.")
+    rows_real: int = _number("rows_real", "Rows that are not padding only.")
+    tokens_real: int = _number("tokens_real", "Tokens that are not padding.")
+    tokens_loss: int = _number("tokens_loss", "Labels that are not -100.")
+    max_seqlen: int = _number("max_seqlen", "Tokens of the longest segment of cu_seqlens.")
+    segments: int = _number("segments", "Segments of cu_seqlens, pad tails included.")
+    sum_len_squared: int = _number("sum_len_squared", "Sum of squared fragment lengths: tokens².")
 
     def __init__(self, lease: Lease, form: Form):
         self._lease: Optional[Lease] = lease

@@ -29,7 +29,7 @@ from typing import Any, Optional
 
 import ringpack
 
-from .loader import FilePath
+from ._arguments import FilePath
 
 __all__ = ["TensorBoard", "Wandb"]
 

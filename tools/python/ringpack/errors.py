@@ -8,14 +8,19 @@ Every error says what failed (``str(error)``), and in ``.hint`` what is safe and
 import errno
 import os
 import re
-from typing import Optional
+from typing import Any, Optional
 
 
 class RingpackError(Exception):
     """Base of all errors of this package."""
 
-    name = ""  # as the program prints it
-    code = 0  # 0: found by Python, not by the library
+    name: str = ""  # as the program prints it
+    code: int = 0  # 0: found by Python, not by the library
+
+    def __init_subclass__(cls, name: str = "", code: int = 0) -> None:
+        super().__init_subclass__()
+        if name:
+            cls.name, cls.code = name, code
 
     def __init__(self, message: str, hint: str = "", code: Optional[int] = None):
         super().__init__(message)
@@ -23,10 +28,10 @@ class RingpackError(Exception):
         if code is not None:
             self.code = code
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.args[0]}\n  next: {self.hint}" if self.hint else self.args[0]
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return type(self), (self.args[0], self.hint, self.code)
 
 
@@ -38,31 +43,23 @@ class ReleasedError(RingpackError, ValueError):
     """A view was asked of a batch that is closed."""
 
 
-class UsageError(RingpackError, ValueError):
+class UsageError(RingpackError, ValueError, name="RP_E_USAGE", code=-5001):
     """A call or an argument is wrong."""
 
-    name, code = "RP_E_USAGE", -5001
 
-
-class ConfigError(RingpackError, ValueError):
+class ConfigError(RingpackError, ValueError, name="RP_E_CONFIG", code=-5002):
     """A key of the config is wrong."""
 
-    name, code = "RP_E_CONFIG", -5002
 
-
-class FormatError(RingpackError):
+class FormatError(RingpackError, name="RP_E_FORMAT", code=-5003):
     """A file is not of the expected format."""
 
-    name, code = "RP_E_FORMAT", -5003
 
-
-class CorruptError(RingpackError):
+class CorruptError(RingpackError, name="RP_E_CORRUPT", code=-5004):
     """Data is damaged."""
 
-    name, code = "RP_E_CORRUPT", -5004
 
-
-class CheckpointMismatchError(RingpackError):
+class CheckpointMismatchError(RingpackError, name="RP_E_MISMATCH", code=-5005):
     """The state, another engine or another node differs in something that all must agree on.
 
     `field`: what differs, mostly a key of the config; the first of them where there are several.
@@ -71,7 +68,6 @@ class CheckpointMismatchError(RingpackError):
     state is free of, so that any value goes on with it; an engine that takes over from another one
     while trainers live on may change only what the hint says."""
 
-    name, code = "RP_E_MISMATCH", -5005
     MAY_CHANGE = (
         *("batch_size", "dp_world_size", "ranks", "global_batch_size", "drop_last"),
         *("profile", "sections", "token_dtype", "label_mode", "pad_id", "vocab_size"),
@@ -102,70 +98,48 @@ class CheckpointMismatchError(RingpackError):
         return f"{super().__str__()}\n  may change: {', '.join(self.MAY_CHANGE)}"
 
 
-class VersionError(RingpackError):
+class VersionError(RingpackError, name="RP_E_VERSION", code=-5006):
     """Something was written by an incompatible version."""
 
-    name, code = "RP_E_VERSION", -5006
 
-
-class FileChangedError(RingpackError):
+class FileChangedError(RingpackError, name="RP_E_CHANGED", code=-5007):
     """A file changed while it was in use."""
 
-    name, code = "RP_E_CHANGED", -5007
 
-
-class VocabularyError(RingpackError):
+class VocabularyError(RingpackError, name="RP_E_VOCABULARY", code=-5008):
     """A token id lies outside the declared vocabulary."""
 
-    name, code = "RP_E_VOCABULARY", -5008
 
-
-class EmptyCorpusError(RingpackError):
+class EmptyCorpusError(RingpackError, name="RP_E_EMPTY", code=-5009):
     """There is nothing to read."""
 
-    name, code = "RP_E_EMPTY", -5009
 
-
-class ResourceError(RingpackError):
+class ResourceError(RingpackError, name="RP_E_RESOURCE", code=-5010):
     """The machine does not have what was asked for."""
 
-    name, code = "RP_E_RESOURCE", -5010
 
-
-class BusyError(RingpackError):
+class BusyError(RingpackError, name="RP_E_BUSY", code=-5011):
     """Another process has it: a trainer the rank, an engine the name or the directory."""
 
-    name, code = "RP_E_BUSY", -5011
 
-
-class EngineGoneError(RingpackError, ConnectionError):
+class EngineGoneError(RingpackError, ConnectionError, name="RP_E_GONE", code=-5012):
     """No engine was found, or it died and no other came in time."""
 
-    name, code = "RP_E_GONE", -5012
 
-
-class EngineTimeoutError(RingpackError, TimeoutError):
+class EngineTimeoutError(RingpackError, TimeoutError, name="RP_E_TIMEOUT", code=-5013):
     """It did not happen within the timeout; nothing is lost."""
 
-    name, code = "RP_E_TIMEOUT", -5013
 
-
-class ProtocolError(RingpackError):
+class ProtocolError(RingpackError, name="RP_E_PROTOCOL", code=-5014):
     """The other side broke the protocol."""
 
-    name, code = "RP_E_PROTOCOL", -5014
 
-
-class DiffersError(RingpackError):
+class DiffersError(RingpackError, name="RP_E_DIFFERS", code=-5015):
     """A check found a difference."""
 
-    name, code = "RP_E_DIFFERS", -5015
 
-
-class EngineStoppedError(RingpackError):
+class EngineStoppedError(RingpackError, name="RP_E_STOPPED", code=-5016):
     """The engine was asked to stop."""
-
-    name, code = "RP_E_STOPPED", -5016
 
 
 __all__ = [
@@ -197,14 +171,14 @@ _OF_CODE = {kind.code: kind for kind in RingpackError.__subclasses__() if kind.c
 _OF_NAME = {kind.name: kind for kind in _OF_CODE.values()}
 
 
-def error_of(code, message, hint=""):
+def error_of(code: int, message: str, hint: str = "") -> RingpackError:
     """The exception for a negative code."""
     if not message:
         message = os.strerror(-code) if code > -4096 else f"error {code}"
     return _OF_CODE.get(code, RingpackError)(message, hint, code)
 
 
-def error_named(name, message, hint=""):
+def error_named(name: str, message: str, hint: str = "") -> RingpackError:
     """The exception for a code as the program prints it: RP_E_CONFIG, ENOENT."""
     code = _OF_NAME[name].code if name in _OF_NAME else -getattr(errno, name, 0)
     return error_of(code, message, hint)

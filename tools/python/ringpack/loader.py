@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import Any, Optional, Union
 
-from ._arguments import check_form, monitor_of, whole, working_folder
-from ._client import END, Client, Left
-from ._engine import Engine, count_steps, engine_commands, place_given
+from ._arguments import Corpus, FilePath, check_form, monitor_of, whole, working_folder
+from ._client import END, Client, Lease, Left
+from ._engine import Command, Engine, ServeCommand, count_steps, engine_commands, place_given
 from ._form import form_of
 from ._pin import pin_ring
 from ._ranks import check_agreement, find_ranks, torch_all_gather
@@ -22,13 +22,12 @@ from .batch import Batch
 from .errors import PASSING, EngineStoppedError, EngineTimeoutError, RingpackError, UsageError
 from .profiles import PROFILES
 
-logger = logging.getLogger("ringpack")
+_logger = logging.getLogger("ringpack")
 _SLICE_NS = 100_000_000  # a wait is cut into these, so that Ctrl-C and dead engines are noticed
 _TRY_S = 0.5  # likewise for attaching; an engine logs each try that it refuses. It grows where the
 # engine takes longer than that to place the trainer
 _SILENCE_S = 30.0  # without a batch, before a loop that waits for ever says so
 _RESTARTS_MAX = 3  # of our own engine, without a batch in between
-FilePath = Union[str, os.PathLike]
 _serial = iter(range(1 << 62))
 
 
@@ -79,6 +78,11 @@ class Loader:
     StatefulDataLoader(loader, batch_size=None). It is Stateful for torch.distributed.checkpoint.
     """
 
+    _client: Any = None  # Client, while attached
+    _engine: Any = None  # Engine, if it is ours
+    _config: Optional[Command] = None  # for `plan`, if the stream is described here
+    _command: Optional[ServeCommand] = None  # for `serve`, if this loader starts it
+
     def __new__(cls, *_: Any, **arguments: Any) -> "Loader":
         if cls is Loader and arguments.get("return_type") == "torch":
             import_torch()
@@ -93,7 +97,7 @@ class Loader:
         *,
         run: Optional[str] = None,
         run_dir: Optional[FilePath] = None,
-        corpus: Union[FilePath, dict, Iterable[Union[FilePath, dict]], None] = None,
+        corpus: Optional[Corpus] = None,
         seq_len: Optional[int] = None,
         batch_size: Optional[int] = None,
         dp_rank: Optional[int] = None,
@@ -113,8 +117,6 @@ class Loader:
         program: Optional[FilePath] = None,
         **options: Any,
     ):
-        self._client: Any = None  # Client, while attached
-        self._engine: Any = None  # Engine, if it is ours
         check_form(return_type, pin_memory, keep)
         ranks = find_ranks(dp_rank, dp_world_size, os.environ, replica, replicas)
         describes = config is not None or corpus is not None
@@ -129,7 +131,6 @@ class Loader:
         if run is None:
             alone = starts and ranks.world == 1 and ranks.replicas == 1
             run = f"python-{os.getpid()}-{next(_serial)}" if alone else ranks.job or "default"
-        self._config = self._command = None  # as arguments of the program, if described here
         if describes:
             keys = {"run": run, "run_dir": run_dir, "seq_len": seq_len, "batch_size": batch_size}
             keys.update(ranks.keys(ranks_said=config is not None or "ranks" in options))
@@ -137,7 +138,7 @@ class Loader:
             self._config, self._command = both if starts else (both[0], None)
         if starts or connect_timeout is None:
             connect_timeout = start_timeout if describes else 10.0
-        self._connection = dict(
+        self._connection: dict[str, Any] = dict(
             run=run,
             run_dir=os.path.abspath(run_dir) if run_dir else None,
             **ranks.place(),
@@ -178,12 +179,12 @@ class Loader:
             if self._pin_memory:
                 pin_ring(client)
             self._client, self._left, self._ended, self._moving = client, None, False, False
-            logger.info("%s, row %d", self, client.next_row())
+            _logger.info("%s, row %d", self, client.next_row())
             return self
         finally:
             self._user = before
 
-    def _enter(self):
+    def _enter(self) -> Optional[int]:
         """Refuse a second thread. Returns what is to be put back."""
         before, user = self._user, get_ident()
         if before is not None and before != user:
@@ -194,7 +195,7 @@ class Loader:
         self._user = user
         return before
 
-    def _find_engine(self):
+    def _find_engine(self) -> Client:
         """A Client of the engine, as soon as there is one that has room for this rank. Our own is
         started, and again if it has served a finite stream to its end."""
         begin, told, attempt = time.monotonic(), False, _TRY_S
@@ -214,10 +215,11 @@ class Loader:
                     attempt *= 2
                 if not told and time.monotonic() - begin > _SILENCE_S:
                     told = True
-                    logger.warning("not attached for %g s: %s", _SILENCE_S, failure)
+                    _logger.warning("not attached for %g s: %s", _SILENCE_S, failure)
 
-    def _start_engine(self):
+    def _start_engine(self) -> None:
         if self._engine is None:
+            assert self._command is not None  # see the callers
             self._engine = Engine(*self._command, program=self._program, folder=self._folder)
             weakref.finalize(self, self._engine.stop)
         if not self._engine.runs():
@@ -231,11 +233,11 @@ class Loader:
         if engine is not None:
             engine.stop()
 
-    def _close_batches(self):
+    def _close_batches(self) -> None:
         while self._open:
             self._open.popleft().close("was closed when its loader left the position")
 
-    def _detach(self):
+    def _detach(self) -> None:
         self._close_batches()
         client, self._client = self._client, None
         if client is not None and client.is_ours():
@@ -255,11 +257,11 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self):
-        if getattr(self, "_client", None) is not None or getattr(self, "_engine", None) is not None:
+    def __del__(self) -> None:
+        if self._client is not None or self._engine is not None:
             self.close()
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         if self._client is not None or self._engine is not None:
             raise TypeError(
                 "an attached loader cannot be pickled: send it before its first use, or its state"
@@ -271,7 +273,7 @@ class Loader:
     def __iter__(self) -> "Loader":
         """The loader itself: a second loop goes on where the first one stopped."""
         if self._ended:
-            logger.warning("the stream has ended: a loop over it gives nothing (see num_epochs)")
+            _logger.warning("the stream has ended: a loop over it gives nothing (see num_epochs)")
         return self
 
     def __next__(self) -> Batch:
@@ -325,7 +327,7 @@ class Loader:
         finally:
             self._user = before
 
-    def _wait(self, client, lease, timeout):
+    def _wait(self, client: Client, lease: Any, timeout: Optional[float]) -> Optional[Lease]:
         """Wait for a lease; None at the end of the stream."""
         begin = time.monotonic()
         deadline, told = None if timeout is None else begin + timeout, timeout is not None
@@ -333,7 +335,7 @@ class Loader:
             self._revive()
             if not told and time.monotonic() - begin > _SILENCE_S:
                 told = True
-                logger.warning("no batch for %g s: %s", _SILENCE_S, self._where_to_look())
+                _logger.warning("no batch for %g s: %s", _SILENCE_S, self._where_to_look())
             left = _SLICE_NS if deadline is None else 1e9 * (deadline - time.monotonic())
             lease = client.next(int(max(0, min(left, _SLICE_NS))))
             if lease is None and deadline is not None and time.monotonic() >= deadline:
@@ -341,15 +343,16 @@ class Loader:
         if lease is END:
             if not self._ended and not client.counts()["batches"]:
                 row = client.next_row()
-                logger.warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
+                _logger.warning("the stream ends at row %d: nothing to read (see num_epochs)", row)
             self._ended = True
             return None
-        return lease
+        taken: Lease = lease
+        return taken
 
-    def _where_to_look(self):
+    def _where_to_look(self) -> str:
         return f"`ringpack stat {self.run}` tells what the engine waits for"
 
-    def _revive(self):
+    def _revive(self) -> None:
         """Start our engine again if it died; the client finds it and goes on at its row."""
         if self._engine is None or self._engine.runs():
             return
@@ -361,7 +364,7 @@ class Loader:
         if self._restarts == _RESTARTS_MAX:
             raise self._engine.failure(f"{_RESTARTS_MAX + 1} times in a row")
         self._restarts += 1
-        logger.warning("%s", self._engine.failure("and is started again"))
+        _logger.warning("%s", self._engine.failure("and is started again"))
         self._engine.start(self._start_timeout)
 
     def __bool__(self) -> bool:
@@ -390,7 +393,7 @@ class Loader:
 
     # ---- state ----------------------------------------------------------------------------------
 
-    def _place(self):
+    def _place(self) -> Union[Client, Left]:
         """What knows the position: the client, or after close() the record that it left."""
         return self._left or self.attach()._client
 
@@ -455,7 +458,8 @@ class Loader:
 
     def contract(self) -> str:
         """What all processes of a job must agree on: lines of named fields."""
-        return self.attach()._client.contract()
+        client: Client = self.attach()._client
+        return client.contract()
 
     # ---- what is going on -----------------------------------------------------------------------
 
@@ -474,7 +478,7 @@ class Loader:
     @property
     def run(self) -> str:
         """Name under which the engine is found (`ringpack stat NAME`)."""
-        return self._connection["run"]
+        return str(self._connection["run"])
 
     @property
     def engine_pid(self) -> Optional[int]:

@@ -10,14 +10,13 @@ checkpoints, and nothing of it is changed.
 import os
 import tempfile
 import time
-from collections.abc import Iterable
-from typing import Any, Optional, Union, overload
+from typing import Any, Optional, overload
 
-from ._arguments import check_form, whole, working_folder
+from ._arguments import Corpus, FilePath, check_form, whole, working_folder
 from ._engine import Engine, ask_program, engine_command
 from .batch import Batch
 from .errors import PASSING, UsageError
-from .loader import FilePath, Loader
+from .loader import Loader
 from .profiles import PROFILES
 
 _MAGIC = b"RPCHECK\0"
@@ -31,7 +30,8 @@ class ReplayedBatch(dict[str, Any]):
 
     def __init__(self, batch: Batch, rank: int, micro_batch: int):
         super().__init__(batch.copy())
-        self.rank, self.micro_batch = rank, micro_batch
+        self.rank: int = rank
+        self.micro_batch: int = micro_batch
         self.first_row: int = batch.first_row
         self.next_row: int = batch.next_row
         self.tokens_real: int = batch.tokens_real
@@ -67,7 +67,7 @@ class Replay:
         self,
         config: Optional[FilePath] = None,
         *,
-        corpus: Union[FilePath, dict, Iterable[Union[FilePath, dict]], None] = None,
+        corpus: Optional[Corpus] = None,
         base_row: int = 0,
         profile: Optional[str] = None,
         return_type: str = "numpy",
@@ -88,7 +88,7 @@ class Replay:
         self._base_row = whole("base_row", base_row)
         self._program, self._timeout = program, start_timeout
         known = profile if profile in PROFILES else None  # others are of the engine alone
-        self._form = dict(profile=known, return_type=return_type, flat=flat)
+        self._form: dict[str, Any] = dict(profile=known, return_type=return_type, flat=flat)
         self._folder = working_folder()
         self._place: Optional[tempfile.TemporaryDirectory[str]] = None
         self._engine: Optional[Engine] = None
@@ -99,14 +99,14 @@ class Replay:
     def step(self, step: int) -> list[list[ReplayedBatch]]: ...
     @overload
     def step(self, step: int, rank: int) -> list[ReplayedBatch]: ...
-    def step(self, step, rank=None):
+    def step(self, step: int, rank: Optional[int] = None) -> Any:
         """The micro-batches of a step: of each the batches of all ranks, or the one of a rank."""
-        step = whole("step", step)
-        if step is None or step < 0:
+        wanted = whole("step", step)
+        if wanted is None or wanted < 0:
             raise UsageError(f"step is {step}: expected 0 or more")
         for attempt in range(_TRIES):
             try:
-                batches = self._take(step)
+                batches = self._take(wanted)
                 break
             except PASSING:
                 self._end_engine()
@@ -131,7 +131,7 @@ class Replay:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_place", None) is not None:
             self.close()
 
@@ -140,12 +140,12 @@ class Replay:
 
     # ---- the private engine ---------------------------------------------------------------------
 
-    def _take(self, step):
+    def _take(self, step: int) -> list[list[ReplayedBatch]]:
         """The batches of a step, after moving all ranks there if they are elsewhere."""
         if self._next != step or self._engine is None or not self._engine.runs():
             self._go_to(step)
         self._next = None  # not known, should this fail half-way
-        batches = []
+        batches: list[list[ReplayedBatch]] = []
         for micro_batch in range(self._micro_batches):
             batches.append([])
             for rank, loader in enumerate(self._loaders):
@@ -157,7 +157,7 @@ class Replay:
         self._next = step + 1
         return batches
 
-    def _go_to(self, step):
+    def _go_to(self, step: int) -> None:
         if self._place is None:
             self._place = tempfile.TemporaryDirectory(prefix="ringpack-replay-")
         token = os.path.join(self._place.name, "token")
@@ -185,7 +185,7 @@ class Replay:
             loader.load_state_dict(state)
             self._attach(loader)
 
-    def _attach(self, loader):
+    def _attach(self, loader: Loader) -> None:
         """Attach, however long the engine plans; but not to one that has ended meanwhile."""
         deadline = time.monotonic() + self._timeout
         while True:
@@ -193,11 +193,12 @@ class Replay:
                 loader.attach()
                 return
             except PASSING:
-                if not self._engine.runs() or time.monotonic() > deadline:
+                if self._engine is None or not self._engine.runs() or time.monotonic() > deadline:
                     raise
 
-    def _start_engine(self, said, token):
+    def _start_engine(self, said: dict[str, Any], token: str) -> None:
         """An engine of all ranks that begins at a token, keeps nothing, and is found by us only."""
+        assert self._place is not None, "the token lies there"
         own = {
             "run-dir": self._place.name,
             "state": token,
@@ -213,19 +214,19 @@ class Replay:
         self._engine = Engine(arguments, self._text, program=program, folder=folder)
         self._engine.start(self._timeout)
 
-    def _close_loaders(self):
+    def _close_loaders(self) -> None:
         loaders, self._loaders, self._next = self._loaders, [], None
         for loader in loaders:
             loader.close()
 
-    def _end_engine(self):
+    def _end_engine(self) -> None:
         self._close_loaders()
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.stop()
 
 
-def _is_kept(path):
+def _is_kept(path: FilePath) -> bool:
     """Whether a path is that of a checkpoint, or of a directory of them."""
     if os.path.isdir(path):
         return True

@@ -11,6 +11,7 @@ import argparse
 import os
 import struct
 import sys
+from typing import Optional
 
 from ._state import token_of
 from .errors import RingpackError
@@ -21,7 +22,14 @@ MAGIC = 0x314A5052
 HALF = (1 << 64) - 1
 
 
-def record(first_row, next_row, rows=0, tokens=0, digest=0, state=b""):
+def record(
+    first_row: int,
+    next_row: int,
+    rows: int = 0,
+    tokens: int = 0,
+    digest: int = 0,
+    state: bytes = b"",
+) -> bytes:
     padding = -len(state) % 8
     size = RECORD.size + len(state) + padding
     halves = digest & HALF, digest >> 64
@@ -29,7 +37,7 @@ def record(first_row, next_row, rows=0, tokens=0, digest=0, state=b""):
     return head + state + bytes(padding)
 
 
-def train(loader, journal, until_row):
+def train(loader: Loader, journal: int, until_row: Optional[int]) -> None:
     state = token_of(loader.state_dict())
     os.write(journal, record(loader.next_row, loader.next_row, state=state))
     for batch in loader:  # going on returns the batch before: it is written down by then
@@ -47,7 +55,7 @@ def train(loader, journal, until_row):
         )
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m ringpack.trainer")
     parser.add_argument("--run", required=True)
     parser.add_argument("--run-dir")

@@ -197,7 +197,7 @@ RP_MUST_CHECK int rp_output_mask(struct rp_output *output, size_t document,
 RP_MUST_CHECK int rp_output_publish(struct rp_output *output, struct rp_error *error);
 void rp_output_discard(struct rp_output *output);
 
-/* worker.c: a process that runs tools/python/ringpack/convert_worker.py, which has the protocol */
+/* worker.c: a process that runs tools/python/ringpack/_convert/worker.py, which has the protocol */
 
 struct rp_worker {
     pid_t child; /* 0: none */

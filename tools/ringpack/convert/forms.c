@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forms.c — the table of forms. Those that a worker reads are in convert_readers.py under the same
- * names. */
+/* forms.c — the table of forms. Those that a worker reads are in
+ * tools/python/ringpack/_convert/readers.py under the same names. */
 #include <string.h>
 
 #include "base/bits.h"

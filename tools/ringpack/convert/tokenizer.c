@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.c — from text to tokens: bytes are done here, a tokenizer.json by a worker process
- * with the `tokenizers` package (tools/python/ringpack/convert_worker.py has the protocol).
+ * with the `tokenizers` package (tools/python/ringpack/_convert/worker.py has the protocol).
  *
  * Texts are sent in batches, so that the package can use every core; a batch is written whole
  * before its reply is read, and read whole before the next, so the two processes cannot block each

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trained.c — which tokens of a line of JSONL are trained, by the labels or the mask beside its
- * ids. convert_columns.py does the same for columns. */
+ * ids. tools/python/ringpack/_convert/columns.py does the same for columns. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

@@ -18,7 +18,6 @@
 #include "convert/convert.h"
 #include "interrupt.h"
 
-#define WORKER "convert_worker.py"
 #define PROTOCOL 3u
 #define HELLO_BYTES 64u
 #define FRAME_BYTES 64u
@@ -225,9 +224,10 @@ void rp_frame_release(struct rp_frame *frame)
     *frame = (struct rp_frame){0};
 }
 
-/* In a build a link to the script lies beside the program; in a wheel the program is ringpack/bin
- * of the package, and the script in ringpack. It is looked for nowhere else, because whoever may
- * write there would say what runs. NULL: let Python find it as a module of the installed package.
+/* In a build a link to the script lies beside the program; in a wheel the program is in
+ * ringpack/bin of the package, and the script in ringpack/_convert. It is looked for nowhere else,
+ * because whoever may write there would say what runs. NULL: let Python find it as a module of the
+ * installed package.
  */
 static char *find_script(void)
 {
@@ -239,10 +239,10 @@ static char *find_script(void)
     if (!slash)
         return NULL;
     *slash = 0;
-    char *path = rp_format("%s/" WORKER, place);
+    char *path = rp_format("%s/convert_worker.py", place);
     if (path && access(path, R_OK) < 0 && rp_text_has_suffix(place, package)) {
         free(path);
-        path = rp_format("%.*s/" WORKER, (int)(strrchr(place, '/') - place), place);
+        path = rp_format("%.*s/_convert/worker.py", (int)(strrchr(place, '/') - place), place);
     }
     if (path && access(path, R_OK) == 0)
         return path;
@@ -260,7 +260,7 @@ int rp_worker_spawn(pid_t *child, const char *const arguments[4], int input, int
     size_t count = 2;
     if (!script) {
         command[1] = "-m";
-        command[count++] = "ringpack.convert_worker";
+        command[count++] = "ringpack._convert.worker";
     }
     for (size_t i = 0; i < 4; i++)
         command[count++] = arguments[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decoder.c — from ids to text: bytes are done here, a tokenizer.json by a worker process with the
- * `tokenizers` package (tools/python/ringpack/convert_worker.py has the protocol). */
+ * `tokenizers` package (tools/python/ringpack/_convert/worker.py has the protocol). */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>

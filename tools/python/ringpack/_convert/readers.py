@@ -3,7 +3,7 @@
 
 A reader is a generator of tables of (request) -> (names of columns, share of the file that is done,
 columns). READERS at the end names them as forms.c does. A column of ids is (lengths, ids), one
-length a row; a column of text is a list of strings. convert_columns.py goes on from there.
+length a row; a column of text is a list of strings. columns.py goes on from there.
 
 No reader loads a pickle: it would run whatever program the file holds.
 """
@@ -17,7 +17,7 @@ import tarfile
 
 import numpy
 
-from .convert_columns import (
+from .columns import (
     BATCH_BYTES,
     BESIDE_CHATS,
     DTYPES,
@@ -29,7 +29,7 @@ from .convert_columns import (
     is_wanted,
     need,
 )
-from .convert_shards import read_litdata, read_mds
+from .shards import read_litdata, read_mds
 
 # ---- Arrow: columns of lists, chunks of a table ------------------------------------------------
 

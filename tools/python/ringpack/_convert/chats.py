@@ -8,7 +8,7 @@ import re
 
 import numpy
 
-from .convert_columns import BESIDE_CHATS, Messages, Refused, need
+from .columns import BESIDE_CHATS, Messages, Refused, need
 
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenise text and read encoded files for `ringpack convert`, over stdin and stdout.
 
-    convert_worker.py TOKENIZER EOS BOS THREADS
+    worker.py TOKENIZER EOS BOS THREADS
         TOKENIZER   the path of a tokenizer.json, or "bytes"
         EOS, BOS    a token id, the text of a token, or "" (of EOS: look for a usual one)
         THREADS     that the tokenizer may use; 0: as many as it likes
-    convert_worker.py --decompress zstd
+    worker.py --decompress zstd
         stdin to stdout: exit status 3 without the package, 4 if the archive is damaged
-    convert_worker.py --decode TOKENIZER
+    worker.py --decode TOKENIZER
         for `ringpack explain`: u32 count, u32 ids -> u32 bytes, UTF-8. It begins with the text
         RPDW, or with a text that says why it cannot
 
@@ -67,9 +67,9 @@ def refusal_frame(name, message, hint):
 try:
     import numpy
 
-    from .convert_chats import Chats, are_chats, lines_of, made_of_chats, pairs_of_texts
-    from .convert_columns import Refused, Table, choose, need
-    from .convert_readers import READERS
+    from .chats import Chats, are_chats, lines_of, made_of_chats, pairs_of_texts
+    from .columns import Refused, Table, choose, need
+    from .readers import READERS
 except ImportError as error:
     print(f"{sys.executable}: {error}", file=sys.stderr)
     if sys.argv[1:2] in (["--decompress"], ["--decode"]):  # their output has no place for a refusal

@@ -13,7 +13,7 @@ import struct
 
 import numpy
 
-from .convert_columns import BESIDE, DTYPES, Refused, batched, is_wanted, need
+from .columns import BESIDE, DTYPES, Refused, batched, is_wanted, need
 
 
 def declared_dtype(request, what):
