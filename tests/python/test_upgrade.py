@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every earlier release left is read by this one: the frozen files of tests/upgrade, which
+tests/upgrade/freeze.py wrote once with each release. Every row from the frozen position on has the
+digest that it had then. A release that can no longer be read gets a test of its own, of how it is
+refused and of the way out that is named."""
+
+import json
+import re
+import shutil
+import socket
+import struct
+
+import pytest
+import ringpack
+from conftest import ROOT
+from stream_kit import Engine, Ranks
+
+RELEASES = sorted(path.name for path in (ROOT / "tests" / "upgrade").iterdir() if path.is_dir())
+assert "0.1.0" in RELEASES
+FORMS = "token", "json", "npz", "safetensors"
+
+
+@pytest.fixture(params=RELEASES)
+def left(request, folder):
+    """A copy of what a release left."""
+    shutil.copytree(ROOT / "tests" / "upgrade" / request.param, folder / "left")
+    return folder / "left"
+
+
+@pytest.fixture
+def expected(left):
+    return json.loads((left / "expected.json").read_text())
+
+
+def digest_of_rest(engine, expected, token=None):
+    """What the ranks read until the stream ends: the sum of the digests of its rows."""
+    with Ranks(engine, expected["world"], token) as ranks:
+        assert ranks.loaders[0].next_row == expected["row"]
+        return sum(batch.digest() for turn in ranks.turns() for batch in turn) % 2**128
+
+
+def wanted_of_rest(expected):
+    return sum(int(digest, 16) for digest in expected["digests"][expected["row"] :]) % 2**128
+
+
+def serve(program, folder, left, *arguments, **changes):
+    config = json.loads((left / "config.yaml").read_text())
+    for source in config["sources"]:
+        source["shards"] = [str(left / shard) for shard in source["shards"]]
+    return Engine(program, folder, {**config, **changes}, *arguments)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_state_goes_on(program, folder, left, expected, form):
+    engine = serve(program, folder, left, "--state", left / f"state.{form}")
+    assert digest_of_rest(engine, expected) == wanted_of_rest(expected)
+    assert engine.wait() == 0, engine.log()
+
+
+def test_a_trainer_brings_its_state(program, folder, left, expected):
+    engine = serve(program, folder, left)
+    token = ringpack.import_state(left / "state.npz", program)["ringpack_state"].tobytes()
+    assert digest_of_rest(engine, expected, token) == wanted_of_rest(expected)
+    assert engine.wait() == 0, engine.log()
+
+
+def test_a_checkpoint_goes_on(program, folder, left, expected):
+    kept = str(left / "checkpoints")
+    engine = serve(program, folder, left, checkpoint_dir=kept, resume="required")
+    assert digest_of_rest(engine, expected) == wanted_of_rest(expected)
+    assert engine.wait() == 0, engine.log()
+
+
+def test_control_another_row_is_seen(program, folder, left, expected):
+    expected["digests"][-1] = expected["digests"][-2]
+    engine = serve(program, folder, left, "--state", left / "state.token")
+    assert digest_of_rest(engine, expected) != wanted_of_rest(expected)
+    engine.kill()
+
+
+def test_sidecars_and_the_manifest_need_not_be_made_anew(program, folder, left, expected):
+    """As after a copy to another machine: the content is compared, and nothing is refused."""
+    manifest = str(left / "corpus.rpm")
+    engine = serve(program, folder, left, "--state", left / "state.token", manifest=manifest)
+    assert digest_of_rest(engine, expected) == wanted_of_rest(expected)
+    assert engine.wait() == 0, engine.log()
+
+
+def test_a_trainer_of_the_release_is_welcome_or_told_why_not(program, folder, left):
+    message = bytearray((left / "attach.bin").read_bytes())
+    engine = serve(program, folder, left)
+    name = engine.run.encode()
+    message[16 : 16 + 72] = name.ljust(72, b"\0")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(f"{folder}/{engine.run}.sock")
+        connection.send(message)
+        reply, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
+    magic, version, kind = struct.unpack_from("<QII", reply)
+    asked = struct.unpack_from("<I", message, 8)[0]
+    if version == asked:
+        assert kind == 1 and len(descriptors) == 2
+    else:
+        assert kind == 2 and re.search(rb"version.*\n.*", reply)
+    engine.kill()
