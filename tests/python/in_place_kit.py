@@ -7,6 +7,8 @@ import subprocess
 
 from stream_kit import Engine, Ranks, Stream, Taken, Written, token_of, write_megatron
 
+INPUTS = {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711}
+
 
 def with_copies(folder, forms):
     """Two corpora with the same documents: `forms` (name → (paths, documents, declared keys)) as
@@ -22,8 +24,7 @@ def with_copies(folder, forms):
 
 def serve_all(program, folder, corpus, inputs=(), **machine):
     """Every row of an epoch against the oracle; returns the digest of the stream."""
-    keys = {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711}
-    stream = Stream(corpus, {**keys, **dict(inputs)})
+    stream = Stream(corpus, {**INPUTS, **dict(inputs)})
     engine = Engine(program, folder, {**stream.config(), "batch_size": 5, **machine})
     taken = Taken(stream)
     try:
@@ -67,14 +68,30 @@ def assert_killed_and_resumed(program, folder, forms):
 def serve_in_lives(program, folder, corpus, inputs=()):
     """By engines that are killed (-9), each with other numbers of ranks, rows and readers than the
     one before: every row once, against the oracle. Returns the digest."""
-    keys = {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711}
-    stream = Stream(corpus, {**keys, **dict(inputs)})
+    lives = [
+        (turns, {"dp_world_size": world, "batch_size": rows, "num_workers": readers})
+        for turns, world, rows, readers in LIVES
+    ]
+    return take_in_lives(program, folder, Stream(corpus, {**INPUTS, **dict(inputs)}), lives)
+
+
+def assert_resumes_with_and_without(program, folder, corpus, manifest, inputs=()):
+    """One run by three engines, of which the second has the manifest of the corpus."""
+    lives = [
+        (turns, {"batch_size": 5, "run": f"run{number}", **keys})
+        for number, (turns, keys) in enumerate([(2, {}), (2, {"manifest": manifest}), (None, {})])
+    ]
+    take_in_lives(program, folder, Stream(corpus, {**INPUTS, **dict(inputs)}), lives)
+
+
+def take_in_lives(program, folder, stream, lives):
+    """By engines that are killed (-9) after some turns (None: at the end), each with keys of its
+    own, from the state token of the one before: every row once. Returns the digest."""
     taken, token = Taken(stream), None
-    for turns, world, rows, readers in LIVES:
-        shape = {"dp_world_size": world, "batch_size": rows, "num_workers": readers}
-        engine = Engine(program, folder, {**stream.config(), **shape})
+    for turns, keys in lives:
+        engine = Engine(program, folder, {**stream.config(), **keys})
         try:
-            with Ranks(engine, world, token) as ranks:
+            with Ranks(engine, keys.get("dp_world_size", 1), token) as ranks:
                 for batches in ranks.turns(turns):
                     taken.add(batches)
                 token = token_of(ranks.loaders[0])

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy
 import pytest
 import ringpack
-from in_place_kit import serve_all
+from in_place_kit import INPUTS, assert_resumes_with_and_without, serve_all
 from refusal_kit import refused, run
 from stream_kit import (
     EOS,
@@ -23,7 +23,6 @@ from stream_kit import (
     Engine,
     Ranks,
     Stream,
-    Taken,
     wait_until,
     write_flat,
     write_megatron,
@@ -34,7 +33,6 @@ LAYOUT = [
     ("raw", "u16", 1, [50, 20]),
     ("npy", "i32", 1, [25]),
 ]
-INPUTS = {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711}  # as serve_all has them
 
 
 def config_of(corpus, **changes):
@@ -106,19 +104,7 @@ def test_pages_that_are_not_compared_are_found(broken, folder, corpus, manifest,
 def test_a_run_resumes_with_it_and_without_it(program, folder, corpus, manifest):
     """It has the fingerprint of the sidecars."""
     corpus.index(program)
-    stream = Stream(corpus, INPUTS)
-    taken, token = Taken(stream), None
-    for number, changes in enumerate([{}, {"manifest": str(manifest)}, {}]):
-        config = {**stream.config(), "batch_size": 5, "run": f"run{number}", **changes}
-        engine = Engine(program, folder, config)
-        try:
-            with Ranks(engine, token=token) as ranks:
-                for batches in ranks.turns(None if number == 2 else 2):
-                    taken.add(batches)
-                [token] = ranks.tokens()
-        finally:
-            engine.kill()
-    taken.assert_all()
+    assert_resumes_with_and_without(program, folder, corpus, str(manifest))
 
 
 def test_sidecars_are_taken_over_unless_the_shard_is_newer(program, folder, corpus):

@@ -14,7 +14,7 @@ import pytest
 import ringpack
 import test_olmo
 import xxhash
-from in_place_kit import serve_all
+from in_place_kit import INPUTS, assert_resumes_with_and_without, serve_all
 from mask_kit import index as index_shard
 from refusal_kit import assert_refusal, refused, run
 from remote_kit import (  # with the fixtures `bucket`, `environment` and `store`
@@ -25,10 +25,9 @@ from remote_kit import (  # with the fixtures `bucket`, `environment` and `store
     output_of,
     store,
 )
-from stream_kit import Corpus, Engine, Ranks, Stream, Taken, Written, wait_until
-from test_manifest import EOS, LAYOUT, raw_config, write_raw
+from stream_kit import Corpus, Engine, Ranks, Stream, Written, wait_until
+from test_manifest import EOS, LAYOUT, raw_config, stopped, write_raw
 
-INPUTS = {"num_epochs": 1, "window": 5, "fill": "split", "seed": 4711}  # as serve_all has them
 BLOCKS = {"shuffle": "block", "block_documents": 8, "window_blocks": 2}
 
 
@@ -59,13 +58,26 @@ def corpus(folder):
     return Corpus(place, LAYOUT, seed=5)
 
 
-def stopped(program, folder, config):
-    """What an engine says that stops by itself."""
+def first_turn(program, folder, config):
+    """The first batch of a run is there."""
     engine = Engine(program, folder, config)
-    with contextlib.suppress(ringpack.RingpackError), Ranks(engine, connect_timeout=2) as ranks:
-        for _ in ranks.turns():
-            pass
-    assert engine.wait() == 2, engine.log()
+    try:
+        with Ranks(engine) as ranks:
+            assert ranks.turn() is not None
+    finally:
+        engine.kill()
+
+
+def served(program, folder, config):
+    """A run to its end. Returns what its engine logged."""
+    engine = Engine(program, folder, config)
+    try:
+        with Ranks(engine) as ranks:
+            for _ in ranks.turns():
+                pass
+        assert engine.wait() == 0, engine.log()
+    finally:
+        engine.kill()
     return engine.log()
 
 
@@ -123,19 +135,7 @@ def test_a_run_resumes_with_it_and_without_it(program, folder, corpus, bucket):
     there = at(corpus, "s3://b")
     manifest = str(folder / "m.rpm")
     assert index(program, folder, config_of(there, manifest=manifest))["shards_read"] == 0
-    stream = Stream(there, {**INPUTS, **BLOCKS})
-    taken, token = Taken(stream), None
-    for number, changes in enumerate([{}, {"manifest": manifest}, {}]):
-        config = {**stream.config(), "batch_size": 5, "run": f"run{number}", **changes}
-        engine = Engine(program, folder, config)
-        try:
-            with Ranks(engine, token=token) as ranks:
-                for batches in ranks.turns(None if number == 2 else 2):
-                    taken.add(batches)
-                [token] = ranks.tokens()
-        finally:
-            engine.kill()
-    taken.assert_all()
+    assert_resumes_with_and_without(program, folder, there, manifest, BLOCKS)
 
 
 def raw_objects(store, folder, count, first=0, tokens=3000):
@@ -183,12 +183,7 @@ def test_a_change_that_is_not_compared_is_found(broken, folder, store, monkeypat
     monkeypatch.setattr(store, "content_of", lambda path: (path.read_bytes(), '"another"'))
     assert "its ETag" in stopped(broken, folder, config)
     monkeypatch.setenv("RP_DEFECT", "ignore_changed_objects")
-    engine = Engine(broken, folder, config)
-    try:
-        with Ranks(engine) as ranks:
-            assert ranks.turn() is not None
-    finally:
-        engine.kill()
+    first_turn(broken, folder, config)
 
 
 def test_what_lies_beside_an_object_counts(program, folder, corpus, store):
@@ -253,12 +248,7 @@ def test_a_sidecar_of_other_tokens_is_mended_as_the_message_says(program, folder
     output_of(program, "index", *remake)
     again = index(program, folder, config)
     assert (again["outcome"], again["shards_read"]) == ("written anew", 1)
-    engine = Engine(program, folder, config)
-    try:
-        with Ranks(engine) as ranks:
-            assert ranks.turn() is not None
-    finally:
-        engine.kill()
+    first_turn(program, folder, config)
 
 
 def test_an_object_without_identity_counts_as_changed(program, folder, store):
@@ -293,13 +283,7 @@ def test_a_query_is_sent_with_the_object_that_it_was_given_for(program, folder, 
     urls[0] += "?sig=S3CR3T"
     index(program, folder, config)
     store.asked.clear()
-    engine = Engine(program, folder, config)
-    try:
-        with Ranks(engine) as ranks:
-            for _ in ranks.turns():
-                pass
-    finally:
-        engine.kill()
+    served(program, folder, config)
     assert set(store.asked) == {"/s00000.bin?sig=S3CR3T", "/s00001.bin"}
 
 
@@ -326,17 +310,10 @@ def test_queries_are_those_of_the_config(program, folder, store):
     assert b"S3CR3T" not in (folder / "m.rpm").read_bytes()
     store.asked.clear()
     source["shards"] = [f"{url}?sig=N3W" for url in urls]
-    engine = Engine(program, folder, config)
-    try:
-        with Ranks(engine) as ranks:
-            for _ in ranks.turns():
-                pass
-        assert engine.wait() == 0, engine.log()
-    finally:
-        engine.kill()
+    log = served(program, folder, config)
     assert store.asked and all(path.endswith(".bin?sig=N3W") for path in store.asked)
     refused(program, "index", "-c", folder / "none.yaml", texts=["none.yaml"])
-    assert "N3W" not in engine.log()
+    assert "N3W" not in log
 
 
 def test_it_goes_on_after_a_kill(program, folder, store):
