@@ -22,6 +22,7 @@
     X(fetch_during_fill, "a reader asks a server for what is being fetched into the cache")        \
     X(forget_contract_field, "pad_id is left out when contracts are compared")                     \
     X(forget_detach, "the end of a connection does not change the state of its seat")              \
+    X(forget_queries, "objects that only the queries of their URLs tell apart share files")        \
     X(forget_shard_stamp, "the time of a shard is not compared with its manifest")                 \
     X(forget_names, "an engine does not recreate its files in the run directory")                  \
     X(forget_packed_rows, "a ring that is rebuilt lacks what was packed but not published")        \

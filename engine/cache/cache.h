@@ -40,7 +40,7 @@
 
 /* An object of the run. */
 struct rp_cache_object {
-    const char *name; /* without secrets */
+    const char *name; /* without secrets, and no other object's */
     const char *identity;
     uint64_t bytes;
 };

@@ -8,11 +8,17 @@
 #include "base/bits.h"
 #include "base/text.h"
 #include "corpus/corpus_struct.h"
+#include "object/url.h"
 
 uint32_t rp_corpus_source_count(const struct rp_corpus *corpus)
 {
     return corpus->source_count;
 }
+char *rp_corpus_object_id(const struct rp_shard *shard)
+{
+    return shard->url ? rp_url_id(shard->url) : strdup("");
+}
+
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus)
 {
     return corpus->shard_count;

@@ -193,6 +193,9 @@ struct rp_shard {
 };
 uint32_t rp_corpus_shard_count(const struct rp_corpus *corpus);
 const struct rp_shard *rp_corpus_shard(const struct rp_corpus *corpus, uint32_t shard);
+/** What tells the object of a shard from others, without secrets: rp_url_id; "" if it is a file.
+ * The caller frees it; NULL when out of memory. */
+char *rp_corpus_object_id(const struct rp_shard *shard);
 
 /** The manifest of the corpus, or NULL: it has none. */
 const char *rp_corpus_manifest_path(const struct rp_corpus *corpus);

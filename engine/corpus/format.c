@@ -214,7 +214,7 @@ static int find_remote_sidecar(struct rp_found *found, const struct rp_find_opti
     const struct rp_remote *remote = options->remote;
     const char *given = options->sidecar_path;
     char *path = given                ? strdup(given)
-                 : options->index_dir ? rp_sidecar_path(remote->name, options->index_dir)
+                 : options->index_dir ? rp_sidecar_path(remote->id, options->index_dir)
                                       : NULL;
     int code = -ENOENT;
     if ((given || options->index_dir) && !path)

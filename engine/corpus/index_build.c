@@ -130,7 +130,7 @@ static int add_tokens(struct rp_opened *opened, const struct rp_probe *probe,
 
 /* Where a sidecar goes. */
 struct target {
-    const char *name;          /* the URL of the file, or NULL if it is where it stays */
+    const char *id;            /* rp_url_id of the file, or NULL if it is where it stays */
     const char *scratch_path;  /* there, and not synced; NULL: where sidecars are looked for */
     struct rp_new_file *whole; /* as in struct rp_sidecar_writer */
 };
@@ -165,7 +165,7 @@ static int write_sidecar(struct rp_opened *opened, int fd, const char *path,
 static int build(const char *path, const struct target *target, const struct rp_source_spec *hints,
                  const char *index_dir, const struct rp_progress *progress, struct rp_error *error)
 {
-    const char *name = target->name, *scratch_path = target->scratch_path;
+    const char *id = target->id, *scratch_path = target->scratch_path;
     const struct rp_find_options options = {
         .hints = hints, .index_dir = index_dir, .replacing_sidecar = true};
     struct rp_opened opened;
@@ -174,7 +174,7 @@ static int build(const char *path, const struct target *target, const struct rp_
     if (code < 0)
         return code;
     char *sidecar_path = scratch_path ? strdup(scratch_path)
-                                      : rp_sidecar_path(name ? name : opened.shard.path, index_dir);
+                                      : rp_sidecar_path(id ? id : opened.shard.path, index_dir);
     if (!sidecar_path)
         code = rp_fail(error, -ENOMEM, NULL, "%s: no memory for a name", path);
     if (code == 0 && index_dir && !scratch_path)
@@ -193,9 +193,9 @@ static int build_remote(const char *url, const struct rp_source_spec *hints, con
                         struct rp_error *error)
 {
     struct rp_borrowed borrowed;
-    char *name = rp_url_name(url);
+    char *name = rp_url_name(url), *id = rp_url_id(url);
     int code = 0;
-    if (!name)
+    if (!name || !id)
         code = rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
     else if (!index_dir)
         code = rp_fail(error, -RP_E_USAGE,
@@ -205,13 +205,14 @@ static int build_remote(const char *url, const struct rp_source_spec *hints, con
     if (code == 0)
         code = rp_borrowed_open(&borrowed, url, NULL, index_dir, progress, error);
     if (code == 0) {
-        code = build(borrowed.path, &(struct target){.name = name, .whole = whole}, hints,
-                     index_dir, progress, error);
+        code = build(borrowed.path, &(struct target){.id = id, .whole = whole}, hints, index_dir,
+                     progress, error);
         if (code < 0)
             code = rp_fail_context(error, code, "%s", name);
         rp_borrowed_close(&borrowed);
     }
     free(name);
+    free(id);
     return code;
 }
 

@@ -21,6 +21,7 @@
 
 struct rp_object {
     struct rp_url url;
+    char *id;
 
     pthread_mutex_t lock; /* of what follows */
     char *asked;          /* signed, or where a redirect led; NULL: to be made */
@@ -39,6 +40,8 @@ int rp_object_open(struct rp_object **object_out, const char *url, struct rp_err
         return rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
     pthread_mutex_init(&object->lock, NULL);
     int code = rp_url_parse(&object->url, url, error);
+    if (code == 0 && !(object->id = rp_url_id(url)))
+        code = rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
     if (code < 0)
         rp_object_close(object);
     else
@@ -51,6 +54,7 @@ void rp_object_close(struct rp_object *object)
     if (!object)
         return;
     rp_url_free(&object->url);
+    free(object->id);
     free(object->asked);
     pthread_mutex_destroy(&object->lock);
     free(object);
@@ -59,6 +63,11 @@ void rp_object_close(struct rp_object *object)
 const char *rp_object_name(const struct rp_object *object)
 {
     return object->url.name;
+}
+
+const char *rp_object_id(const struct rp_object *object)
+{
+    return object->id;
 }
 
 void rp_ask_free(struct rp_ask *ask)

@@ -27,6 +27,8 @@ void rp_object_close(struct rp_object *object); /* NULL is fine */
 
 /** The URL as people see it. */
 const char *rp_object_name(const struct rp_object *object);
+/** What tells it from other objects: rp_url_id. */
+const char *rp_object_id(const struct rp_object *object);
 
 /* What to put on the wire. */
 struct rp_ask {

@@ -150,7 +150,7 @@ static bool is_there(const struct look *look)
 static int begin_file(struct look *look, const char *directory, struct rp_error *error)
 {
     const struct rp_object_request *r = &look->request;
-    char *key = rp_format("%s\n%s\n%" PRIu64, rp_object_name(look->object), r->identity, r->total);
+    char *key = rp_format("%s\n%s\n%" PRIu64, rp_object_id(look->object), r->identity, r->total);
     struct rp_hash128 hash = rp_hash128(key ? key : "", key ? strlen(key) : 0);
     if (key)
         look->path = rp_format("%s/%016" PRIx64 "%016" PRIx64, directory, hash.high, hash.low);
@@ -247,6 +247,7 @@ static int take_shard(struct rp_remote *remote, const char *url, struct look par
     bool none;
     remote->url = part_url(url, TOKENS, &none);
     remote->name = strdup(rp_object_name(parts[TOKENS].object));
+    remote->id = strdup(rp_object_id(parts[TOKENS].object));
     remote->identity = strdup(parts[TOKENS].request.identity);
     remote->bytes = parts[TOKENS].request.total;
     remote->is_identified = is_identified(&parts[TOKENS]) && is_identified(&parts[INDEX]) &&
@@ -258,7 +259,7 @@ static int take_shard(struct rp_remote *remote, const char *url, struct look par
     remote->index_path = parts[INDEX].path;
     remote->sidecar_path = parts[SIDECAR].path;
     parts[INDEX].path = parts[SIDECAR].path = NULL;
-    return remote->url && remote->name && remote->identity
+    return remote->url && remote->name && remote->id && remote->identity
                ? 0
                : rp_fail(error, -ENOMEM, NULL, "out of memory for a URL");
 }
@@ -358,6 +359,7 @@ void rp_remotes_close(struct rp_remote *remotes, size_t count)
     for (size_t i = 0; remotes && i < count; i++) {
         free(remotes[i].url);
         free(remotes[i].name);
+        free(remotes[i].id);
         free(remotes[i].identity);
         free(remotes[i].index_path);
         free(remotes[i].sidecar_path);

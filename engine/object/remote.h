@@ -4,8 +4,9 @@
  *
  * Token objects are read by ranges while the stream runs (io/io_http.c). What lies beside them and
  * is looked into at random, the index (NAME.idx) and the sidecar (NAME.bin.rpx), is fetched whole
- * at the start, into a directory of this machine, under a name that is made of its URL and its
- * identity. So a file there never changes its meaning, and what is there is not fetched again.
+ * at the start, into a directory of this machine, under a name that is made of its URL (rp_url_id)
+ * and its identity. So a file there never changes its meaning, and what is there is not fetched
+ * again.
  *
  * And buckets: which objects a pattern stands for. */
 #ifndef RP_OBJECT_REMOTE_H
@@ -21,6 +22,7 @@
 struct rp_remote {
     char *url;          /* of its tokens, as it was given: it may hold a secret */
     char *name;         /* the same for people */
+    char *id;           /* rp_url_id: the name of its sidecar in an index_dir is made of it */
     uint64_t bytes;     /* of its tokens */
     char *identity;     /* their ETag, or when they were modified; "" if the server tells neither */
     char *index_path;   /* of its .idx, in the directory; NULL = there is none */

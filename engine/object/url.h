@@ -67,4 +67,9 @@ char *rp_s3_region(void);
 /** The URL as people see it. The caller frees it; NULL when out of memory. */
 char *rp_url_name(const char *text);
 
+/** What tells the object from others, without secrets, as keys of files: the name, and, where the
+ * query says more than who may read, a hash of the rest (`?versionId=2`, `?file=a`). The same with
+ * every signature. The caller frees it; NULL when out of memory. */
+char *rp_url_id(const char *text);
+
 #endif

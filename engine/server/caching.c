@@ -11,20 +11,28 @@
 #include "flow/prefill.h"
 #include "stream.h"
 
+/* The shards as objects of the cache, which does not use those that are files. */
+static bool list_objects(const struct rp_corpus *corpus, struct rp_cache_object *objects,
+                         char **ids, uint32_t count)
+{
+    for (uint32_t i = 0; objects && ids && i < count; i++) {
+        const struct rp_shard *shard = rp_corpus_shard(corpus, i);
+        ids[i] = rp_corpus_object_id(shard);
+        if (!ids[i])
+            return false;
+        objects[i] = (struct rp_cache_object){
+            .name = ids[i], .identity = shard->url ? shard->identity : "", .bytes = shard->bytes};
+    }
+    return objects && ids;
+}
+
 static int open_cache(struct rp_engine *engine, struct rp_error *error)
 {
     const struct rp_corpus *corpus = engine->corpus;
     uint32_t count = rp_corpus_shard_count(corpus);
     struct rp_cache_object *objects = rp_calloc(count, sizeof *objects);
-    if (!objects)
-        return rp_fail(error, -ENOMEM, NULL, "out of memory for a cache of %" PRIu32 " shards",
-                       count);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct rp_shard *shard = rp_corpus_shard(corpus, i);
-        objects[i] = (struct rp_cache_object){.name = shard->path,
-                                              .identity = shard->url ? shard->identity : "",
-                                              .bytes = shard->bytes};
-    }
+    char **ids = rp_calloc(count, sizeof *ids);
+    bool is_listed = list_objects(corpus, objects, ids, count);
     const struct rp_cache_options options = {
         .directory = engine->config->cache_dir,
         .bytes = engine->config->cache_bytes,
@@ -34,7 +42,12 @@ static int open_cache(struct rp_engine *engine, struct rp_error *error)
         .epoch = rp_next_use_epoch,
         .context = &engine->next_use,
         .usual_distance = rp_next_use_usual(&engine->next_use)};
-    int code = rp_cache_open(&engine->cache, &options, error);
+    int code = is_listed ? rp_cache_open(&engine->cache, &options, error)
+                         : rp_fail(error, -ENOMEM, NULL,
+                                   "out of memory for a cache of %" PRIu32 " shards", count);
+    for (uint32_t i = 0; ids && i < count; i++)
+        free(ids[i]);
+    free(ids);
     free(objects);
     return code;
 }

@@ -10,8 +10,10 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlsplit
 from xml.sax.saxutils import escape
 
+import numpy
 import pytest
 from failure_kit import finish
+from in_place_kit import serve_all
 from refusal_kit import refused
 from remote_kit import (  # with the fixtures `bucket`, `environment` and `store`
     KEYS,
@@ -26,6 +28,9 @@ from remote_kit import (  # with the fixtures `bucket`, `environment` and `store
     server,
     store,
 )
+from stream_kit import Written, write_megatron
+
+BLOCKS = {"shuffle": "block", "block_documents": 8, "window_blocks": 2}
 
 
 def test_the_query_of_a_url_is_sent_and_not_shown(program, folder, store):
@@ -35,6 +40,42 @@ def test_the_query_of_a_url_is_sent_and_not_shown(program, folder, store):
     log = finish(program, folder, tape)
     assert all("sig=S3CR3T" in path for path in store.asked)
     assert "S3CR3T" not in log
+
+
+def test_objects_that_only_a_query_tells_apart(program, folder, store):
+    """From a server whose ETag is made of time and size: no index, sidecar or cached block of one
+    is taken for that of the other, and none is fetched again because the signature is another."""
+    generator, read = numpy.random.default_rng(11), []
+    documents = [
+        [generator.integers(1, 30000, n) for n in 20 * lengths]
+        for lengths in ([40, 60, 50], [70, 20, 60])
+    ]
+    for name, made in zip("ab", documents):
+        write_megatron(store.folder / name, made, "u16")
+    store.content_of = lambda path: (path.read_bytes(), '"time-size"')
+    serve = store.serve
+
+    def by_query(handler):
+        path, _, query = handler.path.partition("?")
+        number = re.fullmatch(r"object=(.)&sig=S3CR3T\d", query)[1]
+        handler.path = path.replace("/data.", f"/{number}.")
+        serve(handler)
+
+    store.serve = by_query
+    machine = {"cache_dir": str(folder / "cache"), "cache_bytes": "64m"}
+    machine["index_dir"] = str(folder / "sidecars")
+    for life in range(2):
+        urls = [f"{store.base}/data.bin?object={name}&sig=S3CR3T{life}" for name in "ab"]
+        if life == 0:
+            output_of(program, "index", "-q", "--index-dir", machine["index_dir"], *urls)
+        read = [{"name": n, "weight": 1, "shards": [url]} for n, url in zip("ab", urls)]
+        store.headers.clear()
+        serve_all(program, folder, Written(read, documents), BLOCKS, **machine)
+    assert {headers.get("Range") for headers in store.headers} <= {"bytes=0-0", "bytes=0-65535"}
+    kept = [path.name for path in folder.rglob("*") if path.is_file()]
+    assert len([name for name in kept if name.endswith(".rpx")]) == 2
+    assert len([name for name in kept if name.endswith(".blocks")]) == 2
+    assert not [name for name in kept if "S3CR3T" in name]
 
 
 def test_the_hub_gets_its_bearer_and_a_redirect_is_remembered(program, folder, store, monkeypatch):

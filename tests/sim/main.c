@@ -214,6 +214,7 @@ static const char *const found_elsewhere[] = {
     "forget_contract_field",
     "forget_indexes",
     "forget_names",
+    "forget_queries",
     "forget_shard_stamp",
     "forget_spans",
     "hurry_to_broken_disk",

@@ -139,6 +139,51 @@ static void test_the_query_of_a_url_is_not_shown(void **state)
     free(beside);
 }
 
+static void test_queries_tell_objects_apart_and_signatures_do_not(void **state)
+{
+    static const char bare[] = "https://h/x.bin";
+    static const char *const rights[] = {
+        "https://h/x.bin#there",
+        "https://h/x.bin?",
+        "https://h/x.bin?sv=1&st=2&se=3&sp=r&sr=b&sig=S%2B&rscd=attachment",
+        "https://h/x.bin?X-Amz-Signature=a&X-Amz-Date=b&x-amz-expires=c&response-content-type=d",
+        "https://h/x.bin?AWSAccessKeyId=a&Signature=b&Expires=1",
+        "https://h/x.bin?Expires=1&Policy=a&Signature=b&Key-Pair-Id=c",
+        "https://h/x.bin?X-Goog-Signature=a&X-Goog-Credential=b&&",
+        "https://h/x.bin?token=S3CR3T"};
+    static const char *const objects[] = {
+        bare,
+        "https://h/x.bin?versionId=1&X-Amz-Date=9&X-Amz-Signature=b",
+        "https://h/x.bin?X-Amz-Date=9&X-Amz-Signature=b&versionId=2",
+        "https://h/x.bin?snapshot=2026&sig=c",
+        "https://h/x.bin?st=1", /* not of Azure, which has `sig` */
+        "https://h/x.bin?st=2",
+        "https://h/x.bin?f=S3CR3T",
+        "https://h/x.bin?f=S3CR3T&g",
+        "https://h/x.bin?X-Amz-Date=9",
+        "https://h/y.bin",
+        "s3://b/x.bin?a",
+        "s3://b/x.bin?b"};
+    char *ids[RP_ARRAY_COUNT(objects)];
+    (void)state;
+    for (size_t i = 0; i < RP_ARRAY_COUNT(rights); i++) {
+        char *id = rp_url_id(rights[i]);
+        assert_string_equal(id, bare);
+        free(id);
+    }
+    for (size_t i = 0; i < RP_ARRAY_COUNT(objects); i++) {
+        ids[i] = rp_url_id(objects[i]);
+        assert_null(strstr(ids[i], "S3CR3T"));
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(ids[i], ids[k]);
+    }
+    char *other = rp_url_id("https://h/x.bin?X-Amz-Signature=other&versionId=1");
+    assert_string_equal(other, ids[1]);
+    free(other);
+    for (size_t i = 0; i < RP_ARRAY_COUNT(objects); i++)
+        free(ids[i]);
+}
+
 static void test_bad_urls_are_refused(void **state)
 {
     static const char *const bad[] = {
@@ -335,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_a_signed_url_is_as_aws_has_it),
         cmocka_unit_test(test_where_a_url_leads),
         cmocka_unit_test(test_the_query_of_a_url_is_not_shown),
+        cmocka_unit_test(test_queries_tell_objects_apart_and_signatures_do_not),
         cmocka_unit_test(test_bad_urls_are_refused),
         cmocka_unit_test(test_replies),
         cmocka_unit_test(test_replies_to_the_first_look),

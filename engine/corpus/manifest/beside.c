@@ -134,8 +134,7 @@ static int take_besides(struct rp_manifest_build *build, const struct besides *b
                 shard->beside.mask_ns = rp_hash64(mixed, sizeof mixed);
             }
         if (index_dir)
-            is_good = take_time(&shard->beside.sidecar_ns,
-                                rp_sidecar_path(remote->name, index_dir));
+            is_good = take_time(&shard->beside.sidecar_ns, rp_sidecar_path(remote->id, index_dir));
         if (shard->beside.sidecar_ns == 0)
             shard->beside.sidecar_ns = remote->sidecar_hash;
     }
