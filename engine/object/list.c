@@ -19,6 +19,11 @@
 
 #define PAGE_BYTES (8u << 20)
 #define KEYS_MAX 10000000u /* more are no corpus, but a mistake */
+/* A server may name a next page without end, and never the same. S3 has up to 1000 keys in a page,
+ * and some empty pages where many objects were removed. */
+#define PAGES_MAX 100000u
+#define EMPTY_PAGES_MAX 1000u /* in a row */
+#define ASK "ask those who run the server"
 
 /* How a store is asked for a page, and the elements of its answer. The Hub's has none: its page is
  * an array of objects with a `type` and a `path`. */
@@ -45,6 +50,8 @@ struct listing {
     char *next;               /* token of the next page; NULL = there is none */
     char *mark;               /* token of page mark_page, with which later ones are compared */
     uint64_t page_count, mark_page;
+    uint32_t empty_pages; /* up to the last one: they have neither keys nor folders */
+    bool has_entries;     /* the page that is read has some */
     char **keys;
     size_t count;
 };
@@ -105,6 +112,7 @@ static int keep_key(struct listing *l, char *key, struct rp_error *error)
     /* No key that was not asked for is taken, whatever the server says. */
     size_t prefix = strlen(l->prefix);
     bool matches = !strncmp(key, l->prefix, prefix);
+    l->has_entries = true;
     if (matches)
         matches = l->pattern ? fnmatch(l->pattern, key, FNM_PATHNAME) == 0
                              : key[prefix] && !strchr(key + prefix, '/');
@@ -141,12 +149,24 @@ static int take_next(struct listing *l, char *next, struct rp_error *error)
     }
     free(l->next);
     l->next = next;
+    l->empty_pages = l->has_entries ? 0 : l->empty_pages + 1;
+    l->has_entries = false;
     if (!next)
         return 0;
     if (l->mark && !strcmp(next, l->mark))
-        return rp_fail(error, -RP_E_PROTOCOL, "ask those who run the server",
+        return rp_fail(error, -RP_E_PROTOCOL, ASK,
                        "%s: a list of objects: expected another page, found the same again",
                        rp_object_name(l->object));
+    if (l->empty_pages > EMPTY_PAGES_MAX)
+        return rp_fail(error, -RP_E_PROTOCOL, ASK,
+                       "%s: a list of objects: expected at most %u pages in a row without an "
+                       "object, found more",
+                       rp_object_name(l->object), EMPTY_PAGES_MAX);
+    if (l->page_count == PAGES_MAX)
+        return rp_fail(error, -RP_E_USAGE,
+                       "name a narrower pattern; where the list should be short, " ASK,
+                       "%s: a list of objects: expected at most %u pages, found more",
+                       rp_object_name(l->object), PAGES_MAX);
     if (++l->page_count < 2 * l->mark_page)
         return 0;
     free(l->mark);
@@ -159,6 +179,7 @@ static int take_json(struct listing *l, size_t bytes, struct rp_error *error)
 {
     json_t *page = json_loadb(l->page, bytes, 0, NULL), *entry;
     size_t i;
+    l->has_entries = json_array_size(page) > 0;
     int code = json_is_array(page)
                    ? 0
                    : rp_fail(error, -RP_E_PROTOCOL, "check HF_ENDPOINT: it is not one of the Hub",

@@ -271,6 +271,54 @@ def test_a_list_without_an_end_is_refused(program, store, monkeypatch):
     refused(program, "inspect", "s3://b/*.bin", texts=["s3://b", "found the same again"])
 
 
+class Endless:
+    """A store that names a new next page with every page, by each protocol of lists."""
+
+    stores = {
+        "s3": ("s3://b/*.bin", "list-type=2", "<ListBucketResult>{}{}</ListBucketResult>"),
+        "gs": ("gs://b/*.bin", "list-type=2", "<ListBucketResult>{}{}</ListBucketResult>"),
+        "azure": (
+            "http://account.blob.core.windows.net/b/*.bin",
+            "comp=list",
+            "<EnumerationResults>{}{}</EnumerationResults>",
+        ),
+        "hub": ("hf://datasets/o/n/*.bin", "recursive=", "[{}]"),
+    }
+
+    def __init__(self, store, monkeypatch, name, entry=""):
+        self.url, self.asks, self.body = self.stores[name]
+        self.store, self.name, self.entry, self.count = store, name, entry, 0
+        for variable in "AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "HF_ENDPOINT", "http_proxy":
+            monkeypatch.setenv(variable, store.base)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+        store.serve = self.serve
+
+    def serve(self, handler):
+        assert self.asks in handler.path
+        self.count += 1
+        element = "NextMarker" if self.name == "azure" else "NextContinuationToken"
+        token = f"<{element}>{self.count}</{element}>"
+        link = f'<{self.store.base}/x?recursive=true&cursor={self.count}>; rel="next"'
+        body = self.body.format(self.entry, token).encode()
+        return answer(handler, 200, body, {"Link": link} if self.name == "hub" else {})
+
+
+@pytest.mark.parametrize("name", Endless.stores)
+def test_ever_new_pages_are_refused(program, store, monkeypatch, name):
+    endless = Endless(store, monkeypatch, name)
+    texts = [endless.url.split("/*")[0], "at most 1000 pages in a row without an object"]
+    refused(program, "inspect", endless.url, texts=texts)
+    assert endless.count == 1001
+
+
+@pytest.mark.skipif("RP_LONG" not in os.environ, reason="RP_LONG: a hundred thousand pages")
+def test_ever_new_pages_with_keys_are_refused(program, store, monkeypatch):
+    endless = Endless(store, monkeypatch, "s3", entry="<Key>a</Key>")
+    refused(program, "inspect", endless.url, texts=["s3://b", "at most 100000 pages", "narrower"])
+    assert endless.count == 100001
+
+
 @pytest.mark.skipif("RP_LONG" not in os.environ, reason="RP_LONG: ten million keys")
 def test_a_list_that_is_too_long_is_refused(program, store, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.base)
