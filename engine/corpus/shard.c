@@ -380,10 +380,11 @@ void rp_shard_close(struct rp_opened *opened)
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-/* Documents that are looked at while the misses of some 64 others are under way: at first so few
- * that the first batch need not wait for them, then as many again as are known already. */
-#define LEARN_DOCUMENTS_MIN 1024u
-#define LEARN_DOCUMENTS_MAX (1u << 20)
+/* Documents that are looked at while the misses of some 64 others are under way: so few that
+ * whoever wants some thousand rows need not wait for them, and many once so many are known that the
+ * stream is read from end to end. */
+#define LEARN_DOCUMENTS_FEW 1024u
+#define LEARN_DOCUMENTS_MANY (1u << 20)
 
 const char *rp_shard_locate(const struct rp_opened *opened, uint64_t document, uint64_t *tokens,
                             uint64_t *byte_offset)
@@ -431,8 +432,8 @@ void rp_shard_learn(struct rp_opened *opened, uint64_t document)
 {
     if (rp_shard_is_known(opened, document))
         return;
-    uint64_t plain = rp_a64_load_relaxed(&opened->plain), least = LEARN_DOCUMENTS_MIN;
-    uint64_t count = rp_min_u64(rp_max_u64(plain, least), LEARN_DOCUMENTS_MAX);
+    uint64_t plain = rp_a64_load_relaxed(&opened->plain);
+    uint64_t count = plain < LEARN_DOCUMENTS_MANY ? LEARN_DOCUMENTS_FEW : LEARN_DOCUMENTS_MANY;
     if (is_megatron(opened))
         rp_megatron_learn(opened, count);
     else

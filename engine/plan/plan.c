@@ -247,6 +247,14 @@ uint64_t rp_plan_row(const struct rp_plan *plan)
     return plan->next_row;
 }
 
+uint64_t rp_plan_documents(const struct rp_plan *plan)
+{
+    uint64_t documents = 0;
+    for (uint32_t i = 0; i < plan->config.lanes; i++)
+        documents += plan->lanes[i].counts.documents;
+    return documents;
+}
+
 struct rp_hash128 rp_plan_digest(const struct rp_plan *plan)
 {
     return plan->digest;

@@ -104,6 +104,9 @@ RP_MUST_CHECK int rp_plan_next(struct rp_plan *plan, struct rp_row *row, struct 
 /** Number of the row that rp_plan_next would return. */
 uint64_t rp_plan_row(const struct rp_plan *plan);
 
+/** How many documents were read for the rows before that one. O(lanes). */
+uint64_t rp_plan_documents(const struct rp_plan *plan);
+
 /** Plan all rows before `row`. Returns 0, -RP_E_USAGE if `row` was planned already or the stream
  * ends before it, or the error of rp_plan_next. */
 RP_MUST_CHECK int rp_plan_seek(struct rp_plan *plan, uint64_t row, struct rp_error *error);

@@ -6,18 +6,15 @@ import csv
 import io
 import json
 import os
-import shutil
 import signal
-import struct
 import subprocess
 from pathlib import Path
 
 import numpy
 import pytest
 import ringpack
-import xxhash
 from explain_kit import explain, rows_of
-from stream_kit import Corpus, Engine, Ranks, Stream, token_of, write_megatron
+from stream_kit import Corpus, Engine, Ranks, Stream, token_of
 
 SEED = 17
 LAYOUT = [("megatron", "u16", 3, [31, 25]), ("npy", "u16", 1, [22, 19])]
@@ -266,103 +263,6 @@ def test_rows_before_a_change_of_weights_are_refused(program, folder, corpus):
     found = [(row["row"], part["document"]) for row in rows for part in row["fragments"]]
     wanted = [(record["row"], record["document"]) for record in known]
     assert found[: len(wanted)] == wanted[: len(found)] and first < position
-
-
-# ---- landmarks ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def long(program, tmp_path_factory):
-    """A stream of some 25,000 rows, as two configs that differ in their weights alone."""
-    folder, generator = tmp_path_factory.mktemp("long"), numpy.random.default_rng(SEED)
-    paths = [
-        write_megatron(
-            folder / name, numpy.split(generator.integers(0, 99, 16 * count), count), "u16"
-        )
-        for name, count in (("one", 15000), ("two", 10000))
-    ]
-    configs = []
-    for name, weight in ("a", 1), ("b", 3):
-        sources = [{"path": paths[0], "weight": weight}, {"path": paths[1], "weight": 2}]
-        path = folder / f"{name}.yaml"
-        path.write_text(json.dumps({"sources": sources, "seq_len": 16, "batch_size": 1}))
-        configs.append(path)
-    return configs
-
-
-def marked(program, cache, config, row):
-    """The row, and the file of landmarks that is left."""
-    answer = explain(program, "-c", config, "--cache-dir", cache, "--row", row, "--json")
-    (path,) = (cache / "landmarks").iterdir()
-    return json.loads(answer)["rows"], path
-
-
-def without_digest(token):
-    """What releases before the plan digest wrote."""
-    token = token[:8] + struct.pack("<II", 1, len(token) - 32) + token[16:-48]
-    return token + xxhash.xxh3_128_digest(token)[::-1]
-
-
-def test_landmarks_change_nothing(program, long, tmp_path):
-    plain, path = marked(program, tmp_path / "1", long[0], 21000)
-    tokens = path.read_bytes()
-    size = struct.unpack_from("<I", tokens, 12)[0]
-    rows = [struct.unpack_from("<Q", tokens, at)[0] for at in (96, size + 96)]
-    assert rows == [10000, 20000]
-    assert marked(program, tmp_path / "1", long[0], 21000)[0] == plain
-    damages = {
-        "cut": tokens[: size + 99],
-        "bit": tokens[: size + 99] + bytes([tokens[size + 99] ^ 1]) + tokens[size + 100 :],
-        "noise": b"x" * 999,
-        "older": b"".join(map(without_digest, (tokens[:size], tokens[size:]))),
-        "length": tokens[:12] + b"\xff" * 4 + tokens[16:],
-        "empty": b"",
-    }
-    for name, content in damages.items():
-        path.write_bytes(content)
-        assert marked(program, tmp_path / "1", long[0], 21000)[0] == plain, name
-        assert marked(program, tmp_path / "1", long[0], 21000)[1].read_bytes() == tokens, name
-
-
-def test_landmarks_are_told_of_where_they_were_saved(program, long, tmp_path):
-    """Not where they were there before, and not behind a gap: a file has all from row 0 on."""
-    def told(row, *source):
-        command = [program, "explain", "-c", long[0], "--cache-dir", tmp_path / "cache", *source,
-                   "--row", str(row), "--limit", "0"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
-
-    token = tmp_path / "token"
-    state = [program, "state", "-c", long[0], "--row", "15000", "-o", token]
-    subprocess.run(state, check=True, capture_output=True)
-    assert told(21000, token) == ""  # nothing was saved
-    (path,) = (tmp_path / "cache" / "landmarks").iterdir()
-    assert path.stat().st_size == 0
-    assert "landmarks were saved" in (text := told(11000)) and f": 1 in {path}" in text
-    assert told(11000) == ""  # there is one, and it is not new
-    assert f": 1 in {path}" in told(21000, token)  # row 20000 is the next one now
-
-
-def other_landmarks(program, long, place, **options):
-    """What is said with the landmarks of the other stream in the place of the own ones."""
-    plain, own = marked(program, place / "own", long[0], 21000)
-    _, other = marked(program, place / "other", long[1], 21000)
-    shutil.copy(other, own)
-    command = [program if not options else options.pop("broken"), "explain", "-c", long[0],
-               "--cache-dir", place / "own", "--row", "21000", "--json"]
-    done = subprocess.run(command, capture_output=True, timeout=60, **options)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["rows"] == plain, done.stderr.decode()
-
-
-def test_landmarks_of_another_stream_are_refused(program, long, tmp_path):
-    same, said = other_landmarks(program, long, tmp_path)
-    assert same and "none of this stream" in said
-
-
-def test_a_program_that_takes_them_is_found(program, broken, long, tmp_path):
-    environment = {**os.environ, "RP_DEFECT": "landmark_of_another_stream"}
-    same, _ = other_landmarks(program, long, tmp_path, broken=broken, env=environment)
-    assert not same
 
 
 def test_provenance_off_by_one_is_found(broken, case, corpus, monkeypatch):

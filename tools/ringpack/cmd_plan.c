@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cmd.h"
 #include "cmd_config.h"
+#include "explain/make_landmarks.h"
 #include "masked_tally.h"
 #include "server/server.h"
 #include "stream.h"
@@ -25,12 +26,12 @@
 #define SHARE_APART_RELATIVE 0.10 /* or by more than this part of the asked share */
 #define BUCKETS 26 /* of rows by documents: bucket b has b significant bits, seq_len <= 2^24 */
 
-enum { OPTION_ROWS = 0x1000, OPTION_JSON };
+enum { OPTION_ROWS = 0x1000, OPTION_LANDMARKS, OPTION_JSON };
 
 struct arguments {
     struct rp_cmd_config config;
     uint64_t rows; /* --rows; 0 = not given */
-    bool json;
+    bool landmarks, json;
 };
 
 /* What was counted over the planned rows. */
@@ -53,6 +54,10 @@ struct tally {
 static const struct argp_option own_options[] = {
     {"rows", OPTION_ROWS, "N", 0,
      "plan at most N rows (default: the whole stream, at most 1m rows)", 0},
+    {"landmarks", OPTION_LANDMARKS, NULL, 0,
+     "plan all of the stream, or N rows, and keep landmarks, so that `explain`, `state`, `audit`, "
+     "Replay and starts at a step find any row at once. It goes on where it ended before",
+     0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {0},
 };
@@ -65,6 +70,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         if (!rp_text_count(text, &arguments->rows) || arguments->rows == 0)
             argp_error(state, "--rows: expected a whole number such as 500 or 10k, found `%s`",
                        text);
+        return 0;
+    case OPTION_LANDMARKS:
+        arguments->landmarks = true;
         return 0;
     case OPTION_JSON:
         arguments->json = true;
@@ -392,9 +400,8 @@ static int look_at_plan(struct tally *tally, const struct rp_config *config,
     return code;
 }
 
-static int plan(void *argument, const struct rp_config *config)
+static int show_plan(const struct arguments *arguments, const struct rp_config *config)
 {
-    const struct arguments *arguments = argument;
     struct rp_error error = {0};
     struct rp_corpus *corpus = NULL;
     struct rp_plan *plan = NULL;
@@ -426,12 +433,22 @@ static int plan(void *argument, const struct rp_config *config)
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }
 
+static int plan(void *argument, const struct rp_config *config)
+{
+    const struct arguments *arguments = argument;
+    struct rp_error error = {0};
+    if (!arguments->landmarks)
+        return show_plan(arguments, config);
+    int code = rp_make_landmarks(config, arguments->rows, arguments->json, &error);
+    return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
+}
+
 int rp_cmd_plan(int argc, char **argv)
 {
     static const struct rp_cmd_verb verb = {
         .options = own_options,
         .parse = parse,
-        .doc = "Show how a config packs its corpus, without reading a token.",
+        .doc = "Show how a config packs its corpus, without reading a token; or keep landmarks.",
         .run = plan,
     };
     struct arguments arguments = {0};

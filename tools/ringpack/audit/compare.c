@@ -17,6 +17,8 @@
 #include "base/contract.h"
 #include "plan/plan_state.h"
 
+#define BISECTION_ROWS 4096u /* in which the row that differs is found by comparing */
+
 /* ---- streams --------------------------------------------------------------------------------- */
 
 struct rp_record rp_audit_stream(const struct rp_audit_side *side)
@@ -74,7 +76,7 @@ static int is_its_plan(struct rp_audit_side *side, struct rp_error *error)
 static int find_state(struct rp_audit_side *side, struct rp_known_state *state,
                       struct rp_error *error)
 {
-    *state = (struct rp_known_state){side->row, side->token, side->token_bytes};
+    *state = (struct rp_known_state){side->row, side->token, side->token_bytes, false};
     if (side->token)
         return 0;
     int code = rp_walk_to(&side->walk, side->row, error);
@@ -186,15 +188,14 @@ static int compare_rows(struct rp_audit *audit, uint64_t row, uint64_t end, stru
     return 0;
 }
 
-/* Digests are chained: where two agree, all rows before agree. So the last landmark at which they
- * agree is found by bisection. */
+/* Digests are chained: where two agree, all rows before agree. So the last row at which they agree
+ * is found by bisection, as closely as a landmark is near every row. */
 static int find_first_row(struct rp_audit *audit, uint64_t end, struct rp_error *error)
 {
-    uint64_t spacing = audit->sides[0].walk.landmarks.spacing;
-    uint64_t low = 0, high = spacing > 0 ? (end - 1) / spacing : 0;
+    uint64_t low = 0, high = (end - 1) / BISECTION_ROWS;
     while (low < high) {
         uint64_t middle = low + (high - low + 1) / 2;
-        int agree = agree_at(audit, middle * spacing, error);
+        int agree = agree_at(audit, middle * BISECTION_ROWS, error);
         if (agree < 0)
             return agree;
         if (agree)
@@ -202,7 +203,7 @@ static int find_first_row(struct rp_audit *audit, uint64_t end, struct rp_error 
         else
             high = middle - 1;
     }
-    return compare_rows(audit, low * spacing, end, error);
+    return compare_rows(audit, low * BISECTION_ROWS, end, error);
 }
 
 /* ---- what differs ---------------------------------------------------------------------------- */

@@ -11,12 +11,16 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/defect.h"
 #include "base/mem.h"
 #include "plan/token_records.h"
 
-#define SPACING_ROWS 10000u
-/* A token for so many rows takes at most this much, so a file of all landmarks stays small. */
-#define SPACING_BYTES (64u << 10)
+/* Documents and rows from one landmark to the next. They are few, because a length costs a page
+ * fault or three where the index of the corpus is large. */
+#define SPACING 4096u
+/* Most bytes of landmarks for each of them; an index of a corpus has 12 to 20. */
+#define BYTES_MOST 2u
+#define LOOK_ROWS 4u /* planned between two looks at how many documents were read */
 
 static char *directory_of(const struct rp_config *config)
 {
@@ -30,7 +34,7 @@ static char *directory_of(const struct rp_config *config)
     return NULL;
 }
 
-static bool remember(struct rp_landmarks *landmarks, uint32_t bytes)
+static bool remember(struct rp_landmarks *landmarks, uint64_t row, uint64_t bytes)
 {
     if (landmarks->count == landmarks->capacity) {
         size_t capacity = 2 * landmarks->capacity + 64;
@@ -40,8 +44,7 @@ static bool remember(struct rp_landmarks *landmarks, uint32_t bytes)
         landmarks->list = list;
         landmarks->capacity = capacity;
     }
-    landmarks->list[landmarks->count] = (struct rp_landmark){rp_landmarks_next_row(landmarks),
-                                                             landmarks->end, bytes};
+    landmarks->list[landmarks->count] = (struct rp_landmark){row, landmarks->end, bytes};
     landmarks->count++;
     landmarks->end += bytes;
     return true;
@@ -54,6 +57,28 @@ static bool has_digest(const void *token)
     return header.version == RP_TOKEN_VERSION_DIGEST;
 }
 
+/* Take over the index, as far as its entries fit the file. */
+static void read_index(struct rp_landmarks *landmarks, uint64_t file_bytes, size_t bytes_max)
+{
+    struct stat info;
+    struct rp_map map = {0};
+    if (landmarks->index_fd < 0 || fstat(landmarks->index_fd, &info) < 0 ||
+        !S_ISREG(info.st_mode) ||
+        rp_map_file(&map, landmarks->index_fd, (uint64_t)info.st_size, landmarks->path, NULL) < 0)
+        return;
+    for (size_t i = 0; i < map.bytes / sizeof(struct rp_landmark); i++) {
+        struct rp_landmark entry;
+        memcpy(&entry, map.data + i * sizeof entry, sizeof entry);
+        if (entry.at != landmarks->end || entry.bytes < sizeof(struct rp_state_header) ||
+            entry.bytes > bytes_max || entry.bytes > file_bytes - landmarks->end ||
+            entry.row <= rp_landmarks_last_row(landmarks) ||
+            !remember(landmarks, entry.row, entry.bytes))
+            break;
+    }
+    landmarks->indexed = landmarks->count;
+    rp_map_close(&map);
+}
+
 /* Find the tokens. Only their headers are looked at: rp_plan_load checks the one that is used.
  * Tokens without a plan digest, of an older version, are made anew. */
 static void survey(struct rp_landmarks *landmarks, const struct rp_map *map, size_t bytes_max)
@@ -64,10 +89,55 @@ static void survey(struct rp_landmarks *landmarks, const struct rp_map *map, siz
         if (memcmp(header.magic, RP_TOKEN_MAGIC, sizeof header.magic) != 0 ||
             !has_digest(&header) || header.bytes < sizeof header || header.bytes > bytes_max ||
             header.bytes > map->bytes - landmarks->end ||
-            header.next_row != rp_landmarks_next_row(landmarks) ||
-            !remember(landmarks, header.bytes))
+            header.next_row <= rp_landmarks_last_row(landmarks) ||
+            !remember(landmarks, header.next_row, header.bytes))
             return;
     }
+}
+
+static uint64_t planned_by(const struct rp_plan *plan)
+{
+    return rp_plan_documents(plan) + rp_plan_row(plan);
+}
+
+static void forget_from(struct rp_landmarks *landmarks, size_t number)
+{
+    landmarks->count = number;
+    landmarks->end = landmarks->list[number].at;
+    landmarks->indexed = number < landmarks->indexed ? number : landmarks->indexed;
+}
+
+/* What is added next follows the last landmark, so that one has to be a token. */
+static void look_at_last(struct rp_landmarks *landmarks)
+{
+    struct rp_state_info info;
+    landmarks->planned = 0;
+    while (landmarks->count > 0) {
+        size_t last = landmarks->count - 1;
+        void *token = rp_calloc(1, landmarks->list[last].bytes);
+        bool is_token = token && rp_landmarks_read(landmarks, last, token) &&
+                        rp_state_info(token, landmarks->list[last].bytes, &info, NULL) == 0;
+        free(token);
+        if (is_token) {
+            landmarks->planned = info.counts.documents + info.next_row;
+            return;
+        }
+        forget_from(landmarks, last);
+    }
+}
+
+static void open_files(struct rp_landmarks *landmarks)
+{
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    char *index = rp_format("%s.index", landmarks->path);
+    landmarks->fd = open(landmarks->path, O_RDWR | O_CREAT | flags, 0600);
+    landmarks->can_add = landmarks->fd >= 0 && flock(landmarks->fd, LOCK_EX | LOCK_NB) == 0;
+    if (landmarks->fd < 0)
+        landmarks->fd = open(landmarks->path, O_RDONLY | flags);
+    if (index && landmarks->fd >= 0)
+        landmarks->index_fd = landmarks->can_add ? open(index, O_RDWR | O_CREAT | flags, 0600)
+                                                 : open(index, O_RDONLY | flags);
+    free(index);
 }
 
 void rp_landmarks_open(struct rp_landmarks *landmarks, const struct rp_config *config,
@@ -75,18 +145,13 @@ void rp_landmarks_open(struct rp_landmarks *landmarks, const struct rp_config *c
 {
     char hex[RP_HASH_HEX_BYTES];
     char *directory = directory_of(config);
-    *landmarks = (struct rp_landmarks){
-        .fd = -1, .spacing = SPACING_ROWS * rp_div_up(state_bytes_max, SPACING_BYTES)};
+    *landmarks = (struct rp_landmarks){.fd = -1, .index_fd = -1};
     if (directory && rp_dir_make(directory, NULL) == 0)
         landmarks->path = rp_format("%s/%s", directory, rp_hash128_hex(identity, hex));
     free(directory);
     if (!landmarks->path)
         return;
-    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-    landmarks->fd = open(landmarks->path, O_RDWR | O_CREAT | flags, 0600);
-    landmarks->can_add = landmarks->fd >= 0 && flock(landmarks->fd, LOCK_EX | LOCK_NB) == 0;
-    if (landmarks->fd < 0)
-        landmarks->fd = open(landmarks->path, O_RDONLY | flags);
+    open_files(landmarks);
     struct stat info;
     struct rp_map map = {0};
     if (landmarks->fd < 0 || fstat(landmarks->fd, &info) < 0 || !S_ISREG(info.st_mode) ||
@@ -94,44 +159,92 @@ void rp_landmarks_open(struct rp_landmarks *landmarks, const struct rp_config *c
         landmarks->can_add = false;
         return;
     }
+    read_index(landmarks, map.bytes, state_bytes_max);
     survey(landmarks, &map, state_bytes_max);
     rp_map_close(&map);
+    look_at_last(landmarks);
 }
 
 void rp_landmarks_close(struct rp_landmarks *landmarks)
 {
     if (landmarks->fd >= 0)
         close(landmarks->fd);
+    if (landmarks->index_fd >= 0)
+        close(landmarks->index_fd);
     free(landmarks->path);
     free(landmarks->list);
-    *landmarks = (struct rp_landmarks){.fd = -1};
+    *landmarks = (struct rp_landmarks){.fd = -1, .index_fd = -1};
 }
 
-void rp_landmarks_add(struct rp_landmarks *landmarks, const void *token, size_t bytes)
+size_t rp_landmarks_until(const struct rp_landmarks *landmarks, uint64_t row)
+{
+    size_t low = 0, high = landmarks->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (landmarks->list[middle].row <= row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool rp_landmarks_want(const struct rp_landmarks *landmarks, const struct rp_plan *plan)
+{
+    uint64_t row = rp_plan_row(plan), spacing = SPACING;
+    if (!landmarks->can_add || row % LOOK_ROWS != 0 || row <= rp_landmarks_last_row(landmarks))
+        return false;
+    if (landmarks->count > 0)
+        spacing = rp_max_u64(spacing, landmarks->list[landmarks->count - 1].bytes / BYTES_MOST);
+    return planned_by(plan) - landmarks->planned >= spacing;
+}
+
+/* Write at the end of a file, and cut off what is behind: the rest of what was cut short. */
+static bool put(int fd, const char *path, const void *data, size_t bytes, uint64_t at)
 {
     struct stat info;
+    bool is_longer = fstat(fd, &info) == 0 && (uint64_t)info.st_size > at;
+    return !(is_longer && ftruncate(fd, (off_t)at) < 0) &&
+           rp_file_write_at(fd, path, data, bytes, at, NULL) == 0;
+}
+
+/* Entries that the index lacks. Without an index the file does. */
+static void put_index(struct rp_landmarks *landmarks)
+{
+    size_t size = sizeof *landmarks->list, lacking = landmarks->count - landmarks->indexed;
+    if (landmarks->index_fd >= 0 &&
+        put(landmarks->index_fd, landmarks->path, landmarks->list + landmarks->indexed,
+            lacking * size, landmarks->indexed * size))
+        landmarks->indexed = landmarks->count;
+}
+
+void rp_landmarks_add(struct rp_landmarks *landmarks, const struct rp_plan *plan, void *token)
+{
+    size_t bytes = rp_plan_save(plan, token);
     if (!landmarks->can_add || !has_digest(token))
         return;
-    /* What is behind the last token is the rest of one that was cut short. */
-    bool is_cut = fstat(landmarks->fd, &info) == 0 && (uint64_t)info.st_size > landmarks->end &&
-                  ftruncate(landmarks->fd, (off_t)landmarks->end) < 0;
-    landmarks->can_add = !is_cut &&
-                         rp_file_write_at(landmarks->fd, landmarks->path, token, bytes,
-                                          landmarks->end, NULL) == 0 &&
-                         remember(landmarks, (uint32_t)bytes);
-    landmarks->added += landmarks->can_add;
+    landmarks->can_add = put(landmarks->fd, landmarks->path, token, bytes, landmarks->end) &&
+                         remember(landmarks, rp_plan_row(plan), bytes);
+    if (!landmarks->can_add)
+        return;
+    put_index(landmarks);
+    landmarks->planned = planned_by(plan);
+    landmarks->added++;
 }
 
 bool rp_landmarks_read(const struct rp_landmarks *landmarks, size_t number, void *token)
 {
     const struct rp_landmark *landmark = &landmarks->list[number];
-    return rp_file_read_at(landmarks->fd, landmarks->path, token, landmark->bytes, landmark->at,
-                           NULL) == 0;
+    struct rp_state_header header;
+    if (rp_file_read_at(landmarks->fd, landmarks->path, token, landmark->bytes, landmark->at, NULL))
+        return false;
+    memcpy(&header, token, sizeof header);
+    return header.next_row == landmark->row || RP_DEFECT(landmark_of_another_stream);
 }
 
 void rp_landmarks_drop(struct rp_landmarks *landmarks, size_t number)
 {
     RP_ASSERT(number < landmarks->count);
-    landmarks->count = number;
-    landmarks->end = landmarks->list[number].at;
+    forget_from(landmarks, number);
+    look_at_last(landmarks);
 }

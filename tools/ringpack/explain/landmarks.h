@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* landmarks.h — state tokens of a stream at regular rows, kept between commands, so that any row is
- * near: what plans past such a row adds its token.
+/* landmarks.h — state tokens of a stream, kept between commands, so that any row is near: what
+ * plans past such a row adds its token.
  *
- * A file of landmarks is state tokens, one behind the other: landmark k = 1, 2, … is the token of
- * row k * spacing. It is in a cache directory, and its name is the identity of the stream. Whoever
- * loads a token checks all of it, so a file that was damaged, cut or exchanged can make planning
- * longer, and nothing else. One process at a time adds to a file; another reads it meanwhile.
+ * A file of landmarks is state tokens, one behind the other, at ascending rows. It is in a cache
+ * directory, and its name is the identity of the stream. Beside it, NAME.index has a struct
+ * rp_landmark for each token, so that one is found without a look at the others; what it lacks is
+ * found in the file. Whoever loads a token checks all of it, so files that were damaged, cut or
+ * exchanged can make planning longer, and nothing else. One process at a time adds to a file;
+ * another reads it meanwhile.
+ *
+ * From one landmark to the next so much is planned (documents read and rows made) as takes some
+ * milliseconds, and more where tokens are large, so that the file is small beside the index of the
+ * corpus. Rows alone would be no measure: a row may have one document or a thousand.
  *
  * Only tokens with a plan digest are landmarks, so that what is planned from one has it, too; and
  * only those that follow from row 0 by the weights of the stream: those of a stream whose weights
@@ -20,22 +26,25 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "config/config.h"
+#include "plan/plan.h"
 
 struct rp_landmark {
     uint64_t row;
     uint64_t at; /* in the file */
-    uint32_t bytes;
+    uint64_t bytes;
 };
+RP_STATIC_ASSERT(sizeof(struct rp_landmark) == 24, "the index is a file of them");
 
 struct rp_landmarks {
     char *path;
-    int fd;           /* -1: there is no file */
+    int fd, index_fd; /* -1: there is no file */
     bool can_add;     /* this process has the lock */
-    uint64_t spacing; /* rows from one to the next */
     uint64_t end;     /* of the last token, in the file */
+    uint64_t planned; /* documents and rows, up to the last landmark */
     struct rp_landmark *list;
     size_t count, capacity;
-    size_t added; /* by this process */
+    size_t indexed; /* of them, in the index */
+    size_t added;   /* by this process */
 };
 
 /** Open the file of a stream, or make it. Without a place for it, or with a file that cannot be
@@ -44,13 +53,20 @@ void rp_landmarks_open(struct rp_landmarks *landmarks, const struct rp_config *c
                        struct rp_hash128 identity, size_t state_bytes_max);
 void rp_landmarks_close(struct rp_landmarks *landmarks);
 
-/** The row of the landmark that would be added next. */
-static inline uint64_t rp_landmarks_next_row(const struct rp_landmarks *landmarks)
+/** The row of the last landmark; 0 if there is none. */
+static inline uint64_t rp_landmarks_last_row(const struct rp_landmarks *landmarks)
 {
-    return (landmarks->count + 1) * landmarks->spacing;
+    return landmarks->count > 0 ? landmarks->list[landmarks->count - 1].row : 0;
 }
-/** Add the token of that row, if it has a plan digest. A failure ends the adding. */
-void rp_landmarks_add(struct rp_landmarks *landmarks, const void *token, size_t bytes);
+/** How many landmarks are at rows up to `row`. */
+size_t rp_landmarks_until(const struct rp_landmarks *landmarks, uint64_t row);
+
+/** Whether a plan, which has planned every row since the last landmark, is so far behind it that
+ * its state is to be added. */
+bool rp_landmarks_want(const struct rp_landmarks *landmarks, const struct rp_plan *plan);
+/** Add the state of that plan, if it has a plan digest. A failure ends the adding. `token` is
+ * memory for it. */
+void rp_landmarks_add(struct rp_landmarks *landmarks, const struct rp_plan *plan, void *token);
 
 /** Read the token of a landmark into memory of its `bytes`; false if that fails. */
 bool rp_landmarks_read(const struct rp_landmarks *landmarks, size_t number, void *token);

@@ -29,6 +29,7 @@ static int keep_state(struct rp_walk *walk, struct rp_known_state *state, struct
     state->token = token;
     state->bytes = bytes;
     state->row = rp_plan_row(walk->plan);
+    state->follows = walk->follows;
     return 0;
 }
 
@@ -68,7 +69,7 @@ static int open_parts(struct rp_walk *walk, const void *token, size_t bytes, str
 int rp_walk_open(struct rp_walk *walk, const struct rp_config *config, const void *token,
                  size_t bytes, struct rp_error *error)
 {
-    *walk = (struct rp_walk){.config = config, .landmarks = {.fd = -1}};
+    *walk = (struct rp_walk){.config = config, .landmarks = {.fd = -1, .index_fd = -1}};
     int code = open_parts(walk, token, bytes, error);
     if (code < 0) {
         rp_walk_close(walk);
@@ -89,36 +90,35 @@ void rp_walk_close(struct rp_walk *walk)
     free(walk->given.token);
     free(walk->near.token);
     free(walk->scratch);
-    *walk = (struct rp_walk){.landmarks = {.fd = -1}};
+    *walk = (struct rp_walk){.landmarks = {.fd = -1, .index_fd = -1}};
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
 static int load(struct rp_walk *walk, const struct rp_known_state *state, struct rp_error *error)
 {
+    walk->follows = state->follows || state->row <= rp_landmarks_last_row(&walk->landmarks);
     return rp_plan_load(walk->plan, state->token, state->bytes, false, error);
 }
 
 /* Load a landmark; one that is not of this stream is dropped, with those behind it. */
 static bool load_landmark(struct rp_walk *walk, size_t number)
 {
-    struct rp_error error;
+    struct rp_error error = {0};
     bool other_weights = RP_DEFECT(landmark_of_another_stream);
+    walk->follows = true;
     if (rp_landmarks_read(&walk->landmarks, number, walk->scratch) &&
         rp_plan_load(walk->plan, walk->scratch, walk->landmarks.list[number].bytes, other_weights,
                      &error) == 0)
         return true;
-    rp_log(RP_LOG_WARNING, "%s: landmark %zu is none of this stream, and is not used",
-           walk->landmarks.path, number + 1);
+    rp_log(RP_LOG_WARNING,
+           "%s: landmark %zu is none of this stream, and is not used: %s. Rows are planned from an "
+           "earlier one",
+           walk->landmarks.path, number + 1,
+           error.code ? error.message : "it is not the token of its row");
     rp_landmarks_drop(&walk->landmarks, number);
+    walk->near.follows = false;
     return false;
-}
-
-/* The number of landmarks at rows up to `row`. */
-static size_t landmarks_until(const struct rp_walk *walk, uint64_t row)
-{
-    uint64_t count = walk->landmarks.fd >= 0 ? row / walk->landmarks.spacing : 0;
-    return count < walk->landmarks.count ? (size_t)count : walk->landmarks.count;
 }
 
 static const struct rp_known_state *later(const struct rp_known_state *best,
@@ -147,7 +147,7 @@ static int load_nearest(struct rp_walk *walk, uint64_t row, struct rp_error *err
     best = later(best, &walk->near, row);
     if (!best)
         return fail_reweighted(walk, error);
-    for (size_t count; (count = landmarks_until(walk, row)) > 0;) {
+    for (size_t count; (count = rp_landmarks_until(&walk->landmarks, row)) > 0;) {
         if (walk->landmarks.list[count - 1].row <= best->row)
             break;
         if (load_landmark(walk, count - 1))
@@ -162,12 +162,16 @@ int rp_walk_next(struct rp_walk *walk, struct rp_row *row, struct rp_error *erro
 {
     uint64_t at = rp_plan_row(walk->plan);
     if (at % CHECK_ROWS == 0) {
-        int stopped = rp_interrupt_check("nothing was changed", error);
+        const char *safe = walk->landmarks.added > 0
+                               ? "the landmarks that were saved stay: run it again to go on from "
+                                 "the last of them"
+                               : "nothing was changed";
+        int stopped = rp_interrupt_check(safe, error);
         if (stopped < 0)
             return stopped;
     }
-    if (walk->landmarks.can_add && at > 0 && at == rp_landmarks_next_row(&walk->landmarks))
-        rp_landmarks_add(&walk->landmarks, walk->scratch, rp_plan_save(walk->plan, walk->scratch));
+    if (walk->follows && rp_landmarks_want(&walk->landmarks, walk->plan))
+        rp_landmarks_add(&walk->landmarks, walk->plan, walk->scratch);
     return rp_plan_next(walk->plan, row, error);
 }
 
@@ -229,7 +233,7 @@ static int was_drawn(struct rp_walk *walk, const struct rp_known_state *state,
 
 int rp_walk_before(struct rp_walk *walk, const struct rp_draw *draw, struct rp_error *error)
 {
-    size_t low = 0, high = walk->landmarks.fd >= 0 ? walk->landmarks.count : 0;
+    size_t low = 0, high = walk->landmarks.count;
     while (low < high) { /* landmarks below `low` are before the document, from `high` on behind */
         size_t middle = low + (high - low) / 2;
         if (!load_landmark(walk, middle))

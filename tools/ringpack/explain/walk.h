@@ -17,6 +17,7 @@ struct rp_known_state {
     uint64_t row;
     void *token;
     size_t bytes; /* 0 = there is none */
+    bool follows; /* every row since the last landmark was planned to come here */
 };
 
 struct rp_walk {
@@ -27,6 +28,7 @@ struct rp_walk {
     struct rp_landmarks landmarks;
     struct rp_known_state zero, given, near; /* near: the row that was gone to last */
     bool is_reweighted;                      /* before the given token */
+    bool follows;                            /* as of a state; of the plan as it is */
     void *scratch;                           /* memory for a token */
     uint64_t end_row;                        /* of the stream, once it was met */
     struct rp_cmd_progress progress;
@@ -55,7 +57,7 @@ RP_MUST_CHECK int rp_walk_reaches(struct rp_walk *walk, uint64_t rows, struct rp
 RP_MUST_CHECK int rp_walk_before(struct rp_walk *walk, const struct rp_draw *draw,
                                  struct rp_error *error);
 
-/** As rp_plan_next. It ends early after an interrupt. */
+/** As rp_plan_next, and adds landmarks. It ends early after an interrupt. */
 RP_MUST_CHECK int rp_walk_next(struct rp_walk *walk, struct rp_row *row, struct rp_error *error);
 
 #endif
