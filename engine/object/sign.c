@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "object/sha256.h"
+#include "base/sha256.h"
 
 char *rp_percent_encode(const char *text, bool keep_slashes)
 {

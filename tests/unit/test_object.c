@@ -14,7 +14,7 @@
 
 #include "base/bits.h"
 #include "object/reply.h"
-#include "object/sha256.h"
+#include "base/sha256.h"
 #include "object/sign.h"
 #include "object/url.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256.h — SHA-256 (FIPS 180-4) and HMAC (RFC 2104) with it, for signed URLs. Texts of a few
- * hundred bytes, once an hour and object: plain code, and no library that a machine may lack. */
-#ifndef RP_OBJECT_SHA256_H
-#define RP_OBJECT_SHA256_H
+/* sha256.h — SHA-256 (FIPS 180-4) and HMAC (RFC 2104) with it, for signed URLs and for files whose
+ * lines are chained. Texts of a few hundred bytes: plain code, and no library that a machine may
+ * lack. */
+#ifndef RP_BASE_SHA256_H
+#define RP_BASE_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>
