@@ -45,6 +45,7 @@
     X(keep_queries, "queries of URLs, which may be secrets, are kept in checkpoints")              \
     X(keep_slow_readers, "metrics keeps connections of readers that send a byte now and then")     \
     X(keep_stale_marks, "marks of kept states stay when the batch numbering begins anew")          \
+    X(leave_out_journal_stop, "the end of an engine is not written to the run journal")            \
     X(landmark_of_another_stream, "a landmark of a stream with other weights is loaded")           \
     X(leave_out_dir_fsync, "a checkpoint's directory is not synced after the rename")              \
     X(leave_out_last_look, "a save and a stop do not look whether token files have changed")       \
@@ -75,6 +76,8 @@
     X(trust_arrow_offsets, "offsets in an Arrow file are not held against its buffers")            \
     X(take_short_read, "a short read is taken for a complete one")                                 \
     X(trust_absent, "after a rollback, positions of absent seats still count as known")            \
+    X(trust_chain_hash, "entries of a chain are not compared with their hash")                     \
+    X(trust_chain_links, "entries of a chain are not compared with the entry before them")         \
     X(trust_cached_bytes, "what is read from the cache is not compared with its hashes")           \
     X(trust_expected_shape, "the shape that a trainer expects is not compared with the run's")     \
     X(trust_fresh_stamps, "a file that changed just now is taken to change its times again")       \

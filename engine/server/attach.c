@@ -339,7 +339,7 @@ static void serve_request(struct rp_engine *engine, struct rp_connection *connec
     case RP_REQUEST_STOP:
         connection->pending_request = RP_REQUEST_STOP;
         if (engine->phase < RP_ENGINE_STOPPING)
-            rp_engine_begin_stop(engine);
+            rp_engine_begin_stop(engine, RP_ENDING_REQUEST);
         break;
     case RP_REQUEST_CHECKPOINT:
         connection->pending_request = RP_REQUEST_CHECKPOINT;

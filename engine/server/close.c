@@ -49,7 +49,8 @@ void rp_engine_close(struct rp_engine *engine)
     for (size_t i = 0; i < RP_ARRAY_COUNT(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    rp_engine_know_saved(engine, NULL, 0);
+    rp_engine_know_saved(engine, NULL, 0, NULL);
+    free(engine->started_from);
     free(engine->kept_state);
     free(engine->zero_state);
     free(engine->start_state);

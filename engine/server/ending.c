@@ -11,8 +11,10 @@
 
 #define ABSENT_WAIT_MINUTES 10u /* enough for a long step, or to start a rank by hand */
 
-void rp_engine_begin_stop(struct rp_engine *engine)
+void rp_engine_begin_stop(struct rp_engine *engine, enum rp_ending ending)
 {
+    if (engine->ending == RP_ENDING_NONE)
+        engine->ending = ending;
     if (engine->phase != RP_ENGINE_DONE)
         engine->phase = RP_ENGINE_STOPPING;
     engine->save_wanted = engine->checkpoints != NULL;
@@ -101,5 +103,5 @@ void rp_engine_stop_when_delivered(struct rp_engine *engine)
     if (delivery == IN_USE || (missing && !has_waited_long(engine, missing)))
         return;
     rp_log_event(RP_EVENT_stream_ended, "the stream has ended and every rank has had all of it");
-    rp_engine_begin_stop(engine);
+    rp_engine_begin_stop(engine, RP_ENDING_STREAM);
 }

@@ -14,7 +14,7 @@
 #include "server/engine.h"
 
 /** Take a last checkpoint if there is a directory for it, then end. */
-void rp_engine_begin_stop(struct rp_engine *engine);
+void rp_engine_begin_stop(struct rp_engine *engine, enum rp_ending ending);
 /** Stop the stream with *engine->error, and tell the trainers. They may still take the batches that
  * were published. */
 void rp_engine_fail(struct rp_engine *engine, int code);

@@ -24,6 +24,7 @@
 #include "shm/socket.h"
 #include "shm/wait.h"
 
+struct rp_engine_journal;
 struct rp_placing;
 struct rp_recorder;
 
@@ -128,6 +129,16 @@ enum rp_engine_phase {
     RP_ENGINE_DONE,
 };
 
+/* Why the engine ends: what asked for it first. */
+enum rp_ending {
+    RP_ENDING_NONE,
+    RP_ENDING_SIGNAL,
+    RP_ENDING_REQUEST,  /* of a peer on the socket */
+    RP_ENDING_LIFELINE, /* the process that started it is gone */
+    RP_ENDING_STREAM,   /* every rank has had all batches */
+    RP_ENDING_FAILURE
+};
+
 /* What became of the saves since the engine started. */
 struct rp_save_counts {
     uint64_t saves, failures;
@@ -196,7 +207,11 @@ struct rp_engine {
         ending_signals; /* those of SIGTERM, SIGINT and SIGHUP that were not ignored at start */
 
     struct rp_checkpoint_dir *checkpoints;
-    struct rp_recorder *recorder; /* NULL: no run record is kept */
+    struct rp_recorder *recorder;      /* NULL: no run record is kept */
+    struct rp_engine_journal *journal; /* NULL: no run journal is kept */
+    char *started_from;                /* the checkpoint that the run began at; NULL: none */
+    bool started_reweighted;           /* with other weights than that state's */
+    char *newest_path;                 /* of the newest checkpoint, if its state is known */
     struct rp_saver saver;
     bool save_wanted;
     uint64_t next_save_step;
@@ -205,6 +220,7 @@ struct rp_engine {
     uint64_t look_until_ns; /* while it is ASKED */
 
     enum rp_engine_phase phase;
+    enum rp_ending ending;
     bool signalled;
     int exit_code; /* what rp_engine_run returns; error is in *error */
     struct rp_error *error;

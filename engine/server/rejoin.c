@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "plan/plan_state.h"
 #include "plan/trace.h"
+#include "server/journal.h"
 #include "server/placing.h"
 #include "server/probe.h"
 #include "server/rebuild.h"
@@ -279,8 +280,11 @@ static int rejoin(struct rp_engine *engine, struct asked *asked, uint64_t *batch
     *batch_out = placement.batch;
     engine->had_consumer = true;
     rp_seat_transition(seat, RP_SEAT_ATTACH);
+    uint64_t epoch = engine->rollback_epoch;
     if (asked->token && !asked->names_row)
         rp_engine_note_rollback(engine, seat, asked->request->next_row);
+    if (engine->rollback_epoch > epoch)
+        rp_engine_journal_rollback(engine, asked->request->next_row);
     RP_ASSERT(rp_seat_position(seat) == placement.batch);
     return 0;
 }

@@ -33,6 +33,7 @@
 #include "base/mem.h"
 #include "server/connections.h"
 #include "server/ending.h"
+#include "server/journal.h"
 #include "server/last_look.h"
 #include "server/placing.h"
 #include "server/probe.h"
@@ -124,8 +125,11 @@ static bool is_known_saved(const struct rp_saver *saver)
            memcmp(saver->known_token, saver->token, saver->token_bytes) == 0;
 }
 
-void rp_engine_know_saved(struct rp_engine *engine, void *token, size_t bytes)
+void rp_engine_know_saved(struct rp_engine *engine, void *token, size_t bytes, const char *path)
 {
+    char *copy = path ? strdup(path) : NULL;
+    free(engine->newest_path);
+    engine->newest_path = copy;
     free(engine->saver.known_token);
     engine->saver.known_token = token;
     engine->saver.known_bytes = token ? bytes : 0;
@@ -252,6 +256,8 @@ static void fail_end(struct rp_engine *engine, int code, const struct rp_error *
 static void tell_result(struct rp_engine *engine)
 {
     struct rp_saver *saver = &engine->saver;
+    if (saver->code < 0 && !engine->save_counts.has_failed)
+        rp_engine_journal_save_failure(engine, &saver->error);
     count_save(engine);
     if (saver->code == 0 && saver->was_there)
         rp_log_event(RP_EVENT_save_not_needed, "nothing new to save: %s has row %" PRIu64,
@@ -268,7 +274,7 @@ static void tell_result(struct rp_engine *engine)
                      saver->error.message);
     if (saver->code == 0) {
         rp_recorder_note(engine->recorder, saver->info.next_row);
-        rp_engine_know_saved(engine, saver->token, saver->token_bytes);
+        rp_engine_know_saved(engine, saver->token, saver->token_bytes, saver->path);
         saver->token = NULL;
     }
     if (saver->code == -RP_E_BUSY) /* the save before this one remains the last */
@@ -375,11 +381,13 @@ static void follow_read_back(struct rp_engine *engine)
         return;
     }
     saver->bad_error = saver->read_back_error;
+    if (!engine->save_counts.has_failed)
+        rp_engine_journal_save_failure(engine, &saver->bad_error);
     count_bad_save(&engine->save_counts, &saver->bad_error);
     bool again = ++saver->bad_saves < BAD_SAVES_MAX;
     rp_log_event(RP_EVENT_save_not_trusted, "%s; the checkpoint was saved and cannot be trusted%s",
                  saver->bad_error.message, again ? ": saving again" : "");
-    rp_engine_know_saved(engine, NULL, 0);
+    rp_engine_know_saved(engine, NULL, 0, NULL);
     if (again) {
         engine->save_wanted = true;
         return;

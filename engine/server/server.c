@@ -30,6 +30,7 @@
 #include "server/close.h"
 #include "server/connections.h"
 #include "server/ending.h"
+#include "server/journal.h"
 #include "server/last_look.h"
 #include "server/probe.h"
 #include "server/recorder.h"
@@ -240,7 +241,7 @@ static void serve_lifeline(struct rp_engine *engine)
         return;
     (void)epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->options->lifeline_fd, NULL);
     rp_log_event(RP_EVENT_stopping, "the process that started this engine is gone: stopping");
-    rp_engine_begin_stop(engine);
+    rp_engine_begin_stop(engine, RP_ENDING_LIFELINE);
 }
 
 static void serve_event(struct rp_engine *engine, const struct epoll_event *event)
@@ -395,7 +396,7 @@ static void run(void *argument)
         if (engine->phase == RP_ENGINE_RUNNING)
             rp_engine_stop_when_delivered(engine);
         if (engine->phase == RP_ENGINE_FAILED && !is_awaited(engine))
-            rp_engine_begin_stop(engine);
+            rp_engine_begin_stop(engine, RP_ENDING_FAILURE);
         if (engine->phase == RP_ENGINE_STOPPING && !engine->save_wanted &&
             engine->saver.state == RP_SAVER_IDLE && engine->look != RP_LOOK_ASKED)
             engine->phase = RP_ENGINE_DONE;
@@ -447,11 +448,13 @@ int rp_engine_run(const struct rp_engine_options *options, struct rp_error *erro
         code = open_engine(&engine, engine.error);
     rp_stop_when(NULL); /* from here on a signal ends it in good order */
     if (code >= 0) {
+        rp_engine_journal_start(&engine);
         say_ready(&engine);
         /* a lost file ends the first run; the second reports it and saves, or is ended by it too */
         if (!rp_mapped_guard(run, &engine) && !rp_mapped_guard(run, &engine))
             fail_when_changed(&engine);
         code = engine.exit_code;
+        rp_engine_journal_close(&engine);
     }
     if (engine.signalled)
         rp_engine_let_signals_end_us(&engine);

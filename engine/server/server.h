@@ -21,6 +21,7 @@ struct rp_engine_options {
     size_t state_bytes;
     bool fresh;          /* as resume: fresh in the config */
     bool accept_weights; /* take the config's weights from the start row on */
+    bool keep_journal;   /* write the run journal into checkpoint_dir */
     int ready_fd;        /* gets "ready\n" once trainers can attach; -1 = none */
     int lifeline_fd;     /* the engine stops when it reads end of file; -1 = none */
 };

@@ -68,7 +68,7 @@ void rp_engine_serve_signal(struct rp_engine *engine)
         engine->signalled = true;
         rp_log_event(RP_EVENT_stopping, "SIG%s: stopping%s", sigabbrev_np((int)info.ssi_signo),
                      engine->checkpoints ? " after a checkpoint" : "");
-        rp_engine_begin_stop(engine);
+        rp_engine_begin_stop(engine, RP_ENDING_SIGNAL);
     }
 }
 

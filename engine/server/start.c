@@ -259,7 +259,9 @@ static int prepare_states(struct rp_engine *engine, const struct rp_checkpoint *
     RP_ASSERT(rp_plan_row(engine->plan) == 0);
     engine->zero_bytes = rp_plan_save(engine->plan, engine->zero_state);
     code = take_start_state(engine, checkpoint, &reweighted, error);
+    engine->started_reweighted = reweighted;
     if (code >= 0 && checkpoint) {
+        engine->started_from = strdup(rp_checkpoint_path(checkpoint));
         if (!reweighted) /* rows of other weights hold other documents */
             code = load_contents(engine, checkpoint, error);
         rp_log_event(RP_EVENT_resumed, "resuming from %s: row %" PRIu64 "%s",
@@ -277,7 +279,7 @@ static void know_start_state(struct rp_engine *engine)
     void *token = rp_calloc(1, engine->start_bytes);
     if (token)
         memcpy(token, engine->start_state, engine->start_bytes);
-    rp_engine_know_saved(engine, token, engine->start_bytes);
+    rp_engine_know_saved(engine, token, engine->start_bytes, engine->started_from);
 }
 
 int rp_engine_find_start(struct rp_engine *engine, struct rp_error *error)

@@ -136,8 +136,21 @@ static void add_scrubs(json_t *object, const struct rp_engine *engine)
     set_reason(object, "scrub_error", scrubs.reason[0] != '\0', scrubs.reason);
 }
 
+/* Absolute, for programs that do not know where the engine was started. */
+static json_t *directory_text(const struct rp_engine *engine)
+{
+    const char *path = engine->config->checkpoint_dir;
+    char *absolute = path ? realpath(path, NULL) : NULL;
+    if (absolute)
+        rp_text_make_utf8(absolute);
+    json_t *text = absolute ? json_string(absolute) : json_null();
+    free(absolute);
+    return text;
+}
+
 void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
 {
+    json_object_set_new(object, "checkpoint_dir", directory_text(engine));
     const struct rp_save_counts *saves = &engine->save_counts;
     uint64_t safe_row = saves->ended_ns ? saves->row : engine->start_row;
     uint64_t next_row = next_row_of(engine);

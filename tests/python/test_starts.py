@@ -123,7 +123,8 @@ def test_crashes_at_start_lose_no_position(broken, program, folder, engines, cra
     assert f"resuming from {place}/{newest}" in engine.log()
     assert engine.stop() == 0
     assert (hashes(place), hashes(copies), record.read_text()) == before
-    assert sorted(os.listdir(place)) == [".directory-id", ".lock", *sorted(before[0])]
+    assert sorted(os.listdir(place)) == [
+        ".directory-id", ".lock", *sorted(before[0]), "run-journal.jsonl"]
     finish(program, folder, tape, token)
 
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/mem.h"
@@ -14,6 +15,7 @@
 #include "cmd.h"
 #include "cmd_options.h"
 #include "cmd_state.h"
+#include "checkpoint/run_journal.h"
 #include "checkpoint_show.h"
 #include "state/state_copy.h"
 
@@ -246,6 +248,16 @@ static int find_target(const struct arguments *arguments, uint64_t *sequence,
     return code;
 }
 
+static void journal_rewind(const char *directory, const struct rp_checkpoint *checkpoint)
+{
+    const char *path = rp_checkpoint_path(checkpoint), *slash = strrchr(path, '/');
+    rp_checkpoint_journal_add_act(
+        directory, json_pack("{s:s, s:o, s:I, s:I}", "event", "rewound", "checkpoint",
+                             rp_checkpoint_journal_text(slash ? slash + 1 : path), "row",
+                             (json_int_t)rp_checkpoint_info(checkpoint)->next_row, "uid",
+                             (json_int_t)getuid()));
+}
+
 static int rewind_directory(const struct arguments *arguments)
 {
     struct rp_error error;
@@ -260,6 +272,7 @@ static int rewind_directory(const struct arguments *arguments)
         code = rp_cmd_open_checkpoint(&checkpoint, arguments->path, &error);
     if (code < 0)
         return rp_cmd_report(&error);
+    journal_rewind(arguments->path, checkpoint);
     printf("%s: the newest is now checkpoint %" PRIu64 ", at row %" PRIu64
            "; later ones are called NAME.rewound\n",
            arguments->path, sequence, rp_checkpoint_info(checkpoint)->next_row);

@@ -108,6 +108,7 @@ static int serve(void *argument, const struct rp_config *config)
     struct rp_engine_options options = {.config = config,
                                         .fresh = arguments->fresh,
                                         .accept_weights = arguments->accept_weights,
+                                        .keep_journal = true,
                                         .ready_fd = arguments->ready_fd,
                                         .lifeline_fd = arguments->lifeline_fd};
     char *state = NULL;

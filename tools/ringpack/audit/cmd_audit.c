@@ -6,17 +6,18 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "audit/log.h"
 #include "cmd.h"
 #include "cmd_options.h"
 #include "explain/steps.h"
 #include "interrupt.h"
 
-enum { OPTION_JSON = 0x1000 };
+enum { OPTION_JSON = 0x1000, OPTION_LOG, OPTION_EXPECT, OPTION_RUN_DIR };
 
 struct arguments {
-    const char *paths[2], *config;
+    const char *paths[2], *config, *expected, *run_dir;
     struct rp_steps_wanted wanted;
-    bool json;
+    bool log, json;
 };
 
 static const struct argp_option options[] = {
@@ -25,6 +26,11 @@ static const struct argp_option options[] = {
     {"row", RP_STEPS_ROW, "ROW", 0, "the row of a config (default: the position of the other side)",
      0},
     {"step", RP_STEPS_STEP, "N", 0, "the same, as the row at which step N begins", 0},
+    {"log", OPTION_LOG, NULL, 0,
+     "print what happened to the data of a run, and whether its journal is whole", 0},
+    {"expect", OPTION_EXPECT, "HASH", 0, "with --log: an entry of the journal must have this hash",
+     0},
+    {"run-dir", OPTION_RUN_DIR, "DIR", 0, "with --log RUN: where its engine has its socket", 0},
     {"json", OPTION_JSON, NULL, 0, "print JSON", 0},
     {0},
 };
@@ -39,13 +45,27 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_JSON:
         arguments->json = true;
         return 0;
+    case OPTION_LOG:
+        arguments->log = true;
+        return 0;
+    case OPTION_EXPECT:
+        arguments->expected = text;
+        return 0;
+    case OPTION_RUN_DIR:
+        arguments->run_dir = text;
+        return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 1)
             argp_error(state, "two paths expected, `%s` is one too many", text);
         arguments->paths[state->arg_num] = text;
         return 0;
     case ARGP_KEY_END:
-        if (!arguments->paths[1])
+        if (arguments->log && (!arguments->paths[0] || arguments->paths[1]))
+            argp_error(state,
+                       "--log: expected one path: a checkpoint directory, a journal or a run");
+        if (!arguments->log && (arguments->expected || arguments->run_dir))
+            argp_error(state, "--expect and --run-dir go with --log");
+        if (!arguments->log && !arguments->paths[1])
             argp_error(state, "expected two paths: state tokens, checkpoints or configs");
         if (arguments->wanted.row_given && arguments->wanted.step_given)
             argp_error(state, "expected --row or --step, not both");
@@ -222,26 +242,45 @@ static void print_json(const struct rp_audit *audit)
                                 is_other ? json_fields(audit) : json_array()));
 }
 
+static int audit_log(const struct arguments *arguments)
+{
+    struct rp_error error = {0};
+    struct rp_audit_log log;
+    int code = rp_audit_log_open(&log, arguments->paths[0], arguments->run_dir, &error);
+    if (code == 0 && !arguments->json)
+        rp_audit_log_make_printable(&log);
+    int status = code < 0 ? rp_cmd_report(&error)
+                          : rp_audit_log_print(&log, arguments->expected, arguments->json);
+    rp_audit_log_close(&log);
+    return status;
+}
+
 int rp_cmd_audit(int argc, char **argv)
 {
     static const struct argp argp = {
         .options = options,
         .parser = parse,
-        .args_doc = "A B",
+        .args_doc = "A B\n--log DIR|FILE|RUN",
         .doc =
-            "Tell whether two positions have the same rows before them.\v"
+            "Tell whether two positions have the same rows before them, or what happened to the "
+            "data of a run.\v"
             "A and B are state tokens, checkpoints, directories of checkpoints (the newest is "
             "taken) or configs. Plan digests in the tokens prove that all rows before a position "
             "are equal, whoever delivered them, in however many lives of a run. Where the "
             "positions are of different rows, or the digests differ, rows are planned again, "
             "with the config that either side has or that `-c` gives. Nothing of a run is "
-            "changed. Exit status: 0 the same rows, 1 other rows, 2 it cannot be told."};
+            "changed. `--log` prints the journal that engines keep in the checkpoint directory: "
+            "starts, ends, kills, changes of the config, and what operators did. Exit status: 0 "
+            "the same rows, or a whole journal; 1 other rows, or a journal that is not whole; 2 "
+            "it cannot be told."};
     struct arguments arguments = {0};
     struct rp_audit audit = {.rows = 0};
     struct rp_error error = {0};
     if (rp_cmd_parse(&argp, argc, argv, &arguments) != RP_EXIT_FINE)
         return RP_EXIT_TROUBLE;
     rp_interrupt_catch();
+    if (arguments.log)
+        return audit_log(&arguments);
     int code = open_sides(&audit, &arguments, &error);
     if (code == 0)
         code = rp_audit_compare(&audit, &error);

@@ -5,8 +5,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "checkpoint/run_journal.h"
 #include "cmd.h"
 #include "cmd_state.h"
 #include "plan/plan.h"
@@ -15,7 +19,7 @@
 
 /* The position of a running engine is that of the checkpoint that it saves now. */
 static int read_of_run(const struct rp_saved_copy *copy, char **token, size_t *bytes,
-                       struct rp_error *error)
+                       char **directory, struct rp_error *error)
 {
     char *path;
     *token = NULL;
@@ -23,8 +27,32 @@ static int read_of_run(const struct rp_saved_copy *copy, char **token, size_t *b
     if (code < 0)
         return code;
     code = rp_cmd_read_state(path, token, bytes, error);
+    *directory = rp_path_directory(path);
     rp_text_free(path);
     return code;
+}
+
+/* The checkpoint directory of what is exported; NULL: it is of none. */
+static char *directory_of(const char *path)
+{
+    struct stat info;
+    bool is_directory = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    if (!is_directory && !rp_checkpoint_is_file(path))
+        return NULL;
+    return is_directory ? strdup(path) : rp_path_directory(path);
+}
+
+static void journal_export(const char *directory, const struct rp_saved_copy *copy,
+                           const struct rp_state_info *info)
+{
+    char hex[RP_HASH_HEX_BYTES];
+    if (directory)
+        rp_checkpoint_journal_add_act(directory,
+                                      json_pack("{s:s, s:I, s:s, s:o, s:I}", "event", "exported",
+                                                "row", (json_int_t)info->next_row, "plan_digest",
+                                                rp_hash128_hex(info->digest, hex), "output",
+                                                rp_checkpoint_journal_text(copy->output), "uid",
+                                                (json_int_t)getuid()));
 }
 
 static void report(const struct rp_saved_copy *copy, const struct rp_state_info *info)
@@ -43,9 +71,9 @@ int rp_saved_copy(const struct rp_saved_copy *copy)
 {
     struct rp_error error;
     struct rp_state_info info;
-    char *token;
+    char *token, *directory = NULL;
     size_t bytes;
-    int code = copy->run ? read_of_run(copy, &token, &bytes, &error)
+    int code = copy->run ? read_of_run(copy, &token, &bytes, &directory, &error)
                          : rp_cmd_read_state(copy->path, &token, &bytes, &error);
     if (code >= 0) {
         code = rp_state_info(token, bytes, &info, &error);
@@ -55,8 +83,13 @@ int rp_saved_copy(const struct rp_saved_copy *copy)
     if (code >= 0)
         code = copy->is_import ? rp_file_replace(copy->output, token, bytes, &error)
                                : rp_saved_write(copy->output, token, bytes, &error);
+    if (code >= 0 && !copy->run && !copy->is_import)
+        directory = directory_of(copy->path);
+    if (code >= 0 && !copy->is_import)
+        journal_export(directory, copy, &info);
     if (code >= 0)
         report(copy, &info);
+    free(directory);
     free(token);
     return code < 0 ? rp_cmd_report(&error) : RP_EXIT_FINE;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "checkpoint/run_journal.h"
 #include "verify/killed_run.h"
 
 #define LINE_BYTES 2048u
@@ -31,7 +32,8 @@ int rp_verify_begin_pass(struct rp_campaign *c, struct rp_error *error)
 static bool is_checkpoint(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return strcmp(name, ".lock") == 0 || (dot && strcmp(dot, ".rpc") == 0);
+    return strcmp(name, ".lock") == 0 || strcmp(name, RP_RUN_JOURNAL_NAME) == 0 ||
+           (dot && strcmp(dot, ".rpc") == 0);
 }
 
 /* Count the files that are left in a directory of the job, which need not exist. */

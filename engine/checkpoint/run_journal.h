@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run_journal.h — the file in a checkpoint directory that says what happened to the data of its
+ * run: which engine started where and from what, where it ended, what operators did. FORMAT.md
+ * describes its entries, base/chain.h how they are chained.
+ *
+ * It is for people and for `ringpack audit`: no run depends on it. So a journal that cannot be read
+ * or written is a warning, and never the reason for an error. */
+#ifndef RP_CHECKPOINT_RUN_JOURNAL_H
+#define RP_CHECKPOINT_RUN_JOURNAL_H
+
+#include <jansson.h>
+
+#include "base/fail.h"
+
+#define RP_RUN_JOURNAL_NAME "run-journal.jsonl"
+
+/* The value of `event`, who writes it, and what it means. */
+#define RP_RUN_JOURNAL_EVENTS(X)                                                                   \
+    X(started, "engine", "an engine serves from this row on")                                      \
+    X(rolled_back, "engine", "trainers attached from a state at this row, not at the engine's")    \
+    X(save_failed, "engine", "a save failed, or was not read back; the one before had succeeded")  \
+    X(stopped, "engine", "an engine ended in order; this is the newest position that it saved")    \
+    X(rewound, "operator", "`checkpoint rewind` made an older checkpoint the newest")              \
+    X(exported, "operator", "`checkpoint export` took the state out of a checkpoint")
+
+/** The path of a directory's journal; the caller frees it. NULL when out of memory. */
+char *rp_checkpoint_journal_path(const char *directory);
+
+/** A text of any bytes as a JSON string of at most 1,000 bytes. */
+json_t *rp_checkpoint_journal_text(const char *text);
+
+/** Append an entry: an object without nested values, which is released. Name of the host and pid
+ * are added. */
+RP_MUST_CHECK int rp_checkpoint_journal_append(const char *directory, json_t *entry,
+                                               struct rp_error *error);
+
+/** The same for an operator's act. Only a directory that has a journal gets the entry, and a
+ * failure is a warning in the log. */
+void rp_checkpoint_journal_add_act(const char *directory, json_t *entry);
+
+/* What the last engine wrote. The caller releases both. */
+struct rp_run_journal_last {
+    json_t *started; /* NULL: no engine is known to have started */
+    json_t *stopped; /* NULL: it has not written that it ended */
+};
+/** Look at the end of the journal, as far as it can be read. */
+void rp_checkpoint_journal_find_last(const char *directory, struct rp_run_journal_last *last);
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See journal.h.
+ *
+ * Threads: `queue`, `count`, `lost`, `stop` and `has_ended` are under the mutex; `has_failed` is
+ * that of the writing thread once there is one; all else is the engine's thread's. */
+#include "server/journal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/defect.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/run_journal.h"
+#include "server/seats.h"
+
+#define CLOSE_SECONDS 5
+#define QUEUE_MAX 64u /* entries that wait for the disk; more of them are lost, and counted */
+
+struct rp_engine_journal {
+    const char *directory;
+    bool has_failed; /* the last entry could not be written, and that was logged */
+
+    pthread_t thread;
+    bool thread_runs;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    json_t *queue[QUEUE_MAX];
+    size_t count;
+    uint64_t lost; /* entries since the last one that was queued */
+    bool stop, has_ended;
+};
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void append(struct rp_engine_journal *journal, json_t *entry)
+{
+    struct rp_error error;
+    int code = rp_checkpoint_journal_append(journal->directory, entry, &error);
+    if (code < 0 && !journal->has_failed)
+        rp_log(RP_LOG_WARNING, "the run journal is not written, and the run goes on without it: %s",
+               error.message);
+    journal->has_failed = code < 0;
+}
+
+static void *write_queued(void *argument)
+{
+    struct rp_engine_journal *journal = argument;
+    pthread_mutex_lock(&journal->mutex);
+    for (;;) {
+        while (journal->count == 0 && !journal->stop)
+            pthread_cond_wait(&journal->changed, &journal->mutex);
+        if (journal->count == 0)
+            break;
+        json_t *entry = journal->queue[0];
+        memmove(journal->queue, journal->queue + 1, --journal->count * sizeof journal->queue[0]);
+        pthread_mutex_unlock(&journal->mutex);
+        append(journal, entry);
+        pthread_mutex_lock(&journal->mutex);
+    }
+    journal->has_ended = true;
+    pthread_cond_broadcast(&journal->changed);
+    pthread_mutex_unlock(&journal->mutex);
+    return NULL;
+}
+
+/* Give an entry to the thread, which is started for the first one. */
+static void queue(struct rp_engine_journal *journal, json_t *entry)
+{
+    if (!journal->thread_runs)
+        journal->thread_runs = pthread_create(&journal->thread, NULL, write_queued, journal) == 0;
+    pthread_mutex_lock(&journal->mutex);
+    if (journal->count == QUEUE_MAX || !journal->thread_runs || !entry) {
+        journal->lost++;
+        json_decref(entry);
+    } else {
+        if (journal->lost)
+            json_object_set_new(entry, "lost", json_integer((json_int_t)journal->lost));
+        journal->lost = 0;
+        journal->queue[journal->count++] = entry;
+    }
+    pthread_cond_broadcast(&journal->changed);
+    pthread_mutex_unlock(&journal->mutex);
+}
+
+/* ---- the start ------------------------------------------------------------------------------- */
+
+static void set_digest(json_t *entry, const void *token, size_t bytes)
+{
+    struct rp_state_info info;
+    char hex[RP_HASH_HEX_BYTES];
+    if (rp_state_info(token, bytes, &info, NULL) == 0 && (info.digest.low || info.digest.high))
+        json_object_set_new(entry, "plan_digest", json_string(rp_hash128_hex(info.digest, hex)));
+}
+
+static const char *policy_of(const struct rp_engine *engine)
+{
+    static const char *const words[] = {
+        [RP_RESUME_AUTO] = "auto", [RP_RESUME_REQUIRED] = "required", [RP_RESUME_FRESH] = "fresh"};
+    if (engine->options->state)
+        return "state";
+    return engine->options->fresh ? "fresh" : words[engine->config->resume];
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The checkpoint of the directory that the run began at by its name, that of another by its path.
+ */
+static json_t *origin_of(const struct rp_engine *engine)
+{
+    size_t bytes = strlen(engine->config->checkpoint_dir);
+    const char *path = engine->started_from;
+    if (!path)
+        return json_string(engine->options->state ? "state token" : "row 0");
+    bool is_own = strncmp(path, engine->config->checkpoint_dir, bytes) == 0 && path[bytes] == '/';
+    return rp_checkpoint_journal_text(is_own ? name_of(path) : path);
+}
+
+/* What the newest checkpoint of the last stop is called now, if it is not there any more. */
+static void set_missing(json_t *entry, const struct rp_engine *engine, const json_t *stopped)
+{
+    const char *name = json_string_value(json_object_get(stopped, "checkpoint"));
+    const char *directory = engine->config->checkpoint_dir;
+    if (!name || strchr(name, '/') || strcmp(policy_of(engine), "fresh") == 0)
+        return;
+    char *path = rp_format("%s/%s", directory, name),
+         *bad = rp_format("%s/%s.bad", directory, name);
+    if (path && bad && access(path, F_OK) < 0 && errno == ENOENT)
+        json_object_set_new(entry, access(bad, F_OK) == 0 ? "damaged" : "missing",
+                            rp_checkpoint_journal_text(name));
+    free(path);
+    free(bad);
+}
+
+static json_t *describe_start(const struct rp_engine *engine)
+{
+    const struct rp_config *c = engine->config;
+    char stream[RP_HASH_HEX_BYTES], config[RP_HASH_HEX_BYTES];
+    rp_hash128_hex(engine->identity, stream);
+    rp_hash128_hex(rp_hash128(engine->config_text, strlen(engine->config_text)), config);
+    json_t *entry = json_pack(
+        "{s:s, s:o, s:s, s:s, s:o, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "event",
+        "started", "run", rp_checkpoint_journal_text(c->run), "version", RP_VERSION, "policy",
+        policy_of(engine), "from", origin_of(engine), "row", (json_int_t)engine->start_row,
+        "stream", stream, "config", config, "dp_world_size", (json_int_t)c->dp_world_size,
+        "rank_first", (json_int_t)c->rank_first, "rank_count", (json_int_t)c->rank_count,
+        "batch_size", (json_int_t)c->batch_size, "global_batch_size",
+        (json_int_t)c->global_batch_size, "seq_len", (json_int_t)c->seq_len);
+    if (entry)
+        set_digest(entry, engine->start_state, engine->start_bytes);
+    if (entry && engine->started_reweighted)
+        json_object_set_new(entry, "reweighted", json_true());
+    return entry;
+}
+
+static struct rp_engine_journal *make(const char *directory)
+{
+    struct rp_engine_journal *journal = rp_calloc(1, sizeof *journal);
+    if (!journal)
+        return NULL;
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&journal->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    pthread_mutex_init(&journal->mutex, NULL);
+    journal->directory = directory;
+    return journal;
+}
+
+void rp_engine_journal_start(struct rp_engine *engine)
+{
+    const char *directory = engine->config->checkpoint_dir;
+    struct rp_run_journal_last last;
+    if (!engine->options->keep_journal || !directory || !(engine->journal = make(directory)))
+        return;
+    rp_checkpoint_journal_find_last(directory, &last);
+    json_t *entry = describe_start(engine);
+    if (entry) {
+        const char *before = !last.started ? "none" : last.stopped ? "stopped" : "killed";
+        json_object_set_new(entry, "before", json_string(before));
+        set_missing(entry, engine, last.stopped);
+        append(engine->journal, entry);
+    }
+    json_decref(last.started);
+    json_decref(last.stopped);
+}
+
+/* ---- while it runs, and its end -------------------------------------------------------------- */
+
+void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row)
+{
+    bool is_start = engine->rollback_epoch == 1 && row == engine->start_row;
+    if (engine->journal && !is_start)
+        queue(engine->journal,
+              json_pack("{s:s, s:I}", "event", "rolled_back", "row", (json_int_t)row));
+}
+
+void rp_engine_journal_save_failure(struct rp_engine *engine, const struct rp_error *error)
+{
+    if (engine->journal)
+        queue(engine->journal, json_pack("{s:s, s:o}", "event", "save_failed", "reason",
+                                         rp_checkpoint_journal_text(error->message)));
+}
+
+static json_t *describe_end(const struct rp_engine *engine)
+{
+    static const char *const causes[] = {
+        [RP_ENDING_NONE] = "failure",    [RP_ENDING_FAILURE] = "failure",
+        [RP_ENDING_SIGNAL] = "signal",   [RP_ENDING_REQUEST] = "request",
+        [RP_ENDING_LIFELINE] = "parent", [RP_ENDING_STREAM] = "end of the stream"};
+    const struct rp_saver *saver = &engine->saver;
+    struct rp_state_info info;
+    uint64_t consumed = engine->base_row + rp_engine_consumed(engine) * engine->batch_rows;
+    json_t *entry = json_pack("{s:s, s:s, s:I}", "event", "stopped", "cause",
+                              causes[engine->ending], "consumed_row", (json_int_t)consumed);
+    if (entry && engine->exit_code < 0)
+        json_object_set_new(entry, "reason", rp_checkpoint_journal_text(engine->error->message));
+    if (!entry || !saver->known_token ||
+        rp_state_info(saver->known_token, saver->known_bytes, &info, NULL) < 0)
+        return entry;
+    json_object_set_new(entry, "row", json_integer((json_int_t)info.next_row));
+    set_digest(entry, saver->known_token, saver->known_bytes);
+    if (engine->newest_path)
+        json_object_set_new(entry, "checkpoint",
+                            rp_checkpoint_journal_text(name_of(engine->newest_path)));
+    return entry;
+}
+
+static bool stop_thread(struct rp_engine_journal *journal)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += CLOSE_SECONDS;
+    pthread_mutex_lock(&journal->mutex);
+    journal->stop = true;
+    pthread_cond_broadcast(&journal->changed);
+    int failed = 0;
+    while (!journal->has_ended && failed == 0)
+        failed = pthread_cond_timedwait(&journal->changed, &journal->mutex, &until);
+    bool has_ended = journal->has_ended;
+    pthread_mutex_unlock(&journal->mutex);
+    if (has_ended)
+        pthread_join(journal->thread, NULL);
+    return has_ended;
+}
+
+void rp_engine_journal_close(struct rp_engine *engine)
+{
+    struct rp_engine_journal *journal = engine->journal;
+    if (!journal)
+        return;
+    engine->journal = NULL;
+    if (!RP_DEFECT(leave_out_journal_stop))
+        queue(journal, describe_end(engine));
+    if (journal->thread_runs && !stop_thread(journal)) {
+        rp_log(RP_LOG_WARNING, "the run journal lacks the end of this engine: writing it takes "
+                               "longer than 5 seconds");
+        return; /* the memory is the thread's */
+    }
+    pthread_cond_destroy(&journal->changed);
+    pthread_mutex_destroy(&journal->mutex);
+    free(journal);
+}

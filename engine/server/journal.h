@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* journal.h — writes what happens to an engine into the run journal of its checkpoint directory
+ * (checkpoint/run_journal.h).
+ *
+ * Invariants:
+ *
+ *   - The entry of a start is on the disk before a trainer can get a batch. All later ones are
+ *     written by a thread of its own, in order: a disk that hangs delays neither a batch nor a
+ *     save, and the end of the engine by 5 seconds.
+ *   - The entry of the end is the last one, and written while the directory is locked. Who kills
+ *     the engine prevents it, and the next start says so.
+ *   - A journal that cannot be written is a warning. The engine goes on without it. */
+#ifndef RP_SERVER_JOURNAL_H
+#define RP_SERVER_JOURNAL_H
+
+#include "server/engine.h"
+
+/** Note the start. Nothing, here and below, if the engine keeps no journal. */
+void rp_engine_journal_start(struct rp_engine *engine);
+/** Trainers have attached from a state at `row`: a new rollback epoch. */
+void rp_engine_journal_rollback(struct rp_engine *engine, uint64_t row);
+/** A save has failed, or the disk did not return it as it was written. */
+void rp_engine_journal_save_failure(struct rp_engine *engine, const struct rp_error *error);
+/** Note the end, and wait until all entries are written. */
+void rp_engine_journal_close(struct rp_engine *engine);
+
+#endif

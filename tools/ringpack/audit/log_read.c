@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* log_read.c — finding and reading a chained file. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "audit/log.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "checkpoint/run_journal.h"
+#include "ringpack/client.h"
+
+#define LOG_BYTES_MAX (1ull << 30)
+
+/* ---- where it is ----------------------------------------------------------------------------- */
+
+/* The journal of a run that has an engine. */
+static int ask_run(struct rp_audit_log *log, const char *run, const char *run_dir,
+                   struct rp_error *error)
+{
+    char *answer;
+    int code = rp_run_stat(run_dir, run, &answer, error);
+    if (code < 0)
+        return rp_fail(error, code,
+                       "give the checkpoint directory of the run, or the name of a run whose "
+                       "engine is running",
+                       "%s: no file, no directory, and no running engine", run);
+    json_t *stat = json_loads(answer, 0, NULL);
+    rp_text_free(answer);
+    const char *directory = json_string_value(json_object_get(stat, "checkpoint_dir"));
+    if (directory)
+        log->path = rp_checkpoint_journal_path(directory);
+    json_decref(stat);
+    if (directory && !log->path)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", run);
+    return directory ? 0
+                     : rp_fail(error, -RP_E_EMPTY, "serve it with checkpoint_dir",
+                               "run `%s` has no checkpoint_dir, so it keeps no journal", run);
+}
+
+static int find_file(struct rp_audit_log *log, const char *name, const char *run_dir,
+                     struct rp_error *error)
+{
+    struct stat info;
+    if (stat(name, &info) < 0 && errno == ENOENT)
+        return ask_run(log, name, run_dir, error);
+    bool is_directory = S_ISDIR(info.st_mode);
+    log->path = is_directory ? rp_checkpoint_journal_path(name) : strdup(name);
+    if (!log->path)
+        return rp_fail(error, -ENOMEM, NULL, "%s: no memory for a path", name);
+    if (is_directory && stat(log->path, &info) < 0 && errno == ENOENT)
+        return rp_fail(error, -RP_E_EMPTY, "give the checkpoint directory of a run",
+                       "%s: no engine has written a run journal here", name);
+    return 0;
+}
+
+/* ---- what it says ---------------------------------------------------------------------------- */
+
+static int add_entry(struct rp_audit_log *log, const struct rp_chain_entry *chain,
+                     struct rp_error *error)
+{
+    if ((log->count & (log->count - 1)) == 0) { /* room for 1, 2, 4, … entries */
+        size_t room = log->count ? 2 * log->count : 1;
+        void *grown = reallocarray(log->entries, room, sizeof *log->entries);
+        if (!grown)
+            return rp_fail(error, -ENOMEM, NULL, "%s: no memory for its entries", log->path);
+        log->entries = grown;
+    }
+    json_t *value = json_loadb(chain->text, chain->bytes, 0, NULL);
+    if (!json_is_object(value)) { /* its hash is right, so it was written so */
+        json_decref(value);
+        value = json_object();
+    }
+    log->entries[log->count++] = (struct rp_audit_log_entry){*chain, value};
+    return 0;
+}
+
+static int read_entries(struct rp_audit_log *log, struct rp_error *error)
+{
+    struct rp_chain_reader reader = {.text = log->text, .bytes = log->bytes};
+    struct rp_chain_entry chain;
+    bool is_whole = true;
+    int code = 0;
+    while (code == 0 && rp_chain_next(&reader, &chain)) {
+        is_whole = is_whole && chain.link != RP_CHAIN_BROKEN;
+        log->whole += is_whole;
+        code = add_entry(log, &chain, error);
+    }
+    log->end = reader.end;
+    if (code == 0 && log->count == 0)
+        return rp_fail(error, -RP_E_FORMAT, "give a run journal, or a checkpoint directory",
+                       "%s: none of its %zu bytes are of an entry", log->path, log->bytes);
+    return code;
+}
+
+int rp_audit_log_open(struct rp_audit_log *log, const char *name, const char *run_dir,
+                      struct rp_error *error)
+{
+    *log = (struct rp_audit_log){.path = NULL};
+    int code = find_file(log, name, run_dir, error);
+    if (code == 0)
+        code = rp_file_read_all(log->path, LOG_BYTES_MAX, &log->text, &log->bytes, error);
+    return code < 0 ? code : read_entries(log, error);
+}
+
+void rp_audit_log_close(struct rp_audit_log *log)
+{
+    for (size_t i = 0; i < log->count; i++)
+        json_decref(log->entries[i].value);
+    free(log->entries);
+    free(log->text);
+    free(log->path);
+}
+
+void rp_audit_log_make_printable(struct rp_audit_log *log)
+{
+    const char *key;
+    json_t *value;
+    for (size_t i = 0; i < log->count; i++) {
+        json_object_foreach(log->entries[i].value, key, value)
+        {
+            char *copy = json_is_string(value) ? strdup(json_string_value(value)) : NULL;
+            for (char *c = copy; c && *c; c++)
+                *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
+            if (copy)
+                json_string_set(value, copy);
+            free(copy);
+        }
+    }
+}
+
+const char *rp_audit_log_text(const struct rp_audit_log_entry *entry, const char *key)
+{
+    return json_string_value(json_object_get(entry->value, key));
+}
+
+json_int_t rp_audit_log_number(const struct rp_audit_log_entry *entry, const char *key,
+                               json_int_t otherwise)
+{
+    const json_t *value = json_object_get(entry->value, key);
+    return json_is_integer(value) ? json_integer_value(value) : otherwise;
+}
+
+bool rp_audit_log_is(const struct rp_audit_log_entry *entry, const char *event)
+{
+    const char *text = rp_audit_log_text(entry, "event");
+    return text && strcmp(text, event) == 0;
+}
