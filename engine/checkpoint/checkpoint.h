@@ -164,6 +164,16 @@ struct rp_scrub_counts {
 /** Any thread may ask. */
 void rp_checkpoint_dir_scrubs(const struct rp_checkpoint_dir *dir, struct rp_scrub_counts *counts);
 
+/* How long the parts of writing a file took. */
+struct rp_checkpoint_times {
+    uint64_t write_ns;     /* create, reserve and write, with the waits for growing sections */
+    uint64_t sync_ns;      /* fsync */
+    uint64_t name_ns;      /* rename, and fsync of the directory */
+    uint64_t read_back_ns; /* open, read and compare */
+};
+/** Of the last save; read_back_ns once it was read back. */
+struct rp_checkpoint_times rp_checkpoint_dir_times(const struct rp_checkpoint_dir *dir);
+
 /** Whether the newest checkpoint of the directory verifies and has this very state token, so that
  * another save would add nothing. *path_out is its path (the caller frees), or NULL. */
 bool rp_checkpoint_is_saved(struct rp_checkpoint_dir *dir, const struct rp_checkpoint_info *info,

@@ -129,6 +129,11 @@ int rp_checkpoint_read_back_save(struct rp_checkpoint_dir *dir, struct rp_error 
     return code;
 }
 
+struct rp_checkpoint_times rp_checkpoint_dir_times(const struct rp_checkpoint_dir *dir)
+{
+    return dir->locked.writer.times;
+}
+
 int rp_checkpoint_set_aside_all(struct rp_checkpoint_dir *dir, struct rp_error *error)
 {
     /* The copies first: if only they were left, the next start would resume from them. */

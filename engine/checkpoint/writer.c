@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/defect.h"
 #include "checkpoint/growing_section.h"
 #include "checkpoint/read_back.h"
@@ -189,10 +190,11 @@ static int write_spans(const struct rp_writer *writer, int fd, struct rp_writer_
     return code == 0 ? stream_flush(&first) : code;
 }
 
-static int write_file(const struct rp_writer *writer, const char *temporary,
-                      struct rp_writer_file *file, uint64_t bytes, struct rp_error *error)
+static int write_file(struct rp_writer *writer, const char *temporary, struct rp_writer_file *file,
+                      uint64_t bytes, struct rp_error *error)
 {
     struct rp_storage *storage = writer->storage;
+    uint64_t began_ns = rp_now_ns();
     int fd = storage->create(storage, writer->dir, temporary);
     if (fd < 0)
         return fail_step(writer, error, fd, temporary, "create the file");
@@ -202,10 +204,13 @@ static int write_file(const struct rp_writer *writer, const char *temporary,
         verb = "write the file";
         code = write_spans(writer, fd, file);
     }
+    uint64_t written_ns = rp_now_ns();
+    writer->times = (struct rp_checkpoint_times){.write_ns = written_ns - began_ns};
     if (code == 0) {
         verb = "sync the file";
         code = RP_DEFECT(leave_out_fsync) ? 0 : storage->sync(storage, fd); /* W2 */
     }
+    writer->times.sync_ns = rp_now_ns() - written_ns;
     int close_code = storage->close(storage, fd);
     if (code == 0 && close_code < 0) {
         verb = "close the file";
@@ -235,6 +240,7 @@ int rp_writer_read_back(struct rp_writer *writer, const char *name,
 {
     struct rp_storage *storage = writer->storage;
     const struct rp_writer_span *bad;
+    uint64_t began_ns = rp_now_ns();
     int fd = storage->reopen(storage, writer->dir, name);
     if (fd < 0)
         return fail_step(writer, error, fd, name, "open the file to read it back");
@@ -244,6 +250,7 @@ int rp_writer_read_back(struct rp_writer *writer, const char *name,
     else if (code < 0)
         code = fail_step(writer, error, code, name, "read the file back");
     int close_code = storage->close(storage, fd);
+    writer->times.read_back_ns = rp_now_ns() - began_ns;
     return code == 0 && close_code < 0
                ? fail_step(writer, error, close_code, name, "close the file that was read back")
                : code;
@@ -270,6 +277,7 @@ int rp_writer_put(struct rp_writer *writer, const char *name, struct rp_writer_f
             storage->unlink(storage, writer->dir, temporary);
         return code;
     }
+    uint64_t named_ns = rp_now_ns();
     code = storage->rename(storage, writer->dir, temporary, name); /* W1 */
     if (code < 0) {
         storage->unlink(storage, writer->dir, temporary);
@@ -282,6 +290,7 @@ int rp_writer_put(struct rp_writer *writer, const char *name, struct rp_writer_f
         storage->unlink(storage, writer->dir, name);
         return fail_step(writer, error, code, name, "sync the directory");
     }
+    writer->times.name_ns = rp_now_ns() - named_ns;
     return 0;
 }
 

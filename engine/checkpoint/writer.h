@@ -18,7 +18,8 @@ struct rp_writer {
     int dir;          /* file descriptor of the directory */
     const char *path; /* of the directory, for messages */
     uint8_t *buffer;  /* aligned to 4096; joins pieces. Its halves are used to read the file back */
-    size_t buffer_bytes; /* a multiple of 8192 */
+    size_t buffer_bytes;              /* a multiple of 8192 */
+    struct rp_checkpoint_times times; /* of the last file */
 };
 
 /* A run of bytes of the file. Its hash is taken of the memory before it is written, so reading back

@@ -79,7 +79,7 @@ struct rp_saver {
     size_t token_bytes;
     char *config_text;
     const struct rp_contract *contract;
-    bool lower_priority;               /* than packers and consumers, once the copy is taken */
+    bool lower_priority; /* than packers and consumers, once the copy is taken */
     struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
     size_t source_count;
     /* shared: contents count only if the look that is asked for after they were listed finds no
@@ -94,6 +94,8 @@ struct rp_saver {
     enum rp_look left_out; /* CHANGED, LATE: why its contents were left out; NONE: they were not */
     struct rp_error error;
     /* out: read by the engine once DONE is reached */
+    uint64_t copied_ns; /* CLOCK_MONOTONIC: the contents were copied; 0: there were none */
+    struct rp_checkpoint_times times;
     int read_back; /* 0, or why the disk did not return what was written */
     struct rp_error read_back_error;
     /* engine's thread only: the saves since the last one that the disk returned as written */
@@ -145,7 +147,10 @@ struct rp_save_counts {
     uint64_t row, ended_ns;      /* of the last one that succeeded; ended_ns 0: none has */
     uint64_t good_row, good_ns;  /* the same, of the last one that was also read back */
     uint64_t bytes, duration_ns; /* of the last one that wrote a checkpoint */
-    bool has_failed;             /* the last one has, and why: */
+    bool has_parts;              /* of the last one whose reading back has ended: */
+    uint64_t copy_ns;
+    struct rp_checkpoint_times parts;
+    bool has_failed; /* the last one has, and why: */
     char reason[sizeof(((struct rp_error *)0)->message)];
 };
 

@@ -366,6 +366,16 @@ static void count_good_save(struct rp_save_counts *counts)
     counts->good_ns = counts->ended_ns;
 }
 
+/* A save that wrote nothing has no parts. */
+static void count_parts(struct rp_save_counts *counts, const struct rp_saver *saver)
+{
+    if (saver->was_there)
+        return;
+    counts->has_parts = true;
+    counts->copy_ns = saver->copied_ns ? saver->copied_ns - saver->began_ns : 0;
+    counts->parts = saver->times;
+}
+
 /* If the disk does not return what was written, although it had acknowledged it, another save is
  * begun, a few times; nothing older that verifies is removed before one was read back. A save that
  * wrote nothing says nothing about the one before. */
@@ -375,6 +385,7 @@ static void follow_read_back(struct rp_engine *engine)
     if (saver->code < 0)
         return;
     saver->bad_code = saver->read_back;
+    count_parts(&engine->save_counts, saver);
     if (saver->read_back == 0) {
         saver->bad_saves = 0;
         count_good_save(&engine->save_counts);

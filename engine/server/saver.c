@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "flow/widen.h"
@@ -194,6 +195,7 @@ static void save(struct rp_saver *saver)
     bool has_writer = copy.section && pthread_create(&writer, NULL, write_while_copied, &copy) == 0;
     if (copy.data)
         copy_sources(&copy);
+    saver->copied_ns = copy.data ? rp_now_ns() : 0;
     announce(saver, RP_SAVER_COPIED);
     apply_priority(saver);
     if (copy.count)
@@ -217,6 +219,7 @@ void *rp_saver_main(void *argument)
     announce(saver, RP_SAVER_SAVED);
     if (is_saved) {
         saver->read_back = rp_checkpoint_read_back_save(saver->directory, &saver->read_back_error);
+        saver->times = rp_checkpoint_dir_times(saver->directory);
         rp_checkpoint_prune(saver->directory);
     }
     announce(saver, RP_SAVER_DONE);

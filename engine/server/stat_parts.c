@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/available.h"
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -108,6 +109,23 @@ static void set_reason(json_t *object, const char *key, bool has_failed, const c
     json_object_set_new(object, key, has_failed ? json_string(text) : json_null());
 }
 
+/* What the last save that was read back spent its time on; null before. */
+static void add_parts(json_t *object, const struct rp_save_counts *saves)
+{
+    const struct {
+        const char *key;
+        uint64_t ns;
+    } parts[] = {{"save_copy_seconds", saves->copy_ns},
+                 {"save_write_seconds", saves->parts.write_ns},
+                 {"save_sync_seconds", saves->parts.sync_ns},
+                 {"save_name_seconds", saves->parts.name_ns},
+                 {"save_read_back_seconds", saves->parts.read_back_ns}};
+    for (size_t i = 0; i < RP_ARRAY_COUNT(parts); i++)
+        json_object_set_new(object, parts[i].key,
+                            saves->has_parts ? json_real(rp_stat_seconds(parts[i].ns))
+                                             : json_null());
+}
+
 static void add_copies(json_t *object, const struct rp_engine *engine)
 {
     struct rp_copy_counts copies = {0};
@@ -163,6 +181,7 @@ void rp_stat_add_saves(json_t *object, const struct rp_engine *engine)
     set_count(object, "unsaved_rows", next_row - rp_min_u64(next_row, safe_row));
     set_count(object, "save_bytes", saves->bytes);
     set_real(object, "save_seconds", rp_stat_seconds(saves->duration_ns));
+    add_parts(object, saves);
     set_reason(object, "save_error", saves->has_failed, saves->reason);
     add_copies(object, engine);
     add_scrubs(object, engine);

@@ -200,6 +200,11 @@ def test_saves_and_copies(program, run):
     assert (stat["save_bytes"], stat["unsaved_rows"]) == (size, 0)
     assert stat["save_row"] == stat["next_row"]
     assert 0 < stat["save_seconds"] and 0 <= stat["save_age_seconds"] < stat["up_seconds"]
+    wait_until(lambda: run.stat()["save_read_back_seconds"])
+    parts = [run.stat()[f"save_{part}_seconds"] for part in ("copy", "write", "sync", "name")]
+    assert all(0 <= part < stat["save_seconds"] for part in parts), (parts, stat["save_seconds"])
+    assert all(parts[1:]), "a save without contents copies none"
+    assert sum(parts[1:]) < stat["save_seconds"], (parts, stat["save_seconds"])
     wait_until(lambda: run.stat()["copies"] == 1)
     stat = run.stat()
     assert (stat["copy_bytes"], stat["copy_row"]) == (size, stat["save_row"])
