@@ -58,6 +58,12 @@ void rp_give_pages(void *memory, size_t bytes)
         munmap(memory, round_up(bytes));
 }
 
+void rp_spare_pages(void *memory, size_t bytes)
+{
+    if (memory)
+        (void)madvise(memory, round_up(bytes), MADV_FREE);
+}
+
 int rp_memfd(const char *name)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);

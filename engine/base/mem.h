@@ -22,6 +22,9 @@ void *rp_calloc_aligned(size_t alignment, size_t bytes);
  * when out of memory. Free it with rp_give_pages(memory, bytes); NULL is fine. */
 void *rp_take_pages(size_t bytes);
 void rp_give_pages(void *memory, size_t bytes);
+/** What the memory holds is not needed any more. The kernel may take its pages when it is short of
+ * memory; those that it has not taken are written again without a page fault. */
+void rp_spare_pages(void *memory, size_t bytes);
 
 /** A nameless file in memory (memfd) that can be sealed and cannot be executed; some machines allow
  * only such files (vm.memfd_noexec). Returns a descriptor, or -errno. */

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "server/caching.h"
 #include "server/connections.h"
 #include "server/recorder.h"
@@ -50,6 +51,7 @@ void rp_engine_close(struct rp_engine *engine)
         if (fds[i] >= 0)
             close(fds[i]);
     rp_engine_know_saved(engine, NULL, 0, NULL);
+    rp_give_pages(engine->saver.pages, engine->saver.page_bytes);
     free(engine->started_from);
     free(engine->kept_state);
     free(engine->zero_state);

@@ -80,6 +80,9 @@ struct rp_saver {
     char *config_text;
     const struct rp_contract *contract;
     bool lower_priority; /* than packers and consumers, once the copy is taken */
+    uint8_t *pages;      /* for the copy; kept from one save to the next, because the faults of new
+                            memory take longer than the copy */
+    size_t page_bytes;
     struct rp_content_source *sources; /* where contents lie in shared memory, ascending */
     size_t source_count;
     /* shared: contents count only if the look that is asked for after they were listed finds no

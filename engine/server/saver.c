@@ -171,8 +171,21 @@ static void *write_while_copied(void *argument)
     return NULL;
 }
 
-/* Make room for the contents, in whole pages, which the disk can take them from. Without memory the
- * checkpoint has no contents. */
+/* Room for the contents, in whole pages, which the disk can take them from. The next save may have
+ * a little more; what is not used is no memory. */
+static uint8_t *take_room(struct rp_saver *saver, size_t bytes)
+{
+    if (bytes > saver->page_bytes) {
+        rp_give_pages(saver->pages, saver->page_bytes);
+        saver->page_bytes = bytes + bytes / 8;
+        saver->pages = rp_take_pages(saver->page_bytes);
+        if (!saver->pages)
+            saver->page_bytes = 0;
+    }
+    return saver->pages;
+}
+
+/* Without memory the checkpoint has no contents. */
 static void open_copy(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
@@ -181,7 +194,7 @@ static void open_copy(struct contents_copy *copy)
     for (size_t i = 0; i < saver->source_count; i++)
         copy->bytes_wanted += record_bytes(&saver->sources[i]);
     if (copy->bytes_wanted)
-        copy->data = rp_take_pages(copy->bytes_wanted);
+        copy->data = take_room(saver, copy->bytes_wanted);
     if (copy->data)
         copy->section = rp_growing_section_open(copy->data, copy->bytes_wanted);
 }
@@ -207,7 +220,7 @@ static void save(struct rp_saver *saver)
     if (!has_writer || saver->code == -RP_E_STOPPED)
         write_checkpoint(&copy, copy.bytes, copy.count, NULL);
     rp_growing_section_close(copy.section);
-    rp_give_pages(copy.data, copy.bytes_wanted);
+    rp_spare_pages(saver->pages, saver->page_bytes);
 }
 
 void *rp_saver_main(void *argument)

@@ -47,6 +47,9 @@ static void check(size_t bytes, size_t whole)
         assert_int_equal((uintptr_t)memory % HUGE_PAGE_BYTES, 0);
     }
     memset(memory, 5, bytes);
+    rp_spare_pages(memory, bytes);
+    memset(memory, 6, bytes);
+    assert_true(bytes == 0 || memory[bytes - 1] == 6);
     rp_give_pages(memory, bytes);
     assert_ptr_equal(last_unmapped.address, memory);
     assert_int_equal(last_unmapped.bytes, whole);
