@@ -32,6 +32,7 @@
 #include "server/ending.h"
 #include "server/journal.h"
 #include "server/last_look.h"
+#include "server/notify.h"
 #include "server/probe.h"
 #include "server/recorder.h"
 #include "server/rejoin.h"
@@ -417,6 +418,8 @@ static void say_ready(const struct rp_engine *engine)
         ssize_t written = write(engine->options->ready_fd, "ready\n", 6);
         (void)written; /* the process that waits for it may be dead */
     }
+    if (engine->options->lifeline_fd < 0) /* else NOTIFY_SOCKET is about the process that owns us */
+        rp_notify_ready();
 }
 
 /* What checkpoints keep of the config, without the rights that its URLs carry. */

@@ -115,13 +115,21 @@ def test_scripts_are_bash(script):
     subprocess.run(["bash", "-n", LAUNCH / script], check=True)
 
 
-def test_the_unit_is_one_that_systemd_takes(program, folder):
+@pytest.mark.parametrize(
+    "source, installed",
+    [
+        (LAUNCH / "ringpack@.service", "/usr/local/bin/ringpack"),
+        (ROOT / "tools" / "package" / "debian" / "system.service", "/usr/bin/ringpack"),
+    ],
+    ids=["user", "system"],
+)
+def test_the_unit_is_one_that_systemd_takes(program, folder, source, installed):
     if not shutil.which("systemd-analyze"):
         pytest.skip("needs systemd-analyze")
     unit = folder / "ringpack@.service"
-    text = (LAUNCH / unit.name).read_text()
-    assert text.count("/usr/local/bin/ringpack serve") == 1
-    unit.write_text(text.replace("/usr/local/bin/ringpack", program))
+    text = source.read_text()
+    assert text.count(f"{installed} serve") == 1
+    unit.write_text(text.replace(installed, program))
     command = ["systemd-analyze", "verify", "--man=no", unit]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and unit.name not in done.stderr, done.stderr
@@ -150,6 +158,30 @@ SERVICES = """
 mount -t tmpfs ringpack /run && mkdir -p /run/systemd/system # or it says that nothing was booted
 exec /lib/systemd/systemd --user
 """
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_a_service_manager_is_told_when_trainers_can_attach(program, place, abstract):
+    name = f"\0ringpack-test-{os.getpid()}" if abstract else str(place / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(name)
+        manager.settimeout(60)
+        arguments = ["--run-dir", place / "run", "--source", "licences", "--checkpoint-dir", "none"]
+        environment = {**os.environ, "NOTIFY_SOCKET": name.replace("\0", "@")}
+        (place / "run").mkdir(mode=0o700)
+        command = [program, "serve", "--seq-len", "64", "--batch-size", "2", *arguments]
+        with Job(command, place / "log", cwd=place, env=environment):
+            assert manager.recv(64) == b"READY=1"
+            with ringpack.Loader(run_dir=place / "run", connect_timeout=5) as loader:
+                assert next(loader).first_row == 0
+    loader = "ringpack.Loader(corpus='licences', seq_len=64, batch_size=2, run='owned')"
+    owned = f"import ringpack; next({loader})"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(name + "2")  # of the process that owns the engine: not the engine's to use
+        environment["NOTIFY_SOCKET"] += "2"
+        subprocess.run([sys.executable, "-c", owned], cwd=place, env=environment, check=True)
+        with pytest.raises(BlockingIOError):
+            manager.recv(64, socket.MSG_DONTWAIT)
 
 
 def test_systemd_starts_a_killed_engine_again(place):

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* notify.h — tells the service manager that started the engine that trainers can attach, by the
+ * protocol of sd_notify(3): a datagram to the socket that NOTIFY_SOCKET names, if there is one. */
+#ifndef RP_SERVER_NOTIFY_H
+#define RP_SERVER_NOTIFY_H
+
+void rp_notify_ready(void);
+
+#endif
