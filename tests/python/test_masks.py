@@ -3,8 +3,11 @@
 (engine/plan/STREAM.md, section 10); where masks come from; what is refused."""
 
 import json
+import os
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy
 import pytest
@@ -337,15 +340,12 @@ def test_a_column_of_another_name(program, tmp_path):
 @pytest.mark.skipif(not LONG, reason="trl takes ten seconds to import: RP_LONG=1")
 def test_labels_are_those_of_trl(program, tmp_path):
     """Its collator without padding, on the fragments of a row, gives the row's aligned labels. How
-    it makes labels of masks is restated here: all(bits), as its trainer has it. torchtune's rule
-    is restated, too: where its mask is true, the label is -100."""
+    it makes labels of masks is restated here: all(bits), as its trainer has it."""
     trl = pytest.importorskip("trl.trainer.sft_trainer")
     rows = Rows(tmp_path / "rows", {"completion_mask": COLUMNS["completion_mask"]})
     documents, flags = rows.documents[0], rows.flags
     collate = trl.DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
     of_trl = [[t if all([f]) else -100 for t, f in zip(*both)] for both in zip(documents, flags)]
-    of_torchtune = [numpy.where(~f, -100, d) for d, f in zip(documents, flags)]
-    assert all((a == b).all() for a, b in zip(of_trl, of_torchtune))
     stream = Stream(rows, {"label_mode": "aligned"})
     engine = serve(program, tmp_path, stream, sections=["labels", "loss_mask", "provenance"])
     with Ranks(engine) as ranks:
@@ -368,6 +368,42 @@ def test_labels_are_those_of_trl(program, tmp_path):
                 assert (found[len(wanted) :] == -100).all()
                 mask = numpy.append(wanted[1:] != -100, False)
                 assert (batch["loss_mask"][number][: len(wanted)] == mask).all()
+    engine.stop()
+
+
+@pytest.mark.skipif(not LONG, reason="torchtune takes ten seconds to import: RP_LONG=1")
+def test_rows_are_those_of_torchtune(program, tmp_path):
+    """Documents end to end, tokens and labels. torchtune lets the last token of a document predict
+    the first of the next one; here no label reaches over that border."""
+    apart = Path(__file__).parents[2] / "build" / "venv" / "long"
+    if not (apart / "torchtune").is_dir():
+        pytest.skip("needs torchtune: RP_LONG=1 tools/setup")
+    columns = {"mask": lambda document, flags: ~flags}
+    rows = Rows(tmp_path / "rows", columns, mask="mask", mask_value="ignore")
+    [documents] = rows.documents
+    samples = [[d.tolist(), (~f).tolist()] for d, f in zip(documents, rows.flags)]
+    (tmp_path / "documents").write_text(json.dumps(samples))
+    command = [sys.executable, Path(__file__).parent / "torchtune_packs.py"]
+    command += [tmp_path / "documents", tmp_path / "packs"]
+    environment = {**os.environ, "PYTHONPATH": str(apart)}
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    wanted = json.loads((tmp_path / "packs").read_text())
+    begins = numpy.zeros(len(wanted) * 48, bool)
+    begins[numpy.cumsum([0] + [len(d) for d in documents[:-1]])] = True
+    begins[::48] = True  # which no token of its row predicts
+    keys = {"packing": "concat", "shuffle": "none", "num_epochs": 1, "max_docs_per_row": 48}
+    stream = Stream(rows, {**keys, "label_mode": "aligned"})
+    engine = serve(program, tmp_path, stream, sections=["labels"])
+    found = []
+    with Ranks(engine) as ranks:
+        for (batch,) in ranks.turns():
+            found += zip(batch["input_ids"].tolist(), batch["labels"].tolist())
+    assert (numpy.array(found[len(wanted) :])[:, 1] == -100).all()  # rows that fill the last batch
+    ids, labels = numpy.array(found[: len(wanted)]).swapaxes(0, 1).reshape(2, -1)
+    wanted_ids, wanted_labels = numpy.array(wanted).swapaxes(0, 1).reshape(2, -1)
+    assert (ids == wanted_ids).all()
+    assert (labels == numpy.where(begins, -100, wanted_labels)).all()
+    assert (labels != wanted_labels).any(), "no document begins with a trained token"
     engine.stop()
 
 
