@@ -15,6 +15,7 @@ import termios
 
 import numpy
 import pytest
+import ringpack
 from explain_kit import explain, rows_of
 from stream_kit import write_megatron
 
@@ -109,6 +110,19 @@ def test_text_is_decoded_and_searched(program, texts):
     assert {part["text"] for row in short for part in row["fragments"] if part["document"] > 3} == {
         "plain"
     }
+
+
+def test_a_live_batch_says_the_same(program, folder, texts):
+    """Of an engine that the loader itself has started; the texts are those of the program."""
+    parts = {}
+    for row in rows_of(program, "-c", texts, "--row", "0-99", "--limit", "1m"):
+        parts |= {(row["row"], part["fragment"]): part for part in row["fragments"]}
+    with ringpack.Loader(texts, run_dir=folder, program=program, profile="full") as loader:
+        records = [record for batch in loader for record in batch.explain(program=program)]
+    assert {(record["row"], record["fragment"]) for record in records} == set(parts)
+    for record in records:
+        part = parts[record["row"], record["fragment"]]
+        assert record["text"] == part["text"] and record["byte_offset"] == part["byte_offset"]
 
 
 def test_a_tokenizer_decodes(program, folder, monkeypatch):

@@ -16,7 +16,6 @@ import ctypes
 import gc
 import math
 import os
-import re
 import threading
 import weakref
 from ctypes import byref
@@ -39,6 +38,7 @@ from ._library import (
     raise_error,
 )
 from ._arguments import FilePath
+from ._engine import explain_rows
 from ._state import digest_of
 from .errors import LeaseError, UsageError
 
@@ -319,17 +319,6 @@ class Client:
         self._c.rp_client_contract(self._client, buffer, size)
         return buffer.raw[:size].decode("ascii")
 
-    def source_names(self) -> list[str]:
-        """By number; a backslash and two hexadecimal digits stand for an unusual byte."""
-        found = re.findall(r"^source\[\d+\]\.name:(.*)$", self.contract(), re.M)
-        unescape = re.compile(rb"\\([0-9a-f]{2})")
-        return [
-            unescape.sub(lambda pair: bytes([int(pair[1], 16)]), name.encode()).decode(
-                "utf-8", "replace"
-            )
-            for name in found
-        ]
-
     def facts(self) -> dict[str, Any]:
         """What the ranks of a job compare before they begin."""
         geometry = self.geometry
@@ -353,6 +342,12 @@ class Client:
     def locate(self, documents: Any) -> list[tuple[str, int]]:
         """File and row of each; `documents` are records of provenance."""
         return locate_documents(documents, *self._run)
+
+    def explain(
+        self, first: int, last: int, config: Optional[FilePath], program: Optional[FilePath]
+    ) -> list[dict[str, Any]]:
+        """What `ringpack explain` says of rows, of a config or of the engine that runs."""
+        return explain_rows(first, last, self._run, config, program)
 
     def digest(self, info: BatchInfo, labels: bool) -> int:
         halves, error = (ctypes.c_uint64 * 2)(), Error()

@@ -30,6 +30,8 @@ ServeCommand = tuple[list[str], Optional[str], list[str]]
 logger = logging.getLogger("ringpack.engine")
 _CORPORA = (".bin", ".idx", ".npy", ".jsonl", ".json.gz", ".parquet", ".arrow", ".txt")
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "debug": logging.DEBUG}
+_CHECKPOINT = b"RPCHECK\0"  # how a checkpoint begins
+_TEXT_LIMIT = 1 << 30  # characters of a fragment, which are all of them
 _MFD_NOEXEC_SEAL = 0x0008  # some machines allow no memfd without it (vm.memfd_noexec)
 _living: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
@@ -221,7 +223,14 @@ def run_program(
     """What the program prints; its error is raised."""
     command = [os.fspath(program) if program is not None else find_program(), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, pass_fds=passed, cwd=folder)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=passed,
+            cwd=folder,
+        )
     except OSError as failure:
         raise _not_started(command[0], failure) from failure
     if done.returncode != 0:
@@ -229,6 +238,37 @@ def run_program(
             f"`ringpack {words[0]}` exited with status {done.returncode}"
         )
     return done.stdout
+
+
+def is_kept(path: FilePath) -> bool:
+    """Whether a path is that of a checkpoint, or of a directory of them."""
+    if os.path.isdir(path):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_CHECKPOINT)) == _CHECKPOINT
+    except OSError:
+        return False  # the program says what is wrong with it
+
+
+def explain_rows(
+    first: int,
+    last: int,
+    running: tuple[str, Optional[FilePath]],
+    config: Optional[FilePath],
+    program: Optional[FilePath],
+) -> list[dict[str, Any]]:
+    """The rows of `ringpack explain --json`, with whole texts: of a config or a checkpoint, or of
+    the engine of a run (its name and run_dir)."""
+    words = ["explain", "--json", "--row", f"{first}-{last}", "--limit", str(_TEXT_LIMIT)]
+    if config is not None:
+        words += [os.fspath(config)] if is_kept(config) else ["-c", os.fspath(config)]
+    else:
+        run, run_dir = running
+        words += ["--run", run]
+        words += ["--run-dir", os.fspath(run_dir)] if run_dir is not None else []
+    rows: list[dict[str, Any]] = json.loads(run_program(words, program))["rows"]
+    return rows
 
 
 def _not_started(program: str, failure: OSError) -> RingpackError:

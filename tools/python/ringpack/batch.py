@@ -22,10 +22,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
+from ._arguments import FilePath
 from ._client import Lease
 from ._library import RECORDS
 from ._views import FLAT, ROWS, import_jax, import_torch, tensor_of
-from .errors import LeaseError, ReleasedError
+from .errors import LeaseError, ReleasedError, RingpackError
 
 if TYPE_CHECKING:
     from .profiles import Field
@@ -221,35 +222,38 @@ class Batch(Mapping[str, Any]):
             for row, count in zip(parts, fragments)
         ]
 
-    def explain(self) -> list[dict[str, Any]]:
-        """Of each fragment what `ringpack explain --json` says, as far as the batch knows it: row,
+    def explain(
+        self, config: Optional[FilePath] = None, *, program: Optional[FilePath] = None
+    ) -> list[dict[str, Any]]:
+        """Of each fragment what `ringpack explain --json` says: row, step, micro_batch, rank,
         fragment (its number in the row), place (its first token in the row), tokens, source,
-        source_number, document, offset, file, file_row, ids. For the epoch, the byte in the file
-        and the text ask `ringpack explain`. Needs what documents() needs."""
+        source_number, document, offset, epoch, file, byte_offset, file_row, and the text, where a
+        tokenizer is known; ids are the tokens of this batch. That program is asked, about the
+        engine of this run, or about a config or a checkpoint that is given: where the engine's own
+        config cannot be read (another container), or the run has ended. Text may hold whatever the
+        documents hold: escape it before it is shown. program: path of `ringpack`."""
         rows = self.view("rows", kind="numpy")
         ids = self.view("input_ids", flat=False, kind="numpy")
-        documents, records = self.documents(), []
+        places = {int(row["row"]): place for place, row in enumerate(rows) if row["fragments"]}
+        if not places:
+            return []  # padding behind the end of the stream
         assert self._lease is not None
-        names = self._lease.client.source_names()
-        for info, tokens, fragments in zip(rows, ids, documents):
-            place = 0
-            for number, found in enumerate(fragments):
-                records.append(
-                    {
-                        "row": int(info["row"]),
-                        "fragment": number,
-                        "place": place,
-                        "tokens": found.length,
-                        "source": names[found.source],
-                        "source_number": found.source,
-                        "document": found.document,
-                        "offset": found.offset,
-                        "file": found.file,
-                        "file_row": found.row,
-                        "ids": tokens[place : place + found.length].tolist(),
-                    }
+        told = self._lease.client.explain(min(places), max(places), config, program)
+        records = []
+        for row in told:
+            of_row = {key: row[key] for key in ("row", "step", "micro_batch", "rank")}
+            info, tokens = rows[places[row["row"]]], ids[places[row["row"]]]
+            if (row["tokens"], len(row["fragments"])) != (info["tokens"], info["fragments"]):
+                raise RingpackError(
+                    f"row {row['row']} has {info['fragments']} fragments and {info['tokens']} "
+                    f"tokens, and by {config or 'the config of the engine'} "
+                    f"{len(row['fragments'])} and {row['tokens']}",
+                    "give the config, or a checkpoint, of this run: explain(config)",
                 )
-                place += found.length
+            for part in row["fragments"]:
+                end = part["place"] + part["tokens"]
+                own = tokens[part["place"] : end].tolist()
+                records.append({**of_row, **part, "ids": own})
         return records
 
     def digest(self, labels: bool = False) -> int:

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Optional, overload
 
 from ._arguments import Corpus, FilePath, check_form, whole, working_folder
-from ._engine import Engine, ask_program, engine_command
+from ._engine import Engine, ask_program, engine_command, is_kept
 from .batch import Batch
 from .errors import PASSING, UsageError
 from .loader import Loader
@@ -21,7 +21,6 @@ from .profiles import PROFILES
 if TYPE_CHECKING:
     import tempfile
 
-_MAGIC = b"RPCHECK\0"
 _RUN = "replay"
 _TRY_S = 0.5  # to attach; then it is looked whether the engine is still there
 _TRIES = 3  # of a step: the private engine ends by itself at the end of the stream
@@ -83,7 +82,7 @@ class Replay:
         check_form(return_type, False, 1)
         if profile is not None:
             options["profile"] = PROFILES[profile].engine if profile in PROFILES else profile
-        self._checkpoint = os.fspath(config) if config is not None and _is_kept(config) else None
+        self._checkpoint = os.fspath(config) if config is not None and is_kept(config) else None
         described = None if self._checkpoint else config
         keys = {**options, "run": _RUN}
         self._arguments, self._text = engine_command(described, corpus, keys)
@@ -228,14 +227,3 @@ class Replay:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.stop()
-
-
-def _is_kept(path: FilePath) -> bool:
-    """Whether a path is that of a checkpoint, or of a directory of them."""
-    if os.path.isdir(path):
-        return True
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False  # the program says what is wrong with it
