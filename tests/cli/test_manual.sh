@@ -24,6 +24,11 @@ text pages/man5/ringpack.yaml.5 >page
 for key in $("$ringpack" config show | awk 'NR > 1 && /^[a-z]/ { print $1 }') mask_of dtype; do
     grep -qw "$key" page || fail "$key is not in ringpack.yaml(5)"
 done
+text pages/man3/ringpack.3 >page
+for name in $(sed -nE 's/^RP_API[^(]*[ *](rp_[a-z_]+)\(.*/\1/p' "$root"/include/ringpack/*.h); do
+    grep -qF "$name(" page || fail "$name() is not in ringpack(3)"
+done
+grep -q 'Returns the length in bytes' page || fail "ringpack(3) has no comments of the headers"
 mandoc -T lint -W error pages/man?/* || fail "a page is not well formed"
 echo '.NOSUCH request' >pages/man1/broken.1 # control
 ! mandoc -T lint -W error pages/man1/broken.1 >/dev/null || fail "a broken page passes"

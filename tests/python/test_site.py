@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The site: every page is there and every link leads somewhere. RP_LONG=1: it is built, and a
+browser shows it from disk, at desktop and phone width, in both colour schemes, without a complaint;
+its search finds what is there."""
+
+import html.parser
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+from conftest import ROOT
+from stream_kit import LONG
+
+SITE = ROOT / "tools" / "site"
+
+
+def assemble(program, target, place=SITE):
+    command = [sys.executable, place / "assemble.py", program, target]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_every_page_is_gathered_and_has_a_place_in_the_contents(program, tmp_path):
+    done = assemble(program, tmp_path / "pages")
+    assert done.returncode == 0, done.stderr
+    pages = {str(path.relative_to(tmp_path / "pages")) for path in tmp_path.rglob("*.md")}
+    listed = {
+        line.rstrip(">").split("<")[1] + ".md"
+        for line in (tmp_path / "pages" / "index.md").read_text().split("\n")
+        if line.endswith(">") and "<" in line
+    }
+    assert listed == {page for page in pages if not page.startswith("source/")} - {"index.md"}
+    reference = (tmp_path / "pages" / "reference" / "c.md").read_text()
+    assert "### `rp_client_attach()`" in reference
+    assert "resume: identical" in (tmp_path / "pages" / "index.md").read_text()
+
+
+def test_control_a_link_to_nothing_is_refused(program, tmp_path):
+    shutil.copytree(ROOT, tmp_path / "tree", ignore=lambda folder, names: kept_out(folder, names))
+    page = tmp_path / "tree" / "tools" / "python" / "docs" / "proof.md"
+    page.write_text(page.read_text() + "\n[nowhere](nowhere.md)\n")
+    done = assemble(program, tmp_path / "pages", tmp_path / "tree" / "tools" / "site")
+    assert done.returncode != 0 and "nowhere.md, which does not exist" in done.stderr
+
+
+def kept_out(folder, names):
+    return {"build", ".git"} & set(names) if Path(folder) == ROOT else set()
+
+
+class Links(html.parser.HTMLParser):
+    """What a page refers to, and the places in it that can be referred to."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path, self.wanted, self.loaded, self.names = path, [], [], {""}
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.names.add(found.get("id") or "")
+        wanted = found.get("href") or found.get("src")
+        if wanted and tag in ("script", "img", "link"):
+            self.loaded.append(wanted)
+        if wanted:
+            self.wanted.append(wanted)
+
+
+@pytest.fixture(scope="module")
+def built(program, tmp_path_factory):
+    if not LONG:
+        pytest.skip("RP_LONG")
+    target = tmp_path_factory.mktemp("site") / "html"
+    done = subprocess.run(
+        [SITE / "build", program, target], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target
+
+
+def test_links_lead_somewhere_and_nothing_is_loaded_from_a_network(built):
+    pages = {path: Links(path) for path in built.rglob("*.html")}
+    assert len(pages) > 60
+    for path, page in pages.items():
+        assert not [source for source in page.loaded if "//" in source], path
+        for wanted in page.wanted:
+            if ":" in wanted.split("/")[0]:
+                continue  # another site
+            target, anchor = urldefrag(unquote(wanted.split("?")[0]))
+            place = (path.parent / target).resolve() if target else path
+            assert place.exists(), f"{path}: {wanted}"
+            if place in pages and path.name not in ("genindex.html", "search.html"):
+                assert anchor in pages[place].names, f"{path}: {wanted}"
+
+
+def browse(address, folder, width, scheme, *more):
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("needs chromium")
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    command += [f"--blink-settings=preferredColorScheme={['dark', 'light'].index(scheme)}"]
+    command += ["--enable-logging=stderr", "--virtual-time-budget=5000", *more]
+    command += [f"--window-size={width},1600", address]
+    environment = {**os.environ, "HOME": str(folder)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_it(built, tmp_path, width, scheme):
+    for page in "index", "start/concepts", "reference/c", "evidence/benchmarks":
+        picture = tmp_path / "page.png"
+        browse(f"file://{built}/{page}.html", tmp_path, width, scheme, f"--screenshot={picture}")
+        assert picture.stat().st_size > 10000
+
+
+def test_the_search_works_from_disk(built, tmp_path):
+    found = browse(f"file://{built}/search.html?q=lease", tmp_path, 1400, "light", "--dump-dom")
+    assert "found" in found and "The Python package" in found

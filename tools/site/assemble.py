@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gather the pages of the site from the pages of the tree: assemble.py PROGRAM DIRECTORY.
+
+A page is written once, where it belongs in the tree, and copied here with its links changed. What
+can be derived is derived: the reference from the program, the headers and the docstrings, the front
+page's example from README.md, the tables of benchmarks from bench/results. Links to files of the
+tree that are no pages lead to a copy of the file below source/.
+"""
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import benchmarks
+import c_reference
+import draw
+import program_reference
+import python_reference
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = Path(__file__).resolve().parent / "pages"
+DOCS = "tools/python/docs/"
+PAGES = {  # page of the site: file of the tree
+    "start/five-minutes.md": "tools/python/README.md",
+    **{f"start/{name}.md": f"{DOCS}{name}.md" for name in ("corpora", "moving", "comparison")},
+    **{
+        f"frameworks/{name}.md": f"{DOCS}{name}.md"
+        for name in "pytorch huggingface megatron torchtitan jax mpi launching".split()
+    },
+    **{
+        f"guide/{name}.md": f"{DOCS}{name}.md"
+        for name in "operating watching stat log explaining proof masks remote tuning".split()
+    },
+    "inside/engine.md": "engine/README.md",
+    "inside/stream.md": "engine/plan/STREAM.md",
+    "inside/format.md": "engine/checkpoint/FORMAT.md",
+    "inside/abi.md": "engine/shm/ABI.md",
+    "inside/corpus.md": "engine/corpus/README.md",
+    "evidence/measuring.md": "bench/README.md",
+    "evidence/tests.md": "tests/README.md",
+    "evidence/failures.md": "tests/FAILURES.md",
+    "evidence/results.md": "tests/RESULTS.md",
+    "evidence/defects.md": "tests/DEFECTS.md",
+    "evidence/simulator.md": "tests/sim/README.md",
+    "evidence/kills.md": "tests/kill/README.md",
+    "evidence/fuzzing.md": "tests/fuzz/README.md",
+    **{
+        f"evidence/{name}.md": f"tests/{name}/README.md"
+        for name in "model static mutation elastic aarch64".split()
+    },
+    **{
+        f"project/{name.lower()}.md": f".github/{name}.md"
+        for name in "CHANGELOG CONTRIBUTING SECURITY RELEASING".split()
+    },
+}
+# Pages of the tree whose place another page of the site takes.
+INSTEAD = {"README.md": "index.md", "tools/python/docs/README.md": "index.md"}
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^ *(```|~~~)")
+LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".cc": "cpp", ".sh": "bash", ".json": "json"}
+LANGUAGES |= {".yaml": "yaml", ".yml": "yaml", ".sbatch": "bash", ".service": "ini"}
+SOURCE_BYTES_MAX = 200_000
+
+
+class Site:
+    def __init__(self, target):
+        self.target = target
+        self.page_of = {source: page for page, source in PAGES.items()} | INSTEAD
+
+    def write(self, page, text):
+        path = self.target / page
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def add_tree_page(self, page, source):
+        self.write(page, self.with_links(page, source, (ROOT / source).read_text()))
+
+    def with_links(self, page, source, text):
+        """The text of a page of the tree, with links for its place in the site. Code stays."""
+        lines, in_code = [], False
+        for line in text.split("\n"):
+            in_code ^= bool(FENCE.match(line))
+            changed = LINK.sub(lambda found: self.link(page, source, found), line)
+            lines.append(line if in_code else changed)
+        return "\n".join(lines)
+
+    def link(self, page, source, found):
+        mark, text, wanted = found.groups()
+        if re.match(r"[a-z]+:|#", wanted):
+            return found[0]
+        path, hash_mark, anchor = wanted.partition("#")
+        named = os.path.normpath(os.path.join(os.path.dirname(source), path))
+        place = self.place_of(named)
+        if place is None:  # a folder
+            return text
+        relative = os.path.relpath(place, os.path.dirname(page) or ".")
+        return f"{mark}[{text}]({relative}{hash_mark}{anchor})"
+
+    def place_of(self, named):
+        """Where a file of the tree is in the site; it is brought there if it is no page."""
+        for path in (named, f"{named}/README.md"):
+            if path in self.page_of:
+                return self.page_of[path]
+        file = ROOT / named
+        if not file.exists():
+            raise SystemExit(f"assemble.py: a link leads to {named}, which does not exist")
+        if file.is_dir():
+            return None
+        if file.suffix in (".svg", ".png"):
+            self.copy(named)
+            return named
+        place = f"source/{named.lstrip('.')}.md"
+        if not (self.target / place).exists():
+            self.write(place, self.source_page(named, file))
+        return place
+
+    def copy(self, named):
+        (self.target / named).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / named, self.target / named)
+
+    @staticmethod
+    def source_page(named, file):
+        text = file.read_text()
+        cut = "" if len(text) <= SOURCE_BYTES_MAX else "\n\nThe rest is left out here.\n"
+        language = LANGUAGES.get(file.suffix, "text")
+        body = text[:SOURCE_BYTES_MAX].rstrip()
+        return f"---\norphan: true\n---\n# {named}\n\n~~~~~~{language}\n{body}\n~~~~~~\n{cut}"
+
+    def add_own_pages(self):
+        """Pages that only the site has. {{README: TEXT}} is the block of README.md that begins with
+        TEXT, and {{drawing: NAME}} one of draw.py."""
+        readme = (ROOT / "README.md").read_text()
+
+        def block(found):
+            for text in re.findall(r"```\w*\n(.*?)```", readme, re.S):
+                if text.startswith(found[1]):
+                    return text.rstrip()
+            raise SystemExit(f"assemble.py: README.md has no block that begins with {found[1]}")
+
+        for path in OWN.rglob("*.md"):
+            page = str(path.relative_to(OWN))
+            text = re.sub(r"\{\{README: (.*?)\}\}", block, path.read_text())
+            text = re.sub(r"\{\{drawing: (\w+)\}\}", lambda found: draw.drawing(found[1]), text)
+            self.write(page, self.with_links_of_own(page, text))
+
+    def with_links_of_own(self, page, text):
+        """An own page links to pages of the site as they are; `tree:` names a file of the tree."""
+
+        def link(found):
+            mark, label, wanted = found.groups()
+            if not wanted.startswith("tree:"):
+                return found[0]
+            path, hash_mark, anchor = wanted[5:].partition("#")
+            relative = os.path.relpath(self.place_of(path), os.path.dirname(page) or ".")
+            return f"{mark}[{label}]({relative}{hash_mark}{anchor})"
+
+        return LINK.sub(link, text)
+
+
+def main(program, target):
+    site = Site(Path(target))
+    for page, source in PAGES.items():
+        site.add_tree_page(page, source)
+    site.add_own_pages()
+    site.write("reference/keys.md", program_reference.keys_page(program))
+    site.write("reference/program.md", program_reference.verbs_page(program))
+    site.write("reference/python.md", python_reference.page())
+    site.write("reference/c.md", c_reference.page(ROOT / "include" / "ringpack"))
+    site.write("evidence/benchmarks.md", benchmarks.page(ROOT / "bench" / "results"))
+    for chart in (ROOT / "bench" / "results").glob("*.svg"):
+        site.copy(str(chart.relative_to(ROOT)))
+    shutil.copytree(Path(__file__).parent / "style", site.target / "style")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

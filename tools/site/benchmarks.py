@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of benchmarks, from bench/results/latest.json."""
+
+import json
+from datetime import datetime
+
+
+
+
+def page(folder):
+    run = json.loads((folder / "latest.json").read_text())
+    machine, when = run["machine"], datetime.strptime(run["date"], "%Y-%m-%dT%H:%M:%SZ")
+    parts = [
+        "# Benchmarks\n",
+        "What a run of `tools/bench` found, on one machine that others used too. "
+        "[How it is measured](measuring.md) says what each number means; ratios within a run say "
+        "more than times.\n",
+        "![tokens per second at the trainer](../bench/results/chart.svg)\n",
+        f"{when:%d %B %Y}, commit `{machine['commit']}`, {machine['cpu']} with {machine['cores']} "
+        f"cores, {machine['memory_bytes'] / 2**30:.0f} GiB, Linux {machine['kernel']}, "
+        f"{machine['compiler']}.\n",
+        "## Every number\n",
+        "| number | median | least | most |\n|---|---:|---:|---:|",
+        *(row(name, found) for name, found in sorted(run["metrics"].items())),
+        "\n## First batch after a resume\n",
+        "| row | documents before it | state token | with the token | planned from row 0 |",
+        "|---:|---:|---:|---:|---:|",
+        *(position(found) for found in run["positions"]),
+        "\n## Other loaders\n",
+        "The same corpus at one consumer, in a Python loop on the same two cores; each with the "
+        "number of workers at which it is fastest. [Comparison](../start/comparison.md) has what "
+        "they promise.\n",
+        "![tokens per second and resume of several loaders](../bench/results/peers.svg)\n",
+        "| loader | what it delivers | workers | Mtok/s |\n|---|---|---:|---:|",
+        *(peer(found) for found in speeds(run)),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def row(name, found):
+    values = " | ".join(value(found[key]) for key in ("median", "min", "max"))
+    return f"| `{name}` | {values} |"
+
+
+def value(number):
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+
+
+def position(found):
+    names = "with_token_ms", "without_token_ms"
+    times = " | ".join(f"{found[name]['median']:.0f} ms" for name in names)
+    size = f"{found['token_bytes']} bytes"
+    return f"| {found['row']:,} | {found['documents']:,} | {size} | {times} |"
+
+
+def speeds(run):
+    found = run["peers"]["speed"]
+    return sorted(found, key=lambda peer: -peer["tokens_per_second"]["median"])
+
+
+def peer(found):
+    speed = found["tokens_per_second"]["median"] / 1e6
+    name = f"{found['name']} ({found['corpus']})"
+    return f"| {name} | {found['delivers']} | {found['workers']} | {speed:,.0f} |"
