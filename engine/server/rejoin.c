@@ -69,6 +69,13 @@ static int look_at_token(struct rp_engine *engine, struct asked *asked,
     return 0;
 }
 
+static enum rp_others others_of(const struct rp_engine *engine, const struct rp_ring *ring)
+{
+    if (rp_engine_has_consumer(engine, ring))
+        return RP_OTHERS_IN_RING;
+    return rp_engine_has_consumer(engine, NULL) ? RP_OTHERS_ELSEWHERE : RP_OTHERS_NONE;
+}
+
 static struct rp_rejoin_facts facts_of(const struct rp_engine *engine, const struct asked *asked)
 {
     const struct rp_seat *seat = asked->seat;
@@ -81,15 +88,16 @@ static struct rp_rejoin_facts facts_of(const struct rp_engine *engine, const str
         .has_failed = engine->phase == RP_ENGINE_FAILED,
         .has_consumed = RP_DEFECT(count_steps_from_attach) ? engine->had_consumer
                                                            : engine->has_consumed,
-        .has_consumer = rp_engine_has_consumer(engine, NULL),
-        .ring_has_consumer = rp_engine_has_consumer(engine, ring),
+        .others = others_of(engine, ring),
         .release = ring->release,
         .tail = ring->tail,
         .lowest_other = rp_seat_lowest_position(ring, seat->replica, UINT64_MAX),
         .position_is_known = rp_seat_position_is_known(seat),
         .memory_may_be_read = rp_ring_may_be_read(seat->ring, seat->replica),
         .position = rp_seat_position(seat),
-        .names_row = asked->names_row,
+        .asks_by = asked->names_row ? RP_ASKS_BY_ROW
+                   : asked->token   ? RP_ASKS_BY_TOKEN
+                                    : RP_ASKS_BY_NOTHING,
         .row = asked->request->next_row,
         .step_row = asked->request->step_row,
         .stream = RP_STREAM_OURS,

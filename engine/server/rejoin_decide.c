@@ -27,7 +27,7 @@ static uint64_t row_of_batch(const struct rp_rejoin_facts *facts, uint64_t batch
 static uint64_t row_behind_end(const struct rp_rejoin_facts *facts)
 {
     uint64_t rows = facts->row - facts->base_row;
-    if (!facts->has_consumer && !RP_DEFECT(pad_after_end))
+    if (facts->others == RP_OTHERS_NONE && !RP_DEFECT(pad_after_end))
         return facts->base_row + rp_div_up(rows, facts->step_rows) * facts->step_rows;
     uint64_t batch = rp_div_up(rows, facts->batch_rows);
     uint64_t step_batches = facts->step_rows / facts->batch_rows;
@@ -38,11 +38,17 @@ static uint64_t row_behind_end(const struct rp_rejoin_facts *facts)
 
 static uint64_t row_asked_for(const struct rp_rejoin_facts *facts)
 {
-    if (facts->row == RP_NEXT_ROW_ANY)
+    switch (facts->asks_by) {
+    case RP_ASKS_BY_NOTHING:
         return facts->position_is_known ? row_of_batch(facts, facts->position) : facts->start_row;
-    bool tells = facts->names_row || facts->follows != RP_FOLLOWS_END ||
-                 facts->row < facts->base_row;
-    return tells ? facts->row : row_behind_end(facts);
+    case RP_ASKS_BY_TOKEN:
+        if (facts->follows == RP_FOLLOWS_END && facts->row >= facts->base_row)
+            return row_behind_end(facts);
+        break;
+    case RP_ASKS_BY_ROW:
+        break;
+    }
+    return facts->row;
 }
 
 /* Does the ring have the batch and every batch that its other seats have not released, or will it
@@ -53,7 +59,7 @@ static bool is_in_ring(const struct rp_rejoin_facts *facts, uint64_t batch)
 {
     uint64_t lowest = rp_min_u64(facts->lowest_other, batch);
     return lowest >= facts->release && lowest <= facts->tail &&
-           (batch <= facts->tail || facts->ring_has_consumer);
+           (batch <= facts->tail || facts->others == RP_OTHERS_IN_RING);
 }
 
 static struct rp_placement refuse(struct rp_placement placement, enum rp_refusal refusal)
@@ -72,8 +78,8 @@ static struct rp_placement decide_with_others(const struct rp_rejoin_facts *fact
     if (!is_numbered(facts, placement.row))
         return refuse(placement, RP_REFUSAL_NOT_NUMBERED);
     bool is_ahead = placement.batch > facts->tail;
-    placement.action = is_ahead && !facts->ring_has_consumer ? RP_PLACEMENT_MOVE_RING
-                                                             : RP_PLACEMENT_REBUILD;
+    placement.action = is_ahead && facts->others == RP_OTHERS_ELSEWHERE ? RP_PLACEMENT_MOVE_RING
+                                                                        : RP_PLACEMENT_REBUILD;
     return placement;
 }
 
@@ -89,47 +95,64 @@ static struct rp_placement decide_alone(const struct rp_rejoin_facts *facts,
     return placement;
 }
 
-/* How the consumer tells at which row a step begins. If batches are counted so that none begins at
- * that row yet, they are counted anew. */
-enum step_origin {
-    STEP_NAMED, /* it names its row and sends a step_row that can be one: at step_row */
-    STEP_TOKEN, /* it sends only a token, before any batch was released: at the token's row */
-    STEP_UNTOLD /* neither: at the row asked for, but only if that is not numbered */
-};
-
-static enum step_origin step_origin_of(const struct rp_rejoin_facts *facts, uint64_t row)
+/* The row at which a step begins, as the consumer tells. Batches are counted anew if that is no
+ * step boundary yet. RP_NEXT_ROW_ANY: it tells nothing, and the numbering may stay. */
+static uint64_t told_step_row(const struct rp_rejoin_facts *facts, uint64_t row)
 {
-    uint64_t step_row = facts->step_row;
-    if (facts->names_row)
-        return step_row <= row && (row - step_row) % facts->batch_rows == 0 ? STEP_NAMED
-                                                                            : STEP_UNTOLD;
-    return facts->follows == RP_FOLLOWS_ROW && !facts->has_consumed ? STEP_TOKEN : STEP_UNTOLD;
+    switch (facts->asks_by) {
+    case RP_ASKS_BY_NOTHING:
+        break;
+    case RP_ASKS_BY_TOKEN: /* it begins a step, as long as nobody has released a batch */
+        if (facts->follows == RP_FOLLOWS_ROW && !facts->has_consumed)
+            return row;
+        break;
+    case RP_ASKS_BY_ROW: /* batches begin at the row asked for, so they must at step_row, too */
+        if (facts->step_row <= row && (row - facts->step_row) % facts->batch_rows == 0)
+            return facts->step_row;
+        break;
+    }
+    return RP_NEXT_ROW_ANY;
+}
+
+static void check_facts(const struct rp_rejoin_facts *facts)
+{
+    bool has_token = facts->follows != RP_FOLLOWS_NO_TOKEN;
+    RP_ASSERT(facts->batch_rows > 0 && facts->step_rows % facts->batch_rows == 0);
+    RP_ASSERT(facts->release <= facts->tail && facts->release <= facts->lowest_other);
+    RP_ASSERT(facts->asks_by != RP_ASKS_BY_NOTHING ||
+              (facts->row == RP_NEXT_ROW_ANY && !has_token));
+    RP_ASSERT(facts->asks_by != RP_ASKS_BY_TOKEN || has_token);
+    RP_ASSERT(has_token || facts->stream == RP_STREAM_OURS);
 }
 
 struct rp_placement rp_rejoin_decide(const struct rp_rejoin_facts *facts)
 {
-    RP_ASSERT(facts->batch_rows > 0 && facts->step_rows % facts->batch_rows == 0);
-    RP_ASSERT(facts->has_consumer || !facts->ring_has_consumer);
-    RP_ASSERT(facts->release <= facts->tail && facts->release <= facts->lowest_other);
+    check_facts(facts);
     struct rp_placement placement = {.row = row_asked_for(facts), .base_row = facts->base_row};
     bool numbered = is_numbered(facts, placement.row);
     if (numbered)
         placement.batch = (placement.row - facts->base_row) / facts->batch_rows;
 
-    enum step_origin origin = step_origin_of(facts, placement.row);
-    uint64_t step_row = origin == STEP_NAMED ? facts->step_row : placement.row;
-    bool counts_anew = !facts->has_consumer && origin != STEP_UNTOLD &&
-                       !begins_step(facts, step_row);
-    bool in_ring = numbered && !counts_anew && facts->stream != RP_STREAM_OTHER &&
+    uint64_t step_row = told_step_row(facts, placement.row);
+    bool keeps_numbering = numbered &&
+                           (facts->others != RP_OTHERS_NONE || step_row == RP_NEXT_ROW_ANY ||
+                            begins_step(facts, step_row));
+    bool in_ring = keeps_numbering && facts->stream != RP_STREAM_OTHER &&
                    is_in_ring(facts, placement.batch);
 
-    if (facts->has_failed && (!in_ring || facts->memory_may_be_read))
-        return refuse(placement, RP_REFUSAL_FAILED);
-    if (in_ring) {
-        placement.action = facts->memory_may_be_read ? RP_PLACEMENT_REBUILD : RP_PLACEMENT_KEEP;
+    if (in_ring && !facts->memory_may_be_read) {
+        placement.action = RP_PLACEMENT_KEEP;
         return placement;
     }
-    if (facts->has_consumer)
+    if (facts->has_failed)
+        return refuse(placement, RP_REFUSAL_FAILED);
+    if (in_ring) {
+        placement.action = RP_PLACEMENT_REBUILD;
+        return placement;
+    }
+    if (facts->others != RP_OTHERS_NONE)
         return decide_with_others(facts, placement);
-    return decide_alone(facts, placement, numbered && !counts_anew ? facts->base_row : step_row);
+    if (keeps_numbering)
+        return decide_alone(facts, placement, facts->base_row);
+    return decide_alone(facts, placement, step_row == RP_NEXT_ROW_ANY ? placement.row : step_row);
 }

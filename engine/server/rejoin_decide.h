@@ -6,22 +6,34 @@
  * `base_row`: batch k begins at row base_row + k * batch_rows. A row is *numbered* if a batch
  * begins there. Steps begin at base_row, and at every step_rows-th row from it.
  *
- * The row asked for depends on what the consumer sends:
+ * The row asked for, by what the consumer asks by (enum rp_asks_by):
  *
- *   a row          That row.
- *   a token only   The row of the token. But the last step is filled with padding, which does not
- *                  change the state; so a token of the end of the stream does not tell how much
- *                  padding its consumer has released. If no other consumer is attached, the stream
- *                  is finished for this one: it is placed behind that step, and gets no batch. If
- *                  others are attached, it ends with them: it gets the seat's position if that is
- *                  in the padding of that step, else the first batch behind the last row.
- *   neither        The seat's position; where that is unknown (seat.h), the row at which the engine
- *                  started, because this consumer has released nothing.
+ *   ROW      The row that it names.
+ *   TOKEN    The row of the token. But the last step is filled with padding, which does not change
+ *            the state; so a token of the end of the stream does not tell how much padding its
+ *            consumer has released. If no other consumer is attached, the stream is finished for
+ *            this one: it is placed behind that step, and gets no batch. If others are attached, it
+ *            ends with them: it gets the seat's position if that is in the padding of that step,
+ *            else the first batch behind the last row.
+ *   NOTHING  The seat's position; where that is unknown (seat.h), the row at which the engine
+ *            started, because this consumer has released nothing.
  *
- * The action:
+ * The action is that of the first line of this table whose conditions all hold. "In the ring": the
+ * ring has the batch, or will have it without a change, for the numbering and the stream as they
+ * are (is_in_ring). "May be read": an earlier consumer of this seat may still read the ring.
  *
- *   KEEP       The ring has the batch, or will have it next, and no earlier consumer of this seat
- *              can still read the ring's memory: nothing changes.
+ *   engine      batch          memory        other consumers          action
+ *   ----------  -------------  ------------  -----------------------  -------------------------
+ *   any         in the ring    not read      any                      KEEP
+ *   has failed  any            any           any                      REFUSE: FAILED
+ *   runs        in the ring    may be read   any                      REBUILD
+ *   runs        other stream   any           IN_RING or ELSEWHERE     REFUSE: OTHER_STREAM
+ *   runs        not numbered   any           IN_RING or ELSEWHERE     REFUSE: NOT_NUMBERED
+ *   runs        above tail     any           ELSEWHERE                MOVE_RING
+ *   runs        any            any           IN_RING or ELSEWHERE     REBUILD
+ *   runs        any            any           NONE                     MOVE_ALL
+ *
+ *   KEEP       Nothing changes.
  *   REBUILD    The ring gets new memory and a copy of its unreleased batches. This seat's position
  *              is the batch asked for. The ring's other seats keep theirs; those that are attached
  *              migrate. If the batch was released already, the new ring begins at it, without any
@@ -52,6 +64,22 @@
  * from every row whose state is known. */
 enum rp_stream_of { RP_STREAM_OURS, RP_STREAM_OTHER, RP_STREAM_UNKNOWN };
 
+/* What a consumer asks by decides which other fields of the request have a value:
+ *
+ *              row          step_row                         follows, stream
+ *   NOTHING    ROW_ANY      unused                           NO_TOKEN, OURS
+ *   TOKEN      the token's  unused                           of the token
+ *   ROW        named        a row at which a step began;     of the token that it sends as well;
+ *                           not trusted                      without one NO_TOKEN, OURS */
+enum rp_asks_by { RP_ASKS_BY_NOTHING, RP_ASKS_BY_TOKEN, RP_ASKS_BY_ROW };
+
+/* Which consumers are attached already. */
+enum rp_others {
+    RP_OTHERS_NONE,
+    RP_OTHERS_ELSEWHERE, /* to other rings only */
+    RP_OTHERS_IN_RING    /* to another seat of this ring, and perhaps to other rings */
+};
+
 /* What follows the row of a state token. */
 enum rp_token_follows {
     RP_FOLLOWS_NO_TOKEN, /* there is no token */
@@ -67,10 +95,9 @@ struct rp_rejoin_facts {
     uint64_t batch_rows, step_rows; /* step_rows is a multiple of batch_rows */
     bool has_failed;                /* the engine publishes no more batches */
     bool has_consumed;              /* some consumer released a batch and has detached */
-    bool has_consumer;              /* one is attached, to any ring */
+    enum rp_others others;
 
     /* of the ring */
-    bool ring_has_consumer; /* one is attached, in another seat */
     uint64_t release, tail;
     uint64_t lowest_other; /* the lowest position of its other seats, or UINT64_MAX */
 
@@ -80,11 +107,10 @@ struct rp_rejoin_facts {
     uint64_t position;
 
     /* of the request */
-    bool names_row;
-    uint64_t row;      /* named, or the token's; RP_NEXT_ROW_ANY where there is neither */
-    uint64_t step_row; /* at which a step began; not trusted */
+    enum rp_asks_by asks_by;
+    uint64_t row, step_row;
     enum rp_token_follows follows;
-    enum rp_stream_of stream; /* OURS without a token */
+    enum rp_stream_of stream;
 };
 
 enum rp_placement_action {

@@ -19,6 +19,16 @@
 
 static const char *const action_names[] = {"REFUSE", "KEEP", "REBUILD", "MOVE_RING", "MOVE_ALL"};
 
+static bool has_others(const struct rp_rejoin_facts *f)
+{
+    return f->others != RP_OTHERS_NONE;
+}
+
+static bool names_row(const struct rp_rejoin_facts *f)
+{
+    return f->asks_by == RP_ASKS_BY_ROW;
+}
+
 /* ---- the specification ----------------------------------------------------------------------- */
 
 /* The row that a consumer is given: what it says, or what its seat knows. */
@@ -27,18 +37,18 @@ static uint64_t row_to_give(const struct rp_rejoin_facts *f)
     uint64_t position_row = f->base_row + f->position * BATCH, row = f->row;
     if (row == ANY)
         return f->position_is_known ? position_row : f->start_row;
-    if (f->names_row || f->follows != RP_FOLLOWS_END || row < f->base_row)
+    if (names_row(f) || f->follows != RP_FOLLOWS_END || row < f->base_row)
         return row;
-    while ((row - f->base_row) % (f->has_consumer ? BATCH : STEP)) /* padding fills the last one */
+    while ((row - f->base_row) % (has_others(f) ? BATCH : STEP)) /* padding fills the last one */
         row++;
-    bool is_padding = f->has_consumer && position_row > row && position_row < row + STEP;
+    bool is_padding = has_others(f) && position_row > row && position_row < row + STEP;
     return is_padding ? position_row : row;
 }
 
 /* A row at which a step begins, as the consumer counts; ANY if it does not say. */
 static uint64_t step_to_count_from(const struct rp_rejoin_facts *f, uint64_t row)
 {
-    if (f->names_row)
+    if (names_row(f))
         return f->step_row <= row && (row - f->step_row) % BATCH == 0 ? f->step_row : ANY;
     return f->follows == RP_FOLLOWS_ROW && !f->has_consumed ? row : ANY;
 }
@@ -51,23 +61,23 @@ static struct rp_placement specified(const struct rp_rejoin_facts *f)
     uint64_t other_row = f->lowest_other == UINT64_MAX ? row
                                                        : f->base_row + f->lowest_other * BATCH;
     bool fits = row >= f->base_row && (row - f->base_row) % BATCH == 0;
-    bool same_steps = f->has_consumer || step == ANY || step % STEP == f->base_row % STEP;
+    bool same_steps = has_others(f) || step == ANY || step % STEP == f->base_row % STEP;
     bool lowest_is_there = rp_min_u64(row, other_row) >= release_row &&
                            rp_min_u64(row, other_row) <= tail_row;
     bool in_ring = fits && same_steps && f->stream != RP_STREAM_OTHER && lowest_is_there &&
-                   (row <= tail_row || f->ring_has_consumer);
+                   (row <= tail_row || f->others == RP_OTHERS_IN_RING);
     struct rp_placement p = {.row = row, .base_row = f->base_row};
     if (f->has_failed && !(in_ring && !f->memory_may_be_read))
         p.refusal = RP_REFUSAL_FAILED;
     else if (in_ring)
         p.action = f->memory_may_be_read ? RP_PLACEMENT_REBUILD : RP_PLACEMENT_KEEP;
-    else if (f->has_consumer && f->stream == RP_STREAM_OTHER)
+    else if (has_others(f) && f->stream == RP_STREAM_OTHER)
         p.refusal = RP_REFUSAL_OTHER_STREAM;
-    else if (f->has_consumer && !fits)
+    else if (has_others(f) && !fits)
         p.refusal = RP_REFUSAL_NOT_NUMBERED;
-    else if (f->has_consumer)
-        p.action = row > tail_row && !f->ring_has_consumer ? RP_PLACEMENT_MOVE_RING
-                                                           : RP_PLACEMENT_REBUILD;
+    else if (has_others(f))
+        p.action = row > tail_row && f->others != RP_OTHERS_IN_RING ? RP_PLACEMENT_MOVE_RING
+                                                                    : RP_PLACEMENT_REBUILD;
     else
         p.action = RP_PLACEMENT_MOVE_ALL;
     if (p.action == RP_PLACEMENT_MOVE_ALL) {
@@ -86,13 +96,13 @@ static void fail_with(const struct rp_rejoin_facts *f, const struct rp_placement
 {
     fail_msg(
         "%s: %s, refusal %d, row %lld, base %lld, batch %lld; facts: base %lld, start %lld, "
-        "failed %d, had %d, has %d, ring has %d, release %lld, tail %lld, other %lld, known %d, "
-        "read %d, position %lld, names %d, row %lld, step row %lld, follows %d, stream %d",
+        "failed %d, had %d, others %d, release %lld, tail %lld, other %lld, known %d, read %d, "
+        "position %lld, asks by %d, row %lld, step row %lld, follows %d, stream %d",
         what, action_names[p->action], p->refusal, (long long)p->row, (long long)p->base_row,
         (long long)p->batch, (long long)f->base_row, (long long)f->start_row, f->has_failed,
-        f->has_consumed, f->has_consumer, f->ring_has_consumer, (long long)f->release,
-        (long long)f->tail, (long long)f->lowest_other, f->position_is_known, f->memory_may_be_read,
-        (long long)f->position, f->names_row, (long long)f->row, (long long)f->step_row, f->follows,
+        f->has_consumed, f->others, (long long)f->release, (long long)f->tail,
+        (long long)f->lowest_other, f->position_is_known, f->memory_may_be_read,
+        (long long)f->position, f->asks_by, (long long)f->row, (long long)f->step_row, f->follows,
         f->stream);
 }
 
@@ -108,9 +118,9 @@ static const char *what_is_broken(const struct rp_rejoin_facts *f, const struct 
         return "another row than that of the batch";
     if (f->row != ANY && f->follows != RP_FOLLOWS_END && p->row != f->row)
         return "another row than was asked for";
-    if (f->has_consumer && (p->action == RP_PLACEMENT_MOVE_ALL || p->base_row != f->base_row))
+    if (has_others(f) && (p->action == RP_PLACEMENT_MOVE_ALL || p->base_row != f->base_row))
         return "all are moved though others are attached";
-    if (f->ring_has_consumer && p->action == RP_PLACEMENT_MOVE_RING)
+    if (f->others == RP_OTHERS_IN_RING && p->action == RP_PLACEMENT_MOVE_RING)
         return "the ring of others is moved";
     if (p->action == RP_PLACEMENT_KEEP && f->memory_may_be_read)
         return "memory that may be read is given away";
@@ -154,12 +164,12 @@ static uint64_t ask_everything(struct rp_rejoin_facts f)
                     continue;
                 f.stream = (enum rp_stream_of)stream;
                 f.follows = (enum rp_token_follows)follows;
-                f.names_row = true;
+                f.asks_by = RP_ASKS_BY_ROW;
                 for (f.step_row = 0; f.step_row < 7; f.step_row++, asked++)
                     judge(&f);
                 f.step_row = ANY;
                 judge(&f);
-                f.names_row = false;
+                f.asks_by = RP_ASKS_BY_TOKEN;
                 if (follows != RP_FOLLOWS_NO_TOKEN)
                     judge(&f);
                 asked += 2;
@@ -167,7 +177,7 @@ static uint64_t ask_everything(struct rp_rejoin_facts f)
     return asked;
 }
 
-/* Two ranks of two replicas. bits: what else is true. */
+/* Two ranks of two replicas. bits: what else is true, and 16 times the number of `others`. */
 static uint64_t visit(uint64_t tail, uint64_t position, uint64_t other, unsigned bits)
 {
     struct rp_rejoin_facts f = {.batch_rows = BATCH,
@@ -176,14 +186,13 @@ static uint64_t visit(uint64_t tail, uint64_t position, uint64_t other, unsigned
                                 .position = position,
                                 .lowest_other = other,
                                 .release = rp_min_u64(position, other),
-                                .ring_has_consumer = bits & 1,
-                                .has_consumer = bits & 3,
-                                .position_is_known = bits & 4,
-                                .memory_may_be_read = bits & 8,
-                                .has_failed = bits & 16,
-                                .has_consumed = bits & 32};
+                                .position_is_known = bits & 1,
+                                .memory_may_be_read = bits & 2,
+                                .has_failed = bits & 4,
+                                .has_consumed = bits & 8,
+                                .others = (enum rp_others)(bits / 16)};
     uint64_t asked = 0;
-    if (f.release > tail || (f.ring_has_consumer && other == UINT64_MAX))
+    if (f.release > tail || (f.others == RP_OTHERS_IN_RING && other == UINT64_MAX))
         return 0;
     for (f.base_row = 0; f.base_row < 6; f.base_row += f.base_row ? 1 : 4)
         for (f.start_row = 0; f.start_row < 6; f.start_row += 3)
@@ -198,7 +207,7 @@ static void every_small_world_is_as_specified(void **state)
     for (uint64_t tail = 0; tail <= 4; tail++)
         for (uint64_t position = 0; position <= 4; position++)
             for (uint64_t other = 0; other <= 5; other++) /* 5: there is no other replica */
-                for (unsigned bits = 0; bits < 64; bits++)
+                for (unsigned bits = 0; bits < 48; bits++)
                     asked += visit(tail, position, other == 5 ? UINT64_MAX : other, bits);
     printf("[   asked  ] %llu times\n", (unsigned long long)asked);
     assert_true(asked > 1000000);
@@ -242,52 +251,60 @@ static void cases_by_name(void **state)
           8, 4);
     check("nothing is known, nothing is said", WITH(f.position_is_known = false),
           RP_PLACEMENT_MOVE_ALL, none, 4, 4);
-    check("the same beside others", WITH(f.position_is_known = false, f.has_consumer = true),
-          RP_PLACEMENT_REBUILD, none, 4, 4);
-    check("its next batch is the ring's", WITH(f.row = 12, f.names_row = true), RP_PLACEMENT_KEEP,
-          none, 12, 4);
-    check("far ahead, alone", WITH(f.row = 20, f.names_row = true), RP_PLACEMENT_MOVE_ALL, none, 20,
-          4);
-    check("far ahead, beside others", WITH(f.row = 20, f.names_row = true, f.has_consumer = true),
+    check("the same beside others",
+          WITH(f.position_is_known = false, f.others = RP_OTHERS_ELSEWHERE), RP_PLACEMENT_REBUILD,
+          none, 4, 4);
+    check("its next batch is the ring's", WITH(f.row = 12, f.asks_by = RP_ASKS_BY_ROW),
+          RP_PLACEMENT_KEEP, none, 12, 4);
+    check("far ahead, alone", WITH(f.row = 20, f.asks_by = RP_ASKS_BY_ROW), RP_PLACEMENT_MOVE_ALL,
+          none, 20, 4);
+    check("far ahead, beside others",
+          WITH(f.row = 20, f.asks_by = RP_ASKS_BY_ROW, f.others = RP_OTHERS_ELSEWHERE),
           RP_PLACEMENT_MOVE_RING, none, 20, 4);
     check("ahead of a replica that reads",
-          WITH(f.row = 20, f.names_row = true, f.has_consumer = f.ring_has_consumer = true,
+          WITH(f.row = 20, f.asks_by = RP_ASKS_BY_ROW, f.others = RP_OTHERS_IN_RING,
                f.lowest_other = 2),
           RP_PLACEMENT_KEEP, none, 20, 4);
     check("between two batches, beside others",
-          WITH(f.row = 9, f.names_row = true, f.has_consumer = true), RP_PLACEMENT_REFUSE,
-          RP_REFUSAL_NOT_NUMBERED, 9, 4);
-    check("between two batches, alone: a new numbering", WITH(f.row = 9, f.names_row = true),
-          RP_PLACEMENT_MOVE_ALL, none, 9, 3);
-    check("its steps begin elsewhere", WITH(f.row = 8, f.step_row = 6, f.names_row = true),
+          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_ROW, f.others = RP_OTHERS_ELSEWHERE),
+          RP_PLACEMENT_REFUSE, RP_REFUSAL_NOT_NUMBERED, 9, 4);
+    check("between two batches, alone: a new numbering",
+          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_ROW), RP_PLACEMENT_MOVE_ALL, none, 9, 3);
+    check("its steps begin elsewhere", WITH(f.row = 8, f.step_row = 6, f.asks_by = RP_ASKS_BY_ROW),
           RP_PLACEMENT_MOVE_ALL, none, 8, 0);
-    check("a step row that cannot be one", WITH(f.row = 8, f.step_row = 5, f.names_row = true),
-          RP_PLACEMENT_KEEP, none, 8, 4);
+    check("a step row that cannot be one",
+          WITH(f.row = 8, f.step_row = 5, f.asks_by = RP_ASKS_BY_ROW), RP_PLACEMENT_KEEP, none, 8,
+          4);
     check("the first token begins a step",
-          WITH(f.row = 6, f.has_consumed = false, f.follows = RP_FOLLOWS_ROW),
+          WITH(f.row = 6, f.has_consumed = false, f.asks_by = RP_ASKS_BY_TOKEN,
+               f.follows = RP_FOLLOWS_ROW),
           RP_PLACEMENT_MOVE_ALL, none, 6, 0);
-    check("a later one does not", WITH(f.row = 6, f.follows = RP_FOLLOWS_ROW),
+    check("a later one does not",
+          WITH(f.row = 6, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW),
           RP_PLACEMENT_MOVE_ALL, none, 6, 4);
     check("a token of the end, in the padding, beside others",
-          WITH(f.row = 9, f.follows = RP_FOLLOWS_END, f.position = f.release = 3,
-               f.has_consumer = true),
+          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+               f.position = f.release = 3, f.others = RP_OTHERS_ELSEWHERE),
           RP_PLACEMENT_KEEP, none, 10, 4);
     check("a token of the end, alone, is finished",
-          WITH(f.row = 9, f.follows = RP_FOLLOWS_END, f.position = f.release = 3),
+          WITH(f.row = 9, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+               f.position = f.release = 3),
           RP_PLACEMENT_KEEP, none, 10, 4);
     check("the same with steps that it had not",
-          WITH(f.row = 21, f.follows = RP_FOLLOWS_END, f.has_consumed = false),
+          WITH(f.row = 21, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_END,
+               f.has_consumed = false),
           RP_PLACEMENT_MOVE_ALL, none, 22, 4);
     check("another stream, beside others",
-          WITH(f.row = 8, f.follows = RP_FOLLOWS_ROW, f.stream = RP_STREAM_OTHER,
-               f.has_consumer = true),
+          WITH(f.row = 8, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW,
+               f.stream = RP_STREAM_OTHER, f.others = RP_OTHERS_ELSEWHERE),
           RP_PLACEMENT_REFUSE, RP_REFUSAL_OTHER_STREAM, 8, 4);
     check("another stream, alone",
-          WITH(f.row = 8, f.follows = RP_FOLLOWS_ROW, f.stream = RP_STREAM_OTHER),
+          WITH(f.row = 8, f.asks_by = RP_ASKS_BY_TOKEN, f.follows = RP_FOLLOWS_ROW,
+               f.stream = RP_STREAM_OTHER),
           RP_PLACEMENT_MOVE_ALL, none, 8, 4);
     check("a failed engine gives what there is", WITH(f.has_failed = true), RP_PLACEMENT_KEEP, none,
           8, 4);
-    check("and nothing else", WITH(f.has_failed = true, f.row = 20, f.names_row = true),
+    check("and nothing else", WITH(f.has_failed = true, f.row = 20, f.asks_by = RP_ASKS_BY_ROW),
           RP_PLACEMENT_REFUSE, RP_REFUSAL_FAILED, 20, 4);
     check("a seat ahead of its ring, alone, which says nothing",
           WITH(f.position = 6, f.lowest_other = 2), RP_PLACEMENT_MOVE_ALL, none, 16, 4);
