@@ -5,8 +5,15 @@
  *
  *   - A ring is replaced only while no packer that writes to it runs: the flow is stopped, or its
  *     packers are paused (rebuild.h). Packers and flow/deliver.c use the ring's addresses.
- *   - The flow starts at the lowest tail of all rings. A ring with a higher tail has the batches
- *     up to its tail already, and is not written until the flow reaches it.
+ *   - A ring's tail is the first batch that is not published in it. The flow starts at the lowest
+ *     tail of all rings: the first batch that some ring lacks. A ring with a higher tail has the
+ *     batches below its tail already, and is not written until the flow reaches that batch:
+ *
+ *         batch     0 1 2 3 4 5 6 7 8 9
+ *         ring 0    # # # # # # # #        tail 8 (#: published, and kept)
+ *         ring 1    # # # # #              tail 5
+ *         flow                1 1 1 * *    starts at 5 (1: packs for ring 1 alone; *: for both)
+ *
  *   - All rings have the base row of the engine. */
 #ifndef RP_SERVER_RINGS_H
 #define RP_SERVER_RINGS_H
@@ -26,7 +33,7 @@ uint64_t rp_seat_lowest_position(const struct rp_ring *ring, uint32_t replica, u
 /** The tail of the ring if it were rebuilt with seat `replica`, or all of them, at `batch`: as now
  * or, if the ring does not have the lowest position of all seats, that position. */
 uint64_t rp_engine_tail_if_rebuilt(const struct rp_ring *ring, uint32_t replica, uint64_t batch);
-/** The lowest tail of all rings. */
+/** The batch at which the flow has to start: the first one that some ring lacks. */
 uint64_t rp_engine_lowest_tail(const struct rp_engine *engine);
 /** Start the flow at the lowest tail of all rings, where the probe must be. */
 RP_MUST_CHECK int rp_engine_start_flow(struct rp_engine *engine, struct rp_error *error);
