@@ -32,9 +32,19 @@
 #define SAVER_NICE 10
 #define GROWTH_BYTES (256u << 10) /* the section grows by so many at a time */
 
+/* How the checkpoint is written, the best way first for which there is memory and a thread:
+ *
+ *                      data   section   writer    the checkpoint is written
+ *   WHILE_COPIED       set    set       runs      by the writer, while contents are copied
+ *   ONCE_COPIED        set    NULL      none      by the saver's thread, once they are copied
+ *   WITHOUT_CONTENTS   NULL   NULL      none      by the saver's thread, at once */
+enum way { WITHOUT_CONTENTS, ONCE_COPIED, WHILE_COPIED };
+
 /* The contents that are copied out of shared memory. */
 struct contents_copy {
     struct rp_saver *saver;
+    enum way way;
+    pthread_t writer;
     uint8_t *data;
     size_t bytes_wanted, bytes; /* of all sources, and of those that are copied */
     size_t count;               /* of sources that are copied */
@@ -107,8 +117,8 @@ static void copy_sources(struct contents_copy *copy)
 }
 
 /* Wait until it is known whether token files have changed. If one has, or nobody knows, the copy is
- * dropped. Then the writer gets the rest of it, or nothing more. */
-static void end_copy(struct contents_copy *copy)
+ * dropped. */
+static void judge_copy(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
     while (rp_a32_load_acquire(&saver->look) == RP_LOOK_ASKED) { /* PAIRS saver-look */
@@ -122,11 +132,7 @@ static void end_copy(struct contents_copy *copy)
     if (look != RP_LOOK_UNCHANGED) {
         saver->left_out = look;
         copy->count = copy->bytes = 0;
-    } else if (copy->section) {
-        rp_growing_section_add(copy->section, copy->bytes - copy->shown);
     }
-    if (copy->section)
-        rp_growing_section_end(copy->section);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -185,7 +191,17 @@ static uint8_t *take_room(struct rp_saver *saver, size_t bytes)
     return saver->pages;
 }
 
-/* Without memory the checkpoint has no contents. */
+static bool start_writer(struct contents_copy *copy)
+{
+    copy->section = rp_growing_section_open(copy->data, copy->bytes_wanted);
+    if (copy->section && pthread_create(&copy->writer, NULL, write_while_copied, copy) == 0)
+        return true;
+    rp_growing_section_close(copy->section);
+    copy->section = NULL;
+    return false;
+}
+
+/* Make room for the contents, and start the writer. */
 static void open_copy(struct contents_copy *copy)
 {
     struct rp_saver *saver = copy->saver;
@@ -195,29 +211,34 @@ static void open_copy(struct contents_copy *copy)
         copy->bytes_wanted += record_bytes(&saver->sources[i]);
     if (copy->bytes_wanted)
         copy->data = take_room(saver, copy->bytes_wanted);
-    if (copy->data)
-        copy->section = rp_growing_section_open(copy->data, copy->bytes_wanted);
+    copy->way = !copy->data ? WITHOUT_CONTENTS : start_writer(copy) ? WHILE_COPIED : ONCE_COPIED;
+}
+
+/* Let the writer see the rest of what is copied, or nothing more, and wait for it. True if it has
+ * written the checkpoint or failed to; false if it wanted contents that were not copied. */
+static bool end_writer(struct contents_copy *copy)
+{
+    if (copy->bytes > copy->shown)
+        rp_growing_section_add(copy->section, copy->bytes - copy->shown);
+    rp_growing_section_end(copy->section);
+    pthread_join(copy->writer, NULL);
+    return copy->saver->code != -RP_E_STOPPED;
 }
 
 static void save(struct rp_saver *saver)
 {
     struct contents_copy copy = {.saver = saver};
-    pthread_t writer;
     saver->left_out = RP_LOOK_NONE;
     open_copy(&copy);
-    bool has_writer = copy.section && pthread_create(&writer, NULL, write_while_copied, &copy) == 0;
-    if (copy.data)
+    if (copy.way != WITHOUT_CONTENTS)
         copy_sources(&copy);
     saver->copied_ns = copy.data ? rp_now_ns() : 0;
     announce(saver, RP_SAVER_COPIED);
     apply_priority(saver);
     if (copy.count)
-        end_copy(&copy);
-    else if (copy.section)
-        rp_growing_section_end(copy.section);
-    if (has_writer)
-        pthread_join(writer, NULL);
-    if (!has_writer || saver->code == -RP_E_STOPPED)
+        judge_copy(&copy);
+    bool is_written = copy.way == WHILE_COPIED && end_writer(&copy);
+    if (!is_written)
         write_checkpoint(&copy, copy.bytes, copy.count, NULL);
     rp_growing_section_close(copy.section);
     rp_spare_pages(saver->pages, saver->page_bytes);
