@@ -246,7 +246,8 @@ static int await_welcome(const struct rp_client *client, int fd, uint64_t deadli
                    seconds);
 }
 
-static int try_to_join(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
+static int connect_and_attach(struct rp_client *client, uint64_t deadline_ns,
+                              struct rp_error *error)
 {
     int fd = rp_socket_connect_within(client->run_dir, client->run, time_left(deadline_ns), error);
     if (fd < 0)
@@ -264,6 +265,22 @@ static int try_to_join(struct rp_client *client, uint64_t deadline_ns, struct rp
     return code;
 }
 
+/* One try to join an engine. */
+struct attempt {
+    int code;
+    struct rp_error failure; /* set if code < 0 */
+    bool was_cut_short;      /* by the deadline, too soon for an engine to reply */
+};
+
+static struct attempt try_to_join(struct rp_client *client, uint64_t deadline_ns)
+{
+    struct attempt attempt;
+    bool is_short = time_left(deadline_ns) < RP_RETRY_MAX_NS;
+    attempt.code = connect_and_attach(client, deadline_ns, &attempt.failure);
+    attempt.was_cut_short = is_short && attempt.code == -RP_E_TIMEOUT;
+    return attempt;
+}
+
 bool rp_client_may_retry(int code)
 {
     return code == -RP_E_GONE || code == -RP_E_BUSY || code == -RP_E_STOPPED;
@@ -271,22 +288,19 @@ bool rp_client_may_retry(int code)
 
 int rp_client_join(struct rp_client *client, uint64_t deadline_ns, struct rp_error *error)
 {
-    struct rp_error failure, last_failure;
-    int code = try_to_join(client, deadline_ns, &failure);
+    struct attempt attempt = try_to_join(client, deadline_ns);
     uint64_t pause_ns = RP_RETRY_MIN_NS;
-    while (rp_client_may_retry(code) && time_left(deadline_ns) > 0) {
+    while (rp_client_may_retry(attempt.code) && time_left(deadline_ns) > 0) {
         rp_sleep_ns(rp_min_u64(pause_ns, time_left(deadline_ns)));
         pause_ns = rp_min_u64(2 * pause_ns, RP_RETRY_MAX_NS);
-        bool was_cut_short = time_left(deadline_ns) < RP_RETRY_MAX_NS;
-        int last_code = try_to_join(client, deadline_ns, &last_failure);
-        if (last_code == -RP_E_TIMEOUT && was_cut_short)
-            break; /* the deadline ended this try: the failure of the try before it says more */
-        code = last_code;
-        failure = last_failure;
+        struct attempt next = try_to_join(client, deadline_ns);
+        if (next.was_cut_short)
+            break; /* why the try before it failed says more than a timeout */
+        attempt = next;
     }
-    if (code < 0 && error)
-        *error = failure;
-    return code;
+    if (attempt.code < 0 && error)
+        *error = attempt.failure;
+    return attempt.code;
 }
 
 void rp_client_drop_unused(struct rp_client *client, struct rp_mapping *mapping)

@@ -60,12 +60,13 @@ struct rp_client {
     struct rp_client *next; /* in the list of connect.c */
 };
 
-/** Attach, trying again until deadline_ns while there is no engine, or it is stopping, or the rank
- * is taken. Returns 0 or the last failure, -RP_E_TIMEOUT when the engine did not place the
- * trainer of a first attach by then. Tries at least once. */
+/** Attach to the run's engine. Tries at least once, and again until deadline_ns while
+ * rp_client_may_retry. Returns 0 or the failure of the last try; but if the deadline ended that
+ * try too soon for an engine to reply, the failure of the try before it. */
 RP_MUST_CHECK int rp_client_join(struct rp_client *client, uint64_t deadline_ns,
                                  struct rp_error *error);
-/** Whether a later try may succeed after this failure. */
+/** Whether a later try may succeed after this failure: there was no engine, or it was about to end,
+ * or it could not take this trainer yet, because another one has the seat. */
 bool rp_client_may_retry(int code);
 /** Leave the engine: close the socket, and unmap the current mapping unless it has leases. */
 void rp_client_leave(struct rp_client *client);
